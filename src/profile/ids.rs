@@ -1,0 +1,118 @@
+//! Newtypes for what is easily confused: addresses of different spaces, and the ids the tables hand out.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[repr(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id!(
+    /// A process, as the kernel names it in the initial PID namespace (`task->tgid`).
+    Tgid(u32)
+);
+id!(
+    /// A thread, in the initial PID namespace (`task->pid`).
+    Tid(u32)
+);
+id!(
+    /// A logical CPU's number.
+    Cpu(u16)
+);
+id!(
+    /// A cgroup v2 id: the inode number of its directory.
+    CgroupId(u64)
+);
+id!(
+    /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of `bpf_ktime_get_ns` and of our perf events.
+    Timestamp(u64)
+);
+id!(
+    /// Index into an [`ObjectTable`](super::ObjectTable).
+    ObjectId(u32)
+);
+id!(
+    /// Index into a [`FrameTable`](super::FrameTable).
+    FrameId(u32)
+);
+id!(
+    /// Index into a [`LabelTable`](super::LabelTable).
+    LabelId(u32)
+);
+id!(
+    /// A node of the stack trie: the whole stack from its root down to this frame. `StackId(0)` is the empty stack.
+    StackId(u32)
+);
+id!(
+    /// Index into a [`ThreadTable`](super::ThreadTable).
+    ThreadIndex(u32)
+);
+id!(
+    /// An address inside a process, as its CPU saw it.
+    ProcessAddress(u64)
+);
+id!(
+    /// A position in a file.
+    FileOffset(u64)
+);
+id!(
+    /// A virtual address as written in an ELF file, before loading.
+    ElfAddress(u64)
+);
+
+impl Timestamp {
+    /// Nanoseconds from `earlier` to `self`; zero when `earlier` is later.
+    pub fn since(self, earlier: Timestamp) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// What the linker called this build of an object: up to 20 bytes of `NT_GNU_BUILD_ID`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct BuildId {
+    length: u8,
+    bytes: [u8; 20],
+}
+
+impl BuildId {
+    /// Takes 1 to 20 bytes; anything else is no build id.
+    pub fn new(bytes: &[u8]) -> Option<BuildId> {
+        let length = u8::try_from(bytes.len()).ok().filter(|n| (1..=20).contains(n))?;
+        let mut id = BuildId { length, bytes: [0; 20] };
+        id.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(id)
+    }
+
+    /// The bytes, as many as there are.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BuildId({self})")
+    }
+}

@@ -1,0 +1,393 @@
+//! Samples, and the bounded, time-ordered store of them.
+//!
+//! Samples lie in chunks of 1,024. A full chunk is sealed and shared by reference count, so a view can keep the ones it has
+//! counted while the store lets them go. Memory is bounded twice: by age (`window`) and by bytes (`memory`); what is let go
+//! is counted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::ids::{CgroupId, Cpu, FrameId, StackId, ThreadIndex, Timestamp};
+use super::stacks::StackTable;
+use super::threads::{Thread, ThreadTable};
+
+/// What kind of observation a sample is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum SampleKind {
+    /// Taken by the clock or the cycle counter while running on a CPU.
+    #[default]
+    OnCpu = 0,
+    /// Read from a file: a count, without time.
+    Counted = 1,
+}
+
+/// Why the user part of a stack ends where it does. The numbers are those of `bpf/record.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum UserEnd {
+    /// Nothing was said: files do not tell.
+    #[default]
+    Unspecified = 0,
+    /// A kernel thread: there is no user stack to miss.
+    KernelThread = 1,
+    /// The chain of frame pointers ended; whether at a root is told by the outermost function.
+    FramePointerEnd = 2,
+    /// Deeper than the walker's limit: the leaf side is kept.
+    Cut = 3,
+    /// The user stack could not be read.
+    Unreadable = 4,
+}
+
+impl UserEnd {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [UserEnd; 5] =
+        [UserEnd::Unspecified, UserEnd::KernelThread, UserEnd::FramePointerEnd, UserEnd::Cut, UserEnd::Unreadable];
+
+    /// From the number on the wire; unknown numbers are [`UserEnd::Unspecified`].
+    pub fn from_wire(number: u8) -> UserEnd {
+        UserEnd::ALL.get(usize::from(number)).copied().unwrap_or_default()
+    }
+
+    /// One line that says what it means and what helps.
+    pub fn explain(self) -> (&'static str, &'static str) {
+        match self {
+            UserEnd::Unspecified => ("not told by the file", ""),
+            UserEnd::KernelThread => ("kernel thread, no user stack", ""),
+            UserEnd::FramePointerEnd => (
+                "frame pointers ended",
+                "complete only if it reached _start or a thread's entry; build with -fno-omit-frame-pointer for whole stacks",
+            ),
+            UserEnd::Cut => ("deeper than 127 frames, cut at the root side", "raise kernel.perf_event_max_stack"),
+            UserEnd::Unreadable => ("user stack not readable", "the page was not in memory, or the task was exiting"),
+        }
+    }
+}
+
+/// One observation of one stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sample {
+    /// When.
+    pub time: Timestamp,
+    /// What was running: user frames, then kernel frames, as a path in the trie.
+    pub stack: StackId,
+    /// Who.
+    pub thread: ThreadIndex,
+    /// What it counts for: 1 for a tick of the clock, the count for a line of a folded file.
+    pub weight: u32,
+    /// Index of the cgroup in [`Profile::cgroups`].
+    pub cgroup: u32,
+    /// Where.
+    pub cpu: Cpu,
+    /// What kind of observation it is.
+    pub kind: SampleKind,
+    /// Why the user stack ends.
+    pub user_end: UserEnd,
+}
+
+const _: () = assert!(size_of::<Sample>() <= 32, "rule 3 of the architecture");
+
+const CHUNK: usize = 1024;
+
+/// Samples in the order of their time.
+#[derive(Default)]
+pub struct SampleStore {
+    sealed: VecDeque<Arc<[Sample]>>,
+    open: Vec<Sample>,
+    /// Number of the first sample that is still here; numbers count all samples ever stored.
+    first: u64,
+}
+
+impl SampleStore {
+    /// Adds a sample. A time before the last one's is set to the last one's: the store stays ordered.
+    pub fn push(&mut self, mut sample: Sample) {
+        if let Some(last) = self.last_time() {
+            sample.time = sample.time.max(last);
+        }
+        self.open.push(sample);
+        if self.open.len() == CHUNK {
+            self.sealed.push_back(std::mem::replace(&mut self.open, Vec::with_capacity(CHUNK)).into());
+        }
+    }
+
+    /// How many samples are here.
+    pub fn len(&self) -> usize {
+        self.sealed.len() * CHUNK + self.open.len()
+    }
+
+    /// Whether no sample is here.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of the oldest sample here.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Number that the next sample will get.
+    pub fn end(&self) -> u64 {
+        self.first + self.len() as u64
+    }
+
+    /// The sample of this number, if it is still here.
+    pub fn get(&self, number: u64) -> Option<&Sample> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        match self.sealed.get(index / CHUNK) {
+            Some(chunk) => chunk.get(index % CHUNK),
+            None => self.open.get(index - self.sealed.len() * CHUNK),
+        }
+    }
+
+    /// The samples from number `from` on, oldest first, in slices.
+    pub fn slices_from(&self, from: u64) -> impl Iterator<Item = &[Sample]> {
+        let skip = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let chunks = self.sealed.iter().map(|chunk| &**chunk).chain(std::iter::once(&*self.open));
+        chunks
+            .enumerate()
+            .skip(skip / CHUNK)
+            .filter_map(move |(index, slice)| slice.get(skip.saturating_sub(index * CHUNK)..).filter(|rest| !rest.is_empty()))
+    }
+
+    /// Time of the oldest sample.
+    pub fn first_time(&self) -> Option<Timestamp> {
+        self.sealed.front().and_then(|chunk| chunk.first()).or(self.open.first()).map(|sample| sample.time)
+    }
+
+    /// Time of the newest sample.
+    pub fn last_time(&self) -> Option<Timestamp> {
+        self.open.last().or_else(|| self.sealed.back().and_then(|chunk| chunk.last())).map(|sample| sample.time)
+    }
+
+    /// Lets the oldest chunk go; returns how many samples that were.
+    fn drop_oldest_chunk(&mut self) -> usize {
+        let gone = self.sealed.pop_front().map_or(0, |chunk| chunk.len());
+        self.first += gone as u64;
+        gone
+    }
+
+    fn memory(&self) -> usize {
+        self.sealed.len() * CHUNK * size_of::<Sample>() + self.open.capacity() * size_of::<Sample>()
+    }
+}
+
+/// How much a profile may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Samples older than this are let go: nanoseconds.
+    pub window: u64,
+    /// Bytes of samples, stacks and threads together.
+    pub memory: usize,
+}
+
+impl Default for Limits {
+    /// Ten minutes, 256 MB.
+    fn default() -> Self {
+        Limits { window: 600_000_000_000, memory: 256_000_000 }
+    }
+}
+
+impl Limits {
+    /// Nothing is ever let go: for files.
+    pub const NONE: Limits = Limits { window: u64::MAX, memory: usize::MAX };
+}
+
+/// What did not make it into the store, and why. All counts are of samples since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// The kernel's ring buffer was full.
+    pub ring_full: u64,
+    /// Mapping, fork and exit events that the kernel could not deliver; frames may be unnamed for it.
+    pub events_lost: u64,
+    /// Older than the window.
+    pub aged_out: u64,
+    /// Let go because memory was full.
+    pub over_memory: u64,
+    /// Records from the kernel that made no sense.
+    pub malformed: u64,
+}
+
+/// Everything known about what ran: samples and the tables that they point into.
+#[derive(Default)]
+pub struct Profile {
+    /// The samples.
+    pub samples: SampleStore,
+    /// Their stacks.
+    pub stacks: StackTable,
+    /// Their threads.
+    pub threads: ThreadTable,
+    /// Their cgroups.
+    pub cgroups: Vec<CgroupId>,
+    /// What is not here.
+    pub losses: Losses,
+    limits: Limits,
+    epoch: u64,
+    stacks_at_compaction: usize,
+}
+
+impl Profile {
+    /// An empty profile that keeps to `limits`.
+    pub fn new(limits: Limits) -> Profile {
+        Profile { limits, ..Profile::default() }
+    }
+
+    /// Changes when stack and thread ids were given out anew; views must start again.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Index of a cgroup, made if it is new.
+    pub fn cgroup(&mut self, id: CgroupId) -> u32 {
+        let found = self.cgroups.iter().rposition(|known| *known == id).unwrap_or_else(|| {
+            self.cgroups.push(id);
+            self.cgroups.len() - 1
+        });
+        u32::try_from(found).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes held by samples, stacks and threads.
+    pub fn memory(&self) -> usize {
+        self.samples.memory() + self.stacks.memory() + self.threads.memory()
+    }
+
+    /// Lets go what is too old or too much as of `now`. To be called about once a second.
+    pub fn trim(&mut self, now: Timestamp) {
+        let too_old = now.0.saturating_sub(self.limits.window);
+        while self.samples.sealed.front().and_then(|chunk| chunk.last()).is_some_and(|last| last.time.0 < too_old) {
+            self.losses.aged_out += self.samples.drop_oldest_chunk() as u64;
+        }
+        if self.memory() > self.limits.memory {
+            // A quarter at once, so that compaction is rare.
+            let goal = self.samples.sealed.len().div_ceil(4);
+            for _ in 0..goal {
+                self.losses.over_memory += self.samples.drop_oldest_chunk() as u64;
+            }
+            self.compact();
+        } else if self.losses.aged_out > 0 && self.stacks.len() > 2 * self.stacks_at_compaction.max(1 << 16) {
+            self.compact();
+        }
+    }
+
+    /// Rebuilds the tables with only what samples still point to. All stack and thread ids change.
+    pub fn compact(&mut self) {
+        let old = std::mem::take(self);
+        let mut new_stack = vec![0u32; old.stacks.len()];
+        for slice in old.samples.slices_from(0) {
+            for sample in slice {
+                if let Some(slot) = new_stack.get_mut(sample.stack.0 as usize) {
+                    *slot = u32::MAX;
+                }
+            }
+        }
+        mark_callers(&old.stacks, &mut new_stack);
+        for id in 1..new_stack.len() {
+            if new_stack[id] == u32::MAX
+                && let Some((parent, frame)) = old.stacks.split(StackId(u32::try_from(id).unwrap_or(0)))
+            {
+                let parent = StackId(new_stack[parent.0 as usize]);
+                new_stack[id] = self.stacks.child(parent, frame).0;
+            }
+        }
+        self.samples.first = old.samples.first;
+        for slice in old.samples.slices_from(0) {
+            for sample in slice {
+                let stack = StackId(new_stack.get(sample.stack.0 as usize).copied().unwrap_or(0));
+                let thread = old.threads.get(sample.thread).map_or(sample.thread, |thread| self.threads.intern(thread));
+                self.samples.push(Sample { stack, thread, ..*sample });
+            }
+        }
+        self.cgroups = old.cgroups;
+        self.losses = old.losses;
+        self.limits = old.limits;
+        self.epoch = old.epoch + 1;
+        self.stacks_at_compaction = self.stacks.len();
+    }
+
+    /// Interns a thread and a stack and stores the sample; for sources that have no ids yet.
+    pub fn record(&mut self, thread: Thread, frames_root_first: impl IntoIterator<Item = FrameId>, sample: Sample) {
+        let thread = self.threads.intern(thread);
+        let stack = self.stacks.intern(frames_root_first);
+        self.samples.push(Sample { thread, stack, ..sample });
+    }
+}
+
+/// Marks every caller of a marked stack: children come after their parents, so one pass backward does it.
+fn mark_callers(stacks: &StackTable, marks: &mut [u32]) {
+    for id in (1..marks.len()).rev() {
+        if marks[id] == u32::MAX
+            && let Some((parent, _)) = stacks.split(StackId(u32::try_from(id).unwrap_or(0)))
+            && parent.0 != 0
+        {
+            marks[parent.0 as usize] = u32::MAX;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::ids::{LabelId, Tgid, Tid};
+
+    fn profile_of(count: u64, limits: Limits) -> Profile {
+        let mut profile = Profile::new(limits);
+        let thread = Thread { tgid: Tgid(1), tid: Tid(1), process: LabelId(0), name: LabelId(0) };
+        for i in 0..count {
+            let frames = [1, 2, 100 + u32::try_from(i % 50).unwrap_or(0)].map(FrameId);
+            profile.record(thread, frames, Sample { time: Timestamp(i * 1_000), weight: 1, ..Sample::default() });
+        }
+        profile
+    }
+
+    #[test]
+    fn slices_from_any_number_hold_the_rest_in_order() {
+        let profile = profile_of(5000, Limits::NONE);
+        for from in [0u64, 1, 1023, 1024, 1025, 4999, 5000] {
+            let times: Vec<u64> = profile.samples.slices_from(from).flatten().map(|sample| sample.time.0).collect();
+            assert_eq!(times, (from..5000).map(|i| i * 1000).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_is_older_than_the_window_goes_and_is_counted() {
+        let mut profile = profile_of(5000, Limits { window: 1_000_000, memory: usize::MAX });
+        profile.trim(Timestamp(5_000_000));
+        assert_eq!(profile.losses.aged_out, 3072);
+        assert_eq!(profile.samples.first(), 3072);
+        assert_eq!(profile.samples.end(), 5000);
+        assert_eq!(profile.samples.get(3072).map(|sample| sample.time.0), Some(3_072_000));
+        assert!(profile.samples.get(3071).is_none());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_stacks_survive_compaction() {
+        let mut profile = profile_of(20_000, Limits { window: u64::MAX, memory: 300_000 });
+        let frames = |profile: &Profile| -> Vec<Vec<FrameId>> {
+            let samples = profile.samples.slices_from(18_000).flatten();
+            samples.map(|sample| profile.stacks.frames(sample.stack).collect()).collect()
+        };
+        let before = frames(&profile);
+        let epoch = profile.epoch();
+        while profile.memory() > 300_000 {
+            profile.trim(Timestamp(0));
+        }
+        assert!(profile.losses.over_memory > 0);
+        assert_ne!(profile.epoch(), epoch);
+        assert_eq!(frames(&profile), before);
+    }
+
+    #[test]
+    fn the_store_stays_ordered_when_a_sample_comes_late() {
+        let mut store = SampleStore::default();
+        for time in [5, 3, 7] {
+            store.push(Sample { time: Timestamp(time), ..Sample::default() });
+        }
+        let times: Vec<u64> = store.slices_from(0).flatten().map(|sample| sample.time.0).collect();
+        assert_eq!(times, [5, 5, 7]);
+    }
+}

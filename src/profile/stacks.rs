@@ -1,0 +1,115 @@
+//! Interned stacks: a trie of frames, root first, so that stacks with a common root share it.
+//!
+//! A [`StackId`] is a node of the trie and stands for the whole stack down to it. Nodes are made in order, so a parent's id
+//! is always smaller than its children's: one pass forward or backward over the nodes visits parents first or last.
+//!
+//! ```text
+//!  0 (empty)
+//!  ├─ 1 _start ── 2 main ─┬─ 3 parse
+//!  │                      └─ 4 run ── 5 step
+//!  └─ 6 clone3 ── 7 worker
+//! ```
+
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+use std::hash::Hasher;
+
+use super::ids::{FrameId, StackId};
+
+#[derive(Clone, Copy)]
+struct Node {
+    parent: u32,
+    frame: u32,
+}
+
+/// The trie of all stacks that samples refer to.
+pub struct StackTable {
+    nodes: Vec<Node>,
+    index: HashTable<u32>,
+}
+
+impl Default for StackTable {
+    fn default() -> Self {
+        StackTable { nodes: vec![Node { parent: 0, frame: u32::MAX }], index: HashTable::new() }
+    }
+}
+
+fn hash(parent: u32, frame: u32) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_u64(u64::from(parent) << 32 | u64::from(frame));
+    hasher.finish()
+}
+
+impl StackTable {
+    /// The stack `parent` with `frame` called from it. Nodes are never more than `u32::MAX`; past that the parent comes back.
+    pub fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
+        let wanted = hash(parent.0, frame.0);
+        let nodes = &self.nodes;
+        let same = |&id: &u32| nodes.get(id as usize).is_some_and(|node| node.parent == parent.0 && node.frame == frame.0);
+        if let Some(&found) = self.index.find(wanted, same) {
+            return StackId(found);
+        }
+        let Ok(id) = u32::try_from(self.nodes.len()) else { return parent };
+        self.nodes.push(Node { parent: parent.0, frame: frame.0 });
+        let nodes = &self.nodes;
+        let rehash = |&id: &u32| nodes.get(id as usize).map_or(0, |node| hash(node.parent, node.frame));
+        self.index.insert_unique(wanted, id, rehash);
+        StackId(id)
+    }
+
+    /// The stack of these frames, root first.
+    pub fn intern(&mut self, frames: impl IntoIterator<Item = FrameId>) -> StackId {
+        frames.into_iter().fold(StackId(0), |stack, frame| self.child(stack, frame))
+    }
+
+    /// The caller's stack and this stack's own leaf frame; `None` for the empty stack.
+    pub fn split(&self, stack: StackId) -> Option<(StackId, FrameId)> {
+        if stack.0 == 0 {
+            return None;
+        }
+        self.nodes.get(stack.0 as usize).map(|node| (StackId(node.parent), FrameId(node.frame)))
+    }
+
+    /// The frames of a stack, leaf first.
+    pub fn frames(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
+        std::iter::successors(self.split(stack), |(parent, _)| self.split(*parent)).map(|(_, frame)| frame)
+    }
+
+    /// How many nodes there are, the empty stack included.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Never: the empty stack is always there.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Bytes held: 8 a node, and 5 a slot of the index.
+    pub fn memory(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>() + self.index.capacity() * 8 / 7 * 5
+    }
+
+    /// Forgets how to intern, for a table that will not grow again, and gives the memory back.
+    pub fn freeze(&mut self) {
+        self.index = HashTable::new();
+        self.nodes.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_share_their_roots_and_come_back_leaf_first() {
+        let mut table = StackTable::default();
+        let a = table.intern([1, 2, 3].map(FrameId));
+        let b = table.intern([1, 2, 4].map(FrameId));
+        assert_eq!(table.len(), 5, "two shared nodes, two leaves, the empty stack");
+        assert_eq!(table.intern([1, 2, 3].map(FrameId)), a);
+        assert_eq!(table.frames(b).collect::<Vec<_>>(), [4, 2, 1].map(FrameId));
+        assert_eq!(table.frames(StackId(0)).count(), 0);
+        assert!(table.split(a).is_some_and(|(parent, _)| parent.0 < a.0));
+    }
+}

@@ -1,0 +1,219 @@
+//! The call tree that a view draws: one node a path of labels, with what it and its callees weigh.
+//!
+//! ```text
+//! all 10 ─┬─ nginx 6 ── main 6 ─┬─ parse 4
+//!         │                     └─ (own 2)
+//!         └─ cc1 4 ── main 4
+//! ```
+//!
+//! A node is 32 bytes. Parents come before their children, siblings are in the order they were first seen and linked.
+
+use super::ids::LabelId;
+
+/// A node of one [`CallTree`]; 0 is the root, "all".
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct NodeId(pub u32);
+
+/// A path of labels and its weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeNode {
+    /// What it is called.
+    pub label: LabelId,
+    /// The caller (in a bottom-up tree: the callee).
+    pub parent: u32,
+    /// First child, or 0.
+    pub first_child: u32,
+    /// Next child of the same parent, or 0.
+    pub next_sibling: u32,
+    /// Weight of this node and all below it.
+    pub total: u64,
+    /// Weight of the samples that end here.
+    pub own: u64,
+}
+
+const _: () = assert!(size_of::<TreeNode>() == 32);
+
+/// A tree of paths with weights, never changed once made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallTree {
+    nodes: Vec<TreeNode>,
+}
+
+impl Default for CallTree {
+    fn default() -> Self {
+        CallTree { nodes: vec![TreeNode::default()] }
+    }
+}
+
+impl CallTree {
+    /// The root, "all".
+    pub const ROOT: NodeId = NodeId(0);
+
+    /// Makes the tree from nodes whose `own` is known: totals are summed up here.
+    ///
+    /// `nodes[0]` is the root, and a parent comes before its children.
+    pub fn from_nodes(mut nodes: Vec<TreeNode>) -> CallTree {
+        if nodes.is_empty() {
+            return CallTree::default();
+        }
+        for node in &mut nodes {
+            node.total = node.own;
+        }
+        for id in (1..nodes.len()).rev() {
+            let TreeNode { parent, total, .. } = nodes[id];
+            nodes[parent as usize].total += total;
+        }
+        CallTree { nodes }
+    }
+
+    /// The node. An id of another tree gives the root.
+    pub fn node(&self, id: NodeId) -> &TreeNode {
+        self.nodes.get(id.0 as usize).unwrap_or(&self.nodes[0])
+    }
+
+    /// All nodes; the index is the id.
+    pub fn nodes(&self) -> &[TreeNode] {
+        &self.nodes
+    }
+
+    /// Weight of everything.
+    pub fn total(&self) -> u64 {
+        self.nodes[0].total
+    }
+
+    /// Children that weigh something, in the order they were first seen.
+    pub fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let first = self.node(id).first_child;
+        std::iter::successors((first != 0).then_some(first), |id| {
+            let next = self.nodes[*id as usize].next_sibling;
+            (next != 0).then_some(next)
+        })
+        .map(NodeId)
+        .filter(|id| self.nodes[id.0 as usize].total > 0)
+    }
+
+    /// The nodes from the root's child down to `id`, without the root.
+    pub fn path(&self, id: NodeId) -> Vec<NodeId> {
+        let mut path: Vec<NodeId> = self.ancestors(id).collect();
+        path.reverse();
+        path
+    }
+
+    /// `id` and its parents up to the root's child, without the root.
+    pub fn ancestors(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        std::iter::successors(Some(id), |id| Some(NodeId(self.node(*id).parent))).take_while(|id| id.0 != 0)
+    }
+
+    /// How many levels lie between the root and `id`; 0 for the root.
+    pub fn depth(&self, id: NodeId) -> usize {
+        self.ancestors(id).count()
+    }
+
+    /// The child of `id` with this label.
+    pub fn child_with(&self, id: NodeId, label: LabelId) -> Option<NodeId> {
+        self.children(id).find(|child| self.node(*child).label == label)
+    }
+}
+
+/// Grows a tree path by path; the index from (parent, label) to child is kept apart from the nodes so that a finished tree
+/// does not carry it.
+#[derive(Default)]
+pub struct TreeBuilder {
+    nodes: Vec<TreeNode>,
+    /// Last child of each node, so that siblings stay in the order first seen.
+    last_child: Vec<u32>,
+    index: hashbrown::HashTable<u32>,
+}
+
+fn hash(parent: u32, label: LabelId) -> u64 {
+    use std::hash::Hasher;
+    let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write_u64(u64::from(parent) << 32 | u64::from(label.0));
+    hasher.finish()
+}
+
+impl TreeBuilder {
+    /// Only the root.
+    pub fn new() -> TreeBuilder {
+        TreeBuilder { nodes: vec![TreeNode::default()], last_child: vec![0], index: hashbrown::HashTable::new() }
+    }
+
+    /// The child of `parent` with this label, made if it is new.
+    pub fn child(&mut self, parent: NodeId, label: LabelId) -> NodeId {
+        let wanted = hash(parent.0, label);
+        let nodes = &self.nodes;
+        let same = |&id: &u32| {
+            let node = &nodes[id as usize];
+            node.parent == parent.0 && node.label == label
+        };
+        if let Some(&found) = self.index.find(wanted, same) {
+            return NodeId(found);
+        }
+        let Ok(id) = u32::try_from(self.nodes.len()) else { return parent };
+        self.nodes.push(TreeNode { label, parent: parent.0, ..TreeNode::default() });
+        self.last_child.push(0);
+        let last = std::mem::replace(&mut self.last_child[parent.0 as usize], id);
+        match last {
+            0 => self.nodes[parent.0 as usize].first_child = id,
+            last => self.nodes[last as usize].next_sibling = id,
+        }
+        let nodes = &self.nodes;
+        self.index.insert_unique(wanted, id, |&id| {
+            let node = &nodes[id as usize];
+            hash(node.parent, node.label)
+        });
+        NodeId(id)
+    }
+
+    /// Adds to what ends at `node`; a negative weight takes back what was added before.
+    pub fn add(&mut self, node: NodeId, weight: i64) {
+        if let Some(node) = self.nodes.get_mut(node.0 as usize) {
+            node.own = node.own.saturating_add_signed(weight);
+        }
+    }
+
+    /// The tree as it is now; the builder goes on.
+    pub fn snapshot(&self) -> CallTree {
+        CallTree::from_nodes(self.nodes.clone())
+    }
+
+    /// The finished tree.
+    pub fn finish(self) -> CallTree {
+        CallTree::from_nodes(self.nodes)
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Never: the root is always there.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_sums_and_siblings_keep_their_order() {
+        let mut builder = TreeBuilder::new();
+        let a = builder.child(CallTree::ROOT, LabelId(7));
+        let b = builder.child(a, LabelId(3));
+        let c = builder.child(a, LabelId(1));
+        builder.add(b, 4);
+        builder.add(c, 2);
+        builder.add(a, 1);
+        assert_eq!(builder.child(a, LabelId(3)), b);
+        let tree = builder.snapshot();
+        assert_eq!((tree.total(), tree.node(a).total, tree.node(a).own), (7, 7, 1));
+        assert_eq!(tree.children(a).collect::<Vec<_>>(), [b, c]);
+        assert_eq!(tree.path(c), [a, c]);
+        assert_eq!(tree.depth(c), 2);
+        builder.add(b, -4);
+        let tree = builder.finish();
+        assert_eq!(tree.children(a).collect::<Vec<_>>(), [c], "what weighs nothing is not shown");
+    }
+}
