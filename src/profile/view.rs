@@ -174,7 +174,11 @@ impl ViewBuilder {
 
     /// Takes in what came since the last call and takes back what left, as of `now`; at most `budget` samples at a time.
     pub fn update(&mut self, profile: &Profile, now: Timestamp, budget: usize) -> Progress {
-        if !self.started || self.epoch != profile.epoch() || self.a_label_in_the_tree_was_renamed() {
+        if !self.started
+            || self.epoch != profile.epoch()
+            || self.a_label_in_the_tree_was_renamed()
+            || self.missed_what_the_store_let_go(profile)
+        {
             *self = ViewBuilder::new(Arc::clone(&self.names), std::mem::take(&mut self.query));
             self.started = true;
             self.epoch = profile.epoch();
@@ -201,6 +205,12 @@ impl ViewBuilder {
 
     fn a_label_in_the_tree_was_renamed(&self) -> bool {
         self.provisional.iter().any(|label| self.names.labels.current(*label) != *label)
+    }
+
+    /// Whether counted samples are gone that are not held here: a whole chunk came and went between two updates.
+    fn missed_what_the_store_let_go(&self, profile: &Profile) -> bool {
+        let held_to = self.held.back().map_or(self.timeline_start, |(first, chunk)| first + chunk.len() as u64);
+        held_to < profile.samples.first().min(self.next)
     }
 
     fn range_cut(&self, now: Timestamp) -> (u64, u64) {
