@@ -17,3 +17,4 @@
 //! ARCHITECTURE.md has the rules; tests/architecture.rs holds them.
 
 pub mod profile;
+pub mod ui;

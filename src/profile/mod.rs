@@ -6,6 +6,7 @@
 //! Sizes that matter: a [`Sample`] is 32 bytes; a node of the stack trie is 8 bytes and about 8 more in its hash
 //! index; a node of a call tree is 32 bytes.
 
+mod engine;
 mod frame;
 mod ids;
 mod processes;
@@ -18,6 +19,7 @@ mod top;
 mod tree;
 mod view;
 
+pub use engine::{Engine, Snapshot};
 pub use frame::{Frame, FrameKind, FrameTable, Label, LabelTable, Names, Object, ObjectKind, ObjectTable, sanitize};
 pub use ids::{
     BuildId, CgroupId, Cpu, ElfAddress, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress, StackId, Tgid, ThreadIndex, Tid,

@@ -128,6 +128,7 @@ pub struct ViewBuilder {
     provisional: Vec<LabelId>,
     scratch: Vec<LabelId>,
     started: bool,
+    changes: u64,
 }
 
 impl ViewBuilder {
@@ -157,6 +158,7 @@ impl ViewBuilder {
             provisional: Vec::new(),
             scratch: Vec::new(),
             started: false,
+            changes: 0,
         }
     }
 
@@ -168,7 +170,8 @@ impl ViewBuilder {
     /// Changes the query; what can be kept is kept.
     pub fn set_query(&mut self, query: Query) {
         if query != self.query {
-            *self = ViewBuilder::new(Arc::clone(&self.names), query);
+            let changes = self.changes + 1;
+            *self = ViewBuilder { changes, ..ViewBuilder::new(Arc::clone(&self.names), query) };
         }
     }
 
@@ -179,7 +182,9 @@ impl ViewBuilder {
             || self.a_label_in_the_tree_was_renamed()
             || self.missed_what_the_store_let_go(profile)
         {
+            let changes = self.changes + 1;
             *self = ViewBuilder::new(Arc::clone(&self.names), std::mem::take(&mut self.query));
+            self.changes = changes;
             self.started = true;
             self.epoch = profile.epoch();
             self.next = profile.samples.first();
@@ -331,6 +336,7 @@ impl ViewBuilder {
     }
 
     fn count(&mut self, profile: &Profile, sample: &Sample, shown: bool, sign: i64) {
+        self.changes += 1;
         let add = |slot: &mut u64| *slot = slot.saturating_add_signed(sign * i64::from(sample.weight));
         let slot = sample.thread.0 as usize;
         if self.sums.len() <= slot {
@@ -527,11 +533,6 @@ impl ViewBuilder {
         self.tree.snapshot()
     }
 
-    /// The finished tree, for a profile that will not grow: nothing is copied.
-    pub fn into_tree(self) -> CallTree {
-        self.tree.finish()
-    }
-
     /// Takes the finished tree out and leaves the sums; for a profile that will not grow. The next query starts again.
     pub fn take_tree(&mut self) -> CallTree {
         self.node_of = FxHashMap::default();
@@ -539,6 +540,16 @@ impl ViewBuilder {
         self.stack_complete = Vec::new();
         self.stack_filter_bits = Vec::new();
         std::mem::take(&mut self.tree).finish()
+    }
+
+    /// Changes whenever the tree or the sums did.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Number of the next sample to see.
+    pub fn seen(&self) -> u64 {
+        self.next
     }
 
     /// Sums over what is shown.

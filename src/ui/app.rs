@@ -1,0 +1,853 @@
+//! The state machine: (state, event) → state and effects. No I/O and no clock of its own, so that tests can drive it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, MouseEvent};
+use ratatui::layout::Rect;
+
+use crate::profile::{
+    CallTree, Cpu, Direction, Filter, FilterMode, Grouping, LabelId, MAX_FILTERS, Names, Pattern, Query, Request, Snapshot,
+    Target, Tgid, Tid, TimeRange, Timestamp,
+};
+
+use super::flame::Flame;
+use super::keys::{self, Action};
+use super::overlay::{Choice, Confirm, Help, Overlay, Picker, Prompt, PromptKind};
+use super::place::Place;
+use super::tables::{Functions, Processes};
+use super::theme::{ColourMode, Theme};
+
+/// The views, by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum View {
+    /// 1: the flame graph.
+    #[default]
+    Flame,
+    /// 2: functions.
+    Functions,
+    /// 3: processes and threads.
+    Processes,
+    /// 5: health.
+    Health,
+}
+
+impl View {
+    /// All of them, in the order of Tab.
+    pub const ALL: [View; 4] = [View::Flame, View::Functions, View::Processes, View::Health];
+
+    /// Number and name, as the tabs show them.
+    pub fn title(self) -> (char, &'static str) {
+        match self {
+            View::Flame => ('1', "flame"),
+            View::Functions => ('2', "functions"),
+            View::Processes => ('3', "processes"),
+            View::Health => ('5', "health"),
+        }
+    }
+}
+
+/// What the run tells about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    /// The machine's name, or the file's.
+    pub host: String,
+    /// What samples are taken by: `cpu-clock 99 Hz`; empty for files.
+    pub source: String,
+    /// Samples a second and CPU; 0 for files.
+    pub frequency: u32,
+    /// CPUs sampled.
+    pub cpus: usize,
+    /// Seconds since sampling began.
+    pub elapsed: u64,
+    /// Whether samples still come.
+    pub live: bool,
+    /// What the command that was started has come to, once it has ended.
+    pub ended: Option<String>,
+    /// Own CPU time over the last seconds, in per cent of one CPU.
+    pub own_cpu: f64,
+    /// Own resident memory in bytes.
+    pub own_memory: usize,
+    /// Objects whose names could not be had: object, reason, remedy.
+    pub problems: Vec<(String, String, String)>,
+    /// Kernel side: what could not be set up, with its remedy.
+    pub notes: Vec<String>,
+}
+
+/// How a save ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// Written: file and bytes.
+    Done(PathBuf, u64),
+    /// The file is there already; nothing was touched.
+    Exists(PathBuf),
+    /// Nothing was written: one clear sentence.
+    Failed(String),
+}
+
+/// What happens to the program.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum Event {
+    Key(KeyEvent),
+    Mouse(MouseEvent),
+    Paste(String),
+    Resize(u16, u16),
+    Snapshot(Arc<Snapshot>),
+    Status(Status),
+    Saved(Saved),
+    /// Lines the started command wrote.
+    Output(Vec<String>),
+}
+
+/// What the program is to do.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum Effect {
+    Ask(Request),
+    Save(SaveOrder),
+    Copy(String),
+    Redraw,
+    Quit,
+}
+
+/// What is to be written where.
+#[derive(Clone, Debug)]
+pub struct SaveOrder {
+    /// The file; its ending names the format.
+    pub path: PathBuf,
+    /// Whether a file of this name may be replaced.
+    pub overwrite: bool,
+    /// What is seen.
+    pub tree: Arc<CallTree>,
+    /// The zoomed frame, as labels from the root.
+    pub zoom: Vec<LabelId>,
+    /// Whether the root is at the top.
+    pub root_on_top: bool,
+    /// What is seen, in words.
+    pub title: String,
+}
+
+/// A short word to the reader, until the next key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The words.
+    pub text: String,
+    /// Something failed.
+    pub bad: bool,
+}
+
+/// Which time is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Span {
+    /// Everything that is stored.
+    #[default]
+    All,
+    /// The last so many seconds.
+    Last(u64),
+    /// From one second of the clock to before another.
+    Seconds(u64, u64),
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// Lines of the command's output kept for its pane.
+const OUTPUT_LINES: usize = 1000;
+
+/// Everything the screen is made from.
+pub struct App {
+    /// Names of labels; read without a lock.
+    pub names: Arc<Names>,
+    /// How things look.
+    pub theme: Theme,
+    /// The newest answer.
+    pub snapshot: Arc<Snapshot>,
+    /// What the run tells about itself.
+    pub status: Status,
+    /// The view on screen.
+    pub view: View,
+    /// The flame graph's state.
+    pub flame: Flame,
+    /// The table of functions' state.
+    pub functions: Functions,
+    /// The table of processes' state.
+    pub processes: Processes,
+    /// First line of the health view.
+    pub health_scroll: usize,
+    /// What lies over the view.
+    pub overlay: Option<Overlay>,
+    /// What the pointer is on.
+    pub hover: Option<Place>,
+    /// A short word.
+    pub message: Option<Message>,
+    /// What is searched for.
+    pub search: Option<Pattern>,
+    /// Which time is looked at.
+    pub span: Span,
+    /// When the picture was frozen, if it is.
+    pub frozen: Option<Timestamp>,
+    /// The started command's output.
+    pub output: Vec<String>,
+    /// Whether its pane is open.
+    pub output_open: bool,
+    /// Columns and rows of the terminal.
+    pub size: (u16, u16),
+    query: Query,
+    asked: Option<Request>,
+    search_before: Option<Pattern>,
+    pending_save: Option<SaveOrder>,
+    default_file: String,
+}
+
+impl App {
+    /// A program that has seen nothing yet. `query` is what it starts with; `default_file` what `w` proposes, without its ending.
+    pub fn new(names: Arc<Names>, theme: Theme, query: Query, default_file: String) -> App {
+        App {
+            names,
+            theme,
+            snapshot: Arc::default(),
+            status: Status::default(),
+            view: View::Flame,
+            flame: Flame::default(),
+            functions: Functions::default(),
+            processes: Processes::default(),
+            health_scroll: 0,
+            overlay: None,
+            hover: None,
+            message: None,
+            search: None,
+            span: Span::All,
+            frozen: None,
+            output: Vec::new(),
+            output_open: false,
+            size: (80, 24),
+            query,
+            asked: None,
+            search_before: None,
+            pending_save: None,
+            default_file,
+        }
+    }
+
+    /// The query on screen, time range included.
+    pub fn query(&self) -> Query {
+        let range = match (self.span, self.frozen) {
+            (Span::All, None) => TimeRange::All,
+            (Span::Last(seconds), None) => TimeRange::Last(seconds * SECOND),
+            (Span::All, Some(at)) => TimeRange::Between(Timestamp(0), at),
+            (Span::Last(seconds), Some(at)) => TimeRange::Between(Timestamp(at.0.saturating_sub(seconds * SECOND)), at),
+            (Span::Seconds(from, to), _) => TimeRange::Between(Timestamp(from * SECOND), Timestamp(to * SECOND)),
+        };
+        Query { range, ..self.query.clone() }
+    }
+
+    /// The filters that are on.
+    pub fn filters(&self) -> &[Filter] {
+        &self.query.filters
+    }
+
+    /// Whose samples are shown.
+    pub fn target(&self) -> &Target {
+        &self.query.target
+    }
+
+    /// How the level below "all" is made.
+    pub fn grouping(&self) -> Grouping {
+        self.query.grouping
+    }
+
+    /// Which way up the tree grows.
+    pub fn direction(&self) -> Direction {
+        self.query.direction
+    }
+
+    /// Takes in an event; what is to be done about it comes back.
+    pub fn update(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Key(key) if key.kind == KeyEventKind::Release => {}
+            Event::Key(key) => {
+                self.message = None;
+                self.on_key(key, &mut effects);
+            }
+            Event::Mouse(mouse) => self.on_mouse(mouse, &mut effects),
+            Event::Paste(text) => self.on_paste(&text),
+            Event::Resize(columns, rows) => self.size = (columns, rows),
+            Event::Snapshot(snapshot) => self.on_snapshot(snapshot),
+            Event::Status(status) => self.status = status,
+            Event::Saved(saved) => self.on_saved(saved),
+            Event::Output(lines) => {
+                self.output.extend(lines);
+                let excess = self.output.len().saturating_sub(OUTPUT_LINES);
+                self.output.drain(..excess);
+            }
+        }
+        self.ask(&mut effects);
+        effects
+    }
+
+    /// Asks for what the screen needs, if that is not what was asked for last.
+    fn ask(&mut self, effects: &mut Vec<Effect>) {
+        let request = Request {
+            query: self.query(),
+            search: self.search.clone(),
+            functions: self.view == View::Functions,
+            neighbours_of: self.functions.open.filter(|_| self.view == View::Functions),
+        };
+        if self.asked.as_ref() != Some(&request) {
+            self.asked = Some(request.clone());
+            effects.push(Effect::Ask(request));
+        }
+    }
+
+    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        self.snapshot = snapshot;
+        self.flame.refresh(&self.names, &self.snapshot.tree);
+        self.functions.refresh(&self.names, &self.snapshot);
+        self.processes.refresh(&self.snapshot, &self.names);
+    }
+
+    fn on_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
+        if keys::action(key) == Some(Action::Quit) && (self.overlay.is_none() || key.code == KeyCode::Char('c')) {
+            effects.push(Effect::Quit);
+        } else if self.overlay.is_some() {
+            self.on_overlay_key(key, effects);
+        } else if let Some(action) = keys::action(key) {
+            self.act(action, effects);
+        }
+    }
+
+    fn on_paste(&mut self, text: &str) {
+        let line: String = text.chars().filter(|c| !c.is_control()).collect();
+        match &mut self.overlay {
+            Some(Overlay::Prompt(prompt)) => prompt.line.insert(&line),
+            Some(Overlay::Picker(picker)) => {
+                picker.line.insert(&line);
+                picker.filter();
+            }
+            _ => {}
+        }
+        self.preview_search();
+    }
+
+    /// Does what a key or a click asks for.
+    pub fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        match action {
+            Action::Left
+            | Action::Right
+            | Action::Up
+            | Action::Down
+            | Action::PageUp
+            | Action::PageDown
+            | Action::Top
+            | Action::Bottom => self.go(action),
+            Action::ZoomIn => self.zoom_in(),
+            Action::ZoomOut => self.zoom_out(),
+            Action::ResetZoom => self.flame.reset(),
+            Action::Search => self.open_prompt(PromptKind::Search, self.search.as_ref().map_or("", Pattern::source).to_owned()),
+            Action::NextMatch => self.next_match(true),
+            Action::PreviousMatch => self.next_match(false),
+            Action::SearchSelected => self.search_selected(),
+            Action::Keep => self.open_prompt(PromptKind::Keep, self.filter_proposal()),
+            Action::Drop => self.open_prompt(PromptKind::Drop, self.filter_proposal()),
+            Action::RemoveFilter => self.remove_filter(self.query.filters.len().wrapping_sub(1)),
+            Action::RemoveAllFilters => {
+                self.query.filters.clear();
+                self.query.target = Target::default();
+            }
+            Action::ChooseProcess => self.overlay = Some(Overlay::Picker(self.process_picker())),
+            Action::ChooseThread => self.overlay = Some(Overlay::Picker(self.thread_picker())),
+            Action::ChooseCpu => self.overlay = Some(Overlay::Picker(Picker::cpus(self.status.cpus))),
+            Action::NextView => self.turn_view(1),
+            Action::PreviousView => self.turn_view(View::ALL.len() - 1),
+            Action::FlameView => self.view = View::Flame,
+            Action::FunctionsView => self.view = View::Functions,
+            Action::ProcessesView => self.view = View::Processes,
+            Action::HealthView => self.view = View::Health,
+            Action::Freeze => self.frozen = if self.frozen.is_some() { None } else { Some(self.snapshot.now) },
+            Action::CycleRange
+            | Action::RangeEarlier
+            | Action::RangeLater
+            | Action::RangeNarrower
+            | Action::RangeWider
+            | Action::RangeLive => self.change_range(action),
+            Action::Orientation => self.flame.root_on_top = !self.flame.root_on_top,
+            Action::BottomUp => self.turn_over(),
+            Action::Sandwich => self.sandwich(),
+            Action::Order => self.change_order(),
+            Action::Grouping => self.change_grouping(),
+            Action::Chains => self.flame.chains = !self.flame.chains,
+            Action::ColourMode => {
+                self.theme.mode = match self.theme.mode {
+                    ColourMode::Kind => ColourMode::Own,
+                    ColourMode::Own => ColourMode::Kind,
+                }
+            }
+            Action::Save => self.open_prompt(PromptKind::Save, format!("{}.svg", self.default_file)),
+            Action::Copy => self.copy(effects),
+            Action::Output => self.output_open = !self.output_open,
+            Action::Help => self.overlay = Some(Overlay::Help(Help::default())),
+            Action::Redraw => effects.push(Effect::Redraw),
+            Action::Quit => effects.push(Effect::Quit),
+        }
+    }
+
+    fn go(&mut self, action: Action) {
+        let body = self.areas().body;
+        match self.view {
+            View::Flame => {
+                let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
+                self.flame.go(action, &self.snapshot.tree, &layout, usize::from(body.height));
+            }
+            View::Functions => self.functions.go(action, &self.names, &self.snapshot, usize::from(body.height)),
+            View::Processes => self.processes.go(action, &self.snapshot, &self.names, usize::from(body.height)),
+            View::Health => {
+                let page = usize::from(body.height).max(1);
+                self.health_scroll = match action {
+                    Action::Up => self.health_scroll.saturating_sub(1),
+                    Action::Down => self.health_scroll + 1,
+                    Action::PageUp => self.health_scroll.saturating_sub(page),
+                    Action::PageDown => self.health_scroll + page,
+                    Action::Top => 0,
+                    _ => self.health_scroll,
+                };
+            }
+        }
+    }
+
+    fn zoom_in(&mut self) {
+        match self.view {
+            View::Flame => self.flame.zoom_in(),
+            View::Functions => self.functions.enter(&self.names, &self.snapshot),
+            View::Processes => {
+                if let Some((tgid, tid)) = self.processes.selected(&self.snapshot, &self.names) {
+                    self.aim(tgid, tid);
+                    self.view = View::Flame;
+                }
+            }
+            View::Health => {}
+        }
+    }
+
+    /// One level out; with nothing left to leave, nothing happens.
+    fn zoom_out(&mut self) {
+        let left = self.view == View::Flame && self.flame.zoom_out()
+            || self.view == View::Functions && self.functions.open.take().is_some()
+            || self.query.filters.pop().is_some();
+        if !left && !self.query.target.is_everything() {
+            self.query.target = Target::default();
+        } else if !left {
+            self.search = None;
+        }
+    }
+
+    /// Shows one process, or one thread of it, from now on.
+    pub fn aim(&mut self, tgid: Tgid, tid: Option<Tid>) {
+        self.query.target = Target { tgids: vec![tgid], tid, ..Target::default() };
+        self.flame.reset();
+    }
+
+    fn turn_view(&mut self, by: usize) {
+        let at = View::ALL.iter().position(|view| *view == self.view).unwrap_or(0);
+        self.view = View::ALL[(at + by) % View::ALL.len()];
+    }
+
+    fn turn_over(&mut self) {
+        self.query.direction = match self.query.direction {
+            Direction::TopDown => Direction::BottomUp,
+            Direction::BottomUp => Direction::TopDown,
+        };
+        self.flame.reset();
+        let text = match self.query.direction {
+            Direction::TopDown => "callers first",
+            Direction::BottomUp => "bottom-up: what was running, then its callers",
+        };
+        self.message = Some(Message { text: text.to_owned(), bad: false });
+    }
+
+    fn change_order(&mut self) {
+        match self.view {
+            View::Functions => self.functions.next_sort(),
+            View::Processes => self.processes.next_sort(),
+            View::Flame | View::Health => self.flame.next_order(),
+        }
+    }
+
+    fn change_grouping(&mut self) {
+        let (next, text) = match self.query.grouping {
+            Grouping::Name => (Grouping::Process, "each process apart"),
+            Grouping::Process => (Grouping::Thread, "each process and thread apart"),
+            Grouping::Thread => (Grouping::Name, "processes of one name together"),
+            Grouping::None => (Grouping::None, "a file has no processes"),
+        };
+        self.query.grouping = next;
+        self.message = Some(Message { text: text.to_owned(), bad: false });
+    }
+
+    fn sandwich(&mut self) {
+        if let Some(label) = self.selected_label() {
+            self.functions.open_function(label);
+            self.view = View::Functions;
+        }
+    }
+
+    /// The function under the cursor of whichever view is on screen.
+    pub fn selected_label(&self) -> Option<LabelId> {
+        match self.view {
+            View::Flame => self.flame.cursor.path.last().copied(),
+            View::Functions => self.functions.selected_label(&self.names, &self.snapshot),
+            View::Processes | View::Health => None,
+        }
+    }
+
+    fn search_selected(&mut self) {
+        if let Some(label) = self.selected_label() {
+            self.search = Pattern::new(&Pattern::exactly(self.names.labels.name(label))).ok();
+        }
+    }
+
+    fn filter_proposal(&self) -> String {
+        match (&self.search, self.selected_label()) {
+            (Some(pattern), _) => pattern.source().to_owned(),
+            (None, Some(label)) => Pattern::exactly(self.names.labels.name(label)),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Adds a chip; too many are refused with a word.
+    pub fn add_filter(&mut self, mode: FilterMode, pattern: Pattern) {
+        if self.query.filters.len() == MAX_FILTERS {
+            self.message = Some(Message { text: format!("{MAX_FILTERS} filters are the most; remove one with x"), bad: true });
+        } else {
+            self.query.filters.push(Filter { mode, pattern });
+        }
+    }
+
+    /// Takes a chip away.
+    pub fn remove_filter(&mut self, index: usize) {
+        if index < self.query.filters.len() {
+            self.query.filters.remove(index);
+        } else if !self.query.target.is_everything() {
+            self.query.target = Target::default();
+        }
+    }
+
+    fn next_match(&mut self, forward: bool) {
+        let Some(found) = self.snapshot.search.as_ref() else {
+            self.message = Some(Message { text: "nothing is searched for; / searches".to_owned(), bad: false });
+            return;
+        };
+        let moved = match self.view {
+            View::Functions => self.functions.next_match(&self.names, &self.snapshot, found, forward),
+            _ => {
+                self.view = View::Flame;
+                let body = self.areas().body;
+                let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
+                self.flame.next_match(&self.snapshot.tree, &layout, found, forward, usize::from(body.height))
+            }
+        };
+        if !moved {
+            self.message = Some(Message { text: format!("no match of /{}/ in view", found.pattern.source()), bad: true });
+        }
+    }
+
+    fn change_range(&mut self, action: Action) {
+        let Some((first, last)) = self.snapshot.span.map(|(first, last)| (first.0 / SECOND, last.0 / SECOND + 1)) else { return };
+        let (from, to) = match self.span {
+            Span::Seconds(from, to) => (from, to),
+            Span::Last(seconds) => (last.saturating_sub(seconds), last),
+            Span::All => (last.saturating_sub(10).max(first), last),
+        };
+        let width = (to - from).max(1);
+        let shift = (width / 2).max(1);
+        self.span = match action {
+            Action::CycleRange => match self.span {
+                Span::All => Span::Last(10),
+                Span::Last(10) => Span::Last(60),
+                _ => Span::All,
+            },
+            Action::RangeEarlier if matches!(self.span, Span::Seconds(..)) => {
+                let from = from.saturating_sub(shift).max(first);
+                Span::Seconds(from, (from + width).min(last))
+            }
+            Action::RangeLater if matches!(self.span, Span::Seconds(..)) => {
+                let to = (to + shift).min(last);
+                Span::Seconds(to.saturating_sub(width).max(first), to)
+            }
+            Action::RangeNarrower => Span::Seconds(from + width / 4, (to - width / 4).max(from + width / 4 + 1)),
+            Action::RangeWider => Span::Seconds(from.saturating_sub(shift).max(first), (to + shift).min(last)),
+            Action::RangeLive => {
+                self.frozen = None;
+                Span::All
+            }
+            _ => Span::Seconds(from, to),
+        };
+    }
+
+    /// Selects the seconds that the time strip's columns stand for.
+    pub fn select_seconds(&mut self, from: u64, to: u64) {
+        self.span = Span::Seconds(from.min(to), from.max(to) + 1);
+    }
+
+    fn copy(&mut self, effects: &mut Vec<Effect>) {
+        let labels = &self.names.labels;
+        let text: Vec<&str> = match self.view {
+            View::Flame => self.flame.cursor.path.iter().map(|label| labels.name(*label)).collect(),
+            _ => self.selected_label().map(|label| labels.name(label)).into_iter().collect(),
+        };
+        if !text.is_empty() {
+            self.message = Some(Message { text: format!("copied {} frames", text.len()), bad: false });
+            effects.push(Effect::Copy(text.join(";")));
+        }
+    }
+
+    /// What is seen, in words: for titles of saved files.
+    pub fn title(&self) -> String {
+        let mut title = format!("flametop: {}", self.target_name());
+        for filter in &self.query.filters {
+            let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
+            title.push_str(&format!(", {mode} /{}/", filter.pattern.source()));
+        }
+        title
+    }
+
+    /// Whose samples are shown, in words.
+    pub fn target_name(&self) -> String {
+        let target = &self.query.target;
+        let mut words = Vec::new();
+        match target.tgids.as_slice() {
+            [] => {}
+            [tgid] => {
+                let row = self.snapshot.activity.iter().find(|row| row.thread.tgid == *tgid);
+                let name = row.map_or("pid", |row| self.names.labels.name(row.thread.process));
+                words.push(format!("{name} {tgid}"));
+            }
+            several => words.push(format!("{} processes", several.len())),
+        }
+        if let Some(tid) = target.tid {
+            words.push(format!("thread {tid}"));
+        }
+        if let Some(cpu) = target.cpu {
+            words.push(format!("CPU {cpu}"));
+        }
+        match (words.is_empty(), self.query.grouping) {
+            (false, _) => words.join(" "),
+            (true, Grouping::None) => "all stacks".to_owned(),
+            (true, _) => "all processes".to_owned(),
+        }
+    }
+
+    fn on_saved(&mut self, saved: Saved) {
+        self.message = match saved {
+            Saved::Done(path, bytes) => {
+                self.pending_save = None;
+                let size = super::text::bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+                Some(Message { text: format!("saved {} ({size})", path.display()), bad: false })
+            }
+            Saved::Exists(path) => {
+                self.overlay = Some(Overlay::Confirm(Confirm { question: format!("{} exists. Overwrite it?", path.display()) }));
+                None
+            }
+            Saved::Failed(why) => Some(Message { text: why, bad: true }),
+        };
+    }
+
+    // ---- what lies over the view ----
+
+    fn open_prompt(&mut self, kind: PromptKind, text: String) {
+        self.search_before.clone_from(&self.search);
+        self.overlay = Some(Overlay::Prompt(Prompt::new(kind, text)));
+    }
+
+    fn process_picker(&self) -> Picker {
+        // The process of the frame under the cursor comes first, so that `p Enter` drills into it.
+        let cursor = self.flame.cursor.path.first().copied();
+        Picker::processes(&self.names, &self.snapshot, self.query.target.tgids.first().copied(), cursor)
+    }
+
+    fn thread_picker(&self) -> Picker {
+        Picker::threads(&self.names, &self.snapshot, &self.query.target)
+    }
+
+    fn on_overlay_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
+        let Some(mut overlay) = self.overlay.take() else { return };
+        let keep_open = match &mut overlay {
+            Overlay::Prompt(prompt) => match key.code {
+                KeyCode::Enter => !self.finish_prompt(prompt, effects),
+                KeyCode::Esc => {
+                    self.search.clone_from(&self.search_before);
+                    false
+                }
+                _ => {
+                    prompt.on_key(key);
+                    true
+                }
+            },
+            Overlay::Picker(picker) => match key.code {
+                KeyCode::Enter => {
+                    if let Some(choice) = picker.chosen() {
+                        self.choose(choice);
+                    }
+                    false
+                }
+                KeyCode::Esc => false,
+                _ => {
+                    picker.on_key(key);
+                    true
+                }
+            },
+            Overlay::Help(help) => help.on_key(key),
+            Overlay::Confirm(_) => {
+                if matches!(key.code, KeyCode::Char('y' | 'Y'))
+                    && let Some(order) = self.pending_save.take()
+                {
+                    effects.push(Effect::Save(SaveOrder { overwrite: true, ..order }));
+                } else {
+                    self.message = Some(Message { text: "not saved".to_owned(), bad: false });
+                }
+                false
+            }
+        };
+        if keep_open {
+            self.overlay = Some(overlay);
+        }
+        self.preview_search();
+    }
+
+    /// While a search is typed, the picture already shows it.
+    fn preview_search(&mut self) {
+        if let Some(Overlay::Prompt(prompt)) = &mut self.overlay {
+            let text = prompt.line.text();
+            let pattern = if text.is_empty() { None } else { Some(Pattern::new(text)) };
+            prompt.error = match (&pattern, prompt.kind) {
+                (Some(Err(error)), kind) if kind != PromptKind::Save => Some(error.clone()),
+                _ => None,
+            };
+            if prompt.kind == PromptKind::Search {
+                match pattern {
+                    None => self.search = None,
+                    Some(Ok(pattern)) => self.search = Some(pattern),
+                    Some(Err(_)) => {}
+                }
+            }
+        }
+    }
+
+    /// Takes what was typed; `false` if it cannot be taken and the prompt stays.
+    fn finish_prompt(&mut self, prompt: &mut Prompt, effects: &mut Vec<Effect>) -> bool {
+        let text = prompt.line.text().to_owned();
+        if prompt.kind == PromptKind::Save {
+            if text.is_empty() {
+                return true;
+            }
+            let order = self.save_order(PathBuf::from(text));
+            self.pending_save = Some(order.clone());
+            self.message = Some(Message { text: format!("saving {} …", order.path.display()), bad: false });
+            effects.push(Effect::Save(order));
+            return true;
+        }
+        if text.is_empty() {
+            if prompt.kind == PromptKind::Search {
+                self.search = None;
+            }
+            return true;
+        }
+        match Pattern::new(&text) {
+            Err(error) => {
+                prompt.error = Some(error);
+                false
+            }
+            Ok(pattern) => {
+                match prompt.kind {
+                    PromptKind::Keep => self.add_filter(FilterMode::Keep, pattern),
+                    PromptKind::Drop => self.add_filter(FilterMode::Drop, pattern),
+                    PromptKind::Search | PromptKind::Save => self.search = Some(pattern),
+                }
+                true
+            }
+        }
+    }
+
+    fn save_order(&self, path: PathBuf) -> SaveOrder {
+        SaveOrder {
+            path,
+            overwrite: false,
+            tree: Arc::clone(&self.snapshot.tree),
+            zoom: self.flame.zoom.path.clone(),
+            root_on_top: self.flame.root_on_top,
+            title: self.title(),
+        }
+    }
+
+    fn choose(&mut self, choice: Choice) {
+        match choice {
+            Choice::Everything => self.query.target = Target::default(),
+            Choice::Process(tgid) => self.aim(tgid, None),
+            Choice::Thread(tgid, tid) => self.aim(tgid, Some(tid)),
+            Choice::Cpu(cpu) => self.query.target.cpu = Some(Cpu(cpu)),
+        }
+        if self.view == View::Processes {
+            self.view = View::Flame;
+        }
+    }
+
+    // ---- where things are ----
+
+    /// How the screen is divided; the same for drawing and for the mouse.
+    pub fn areas(&self) -> Areas {
+        Areas::new(self.size, self.output_open)
+    }
+
+    /// The place under the cursor, for the breadcrumb.
+    pub fn cursor(&self) -> &Place {
+        &self.flame.cursor
+    }
+}
+
+/// The parts of the screen from top to bottom. Parts for which there is no room are empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Areas {
+    /// One line: what is looked at, and how good it is.
+    pub header: Rect,
+    /// One line: CPU use over time, and the chips.
+    pub time: Rect,
+    /// The view.
+    pub body: Rect,
+    /// The command's output.
+    pub output: Rect,
+    /// One line: the frame under the cursor.
+    pub detail: Rect,
+    /// One line: where it is, and keys.
+    pub hints: Rect,
+}
+
+impl Areas {
+    fn new((columns, rows): (u16, u16), output: bool) -> Areas {
+        let mut areas = Areas::default();
+        let (mut top, mut bottom) = (0, rows);
+        let line = |y| Rect::new(0, y, columns, 1);
+        // In the order of their worth: the view needs at least three lines before anything else gets one.
+        if rows >= 4 {
+            areas.header = line(top);
+            top += 1;
+        }
+        if rows >= 5 {
+            bottom -= 1;
+            areas.hints = line(bottom);
+        }
+        if rows >= 7 {
+            bottom -= 1;
+            areas.detail = line(bottom);
+        }
+        if rows >= 9 {
+            areas.time = line(top);
+            top += 1;
+        }
+        if output && bottom - top >= 12 {
+            let height = (bottom - top) / 4;
+            bottom -= height;
+            areas.output = Rect::new(0, bottom, columns, height);
+        }
+        areas.body = Rect::new(0, top, columns, bottom - top);
+        areas
+    }
+}

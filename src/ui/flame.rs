@@ -1,0 +1,214 @@
+//! The flame graph's state: zoom with its history, cursor, scrolling, orientation.
+
+use ratatui::layout::Rect;
+
+use crate::profile::{CallTree, LabelTable, Names, NodeId, SearchResult};
+
+use super::keys::Action;
+use super::layout::{Layout, Options, Order, Span, place_of};
+use super::place::Place;
+use super::theme::Theme;
+
+/// Rows laid out at most below the first one on screen, so that the cursor can move out of sight and be followed.
+const MARGIN_ROWS: usize = 64;
+
+/// Where the reader is and how the graph is laid out.
+#[derive(Clone, Debug)]
+pub struct Flame {
+    /// The frame that has the whole width.
+    pub zoom: Place,
+    /// What was zoomed before, for going back.
+    history: Vec<Place>,
+    /// The frame under the cursor.
+    pub cursor: Place,
+    /// First row on screen, counted from the root.
+    pub scroll: usize,
+    /// Root at the top (an icicle) or at the bottom (a flame).
+    pub root_on_top: bool,
+    /// Order of siblings.
+    pub order: Order,
+    /// Chains of single callees in one box.
+    pub chains: bool,
+}
+
+impl Default for Flame {
+    fn default() -> Self {
+        Flame {
+            zoom: Place::default(),
+            history: Vec::new(),
+            cursor: Place::default(),
+            scroll: 0,
+            root_on_top: true,
+            order: Order::Name,
+            chains: false,
+        }
+    }
+}
+
+impl Flame {
+    /// The boxes for a body of this size.
+    pub fn layout(&self, tree: &CallTree, labels: &LabelTable, theme: &Theme, body: Rect) -> Layout {
+        let unit = if theme.fractional() { 8 } else { 1 };
+        let depth = self.cursor.path.len().max(self.zoom.path.len());
+        let max_rows = (self.scroll + usize::from(body.height)).max(depth + 2) + MARGIN_ROWS;
+        let width = u32::from(body.width) * unit;
+        Layout::new(tree, labels, &self.zoom, Options { width, unit, order: self.order, chains: self.chains, max_rows })
+    }
+
+    /// The row of the tree that is drawn on line `line` of a body of `height` lines.
+    pub fn row_at(&self, line: usize, height: usize) -> usize {
+        if self.root_on_top { self.scroll + line } else { self.scroll + height.saturating_sub(line + 1) }
+    }
+
+    /// Follows names that became known, and leaves what is gone for its nearest caller.
+    pub fn refresh(&mut self, names: &Names, tree: &CallTree) {
+        self.zoom.refresh(names);
+        self.cursor.refresh(names);
+        self.history.iter_mut().for_each(|place| place.refresh(names));
+        let (node, found) = self.zoom.find(tree);
+        if !found && tree.total() > 0 {
+            self.zoom = Place::of(tree, node);
+        }
+        let (node, found) = self.cursor.find(tree);
+        if !found && tree.total() > 0 {
+            self.cursor = Place::of(tree, node);
+        }
+    }
+
+    /// Gives the frame under the cursor the whole width.
+    pub fn zoom_in(&mut self) {
+        if self.cursor != self.zoom {
+            self.history.push(std::mem::replace(&mut self.zoom, self.cursor.clone()));
+            self.scroll = self.zoom.path.len().saturating_sub(2).min(self.scroll);
+        }
+    }
+
+    /// Back to what was zoomed before; `false` if nothing is zoomed.
+    pub fn zoom_out(&mut self) -> bool {
+        if let Some(before) = self.history.pop() {
+            self.zoom = before;
+            true
+        } else if self.zoom != Place::default() {
+            self.zoom = Place::default();
+            true
+        } else {
+            false
+        }
+    }
+
+    /// Everything again, from the root.
+    pub fn reset(&mut self) {
+        *self = Flame { root_on_top: self.root_on_top, order: self.order, chains: self.chains, ..Flame::default() };
+    }
+
+    /// The next order of siblings.
+    pub fn next_order(&mut self) {
+        self.order = match self.order {
+            Order::Name => Order::Weight,
+            Order::Weight => Order::Name,
+        };
+    }
+
+    /// Moves the cursor.
+    pub fn go(&mut self, action: Action, tree: &CallTree, layout: &Layout, height: usize) {
+        let (row, index) = layout.locate(tree, &self.cursor).unwrap_or((layout.lead.saturating_sub(1), 0));
+        let rows = &layout.rows;
+        let towards_root = match action {
+            Action::Up => self.root_on_top,
+            _ => !self.root_on_top,
+        };
+        let target = match action {
+            Action::Left => index.checked_sub(1).map(|index| (row, index)),
+            Action::Right => Some((row, index + 1)),
+            Action::Up | Action::Down if towards_root => parent_of(rows, row, index),
+            Action::Up | Action::Down => widest_child(rows, row, index),
+            Action::PageUp | Action::PageDown => {
+                let back = (action == Action::PageUp) == self.root_on_top;
+                let step = |at: (usize, usize)| {
+                    if back { parent_of(rows, at.0, at.1) } else { widest_child(rows, at.0, at.1) }
+                };
+                std::iter::successors(Some((row, index)), |at| step(*at)).take(height.max(2)).last()
+            }
+            Action::Top | Action::Bottom => {
+                let to_root = (action == Action::Top) == self.root_on_top;
+                if to_root {
+                    Some((0, 0))
+                } else {
+                    std::iter::successors(Some((row, index)), |at| widest_child(rows, at.0, at.1)).last()
+                }
+            }
+            _ => None,
+        };
+        if let Some((row, index)) = target
+            && let Some(span) = rows.get(row).and_then(|spans| spans.get(index))
+        {
+            self.cursor = place_of(tree, span);
+            self.follow(row, height);
+        }
+    }
+
+    /// Puts the cursor on a box.
+    pub fn select(&mut self, tree: &CallTree, span: &Span) {
+        self.cursor = place_of(tree, span);
+    }
+
+    /// Scrolls by rows of the tree, away from the root for positive numbers.
+    pub fn scroll_by(&mut self, rows: isize, layout: &Layout, height: usize) {
+        let last = layout.rows.len().saturating_sub(height);
+        self.scroll = self.scroll.saturating_add_signed(rows).min(last);
+    }
+
+    /// Scrolls so that a row is on screen.
+    fn follow(&mut self, row: usize, height: usize) {
+        if row < self.scroll {
+            self.scroll = row;
+        } else if height > 0 && row >= self.scroll + height {
+            self.scroll = row + 1 - height;
+        }
+    }
+
+    /// To the next box that the search found, row by row; `false` if there is none.
+    pub fn next_match(&mut self, tree: &CallTree, layout: &Layout, found: &SearchResult, forward: bool, height: usize) -> bool {
+        let is_match = |span: &Span| {
+            span.rest == 0
+                && std::iter::once(span.last)
+                    .chain(tree.ancestors(span.last))
+                    .take_while(|id| *id >= span.node)
+                    .any(|id| id.0 != 0 && found.matches(tree.node(id).label))
+        };
+        let matches: Vec<(usize, usize)> = layout
+            .rows
+            .iter()
+            .enumerate()
+            .flat_map(|(row, spans)| spans.iter().enumerate().filter(|(_, span)| is_match(span)).map(move |(at, _)| (row, at)))
+            .collect();
+        let here = layout.locate(tree, &self.cursor).unwrap_or((0, 0));
+        let next = if forward {
+            matches.iter().find(|at| **at > here).or(matches.first())
+        } else {
+            matches.iter().rev().find(|at| **at < here).or(matches.last())
+        };
+        let Some(&(row, index)) = next else { return false };
+        if let Some(span) = layout.rows.get(row).and_then(|spans| spans.get(index)) {
+            self.cursor = place_of(tree, span);
+            self.follow(row, height);
+        }
+        true
+    }
+
+    /// The node under the cursor.
+    pub fn selected(&self, tree: &CallTree) -> NodeId {
+        self.cursor.find(tree).0
+    }
+}
+
+fn parent_of(rows: &[Vec<Span>], row: usize, index: usize) -> Option<(usize, usize)> {
+    let span = rows.get(row)?.get(index)?;
+    row.checked_sub(1).map(|above| (above, span.parent as usize))
+}
+
+fn widest_child(rows: &[Vec<Span>], row: usize, index: usize) -> Option<(usize, usize)> {
+    let below = rows.get(row + 1)?;
+    let children = below.iter().enumerate().filter(|(_, span)| span.parent as usize == index);
+    children.max_by_key(|(at, span)| (span.to - span.from, std::cmp::Reverse(*at))).map(|(at, _)| (row + 1, at))
+}

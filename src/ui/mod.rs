@@ -1,0 +1,148 @@
+//! The screen and its keys.
+//!
+//! [`App`] is a state machine without I/O; [`run`] feeds it the terminal's events, the answers to its requests and the state of
+//! the run, draws what changed, and hands its effects to whoever holds the other end of [`Link`]. The drawing thread never
+//! waits for anything but events.
+
+mod app;
+mod flame;
+mod keys;
+mod layout;
+mod mouse;
+mod overlay;
+mod place;
+mod tables;
+mod terminal;
+mod text;
+mod theme;
+mod views;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossterm::event::{Event as TerminalEvent, EventStream};
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::{mpsc, watch};
+
+pub use app::{App, Effect, Event, Message, SaveOrder, Saved, Span, Status, View};
+pub use keys::{Action, BINDINGS, Binding, Section};
+pub use place::Place;
+pub use text::{bytes as format_bytes, grouped as format_grouped};
+pub use theme::{ColourMode, Depth, Theme};
+pub use views::draw;
+
+use crate::profile::{Request, Snapshot};
+
+/// The other end of the screen: what comes in besides keys, and what goes out.
+pub struct Link {
+    /// The newest answer.
+    pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// The newest state of the run.
+    pub status: watch::Receiver<Status>,
+    /// Results of saving, lines of output.
+    pub events: mpsc::UnboundedReceiver<Event>,
+    /// The newest request.
+    pub requests: watch::Sender<Request>,
+    /// What is to be saved.
+    pub saves: mpsc::UnboundedSender<SaveOrder>,
+    /// Turns to `true` when the program is to end (a signal).
+    pub stop: watch::Receiver<bool>,
+}
+
+/// Pictures at most this often while nobody presses a key: keys are answered at once.
+const LEAST_BETWEEN_PICTURES: Duration = Duration::from_millis(50);
+
+/// Runs the screen until the reader quits or `link.stop` says so. The terminal is given back in every case.
+///
+/// # Errors
+///
+/// When the terminal cannot be taken over or is gone.
+pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
+    let mut guard = terminal::Guard::take()?;
+    let size = guard.screen.size()?;
+    apply(&mut app, Event::Resize(size.width, size.height), &link, &mut guard)?;
+    guard.screen.draw(|frame| draw(&app, frame))?;
+    let mut terminal_events = EventStream::new();
+    loop {
+        let event = tokio::select! {
+            biased;
+            changed = link.stop.changed() => {
+                if changed.is_err() || *link.stop.borrow() {
+                    return Ok(());
+                }
+                continue;
+            }
+            event = terminal_events.next() => match event {
+                // The terminal is gone, as when its window is closed.
+                None => return Ok(()),
+                Some(event) => event?,
+            },
+            Some(event) = link.events.recv() => {
+                let quit = apply(&mut app, event, &link, &mut guard)?;
+                if quit { return Ok(()); }
+                guard.screen.draw(|frame| draw(&app, frame))?;
+                continue;
+            }
+            Ok(()) = link.snapshots.changed() => {
+                let snapshot = Arc::clone(&link.snapshots.borrow_and_update());
+                apply(&mut app, Event::Snapshot(snapshot), &link, &mut guard)?;
+                let status = link.status.borrow_and_update().clone();
+                apply(&mut app, Event::Status(status), &link, &mut guard)?;
+                guard.screen.draw(|frame| draw(&app, frame))?;
+                continue;
+            }
+            Ok(()) = link.status.changed() => {
+                let status = link.status.borrow_and_update().clone();
+                apply(&mut app, Event::Status(status), &link, &mut guard)?;
+                guard.screen.draw(|frame| draw(&app, frame))?;
+                continue;
+            }
+        };
+        // Whatever else was typed meanwhile is taken in before drawing: a held key never runs behind.
+        let mut next = Some(event);
+        let mut moved_only = true;
+        while let Some(event) = next.take() {
+            let Some(event) = from_terminal(event) else { continue };
+            moved_only &= matches!(&event, Event::Mouse(mouse) if mouse.kind == crossterm::event::MouseEventKind::Moved);
+            if apply(&mut app, event, &link, &mut guard)? {
+                return Ok(());
+            }
+            next = match terminal_events.next().now_or_never() {
+                Some(Some(event)) => Some(event?),
+                Some(None) => return Ok(()),
+                None => None,
+            };
+        }
+        guard.screen.draw(|frame| draw(&app, frame))?;
+        if moved_only {
+            // A pointer that wanders would have us draw all the time.
+            tokio::time::sleep(LEAST_BETWEEN_PICTURES / 4).await;
+        }
+    }
+}
+
+fn from_terminal(event: TerminalEvent) -> Option<Event> {
+    match event {
+        TerminalEvent::Key(key) => Some(Event::Key(key)),
+        TerminalEvent::Mouse(mouse) => Some(Event::Mouse(mouse)),
+        TerminalEvent::Paste(text) => Some(Event::Paste(text)),
+        TerminalEvent::Resize(columns, rows) => Some(Event::Resize(columns, rows)),
+        TerminalEvent::FocusGained | TerminalEvent::FocusLost => None,
+    }
+}
+
+/// Feeds the state machine and carries its effects out; `true` when it wants to quit.
+fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) -> io::Result<bool> {
+    for effect in app.update(event) {
+        match effect {
+            // Nobody listens any more only when the program is ending anyway.
+            Effect::Ask(request) => drop(link.requests.send(request)),
+            Effect::Save(order) => drop(link.saves.send(order)),
+            Effect::Copy(text) => terminal::copy(&text)?,
+            Effect::Redraw => guard.screen.clear()?,
+            Effect::Quit => return Ok(true),
+        }
+    }
+    Ok(false)
+}

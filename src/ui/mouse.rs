@@ -1,0 +1,103 @@
+//! The mouse: a click selects, a second one on the same place or a right click zooms, the wheel scrolls, a hovering pointer
+//! shows the name in full.
+
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::{Position, Rect};
+
+use super::app::{App, Effect, View};
+use super::keys::Action;
+use super::layout::{Span, place_of};
+use super::place::Place;
+use super::views;
+
+impl App {
+    /// Takes in what the mouse did.
+    pub(super) fn on_mouse(&mut self, mouse: MouseEvent, effects: &mut Vec<Effect>) {
+        if self.overlay.is_some() {
+            return;
+        }
+        let at = Position::new(mouse.column, mouse.row);
+        let areas = self.areas();
+        match mouse.kind {
+            MouseEventKind::Moved => self.hover = self.place_at(at, areas.body),
+            MouseEventKind::ScrollUp | MouseEventKind::ScrollDown => {
+                self.wheel(mouse.kind == MouseEventKind::ScrollDown, areas.body, effects);
+            }
+            MouseEventKind::Down(MouseButton::Left) if areas.time.contains(at) => self.click_time(at, areas.time),
+            MouseEventKind::Drag(MouseButton::Left) if areas.time.contains(at) => self.drag_time(at, areas.time),
+            MouseEventKind::Down(button) if areas.body.contains(at) => {
+                self.click_body(at, areas.body, button == MouseButton::Right, effects);
+            }
+            _ => {}
+        }
+    }
+
+    fn span_at(&self, at: Position, body: Rect) -> Option<Span> {
+        if self.view != View::Flame || !body.contains(at) {
+            return None;
+        }
+        let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
+        let row = self.flame.row_at(usize::from(at.y - body.y), usize::from(body.height));
+        let unit = if self.theme.fractional() { 8 } else { 1 };
+        // The middle of the cell: a box's edge may lie within it.
+        layout.at(row, u32::from(at.x - body.x) * unit + unit / 2).copied()
+    }
+
+    fn place_at(&self, at: Position, body: Rect) -> Option<Place> {
+        self.span_at(at, body).map(|span| place_of(&self.snapshot.tree, &span))
+    }
+
+    fn click_body(&mut self, at: Position, body: Rect, zoom: bool, effects: &mut Vec<Effect>) {
+        match self.view {
+            View::Flame => {
+                let Some(span) = self.span_at(at, body) else { return };
+                let again = self.flame.cursor == place_of(&self.snapshot.tree, &span);
+                self.flame.select(&self.snapshot.tree, &span);
+                if zoom || again {
+                    self.act(Action::ZoomIn, effects);
+                }
+            }
+            View::Functions | View::Processes => {
+                let line = usize::from(at.y - body.y);
+                let (cursor, scroll) = match self.view {
+                    View::Functions => (&mut self.functions.at, self.functions.scroll),
+                    _ => (&mut self.processes.at, self.processes.scroll),
+                };
+                // The first line is the heading; a click there sorts.
+                let Some(row) = line.checked_sub(1) else { return self.act(Action::Order, effects) };
+                let again = *cursor == scroll + row;
+                *cursor = scroll + row;
+                if again || zoom {
+                    self.act(Action::ZoomIn, effects);
+                }
+            }
+            View::Health => {}
+        }
+    }
+
+    fn wheel(&mut self, down: bool, body: Rect, effects: &mut Vec<Effect>) {
+        if self.view == View::Flame {
+            let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
+            let rows = if down == self.flame.root_on_top { 3 } else { -3 };
+            self.flame.scroll_by(rows, &layout, usize::from(body.height));
+        } else {
+            for _ in 0..3 {
+                self.act(if down { Action::Down } else { Action::Up }, effects);
+            }
+        }
+    }
+
+    fn click_time(&mut self, at: Position, area: Rect) {
+        if let Some(index) = views::header::chip_at(self, area, at.x) {
+            self.remove_filter(index);
+        } else if let Some(second) = views::header::second_at(self, area, at.x) {
+            self.select_seconds(second, second);
+        }
+    }
+
+    fn drag_time(&mut self, at: Position, area: Rect) {
+        if let (super::app::Span::Seconds(from, to), Some(second)) = (self.span, views::header::second_at(self, area, at.x)) {
+            self.select_seconds(from.min(second), (to - 1).max(second));
+        }
+    }
+}

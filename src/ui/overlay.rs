@@ -1,0 +1,407 @@
+//! What lies over a view: prompts, pickers, help, and the question before a file is overwritten.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern as Fuzzy};
+use nucleo_matcher::{Config, Matcher, Utf32Str};
+use rustc_hash::FxHashMap;
+
+use crate::profile::{LabelId, Names, Snapshot, Target, Tgid, Tid};
+
+use super::tables::processes_of;
+use super::text;
+
+/// One of them at a time.
+pub enum Overlay {
+    /// A line to type.
+    Prompt(Prompt),
+    /// A list to choose from.
+    Picker(Picker),
+    /// The keys.
+    Help(Help),
+    /// Yes or no.
+    Confirm(Confirm),
+}
+
+/// A line being typed.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    text: String,
+    /// Byte position of the cursor.
+    at: usize,
+}
+
+impl Line {
+    /// A line with the cursor at its end.
+    pub fn new(text: String) -> Line {
+        Line { at: text.len(), text }
+    }
+
+    /// What was typed.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What stands before and after the cursor.
+    pub fn split(&self) -> (&str, &str) {
+        self.text.split_at(self.at)
+    }
+
+    /// Types several characters.
+    pub fn insert(&mut self, more: &str) {
+        self.text.insert_str(self.at, more);
+        self.at += more.len();
+    }
+
+    fn before(&self) -> Option<char> {
+        self.text[..self.at].chars().next_back()
+    }
+
+    /// Takes an editing key; `false` if it is none.
+    pub fn on_key(&mut self, key: KeyEvent) -> bool {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('u') if control => {
+                self.text.drain(..self.at);
+                self.at = 0;
+            }
+            KeyCode::Char('w') if control => {
+                let kept = self.text[..self.at].trim_end().rfind(' ').map_or(0, |space| space + 1);
+                self.text.drain(kept..self.at);
+                self.at = kept;
+            }
+            KeyCode::Char('a') if control => self.at = 0,
+            KeyCode::Char('e') if control => self.at = self.text.len(),
+            KeyCode::Char(c) if !control && !key.modifiers.contains(KeyModifiers::ALT) => {
+                self.insert(c.encode_utf8(&mut [0; 4]));
+            }
+            KeyCode::Backspace => {
+                if let Some(c) = self.before() {
+                    self.at -= c.len_utf8();
+                    self.text.remove(self.at);
+                }
+            }
+            KeyCode::Delete if self.at < self.text.len() => {
+                self.text.remove(self.at);
+            }
+            KeyCode::Left => self.at -= self.before().map_or(0, char::len_utf8),
+            KeyCode::Right => self.at += self.text[self.at..].chars().next().map_or(0, char::len_utf8),
+            KeyCode::Home => self.at = 0,
+            KeyCode::End => self.at = self.text.len(),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// What a typed line is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum PromptKind {
+    Search,
+    Keep,
+    Drop,
+    Save,
+}
+
+/// A line to type, and what is wrong with it so far.
+pub struct Prompt {
+    /// What it is for.
+    pub kind: PromptKind,
+    /// What was typed.
+    pub line: Line,
+    /// Why it cannot be taken.
+    pub error: Option<String>,
+}
+
+impl Prompt {
+    /// A prompt that proposes a text.
+    pub fn new(kind: PromptKind, text: String) -> Prompt {
+        Prompt { kind, line: Line::new(text), error: None }
+    }
+
+    /// The words before the line.
+    pub fn label(&self) -> &'static str {
+        match self.kind {
+            PromptKind::Search => "search /",
+            PromptKind::Keep => "keep stacks with /",
+            PromptKind::Drop => "drop stacks with /",
+            PromptKind::Save => "save to (.svg .folded): ",
+        }
+    }
+
+    /// Takes an editing key.
+    pub fn on_key(&mut self, key: KeyEvent) {
+        self.line.on_key(key);
+    }
+}
+
+/// What was chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Choice {
+    Everything,
+    Process(Tgid),
+    Thread(Tgid, Tid),
+    Cpu(u16),
+}
+
+/// One row of a list.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What choosing it does.
+    pub choice: Choice,
+    /// Number, name, share, and what else there is to say.
+    pub number: String,
+    /// The name.
+    pub name: String,
+    /// Its share of the samples.
+    pub share: String,
+    /// For example the command line.
+    pub detail: String,
+}
+
+/// A list to choose from, narrowed by typing.
+pub struct Picker {
+    /// What is chosen.
+    pub title: &'static str,
+    /// What was typed.
+    pub line: Line,
+    /// All rows.
+    rows: Vec<Row>,
+    /// Those that match, best first.
+    shown: Vec<usize>,
+    /// The row under the cursor, counted in what is shown.
+    pub at: usize,
+}
+
+impl Picker {
+    fn new(title: &'static str, rows: Vec<Row>) -> Picker {
+        let shown = (0..rows.len()).collect();
+        Picker { title, line: Line::default(), rows, shown, at: 0 }
+    }
+
+    /// Processes, those with the most samples first; the current one, or the one under the cursor, on top.
+    pub fn processes(names: &Names, snapshot: &Snapshot, current: Option<Tgid>, cursor: Option<LabelId>) -> Picker {
+        let mut processes = processes_of(snapshot);
+        processes.sort_by_key(|process| std::cmp::Reverse(process.all));
+        let wanted = |label: LabelId| {
+            let name = names.labels.name(label);
+            processes.iter().position(|process| {
+                process.name == label || name == format!("{} {}", names.labels.name(process.name), process.tgid)
+            })
+        };
+        let first = match current {
+            Some(tgid) => processes.iter().position(|process| process.tgid == tgid),
+            None => cursor.and_then(wanted),
+        };
+        if let Some(first) = first {
+            let process = processes.remove(first);
+            processes.insert(0, process);
+        }
+        let all: u64 = processes.iter().map(|process| process.all).sum();
+        let mut rows: Vec<Row> = processes
+            .iter()
+            .map(|process| {
+                let (command, exited) = snapshot.processes.get(&process.tgid).cloned().unwrap_or_default();
+                Row {
+                    choice: Choice::Process(process.tgid),
+                    number: process.tgid.to_string(),
+                    name: names.labels.name(process.name).to_owned(),
+                    share: format!("{} %", text::percent(process.all, all)),
+                    detail: if exited { format!("(exited) {command}") } else { command.to_string() },
+                }
+            })
+            .collect();
+        let everything = Row {
+            choice: Choice::Everything,
+            number: String::new(),
+            name: "all processes".to_owned(),
+            share: String::new(),
+            detail: String::new(),
+        };
+        // Leaving a process again is as near as choosing one.
+        rows.insert(if current.is_some() { 0 } else { rows.len() }, everything);
+        Picker::new("process", rows)
+    }
+
+    /// Threads of the target process, or of all of them.
+    pub fn threads(names: &Names, snapshot: &Snapshot, target: &Target) -> Picker {
+        let mut sums: FxHashMap<(Tgid, Tid), (LabelId, u64)> = FxHashMap::default();
+        for row in snapshot.activity.iter() {
+            if target.tgids.is_empty() || target.tgids.contains(&row.thread.tgid) {
+                let sum = sums.entry((row.thread.tgid, row.thread.tid)).or_insert((row.thread.name, 0));
+                *sum = (row.thread.name, sum.1 + row.all);
+            }
+        }
+        let all: u64 = sums.values().map(|(_, weight)| weight).sum();
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|((_, tid), (_, weight))| (std::cmp::Reverse(*weight), *tid));
+        let rows = sums.into_iter().map(|((tgid, tid), (name, weight))| Row {
+            choice: Choice::Thread(tgid, tid),
+            number: tid.to_string(),
+            name: names.labels.name(name).to_owned(),
+            share: format!("{} %", text::percent(weight, all)),
+            detail: format!("process {tgid}"),
+        });
+        Picker::new("thread", rows.collect())
+    }
+
+    /// The CPUs.
+    pub fn cpus(count: usize) -> Picker {
+        let row = |choice, number: String, name: &str| Row {
+            choice,
+            number,
+            name: name.to_owned(),
+            share: String::new(),
+            detail: String::new(),
+        };
+        let cpus = (0..u16::try_from(count).unwrap_or(u16::MAX)).map(|cpu| row(Choice::Cpu(cpu), cpu.to_string(), "CPU"));
+        Picker::new("CPU", std::iter::once(row(Choice::Everything, String::new(), "all CPUs")).chain(cpus).collect())
+    }
+
+    /// The rows that match, best first.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
+        self.shown.iter().map(|index| &self.rows[*index])
+    }
+
+    /// The row under the cursor.
+    pub fn chosen(&self) -> Option<Choice> {
+        self.shown.get(self.at).map(|index| self.rows[*index].choice)
+    }
+
+    /// Narrows the rows to what matches the typed text: every word of it, somewhere in number, name or detail.
+    pub fn filter(&mut self) {
+        let typed = self.line.text();
+        self.at = 0;
+        if typed.is_empty() {
+            self.shown = (0..self.rows.len()).collect();
+            return;
+        }
+        let mut matcher = Matcher::new(Config::DEFAULT);
+        let fuzzy = Fuzzy::parse(typed, CaseMatching::Smart, Normalization::Smart);
+        let mut buffer = Vec::new();
+        let mut scored: Vec<(bool, u32, usize)> = Vec::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            let hay = format!("{} {} {}", row.number, row.name, row.detail);
+            if let Some(score) = fuzzy.score(Utf32Str::new(&hay, &mut buffer), &mut matcher) {
+                scored.push((row.number == typed, score, index));
+            }
+        }
+        scored.sort_by_key(|(exact, score, index)| (!exact, std::cmp::Reverse(*score), *index));
+        self.shown = scored.into_iter().map(|(_, _, index)| index).collect();
+    }
+
+    /// Takes a key: arrows move, everything else is typed.
+    pub fn on_key(&mut self, key: KeyEvent) {
+        let last = self.shown.len().saturating_sub(1);
+        match key.code {
+            KeyCode::Up | KeyCode::BackTab => self.at = self.at.saturating_sub(1),
+            KeyCode::Down | KeyCode::Tab => self.at = (self.at + 1).min(last),
+            KeyCode::PageUp => self.at = self.at.saturating_sub(10),
+            KeyCode::PageDown => self.at = (self.at + 10).min(last),
+            _ => {
+                let before = self.line.text().to_owned();
+                self.line.on_key(key);
+                if self.line.text() != before {
+                    self.filter();
+                }
+            }
+        }
+    }
+}
+
+/// The help: first line on screen, and what is searched for in it.
+#[derive(Default)]
+pub struct Help {
+    /// First line on screen.
+    pub scroll: usize,
+    /// Only rows that contain this.
+    pub line: Line,
+    /// Whether keys are typed into `line`.
+    pub typing: bool,
+}
+
+impl Help {
+    /// Takes a key; `false` closes the help.
+    pub fn on_key(&mut self, key: KeyEvent) -> bool {
+        match key.code {
+            KeyCode::Esc if self.typing => {
+                self.typing = false;
+                self.line = Line::default();
+            }
+            KeyCode::Enter if self.typing => self.typing = false,
+            KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::Down => self.scroll += 1,
+            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(10),
+            KeyCode::PageDown => self.scroll += 10,
+            _ if self.typing => {
+                self.line.on_key(key);
+                self.scroll = 0;
+            }
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::Char('j') => self.scroll += 1,
+            KeyCode::Char('f' | ' ') => self.scroll += 10,
+            KeyCode::Char('B') => self.scroll = self.scroll.saturating_sub(10),
+            KeyCode::Esc | KeyCode::Char('q' | '?') | KeyCode::F(1) | KeyCode::Enter => return false,
+            _ => {}
+        }
+        true
+    }
+}
+
+/// Yes or no.
+pub struct Confirm {
+    /// What is asked.
+    pub question: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(line: &mut Line, text: &str) {
+        for c in text.chars() {
+            line.on_key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        }
+    }
+
+    #[test]
+    fn a_line_can_be_edited_in_the_middle() {
+        let mut line = Line::new("höher".to_owned());
+        for _ in 0..3 {
+            line.on_key(KeyEvent::new(KeyCode::Left, KeyModifiers::NONE));
+        }
+        line.on_key(KeyEvent::new(KeyCode::Backspace, KeyModifiers::NONE));
+        typed(&mut line, "oe");
+        assert_eq!(line.text(), "hoeher");
+        line.on_key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
+        assert_eq!(line.split(), ("", "her"));
+        line.on_key(KeyEvent::new(KeyCode::End, KeyModifiers::NONE));
+        typed(&mut line, " two  ");
+        line.on_key(KeyEvent::new(KeyCode::Char('w'), KeyModifiers::CONTROL));
+        assert_eq!(line.text(), "her ");
+    }
+
+    #[test]
+    fn a_picker_finds_a_pid_before_anything_like_it() {
+        let row = |pid: u32, name: &str| Row {
+            choice: Choice::Process(Tgid(pid)),
+            number: pid.to_string(),
+            name: name.to_owned(),
+            share: String::new(),
+            detail: String::new(),
+        };
+        let mut picker = Picker::new("process", vec![row(1423, "postgres"), row(42, "nginx"), row(7, "node42")]);
+        for c in "42".chars() {
+            picker.on_key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        }
+        assert_eq!(picker.chosen(), Some(Choice::Process(Tgid(42))));
+        picker.line = Line::new("pgres".to_owned());
+        picker.filter();
+        assert_eq!((picker.rows().len(), picker.chosen()), (1, Some(Choice::Process(Tgid(1423)))));
+        picker.line = Line::new("nothing at all".to_owned());
+        picker.filter();
+        assert_eq!(picker.chosen(), None);
+    }
+}

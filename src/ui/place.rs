@@ -1,0 +1,52 @@
+//! Where the reader is in a tree: a path of labels, which stays what it is while trees come and go.
+
+use crate::profile::{CallTree, LabelId, Names, NodeId};
+
+/// A frame on the screen, by the labels that lead to it; or the gathered narrow children of that frame.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// From the root's child down. Empty for the root.
+    pub path: Vec<LabelId>,
+    /// The box of what is too narrow below `path`, rather than the frame itself.
+    pub rest: bool,
+}
+
+impl Place {
+    /// The place of a node.
+    pub fn of(tree: &CallTree, node: NodeId) -> Place {
+        Place { path: tree.path(node).into_iter().map(|id| tree.node(id).label).collect(), rest: false }
+    }
+
+    /// Follows renamed labels, so that a cursor on `libc.so.6+0x123` is on `malloc` once that is known.
+    pub fn refresh(&mut self, names: &Names) {
+        for label in &mut self.path {
+            *label = names.labels.current(*label);
+        }
+    }
+
+    /// The node, or the nearest caller that the tree has; and whether it is the node itself.
+    pub fn find(&self, tree: &CallTree) -> (NodeId, bool) {
+        let mut node = CallTree::ROOT;
+        for label in &self.path {
+            match tree.child_with(node, *label) {
+                Some(child) => node = child,
+                None => return (node, false),
+            }
+        }
+        (node, true)
+    }
+
+    /// The place one level up; the root's is the root.
+    pub fn parent(&self) -> Place {
+        let mut path = self.path.clone();
+        if !self.rest {
+            path.pop();
+        }
+        Place { path, rest: false }
+    }
+
+    /// Whether `other` is this place or below it.
+    pub fn contains(&self, other: &Place) -> bool {
+        !self.rest && other.path.starts_with(&self.path)
+    }
+}

@@ -1,0 +1,97 @@
+//! The terminal: taken over once, given back however the program ends.
+//!
+//! [`Guard`] gives it back when dropped; a panic hook does so before the panic's words are printed. Signals are the session's:
+//! it ends the loop, and the guard is dropped on the way out. Giving back twice does no harm.
+
+use std::io::{self, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode};
+use crossterm::{cursor, execute};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+
+/// What is drawn to.
+pub type Screen = Terminal<CrosstermBackend<Stdout>>;
+
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Holds the terminal; giving it back is dropping this.
+pub struct Guard {
+    /// What is drawn to.
+    pub screen: Screen,
+}
+
+impl Guard {
+    /// Takes the terminal over: alternate screen, raw mode, mouse, pasted text as such.
+    pub fn take() -> io::Result<Guard> {
+        install_panic_hook();
+        enable_raw_mode()?;
+        TAKEN.store(true, Ordering::SeqCst);
+        let mut out = io::stdout();
+        let entered =
+            execute!(out, EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide, SetTitle("flametop"));
+        if let Err(error) = entered {
+            give_back();
+            return Err(error);
+        }
+        Ok(Guard { screen: Terminal::new(CrosstermBackend::new(out))? })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Undoes what [`Guard::take`] did. A terminal that is gone cannot be mended, so errors are of no use here.
+fn give_back() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        let _ = execute!(io::stdout(), DisableBracketedPaste, DisableMouseCapture, LeaveAlternateScreen, cursor::Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// Gives the terminal back before a panic's message is printed, so that it can be read.
+fn install_panic_hook() {
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if !INSTALLED.swap(true, Ordering::SeqCst) {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            give_back();
+            before(info);
+        }));
+    }
+}
+
+/// Puts text into the clipboard of the terminal's own machine (OSC 52), so that it works over ssh.
+pub fn copy(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    write!(out, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
+    out.flush()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for at in 0..4 {
+            let letter = LETTERS[(word >> (18 - 6 * at) & 63) as usize];
+            out.push(if at <= chunk.len() { char::from(letter) } else { '=' });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn base64_pads_as_the_standard_says() {
+        for (text, wanted) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+            assert_eq!(super::base64(text.as_bytes()), wanted);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! View 1: the flame graph.
+//!
+//! With colours, boxes meet at eighths of a column: the cell in which one box ends and the next begins is drawn with a
+//! left-block glyph, the left box's colour on the right box's. Where two boxes meet at a cell's edge the left one leaves an
+//! eighth free, so that neighbours stay apart. Without colours, boxes begin with `│` on whole columns.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::profile::{CallTree, Label, NodeId};
+use crate::ui::app::App;
+use crate::ui::layout::{Layout, Span};
+use crate::ui::place::Place;
+use crate::ui::text;
+use crate::ui::theme::BoxColours;
+
+use super::put;
+
+/// Left blocks of 1 to 7 eighths.
+const LEFT_BLOCKS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+/// Draws the graph, or why there is none.
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let tree = &app.snapshot.tree;
+    if tree.total() == 0 {
+        return empty(app, area, buffer);
+    }
+    let layout = app.flame.layout(tree, &app.names.labels, &app.theme, area);
+    let (cursor, cursor_found) = app.cursor().find(tree);
+    let cursor = Cursor { node: cursor_found.then_some(cursor), rest: app.cursor().rest };
+    for line in 0..area.height {
+        let row = app.flame.row_at(usize::from(line), usize::from(area.height));
+        if let Some(spans) = layout.rows.get(row) {
+            draw_row(app, &layout, cursor, row, spans, Rect::new(area.x, area.y + line, area.width, 1), buffer);
+        }
+    }
+    if let Some(place) = &app.hover {
+        show_hovered(app, place, area, buffer);
+    }
+}
+
+fn empty(app: &App, area: Rect, buffer: &mut Buffer) {
+    let filtered = !app.filters().is_empty() || !app.target().is_everything();
+    let words = match (filtered, app.status.live) {
+        (true, _) => "nothing matches what is asked for: Esc goes one level out, X removes filters and target",
+        (false, true) => "waiting for the first samples …",
+        (false, false) => "there are no samples",
+    };
+    put(buffer, area, area.x + 1, area.y + area.height / 3, words, app.theme.dim());
+}
+
+fn draw_row(app: &App, layout: &Layout, cursor: Cursor, row: usize, spans: &[Span], line: Rect, buffer: &mut Buffer) {
+    let mut shift = false;
+    let mut last_ground = None;
+    for (index, span) in spans.iter().enumerate() {
+        let mut look = look_of(app, layout, cursor, row, span, shift);
+        // Neighbours of one colour are told apart by lightness.
+        if last_ground == Some((look.style.bg, span.from)) {
+            shift = !shift;
+            look = look_of(app, layout, cursor, row, span, shift);
+        }
+        let next_begins = spans.get(index + 1).is_some_and(|next| next.from == span.to);
+        if app.theme.fractional() {
+            draw_fractional(span, &look, next_begins, line, buffer);
+        } else {
+            draw_plain(app, span, &look, line, buffer);
+        }
+        last_ground = Some((look.style.bg, span.to));
+    }
+}
+
+/// What is selected, found in the tree once a picture.
+#[derive(Clone, Copy)]
+struct Cursor {
+    node: Option<NodeId>,
+    rest: bool,
+}
+
+impl Cursor {
+    fn is_on(self, tree: &CallTree, span: &Span) -> bool {
+        let Some(node) = self.node.filter(|_| self.rest == (span.rest > 0)) else { return false };
+        node == span.node || (span.last != span.node && !self.rest && chain(tree, span).any(|id| id == node))
+    }
+}
+
+struct Look {
+    style: Style,
+    words: Words,
+}
+
+enum Words {
+    /// A frame's names: one, or a chain's.
+    Frame { names: Vec<String>, mark: &'static str, figures: String },
+    /// So many narrow children.
+    Rest(u32),
+}
+
+fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, shift: bool) -> Look {
+    let tree = &app.snapshot.tree;
+    let node = tree.node(span.node);
+    let label = if span.node == CallTree::ROOT { None } else { app.names.labels.get(node.label) };
+    let own = if node.total == 0 { 0.0 } else { node.own as f64 / node.total as f64 };
+    let faded = row + 1 < layout.lead;
+    let colours = app.theme.frame(label, shift, faded || span.rest > 0, own);
+    let mut style = Style::new().bg(colours.ground).fg(colours.ink);
+    if let Some(found) = &app.snapshot.search {
+        if span.rest == 0 && chain(tree, span).any(|id| found.matches(tree.node(id).label)) {
+            style = app.theme.found(colours);
+        } else {
+            style = style.patch(unmatched(app, colours));
+        }
+    }
+    if label.is_some_and(|label| label.provisional) {
+        style = style.add_modifier(Modifier::ITALIC);
+    }
+    if cursor.is_on(tree, span) {
+        style = app.theme.selected();
+    }
+    Look { style, words: words_of(app, tree, span, label) }
+}
+
+/// What a search did not find steps back, where there are colours to step back with.
+fn unmatched(app: &App, colours: BoxColours) -> Style {
+    match (app.theme.dark, colours.ground) {
+        (true, Color::Rgb(r, g, b)) => {
+            let dim = |value: u8| value / 2;
+            Style::new().bg(Color::Rgb(dim(r), dim(g), dim(b))).fg(Color::Rgb(210, 210, 215))
+        }
+        (false, Color::Rgb(r, g, b)) => {
+            let pale = |value: u8| 255 - (255 - value) / 2;
+            Style::new().bg(Color::Rgb(pale(r), pale(g), pale(b)))
+        }
+        _ => Style::new(),
+    }
+}
+
+/// The frames of a box, its own first.
+fn chain<'a>(tree: &'a CallTree, span: &Span) -> impl Iterator<Item = NodeId> + 'a {
+    let first = span.node;
+    let mut nodes: Vec<NodeId> = tree.ancestors(span.last).take_while(|id| *id > first).collect();
+    nodes.push(first);
+    nodes.into_iter().rev().filter(|id| id.0 != 0)
+}
+
+fn words_of(app: &App, tree: &CallTree, span: &Span, label: Option<&Label>) -> Words {
+    if span.rest > 0 {
+        return Words::Rest(span.rest);
+    }
+    let names = match label {
+        None => vec!["all".to_owned()],
+        Some(_) if span.last == span.node => vec![app.names.labels.name(tree.node(span.node).label).to_owned()],
+        Some(_) => chain(tree, span).map(|id| app.names.labels.name(tree.node(id).label).to_owned()).collect(),
+    };
+    // Processes and the root say how much they are; functions would only repeat it row after row.
+    let figures = match label.map(|label| label.kind) {
+        None | Some(crate::profile::FrameKind::Process) => {
+            format!("{}  {} %", text::grouped(span.weight), text::percent(span.weight, tree.total()))
+        }
+        Some(_) => String::new(),
+    };
+    let mark = if app.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
+    Words::Frame { names, mark, figures }
+}
+
+impl Words {
+    /// As much as fits into so many columns.
+    fn fit(&self, columns: usize, ascii: bool) -> String {
+        match self {
+            Words::Rest(count) => {
+                let words = format!("+{}", text::count(u64::from(*count)));
+                if text::width(&words) <= columns { words } else { String::new() }
+            }
+            Words::Frame { names, mark, figures } => {
+                let arrow = if ascii { " > " } else { " → " };
+                let all = names.join(arrow);
+                let with = |more: &str| format!("{all} {more}");
+                let words = if !figures.is_empty() && text::width(&with(figures)) <= columns {
+                    with(figures)
+                } else if !mark.is_empty() && text::width(&with(mark)) <= columns {
+                    with(mark)
+                } else if names.len() == 1 {
+                    text::fit_name(&all, columns)
+                } else if text::width(&all) <= columns {
+                    all
+                } else {
+                    fit_chain(names, arrow, columns)
+                };
+                if ascii { words.replace('…', "~") } else { words }
+            }
+        }
+    }
+}
+
+/// A chain keeps its ends: where it comes from and what it comes to.
+fn fit_chain(names: &[String], arrow: &str, columns: usize) -> String {
+    let (Some(first), Some(last)) = (names.first(), names.last()) else { return String::new() };
+    let gap = format!("{arrow}…{arrow}");
+    let room = columns.saturating_sub(text::width(&gap));
+    if room < 12 {
+        return text::fit_name(first, columns);
+    }
+    let last = text::fit_name(last, room / 2);
+    let first = text::fit_name(first, room - text::width(&last));
+    format!("{first}{gap}{last}")
+}
+
+fn draw_fractional(span: &Span, look: &Look, next_begins: bool, line: Rect, buffer: &mut Buffer) {
+    let ground = look.style.bg.unwrap_or(Color::Reset);
+    let cells = |units: u32| u16::try_from(units / 8).unwrap_or(u16::MAX);
+    let (first, lead) = (cells(span.from), span.from % 8);
+    let (end, tail) = (cells(span.to), span.to % 8);
+    // The first cell may be shared with the left neighbour, who has drawn its part: only the ground is ours there.
+    let mut x = first;
+    if lead > 0 {
+        if let Some(cell) = buffer.cell_mut((line.x + x, line.y)) {
+            cell.set_bg(ground);
+            if cell.symbol() == " " {
+                // Nobody on the left. There are no right blocks, so the terminal's own ground is drawn as a left block on
+                // ours: reversed, because that ground has no other name.
+                cell.set_symbol(LEFT_BLOCKS[lead as usize]).set_fg(ground).set_bg(Color::Reset);
+                cell.modifier.insert(Modifier::REVERSED);
+            }
+        }
+        x += 1;
+    }
+    for at in x..end {
+        if let Some(cell) = buffer.cell_mut((line.x + at, line.y)) {
+            cell.set_symbol(" ").set_style(look.style);
+        }
+    }
+    let mut text_end = end;
+    if tail > 0 {
+        if let Some(cell) = buffer.cell_mut((line.x + end, line.y)) {
+            cell.set_symbol(LEFT_BLOCKS[tail as usize]).set_style(Style::new().fg(ground).bg(Color::Reset));
+        }
+    } else if next_begins && end > x + 1 {
+        text_end = end - 1;
+        if let Some(cell) = buffer.cell_mut((line.x + text_end, line.y)) {
+            cell.set_symbol(LEFT_BLOCKS[7]).set_style(Style::new().fg(ground).bg(Color::Reset));
+        }
+    }
+    let columns = usize::from(text_end.saturating_sub(x));
+    let words = look.words.fit(columns, false);
+    buffer.set_stringn(line.x + x, line.y, words, columns, look.style);
+}
+
+fn draw_plain(app: &App, span: &Span, look: &Look, line: Rect, buffer: &mut Buffer) {
+    let (from, to) = (span.from as u16, span.to as u16);
+    for at in from..to {
+        if let Some(cell) = buffer.cell_mut((line.x + at, line.y)) {
+            cell.set_symbol(" ").set_style(look.style);
+        }
+    }
+    let edge = if app.theme.ascii { "|" } else { "│" };
+    let mut x = from;
+    if let Some(cell) = buffer.cell_mut((line.x + x, line.y)) {
+        cell.set_symbol(edge);
+        x += 1;
+    }
+    let columns = usize::from(to.saturating_sub(x));
+    let words = look.words.fit(columns, app.theme.ascii);
+    buffer.set_stringn(line.x + x, line.y, words, columns, look.style);
+}
+
+/// The whole name of what the pointer is on, on the body's last line.
+fn show_hovered(app: &App, place: &Place, area: Rect, buffer: &mut Buffer) {
+    let tree = &app.snapshot.tree;
+    let (node, found) = place.find(tree);
+    if !found || place == app.cursor() {
+        return;
+    }
+    let found = tree.node(node);
+    let name = if node == CallTree::ROOT { "all" } else { app.names.labels.name(found.label) };
+    let rest = if place.rest { "narrow callees of " } else { "" };
+    let words = format!(" {rest}{name}  {}  {} % ", text::grouped(found.total), text::percent(found.total, tree.total()));
+    put(buffer, area, area.x, area.bottom() - 1, &words, app.theme.chip());
+}

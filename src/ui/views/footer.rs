@@ -1,0 +1,158 @@
+//! The two lines at the bottom: the frame under the cursor; where it is, and the keys. A prompt, a question or a message takes
+//! the place of the last.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+
+use crate::profile::{CallTree, FrameKind};
+use crate::ui::app::{App, View};
+use crate::ui::keys::BINDINGS;
+use crate::ui::overlay::{Overlay, Prompt};
+use crate::ui::text;
+
+use super::{put, put_right};
+
+/// Draws both lines.
+pub(super) fn draw(app: &App, detail: Rect, hints: Rect, buffer: &mut Buffer) {
+    if !detail.is_empty() {
+        draw_detail(app, detail, buffer);
+    }
+    if hints.is_empty() {
+        return;
+    }
+    match (&app.overlay, &app.message) {
+        (Some(Overlay::Prompt(prompt)), _) => draw_prompt(app, prompt, hints, buffer),
+        (Some(Overlay::Confirm(confirm)), _) => {
+            let x = put(buffer, hints, hints.x + 1, hints.y, &confirm.question, app.theme.strong());
+            put(buffer, hints, x + 1, hints.y, "y yes  any other key no", app.theme.key());
+        }
+        (_, Some(message)) => {
+            let style = if message.bad { app.theme.warning() } else { app.theme.strong() };
+            put(buffer, hints, hints.x + 1, hints.y, &message.text, style);
+        }
+        _ => draw_hints(app, hints, buffer),
+    }
+}
+
+fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
+    let tree = &app.snapshot.tree;
+    let mut right = String::new();
+    if let Some(found) = &app.snapshot.search {
+        let share = text::percent(found.weight, tree.total());
+        right = format!("/{}/ matches {share} %  {} frames ", found.pattern.source(), text::count(found.nodes as u64));
+    }
+    let end = if right.is_empty() { area.right() } else { put_right(buffer, area, area.y, &right, app.theme.strong()) };
+    let left = Rect { width: end.saturating_sub(area.x), ..area };
+    if app.view != View::Flame || tree.total() == 0 {
+        return;
+    }
+    let (node, found) = app.cursor().find(tree);
+    if !found {
+        return;
+    }
+    let selected = tree.node(node);
+    let percent = |weight| text::percent(weight, tree.total());
+    let mut figures = format!(
+        "  self {} ({} %)  total {} ({} %",
+        text::grouped(selected.own),
+        percent(selected.own),
+        text::grouped(selected.total),
+        percent(selected.total)
+    );
+    // The share of the process, when the frame is in one.
+    let process = tree.path(node).first().copied().filter(|first| *first != node);
+    let process = process.filter(|id| app.names.labels.get(tree.node(*id).label).is_some_and(|l| l.kind == FrameKind::Process));
+    if let Some(process) = process {
+        let of = tree.node(process);
+        let name = app.names.labels.name(of.label);
+        figures.push_str(&format!(" of all, {} % of {name}", text::percent(selected.total, of.total)));
+    }
+    figures.push(')');
+    let (name, object) = match app.names.labels.get(selected.label).filter(|_| node != CallTree::ROOT) {
+        None => ("all".to_owned(), String::new()),
+        Some(label) => {
+            let mark = label.kind.mark();
+            let name = if mark.is_empty() { label.name.to_string() } else { format!("{} {mark}", label.name) };
+            (name, label.object.to_string())
+        }
+    };
+    let name = if app.cursor().rest { format!("narrow callees of {name}") } else { name };
+    let room = usize::from(left.width).saturating_sub(text::width(&figures) + text::width(&object) + 4);
+    let x = put(buffer, left, left.x + 1, left.y, &text::fit_name(&name, room.max(8)), app.theme.strong());
+    let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, &object, app.theme.dim()) };
+    put(buffer, left, x, left.y, &figures, ratatui::style::Style::new());
+}
+
+fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
+    let (before, after) = prompt.line.split();
+    let mut x = put(buffer, area, area.x + 1, area.y, prompt.label(), app.theme.key());
+    // A long line shows its end, where the cursor is.
+    let room = usize::from(area.right().saturating_sub(x + 2));
+    let mut shown = before;
+    while text::width(shown) > room {
+        let mut rest = shown.chars();
+        rest.next();
+        shown = rest.as_str();
+    }
+    x = put(buffer, area, x, area.y, shown, app.theme.strong());
+    let mut rest = after.chars();
+    let under = rest.next().map_or(" ".to_owned(), String::from);
+    let style = app.theme.strong().add_modifier(Modifier::REVERSED);
+    x = put(buffer, area, x, area.y, &under, style);
+    x = put(buffer, area, x, area.y, rest.as_str(), app.theme.strong());
+    let words = match (&prompt.error, &app.snapshot.search) {
+        (Some(error), _) => format!("  {error}"),
+        (None, Some(found)) if app.search.is_some() && prompt.label().starts_with("search") => {
+            format!("  {} % of samples", text::percent(found.weight, app.snapshot.tree.total()))
+        }
+        _ => "  Enter takes it, Esc leaves".to_owned(),
+    };
+    let style = if prompt.error.is_some() { app.theme.warning() } else { app.theme.dim() };
+    put(buffer, area, x + 1, area.y, &words, style);
+}
+
+fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
+    let mut hints: Vec<(&str, &str)> = Vec::new();
+    for binding in BINDINGS.iter().filter(|binding| !binding.hint.is_empty()) {
+        if let Some(key) = binding.keys.iter().find(|key| !app.theme.ascii || key.is_ascii()) {
+            hints.push((key, binding.hint));
+        }
+    }
+    let width = |hints: &[(&str, &str)]| -> usize { hints.iter().map(|(k, h)| text::width(k) + text::width(h) + 3).sum() };
+    let crumbs = breadcrumb(app);
+    // Help and quit are always there; others go from the end of the list when there is no room.
+    let least = usize::from(area.width) / 3;
+    while hints.len() > 2 && width(&hints) + least.min(text::width(&crumbs) + 2) > usize::from(area.width) {
+        hints.remove(hints.len() - 3);
+    }
+    let hints_width = u16::try_from(width(&hints)).unwrap_or(area.width).min(area.width);
+    let mut x = area.right() - hints_width;
+    let left = Rect { width: x.saturating_sub(area.x), ..area };
+    put(buffer, left, left.x + 1, left.y, &text::cut(&crumbs, usize::from(left.width).saturating_sub(2)), app.theme.dim());
+    for (key, hint) in hints {
+        x = put(buffer, area, x, area.y, key, app.theme.key());
+        x = put(buffer, area, x + 1, area.y, hint, app.theme.dim()) + 2;
+    }
+}
+
+/// Where the reader is: `all › nginx › main › …`, with the root side cut where it does not fit.
+fn breadcrumb(app: &App) -> String {
+    if app.view != View::Flame {
+        let (number, name) = app.view.title();
+        return format!("{number} {name}: {}", app.target_name());
+    }
+    let arrow = if app.theme.ascii { " > " } else { " › " };
+    let mut words = app.target_name();
+    let path: Vec<&str> = app.cursor().path.iter().map(|label| app.names.labels.name(*label)).collect();
+    let skip = path.len().saturating_sub(4);
+    if skip > 0 {
+        words.push_str(arrow);
+        words.push('…');
+    }
+    for name in &path[skip..] {
+        words.push_str(arrow);
+        words.push_str(&text::fit_name(name, 28));
+    }
+    words
+}

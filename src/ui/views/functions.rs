@@ -1,0 +1,116 @@
+//! View 2: functions by self and total, with callers and callees of the open one.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use crate::ui::app::App;
+use crate::ui::tables::{FunctionSort, FunctionsRow};
+use crate::ui::text;
+
+use super::put;
+
+/// Columns of the bar beside each function.
+const BAR: u16 = 10;
+
+/// Draws the table.
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let mark = |sort| if app.functions.sort == sort { "*" } else { " " };
+    let heading = format!(
+        "{:>8}{}{:>9}   {:>8}{}{:>9}   {:BAR$} function{}",
+        "self",
+        mark(FunctionSort::Own),
+        "",
+        "total",
+        mark(FunctionSort::Total),
+        "",
+        "",
+        mark(FunctionSort::Name),
+        BAR = usize::from(BAR)
+    );
+    put(buffer, area, area.x, area.y, &heading, app.theme.dim());
+    if app.snapshot.functions.is_none() {
+        put(buffer, area, area.x + 1, area.y + 1, "counting …", app.theme.dim());
+        return;
+    }
+    let rows = app.functions.rows(&app.names, &app.snapshot);
+    let lines = usize::from(area.height).saturating_sub(1);
+    for (line, (at, row)) in rows.iter().enumerate().skip(app.functions.scroll).take(lines).enumerate() {
+        let y = area.y + 1 + line as u16;
+        draw_row(app, row, Rect::new(area.x, y, area.width, 1), buffer);
+        if at == app.functions.at {
+            buffer.set_style(Rect::new(area.x, y, area.width, 1), app.theme.selected());
+        }
+    }
+}
+
+fn draw_row(app: &App, row: &FunctionsRow, line: Rect, buffer: &mut Buffer) {
+    let whole = app.snapshot.tree.total();
+    let (opened, closed) = if app.theme.ascii { ("- ", "+ ") } else { ("▾ ", "▸ ") };
+    match row {
+        FunctionsRow::Function { label, own, total, open } => {
+            let figures = format!(
+                "{:>8} {:>7} %   {:>8} {:>7} %   ",
+                text::grouped(*own),
+                text::percent(*own, whole),
+                text::grouped(*total),
+                text::percent(*total, whole)
+            );
+            let mut x = put(buffer, line, line.x, line.y, &figures, Style::new());
+            x = draw_bar(app, *own, whole, line, x, buffer);
+            x = put(buffer, line, x + 1, line.y, if *open { opened } else { closed }, app.theme.dim());
+            draw_name(app, *label, line, x, buffer);
+        }
+        FunctionsRow::Heading { callers } => {
+            let words = if *callers { "called by" } else { "calls" };
+            put(buffer, line, line.x + 43, line.y, words, app.theme.key());
+        }
+        FunctionsRow::Node { path, weight, own, children, open, .. } => {
+            let figures = format!(
+                "{:>8} {:>7} %   {:>8} {:>7} %",
+                text::grouped(*own),
+                text::percent(*own, whole),
+                text::grouped(*weight),
+                text::percent(*weight, whole)
+            );
+            put(buffer, line, line.x, line.y, &figures, app.theme.dim());
+            let indent = 43 + 2 * u16::try_from(path.len().min(40)).unwrap_or(40);
+            let sign = match (children, open) {
+                (true, true) => opened,
+                (true, false) => closed,
+                _ => "  ",
+            };
+            let x = put(buffer, line, line.x + indent, line.y, sign, app.theme.dim());
+            if let Some(label) = path.last() {
+                draw_name(app, *label, line, x, buffer);
+            }
+        }
+    }
+}
+
+/// A bar of `part` in `whole`.
+pub(super) fn draw_bar(app: &App, part: u64, whole: u64, line: Rect, x: u16, buffer: &mut Buffer) -> u16 {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let units = (u128::from(part) * u128::from(BAR) * 8 / u128::from(whole.max(1))) as usize;
+    let bar = if app.theme.ascii { "#".repeat(units / 8) } else { format!("{}{}", "█".repeat(units / 8), EIGHTHS[units % 8]) };
+    put(buffer, line, x, line.y, &bar, app.theme.bar());
+    x + BAR
+}
+
+fn draw_name(app: &App, label: crate::profile::LabelId, line: Rect, x: u16, buffer: &mut Buffer) {
+    let Some(found) = app.names.labels.get(label) else { return };
+    let room = usize::from(line.right().saturating_sub(x));
+    let tail = format!("  {} {}", found.object, found.kind.mark());
+    let name = text::fit_name(&found.name, room);
+    let style = match &app.snapshot.search {
+        Some(search) if search.matches(label) => app.theme.found(app.theme.frame(Some(found), false, false, 0.0)),
+        _ => app.theme.strong(),
+    };
+    let x = put(buffer, line, x, line.y, &name, style);
+    if text::width(&name) + text::width(&tail) <= room {
+        put(buffer, line, x, line.y, tail.trim_end(), app.theme.dim());
+    }
+}

@@ -1,0 +1,221 @@
+//! The two lines on top: what is looked at and how good it is; CPU use over time and the chips.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use crate::profile::{FilterMode, TimeRange};
+use crate::ui::app::{App, Span, View};
+use crate::ui::text;
+
+use super::put;
+
+/// Heights of the time strip, and what ASCII has instead.
+const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+const ASCII_BARS: [&str; 9] = [" ", ".", ".", ":", ":", "-", "=", "+", "#"];
+
+/// Draws the first line.
+///
+/// Words on the right (losses, completeness, cost) are never cut: they make the rest worth reading. What is less worth goes
+/// first when there is no room: the machine's name, then the tabs, then the source.
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let right = figures(app);
+    let right_width: usize = right.iter().map(|(words, _)| text::width(words) + 2).sum();
+    let room = usize::from(area.width).saturating_sub(right_width);
+    let status = &app.status;
+    let state = match (app.frozen.is_some(), app.span, status.live) {
+        (true, ..) => "frozen".to_owned(),
+        (_, Span::Seconds(from, to), _) => format!("{} s selected", to - from),
+        (_, Span::Last(seconds), true) => format!("last {seconds} s"),
+        (_, _, true) => format!("live {}", text::clock(status.elapsed)),
+        (..) => String::new(),
+    };
+    let attention = app.frozen.is_some() || matches!(app.span, Span::Seconds(..));
+    let target = app.target_name();
+    let dot = if app.theme.ascii { " - " } else { " · " };
+    let parts: [(&str, Style, u8); 4] = [
+        (&status.host, Style::new(), 3),
+        (&target, app.theme.strong(), 0),
+        (&status.source, Style::new(), 2),
+        (&state, if attention { app.theme.warning() } else { Style::new() }, 1),
+    ];
+    let needed = |least: u8| -> usize {
+        let shown = parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least);
+        10 + shown.map(|part| text::width(part.0) + 3).sum::<usize>()
+    };
+    let least = (0..=3).rev().find(|least| needed(*least) <= room).unwrap_or(0);
+    let tabs = needed(least) + tabs_width() <= room;
+    let mut x = put(buffer, area, area.x, area.y, " flametop ", app.theme.key().add_modifier(Modifier::BOLD));
+    let left = Rect { width: u16::try_from(room).unwrap_or(area.width), ..area };
+    let mut first = true;
+    for (words, style, _) in parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least) {
+        if !first {
+            x = put(buffer, left, x, area.y, dot, app.theme.dim());
+        }
+        first = false;
+        x = put(buffer, left, x, area.y, words, *style);
+    }
+    if tabs {
+        draw_tabs(app, left, x + 2, buffer);
+    }
+    let mut x = area.x + u16::try_from(usize::from(area.width).saturating_sub(right_width)).unwrap_or(0);
+    for (words, style) in right {
+        x = put(buffer, area, x + 1, area.y, &words, style) + 1;
+    }
+}
+
+fn tabs_width() -> usize {
+    View::ALL.iter().map(|view| view.title().1.len() + 4).sum::<usize>() + 2
+}
+
+fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
+    for view in View::ALL {
+        let (number, name) = view.title();
+        let on = view == app.view;
+        let style = if on { app.theme.chip() } else { app.theme.dim() };
+        x = put(buffer, area, x, area.y, &format!(" {number} {name} "), style);
+    }
+}
+
+/// Samples, losses, completeness, cost.
+fn figures(app: &App) -> Vec<(String, Style)> {
+    let snapshot = &app.snapshot;
+    let totals = &snapshot.totals;
+    let mut figures = vec![(format!("{} samples", text::count(snapshot.tree.total())), Style::new())];
+    if app.status.frequency == 0 {
+        return figures;
+    }
+    let lost = snapshot.losses.ring_full + snapshot.losses.events_lost + snapshot.losses.malformed;
+    figures.push((format!("lost {}", text::count(lost)), if lost > 0 { app.theme.warning() } else { app.theme.good() }));
+    if snapshot.losses.over_memory > 0 {
+        figures.push((format!("let go {}", text::count(snapshot.losses.over_memory)), app.theme.warning()));
+    }
+    if totals.user > 0 {
+        let style = if totals.complete * 100 >= totals.user * 95 { app.theme.good() } else { app.theme.warning() };
+        figures.push((format!("stacks {} % complete", text::percent(totals.complete, totals.user)), style));
+    }
+    let cost = format!("own {:.1} % {}", app.status.own_cpu, text::bytes(app.status.own_memory));
+    figures.push((cost, app.theme.dim()));
+    figures
+}
+
+/// Draws the second line: the time strip on the left, the chips on the right.
+pub(super) fn draw_time(app: &App, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    for (_, x, words) in chips(app, area) {
+        put(buffer, area, x, area.y, &words, app.theme.chip());
+    }
+    let Some(strip) = Strip::new(app, area) else { return };
+    let bars = if app.theme.ascii { &ASCII_BARS } else { &BARS };
+    for (column, weight) in strip.columns.iter().enumerate() {
+        let height = match weight {
+            0 => 0,
+            weight => 1 + (u128::from(*weight) * 7 / u128::from(strip.full.max(1))).min(7) as usize,
+        };
+        let second = strip.first_second + column as u64 * strip.seconds_a_column;
+        let mut style = app.theme.bar();
+        if strip.selected.is_some_and(|(from, to)| !(from..to).contains(&second)) {
+            style = app.theme.dim();
+        }
+        let x = area.x + 1 + column as u16;
+        put(buffer, area, x, area.y, bars[height.min(8)], style);
+    }
+    let end = area.x + 1 + strip.columns.len() as u16;
+    put(buffer, strip.area, end + 1, area.y, &strip.legend, app.theme.dim());
+}
+
+/// What the time strip shows: a column is one or several seconds.
+struct Strip {
+    area: Rect,
+    first_second: u64,
+    seconds_a_column: u64,
+    columns: Vec<u64>,
+    /// Weight of a full column: every CPU busy, or the most there was.
+    full: u64,
+    selected: Option<(u64, u64)>,
+    legend: String,
+}
+
+impl Strip {
+    fn new(app: &App, area: Rect) -> Option<Strip> {
+        let timeline = &app.snapshot.timeline;
+        if app.status.frequency == 0 || timeline.weights.is_empty() {
+            return None;
+        }
+        let chips_begin = chips(app, area).first().map_or(area.right(), |(_, x, _)| *x);
+        let area = Rect { width: chips_begin.saturating_sub(area.x + 1), ..area };
+        let room = usize::from(area.width).checked_sub(3).filter(|room| *room >= 8)?;
+        let seconds = timeline.weights.len();
+        let seconds_a_column = seconds.div_ceil(room).max(1);
+        // Columns begin at multiples of their width, so that the strip moves by whole columns.
+        let phase = (timeline.first_second as usize) % seconds_a_column;
+        let mut columns = vec![0u64; (seconds + phase).div_ceil(seconds_a_column)];
+        for (at, weight) in timeline.weights.iter().enumerate() {
+            columns[(at + phase) / seconds_a_column] += weight;
+        }
+        let excess = columns.len().saturating_sub(room);
+        columns.drain(..excess);
+        let first_second = timeline.first_second - phase as u64 + (excess * seconds_a_column) as u64;
+        let machine = u64::from(app.status.frequency) * app.status.cpus as u64 * seconds_a_column as u64;
+        let selected = match app.snapshot.request.query.range {
+            TimeRange::All => None,
+            TimeRange::Last(span) => {
+                let now = app.snapshot.now.0;
+                Some((now.saturating_sub(span) / 1_000_000_000, now / 1_000_000_000 + 1))
+            }
+            TimeRange::Between(from, to) => Some((from.0 / 1_000_000_000, to.0.div_ceil(1_000_000_000))),
+        };
+        let per_second = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
+        let cpus = per_second as f64 / f64::from(app.status.frequency);
+        let legend = match seconds_a_column {
+            1 => format!("{cpus:.1} CPUs"),
+            n => format!("{cpus:.1} CPUs, {n} s a column"),
+        };
+        let area = Rect { width: area.width, ..area };
+        Some(Strip { area, first_second, seconds_a_column: seconds_a_column as u64, columns, full: machine, selected, legend })
+    }
+}
+
+/// The second that a column of the time strip stands for.
+pub(in crate::ui) fn second_at(app: &App, area: Rect, x: u16) -> Option<u64> {
+    let strip = Strip::new(app, area)?;
+    let column = usize::from(x.checked_sub(area.x + 1)?);
+    (column < strip.columns.len()).then(|| strip.first_second + column as u64 * strip.seconds_a_column)
+}
+
+/// The chips from left to right: filter index (one past the filters for the target), column, words.
+fn chips(app: &App, area: Rect) -> Vec<(usize, u16, String)> {
+    let close = if app.theme.ascii { "x" } else { "×" };
+    let mut words: Vec<String> = app
+        .filters()
+        .iter()
+        .map(|filter| {
+            let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
+            format!(" {mode} /{}/ {close} ", text::cut(filter.pattern.source(), 24))
+        })
+        .collect();
+    if !app.target().is_everything() {
+        words.push(format!(" {} {close} ", text::cut(&app.target_name(), 24)));
+    }
+    let mut x = area.right();
+    let mut chips = Vec::new();
+    for (index, words) in words.into_iter().enumerate().rev() {
+        let width = u16::try_from(text::width(&words)).unwrap_or(u16::MAX);
+        let Some(left) = x.checked_sub(width + 1).filter(|left| *left > area.x) else { break };
+        chips.push((index, left, words));
+        x = left;
+    }
+    chips.reverse();
+    chips
+}
+
+/// The chip at a column.
+pub(in crate::ui) fn chip_at(app: &App, area: Rect, x: u16) -> Option<usize> {
+    let within = |at: u16, words: &str| (at..at + text::width(words) as u16).contains(&x);
+    chips(app, area).into_iter().find(|(_, at, words)| within(*at, words)).map(|(index, ..)| index)
+}

@@ -1,0 +1,90 @@
+//! View 5: how far the picture can be trusted, and what would make it better.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use crate::profile::UserEnd;
+use crate::ui::app::App;
+use crate::ui::text;
+
+use super::put;
+
+/// Draws the view.
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let lines = lines(app);
+    let scroll = app.health_scroll.min(lines.len().saturating_sub(usize::from(area.height)));
+    for (y, (words, style)) in (area.y..area.bottom()).zip(lines.into_iter().skip(scroll)) {
+        put(buffer, area, area.x + 1, y, &words, style);
+    }
+}
+
+fn lines(app: &App) -> Vec<(String, Style)> {
+    let plain = Style::new();
+    let heading = app.theme.key();
+    let snapshot = &app.snapshot;
+    let totals = &snapshot.totals;
+    let mut lines = vec![("How user stacks end, of what is shown".to_owned(), heading)];
+    for (end, weight) in UserEnd::ALL.into_iter().zip(totals.ends) {
+        if weight > 0 {
+            let (what, remedy) = end.explain();
+            let share = text::percent(weight, totals.samples);
+            lines.push((format!("{:>9}  {share:>5} %  {what}", text::grouped(weight)), plain));
+            if !remedy.is_empty() {
+                lines.push((format!("{:22}{remedy}", ""), app.theme.dim()));
+            }
+        }
+    }
+    if totals.user > 0 {
+        let share = text::percent(totals.complete, totals.user);
+        let words = format!("{:>9}  {share:>5} %  reached _start or a thread's entry: complete", text::grouped(totals.complete));
+        lines.push((words, plain));
+    }
+    lines.push((String::new(), plain));
+    lines.push(("What is not in the picture".to_owned(), heading));
+    let losses = &snapshot.losses;
+    let kinds = [
+        (losses.ring_full, "samples lost: the ring buffer was full; a lower rate (-F) helps"),
+        (losses.events_lost, "mapping and exit events lost; some frames may be unnamed"),
+        (losses.malformed, "records that made no sense"),
+        (losses.over_memory, "samples let go because memory was full; --memory holds more"),
+        (losses.aged_out, "samples older than the window; --window keeps more"),
+    ];
+    for (count, what) in kinds {
+        let style = if count > 0 { plain } else { app.theme.dim() };
+        lines.push((format!("{:>9}  {what}", text::grouped(count)), style));
+    }
+    lines.push((String::new(), plain));
+    lines.push(("What flametop costs".to_owned(), heading));
+    lines.push((format!("{:>8.1}%  of one CPU over the last seconds", app.status.own_cpu), plain));
+    lines.push((format!("{:>9}  resident memory", text::bytes(app.status.own_memory)), plain));
+    lines.push((
+        format!(
+            "{:>9}  of it for {} samples and their stacks",
+            text::bytes(snapshot.memory),
+            text::grouped(snapshot.stored as u64)
+        ),
+        plain,
+    ));
+    for (title, rows) in [("This machine", &app.status.notes)] {
+        if !rows.is_empty() {
+            lines.push((String::new(), plain));
+            lines.push((title.to_owned(), heading));
+            lines.extend(rows.iter().map(|note| (format!("  {note}"), plain)));
+        }
+    }
+    if !app.status.problems.is_empty() {
+        lines.push((String::new(), plain));
+        lines.push(("Objects without names".to_owned(), heading));
+        for (object, why, remedy) in &app.status.problems {
+            lines.push((format!("  {object}: {why}"), plain));
+            if !remedy.is_empty() {
+                lines.push((format!("    {remedy}"), app.theme.dim()));
+            }
+        }
+    }
+    lines
+}

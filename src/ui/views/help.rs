@@ -1,0 +1,88 @@
+//! The help, made from the table of keys.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use crate::profile::FrameKind;
+use crate::ui::app::App;
+use crate::ui::keys::{BINDINGS, Section};
+use crate::ui::overlay::Help;
+use crate::ui::text;
+
+use super::{put, window};
+
+/// Draws the help over the view.
+pub(super) fn draw(app: &App, help: &Help, area: Rect, buffer: &mut Buffer) {
+    let title = if help.typing || !help.line.text().is_empty() {
+        format!("keys with “{}”", help.line.text())
+    } else {
+        "keys  (/ searches, Esc closes)".to_owned()
+    };
+    let title = if app.theme.ascii { title.replace(['“', '”'], "\"") } else { title };
+    let inner = window(app, area, 84, area.height, &title, buffer);
+    let lines = lines(app, help.line.text());
+    let scroll = help.scroll.min(lines.len().saturating_sub(usize::from(inner.height)));
+    for (y, line) in (inner.y..inner.bottom()).zip(lines.into_iter().skip(scroll)) {
+        match line {
+            Line::Heading(words) => {
+                put(buffer, inner, inner.x + 1, y, words, app.theme.strong());
+            }
+            Line::Row { keys, help, style } => {
+                put(buffer, inner, inner.x + 2, y, &keys, style);
+                put(buffer, inner, inner.x + 18, y, &help, Style::new());
+            }
+        }
+    }
+}
+
+enum Line {
+    Heading(&'static str),
+    Row { keys: String, help: String, style: Style },
+}
+
+fn lines(app: &App, wanted: &str) -> Vec<Line> {
+    let wanted = wanted.to_lowercase();
+    let mut lines = Vec::new();
+    for section in Section::ALL {
+        let mut rows: Vec<Line> = Vec::new();
+        for binding in BINDINGS.iter().filter(|binding| binding.section == section) {
+            let keys: Vec<&str> = binding.keys.iter().copied().filter(|key| key.is_ascii()).collect();
+            let keys = keys.join(" ");
+            if wanted.is_empty() || format!("{keys} {}", binding.help).to_lowercase().contains(&wanted) {
+                rows.push(Line::Row { keys, help: binding.help.to_owned(), style: app.theme.key() });
+            }
+        }
+        if !rows.is_empty() {
+            lines.push(Line::Heading(section.title()));
+            lines.append(&mut rows);
+        }
+    }
+    if wanted.is_empty() {
+        lines.push(Line::Heading("Mouse"));
+        for (keys, help) in [
+            ("click", "select; again or right button: zoom; on × of a chip: remove it"),
+            ("wheel", "scroll"),
+            ("time strip", "click a second, drag over several"),
+        ] {
+            lines.push(Line::Row { keys: keys.to_owned(), help: help.to_owned(), style: app.theme.key() });
+        }
+        lines.push(Line::Heading("Colours"));
+        let kinds = [
+            (FrameKind::Process, "process or thread"),
+            (FrameKind::User, "user code"),
+            (FrameKind::Kernel, "kernel [k]"),
+            (FrameKind::Inlined, "inlined (inl)"),
+            (FrameKind::Jit, "made at run time ~jit"),
+            (FrameKind::Unknown, "no name was found; italic: not yet"),
+        ];
+        for (kind, help) in kinds {
+            let label = app.names.labels.intern("colour", "", kind);
+            let colours = app.theme.frame(app.names.labels.get(label), false, false, 0.0);
+            let style = Style::new().bg(colours.ground).fg(colours.ink);
+            let keys = text::cut("  sample  ", 10);
+            lines.push(Line::Row { keys, help: help.to_owned(), style });
+        }
+    }
+    lines
+}

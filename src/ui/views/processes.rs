@@ -1,0 +1,98 @@
+//! View 3: processes and threads, as top shows them.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use crate::profile::ViewBuilder;
+use crate::ui::app::App;
+use crate::ui::tables::{ProcessRow, ProcessSort};
+use crate::ui::text;
+
+use super::functions::draw_bar;
+use super::put;
+
+/// Draws the table.
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let mark = |sort| if app.processes.sort == sort { "*" } else { " " };
+    let heading = format!(
+        "{:>8}{} {:>6}{}{:>9}{} {:>7} {:10} {:>9}  name{}",
+        "PID",
+        mark(ProcessSort::Pid),
+        "CPU %",
+        mark(ProcessSort::Cpu),
+        "samples",
+        mark(ProcessSort::Samples),
+        "share",
+        "",
+        "complete",
+        mark(ProcessSort::Name)
+    );
+    put(buffer, area, area.x, area.y, &heading, app.theme.dim());
+    let rows = app.processes.rows(&app.snapshot, &app.names);
+    if rows.is_empty() {
+        put(buffer, area, area.x + 1, area.y + 1, "no process has run yet", app.theme.dim());
+    }
+    let lines = usize::from(area.height).saturating_sub(1);
+    for (line, (at, row)) in rows.iter().enumerate().skip(app.processes.scroll).take(lines).enumerate() {
+        let y = area.y + 1 + line as u16;
+        draw_row(app, row, Rect::new(area.x, y, area.width, 1), buffer);
+        if at == app.processes.at {
+            buffer.set_style(Rect::new(area.x, y, area.width, 1), app.theme.selected());
+        }
+    }
+}
+
+fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
+    let whole = app.snapshot.tree.total();
+    let (opened, closed) = if app.theme.ascii { ("- ", "+ ") } else { ("▾ ", "▸ ") };
+    let (number, recent, shown, complete, user) = match row {
+        ProcessRow::Process { sums, .. } => (sums.tgid.0, sums.recent, sums.shown, sums.complete, sums.user),
+        ProcessRow::Thread { row } => (row.thread.tid.0, row.recent, row.shown, row.complete, row.user),
+    };
+    let complete = if user == 0 { "-".to_owned() } else { format!("{} %", text::percent(complete, user)) };
+    let figures = format!(
+        "{number:>8}  {:>6} {:>9}  {:>6}% ",
+        format!("{:.1}", cpu_percent(app, recent)),
+        text::grouped(shown),
+        text::percent(shown, whole)
+    );
+    let x = put(buffer, line, line.x, line.y, &figures, Style::new());
+    let x = draw_bar(app, shown, whole, line, x, buffer);
+    let mut x = put(buffer, line, x, line.y, &format!(" {complete:>9}  "), app.theme.dim());
+    match row {
+        ProcessRow::Process { sums, open } => {
+            let sign = match (sums.threads.len() > 1, *open) {
+                (true, true) => opened,
+                (true, false) => closed,
+                _ => "  ",
+            };
+            x = put(buffer, line, x, line.y, sign, app.theme.dim());
+            x = put(buffer, line, x, line.y, app.names.labels.name(sums.name), app.theme.strong());
+            if sums.threads.len() > 1 {
+                x = put(buffer, line, x, line.y, &format!("  {} threads", sums.threads.len()), app.theme.dim());
+            }
+            if let Some((command, exited)) = app.snapshot.processes.get(&sums.tgid) {
+                if *exited {
+                    x = put(buffer, line, x + 2, line.y, "exited", app.theme.warning());
+                }
+                put(buffer, line, x + 2, line.y, command, app.theme.dim());
+            }
+        }
+        ProcessRow::Thread { row } => {
+            put(buffer, line, x + 4, line.y, app.names.labels.name(row.thread.name), Style::new());
+        }
+    }
+}
+
+/// CPU use over the last seconds, in per cent of one CPU.
+fn cpu_percent(app: &App, recent: u64) -> f64 {
+    if app.status.frequency == 0 {
+        return 0.0;
+    }
+    let window = (ViewBuilder::RECENT as f64 / 1e9).min((app.status.elapsed as f64).max(1.0));
+    recent as f64 * 100.0 / (f64::from(app.status.frequency) * window)
+}
