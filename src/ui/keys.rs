@@ -177,7 +177,7 @@ pub const BINDINGS: &[Binding] = &[
 ];
 
 /// A key's name, as the table writes it; `None` for keys that have none.
-pub fn name(key: KeyEvent) -> Option<String> {
+pub(super) fn name(key: KeyEvent) -> Option<String> {
     let base = match key.code {
         KeyCode::Char(' ') => "Space".to_owned(),
         KeyCode::Char(c) if key.modifiers.contains(KeyModifiers::CONTROL) => format!("Ctrl-{}", c.to_ascii_uppercase()),
@@ -203,7 +203,7 @@ pub fn name(key: KeyEvent) -> Option<String> {
 }
 
 /// What a key does, if it does anything.
-pub fn action(key: KeyEvent) -> Option<Action> {
+pub(super) fn action(key: KeyEvent) -> Option<Action> {
     let name = name(key)?;
     BINDINGS.iter().find(|binding| binding.keys.contains(&name.as_str())).map(|binding| binding.action)
 }

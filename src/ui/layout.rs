@@ -140,7 +140,7 @@ impl Layout {
 }
 
 /// The place that a box stands for.
-pub fn place_of(tree: &CallTree, span: &Span) -> Place {
+pub(super) fn place_of(tree: &CallTree, span: &Span) -> Place {
     Place { rest: span.rest > 0, ..Place::of(tree, span.node) }
 }
 

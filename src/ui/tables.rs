@@ -261,7 +261,7 @@ pub struct ProcessSums {
 }
 
 /// Sums the threads of each process up, in the order the processes were first seen.
-pub fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
+pub(super) fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
     let mut at: FxHashMap<Tgid, usize> = FxHashMap::default();
     let mut sums: Vec<ProcessSums> = Vec::new();
     for row in snapshot.activity.iter() {

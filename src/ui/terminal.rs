@@ -13,19 +13,19 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
 /// What is drawn to.
-pub type Screen = Terminal<CrosstermBackend<Stdout>>;
+pub(super) type Screen = Terminal<CrosstermBackend<Stdout>>;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Holds the terminal; giving it back is dropping this.
-pub struct Guard {
+pub(super) struct Guard {
     /// What is drawn to.
     pub screen: Screen,
 }
 
 impl Guard {
     /// Takes the terminal over: alternate screen, raw mode, mouse, pasted text as such.
-    pub fn take() -> io::Result<Guard> {
+    pub(super) fn take() -> io::Result<Guard> {
         install_panic_hook();
         enable_raw_mode()?;
         TAKEN.store(true, Ordering::SeqCst);
@@ -67,7 +67,7 @@ fn install_panic_hook() {
 }
 
 /// Puts text into the clipboard of the terminal's own machine (OSC 52), so that it works over ssh.
-pub fn copy(text: &str) -> io::Result<()> {
+pub(super) fn copy(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
     write!(out, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
     out.flush()

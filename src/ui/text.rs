@@ -3,12 +3,12 @@
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns that `text` takes.
-pub fn width(text: &str) -> usize {
+pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
 /// The longest beginning of `text` that takes at most `columns`.
-pub fn head(text: &str, columns: usize) -> &str {
+pub(super) fn head(text: &str, columns: usize) -> &str {
     let mut used = 0;
     for (at, c) in text.char_indices() {
         used += c.width().unwrap_or(0);
@@ -34,7 +34,7 @@ fn tail(text: &str, columns: usize) -> &str {
 }
 
 /// `text` cut at its end, with `…` where something is missing.
-pub fn cut(text: &str, columns: usize) -> String {
+pub(super) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -49,7 +49,7 @@ pub fn cut(text: &str, columns: usize) -> String {
 /// What tells functions apart is the last segment of a path, so it is kept longest: arguments go first, then generic
 /// arguments become `<…>`, then leading segments become `…`, and only then is the last segment cut at its end.
 /// Fewer than three columns hold nothing that could be read, so nothing comes back.
-pub fn fit_name(name: &str, columns: usize) -> String {
+pub(super) fn fit_name(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
     }
@@ -130,7 +130,7 @@ fn segment_starts(name: &str) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// A count in at most five columns: `843`, `12.3k`, `4.1M`.
-pub fn count(n: u64) -> String {
+pub(super) fn count(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
         10_000..1_000_000 => format!("{:.1}k", n as f64 / 1e3),
@@ -153,7 +153,7 @@ pub fn grouped(n: u64) -> String {
 }
 
 /// `part` of `whole` in per cent: `37.5`, `0.04`, `100`.
-pub fn percent(part: u64, whole: u64) -> String {
+pub(super) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0".to_owned();
     }
@@ -178,7 +178,7 @@ pub fn bytes(n: usize) -> String {
 }
 
 /// Seconds as `00:42` or `1:02:03`.
-pub fn clock(seconds: u64) -> String {
+pub(super) fn clock(seconds: u64) -> String {
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes:02}:{seconds:02}") }
 }
@@ -191,7 +191,8 @@ mod tests {
     fn names_are_cut_where_least_is_lost() {
         let rust = "rustc_codegen_ssa::back::write::drive";
         assert_eq!(fit_name(rust, 40), rust);
-        assert_eq!(fit_name(rust, 20), "…write::drive");
+        assert_eq!(fit_name(rust, 20), "…back::write::drive");
+        assert_eq!(fit_name(rust, 15), "…write::drive");
         assert_eq!(fit_name(rust, 9), "…drive");
         assert_eq!(fit_name(rust, 4), "dri…");
         assert_eq!(fit_name(rust, 2), "");
