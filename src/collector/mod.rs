@@ -330,3 +330,51 @@ fn ring_bytes(frequency: u32, cpus: usize) -> u32 {
 fn event_ring_bytes(cpus: usize) -> usize {
     if cpus <= 32 { 512 << 10 } else { 128 << 10 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn samples_that_find_the_ring_full_are_counted() {
+        let options = CollectorOptions { frequency: 999, include_idle: true, targets: Targets::All };
+        let (names, processes) = (Arc::default(), Arc::default());
+        let mut collector = Collector::start_with_ring(options, names, processes, 4096).expect("this test needs root");
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut batch = Batch::default();
+        while batch.losses.ring_full == 0 && Instant::now() < until {
+            // Long enough for 4 KiB to fill up on one CPU alone.
+            std::thread::sleep(Duration::from_millis(200));
+            collector.drain(&mut batch).unwrap();
+        }
+        assert!(batch.losses.ring_full > 0);
+        assert_eq!(batch.losses.malformed, 0);
+    }
+
+    #[test]
+    fn the_ring_grows_with_cpus_and_frequency_within_bounds() {
+        assert_eq!(ring_bytes(99, 2), 1 << 20);
+        assert_eq!(ring_bytes(999, 64), 1 << 24);
+        assert_eq!(ring_bytes(u32::MAX, 8192), 1 << 26);
+    }
+
+    #[test]
+    fn a_collector_can_be_sent_to_a_thread() {
+        fn sendable<T: Send>() {}
+        sendable::<Collector>();
+        sendable::<Batch>();
+    }
+
+    #[test]
+    fn a_frequency_of_zero_and_processes_that_are_not_there_are_refused() {
+        let start = |frequency, targets| {
+            let options = CollectorOptions { frequency, include_idle: false, targets };
+            Collector::start(options, Arc::default(), Arc::default()).map(drop)
+        };
+        assert!(matches!(start(0, Targets::All), Err(CollectorError::NoFrequency)));
+        let nobody = Tgid(5_000_000);
+        assert!(matches!(start(9, Targets::Processes(vec![nobody])), Err(CollectorError::NoSuchProcess(who)) if who == nobody));
+        assert!(matches!(start(u32::MAX, Targets::All), Err(CollectorError::TooFrequent { .. })));
+    }
+}
