@@ -1,1 +1,55 @@
-fn main() {}
+//! Compiles the BPF programs in `bpf/` for the target architecture and generates their skeletons into `OUT_DIR`.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use libbpf_cargo::SkeletonBuilder;
+
+/// The version that builds the programs in our tests, first; then what distributions call theirs.
+const CLANGS: [&str; 7] = ["clang", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14"];
+
+fn main() -> ExitCode {
+    println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    match build() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            for line in message.lines() {
+                println!("cargo::error={line}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build() -> Result<(), String> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: run this through cargo")?);
+    SkeletonBuilder::new()
+        .source("bpf/sampler.bpf.c")
+        .clang(find_clang()?)
+        // -mcpu=v3: jumps on 32-bit halves and atomics, in every kernel that we support.
+        .clang_args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-mcpu=v3"])
+        .build_and_generate(out.join("sampler.skel.rs"))
+        .map_err(|error| format!("failed to build bpf/sampler.bpf.c: {error:#}"))
+}
+
+/// The compiler named by `CLANG`, or the first of the usual names that runs.
+fn find_clang() -> Result<String, String> {
+    let runs = |name: &str| {
+        let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    };
+    if let Ok(chosen) = env::var("CLANG") {
+        return if runs(&chosen) {
+            Ok(chosen)
+        } else {
+            Err(format!("CLANG={chosen} does not run: set it to a clang of version 14 or later"))
+        };
+    }
+    CLANGS.iter().find(|name| runs(name)).map(ToString::to_string).ok_or_else(|| {
+        "flametop's BPF programs are built with clang 14 or later, and none was found; install it (Debian and Ubuntu: apt install clang; \
+         Fedora: dnf install clang; Arch: pacman -S clang) or name it in the environment variable CLANG"
+            .to_string()
+    })
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The few kernel types, numbers and flags that our programs use; instead of a vmlinux.h of 100,000 lines.
+ *
+ * Structures hold only the members we read. preserve_access_index makes each access a CO-RE relocation, so libbpf puts in
+ * the offsets of the running kernel. Numbers and flags are of the kernel's user interface and never change, except where
+ * noted.
+ */
+#ifndef FLAMETOP_KERNEL_H
+#define FLAMETOP_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+/* bpf_helper_defs.h names these in prototypes of network helpers. */
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+
+#define NULL ((void *)0)
+
+/* enum bpf_map_type of include/uapi/linux/bpf.h */
+#define BPF_MAP_TYPE_HASH 1
+#define BPF_MAP_TYPE_PERCPU_ARRAY 6
+#define BPF_MAP_TYPE_RINGBUF 27
+
+/* Flags of bpf_map_update_elem, bpf_get_stack, bpf_ringbuf_output and bpf_ringbuf_query. */
+#define BPF_ANY 0
+#define BPF_F_USER_STACK (1ULL << 8)
+#define BPF_RB_NO_WAKEUP (1ULL << 0)
+#define BPF_RB_FORCE_WAKEUP (1ULL << 1)
+#define BPF_RB_AVAIL_DATA 0
+
+/* task_struct::flags of include/linux/sched.h: not a user interface, but these have kept their values for ten years
+ * (PF_USER_WORKER is newer, 6.4; before 5.17 its bit meant "used async init", see walk_user). */
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
+#define PF_KTHREAD 0x00200000
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	int tgid;
+};
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long orig_ax;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	int syscallno;
+};
+#else
+#error "flametop knows the registers of x86_64 and arm64 only"
+#endif
+
+#pragma clang attribute pop
+
+#endif

@@ -1,0 +1,272 @@
+//! What this kernel and this machine offer, found by trying; for `flametop doctor`, and for errors that say what is missing.
+
+use std::fs;
+use std::io;
+
+use super::error::{CollectorError, HOW_TO_BE_ALLOWED};
+use super::perf::{self, Clock};
+use super::sampler;
+
+/// Oldest kernel that has all helpers of the BPF programs: `bpf_task_pt_regs` is of 5.15.
+const OLDEST: (u32, u32) = (5, 15);
+
+/// The inode of the initial PID namespace: `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// How it stands with a feature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// There, and as it should be.
+    Good,
+    /// flametop works without it, but shows less.
+    Limited,
+    /// flametop cannot work without it.
+    Missing,
+}
+
+/// Something that flametop needs, or does better with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Feature {
+    /// What.
+    pub name: &'static str,
+    /// How it stands.
+    pub state: State,
+    /// What was found: a version, a value, an error.
+    pub found: String,
+    /// What it means and what helps: a sentence; empty when all is well.
+    pub remedy: String,
+}
+
+/// Tries everything. Takes some milliseconds; leaves nothing behind.
+pub fn probe() -> Vec<Feature> {
+    vec![
+        kernel_version(),
+        btf(),
+        lockdown(),
+        pid_namespace(),
+        capabilities(),
+        sampling_program(),
+        following_forks(),
+        cpu_clock(),
+        cycles(),
+        events(),
+        paranoid(),
+        kernel_pointers(),
+        unprivileged_bpf(),
+        max_stack(),
+    ]
+}
+
+/// What nothing works without, checked without trying: for clear errors at the start.
+pub(crate) fn required() -> Result<(), CollectorError> {
+    let release = read("/proc/sys/kernel/osrelease");
+    if parse_release(&release).is_some_and(|version| version < OLDEST) {
+        return Err(CollectorError::KernelTooOld { release });
+    }
+    if !has_btf() {
+        return Err(CollectorError::NoBtf);
+    }
+    if let Some(mode) = lockdown_mode().filter(|mode| mode == "confidentiality") {
+        return Err(CollectorError::LockedDown { mode });
+    }
+    if in_pid_namespace() {
+        return Err(CollectorError::PidNamespace);
+    }
+    Ok(())
+}
+
+fn feature(name: &'static str, state: State, found: impl Into<String>, remedy: impl Into<String>) -> Feature {
+    let remedy = if state == State::Good { String::new() } else { remedy.into() };
+    Feature { name, state, found: found.into(), remedy }
+}
+
+fn good_or(state: State, good: bool) -> State {
+    if good { State::Good } else { state }
+}
+
+/// The text of a small file of the kernel, or nothing.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).map(|text| text.trim().to_string()).unwrap_or_default()
+}
+
+fn parse_release(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn kernel_version() -> Feature {
+    let release = read("/proc/sys/kernel/osrelease");
+    let new_enough = parse_release(&release).is_none_or(|version| version >= OLDEST);
+    feature("kernel", good_or(State::Missing, new_enough), release, "flametop needs Linux 5.15 or later.")
+}
+
+fn has_btf() -> bool {
+    fs::metadata("/sys/kernel/btf/vmlinux").is_ok()
+}
+
+fn btf() -> Feature {
+    let found = if has_btf() { "/sys/kernel/btf/vmlinux" } else { "none" };
+    feature("BTF", good_or(State::Missing, has_btf()), found, CollectorError::NoBtf.to_string())
+}
+
+/// `none [integrity] confidentiality` → `integrity`; `None` where the kernel has no lockdown.
+fn lockdown_mode() -> Option<String> {
+    let modes = fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
+    Some(modes.split_once('[')?.1.split_once(']')?.0.to_string())
+}
+
+fn lockdown() -> Feature {
+    let mode = lockdown_mode().unwrap_or_else(|| "none".to_string());
+    let state = good_or(State::Missing, mode != "confidentiality");
+    let remedy = CollectorError::LockedDown { mode: mode.clone() }.to_string();
+    feature("lockdown", state, mode, remedy)
+}
+
+fn in_pid_namespace() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace.as_os_str() != INITIAL_PID_NAMESPACE)
+}
+
+fn pid_namespace() -> Feature {
+    let found = if in_pid_namespace() { "of a container" } else { "the host's" };
+    feature("process numbers", good_or(State::Missing, !in_pid_namespace()), found, CollectorError::PidNamespace.to_string())
+}
+
+/// Which of the capabilities we use are in effect. Bits of linux/capability.h.
+fn capabilities() -> Feature {
+    const SYS_ADMIN: u32 = 21;
+    const USED: [(&str, u32); 6] = [
+        ("CAP_BPF", 39),
+        ("CAP_PERFMON", 38),
+        ("CAP_SYS_PTRACE", 19),
+        ("CAP_DAC_READ_SEARCH", 2),
+        ("CAP_CHECKPOINT_RESTORE", 40),
+        ("CAP_SYSLOG", 34),
+    ];
+    let status = read("/proc/self/status");
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
+    let effective = u64::from_str_radix(effective.trim(), 16).unwrap_or(0);
+    let has = |bit: u32| effective >> bit & 1 == 1;
+    // CAP_SYS_ADMIN stands for BPF, PERFMON and CHECKPOINT_RESTORE, which were taken out of it in 5.8 and 5.9.
+    let covered =
+        |name: &str, bit| has(bit) || has(SYS_ADMIN) && matches!(name, "CAP_BPF" | "CAP_PERFMON" | "CAP_CHECKPOINT_RESTORE");
+    let missing: Vec<&str> = USED.iter().filter(|(name, bit)| !covered(name, *bit)).map(|(name, _)| *name).collect();
+    let needed = missing.iter().any(|name| matches!(*name, "CAP_BPF" | "CAP_PERFMON"));
+    let state = if needed { State::Missing } else { good_or(State::Limited, missing.is_empty()) };
+    let found = if missing.is_empty() { "all".to_string() } else { format!("without {}", missing.join(", ")) };
+    feature("capabilities", state, found, format!("To see everything, {HOW_TO_BE_ALLOWED}."))
+}
+
+fn tried<E: std::fmt::Display>(name: &'static str, worst: State, tried: Result<(), E>, remedy: &str) -> Feature {
+    match tried {
+        Ok(()) => feature(name, State::Good, "works", ""),
+        Err(error) => feature(name, worst, error.to_string(), remedy),
+    }
+}
+
+fn sampling_program() -> Feature {
+    tried(
+        "BPF sampling program",
+        State::Missing,
+        sampler::try_load(false),
+        "Without it nothing is sampled; the message on the left says what the kernel refused.",
+    )
+}
+
+fn following_forks() -> Feature {
+    let remedy = "Children of a command or process cannot be followed: sample all processes and search for them. The kernel needs \
+                  BTF and CONFIG_DEBUG_INFO_BTF=y for typed tracepoints.";
+    tried("BPF tracepoints (tp_btf)", State::Limited, sampler::try_load(true), remedy)
+}
+
+fn cpu_clock() -> Feature {
+    tried(
+        "cpu-clock",
+        State::Missing,
+        perf::try_clock(Clock::CpuClock),
+        "flametop needs perf events: run it as root, on a kernel with CONFIG_PERF_EVENTS=y, outside sandboxes that forbid perf_event_open.",
+    )
+}
+
+fn cycles() -> Feature {
+    let remedy = "No cycle counter (usual in virtual machines): the timer cpu-clock is used instead, which sees sections with \
+                  interrupts disabled only at their end.";
+    tried("hardware cycles", State::Limited, perf::try_clock(Clock::Cycles), remedy)
+}
+
+fn events() -> Feature {
+    let opened = perf::online_cpus().and_then(|cpus| match cpus.first() {
+        Some(cpu) => perf::EventRing::open(*cpu, 4096).map(drop),
+        None => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+    });
+    tried(
+        "mapping and exec events",
+        State::Missing,
+        opened,
+        "flametop follows programs by perf's side-band events; run it as root or with CAP_PERFMON.",
+    )
+}
+
+fn paranoid() -> Feature {
+    let value = read("/proc/sys/kernel/perf_event_paranoid");
+    // Higher values than 2 are Debian's and Ubuntu's: nobody without CAP_PERFMON may use perf events.
+    feature("kernel.perf_event_paranoid", State::Good, value, "")
+}
+
+fn kernel_pointers() -> Feature {
+    let value = read("/proc/sys/kernel/kptr_restrict");
+    let shown = fs::read_to_string("/proc/kallsyms").is_ok_and(|text| {
+        // With addresses hidden every line begins with zeros.
+        text.lines()
+            .take(100)
+            .any(|line| line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0')))
+    });
+    let found = format!("kptr_restrict {value}, addresses in /proc/kallsyms {}", if shown { "shown" } else { "hidden" });
+    let remedy = "Kernel functions have no names: run flametop as root (or with CAP_SYSLOG), and if that is not enough, set sysctl \
+                  kernel.kptr_restrict=1.";
+    feature("kernel symbols", good_or(State::Limited, shown), found, remedy)
+}
+
+fn unprivileged_bpf() -> Feature {
+    let found = match read("/proc/sys/kernel/unprivileged_bpf_disabled").as_str() {
+        "" => "not told".to_string(),
+        "0" => "0: anybody may load some kinds of BPF programs, not ours".to_string(),
+        value => format!("{value}: only privileged processes may load BPF programs"),
+    };
+    feature("unprivileged BPF", State::Good, found, "")
+}
+
+fn max_stack() -> Feature {
+    let value = read("/proc/sys/kernel/perf_event_max_stack");
+    let state = good_or(State::Limited, value.parse().is_ok_and(|depth: u32| depth >= 127));
+    feature(
+        "kernel.perf_event_max_stack",
+        state,
+        value,
+        "Stacks deeper than this are cut: set sysctl kernel.perf_event_max_stack=127.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_distributions_are_understood() {
+        assert_eq!(parse_release("6.18.44-fc-v595"), Some((6, 18)));
+        assert_eq!(parse_release("5.15.0-91-generic"), Some((5, 15)));
+        assert_eq!(parse_release("7.0-rc1"), Some((7, 0)));
+        assert_eq!(parse_release("unknown"), None);
+    }
+
+    #[test]
+    fn whatever_is_not_good_says_what_helps() {
+        let features = probe();
+        for feature in &features {
+            assert!(!feature.found.is_empty(), "{feature:?}");
+            assert_eq!(feature.state == State::Good, feature.remedy.is_empty(), "{feature:?}");
+        }
+        let of = |name| features.iter().find(|feature| feature.name == name).map(|feature| feature.state);
+        assert_eq!(of("BPF sampling program"), Some(State::Good), "this test needs root: {features:#?}");
+        assert_eq!(of("cpu-clock"), Some(State::Good), "this test needs root: {features:#?}");
+    }
+}

@@ -1,0 +1,380 @@
+//! Everything that touches the kernel: what runs at each tick of the clock, and who mapped what, when.
+//!
+//! ```text
+//! clock of each CPU ─► sampler.bpf.c ─► ring buffer ──┐
+//!                                                     ├─ by time ─► processes ─► resolve ─► Batch
+//! side-band events of each CPU ─► perf rings ─────────┘
+//! ```
+//!
+//! Samples are handed over only when all events before them have been applied: those up to a watermark, a moment before
+//! the rings were read. So a process that lived for milliseconds has its mappings when its samples are looked at.
+//!
+//! Owes its caller: every sample taken, or a count of it in [`Batch::losses`]. The caller drains at least every 100 ms or
+//! so: a second of samples and some thousand short processes fit into the buffers.
+#![deny(clippy::indexing_slicing)]
+
+mod build_id;
+mod error;
+mod events;
+pub mod features;
+mod mappings;
+mod perf;
+mod proc;
+mod processes;
+mod records;
+mod resolve;
+mod sampler;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+pub use error::CollectorError;
+
+use crate::profile::{CgroupId, Cpu, FrameId, Losses, NameRequest, Names, Processes, Tgid, Thread, Timestamp, UserEnd};
+use events::{Parsed, Timed};
+use perf::EventRing;
+use processes::{Happened, ProcessTable};
+use records::Record;
+use sampler::{Sampler, Settings};
+
+/// An event is written to its ring some microseconds after the time in it; a virtual CPU may be stopped in between. What
+/// is younger than this when the rings are read waits for the next drain.
+const SLACK: u64 = 1_000_000;
+
+/// How often CPUs are looked for and dead processes let go: nanoseconds.
+const TIDY_EVERY: u64 = 1_000_000_000;
+
+/// What to sample, and how often.
+#[derive(Clone, Debug)]
+pub struct CollectorOptions {
+    /// Samples a second on each CPU.
+    pub frequency: u32,
+    /// Whether CPUs that have nothing to do are sampled, too.
+    pub include_idle: bool,
+    /// Whose samples are taken.
+    pub targets: Targets,
+}
+
+/// Whose samples are taken. Others are dropped in the kernel before their stacks are walked.
+#[derive(Clone, Debug)]
+pub enum Targets {
+    /// Everybody's.
+    All,
+    /// These processes'.
+    Processes(Vec<Tgid>),
+    /// These processes', their children's, and so on: those that are there and those to come, from their first instruction.
+    Families(Vec<Tgid>),
+}
+
+/// What [`Collector::drain`] hands over. Reused from drain to drain, so that it costs no allocation.
+#[derive(Default, Debug)]
+pub struct Batch {
+    /// The samples, oldest first.
+    pub samples: Vec<Collected>,
+    /// Their frames.
+    pub frames: Vec<FrameId>,
+    /// Frames never seen before.
+    pub wanted: Vec<NameRequest>,
+    /// The kernel got or lost code (BPF programs, trampolines): its names are to be read again.
+    pub kernel_symbols_changed: bool,
+    /// What was lost since the start; `aged_out` and `over_memory` are the store's and stay 0.
+    pub losses: Losses,
+    /// Processes that ended.
+    pub exited: Vec<Tgid>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.samples.clear();
+        self.frames.clear();
+        self.wanted.clear();
+        self.exited.clear();
+        self.kernel_symbols_changed = false;
+    }
+}
+
+/// One sample.
+#[derive(Clone, Debug)]
+pub struct Collected {
+    /// Who.
+    pub thread: Thread,
+    /// Where in [`Batch::frames`] its stack is, root first: user root … user leaf, kernel root … kernel leaf.
+    pub frames: Range<usize>,
+    /// When.
+    pub time: Timestamp,
+    /// In which cgroup.
+    pub cgroup: CgroupId,
+    /// Where.
+    pub cpu: Cpu,
+    /// Why the user stack ends.
+    pub user_end: UserEnd,
+}
+
+/// A running collection; it ends, and leaves nothing in the kernel, when this is dropped.
+pub struct Collector {
+    sampler: Sampler,
+    rings: BTreeMap<u32, EventRing>,
+    table: ProcessTable,
+    /// Events that were read and are younger than the last watermark, oldest first.
+    events: Vec<Timed>,
+    /// Reused buffer for a ring's bytes.
+    bytes: Vec<u8>,
+    happened: Happened,
+    filters: bool,
+    malformed: u64,
+    tidied_at: u64,
+}
+
+impl Collector {
+    /// Starts collecting: events first, then who is there, then the clock.
+    ///
+    /// # Errors
+    ///
+    /// Says what is missing: privileges, BTF, a kernel that is new enough, a process among the targets.
+    pub fn start(options: CollectorOptions, names: Arc<Names>, processes: Arc<Processes>) -> Result<Collector, CollectorError> {
+        let cpus = online()?;
+        let ring_bytes = ring_bytes(options.frequency, cpus.len());
+        Collector::start_with_ring(options, names, processes, ring_bytes)
+    }
+
+    fn start_with_ring(
+        options: CollectorOptions,
+        names: Arc<Names>,
+        processes: Arc<Processes>,
+        ring_bytes: u32,
+    ) -> Result<Collector, CollectorError> {
+        if options.frequency == 0 {
+            return Err(CollectorError::NoFrequency);
+        }
+        features::required()?;
+        let (wanted, follow_forks) = match options.targets {
+            Targets::All => (None, false),
+            Targets::Processes(wanted) => (Some(wanted), false),
+            Targets::Families(wanted) => (Some(wanted), true),
+        };
+        let filter = wanted.is_some();
+        let settings =
+            Settings { frequency: options.frequency, include_idle: options.include_idle, filter, follow_forks, ring_bytes };
+        let mut collector = Collector {
+            sampler: Sampler::load(settings)?,
+            rings: BTreeMap::new(),
+            table: ProcessTable::new(names, processes),
+            events: Vec::new(),
+            bytes: Vec::new(),
+            happened: Happened::default(),
+            filters: filter,
+            malformed: 0,
+            tidied_at: perf::now().0,
+        };
+        for tgid in wanted.iter().flatten() {
+            collector.add_target(*tgid)?;
+        }
+        let cpus = online()?;
+        for cpu in &cpus {
+            let ring = EventRing::open(*cpu, event_ring_bytes(cpus.len()));
+            collector.rings.insert(*cpu, ring.map_err(|error| CollectorError::event("the events of processes", *cpu, error))?);
+        }
+        collector.find_processes(if follow_forks { wanted.unwrap_or_default() } else { Vec::new() })?;
+        collector.sampler.attach(&cpus)?;
+        Ok(collector)
+    }
+
+    /// Reads who is there, and makes targets of all descendants of `families`.
+    fn find_processes(&mut self, families: Vec<Tgid>) -> Result<(), CollectorError> {
+        let found = proc::scan().map_err(|source| CollectorError::Read { path: "/proc", source })?;
+        let mut members: Vec<u32> = families.iter().map(|tgid| tgid.0).collect();
+        let mut next = 0;
+        while let Some(&parent) = members.get(next) {
+            next += 1;
+            let children = found.iter().filter(|child| child.parent == parent && child.tgid != parent);
+            for child in children {
+                self.sampler.add_target(child.tgid)?;
+                members.push(child.tgid);
+            }
+        }
+        found.into_iter().for_each(|process| self.table.add_found(process));
+        Ok(())
+    }
+
+    /// What makes the clock tick: `cycles`, or `cpu-clock` on machines without counters.
+    pub fn event_name(&self) -> &'static str {
+        self.sampler.clock().name()
+    }
+
+    /// Makes a process a target.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such process, no room, or when all processes are sampled anyway.
+    pub fn add_target(&mut self, tgid: Tgid) -> Result<(), CollectorError> {
+        if !self.filters {
+            return Err(CollectorError::NotFiltering);
+        }
+        if !perf::exists(tgid.0) {
+            return Err(CollectorError::NoSuchProcess(tgid));
+        }
+        self.sampler.add_target(tgid.0)
+    }
+
+    /// On how many CPUs the clock ticks.
+    pub fn cpus(&self) -> usize {
+        self.sampler.cpus()
+    }
+
+    /// A descriptor that becomes readable when the ring buffer is more than half full: to be drained before its turn.
+    pub fn wake_fd(&self) -> RawFd {
+        self.sampler.wake_fd()
+    }
+
+    /// Drains the kernel's buffers, without sleeping, and hands over what is ready in the place of what the batch held.
+    ///
+    /// # Errors
+    ///
+    /// When the ring buffer cannot be read, which is not expected to happen.
+    pub fn drain(&mut self, batch: &mut Batch) -> Result<(), CollectorError> {
+        batch.clear();
+        let now = perf::now().0;
+        let watermark = now.saturating_sub(SLACK);
+        self.read_events();
+        self.merge(watermark, batch)?;
+        if now.saturating_sub(self.tidied_at) >= TIDY_EVERY {
+            self.tidied_at = now;
+            self.table.tidy(now, &mut self.happened);
+            self.follow_cpus();
+        }
+        self.report(batch);
+        Ok(())
+    }
+
+    /// Moves events from the rings to `events`, in the order of time.
+    fn read_events(&mut self) {
+        for ring in self.rings.values_mut() {
+            self.bytes.clear();
+            ring.drain(&mut self.bytes);
+            let rest = events::split(&self.bytes, |record| match events::parse(record) {
+                Parsed::Event(timed) => self.events.push(timed),
+                Parsed::Ignored => (),
+                Parsed::Malformed => self.malformed += 1,
+            });
+            self.malformed += u64::from(rest > 0);
+        }
+        // Stable: events of one moment stay in the order of their CPU.
+        self.events.sort_by_key(|timed| timed.time);
+    }
+
+    /// Applies events and resolves samples up to the watermark, in one order of time.
+    fn merge(&mut self, watermark: u64, batch: &mut Batch) -> Result<(), CollectorError> {
+        let ready = self.events.partition_point(|timed| timed.time <= watermark);
+        let mut events = self.events.drain(..ready).peekable();
+        let (table, happened) = (&mut self.table, &mut self.happened);
+        self.sampler.drain(|pending| {
+            pending.sort();
+            let mut malformed = 0;
+            for (time, bytes) in pending.until(watermark) {
+                while let Some(timed) = events.next_if(|timed| timed.time <= time) {
+                    table.apply(timed, happened);
+                }
+                match Record::parse(bytes) {
+                    Some(record) => table.resolve(&record, batch),
+                    None => malformed += 1,
+                }
+            }
+            events.for_each(|timed| table.apply(timed, happened));
+            pending.forget_until(watermark);
+            pending.malformed(malformed);
+        })
+    }
+
+    fn report(&mut self, batch: &mut Batch) {
+        batch.exited.append(&mut self.happened.exited);
+        batch.kernel_symbols_changed = std::mem::take(&mut self.happened.kernel_symbols_changed);
+        if self.filters {
+            // At once: the number may be given to a stranger.
+            batch.exited.iter().for_each(|tgid| self.sampler.remove_target(tgid.0));
+        }
+        batch.losses.ring_full = self.sampler.ring_full();
+        batch.losses.events_lost = self.happened.lost;
+        batch.losses.malformed = self.malformed + self.sampler.malformed();
+    }
+
+    /// CPUs may be switched on and off.
+    fn follow_cpus(&mut self) {
+        let Ok(cpus) = perf::online_cpus() else { return };
+        // Events before the clock, as at the start.
+        self.rings.retain(|cpu, _| cpus.contains(cpu));
+        for cpu in &cpus {
+            if !self.rings.contains_key(cpu)
+                && let Ok(ring) = EventRing::open(*cpu, event_ring_bytes(cpus.len()))
+            {
+                self.rings.insert(*cpu, ring);
+            }
+        }
+        self.sampler.follow_cpus(&cpus);
+    }
+}
+
+fn online() -> Result<Vec<u32>, CollectorError> {
+    perf::online_cpus().map_err(|source| CollectorError::Read { path: "/sys/devices/system/cpu/online", source })
+}
+
+/// Room for half a second of samples of 512 bytes (about 57 frames) from CPUs that are all busy; 1 to 64 MiB.
+fn ring_bytes(frequency: u32, cpus: usize) -> u32 {
+    let wanted = u64::from(frequency).saturating_mul(256).saturating_mul(cpus as u64);
+    u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1 << 20, 1 << 26).next_power_of_two()
+}
+
+/// A program that starts and ends writes about 1.5 KB of events. With the page of its head, 512 KiB are just what an
+/// unprivileged user may lock for each CPU (`kernel.perf_event_mlock_kb`); large machines get less each.
+fn event_ring_bytes(cpus: usize) -> usize {
+    if cpus <= 32 { 512 << 10 } else { 128 << 10 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn samples_that_find_the_ring_full_are_counted() {
+        let options = CollectorOptions { frequency: 999, include_idle: true, targets: Targets::All };
+        let (names, processes) = (Arc::default(), Arc::default());
+        let mut collector = Collector::start_with_ring(options, names, processes, 4096).expect("this test needs root");
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut batch = Batch::default();
+        while batch.losses.ring_full == 0 && Instant::now() < until {
+            // Long enough for 4 KiB to fill up on one CPU alone.
+            std::thread::sleep(Duration::from_millis(200));
+            collector.drain(&mut batch).unwrap();
+        }
+        assert!(batch.losses.ring_full > 0);
+        assert_eq!(batch.losses.malformed, 0);
+    }
+
+    #[test]
+    fn the_ring_grows_with_cpus_and_frequency_within_bounds() {
+        assert_eq!(ring_bytes(99, 2), 1 << 20);
+        assert_eq!(ring_bytes(999, 64), 1 << 24);
+        assert_eq!(ring_bytes(u32::MAX, 8192), 1 << 26);
+    }
+
+    #[test]
+    fn a_collector_can_be_sent_to_a_thread() {
+        fn sendable<T: Send>() {}
+        sendable::<Collector>();
+        sendable::<Batch>();
+    }
+
+    #[test]
+    fn a_frequency_of_zero_and_processes_that_are_not_there_are_refused() {
+        let start = |frequency, targets| {
+            let options = CollectorOptions { frequency, include_idle: false, targets };
+            Collector::start(options, Arc::default(), Arc::default()).map(drop)
+        };
+        assert!(matches!(start(0, Targets::All), Err(CollectorError::NoFrequency)));
+        let nobody = Tgid(5_000_000);
+        assert!(matches!(start(9, Targets::Processes(vec![nobody])), Err(CollectorError::NoSuchProcess(who)) if who == nobody));
+        assert!(matches!(start(u32::MAX, Targets::All), Err(CollectorError::TooFrequent { .. })));
+    }
+}

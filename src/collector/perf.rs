@@ -1,0 +1,245 @@
+//! `perf_event_open`: the sampling clock, the side-band events, and the ring that the latter come through.
+//!
+//! The collector's only module with unsafe code of its own.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perf_event_open_sys as perf;
+use perf_event_open_sys::bindings as sys;
+
+use crate::profile::Timestamp;
+
+/// What makes the sampling clock tick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Clock {
+    /// The CPU's cycle counter: ticks in kernel sections with interrupts off, too.
+    Cycles,
+    /// A timer of the kernel: everywhere, but blind where interrupts are off.
+    CpuClock,
+}
+
+impl Clock {
+    /// As `perf list` calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Clock::Cycles => "cycles",
+            Clock::CpuClock => "cpu-clock",
+        }
+    }
+}
+
+fn attributes(kind: u32, config: u64) -> sys::perf_event_attr {
+    let mut attributes = sys::perf_event_attr::default();
+    // A kernel that knows a shorter structure takes ours as long as what it does not know is zero.
+    attributes.size = u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(sys::PERF_ATTR_SIZE_VER0);
+    attributes.type_ = kind;
+    attributes.config = config;
+    attributes
+}
+
+fn open(mut attributes: sys::perf_event_attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the attributes are a whole structure of the size written in it, alive during the call, which keeps no
+    // pointer to them.
+    let fd = unsafe { perf::perf_event_open(&raw mut attributes, pid, cpu, -1, sys::PERF_FLAG_FD_CLOEXEC.into()) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call gave us this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A disabled event on one CPU that will tick `frequency` times a second of CPU time, whatever runs.
+pub(crate) fn open_clock(clock: Clock, frequency: u32, cpu: u32) -> io::Result<OwnedFd> {
+    let mut attributes = match clock {
+        Clock::Cycles => attributes(sys::PERF_TYPE_HARDWARE, u64::from(sys::PERF_COUNT_HW_CPU_CYCLES)),
+        Clock::CpuClock => attributes(sys::PERF_TYPE_SOFTWARE, u64::from(sys::PERF_COUNT_SW_CPU_CLOCK)),
+    };
+    attributes.set_freq(1);
+    attributes.sample_freq = u64::from(frequency);
+    attributes.set_disabled(1);
+    open(attributes, -1, i32::try_from(cpu).unwrap_or(i32::MAX))
+}
+
+/// Whether an event of this clock for ourselves can be opened at all, for telling what the machine offers.
+pub(crate) fn try_clock(clock: Clock) -> io::Result<()> {
+    open_clock(clock, 1, *online_cpus()?.first().unwrap_or(&0)).map(drop)
+}
+
+/// An event on one CPU that never ticks but tells of mappings, names, forks, exits and kernel symbols.
+fn open_events(cpu: u32) -> io::Result<OwnedFd> {
+    let mut attributes = attributes(sys::PERF_TYPE_SOFTWARE, u64::from(sys::PERF_COUNT_SW_DUMMY));
+    attributes.sample_type = u64::from(sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME);
+    attributes.set_sample_id_all(1);
+    attributes.set_mmap(1);
+    attributes.set_mmap2(1);
+    attributes.set_comm(1);
+    attributes.set_comm_exec(1);
+    attributes.set_task(1);
+    // The clock of bpf_ktime_get_ns, so that samples and events can be put in order.
+    attributes.set_use_clockid(1);
+    attributes.clockid = libc::CLOCK_MONOTONIC;
+    // Nobody sleeps on these rings: no wake-ups.
+    attributes.set_watermark(1);
+    attributes.wakeup_watermark = u32::MAX;
+    let cpu = i32::try_from(cpu).unwrap_or(i32::MAX);
+    // Build ids are of 5.12, kernel symbols of 5.1; what refuses one of them may still give the other.
+    let mut last = io::Error::from_raw_os_error(libc::EINVAL);
+    for (build_id, ksymbol) in [(1, 1), (0, 1), (0, 0)] {
+        attributes.set_build_id(build_id);
+        attributes.set_ksymbol(ksymbol);
+        match open(attributes, -1, cpu) {
+            Ok(fd) => return Ok(fd),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::E2BIG)) => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+/// The side-band events of one CPU and the ring they are written into.
+pub(crate) struct EventRing {
+    /// Keeps the event alive; closed after the ring was unmapped.
+    _event: OwnedFd,
+    page: NonNull<sys::perf_event_mmap_page>,
+    mapped: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; `drain` takes `&mut self`, so it has one reader at a time.
+unsafe impl Send for EventRing {}
+
+impl EventRing {
+    /// Opens the events of a CPU with a ring of `size` bytes, a power of two.
+    pub(crate) fn open(cpu: u32, size: usize) -> io::Result<EventRing> {
+        let event = open_events(cpu)?;
+        let mapped = size + rustix::param::page_size();
+        // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
+        let page = unsafe {
+            libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, event.as_raw_fd(), 0)
+        };
+        if page == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let page = NonNull::new(page.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(EventRing { _event: event, page, mapped })
+    }
+
+    /// Moves what the kernel has written into `bytes`, at its end: whole records, oldest first.
+    pub(crate) fn drain(&mut self, bytes: &mut Vec<u8>) {
+        let page = self.page.as_ptr();
+        // SAFETY: `page` is the first page of a perf ring, mapped until `self` is dropped; `data_head` is written by the
+        // kernel and `data_tail` by us alone, both are aligned words.
+        let (head, tail) =
+            unsafe { (AtomicU64::from_ptr(&raw mut (*page).data_head), AtomicU64::from_ptr(&raw mut (*page).data_tail)) };
+        // Acquire: records before this head are whole (Documentation of data_head in linux/perf_event.h).
+        let (end, start) = (head.load(Ordering::Acquire), tail.load(Ordering::Relaxed));
+        // SAFETY: as above; the kernel sets these two once, before the mapping is made.
+        let (offset, size) = unsafe { ((*page).data_offset, (*page).data_size) };
+        let (offset, size) = (offset as usize, size as usize);
+        let length = end.wrapping_sub(start) as usize;
+        if length == 0 || length > size || offset + size > self.mapped {
+            tail.store(end, Ordering::Release);
+            return;
+        }
+        let first = start as usize % size;
+        let before_wrap = length.min(size - first);
+        bytes.reserve(length);
+        // SAFETY: `first + before_wrap` and `length - before_wrap` are at most `size`, and `offset + size` lies in the
+        // mapping (checked above). The kernel writes outside of tail..head only, until we move the tail. The vector has
+        // room for `length` bytes more.
+        unsafe {
+            let data = page.cast::<u8>().add(offset);
+            let to = bytes.as_mut_ptr().add(bytes.len());
+            ptr::copy_nonoverlapping(data.add(first), to, before_wrap);
+            ptr::copy_nonoverlapping(data, to.add(before_wrap), length - before_wrap);
+            bytes.set_len(bytes.len() + length);
+        }
+        // Release: our copy is done before the kernel may write there again.
+        tail.store(end, Ordering::Release);
+    }
+}
+
+impl Drop for EventRing {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `open` with this length, and nothing points into it: `drain` copies.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped) };
+    }
+}
+
+/// Now, by the clock of samples and events.
+pub(crate) fn now() -> Timestamp {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let whole = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
+    Timestamp(whole + u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// The CPUs that are online, in order.
+pub(crate) fn online_cpus() -> io::Result<Vec<u32>> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    parse_cpu_list(list.trim()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("not a list of CPUs: {list:?}")))
+}
+
+/// `0-3,8` → 0, 1, 2, 3, 8. At most the kernel's own limit of 8,192 CPUs.
+fn parse_cpu_list(list: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        cpus.extend(first..=last.min(8191));
+    }
+    Some(cpus)
+}
+
+/// Whether a process of this number exists, dead but not yet waited for included.
+pub(crate) fn exists(tgid: u32) -> bool {
+    let Some(pid) = i32::try_from(tgid).ok().and_then(rustix::process::Pid::from_raw) else { return false };
+    // EPERM: it exists and is somebody else's.
+    rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::events::{self, Event, Parsed};
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(parse_cpu_list("0"), Some(vec![0]));
+        assert_eq!(parse_cpu_list("0-2,5,7-8"), Some(vec![0, 1, 2, 5, 7, 8]));
+        assert_eq!(parse_cpu_list(""), None);
+        assert_eq!(parse_cpu_list("0-99999").map(|cpus| cpus.len()), Some(8192));
+        assert_eq!(parse_cpu_list("a-b"), None);
+    }
+
+    #[test]
+    fn a_program_that_runs_is_told_from_fork_to_exit() {
+        let mut rings: Vec<EventRing> =
+            online_cpus().unwrap().iter().map(|cpu| EventRing::open(*cpu, 1 << 17).expect("this test needs root")).collect();
+        let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
+        let tgid = child.id();
+        child.wait().unwrap();
+        let mut bytes = Vec::new();
+        rings.iter_mut().for_each(|ring| ring.drain(&mut bytes));
+        let mut seen = Vec::new();
+        let rest = events::split(&bytes, |record| {
+            if let Parsed::Event(timed) = events::parse(record) {
+                seen.push(timed);
+            }
+        });
+        assert_eq!(rest, 0);
+        seen.sort_by_key(|timed| timed.time);
+        let of_child: Vec<&Event> = seen.iter().map(|timed| &timed.event).collect();
+        let at = |wanted: &dyn Fn(&Event) -> bool| of_child.iter().position(|event| wanted(event)).expect("the event was told");
+        let forked = at(&|event| matches!(event, Event::Fork { tgid: child, .. } if *child == tgid));
+        let exec = at(&|event| matches!(event, Event::Name { tgid: child, exec: true, .. } if *child == tgid));
+        let mapped =
+            at(&|event| matches!(event, Event::Map { tgid: child, path, .. } if *child == tgid && path.contains("libc")));
+        let exited = at(&|event| matches!(event, Event::Exit { tgid: child, .. } if *child == tgid));
+        assert!(forked < exec && exec < mapped && mapped < exited);
+        let before = seen.first().map(|timed| timed.time).unwrap();
+        assert!(before < now().0 && now().0 - before < 60_000_000_000, "events are on our clock");
+    }
+}

@@ -1,0 +1,138 @@
+//! What `/proc` tells: read once at the start for who is there, and once for each process for what it has mapped.
+
+use std::fs;
+use std::io;
+
+use super::events::{Identity, comm_bytes};
+use super::records::COMM_LENGTH;
+
+/// Longest command line kept, in bytes: it is for display.
+const MAX_COMMAND_LINE: usize = 4096;
+
+/// A process as `/proc/PID/stat` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) tgid: u32,
+    pub(crate) parent: u32,
+    pub(crate) threads: u32,
+    pub(crate) comm: [u8; COMM_LENGTH],
+}
+
+/// All processes that are there now.
+pub(crate) fn scan() -> io::Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(entry) = entry else { continue };
+        if let Some(tgid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+            // One that has gone in between is no failure.
+            found.extend(stat(tgid));
+        }
+    }
+    Ok(found)
+}
+
+/// One process, if it is there.
+pub(crate) fn stat(tgid: u32) -> Option<Found> {
+    parse_stat(tgid, &fs::read(format!("/proc/{tgid}/stat")).ok()?)
+}
+
+/// `pid (name) state ppid … num_threads …`: the name may hold anything, so it ends at the last parenthesis.
+fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
+    let open = memchr::memchr(b'(', stat)?;
+    let close = memchr::memrchr(b')', stat)?;
+    let name = stat.get(open + 1..close)?;
+    // After the name: state (3rd field of proc(5)), ppid (4th), …, num_threads (20th).
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace().skip(1);
+    let parent = fields.next()?.parse().ok()?;
+    let threads = fields.nth(15)?.parse().ok()?;
+    Some(Found { tgid, parent, threads, comm: comm_bytes(name) })
+}
+
+/// The arguments joined by spaces; empty for kernel threads and for processes that are gone.
+pub(crate) fn command_line(tgid: u32) -> String {
+    let Ok(mut bytes) = fs::read(format!("/proc/{tgid}/cmdline")) else { return String::new() };
+    bytes.truncate(MAX_COMMAND_LINE);
+    while bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+    crate::profile::sanitize(&String::from_utf8_lossy(&bytes)).into_owned()
+}
+
+/// An executable mapping as `/proc/PID/maps` tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) offset: u64,
+    pub(crate) identity: Identity,
+    pub(crate) path: String,
+}
+
+/// The executable mappings of a process; `None` when it is gone.
+pub(crate) fn maps(tgid: u32) -> Option<Vec<Mapped>> {
+    let text = fs::read(format!("/proc/{tgid}/maps")).ok()?;
+    Some(String::from_utf8_lossy(&text).lines().filter_map(parse_mapping).collect())
+}
+
+/// `start-end perms offset major:minor inode path`; `None` for what is not executable.
+fn parse_mapping(line: &str) -> Option<Mapped> {
+    let mut rest = line;
+    let mut field = || {
+        let (field, after) = rest.split_once(' ').unwrap_or((rest, ""));
+        rest = after;
+        field
+    };
+    let (range, permissions, offset, device, inode) = (field(), field(), field(), field(), field());
+    if permissions.as_bytes().get(2) != Some(&b'x') {
+        return None;
+    }
+    let (start, end) = range.split_once('-')?;
+    let (major, minor) = device.split_once(':')?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let hex32 = |text| u32::from_str_radix(text, 16).ok();
+    let identity = Identity::Inode(libc::makedev(hex32(major)?, hex32(minor)?), inode.parse().ok()?);
+    // The kernel writes a line feed in a path as \012; events of perf have it as it is.
+    let path = rest.trim_start().replace("\\012", "\n");
+    Some(Mapped { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, identity, path })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_not_confuse_stat() {
+        let mut line = b"12 (a) b (c) S 7".to_vec();
+        line.extend(" 0".repeat(15).bytes());
+        line.extend(b" 9 0 0");
+        let found = parse_stat(12, &line).unwrap();
+        assert_eq!((found.parent, found.threads), (7, 9));
+        assert_eq!(found.comm, comm_bytes(b"a) b (c"));
+        assert_eq!(parse_stat(12, b"12 (x"), None);
+        assert_eq!(parse_stat(12, b""), None);
+    }
+
+    #[test]
+    fn a_line_of_maps_is_read_with_spaces_in_its_path() {
+        let line = "7f00-8f00 r-xp 00001000 08:01 1234                       /opt/my app/lib.so (deleted)";
+        let mapped = parse_mapping(line).unwrap();
+        assert_eq!((mapped.start, mapped.end, mapped.offset), (0x7f00, 0x8f00, 0x1000));
+        assert_eq!(mapped.identity, Identity::Inode(libc::makedev(8, 1), 1234));
+        assert_eq!(mapped.path, "/opt/my app/lib.so (deleted)");
+        assert_eq!(parse_mapping("7f00-8f00 rw-p 00001000 08:01 1234 /x"), None);
+        assert_eq!(parse_mapping("7f00-8f00 r-xp 00000000 00:00 0 ").map(|mapped| mapped.path), Some(String::new()));
+        assert_eq!(parse_mapping("nonsense"), None);
+    }
+
+    #[test]
+    fn we_find_ourselves() {
+        let me = std::process::id();
+        let found = scan().unwrap();
+        let own = found.iter().find(|found| found.tgid == me).unwrap();
+        assert!(own.threads >= 1);
+        assert!(command_line(me).contains("flametop"));
+        assert!(maps(me).unwrap().iter().any(|mapped| mapped.path == "[vdso]"));
+    }
+}

@@ -1,0 +1,533 @@
+//! Who maps what, when: the processes of the machine, kept by events in the order of their time.
+//!
+//! ```text
+//! FORK  the child shares its parent's mappings until one of them changes
+//! COMM  with the exec bit: all mappings are gone, a new program follows
+//! MMAP2 another piece of executable memory
+//! EXIT  of the last thread: kept for some seconds, samples may be late
+//! ```
+//!
+//! Mappings of processes that were there before us are read from `/proc` when they are first needed, once; and again
+//! after the kernel lost events, when what we know may be wrong.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::events::{Event, Timed};
+use super::mappings::{Files, MAX_MAPPINGS, Mapping, Mappings};
+use super::perf;
+use super::proc;
+use super::records::{COMM_LENGTH, comm_text};
+use crate::profile::{FrameId, FrameKind, LabelId, Names, Process, Processes, Tgid, Timestamp};
+
+/// How long an exited process is kept for samples that come late: nanoseconds. Far more than a drain takes.
+const KEEP_EXITED: u64 = 3_000_000_000;
+
+/// How many exited processes that had samples stay in the shared table, for their names.
+const MAX_REMEMBERED: usize = 16_384;
+
+/// How many names of threads are kept before starting again: a hostile program may make many.
+const MAX_COMMS: usize = 65_536;
+
+/// What one process is, for us.
+pub(crate) struct State {
+    /// Its executable memory.
+    pub(crate) mappings: Mappings,
+    /// Frames of addresses: `address << 1 | is_return`. Emptied when an address may mean something else.
+    pub(crate) frames: FxHashMap<u64, FrameId>,
+    /// The main thread's name.
+    pub(crate) name: LabelId,
+    comm: [u8; COMM_LENGTH],
+    /// Whether `mappings` are known: told by events from exec on, or read.
+    mappings_known: bool,
+    command_line_known: bool,
+    sampled: bool,
+    threads: u32,
+    leader_gone: bool,
+    exited: Option<u64>,
+}
+
+/// What came of events, besides the table itself.
+#[derive(Default, Debug)]
+pub(crate) struct Happened {
+    /// Processes that ended, in order.
+    pub(crate) exited: Vec<Tgid>,
+    /// The kernel got or lost code.
+    pub(crate) kernel_symbols_changed: bool,
+    /// Events that the kernel could not deliver.
+    pub(crate) lost: u64,
+}
+
+/// Every living process, and those that ended a moment ago.
+pub(crate) struct ProcessTable {
+    /// The tables shared with the other rooms.
+    pub(crate) names: Arc<Names>,
+    /// Files that were mapped.
+    pub(crate) files: Files,
+    /// Frames of kernel addresses, keyed as in [`State::frames`].
+    pub(crate) kernel_frames: FxHashMap<u64, FrameId>,
+    states: FxHashMap<u32, State>,
+    shared: Arc<Processes>,
+    comms: FxHashMap<[u8; COMM_LENGTH], LabelId>,
+    exited: VecDeque<(u64, u32)>,
+    remembered: VecDeque<(u64, u32)>,
+    /// Processes whose main thread is gone and whose others are, by our count, not.
+    lingering: Vec<u32>,
+    distrusted_at: u64,
+}
+
+impl ProcessTable {
+    pub(crate) fn new(names: Arc<Names>, shared: Arc<Processes>) -> ProcessTable {
+        ProcessTable {
+            names,
+            files: Files::default(),
+            kernel_frames: FxHashMap::default(),
+            states: FxHashMap::default(),
+            shared,
+            comms: FxHashMap::default(),
+            exited: VecDeque::new(),
+            remembered: VecDeque::new(),
+            lingering: Vec::new(),
+            distrusted_at: 0,
+        }
+    }
+
+    /// Puts in a process that was there before us.
+    pub(crate) fn add_found(&mut self, found: proc::Found) {
+        let command_line = proc::command_line(found.tgid);
+        let name = self.label(found.comm);
+        let state = State { threads: found.threads.max(1), command_line_known: true, ..State::new(found.comm, name) };
+        self.states.insert(found.tgid, state);
+        let process = Process { name, command_line: command_line.into(), parent: Tgid(found.parent), exited: None };
+        self.shared.insert(Tgid(found.tgid), process);
+    }
+
+    /// The label of a thread's name.
+    pub(crate) fn label(&mut self, comm: [u8; COMM_LENGTH]) -> LabelId {
+        if let Some(label) = self.comms.get(&comm) {
+            return *label;
+        }
+        if self.comms.len() >= MAX_COMMS {
+            self.comms.clear();
+        }
+        let label = self.names.labels.intern(&comm_text(&comm), "", FrameKind::Process);
+        self.comms.insert(comm, label);
+        label
+    }
+
+    /// Applies one event. Events are to come in the order of their time, and before samples that are later.
+    pub(crate) fn apply(&mut self, timed: Timed, happened: &mut Happened) {
+        match timed.event {
+            Event::Map { tgid, start, end, offset, identity, path } => {
+                let file = self.files.intern(&path, identity);
+                self.map(tgid, Mapping { start, end, offset, file });
+            }
+            Event::Name { tgid, exec: true, comm, .. } => self.exec(tgid, comm),
+            Event::Name { tgid, tid, exec: false, comm } => {
+                if tgid == tid {
+                    self.rename(tgid, comm);
+                }
+            }
+            Event::Fork { tgid, parent } => self.fork(tgid, parent),
+            Event::Exit { tgid, tid } => self.exit(tgid, tid, timed.time, happened),
+            Event::KernelSymbol => happened.kernel_symbols_changed = true,
+            Event::Lost(count) => {
+                happened.lost += count;
+                self.distrust_all(timed.time);
+            }
+        }
+    }
+
+    fn map(&mut self, tgid: u32, mapping: Mapping) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        if state.mappings.insert(mapping) {
+            state.frames.clear();
+        }
+        if state.mappings.len() > MAX_MAPPINGS {
+            state.mappings = Mappings::default();
+            state.mappings_known = false;
+        }
+    }
+
+    fn exec(&mut self, tgid: u32, comm: [u8; COMM_LENGTH]) {
+        let name = self.label(comm);
+        let sampled = self.states.get(&tgid).is_some_and(|state| state.sampled);
+        self.states.insert(tgid, State { mappings_known: true, sampled, ..State::new(comm, name) });
+        let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(|| unknown_process(name));
+        process.name = name;
+        process.command_line = Arc::default();
+        process.exited = None;
+    }
+
+    fn rename(&mut self, tgid: u32, comm: [u8; COMM_LENGTH]) {
+        let name = self.label(comm);
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.comm = comm;
+        state.name = name;
+        if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
+            process.name = name;
+        }
+    }
+
+    fn fork(&mut self, tgid: u32, parent: u32) {
+        if tgid == parent {
+            if let Some(state) = self.states.get_mut(&tgid) {
+                state.threads = state.threads.saturating_add(1);
+            }
+            return;
+        }
+        // Now, while the parent is there to be read: the child may be gone before its first sample is looked at.
+        self.read_mappings(parent);
+        let none = State::new([0; COMM_LENGTH], LabelId::default());
+        let from = self.states.get(&parent).unwrap_or(&none);
+        let name = from.name;
+        let child = State {
+            mappings: from.mappings.clone(),
+            mappings_known: from.mappings_known,
+            command_line_known: from.command_line_known,
+            ..State::new(from.comm, name)
+        };
+        self.states.insert(tgid, child);
+        let command_line = self.shared.get(&Tgid(parent)).map(|process| process.command_line.clone()).unwrap_or_default();
+        self.shared.insert(Tgid(tgid), Process { name, command_line, parent: Tgid(parent), exited: None });
+    }
+
+    fn exit(&mut self, tgid: u32, tid: u32, time: u64, happened: &mut Happened) {
+        let Some(state) = self.states.get_mut(&tgid).filter(|state| state.exited.is_none()) else { return };
+        state.threads = state.threads.saturating_sub(1);
+        state.leader_gone |= tgid == tid;
+        if state.leader_gone && state.threads == 0 {
+            self.finish(tgid, time, happened);
+        } else if tgid == tid {
+            // Either it goes on without its main thread, or a thread was made while /proc was read and our count is wrong.
+            self.lingering.push(tgid);
+        }
+    }
+
+    fn finish(&mut self, tgid: u32, time: u64, happened: &mut Happened) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.exited = Some(time);
+        if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
+            process.exited = Some(Timestamp(time));
+        }
+        self.exited.push_back((time, tgid));
+        happened.exited.push(Tgid(tgid));
+    }
+
+    /// After lost events any mapping may be wrong. Once a second at most: reading all of them again costs time.
+    fn distrust_all(&mut self, time: u64) {
+        if time.saturating_sub(self.distrusted_at) < 1_000_000_000 && self.distrusted_at > 0 {
+            return;
+        }
+        self.distrusted_at = time;
+        for state in self.states.values_mut().filter(|state| state.exited.is_none()) {
+            state.mappings_known = false;
+        }
+    }
+
+    /// Lets go what is not needed any more. To be called about once a second.
+    pub(crate) fn tidy(&mut self, now: u64, happened: &mut Happened) {
+        for tgid in std::mem::take(&mut self.lingering) {
+            let waiting = self.states.get(&tgid).is_some_and(|state| state.leader_gone && state.exited.is_none());
+            if waiting && perf::exists(tgid) {
+                self.lingering.push(tgid);
+            } else if waiting {
+                self.finish(tgid, now, happened);
+            }
+        }
+        while let Some(&(time, tgid)) = self.exited.front()
+            && now.saturating_sub(time) > KEEP_EXITED
+        {
+            self.exited.pop_front();
+            self.forget(time, tgid);
+        }
+        while self.remembered.len() > MAX_REMEMBERED {
+            let Some((time, tgid)) = self.remembered.pop_front() else { break };
+            self.remove_shared(time, tgid);
+        }
+    }
+
+    fn forget(&mut self, time: u64, tgid: u32) {
+        // The number may be that of another process by now.
+        if self.states.get(&tgid).is_none_or(|state| state.exited != Some(time)) {
+            return;
+        }
+        match self.states.remove(&tgid) {
+            Some(state) if state.sampled => self.remembered.push_back((time, tgid)),
+            _ => self.remove_shared(time, tgid),
+        }
+    }
+
+    fn remove_shared(&self, time: u64, tgid: u32) {
+        self.shared.remove_if(&Tgid(tgid), |_, process| process.exited == Some(Timestamp(time)));
+    }
+
+    /// Reads the mappings of a process from `/proc` unless they are known.
+    ///
+    /// They are those of now, not of the sample's time: a program that was there before us and runs another one in the
+    /// moment between its first sample and our reading would get frames of the other.
+    fn read_mappings(&mut self, tgid: u32) {
+        let Some(state) = self.states.get_mut(&tgid).filter(|state| !state.mappings_known) else { return };
+        state.mappings_known = true;
+        // One that is gone keeps what events told.
+        let Some(mapped) = proc::maps(tgid) else { return };
+        state.frames.clear();
+        state.mappings = Mappings::default();
+        for piece in mapped {
+            let file = self.files.intern(&piece.path, piece.identity);
+            state.mappings.insert(Mapping { start: piece.start, end: piece.end, offset: piece.offset, file });
+        }
+    }
+
+    /// Makes a process ready for a sample of its thread `tid` of name `comm`: known, mapped, named.
+    pub(crate) fn prepare(&mut self, tgid: u32, tid: u32, comm: [u8; COMM_LENGTH], has_user_frames: bool) {
+        if !self.states.contains_key(&tgid) {
+            // Its fork was lost, or it began while /proc was read.
+            self.add_found(proc::stat(tgid).unwrap_or(proc::Found { tgid, parent: 0, threads: 1, comm }));
+        }
+        if has_user_frames {
+            self.read_mappings(tgid);
+        }
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.sampled = true;
+        if !state.command_line_known {
+            state.command_line_known = true;
+            let command_line = proc::command_line(tgid);
+            if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
+                process.command_line = command_line.into();
+            }
+        }
+        if tgid == tid && state.comm != comm {
+            self.rename(tgid, comm);
+        }
+    }
+
+    /// The process, and beside it the tables that resolving its frames needs.
+    pub(crate) fn parts(&mut self, tgid: u32) -> Option<(&mut State, &mut Files, &Names, &mut FxHashMap<u64, FrameId>)> {
+        let state = self.states.get_mut(&tgid)?;
+        Some((state, &mut self.files, &self.names, &mut self.kernel_frames))
+    }
+}
+
+impl State {
+    fn new(comm: [u8; COMM_LENGTH], name: LabelId) -> State {
+        State {
+            mappings: Mappings::default(),
+            frames: FxHashMap::default(),
+            name,
+            comm,
+            mappings_known: false,
+            command_line_known: false,
+            sampled: false,
+            threads: 1,
+            leader_gone: false,
+            exited: None,
+        }
+    }
+}
+
+fn unknown_process(name: LabelId) -> Process {
+    Process { name, command_line: Arc::default(), parent: Tgid(0), exited: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::events::{Identity, comm_bytes};
+    use crate::collector::records::Record;
+    use crate::collector::records::tests::record_bytes;
+    use crate::collector::{Batch, records};
+    use crate::profile::{BuildId, Frame, ObjectId};
+
+    /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
+    const NOBODY: u32 = 5_000_000;
+    const SECOND: u64 = 1_000_000_000;
+
+    struct World {
+        table: ProcessTable,
+        names: Arc<Names>,
+        shared: Arc<Processes>,
+        happened: Happened,
+        time: u64,
+    }
+
+    impl World {
+        fn new() -> World {
+            let (names, shared) = (Arc::new(Names::default()), Arc::new(Processes::default()));
+            let table = ProcessTable::new(names.clone(), shared.clone());
+            World { table, names, shared, happened: Happened::default(), time: 100 * SECOND }
+        }
+
+        fn event(&mut self, event: Event) {
+            self.time += 1;
+            self.table.apply(Timed { time: self.time, event }, &mut self.happened);
+        }
+
+        fn fork(&mut self, parent: u32, tgid: u32) {
+            self.event(Event::Fork { tgid, parent });
+        }
+
+        fn exec(&mut self, tgid: u32, name: &str) {
+            self.event(Event::Name { tgid, tid: tgid, exec: true, comm: comm_bytes(name.as_bytes()) });
+        }
+
+        fn map(&mut self, tgid: u32, start: u64, path: &str, id: u8) {
+            let identity = Identity::BuildId(BuildId::new(&[id; 20]).unwrap());
+            self.event(Event::Map { tgid, start, end: start + 0x1000, offset: 0x400, identity, path: path.into() });
+        }
+
+        fn exit(&mut self, tgid: u32, tid: u32) {
+            self.event(Event::Exit { tgid, tid });
+        }
+
+        /// The frames of a sample, innermost last, and the name of its process.
+        fn sample(&mut self, tgid: u32, name: &str, user: &[u64], flags: u16) -> (Vec<(String, Frame)>, String) {
+            let mut batch = Batch::default();
+            let kernel: &[u64] = if flags == 0 { &[] } else { &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_1000] };
+            let bytes = record_bytes(self.time, tgid, name.as_bytes(), kernel, user, flags);
+            self.table.resolve(&Record::parse(&bytes).unwrap(), &mut batch);
+            let frames = batch.frames.iter().filter_map(|id| self.names.frames.get(*id));
+            let frames = frames.map(|frame| (self.names.objects.get(frame.object).unwrap().path.to_string(), frame)).collect();
+            (frames, self.names.labels.name(batch.samples[0].thread.process).to_string())
+        }
+    }
+
+    #[test]
+    fn frames_are_in_the_file_that_was_mapped_and_say_what_kind_of_address_they_are() {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        world.map(NOBODY, 0x10000, "/bin/prog", 1);
+        let (frames, process) = world.sample(NOBODY, "prog", &[0x10010, 0x10020, 0x99999], 0);
+        let expected = [
+            ("[unmapped]".to_string(), Frame { object: ObjectId::UNMAPPED, is_return: false, address: 0 }),
+            ("/bin/prog".to_string(), Frame { object: frames[1].1.object, is_return: true, address: 0x420 }),
+            ("/bin/prog".to_string(), Frame { object: frames[1].1.object, is_return: false, address: 0x410 }),
+        ];
+        assert_eq!(frames, expected);
+        assert_eq!(process, "prog");
+    }
+
+    #[test]
+    fn below_a_system_call_the_user_part_begins_with_a_return_address() {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        world.map(NOBODY, 0x10000, "/bin/prog", 1);
+        let returns = |frames: &[(String, Frame)]| frames.iter().map(|(_, frame)| frame.is_return).collect::<Vec<_>>();
+        let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020], records::IN_SYSCALL);
+        assert_eq!(returns(&frames), [true, true, true, false]);
+        let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020], records::KERNEL_CUT);
+        assert_eq!(returns(&frames), [true, false, true, false]);
+        assert_eq!(frames[3].1, Frame { object: ObjectId::KERNEL, is_return: false, address: 0xffff_ffff_8100_0000 });
+    }
+
+    #[test]
+    fn a_return_address_behind_the_last_byte_of_a_mapping_is_in_it() {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        world.map(NOBODY, 0x10000, "/bin/prog", 1);
+        let (frames, _) = world.sample(NOBODY, "prog", &[0x11000, 0x11000], 0);
+        assert_eq!((frames[0].0.as_str(), frames[0].1.address), ("/bin/prog", 0x1400));
+        assert_eq!(frames[1].1.object, ObjectId::UNMAPPED);
+    }
+
+    #[test]
+    fn a_child_has_its_parents_mappings_until_it_runs_another_program() {
+        let mut world = World::new();
+        let child = NOBODY + 1;
+        world.exec(NOBODY, "shell");
+        world.map(NOBODY, 0x10000, "/bin/sh", 1);
+        world.fork(NOBODY, child);
+        let (frames, process) = world.sample(child, "shell", &[0x10010], 0);
+        assert_eq!((frames[0].0.as_str(), process.as_str()), ("/bin/sh", "shell"));
+        assert_eq!(world.shared.get(&Tgid(child)).map(|process| process.parent), Some(Tgid(NOBODY)));
+        world.exec(child, "make");
+        world.map(child, 0x10000, "/bin/make", 2);
+        let (frames, process) = world.sample(child, "make", &[0x10010], 0);
+        assert_eq!((frames[0].0.as_str(), process.as_str()), ("/bin/make", "make"));
+        let (frames, process) = world.sample(NOBODY, "shell", &[0x10010], 0);
+        assert_eq!((frames[0].0.as_str(), process.as_str()), ("/bin/sh", "shell"));
+    }
+
+    #[test]
+    fn a_library_mapped_over_another_is_seen_at_once() {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        world.map(NOBODY, 0x10000, "/lib/old.so", 1);
+        assert_eq!(world.sample(NOBODY, "prog", &[0x10010], 0).0[0].0, "/lib/old.so");
+        world.map(NOBODY, 0x10000, "/lib/new.so", 2);
+        assert_eq!(world.sample(NOBODY, "prog", &[0x10010], 0).0[0].0, "/lib/new.so");
+    }
+
+    #[test]
+    fn a_process_ends_with_its_last_thread_and_is_kept_for_late_samples() {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        world.map(NOBODY, 0x10000, "/bin/prog", 1);
+        world.fork(NOBODY, NOBODY);
+        world.exit(NOBODY, NOBODY + 7);
+        assert!(world.happened.exited.is_empty());
+        world.exit(NOBODY, NOBODY);
+        assert_eq!(world.happened.exited, [Tgid(NOBODY)]);
+        assert_eq!(world.sample(NOBODY, "prog", &[0x10010], 0).0[0].0, "/bin/prog");
+        let mut happened = Happened::default();
+        world.table.tidy(world.time + SECOND, &mut happened);
+        assert_eq!(world.table.states.len(), 1);
+        world.table.tidy(world.time + 4 * SECOND, &mut happened);
+        assert_eq!(world.table.states.len(), 0);
+        // It had a sample, so its name is still wanted.
+        assert!(world.shared.get(&Tgid(NOBODY)).is_some_and(|process| process.exited.is_some()));
+    }
+
+    #[test]
+    fn a_process_without_samples_is_forgotten_and_one_of_the_same_number_is_not() {
+        let mut world = World::new();
+        world.exec(NOBODY, "first");
+        world.exit(NOBODY, NOBODY);
+        world.fork(1, NOBODY);
+        world.exec(NOBODY, "second");
+        let mut happened = Happened::default();
+        world.table.tidy(world.time + 4 * SECOND, &mut happened);
+        assert_eq!(world.names.labels.name(world.shared.get(&Tgid(NOBODY)).unwrap().name), "second");
+        world.exit(NOBODY, NOBODY);
+        world.table.tidy(world.time + 4 * SECOND, &mut happened);
+        assert!(world.shared.get(&Tgid(NOBODY)).is_none());
+        assert!(!world.table.states.contains_key(&NOBODY));
+    }
+
+    #[test]
+    fn a_process_whose_main_thread_left_and_whose_count_is_wrong_ends_when_its_number_is_free() {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        world.fork(NOBODY, NOBODY);
+        world.exit(NOBODY, NOBODY);
+        assert!(world.happened.exited.is_empty());
+        let mut happened = Happened::default();
+        world.table.tidy(world.time, &mut happened);
+        assert_eq!(happened.exited, [Tgid(NOBODY)]);
+    }
+
+    #[test]
+    fn the_main_threads_name_is_the_processes_name() {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        let rename = |tid, name: &[u8]| Event::Name { tgid: NOBODY, tid, exec: false, comm: comm_bytes(name) };
+        world.event(rename(NOBODY + 3, b"worker"));
+        assert_eq!(world.sample(NOBODY, "prog", &[], 0).1, "prog");
+        world.event(rename(NOBODY, b"renamed"));
+        assert_eq!(world.sample(NOBODY, "renamed", &[], 0).1, "renamed");
+        // An event may be lost; the sample of the main thread tells as well.
+        assert_eq!(world.sample(NOBODY, "again", &[], 0).1, "again");
+    }
+
+    #[test]
+    fn mappings_without_end_are_bounded() {
+        let mut world = World::new();
+        world.exec(NOBODY, "jit");
+        for number in 0..u64::try_from(MAX_MAPPINGS).unwrap() + 10 {
+            world.map(NOBODY, number * 0x2000, "/dev/zero", 1);
+        }
+        assert!(world.table.states[&NOBODY].mappings.len() <= MAX_MAPPINGS);
+    }
+}

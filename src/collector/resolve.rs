@@ -1,0 +1,136 @@
+//! One sample: addresses → frames, thread and process names.
+//!
+//! Almost every address was seen before in its process, so the usual way is one look into a hash map for each frame.
+
+use std::ops::Range;
+
+use super::build_id::{self, Missing};
+use super::events::Identity;
+use super::mappings::{FileIndex, Files, Mapping};
+use super::processes::{ProcessTable, State};
+use super::records::Record;
+use super::{Batch, Collected};
+use crate::profile::{
+    CgroupId, Cpu, Frame, FrameId, NameRequest, Names, Object, ObjectId, ObjectKind, ProcessAddress, Tgid, Thread, Tid,
+    Timestamp, UserEnd,
+};
+
+/// Addresses kept for one process, or for the kernel, before starting again. JIT code may have any number of them.
+const MAX_CACHED: usize = 1 << 17;
+
+impl ProcessTable {
+    /// Adds a sample to the batch: frames root first, user part before kernel part.
+    pub(crate) fn resolve(&mut self, record: &Record, batch: &mut Batch) {
+        self.prepare(record.tgid, record.tid, record.comm, record.user().len() > 0);
+        let name = self.label(record.comm);
+        let Some((state, files, names, kernel_frames)) = self.parts(record.tgid) else { return };
+        let from = batch.frames.len();
+
+        // Innermost first on the wire: of each part, the last of these is an instruction pointer, the others are return
+        // addresses. A user part below a system call begins behind the instruction that made it: also a return address.
+        // Below an interrupt or a fault it begins at the instruction that was running.
+        let user = record.user();
+        let mut callers = user.len();
+        for address in user.rev() {
+            callers -= 1;
+            let is_return = callers > 0 || record.user_leaf_is_return();
+            let key = address << 1 | u64::from(is_return);
+            let frame = match state.frames.get(&key) {
+                Some(frame) => *frame,
+                None => new_user_frame(state, files, names, record.tgid, address, is_return, &mut batch.wanted),
+            };
+            batch.frames.push(frame);
+        }
+        let kernel = record.kernel();
+        let mut callers = kernel.len();
+        for address in kernel.rev() {
+            callers -= 1;
+            let is_return = callers > 0;
+            // The top bit is set in all of them, so that it may be shifted out.
+            let key = address << 1 | u64::from(is_return);
+            let frame = kernel_frames.get(&key).copied().unwrap_or_else(|| {
+                let (frame, new) = names.intern_frame(Frame { object: ObjectId::KERNEL, is_return, address });
+                if new {
+                    batch.wanted.push(request(frame, record.tgid, 0..0));
+                }
+                if kernel_frames.len() >= MAX_CACHED {
+                    kernel_frames.clear();
+                }
+                kernel_frames.insert(key, frame);
+                frame
+            });
+            batch.frames.push(frame);
+        }
+        batch.samples.push(Collected {
+            thread: Thread { tgid: Tgid(record.tgid), tid: Tid(record.tid), process: state.name, name },
+            frames: from..batch.frames.len(),
+            time: Timestamp(record.time),
+            cgroup: CgroupId(record.cgroup),
+            cpu: Cpu(u16::try_from(record.cpu).unwrap_or(u16::MAX)),
+            user_end: UserEnd::from_wire(record.user_end),
+        });
+    }
+}
+
+fn request(frame: FrameId, tgid: u32, mapping: Range<u64>) -> NameRequest {
+    NameRequest { frame, tgid: Tgid(tgid), mapping: ProcessAddress(mapping.start)..ProcessAddress(mapping.end) }
+}
+
+/// The frame of an address that is not in the process's cache.
+fn new_user_frame(
+    state: &mut State,
+    files: &mut Files,
+    names: &Names,
+    tgid: u32,
+    address: u64,
+    is_return: bool,
+    wanted: &mut Vec<NameRequest>,
+) -> FrameId {
+    // A return address may be the first byte after its mapping, when a call is the last instruction of it.
+    let Some(&mapping) = state.mappings.find(address.saturating_sub(u64::from(is_return))) else {
+        // Not cached: a mapping may come, and does not empty the cache then.
+        return names.intern_frame(Frame { object: ObjectId::UNMAPPED, is_return: false, address: 0 }).0;
+    };
+    let (object, offset) = place(files, names, tgid, &mapping, address);
+    let nameless = object == ObjectId::ANONYMOUS;
+    let (frame, new) = names.intern_frame(Frame { object, is_return: is_return && !nameless, address: offset });
+    if new && !nameless {
+        wanted.push(request(frame, tgid, mapping.range()));
+    }
+    if state.frames.len() >= MAX_CACHED {
+        state.frames.clear();
+    }
+    state.frames.insert(address << 1 | u64::from(is_return), frame);
+    frame
+}
+
+/// The object of a mapping, and where in it the address is. Memory without a file is one frame until its code has names.
+fn place(files: &mut Files, names: &Names, tgid: u32, mapping: &Mapping, address: u64) -> (ObjectId, u64) {
+    match mapping.file {
+        FileIndex::ANONYMOUS => (ObjectId::ANONYMOUS, 0),
+        FileIndex::VDSO => (ObjectId::VDSO, address - mapping.start),
+        file => (object_of(files, names, tgid, mapping, file), mapping.file_offset(address)),
+    }
+}
+
+/// The object of a file: known by its build id if it has one that can be found, else by device and inode.
+fn object_of(files: &mut Files, names: &Names, tgid: u32, mapping: &Mapping, index: FileIndex) -> ObjectId {
+    let Some(file) = files.get_mut(index) else { return ObjectId::ANONYMOUS };
+    if let Some(object) = file.object {
+        return object;
+    }
+    let found = match file.identity {
+        Identity::BuildId(id) => Ok(id),
+        Identity::Inode(device, inode) => build_id::of_mapping(tgid, mapping.start, mapping.end, &file.path, (device, inode)),
+    };
+    let inode = match file.identity {
+        Identity::Inode(device, inode) if found.is_err() => Some((device, inode)),
+        _ => None,
+    };
+    let object = Object { kind: ObjectKind::Elf, path: file.path.clone(), build_id: found.as_ref().ok().copied(), file: inode };
+    let object = names.objects.intern(object);
+    if found != Err(Missing::NotReachable) {
+        file.object = Some(object);
+    }
+    object
+}

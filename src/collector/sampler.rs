@@ -1,0 +1,305 @@
+//! The BPF program, its clock on each CPU, and the ring buffer that its records come through.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
+
+use super::error::CollectorError;
+use super::perf::{self, Clock};
+use super::records::{self, MAX_FRAMES, Record};
+
+#[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/sampler.skel.rs"));
+}
+
+use skeleton::{SamplerSkel, SamplerSkelBuilder};
+
+/// Most processes that can be told apart in the kernel when targets are given: 32 bytes each and a bucket.
+pub(crate) const MAX_TARGETS: u32 = 16_384;
+
+/// The last thing that libbpf complained about, for the error that follows. One place for all threads, as libbpf's own
+/// printing is.
+static COMPLAINT: Mutex<String> = Mutex::new(String::new());
+
+fn keep_complaint(_level: PrintLevel, message: String) {
+    let message = message.trim();
+    // The verifier's log has pages; its last line is its reason, but libbpf prints "-- END PROG LOAD LOG --" after it.
+    let line = message
+        .lines()
+        .rev()
+        .find(|line| !line.is_empty() && !line.contains("END PROG LOAD LOG") && !line.starts_with("processed "));
+    let mut kept = COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner);
+    // The first complaint is the cause, the following ones are its consequences.
+    if let Some(line) = line.filter(|_| kept.is_empty()) {
+        line.trim_start_matches("libbpf: ").clone_into(&mut kept);
+    }
+}
+
+fn forget_complaint() {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, keep_complaint)));
+    COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+fn bpf_error(what: &'static str, error: &libbpf_rs::Error) -> CollectorError {
+    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+        let source = io::Error::new(io::ErrorKind::PermissionDenied, format!("{error:#}"));
+        return CollectorError::NotPermitted { what: "load BPF programs", source };
+    }
+    let complaint = COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner);
+    let message = if complaint.is_empty() { format!("{error:#}") } else { format!("{error:#} ({complaint})") };
+    CollectorError::Bpf { what, message }
+}
+
+/// What the program is told before it is loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Samples a second on each CPU.
+    pub(crate) frequency: u32,
+    /// Whether idle CPUs are sampled.
+    pub(crate) include_idle: bool,
+    /// Whether only targets are sampled.
+    pub(crate) filter: bool,
+    /// Whether what targets fork becomes a target.
+    pub(crate) follow_forks: bool,
+    /// Bytes of the ring buffer: a power of two, of pages.
+    pub(crate) ring_bytes: u32,
+}
+
+/// Records that were taken out of the ring buffer and wait for their turn.
+#[derive(Default)]
+pub(crate) struct Pending {
+    bytes: Vec<u8>,
+    /// Time and place in `bytes` of each.
+    index: Vec<(u64, usize, usize)>,
+    malformed: u64,
+}
+
+impl Pending {
+    fn push(&mut self, record: &[u8]) {
+        match Record::time_of(record) {
+            Some(time) => {
+                self.index.push((time, self.bytes.len(), record.len()));
+                self.bytes.extend_from_slice(record);
+            }
+            None => self.malformed += 1,
+        }
+    }
+
+    /// Puts all in the order of time. Almost ordered before: CPUs take turns in the buffer.
+    pub(crate) fn sort(&mut self) {
+        self.index.sort_unstable();
+    }
+
+    /// Records up to `watermark`, oldest first, with their times. After `sort`.
+    pub(crate) fn until(&self, watermark: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let ready = self.index.partition_point(|(time, ..)| *time <= watermark);
+        self.index.iter().take(ready).filter_map(|(time, from, length)| Some((*time, self.bytes.get(*from..from + length)?)))
+    }
+
+    /// Lets go what `until` gave.
+    pub(crate) fn forget_until(&mut self, watermark: u64) {
+        let ready = self.index.partition_point(|(time, ..)| *time <= watermark);
+        let old = std::mem::take(&mut self.bytes);
+        let index = std::mem::take(&mut self.index);
+        for (time, from, length) in index.into_iter().skip(ready) {
+            self.index.push((time, self.bytes.len(), length));
+            self.bytes.extend_from_slice(old.get(from..from + length).unwrap_or_default());
+        }
+        if self.bytes.is_empty() {
+            // Keeps the memory for the next time.
+            self.bytes = old;
+            self.bytes.clear();
+        }
+    }
+
+    /// Counts a record that could not be read.
+    pub(crate) fn malformed(&mut self, count: u64) {
+        self.malformed += count;
+    }
+}
+
+/// The sampling program, loaded; and attached to the clock of each CPU once [`Sampler::attach`] was called.
+///
+/// Fields are dropped in order: clocks stop before the ring goes, and the ring before its map.
+pub(crate) struct Sampler {
+    clocks: BTreeMap<u32, Link>,
+    _fork: Option<Link>,
+    ring: RingBuffer<'static>,
+    pending: Arc<Mutex<Pending>>,
+    skeleton: SamplerSkel<'static>,
+    clock: Clock,
+    frequency: u32,
+}
+
+impl Sampler {
+    /// Loads the program. Nothing is sampled yet, but forks of targets are followed.
+    pub(crate) fn load(settings: Settings) -> Result<Sampler, CollectorError> {
+        forget_complaint();
+        // The skeleton borrows this for as long as it lives, and we want to own the skeleton. What is left behind is one
+        // pointer for each collector; the object it points to is closed when the skeleton is dropped.
+        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = SamplerSkelBuilder::default().open(place).map_err(|error| bpf_error("open the BPF programs", &error))?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.include_idle = u32::from(settings.include_idle);
+            rodata.filter_targets = u32::from(settings.filter);
+            rodata.max_depth = max_depth();
+            rodata.half_ring = u64::from(settings.ring_bytes / 2);
+        }
+        open.progs.follow_fork.set_autoload(settings.follow_forks);
+        let sized = open.maps.records.set_max_entries(settings.ring_bytes);
+        let sized = sized.and_then(|()| open.maps.targets.set_max_entries(if settings.filter { MAX_TARGETS } else { 1 }));
+        sized.map_err(|error| bpf_error("size the BPF maps", &error))?;
+        let skeleton = open.load().map_err(|error| bpf_error("load the BPF programs", &error))?;
+
+        let attach = |error| bpf_error("follow forks by the tracepoint sched_process_fork", &error);
+        let fork = if settings.follow_forks { Some(skeleton.progs.follow_fork.attach_trace().map_err(attach)?) } else { None };
+        let pending = Arc::new(Mutex::new(Pending::default()));
+        let sink = pending.clone();
+        let mut builder = RingBufferBuilder::new();
+        let take = move |record: &[u8]| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+            0
+        };
+        let ring_failed = |error| bpf_error("map the ring buffer", &error);
+        builder.add(&skeleton.maps.records, take).map_err(ring_failed)?;
+        let ring = builder.build().map_err(ring_failed)?;
+        let clock = Clock::CpuClock;
+        Ok(Sampler { clocks: BTreeMap::new(), _fork: fork, ring, pending, skeleton, clock, frequency: settings.frequency })
+    }
+
+    /// Starts the clock on these CPUs: the cycle counter if all of them have one, else the kernel's timer.
+    pub(crate) fn attach(&mut self, cpus: &[u32]) -> Result<(), CollectorError> {
+        let counted = cpus.iter().all(|cpu| perf::open_clock(Clock::Cycles, self.frequency, *cpu).is_ok());
+        self.clock = if counted { Clock::Cycles } else { Clock::CpuClock };
+        cpus.iter().try_for_each(|cpu| self.attach_cpu(*cpu))
+    }
+
+    fn attach_cpu(&mut self, cpu: u32) -> Result<(), CollectorError> {
+        let event = perf::open_clock(self.clock, self.frequency, cpu);
+        let event = event.map_err(|error| {
+            too_frequent(self.frequency, &error).unwrap_or_else(|| CollectorError::event(self.clock.name(), cpu, error))
+        })?;
+        let link = self.skeleton.progs.take_sample.attach_perf_event(event.as_raw_fd());
+        let link = link.map_err(|error| bpf_error("attach the BPF program to the sampling clock", &error))?;
+        // The link closes it (libbpf: bpf_link_perf_dealloc).
+        let _ = std::os::fd::IntoRawFd::into_raw_fd(event);
+        self.clocks.insert(cpu, link);
+        Ok(())
+    }
+
+    /// Follows CPUs that came and went. One that cannot be had is tried again the next time.
+    pub(crate) fn follow_cpus(&mut self, online: &[u32]) {
+        self.clocks.retain(|cpu, _| online.contains(cpu));
+        for cpu in online {
+            if !self.clocks.contains_key(cpu) {
+                // It may have gone again meanwhile.
+                let _ = self.attach_cpu(*cpu);
+            }
+        }
+    }
+
+    /// On how many CPUs the clock runs.
+    pub(crate) fn cpus(&self) -> usize {
+        self.clocks.len()
+    }
+
+    /// What makes the clock tick.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Takes all records out of the ring buffer and gives what is pending to `with`.
+    pub(crate) fn drain<R>(&mut self, with: impl FnOnce(&mut Pending) -> R) -> Result<R, CollectorError> {
+        self.ring.consume().map_err(|error| bpf_error("read the ring buffer", &error))?;
+        Ok(with(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Records so far that could not be read.
+    pub(crate) fn malformed(&self) -> u64 {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).malformed
+    }
+
+    /// Ticks so far that found the ring buffer full, on all CPUs.
+    pub(crate) fn ring_full(&self) -> u64 {
+        let counters = self.skeleton.maps.counters.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let counters = counters.ok().flatten().unwrap_or_default();
+        counters.iter().filter_map(|counters| records::ring_full(counters)).sum()
+    }
+
+    /// Descriptor that is readable when the ring buffer is more than half full.
+    pub(crate) fn wake_fd(&self) -> std::os::fd::RawFd {
+        self.ring.epoll_fd()
+    }
+
+    /// Makes a process a target.
+    pub(crate) fn add_target(&self, tgid: u32) -> Result<(), CollectorError> {
+        let added = self.skeleton.maps.targets.update(&tgid.to_ne_bytes(), &1u32.to_ne_bytes(), MapFlags::ANY);
+        added.map_err(|error| match error.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => bpf_error("add a target", &error),
+            _ => CollectorError::TooManyTargets { limit: MAX_TARGETS },
+        })
+    }
+
+    /// Makes a process a target no more, so that another one of its number is none.
+    pub(crate) fn remove_target(&self, tgid: u32) {
+        // It may never have been one.
+        let _ = self.skeleton.maps.targets.delete(&tgid.to_ne_bytes());
+    }
+}
+
+/// Tries to load the sampling program, or the one that follows forks, and throws it away: for telling what the kernel offers.
+pub(crate) fn try_load(follow_forks: bool) -> Result<(), CollectorError> {
+    Sampler::load(Settings { frequency: 1, include_idle: false, filter: follow_forks, follow_forks, ring_bytes: 4096 * 16 })
+        .map(drop)
+}
+
+/// `kernel.perf_event_max_stack`: the kernel's own limit for stacks, as far as our records go.
+fn max_depth() -> u32 {
+    let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").ok();
+    limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(MAX_FRAMES).clamp(1, MAX_FRAMES)
+}
+
+/// The error that says so when `EINVAL` came of too high a frequency.
+fn too_frequent(frequency: u32, error: &io::Error) -> Option<CollectorError> {
+    let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?.trim().parse().ok()?;
+    let too_high = error.raw_os_error() == Some(libc::EINVAL) && u64::from(frequency) > limit;
+    too_high.then_some(CollectorError::TooFrequent { frequency, limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::records::tests::record_bytes;
+
+    #[test]
+    fn pending_records_come_in_the_order_of_time_up_to_the_watermark() {
+        let mut pending = Pending::default();
+        for time in [30, 10, 20, 40] {
+            pending.push(&record_bytes(time, 1, b"x", &[], &[time], 0));
+        }
+        pending.push(b"short");
+        pending.sort();
+        let times = |pending: &Pending, until| pending.until(until).map(|(time, _)| time).collect::<Vec<_>>();
+        assert_eq!(times(&pending, 25), [10, 20]);
+        pending.forget_until(25);
+        pending.push(&record_bytes(35, 1, b"x", &[], &[35], 0));
+        pending.sort();
+        assert_eq!(times(&pending, 100), [30, 35, 40]);
+        let frames: Vec<u64> = pending.until(100).filter_map(|(_, bytes)| Record::parse(bytes)?.user().next()).collect();
+        assert_eq!(frames, [30, 35, 40]);
+        assert_eq!(pending.malformed, 1);
+    }
+
+    #[test]
+    fn a_frequency_above_the_limit_is_said_to_be() {
+        let einval = io::Error::from_raw_os_error(libc::EINVAL);
+        assert!(matches!(too_frequent(u32::MAX, &einval), Some(CollectorError::TooFrequent { .. })));
+        assert!(too_frequent(1, &einval).is_none());
+    }
+}

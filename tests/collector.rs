@@ -1,0 +1,397 @@
+//! The collector against the real kernel: each test samples a program built from tests/programs and looks at what came.
+//!
+//! Needs root (or the capabilities that `flametop doctor` names) and a C compiler; fails without, never skips.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use flametop::collector::{Batch, Collected, Collector, CollectorError, CollectorOptions, Targets};
+use flametop::profile::{Frame, Names, Object, ObjectId, ObjectKind, Processes, Tgid, Thread, UserEnd};
+use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+
+/// One at a time: they measure time, and one of them looks at all descriptors of this process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The test program, built once.
+fn work() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("work");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/work.c");
+        let flags = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread", "-Wl,--build-id", "-o"];
+        let status = Command::new("cc").args(flags).args([&out, &source]).status().expect("these tests need a C compiler (cc)");
+        assert!(status.success(), "cc could not build tests/programs/work.c");
+        out
+    })
+}
+
+fn run(arguments: &[&str]) -> Child {
+    Command::new(work()).args(arguments).spawn().expect("the test program runs")
+}
+
+/// A sample with its frames looked up: object and frame, root first.
+struct Seen {
+    sample: Collected,
+    frames: Vec<(Object, Frame)>,
+}
+
+/// A collection that a test has under way.
+struct Session {
+    collector: Collector,
+    names: Arc<Names>,
+    processes: Arc<Processes>,
+    batch: Batch,
+    seen: Vec<Seen>,
+    exited: BTreeSet<Tgid>,
+}
+
+impl Session {
+    fn start(targets: Targets) -> Session {
+        let (names, processes) = (Arc::new(Names::default()), Arc::new(Processes::default()));
+        let options = CollectorOptions { frequency: 499, include_idle: false, targets };
+        let collector = Collector::start(options, names.clone(), processes.clone());
+        let collector = collector.unwrap_or_else(|error| panic!("these tests need root and BPF: {error}"));
+        Session { collector, names, processes, batch: Batch::default(), seen: Vec::new(), exited: BTreeSet::new() }
+    }
+
+    fn drain(&mut self) {
+        self.collector.drain(&mut self.batch).unwrap();
+        for sample in self.batch.samples.drain(..) {
+            let frames = self.batch.frames[sample.frames.clone()].iter().map(|id| {
+                let frame = self.names.frames.get(*id).unwrap();
+                (self.names.objects.get(frame.object).unwrap().clone(), frame)
+            });
+            let frames = frames.collect();
+            self.seen.push(Seen { sample, frames });
+        }
+        self.exited.extend(self.batch.exited.drain(..));
+    }
+
+    /// Drains until the child has ended and all that was before is here.
+    fn follow(&mut self, mut child: Child) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "the test program does not end");
+            std::thread::sleep(Duration::from_millis(20));
+            self.drain();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        self.drain();
+        assert_eq!(self.batch.losses, flametop::profile::Losses::default(), "nothing is lost in a test");
+    }
+
+    fn of(&self, tgid: u32) -> Vec<&Seen> {
+        self.seen.iter().filter(|seen| seen.sample.thread.tgid == Tgid(tgid)).collect()
+    }
+
+    fn process_name(&self, thread: Thread) -> &str {
+        self.names.labels.name(thread.process)
+    }
+
+    fn thread_name(&self, thread: Thread) -> &str {
+        self.names.labels.name(thread.name)
+    }
+}
+
+/// The functions of a stack that are in the file, root first.
+fn functions(seen: &Seen, path: &Path) -> Vec<String> {
+    type Symbols = (Vec<(u64, u64, u64)>, Vec<(u64, u64, String)>);
+    static SYMBOLS: Mutex<BTreeMap<PathBuf, Symbols>> = Mutex::new(BTreeMap::new());
+    let mut symbols = SYMBOLS.lock().unwrap();
+    let (segments, symbols) = symbols.entry(path.to_path_buf()).or_insert_with(|| {
+        let bytes = std::fs::read(path).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let segments =
+            file.segments().map(|segment| (segment.file_range().0, segment.file_range().1, segment.address())).collect();
+        let symbols = file.symbols().filter(|symbol| symbol.size() > 0);
+        (segments, symbols.map(|symbol| (symbol.address(), symbol.size(), symbol.name().unwrap().to_string())).collect())
+    });
+    let name = |frame: &Frame| {
+        let offset = frame.lookup_address();
+        let (start, _, address) = *segments.iter().find(|(start, size, _)| (*start..start + size).contains(&offset))?;
+        let address = offset - start + address;
+        let found = symbols.iter().find(|(start, size, _)| (*start..start + size).contains(&address));
+        Some(found?.2.clone())
+    };
+    let here = seen.frames.iter().filter(|(object, _)| is(object, path));
+    here.map(|(_, frame)| name(frame).unwrap_or_else(|| "?".to_string())).collect()
+}
+
+fn is(object: &Object, path: &Path) -> bool {
+    object.kind == ObjectKind::Elf && *object.path == *path.to_str().unwrap()
+}
+
+fn user_frames(seen: &Seen) -> impl Iterator<Item = &(Object, Frame)> {
+    seen.frames.iter().filter(|(_, frame)| frame.object != ObjectId::KERNEL)
+}
+
+/// How many samples are in `inner` called by `middle` called by `outer` called by `main`.
+fn in_chain(seen: &[&Seen]) -> usize {
+    let chain = ["main", "outer", "middle", "inner"];
+    seen.iter().filter(|seen| functions(seen, work()).windows(4).any(|window| window == chain)).count()
+}
+
+#[test]
+fn a_busy_program_is_seen_in_its_functions_in_its_file() {
+    let _alone = alone();
+    let mut session = Session::start(Targets::All);
+    let child = run(&["busy", "400"]);
+    let tgid = child.id();
+    session.follow(child);
+    let seen = session.of(tgid);
+    assert!(seen.len() > 50, "{} samples of 400 ms at 499 Hz", seen.len());
+    let example = seen.iter().map(|seen| functions(seen, work())).nth(seen.len() / 2);
+    assert!(in_chain(&seen) * 10 > seen.len() * 8, "{} of {} are in the chain, like {example:?}", in_chain(&seen), seen.len());
+    let (object, _) = seen.iter().flat_map(|seen| &seen.frames).find(|(object, _)| is(object, work())).unwrap();
+    assert!(object.build_id.is_some() && object.file.is_none(), "{object:?}");
+    assert!(session.exited.contains(&Tgid(tgid)));
+    let process = session.processes.get(&Tgid(tgid)).unwrap();
+    assert!(process.exited.is_some());
+    assert!(process.command_line.ends_with("work busy 400"), "{}", process.command_line);
+    assert_eq!(process.parent, Tgid(std::process::id()));
+    // The innermost frame of user mode is the instruction that ran, all others are return addresses.
+    let in_user_mode = seen.iter().filter(|seen| user_frames(seen).count() == seen.frames.len());
+    for seen in in_user_mode {
+        let kinds: Vec<bool> = seen.frames.iter().map(|(_, frame)| frame.is_return).collect();
+        assert_eq!(kinds.last(), Some(&false));
+        // Unmapped frames have no address and so are no return addresses: none is expected here.
+        assert!(kinds.iter().rev().skip(1).all(|is_return| *is_return), "{:?}", seen.frames);
+    }
+    assert!(seen.windows(2).all(|pair| pair[0].sample.time <= pair[1].sample.time));
+    assert!(seen.iter().filter(|seen| seen.sample.user_end == UserEnd::FramePointerEnd).count() * 10 > seen.len() * 9);
+}
+
+#[test]
+fn a_program_that_ran_before_us_has_its_mappings_even_if_its_file_is_gone() {
+    let _alone = alone();
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("work-deleted");
+    std::fs::copy(work(), &copy).unwrap();
+    let child = Command::new(&copy).args(["busy", "600"]).spawn().unwrap();
+    let tgid = child.id();
+    std::thread::sleep(Duration::from_millis(50));
+    std::fs::remove_file(&copy).unwrap();
+    let mut session = Session::start(Targets::All);
+    session.follow(child);
+    let seen = session.of(tgid);
+    assert!(seen.len() > 50, "{} samples", seen.len());
+    let deleted = format!("{} (deleted)", copy.display());
+    let there =
+        seen.iter().filter(|seen| seen.frames.iter().any(|(object, _)| *object.path == *deleted && object.build_id.is_some()));
+    assert!(there.count() * 10 > seen.len() * 8);
+}
+
+#[test]
+fn one_library_is_one_object_whether_it_was_mapped_before_us_or_after() {
+    let _alone = alone();
+    let before = run(&["busy", "500"]);
+    std::thread::sleep(Duration::from_millis(50));
+    let mut session = Session::start(Targets::All);
+    let after = run(&["busy", "500"]);
+    let (first, second) = (before.id(), after.id());
+    session.follow(before);
+    session.follow(after);
+    let objects = |tgid| -> BTreeSet<u32> {
+        let of = session.of(tgid);
+        let frames =
+            of.iter().flat_map(|seen| &seen.frames).filter(|(object, _)| object.path.contains("libc.so") || is(object, work()));
+        frames.map(|(_, frame)| frame.object.0).collect()
+    };
+    assert_eq!(objects(first).len(), 2, "libc and the program");
+    assert_eq!(objects(first), objects(second));
+}
+
+#[test]
+fn children_are_followed_from_their_first_instruction_and_strangers_are_not_sampled() {
+    let _alone = alone();
+    // It waits until it is a target, as a command that flametop starts does.
+    let script = format!("read go; {} busy 100 & {} spawn 60 5; wait", work().display(), work().display());
+    let mut family = Command::new("sh").args(["-c", &script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let shell = family.id();
+    let mut session = Session::start(Targets::Families(vec![Tgid(shell)]));
+    let mut stranger = run(&["busy", "600"]);
+    std::io::Write::write_all(family.stdin.as_mut().unwrap(), b"go\n").unwrap();
+    session.follow(family);
+    assert!(session.of(stranger.id()).is_empty());
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    let members: BTreeSet<Tgid> = session.seen.iter().map(|seen| seen.sample.thread.tgid).collect();
+    // One busy child and five grandchildren; the shell and the spawner hardly run.
+    assert!(members.len() >= 6, "{members:?}");
+    for member in members.iter().filter(|member| **member != Tgid(shell)) {
+        let mut ancestor = *member;
+        while ancestor != Tgid(shell) {
+            ancestor = session.processes.get(&ancestor).unwrap_or_else(|| panic!("{ancestor} is known")).parent;
+        }
+    }
+}
+
+#[test]
+fn only_the_processes_asked_for_are_sampled_and_more_can_be_added() {
+    let _alone = alone();
+    let (first, second) = (run(&["busy", "700"]), run(&["busy", "700"]));
+    let mut session = Session::start(Targets::Processes(vec![Tgid(first.id())]));
+    let (first_id, second_id) = (first.id(), second.id());
+    std::thread::sleep(Duration::from_millis(150));
+    session.drain();
+    assert!(!session.of(first_id).is_empty());
+    assert!(session.of(second_id).is_empty());
+    session.collector.add_target(Tgid(second_id)).unwrap();
+    session.follow(first);
+    session.follow(second);
+    assert!(!session.of(second_id).is_empty());
+    let members: BTreeSet<u32> = session.seen.iter().map(|seen| seen.sample.thread.tgid.0).collect();
+    assert_eq!(members, BTreeSet::from([first_id, second_id]));
+    assert!(matches!(session.collector.add_target(Tgid(5_000_000)), Err(CollectorError::NoSuchProcess(_))));
+}
+
+/// Innermost user frames of the children of `parent` are in a file, all of them, and most samples are in the chain of functions.
+fn assert_children_are_mapped(session: &Session, parent: u32, times: usize) {
+    let is_child = |tgid: Tgid| session.processes.get(&tgid).is_some_and(|process| process.parent == Tgid(parent));
+    let seen: Vec<&Seen> = session.seen.iter().filter(|seen| is_child(seen.sample.thread.tgid)).collect();
+    let children: BTreeSet<Tgid> = seen.iter().map(|seen| seen.sample.thread.tgid).collect();
+    assert_eq!(children.len(), times, "each of them is sampled");
+    for one in &seen {
+        // Where it ran in user mode. Not asked of others: callers found by frame pointers may be anything while ld.so runs,
+        // which has none; and inside execve the registers are still those of the program that is gone.
+        if let Some((object, frame)) = one.frames.last() {
+            assert_ne!(object.kind, ObjectKind::Unmapped, "{frame:?} in {:?}", one.frames);
+        }
+    }
+    assert!(in_chain(&seen) * 10 > seen.len() * 7, "{} of {} are in the chain", in_chain(&seen), seen.len());
+}
+
+#[test]
+fn programs_of_fifty_milliseconds_have_their_mappings() {
+    let _alone = alone();
+    let mut session = Session::start(Targets::All);
+    let child = run(&["spawn", "50", "20"]);
+    let tgid = child.id();
+    session.follow(child);
+    assert_children_are_mapped(&session, tgid, 20);
+}
+
+#[test]
+fn children_that_run_no_other_program_have_their_parents_mappings() {
+    let _alone = alone();
+    let child = run(&["fork", "50", "10"]);
+    let tgid = child.id();
+    // Some are forked before we start; their parent was there before us in any case.
+    let mut session = Session::start(Targets::All);
+    session.follow(child);
+    let is_child =
+        |seen: &&Seen| session.processes.get(&seen.sample.thread.tgid).is_some_and(|process| process.parent == Tgid(tgid));
+    let seen: Vec<&Seen> = session.seen.iter().filter(is_child).collect();
+    assert!(seen.len() > 20);
+    assert!(in_chain(&seen) * 10 > seen.len() * 7, "{} of {} are in the chain", in_chain(&seen), seen.len());
+}
+
+#[test]
+fn a_thread_has_its_own_name_and_its_process_another() {
+    let _alone = alone();
+    let mut session = Session::start(Targets::All);
+    let child = run(&["thread", "300"]);
+    let tgid = child.id();
+    session.follow(child);
+    let of_thread: Vec<Thread> =
+        session.of(tgid).iter().map(|seen| seen.sample.thread).filter(|thread| thread.tid.0 != thread.tgid.0).collect();
+    let named = of_thread.iter().filter(|thread| session.thread_name(**thread) == "worker-thread").count();
+    assert!(named > 50 && named + 5 >= of_thread.len(), "{named} of {}", of_thread.len());
+    assert!(of_thread.iter().all(|thread| session.process_name(*thread) == "work"));
+    assert!(session.exited.contains(&Tgid(tgid)), "a process of several threads is seen to end");
+}
+
+#[test]
+fn a_process_that_runs_another_program_changes_name_and_mappings() {
+    let _alone = alone();
+    let other = Path::new(env!("CARGO_TARGET_TMPDIR")).join("other");
+    std::fs::copy(work(), &other).unwrap();
+    let mut session = Session::start(Targets::All);
+    let child = run(&["exec", "200", other.to_str().unwrap()]);
+    let tgid = child.id();
+    session.follow(child);
+    for (name, path) in [("work", work()), ("other", &*other)] {
+        let seen: Vec<&Seen> =
+            session.of(tgid).into_iter().filter(|seen| session.process_name(seen.sample.thread) == name).collect();
+        let spinning = seen.iter().filter(|seen| functions(seen, path).contains(&"inner".to_string())).count();
+        assert!(seen.len() > 30 && spinning * 10 > seen.len() * 8, "{spinning} of {} as {name}", seen.len());
+    }
+}
+
+#[test]
+fn the_vdso_and_the_kernel_are_objects_of_their_own() {
+    let _alone = alone();
+    let mut session = Session::start(Targets::All);
+    let (clock, kernel) = (run(&["clock", "300"]), run(&["kernel", "300"]));
+    let (clock_id, kernel_id) = (clock.id(), kernel.id());
+    session.follow(clock);
+    session.follow(kernel);
+    let of_clock = session.of(clock_id);
+    let in_vdso = of_clock.iter().filter(|seen| seen.frames.last().is_some_and(|(_, frame)| frame.object == ObjectId::VDSO));
+    let offsets: Vec<u64> = in_vdso.map(|seen| seen.frames.last().unwrap().1.address).collect();
+    assert!(offsets.len() * 4 > of_clock.len(), "{} of {}", offsets.len(), of_clock.len());
+    assert!(offsets.iter().all(|offset| *offset < 0x10000), "offsets in the image: {offsets:x?}");
+    let of_kernel = session.of(kernel_id);
+    let in_call: Vec<&&Seen> =
+        of_kernel.iter().filter(|seen| seen.frames.last().is_some_and(|last| last.1.object == ObjectId::KERNEL)).collect();
+    assert!(in_call.len() * 4 > of_kernel.len(), "{} of {}", in_call.len(), of_kernel.len());
+    for seen in &in_call {
+        let (kernel, user): (Vec<_>, Vec<_>) = seen.frames.iter().partition(|(_, frame)| frame.object == ObjectId::KERNEL);
+        assert!(kernel.iter().all(|(_, frame)| frame.address >> 63 == 1));
+        assert!(!user.is_empty() || seen.sample.user_end != UserEnd::FramePointerEnd);
+        let order: Vec<bool> = seen.frames.iter().map(|(_, frame)| frame.object == ObjectId::KERNEL).collect();
+        assert!(order.is_sorted(), "user frames come before kernel frames");
+    }
+    // read() was called: below it, the user part begins behind the instruction that called the kernel.
+    let after_call = in_call.iter().filter(|seen| user_frames(seen).last().is_some_and(|(_, frame)| frame.is_return)).count();
+    assert!(after_call * 10 > in_call.len() * 7, "{after_call} of {}", in_call.len());
+    let kernel_threads = session.seen.iter().filter(|seen| seen.sample.user_end == UserEnd::KernelThread);
+    assert!(kernel_threads.filter(|seen| user_frames(seen).next().is_some()).count() == 0);
+}
+
+/// Ids of the BPF programs and maps that descriptors of this process stand for.
+fn our_bpf_ids() -> (BTreeSet<u32>, BTreeSet<u32>) {
+    let (mut programs, mut maps) = (BTreeSet::new(), BTreeSet::new());
+    for entry in std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {
+        let info = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let id = |key| info.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u32>().ok());
+        programs.extend(id("prog_id:"));
+        maps.extend(id("map_id:"));
+    }
+    (programs, maps)
+}
+
+fn our_kernel_descriptors() -> usize {
+    let targets = std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.to_string_lossy().contains("bpf") || target.to_string_lossy().contains("perf_event")).count()
+}
+
+#[test]
+fn nothing_is_left_in_the_kernel() {
+    let _alone = alone();
+    let before = our_kernel_descriptors();
+    let mut session = Session::start(Targets::Families(vec![Tgid(std::process::id())]));
+    session.drain();
+    let (programs, maps) = our_bpf_ids();
+    assert!(programs.len() >= 2, "{programs:?}");
+    assert!(maps.len() >= 4, "{maps:?}");
+    drop(session);
+    assert_eq!(our_kernel_descriptors(), before);
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        // The kernel frees them a grace period after the last descriptor was closed.
+        let programs_left = libbpf_rs::query::ProgInfoIter::default().filter(|program| programs.contains(&program.id)).count();
+        let maps_left = libbpf_rs::query::MapInfoIter::default().filter(|map| maps.contains(&map.id)).count();
+        if programs_left + maps_left == 0 {
+            break;
+        }
+        assert!(Instant::now() < until, "{programs_left} programs and {maps_left} maps are left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
