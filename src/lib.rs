@@ -10,10 +10,11 @@
 //!
 //! - [`profile`]: the model; pure. Samples, stacks, names, queries, trees.
 //! - `collector`: everything that touches the kernel.
-//! - `symbolize`: addresses to names.
+//! - [`symbolize`]: addresses to names.
 //! - `formats`: one file a format, reading and writing.
 //! - `ui`: the screen and its keys.
 //!
 //! ARCHITECTURE.md has the rules; tests/architecture.rs holds them.
 
 pub mod profile;
+pub mod symbolize;
