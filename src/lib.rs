@@ -9,13 +9,20 @@
 //! ```
 //!
 //! - [`profile`]: the model; pure. Samples, stacks, names, queries, trees.
+<<<<<<< HEAD
 //! - [`collector`]: everything that touches the kernel.
 //! - `symbolize`: addresses to names.
+=======
+//! - `collector`: everything that touches the kernel.
+//! - [`symbolize`]: addresses to names.
+>>>>>>> symbolize
 //! - `formats`: one file a format, reading and writing.
 //! - `ui`: the screen and its keys.
 //!
 //! ARCHITECTURE.md has the rules; tests/architecture.rs holds them.
 
 pub mod collector;
+pub mod formats;
 pub mod profile;
+pub mod symbolize;
 pub mod ui;

@@ -1,0 +1,101 @@
+//! Tests of the ELF reader against files that lie: cut, mutated, and with absurd claims.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::dwarf::Lines;
+use super::elf::Image;
+use super::index::SymbolIndex;
+use super::problem::Reason;
+use super::source::Source;
+use crate::profile::{ElfAddress, FileOffset};
+
+/// A real library with sections, notes, both tables and DWARF, built once.
+fn sample() -> &'static [u8] {
+    static BYTES: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    BYTES.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, object) = (directory.path().join("a.c"), directory.path().join("a.so"));
+        std::fs::write(&source, "int one(int a) { return a + 1; }\nstatic int two(int a) { return one(a) * 3; }\nint three(int a) { return two(a) - 7; }\n").unwrap();
+        let mut gcc = std::process::Command::new("gcc");
+        gcc.args(["-g", "-O1", "-shared", "-fPIC", "-fno-inline", "-Wl,--build-id", "-o"]).arg(&object).arg(&source);
+        assert!(gcc.status().expect("gcc is needed by this test").success());
+        std::fs::read(&object).unwrap()
+    })
+}
+
+/// All that the service does with a file, for every byte of it.
+fn read_everything(bytes: &[u8]) -> Result<usize, Reason> {
+    let image = Image::read(Source::Memory(bytes.into()))?;
+    let index = SymbolIndex::build(&image)?;
+    let mut found = 0;
+    for offset in (0..bytes.len() as u64).step_by(7) {
+        let Some(symbol) = image.elf_address(FileOffset(offset)).and_then(|address| index.find(address)) else { continue };
+        found += usize::from(symbol.read(&image)?.is_some());
+    }
+    if let Ok(lines) = Lines::read(&image) {
+        let _ = lines.find(ElfAddress(0x1100));
+    }
+    Ok(found)
+}
+
+#[test]
+fn a_file_cut_at_any_length_is_refused_or_read_as_far_as_it_goes() {
+    let whole = sample();
+    assert!(read_everything(whole).unwrap() > 0);
+    for length in (0..whole.len()).step_by(13).chain(0..200) {
+        if let Ok(found) = read_everything(&whole[..length]) {
+            panic!("{length} of {} bytes gave {found} names: the section headers are at the end", whole.len());
+        }
+    }
+}
+
+#[test]
+fn claims_larger_than_the_file_cost_nothing() {
+    let start = Instant::now();
+    // e_phoff, e_shoff, e_phnum, e_shnum, e_shstrndx
+    for (at, size) in [(32, 8), (40, 8), (56, 2), (60, 2), (62, 2)] {
+        let mut bytes = sample().to_vec();
+        bytes[at..at + size].fill(0xff);
+        let _ = read_everything(&bytes);
+    }
+    let sections = u64::from_le_bytes(sample()[40..48].try_into().unwrap()) as usize;
+    for section in 0..30 {
+        // sh_offset, sh_size, sh_link, sh_entsize
+        for (at, size) in [(24, 8), (32, 8), (40, 4), (56, 8)] {
+            let mut bytes = sample().to_vec();
+            bytes[sections + section * 64 + at..][..size].fill(0xff);
+            let _ = read_everything(&bytes);
+            bytes[sections + section * 64 + at..][..size].fill(0x7f);
+            let _ = read_everything(&bytes);
+        }
+    }
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn mutated_files_never_end_the_reader(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..24), headers in any::<bool>()) {
+        let mut bytes = sample().to_vec();
+        // Half of the runs change only the headers, where a byte does most.
+        let places = bytes.len();
+        let sections = u64::from_le_bytes(sample()[40..48].try_into().unwrap()) as usize;
+        for (at, value) in changes {
+            let at = at.index(if headers { 1024 + places - sections } else { places });
+            let at = if headers && at >= 1024 { sections + at - 1024 } else { at };
+            bytes[at] = value;
+        }
+        let start = Instant::now();
+        let _ = read_everything(&bytes);
+        prop_assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn noise_behind_an_elf_magic_never_ends_the_reader(mut bytes in prop::collection::vec(any::<u8>(), 64..2048)) {
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        let _ = read_everything(&bytes);
+    }
+}

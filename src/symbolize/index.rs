@@ -1,0 +1,436 @@
+//! Which symbol holds an address: a sorted table of intervals that do not overlap, 16 bytes each, names left in the file.
+//!
+//! # Which symbols count
+//!
+//! `FUNC` and `GNU_IFUNC` symbols and untyped ones (assembly), defined, named, and lying in a section that holds code.
+//!
+//! # Which symbol an address has
+//!
+//! 1. A symbol with a size holds `[value, value + size)`, cut at the end of its section. An address past that has no name.
+//! 2. Where two of them overlap, the one that starts later wins; where the inner one ends, the outer one goes on:
+//!
+//!    ```text
+//!    outer  ├──────────────────────┤
+//!    inner        ├───────┤
+//!    table  outer │ inner │ outer  │ none
+//!    ```
+//! 3. A symbol without a size (assembly that lacks `.size`) holds what no symbol with a size holds, up to the next symbol or
+//!    the end of its section. A label inside a function names nothing.
+//! 4. Of several symbols at one address the best is kept: the longest; then `FUNC` before `IFUNC` before untyped; then
+//!    exported (global or weak) before local; then `.symtab` before `.dynsym`; then the fewest leading underscores (`read`
+//!    before `__read`), where the `_Z` and `_R` of mangled names do not count; then the shortest name; then the first in
+//!    alphabetical order.
+
+use super::elf::{Image, SYM, TableKind};
+use super::problem::Reason;
+use super::source::{u16_at, u32_at, u64_at};
+use crate::profile::ElfAddress;
+
+/// Symbols looked at in one table. Chromium with all of its symbols has some 1.5 million.
+const MAX_SCANNED: u64 = 8_000_000;
+/// Code symbols kept of one object: 32 MB while the table is made.
+const MAX_KEPT: usize = 2_000_000;
+/// Symbols read at once.
+const CHUNK: usize = 4096;
+/// Names read to choose among aliases, at about 1 µs each; after that the order in the file decides.
+const MAX_NAME_READS: u32 = 200_000;
+
+/// Symbols live below 2^56 (user space of x86-64 with five levels has 2^56 bytes, arm64 2^52): the top byte is free.
+const ADDRESS_BITS: u32 = 56;
+const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
+/// Top bit of a name: from `.dynsym`.
+const DYNAMIC: u32 = 1 << 31;
+
+const IFUNC_RANK: u8 = 4;
+const UNTYPED_RANK: u8 = 8;
+const LOCAL_RANK: u8 = 2;
+const DYNAMIC_RANK: u8 = 1;
+
+/// A symbol while the table is made: `key` is the address with the rank in its top byte; lower ranks are better.
+#[derive(Clone, Copy)]
+struct Candidate {
+    key: u64,
+    size: u32,
+    name: u32,
+}
+
+const _: () = assert!(size_of::<Candidate>() == 16);
+
+impl Candidate {
+    fn address(self) -> u64 {
+        self.key & ADDRESS
+    }
+
+    fn rank(self) -> u8 {
+        (self.key >> ADDRESS_BITS) as u8
+    }
+
+    fn same_but_for_the_name(self, other: Candidate) -> bool {
+        (self.key, self.size) == (other.key, other.size)
+    }
+
+    /// Mapping symbols of arm64 and RISC-V (`$x`, `$d`), local labels and annobin's notes look like this.
+    fn may_be_a_mark(self) -> bool {
+        self.size == 0 && self.rank() & (UNTYPED_RANK | LOCAL_RANK) == UNTYPED_RANK | LOCAL_RANK
+    }
+}
+
+/// A name's place in the file; equal for all addresses of one function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct NameRef(u32);
+
+impl NameRef {
+    fn table(self) -> TableKind {
+        if self.0 & DYNAMIC == 0 { TableKind::Full } else { TableKind::Dynamic }
+    }
+
+    /// The name's bytes, from the file.
+    pub(super) fn read(self, image: &Image) -> Result<Option<Vec<u8>>, Reason> {
+        image.string(self.table(), self.0 & !DYNAMIC)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    start: u64,
+    length: u32,
+    name: u32,
+}
+
+const _: () = assert!(size_of::<Interval>() == 16);
+
+/// The finished table.
+#[derive(Debug, Default)]
+pub(super) struct SymbolIndex {
+    intervals: Box<[Interval]>,
+}
+
+impl SymbolIndex {
+    /// Reads the symbol tables of an image. An image without symbols gives an empty table.
+    pub(super) fn build(image: &Image) -> Result<SymbolIndex, Reason> {
+        let mut candidates = Vec::new();
+        collect(image, TableKind::Full, &mut candidates)?;
+        collect(image, TableKind::Dynamic, &mut candidates)?;
+        candidates.sort_unstable_by_key(|symbol| (symbol.address(), std::cmp::Reverse(symbol.size), symbol.rank(), symbol.name));
+        let mut sweep = Sweep::new(image, candidates.len());
+        for group in candidates.chunk_by(|a, b| a.address() == b.address()) {
+            sweep.take(group)?;
+        }
+        Ok(SymbolIndex { intervals: sweep.finish() })
+    }
+
+    /// The symbol that holds an address.
+    pub(super) fn find(&self, address: ElfAddress) -> Option<NameRef> {
+        let after = self.intervals.partition_point(|interval| interval.start <= address.0);
+        let interval = self.intervals.get(after.checked_sub(1)?)?;
+        (address.0 - interval.start < u64::from(interval.length)).then_some(NameRef(interval.name))
+    }
+
+    /// Bytes held.
+    pub(super) fn memory(&self) -> usize {
+        self.intervals.len() * size_of::<Interval>()
+    }
+
+    /// How many intervals there are.
+    pub(super) fn len(&self) -> usize {
+        self.intervals.len()
+    }
+}
+
+/// Appends the code symbols of one table.
+fn collect(image: &Image, kind: TableKind, into: &mut Vec<Candidate>) -> Result<(), Reason> {
+    let Some(table) = image.table(kind) else { return Ok(()) };
+    if table.count > MAX_SCANNED {
+        return Err(Reason::TooLarge);
+    }
+    let mut next = 0;
+    while next < table.count {
+        let count = (table.count - next).min(CHUNK as u64);
+        let bytes =
+            image.source.read(table.offset.saturating_add(next * SYM as u64), count * SYM as u64, (CHUNK * SYM) as u64)?;
+        into.extend(bytes.chunks_exact(SYM).filter_map(|symbol| candidate(image, kind, symbol)));
+        if into.len() > MAX_KEPT {
+            return Err(Reason::TooLarge);
+        }
+        next += count;
+    }
+    Ok(())
+}
+
+/// `st_name` u32, `st_info` u8 (binding << 4 | type), `st_other` u8, `st_shndx` u16, `st_value` u64, `st_size` u64.
+fn candidate(image: &Image, table: TableKind, symbol: &[u8]) -> Option<Candidate> {
+    const UNDEFINED: u16 = 0;
+    const FIRST_SPECIAL: u16 = 0xff00;
+    const EXTENDED: u16 = 0xffff;
+    let name = u32_at(symbol, 0)?;
+    let info = *symbol.get(4)?;
+    let section = u16_at(symbol, 6)?;
+    let (address, size) = (u64_at(symbol, 8)?, u64_at(symbol, 16)?);
+    let mut rank = match info & 0xf {
+        2 => 0,
+        10 => IFUNC_RANK,
+        0 => UNTYPED_RANK,
+        _ => return None,
+    };
+    if info >> 4 == 0 {
+        rank |= LOCAL_RANK;
+    }
+    let mut place = name;
+    if table == TableKind::Dynamic {
+        rank |= DYNAMIC_RANK;
+        place |= DYNAMIC;
+    }
+    let defined = section != UNDEFINED && (section < FIRST_SPECIAL || section == EXTENDED);
+    if !defined || name == 0 || name & DYNAMIC != 0 || address > ADDRESS {
+        return None;
+    }
+    let room = image.code_around(address)?.end - address;
+    let size = u32::try_from(size.min(room)).unwrap_or(u32::MAX);
+    Some(Candidate { key: address | u64::from(rank) << ADDRESS_BITS, size, name: place })
+}
+
+/// A symbol that has begun and not ended.
+struct Open {
+    end: u64,
+    name: u32,
+    sized: bool,
+}
+
+/// Goes through the symbols in order of address and writes down who holds what.
+struct Sweep<'a> {
+    image: &'a Image,
+    open: Vec<Open>,
+    /// Everything before this is written down.
+    done: u64,
+    intervals: Vec<Interval>,
+    name_reads: u32,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(image: &'a Image, count: usize) -> Sweep<'a> {
+        Sweep { image, open: Vec::new(), done: 0, intervals: Vec::with_capacity(count), name_reads: 0 }
+    }
+
+    /// The symbols of one address, the best first but for their names.
+    fn take(&mut self, group: &[Candidate]) -> Result<(), Reason> {
+        let Some(first) = group.first() else { return Ok(()) };
+        let address = first.address();
+        self.close_until(address);
+        if first.size == 0 && self.open.last().is_some_and(|open| open.sized) {
+            return Ok(());
+        }
+        let Some(chosen) = self.choose(group)? else { return Ok(()) };
+        if let Some(around) = self.open.pop() {
+            self.write(around.name, address);
+            if around.sized {
+                self.open.push(around);
+            }
+        }
+        self.done = address;
+        let end = match chosen.size {
+            0 => self.image.code_around(address).map_or(address, |code| code.end),
+            size => address + u64::from(size),
+        };
+        self.open.push(Open { end, name: chosen.name, sized: chosen.size > 0 });
+        Ok(())
+    }
+
+    fn close_until(&mut self, address: u64) {
+        while let Some(open) = self.open.pop_if(|open| open.end <= address) {
+            self.write(open.name, open.end);
+        }
+    }
+
+    /// What was not written down before `end` belongs to `name`.
+    fn write(&mut self, name: u32, end: u64) {
+        if end > self.done {
+            let length = u32::try_from(end - self.done).unwrap_or(u32::MAX);
+            self.intervals.push(Interval { start: self.done, length, name });
+            self.done = end;
+        }
+    }
+
+    /// The symbol whose name is best among those that are alike otherwise.
+    fn choose(&mut self, group: &[Candidate]) -> Result<Option<Candidate>, Reason> {
+        let mut best: Option<(Candidate, Option<Vec<u8>>)> = None;
+        for (index, symbol) in group.iter().enumerate() {
+            if let Some((chosen, chosen_name)) = &mut best {
+                if !symbol.same_but_for_the_name(*chosen) {
+                    break;
+                }
+                if chosen_name.is_none() {
+                    *chosen_name = self.name(*chosen)?;
+                }
+                let Some(name) = self.name(*symbol)? else { continue };
+                if chosen_name.as_ref().is_none_or(|chosen| preference(&name) < preference(chosen)) {
+                    best = Some((*symbol, Some(name)));
+                }
+            } else if symbol.may_be_a_mark() {
+                let name = self.name(*symbol)?.filter(|name| !is_mark(name));
+                if name.is_some() {
+                    best = Some((*symbol, name));
+                }
+            } else if index + 1 == group.len() {
+                return Ok(Some(*symbol));
+            } else {
+                best = Some((*symbol, None));
+            }
+        }
+        Ok(best.map(|(symbol, _)| symbol))
+    }
+
+    fn name(&mut self, symbol: Candidate) -> Result<Option<Vec<u8>>, Reason> {
+        if self.name_reads >= MAX_NAME_READS {
+            return Ok(None);
+        }
+        self.name_reads += 1;
+        NameRef(symbol.name).read(self.image)
+    }
+
+    fn finish(mut self) -> Box<[Interval]> {
+        self.close_until(u64::MAX);
+        self.intervals.into_boxed_slice()
+    }
+}
+
+/// Lower is better: fewest leading underscores, shortest, first in the alphabet.
+pub(super) fn preference(name: &[u8]) -> (usize, usize, &[u8]) {
+    let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
+    let underscores = if mangled { 0 } else { name.iter().take_while(|byte| **byte == b'_').count() };
+    (underscores, name.len(), name)
+}
+
+fn is_mark(name: &[u8]) -> bool {
+    name.is_empty()
+        || name.starts_with(b"$")
+        || name.starts_with(b".L")
+        || name.starts_with(b".annobin")
+        || name.starts_with(b".Lannobin")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbolize::source::Source;
+
+    const CODE: u64 = 0x1000;
+    const FUNC: u8 = 2;
+    const GLOBAL: u8 = 1 << 4;
+
+    /// Name, `st_info`, address, size.
+    type Symbol = (&'static str, u8, u64, u64);
+
+    /// An ELF file with one segment and code section, [0x1000, 0x2000), and these symbols in `.symtab`.
+    fn image(symbols: &[Symbol]) -> Image {
+        let mut strings = vec![0];
+        let mut table = vec![0; SYM];
+        for (name, info, address, size) in symbols {
+            table.extend(u32::try_from(strings.len()).unwrap().to_le_bytes());
+            table.extend([*info, 0, 1, 0]);
+            table.extend(address.to_le_bytes());
+            table.extend(size.to_le_bytes());
+            strings.extend(name.bytes().chain([0]));
+        }
+        let (table_at, strings_at) = (64 + 56, 64 + 56 + table.len());
+        let sections_at = strings_at + strings.len();
+        let mut bytes = vec![0; 64];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        bytes[32] = 64;
+        bytes[40..48].copy_from_slice(&(sections_at as u64).to_le_bytes());
+        (bytes[54], bytes[56], bytes[58], bytes[60]) = (56, 1, 64, 4);
+        let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+        bytes.extend(numbers(&[1 | 5 << 32, 0, CODE, 0, 0x1000, 0x1000, 0]));
+        bytes.extend(&table);
+        bytes.extend(&strings);
+        bytes.extend([0; 64]);
+        bytes.extend(numbers(&[1 << 32, 6, CODE, 0, 0x1000, 0, 0, 0]));
+        bytes.extend(numbers(&[2 << 32, 0, 0, table_at as u64, table.len() as u64, 3, 0, SYM as u64]));
+        bytes.extend(numbers(&[3 << 32, 0, 0, strings_at as u64, strings.len() as u64, 0, 0, 0]));
+        Image::read(Source::Memory(bytes.into())).unwrap()
+    }
+
+    fn names<const N: usize>(symbols: &[Symbol], addresses: [u64; N]) -> [String; N] {
+        let image = image(symbols);
+        let index = SymbolIndex::build(&image).unwrap();
+        addresses.map(|address| match index.find(ElfAddress(address)) {
+            Some(name) => String::from_utf8(name.read(&image).unwrap().unwrap()).unwrap(),
+            None => "-".to_owned(),
+        })
+    }
+
+    #[test]
+    fn an_address_past_the_end_of_its_function_has_no_name() {
+        let symbols = [("a", FUNC, CODE, 0x10), ("b", FUNC, CODE + 0x20, 0x10)];
+        assert_eq!(
+            names(&symbols, [CODE - 1, CODE, CODE + 0xf, CODE + 0x10, CODE + 0x20, CODE + 0x30]),
+            ["-", "a", "a", "-", "b", "-"]
+        );
+    }
+
+    #[test]
+    fn an_outer_function_goes_on_after_an_inner_one() {
+        let symbols = [("outer", FUNC, CODE, 0x40), ("inner", FUNC, CODE + 0x10, 0x10), ("late", FUNC, CODE + 0x30, 0x20)];
+        let found = names(&symbols, [CODE, CODE + 0x10, CODE + 0x20, CODE + 0x30, CODE + 0x4f, CODE + 0x50]);
+        assert_eq!(found, ["outer", "inner", "outer", "late", "late", "-"]);
+    }
+
+    #[test]
+    fn a_symbol_without_size_reaches_to_the_next_one_or_the_end_of_its_section() {
+        let symbols = [
+            ("asm1", 0, CODE, 0),
+            ("asm2", 0, CODE + 0x10, 0),
+            ("sized", FUNC, CODE + 0x20, 0x10),
+            ("tail", FUNC, CODE + 0x40, 0),
+        ];
+        let found =
+            names(&symbols, [CODE + 0xf, CODE + 0x1f, CODE + 0x2f, CODE + 0x30, CODE + 0x40, CODE + 0xfff, CODE + 0x1000]);
+        assert_eq!(found, ["asm1", "asm2", "sized", "-", "tail", "tail", "-"]);
+    }
+
+    #[test]
+    fn a_label_inside_a_function_and_mapping_symbols_name_nothing() {
+        let symbols = [
+            ("f", FUNC, CODE, 0x20),
+            ("label", GLOBAL, CODE + 8, 0),
+            ("$x", 0, CODE + 0x30, 0),
+            (".annobin_a", 0, CODE + 0x40, 0),
+        ];
+        assert_eq!(names(&symbols, [CODE + 8, CODE + 0x30, CODE + 0x40]), ["f", "-", "-"]);
+    }
+
+    #[test]
+    fn a_mapping_symbol_does_not_end_the_symbol_before_it() {
+        let symbols = [("asm", 0, CODE, 0), ("$d", 0, CODE + 8, 0)];
+        assert_eq!(names(&symbols, [CODE + 8]), ["asm"]);
+    }
+
+    #[test]
+    fn of_aliases_the_longest_then_typed_then_exported_then_plainest_wins() {
+        let best = |symbols: &[Symbol]| {
+            let [name] = names(symbols, [CODE]);
+            let mut turned = symbols.to_vec();
+            turned.reverse();
+            assert_eq!(names(&turned, [CODE]), [name.clone()], "the order in the file does not matter");
+            name
+        };
+        assert_eq!(best(&[("short", GLOBAL | FUNC, CODE, 4), ("long", FUNC, CODE, 8)]), "long");
+        assert_eq!(best(&[("untyped", GLOBAL, CODE, 4), ("typed", FUNC, CODE, 4)]), "typed");
+        assert_eq!(best(&[("ifunc", GLOBAL | 10, CODE, 4), ("func", FUNC, CODE, 4)]), "func");
+        assert_eq!(best(&[("local", FUNC, CODE, 4), ("exported", GLOBAL | FUNC, CODE, 4)]), "exported");
+        assert_eq!(best(&[("__read", GLOBAL | FUNC, CODE, 4), ("read", GLOBAL << 1 | FUNC, CODE, 4)]), "read");
+        assert_eq!(best(&[("bb", FUNC, CODE, 4), ("aaa", FUNC, CODE, 4), ("ab", FUNC, CODE, 4)]), "ab");
+    }
+
+    #[test]
+    fn data_undefined_and_foreign_symbols_name_nothing() {
+        let object = 1;
+        let symbols =
+            [("data", object, CODE, 8), ("far", FUNC, 0x9000, 8), ("below", FUNC, 0, 0x2000), ("high", FUNC, u64::MAX, u64::MAX)];
+        assert_eq!(names(&symbols, [CODE, 0x9000, 0, u64::MAX]), ["-", "-", "-", "-"]);
+    }
+
+    #[test]
+    fn a_size_that_reaches_past_the_section_is_cut() {
+        assert_eq!(names(&[("f", FUNC, CODE, u64::MAX)], [CODE + 0xfff, CODE + 0x1000]), ["f", "-"]);
+    }
+}

@@ -1,0 +1,182 @@
+//! Naming kernel frames: the table of kernel symbols, and when it is read again.
+//!
+//! Core kernel text never moves. Modules and BPF programs come and go, so their names are only given from a table that was
+//! read after the last change that we were told of, and an address that the table does not know makes it be read again,
+//! less and less often while that does not help.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::demangle::{Detail, demangle};
+use super::kernel::KernelSymbols;
+use super::objects::{Entry, lock};
+use super::problem::Reason;
+use crate::profile::{FrameId, FrameKind, Names};
+
+/// Shortest time between two readings: reading takes 30 ms of system time on 122,117 symbols, so at most 3 % of a CPU.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longest time between two readings for addresses that are not found.
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+/// How often a wait looks whether the service has ended.
+const NAP: Duration = Duration::from_millis(20);
+
+/// The kernel's names.
+#[derive(Default)]
+pub(super) struct KernelNames {
+    table: Mutex<Table>,
+    changed: AtomicBool,
+    memory: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Table {
+    symbols: Option<KernelSymbols>,
+    reason: Option<Reason>,
+    read_at: Option<Instant>,
+    /// How long to wait before an unknown address makes us read again.
+    patience: Duration,
+}
+
+impl KernelNames {
+    /// A module or BPF program was loaded or unloaded.
+    pub(super) fn changed(&self) {
+        self.changed.store(true, Ordering::Release);
+    }
+
+    /// Bytes held.
+    pub(super) fn memory(&self) -> usize {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Names all frames: those of the core kernel at once, others when the table is fresh.
+    pub(super) fn name(&self, names: &Names, entry: &Entry, frames: &[FrameId], stopped: &AtomicBool) {
+        let mut table = lock(&self.table);
+        if table.read_at.is_none() {
+            self.read(&mut table);
+        }
+        let changed = self.changed.load(Ordering::Acquire);
+        let (mut named, mut later) = (0, Vec::new());
+        for frame in frames {
+            if table.name(names, *frame, !changed) {
+                named += 1;
+            } else {
+                later.push(*frame);
+            }
+        }
+        if !later.is_empty() && self.refresh(&mut table, changed, stopped) {
+            let before = later.len();
+            later.retain(|frame| !table.name(names, *frame, true));
+            let found = before - later.len();
+            named += found as u64;
+            table.patience = if found > 0 { PAUSE } else { (table.patience * 2).min(LONGEST_PAUSE) };
+        }
+        for frame in &later {
+            leave_unnamed(names, *frame);
+        }
+        entry.count(named, later.len() as u64);
+        if !later.is_empty() {
+            entry.set_reason(Some(table.reason.unwrap_or(Reason::NoSymbolThere)));
+        }
+    }
+
+    /// Reads again if that may help and is not too soon; waits until it may be done if we know that there was a change.
+    fn refresh(&self, table: &mut Table, changed: bool, stopped: &AtomicBool) -> bool {
+        let age = || table.read_at.map_or(Duration::MAX, |at| at.elapsed());
+        if changed {
+            while age() < PAUSE && !stopped.load(Ordering::Relaxed) {
+                std::thread::sleep(NAP);
+            }
+        } else if age() < table.patience {
+            return false;
+        }
+        self.read(table);
+        true
+    }
+
+    fn read(&self, table: &mut Table) {
+        // Before reading: what changes meanwhile must be read once more.
+        self.changed.store(false, Ordering::Release);
+        table.symbols = None;
+        match KernelSymbols::read() {
+            Ok(symbols) => {
+                self.memory.store(symbols.memory(), Ordering::Relaxed);
+                table.reason = None;
+                table.symbols = Some(symbols);
+            }
+            Err(reason) => {
+                self.memory.store(0, Ordering::Relaxed);
+                table.reason = Some(reason);
+            }
+        }
+        table.patience = table.patience.max(PAUSE);
+        table.read_at = Some(Instant::now());
+    }
+}
+
+impl Table {
+    /// Names a frame if its symbol is known and, unless the table is `fresh`, the core kernel's.
+    fn name(&self, names: &Names, id: FrameId, fresh: bool) -> bool {
+        let Some(frame) = names.frames.get(id) else { return true };
+        let found = self.symbols.as_ref().and_then(|symbols| symbols.find(frame.lookup_address()));
+        let Some(found) = found.filter(|found| fresh || found.core) else { return false };
+        let readable = demangle(found.name, Detail::default());
+        let label = names.labels.intern(&readable, found.owner, FrameKind::Kernel);
+        names.name_frame(id, &[label]);
+        true
+    }
+}
+
+/// The address stays the frame's name, now for good.
+fn leave_unnamed(names: &Names, id: FrameId) {
+    let Some(frame) = names.frames.get(id) else { return };
+    let label = names.labels.intern(&format!("kernel+{:#x}", frame.address), "kernel", FrameKind::Kernel);
+    names.name_frame(id, &[label]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Frame, ObjectId};
+
+    fn frame(names: &Names, address: u64) -> FrameId {
+        names.intern_frame(Frame { object: ObjectId::KERNEL, is_return: false, address }).0
+    }
+
+    fn name(names: &Names, id: FrameId) -> String {
+        let mut name = String::new();
+        names.labels_of(id, |label| name.push_str(names.labels.name(label)));
+        name
+    }
+
+    fn table(kallsyms: &str) -> Table {
+        let symbols = KernelSymbols::parse(kallsyms.as_bytes()).unwrap();
+        Table { symbols: Some(symbols), read_at: Some(Instant::now()), patience: LONGEST_PAUSE, ..Table::default() }
+    }
+
+    #[test]
+    fn a_module_is_not_named_from_a_table_older_than_the_last_change() {
+        let names = Names::default();
+        let table = table("ffffffff81000000 T core\nffffffff81000100 T _etext\nffffffffc0000000 t old\t[mod]\n");
+        let (core, module) = (frame(&names, 0xffffffff81000010), frame(&names, 0xffffffffc0000010));
+        assert!(table.name(&names, core, false));
+        assert!(!table.name(&names, module, false));
+        assert_eq!((name(&names, core), name(&names, module)), ("core".into(), "kernel+0xffffffffc0000010".into()));
+        assert!(table.name(&names, module, true));
+        assert_eq!(name(&names, module), "old");
+    }
+
+    #[test]
+    fn an_unknown_address_keeps_its_address_for_a_name_and_is_counted() {
+        let names = Names::default();
+        let kernel = KernelNames { table: Mutex::new(table("ffffffff81000000 T core\n")), ..KernelNames::default() };
+        let entry = Entry::default();
+        let unknown = frame(&names, 0xffffffffa0000000);
+        kernel.name(&names, &entry, &[unknown, frame(&names, 0xffffffff81000001)], &AtomicBool::new(false));
+        let mut labels = Vec::new();
+        names.labels_of(unknown, |label| labels.push(label));
+        let label = names.labels.get(labels[0]).unwrap();
+        assert_eq!((&*label.name, label.kind, label.provisional), ("kernel+0xffffffffa0000000", FrameKind::Kernel, false));
+        assert_eq!(entry.counts(), crate::symbolize::Counts { named: 1, unnamed: 1 });
+    }
+}

@@ -1,0 +1,148 @@
+//! Addresses to names: the kernel's from `/proc/kallsyms`, a program's from its symbol tables, its lines from its DWARF.
+//!
+//! [`Symbolizer`] takes requests from the collector and writes names into the shared [`Names`], in the background. A frame
+//! it cannot name keeps its address for a name, and the reason is told by [`Symbolizer::problems`].
+//!
+//! # Promises
+//!
+//! - A wrong name is worse than none: a file is used only when it is certainly the one that was mapped, and an address
+//!   outside of every symbol has no name.
+//! - Files are hostile: never mapped, every count and length held against a limit, nothing but regular files opened. A reader
+//!   that fails on one object goes on with the next.
+//! - Memory is bounded: 16 bytes a symbol, tables of at most 48 MB and 256 files open.
+//!
+//! # The room
+//!
+//! ```text
+//! service ─ queue      who waits, who is next
+//!    │    ─ objects    what is held of each object, and for how long
+//!    ├─ kernel_names ─ kernel            /proc/kallsyms
+//!    ├─ files ─ source ─ elf ─ index     the right file, its bytes, its headers, its symbols
+//!    ├─ vdso               the same for the vDSO
+//!    ├─ locate ─ dwarf     file and line
+//!    └─ demangle           readable names
+//! ```
+
+#![deny(clippy::indexing_slicing)]
+
+mod demangle;
+mod dwarf;
+mod elf;
+mod files;
+#[cfg(test)]
+mod hostile;
+mod index;
+mod kernel;
+mod kernel_names;
+mod locate;
+mod objects;
+mod problem;
+mod queue;
+mod service;
+mod source;
+mod vdso;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+pub use demangle::{Detail, demangle};
+pub use dwarf::SourceLocation;
+pub use problem::{Counts, Problem, Reason};
+
+use crate::profile::{FrameId, NameRequest, Names};
+use locate::Locator;
+use service::Service;
+
+/// Names frames in the background. Cheap to clone; work that has not begun ends with the last clone.
+#[derive(Clone)]
+pub struct Symbolizer {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    service: Arc<Service>,
+    locator: Arc<Locator>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.service.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the symbolizer holds, in bytes and files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of symbol tables of objects.
+    pub tables: usize,
+    /// Bytes of the kernel's symbols.
+    pub kernel: usize,
+    /// Files held open.
+    pub files: usize,
+}
+
+impl Symbolizer {
+    /// A service that runs its work on the blocking threads of `handle`'s runtime: at most two for objects, one for the kernel
+    /// and one for source lines, none of them while nothing waits.
+    pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
+        let service = Arc::new(Service::new(names, handle));
+        Symbolizer { shared: Arc::new(Shared { service, locator: Arc::default() }) }
+    }
+
+    /// Asks for the names of frames. Returns at once; names appear in the shared tables, most-wanted objects first.
+    pub fn request(&self, requests: impl IntoIterator<Item = NameRequest>) {
+        self.shared.service.request(requests.into_iter().collect());
+    }
+
+    /// A module or BPF program was loaded or unloaded: addresses outside of the core kernel are named from symbols read
+    /// after this.
+    pub fn kernel_symbols_changed(&self) {
+        self.shared.service.kernel.changed();
+    }
+
+    /// Frames that were asked for and are not done.
+    pub fn pending(&self) -> usize {
+        self.shared.service.pending()
+    }
+
+    /// Waits until nothing is pending, at most for `deadline`. Tells whether nothing is. Needs a runtime with its timer on.
+    pub async fn settled(&self, deadline: Duration) -> bool {
+        let wait = async {
+            loop {
+                let idle = self.shared.service.idle.notified();
+                tokio::pin!(idle);
+                idle.as_mut().enable();
+                if self.pending() == 0 {
+                    return;
+                }
+                idle.await;
+            }
+        };
+        tokio::time::timeout(deadline, wait).await.is_ok()
+    }
+
+    /// Objects some frames of which have no name, and why; those with the most such frames first.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.shared.service.objects.problems(&self.shared.service.names)
+    }
+
+    /// How many frames have a name and how many were given up.
+    pub fn counts(&self) -> Counts {
+        self.shared.service.objects.counts()
+    }
+
+    /// What is held.
+    pub fn usage(&self) -> Usage {
+        let (tables, files) = self.shared.service.objects.usage();
+        Usage { tables, files, kernel: self.shared.service.kernel.memory() }
+    }
+
+    /// File and line of a frame, from the object's own debug information. Only the newest question is kept: an older one
+    /// that was not begun gets an error from its receiver. `None` where nothing is known; the kernel has no lines.
+    pub fn locate(&self, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
+        self.shared.locator.ask(&self.shared.service, frame)
+    }
+}

@@ -1,0 +1,288 @@
+//! What is held of each object: its open file, its symbol table while there is room, what went wrong, and counts.
+//!
+//! Two bounds: symbol tables together stay below a number of bytes, and open files below a number of descriptors. The table
+//! (or file) not used for the longest time goes first; a table is made again from the file that is still open.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dashmap::DashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::elf::Image;
+use super::files::{self, Host};
+use super::index::{NameRef, SymbolIndex};
+use super::problem::{Counts, Problem, Reason};
+use super::vdso;
+use crate::profile::{LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
+
+/// Symbol tables together: 48 MB of the 60 MB that the whole program may take. Tables of a desktop's usual load take 10.
+const MAX_TABLES: usize = 48 << 20;
+/// Files held open. A process has 1,024 descriptors by default.
+const MAX_FILES: usize = 256;
+/// Names remembered per object, so that a function's name is read and demangled once.
+const MAX_LABELS: usize = 8192;
+/// Processes tried for an object whose file could not be opened.
+const MAX_ATTEMPTS: u32 = 8;
+/// Not a descriptor bound but one of patience: a file that is written to again and again is given up.
+const MAX_CHANGES: u32 = 4;
+
+/// Takes a lock whose holder may have panicked: nothing is left half done under ours.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One object's state.
+#[derive(Default)]
+pub(super) struct Entry {
+    state: Mutex<State>,
+    reason: Mutex<Option<Reason>>,
+    named: AtomicU64,
+    unnamed: AtomicU64,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    image: Option<Arc<Image>>,
+    index: Option<Arc<SymbolIndex>>,
+    /// Labels of functions that were named before.
+    pub(super) labels: FxHashMap<NameRef, LabelId>,
+    used: u64,
+    attempts: u32,
+    changes: u32,
+    failed: Option<Reason>,
+}
+
+impl State {
+    /// Remembers a function's label.
+    pub(super) fn remember(&mut self, name: NameRef, label: LabelId) {
+        if self.labels.len() >= MAX_LABELS {
+            self.labels.clear();
+        }
+        self.labels.insert(name, label);
+    }
+
+    /// Forgets all that was read, so that it is read again.
+    fn forget(&mut self) {
+        self.image = None;
+        self.index = None;
+        self.labels = FxHashMap::default();
+    }
+}
+
+impl Entry {
+    /// The state; held while the object is worked on, which one worker does at a time.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Records what went wrong; `None` when all is well again.
+    pub(super) fn set_reason(&self, reason: Option<Reason>) {
+        *lock(&self.reason) = reason;
+    }
+
+    /// Counts frames that were named and frames that were given up.
+    pub(super) fn count(&self, named: u64, unnamed: u64) {
+        self.named.fetch_add(named, Ordering::Relaxed);
+        self.unnamed.fetch_add(unnamed, Ordering::Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts { named: self.named.load(Ordering::Relaxed), unnamed: self.unnamed.load(Ordering::Relaxed) }
+    }
+}
+
+/// All objects that were ever asked for.
+#[derive(Default)]
+pub(super) struct Objects {
+    entries: DashMap<ObjectId, Arc<Entry>, FxBuildHasher>,
+    clock: AtomicU64,
+    tables: AtomicUsize,
+    files: AtomicUsize,
+}
+
+impl Objects {
+    /// The entry of an object, made if it is new.
+    pub(super) fn entry(&self, id: ObjectId) -> Arc<Entry> {
+        if let Some(entry) = self.entries.get(&id) {
+            return Arc::clone(&entry);
+        }
+        Arc::clone(&self.entries.entry(id).or_default())
+    }
+
+    /// The object's image, opened now if it was not yet or had to be closed.
+    pub(super) fn image(&self, state: &mut State, object: &Object, hosts: &[Host]) -> Result<Arc<Image>, Reason> {
+        state.used = self.clock.fetch_add(1, Ordering::Relaxed);
+        if let Some(image) = &state.image {
+            match image.source.check_unchanged() {
+                Ok(()) => return Ok(Arc::clone(image)),
+                Err(reason) => {
+                    self.drop_image(state);
+                    state.changes += 1;
+                    if state.changes > MAX_CHANGES {
+                        return Err(reason);
+                    }
+                }
+            }
+        }
+        if let Some(reason) = state.failed {
+            let hopeless = hosts.is_empty() || !reason.may_pass() || state.attempts >= MAX_ATTEMPTS;
+            if hopeless {
+                return Err(reason);
+            }
+        }
+        state.attempts += 1;
+        let opened = match object.kind {
+            ObjectKind::Vdso => vdso::read(),
+            _ => files::open_image(object, hosts),
+        };
+        match opened {
+            Ok(image) => {
+                let image = Arc::new(image);
+                state.image = Some(Arc::clone(&image));
+                state.failed = None;
+                self.files.fetch_add(1, Ordering::Relaxed);
+                Ok(image)
+            }
+            Err(reason) => {
+                state.failed = Some(reason);
+                Err(reason)
+            }
+        }
+    }
+
+    /// The object's symbols, read now if they are not held.
+    pub(super) fn index(&self, state: &mut State, image: &Image) -> Result<Arc<SymbolIndex>, Reason> {
+        if let Some(index) = &state.index {
+            return Ok(Arc::clone(index));
+        }
+        let index = Arc::new(SymbolIndex::build(image)?);
+        self.tables.fetch_add(index.memory(), Ordering::Relaxed);
+        state.index = Some(Arc::clone(&index));
+        Ok(index)
+    }
+
+    /// Gives an object up for good.
+    pub(super) fn give_up(&self, state: &mut State, reason: Reason) {
+        self.drop_image(state);
+        state.failed = Some(reason);
+    }
+
+    /// Gives up what an object holds.
+    pub(super) fn drop_image(&self, state: &mut State) {
+        self.drop_index(state);
+        if state.image.is_some() {
+            self.files.fetch_sub(1, Ordering::Relaxed);
+        }
+        state.forget();
+    }
+
+    fn drop_index(&self, state: &mut State) {
+        if let Some(index) = state.index.take() {
+            self.tables.fetch_sub(index.memory(), Ordering::Relaxed);
+            state.labels = FxHashMap::default();
+        }
+    }
+
+    /// Brings tables and files back within their bounds. Objects that are worked on are left alone. No state may be held.
+    pub(super) fn shrink(&self) {
+        self.shrink_to(MAX_TABLES, MAX_FILES);
+    }
+
+    fn shrink_to(&self, tables: usize, files: usize) {
+        let over = || (self.tables.load(Ordering::Relaxed) > tables, self.files.load(Ordering::Relaxed) > files);
+        if over() == (false, false) {
+            return;
+        }
+        let entries: Vec<Arc<Entry>> = self.entries.iter().map(|entry| Arc::clone(&entry)).collect();
+        let mut by_use: Vec<(u64, &Arc<Entry>)> =
+            entries.iter().filter_map(|entry| Some((entry.state.try_lock().ok()?.used, entry))).collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        for (_, entry) in by_use {
+            let Ok(mut state) = entry.state.try_lock() else { continue };
+            match over() {
+                (false, false) => break,
+                (_, true) => self.drop_image(&mut state),
+                (true, false) => self.drop_index(&mut state),
+            }
+        }
+    }
+
+    /// Bytes of all symbol tables, and open files.
+    pub(super) fn usage(&self) -> (usize, usize) {
+        (self.tables.load(Ordering::Relaxed), self.files.load(Ordering::Relaxed))
+    }
+
+    /// Objects with something wrong, those with the most frames without name first.
+    pub(super) fn problems(&self, names: &Names) -> Vec<Problem> {
+        let problem = |id: ObjectId, entry: &Entry| {
+            let reason = (*lock(&entry.reason))?;
+            let Counts { named, unnamed } = entry.counts();
+            let path = names.objects.get(id).map_or("", |object| &object.path);
+            Some(Problem { object: id, path: sanitize(path).into(), reason, named, unnamed })
+        };
+        let mut problems: Vec<Problem> = self.entries.iter().filter_map(|entry| problem(*entry.key(), entry.value())).collect();
+        problems.sort_by_key(|problem| (std::cmp::Reverse(problem.unnamed), problem.object));
+        problems
+    }
+
+    /// Frames of all objects.
+    pub(super) fn counts(&self) -> Counts {
+        self.entries.iter().map(|entry| entry.counts()).fold(Counts::default(), |sum, counts| Counts {
+            named: sum.named + counts.named,
+            unnamed: sum.unnamed + counts.unnamed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Tgid;
+
+    fn own_executable() -> Object {
+        use std::os::unix::fs::MetadataExt;
+        let path = std::env::current_exe().unwrap();
+        let meta = path.metadata().unwrap();
+        Object {
+            kind: ObjectKind::Elf,
+            path: path.to_str().unwrap().into(),
+            build_id: None,
+            file: Some((meta.dev(), meta.ino())),
+        }
+    }
+
+    #[test]
+    fn tables_then_files_are_given_up_when_there_are_too_many_and_come_back() {
+        let objects = Objects::default();
+        let object = own_executable();
+        for id in 10..13 {
+            let entry = objects.entry(ObjectId(id));
+            let image = objects.image(&mut entry.state(), &object, &[]).unwrap();
+            objects.index(&mut entry.state(), &image).unwrap();
+        }
+        let (tables, files) = objects.usage();
+        assert!(tables > 0 && files == 3);
+        objects.shrink_to(tables - 1, 3);
+        assert_eq!(objects.usage(), (tables / 3 * 2, 3), "one table went, no file");
+        assert!(objects.entry(ObjectId(10)).state().index.is_none(), "the one used least recently");
+        objects.shrink_to(tables, 1);
+        assert_eq!(objects.usage(), (tables / 3, 1));
+        let entry = objects.entry(ObjectId(10));
+        let image = objects.image(&mut entry.state(), &object, &[]).unwrap();
+        objects.index(&mut entry.state(), &image).unwrap();
+        assert_eq!(objects.usage(), (tables / 3 * 2, 2));
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_opened_is_tried_again_with_another_process_but_not_for_ever() {
+        let objects = Objects::default();
+        let missing = Object { path: "/no/such/file".into(), ..own_executable() };
+        let entry = objects.entry(ObjectId(10));
+        let host = Host { tgid: Tgid(u32::MAX), mapping: Default::default() };
+        for _ in 0..20 {
+            assert!(objects.image(&mut entry.state(), &missing, std::slice::from_ref(&host)).is_err());
+        }
+        assert_eq!(entry.state().attempts, MAX_ATTEMPTS);
+    }
+}

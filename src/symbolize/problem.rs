@@ -1,0 +1,138 @@
+//! Why an object's frames could not be named: data for the screen, with what the user can do about it.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::profile::ObjectId;
+
+/// What stood in the way. The text says what is wrong; [`Reason::remedy`] says what helps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum Reason {
+    /// `/proc/kallsyms` shows every address as 0.
+    #[error("the kernel hides its symbols' addresses")]
+    KernelAddressesHidden,
+    /// `/proc/kallsyms` cannot be read.
+    #[error("/proc/kallsyms cannot be read ({0})")]
+    KernelSymbolsUnreadable(io::ErrorKind),
+    /// The file was opened by none of its names.
+    #[error("the file cannot be found any more")]
+    NotFound,
+    /// All processes that are known to have had the file mapped are gone, and so is the file.
+    #[error("the process ended before its file was read")]
+    ProcessGone,
+    /// Opening was refused.
+    #[error("the file cannot be opened: permission denied")]
+    PermissionDenied,
+    /// The name leads to a device, a FIFO, a socket or a directory.
+    #[error("not a regular file")]
+    NotRegular,
+    /// What is on disk now is not what the process runs: build id or inode differ.
+    #[error("the file on disk is not the one that was mapped")]
+    Replaced,
+    /// There is a file of that path, but neither build id nor inode to tell whether it is the one that was mapped.
+    #[error("nothing tells whether the file on disk is the one that was mapped")]
+    Unverified,
+    /// The file changed while it was read.
+    #[error("the file was changed while it was read")]
+    Changed,
+    /// Not an ELF file, or one whose tables contradict each other.
+    #[error("not a valid ELF file")]
+    Malformed,
+    /// 32-bit or big-endian.
+    #[error("an ELF file of another machine's kind (only 64-bit little-endian is read)")]
+    Unsupported,
+    /// A table of the file reaches past its end.
+    #[error("the file is cut short")]
+    Truncated,
+    /// A table is larger than is ever read.
+    #[error("its symbol table is too large")]
+    TooLarge,
+    /// The file has no symbol table at all.
+    #[error("the file has no symbols")]
+    NoSymbols,
+    /// Only what is exported has a symbol: some frames were named, others were not.
+    #[error("the file is stripped: only its exported functions have names")]
+    Stripped,
+    /// Some addresses belong to no symbol, though the file has all of its symbols.
+    #[error("some addresses belong to no symbol")]
+    NoSymbolThere,
+    /// Reading failed.
+    #[error("the file cannot be read ({0})")]
+    Io(io::ErrorKind),
+    /// The reader itself failed: a bug of ours.
+    #[error("reading the file's symbols failed unexpectedly")]
+    Crashed,
+}
+
+impl Reason {
+    /// What the user can do; empty where nothing helps.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Reason::KernelAddressesHidden => "run as root, or `sysctl kernel.kptr_restrict=0`",
+            Reason::KernelSymbolsUnreadable(_) => "run as root; the kernel needs CONFIG_KALLSYMS",
+            Reason::NotFound | Reason::Replaced | Reason::Unverified | Reason::Changed => {
+                "restart the program, so that it runs the file on disk"
+            }
+            Reason::ProcessGone => "keep the program's file, or link it with a build id (-Wl,--build-id)",
+            Reason::PermissionDenied => "run as root, or with CAP_SYS_ADMIN and CAP_SYS_PTRACE",
+            Reason::NoSymbols | Reason::Stripped => "install its debug symbols, or build it without `strip`",
+            Reason::Crashed => "please report this as a bug, with the file",
+            Reason::NotRegular
+            | Reason::Malformed
+            | Reason::Unsupported
+            | Reason::Truncated
+            | Reason::TooLarge
+            | Reason::NoSymbolThere
+            | Reason::Io(_) => "",
+        }
+    }
+
+    /// Whether another process that maps the same object may have better luck.
+    pub(super) fn may_pass(self) -> bool {
+        matches!(
+            self,
+            Reason::NotFound
+                | Reason::ProcessGone
+                | Reason::PermissionDenied
+                | Reason::Replaced
+                | Reason::Unverified
+                | Reason::Changed
+                | Reason::Io(_)
+        )
+    }
+}
+
+impl From<io::Error> for Reason {
+    fn from(error: io::Error) -> Reason {
+        match error.kind() {
+            io::ErrorKind::NotFound => Reason::NotFound,
+            io::ErrorKind::PermissionDenied => Reason::PermissionDenied,
+            io::ErrorKind::UnexpectedEof => Reason::Truncated,
+            kind => Reason::Io(kind),
+        }
+    }
+}
+
+/// One object and what is wrong with its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The object.
+    pub object: ObjectId,
+    /// Its path as the process that mapped it calls it, safe to print.
+    pub path: Arc<str>,
+    /// What stood in the way.
+    pub reason: Reason,
+    /// Frames of it that have a name all the same.
+    pub named: u64,
+    /// Frames of it that have none.
+    pub unnamed: u64,
+}
+
+/// Frames of all objects together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames that were given a name.
+    pub named: u64,
+    /// Frames that were given up.
+    pub unnamed: u64,
+}

@@ -1,0 +1,136 @@
+//! What waits to be named, by object; and which object is next.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::files::Host;
+use crate::profile::{FrameId, ObjectId};
+
+/// Processes remembered for an object that waits: if one is gone, another may still be there.
+const MAX_HOSTS: usize = 4;
+
+/// Frames of one object that want names.
+#[derive(Default, Debug)]
+pub(super) struct Waiting {
+    pub(super) frames: Vec<FrameId>,
+    pub(super) hosts: Vec<Host>,
+}
+
+/// What a worker does next.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Open the file of an object that was not seen before, before its process ends. Reading symbols comes later.
+    Open(ObjectId, Vec<Host>),
+    /// Name these frames.
+    Name(ObjectId, Waiting),
+}
+
+impl Job {
+    pub(super) fn object(&self) -> ObjectId {
+        match self {
+            Job::Open(object, _) | Job::Name(object, _) => *object,
+        }
+    }
+}
+
+/// Objects that wait. An object is worked on by one worker at a time.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: FxHashMap<ObjectId, Waiting>,
+    /// Seen for the first time, not yet opened.
+    new: Vec<ObjectId>,
+    known: FxHashSet<ObjectId>,
+    busy: FxHashSet<ObjectId>,
+}
+
+impl Queue {
+    /// Adds a frame; `host` is a process in which its object is mapped.
+    pub(super) fn push(&mut self, object: ObjectId, frame: FrameId, host: Option<Host>) {
+        let waiting = match self.waiting.entry(object) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                if host.is_some() && self.known.insert(object) {
+                    self.new.push(object);
+                }
+                entry.insert(Waiting::default())
+            }
+        };
+        waiting.frames.push(frame);
+        if let Some(host) = host
+            && waiting.hosts.len() < MAX_HOSTS
+            && waiting.hosts.iter().all(|known| known.tgid != host.tgid)
+        {
+            waiting.hosts.push(host);
+        }
+    }
+
+    /// The next job: objects never opened first, the one with the most waiting frames next. [`Queue::done`] must follow.
+    pub(super) fn next(&mut self) -> Option<Job> {
+        while let Some(object) = self.new.pop() {
+            if let Some(waiting) = self.waiting.get(&object)
+                && self.busy.insert(object)
+            {
+                return Some(Job::Open(object, waiting.hosts.clone()));
+            }
+        }
+        let free = self.waiting.iter().filter(|(object, _)| !self.busy.contains(object));
+        let object = *free.max_by_key(|(object, waiting)| (waiting.frames.len(), std::cmp::Reverse(object.0)))?.0;
+        let waiting = self.waiting.remove(&object)?;
+        self.busy.insert(object);
+        Some(Job::Name(object, waiting))
+    }
+
+    /// Whether a worker would find something to do.
+    pub(super) fn has_work(&self) -> bool {
+        self.waiting.keys().any(|object| !self.busy.contains(object))
+    }
+
+    /// The object's job is finished.
+    pub(super) fn done(&mut self, object: ObjectId) {
+        self.busy.remove(&object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{ProcessAddress, Tgid};
+
+    fn host(tgid: u32) -> Option<Host> {
+        Some(Host { tgid: Tgid(tgid), mapping: ProcessAddress(0)..ProcessAddress(1) })
+    }
+
+    #[test]
+    fn new_objects_are_opened_first_then_the_most_wanted_is_named() {
+        let mut queue = Queue::default();
+        for (object, frames) in [(5, 1), (6, 3), (7, 2)] {
+            (0..frames).for_each(|frame| queue.push(ObjectId(object), FrameId(frame), host(9)));
+        }
+        let mut opened = Vec::new();
+        for _ in 0..3 {
+            match queue.next() {
+                Some(Job::Open(object, hosts)) if hosts.len() == 1 => opened.push(object.0),
+                other => panic!("{other:?}"),
+            }
+        }
+        opened.sort_unstable();
+        assert_eq!(opened, [5, 6, 7]);
+        assert!(queue.next().is_none(), "all are being worked on");
+        assert!(!queue.has_work());
+        (5..8).for_each(|object| queue.done(ObjectId(object)));
+        let order: Vec<u32> = std::iter::from_fn(|| queue.next()).map(|job| job.object().0).collect();
+        assert_eq!(order, [6, 7, 5]);
+    }
+
+    #[test]
+    fn a_few_different_processes_are_remembered() {
+        let mut queue = Queue::default();
+        for tgid in [1, 1, 2, 3, 4, 5, 6] {
+            queue.push(ObjectId(9), FrameId(tgid), host(tgid));
+        }
+        let waiting = queue.waiting.remove(&ObjectId(9)).unwrap();
+        assert_eq!(waiting.frames.len(), 7);
+        assert_eq!(waiting.hosts.iter().map(|host| host.tgid.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    }
+}

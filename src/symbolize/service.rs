@@ -1,0 +1,305 @@
+//! The workers behind [`Symbolizer`](super::Symbolizer): they run while something waits and end when nothing does.
+//!
+//! ```text
+//! request ──► inbox ──► queue by object ──► worker 1, worker 2 ──┐
+//!                  └──► kernel frames ────► kernel worker ───────┴──► names.name_frame
+//! ```
+//!
+//! Workers are blocking tasks of tokio that return as soon as nothing is left to do, so that a runtime can shut down. A job
+//! that panics costs its object its names, nothing else.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::demangle::{Detail, demangle};
+use super::elf::Image;
+use super::files::Host;
+use super::index::{NameRef, SymbolIndex};
+use super::kernel_names::KernelNames;
+use super::objects::{Entry, Objects, State, lock};
+use super::problem::Reason;
+use super::queue::{Job, Queue, Waiting};
+use crate::profile::{FileOffset, Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind};
+
+/// Workers for objects, besides the kernel's. Reading symbols is mostly waiting for the page cache and sorting; more than two
+/// would take from what is being measured.
+const WORKERS: usize = 2;
+/// How often a batch is started over because its file was written to meanwhile.
+const MAX_ROUNDS: usize = 2;
+
+/// What all handles and workers share.
+pub(super) struct Service {
+    pub(super) names: Arc<Names>,
+    pub(super) handle: Handle,
+    inbox: Mutex<Inbox>,
+    queue: Mutex<Queue>,
+    pub(super) objects: Objects,
+    kernel_lane: Mutex<KernelLane>,
+    pub(super) kernel: KernelNames,
+    pending: AtomicUsize,
+    pub(super) idle: Notify,
+    pub(super) stopped: AtomicBool,
+}
+
+#[derive(Default)]
+struct Inbox {
+    requests: Vec<NameRequest>,
+    workers: usize,
+}
+
+#[derive(Default)]
+struct KernelLane {
+    frames: Vec<FrameId>,
+    running: bool,
+}
+
+impl Service {
+    pub(super) fn new(names: Arc<Names>, handle: Handle) -> Service {
+        Service {
+            names,
+            handle,
+            inbox: Mutex::default(),
+            queue: Mutex::default(),
+            objects: Objects::default(),
+            kernel_lane: Mutex::default(),
+            kernel: KernelNames::default(),
+            pending: AtomicUsize::new(0),
+            idle: Notify::new(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Leaves requests for the workers. Takes a lock that is held for a few instructions only.
+    pub(super) fn request(self: &Arc<Self>, requests: Vec<NameRequest>) {
+        if requests.is_empty() {
+            return;
+        }
+        self.pending.fetch_add(requests.len(), Ordering::AcqRel);
+        lock(&self.inbox).requests.extend(requests);
+        self.start_worker(1);
+    }
+
+    /// Frames asked for and not yet done.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    fn finished(&self, count: usize) {
+        if self.pending.fetch_sub(count, Ordering::AcqRel) == count {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Starts a worker unless there are `limit` already.
+    fn start_worker(self: &Arc<Self>, limit: usize) {
+        {
+            let mut inbox = lock(&self.inbox);
+            if inbox.workers >= limit {
+                return;
+            }
+            inbox.workers += 1;
+        }
+        let service = Arc::clone(self);
+        drop(self.handle.spawn_blocking(move || service.work()));
+    }
+
+    fn work(self: Arc<Self>) {
+        while !self.stopped.load(Ordering::Relaxed) {
+            self.distribute();
+            let (job, more) = {
+                let mut queue = lock(&self.queue);
+                (queue.next(), queue.has_work())
+            };
+            let Some(job) = job else {
+                // Whoever adds to the inbox after this sees the lower count and starts a worker.
+                let mut inbox = lock(&self.inbox);
+                if inbox.requests.is_empty() {
+                    inbox.workers -= 1;
+                    return;
+                }
+                continue;
+            };
+            if more {
+                self.start_worker(WORKERS);
+            }
+            let object = job.object();
+            self.run(job);
+            lock(&self.queue).done(object);
+            self.objects.shrink();
+        }
+        lock(&self.inbox).workers -= 1;
+    }
+
+    /// Sorts what came in by object.
+    fn distribute(self: &Arc<Self>) {
+        let requests = std::mem::take(&mut lock(&self.inbox).requests);
+        let (mut kernel, mut nothing_to_do) = (Vec::new(), 0);
+        {
+            let mut queue = lock(&self.queue);
+            for request in requests {
+                let object = self.names.frames.get(request.frame).map(|frame| frame.object);
+                let kind = object.and_then(|object| Some((object, self.names.objects.get(object)?.kind)));
+                match kind {
+                    Some((_, ObjectKind::Kernel)) => kernel.push(request.frame),
+                    Some((object, ObjectKind::Elf)) => {
+                        queue.push(object, request.frame, Some(Host { tgid: request.tgid, mapping: request.mapping }));
+                    }
+                    Some((object, ObjectKind::Vdso)) => queue.push(object, request.frame, None),
+                    // These have all the name that they will ever have.
+                    Some((_, ObjectKind::Named | ObjectKind::Anonymous | ObjectKind::Unmapped)) | None => nothing_to_do += 1,
+                }
+            }
+        }
+        if nothing_to_do > 0 {
+            self.finished(nothing_to_do);
+        }
+        if !kernel.is_empty() {
+            self.start_kernel_worker(kernel);
+        }
+    }
+
+    fn start_kernel_worker(self: &Arc<Self>, frames: Vec<FrameId>) {
+        {
+            let mut lane = lock(&self.kernel_lane);
+            lane.frames.extend(frames);
+            if lane.running {
+                return;
+            }
+            lane.running = true;
+        }
+        let service = Arc::clone(self);
+        drop(self.handle.spawn_blocking(move || service.work_on_kernel()));
+    }
+
+    fn work_on_kernel(&self) {
+        loop {
+            let frames = {
+                let mut lane = lock(&self.kernel_lane);
+                if lane.frames.is_empty() || self.stopped.load(Ordering::Relaxed) {
+                    lane.running = false;
+                    return;
+                }
+                std::mem::take(&mut lane.frames)
+            };
+            let entry = self.objects.entry(ObjectId::KERNEL);
+            let work = || self.kernel.name(&self.names, &entry, &frames, &self.stopped);
+            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                entry.set_reason(Some(Reason::Crashed));
+            }
+            self.finished(frames.len());
+        }
+    }
+
+    fn run(&self, job: Job) {
+        let id = job.object();
+        let Some(object) = self.names.objects.get(id) else { return };
+        let entry = self.objects.entry(id);
+        let mut frames = Vec::new();
+        let work = || match job {
+            Job::Open(_, hosts) => {
+                let _ = self.objects.image(&mut entry.state(), object, &hosts);
+            }
+            Job::Name(_, waiting) => {
+                frames.clone_from(&waiting.frames);
+                self.name(object, &entry, waiting);
+            }
+        };
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            entry.set_reason(Some(Reason::Crashed));
+            self.objects.give_up(&mut entry.state(), Reason::Crashed);
+            for frame in &frames {
+                self.leave_unnamed(object, *frame);
+            }
+        }
+        self.finished(frames.len());
+    }
+
+    /// Names the frames of one object, or gives them up with a reason.
+    fn name(&self, object: &Object, entry: &Entry, waiting: Waiting) {
+        let Waiting { mut frames, hosts } = waiting;
+        frames.sort_unstable_by_key(|frame| self.names.frames.get(*frame).map(Frame::lookup_address));
+        let mut state = entry.state();
+        let mut outcome = Err(Reason::Changed);
+        for _ in 0..MAX_ROUNDS {
+            outcome = self.find_all(object, &mut state, &frames, &hosts);
+            if !matches!(outcome, Err(Reason::Changed)) {
+                break;
+            }
+        }
+        drop(state);
+        let Found { labels, reason } = outcome.unwrap_or_else(|reason| Found { labels: Vec::new(), reason: Some(reason) });
+        let mut named = 0;
+        for (index, frame) in frames.iter().enumerate() {
+            match labels.get(index).copied().flatten() {
+                Some(label) => {
+                    self.names.name_frame(*frame, &[label]);
+                    named += 1;
+                }
+                None => self.leave_unnamed(object, *frame),
+            }
+        }
+        let unnamed = frames.len() as u64 - named;
+        entry.count(named, unnamed);
+        if unnamed > 0 {
+            entry.set_reason(reason);
+        }
+    }
+
+    /// Looks all frames up. Nothing is published before it is sure that the file was not written to meanwhile.
+    fn find_all(&self, object: &Object, state: &mut State, frames: &[FrameId], hosts: &[Host]) -> Result<Found, Reason> {
+        let image = self.objects.image(state, object, hosts)?;
+        let index = self.objects.index(state, &image)?;
+        let mut labels = Vec::with_capacity(frames.len());
+        let mut failed = None;
+        for frame in frames {
+            let found = self.names.frames.get(*frame).and_then(|frame| {
+                let address = image.elf_address(FileOffset(frame.lookup_address()))?;
+                index.find(address)
+            });
+            let label = found.map(|name| self.label(object, state, &image, name)).transpose();
+            failed = failed.or(label.as_ref().err().copied());
+            labels.push(label.ok().flatten().flatten());
+        }
+        image.source.check_unchanged()?;
+        Ok(Found { labels, reason: failed.or(Some(why_unnamed(&image, &index))) })
+    }
+
+    /// The label of a function, from the file the first time.
+    fn label(&self, object: &Object, state: &mut State, image: &Image, name: NameRef) -> Result<Option<LabelId>, Reason> {
+        if let Some(label) = state.labels.get(&name) {
+            return Ok(Some(*label));
+        }
+        let Some(symbol) = name.read(image)?.filter(|symbol| !symbol.is_empty()) else { return Ok(None) };
+        let readable = demangle(&symbol, Detail::default());
+        let label = self.names.labels.intern(&readable, object.short_name(), FrameKind::User);
+        state.remember(name, label);
+        Ok(Some(label))
+    }
+
+    /// The address stays the frame's name, now for good.
+    fn leave_unnamed(&self, object: &Object, id: FrameId) {
+        let Some(frame) = self.names.frames.get(id) else { return };
+        let short = object.short_name();
+        let label = self.names.labels.intern(&format!("{short}+{:#x}", frame.address), short, FrameKind::Unknown);
+        self.names.name_frame(id, &[label]);
+    }
+}
+
+struct Found {
+    /// One for each frame.
+    labels: Vec<Option<LabelId>>,
+    /// Why there are frames without.
+    reason: Option<Reason>,
+}
+
+fn why_unnamed(image: &Image, index: &SymbolIndex) -> Reason {
+    match (index.len(), image.has_full_table()) {
+        (0, _) => Reason::NoSymbols,
+        (_, false) => Reason::Stripped,
+        (_, true) => Reason::NoSymbolThere,
+    }
+}

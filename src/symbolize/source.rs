@@ -1,0 +1,113 @@
+//! Where the bytes of an ELF image come from, read piece by piece and never further than the image reaches.
+//!
+//! Files are read with `pread`, not mapped: a file that its owner truncates under a mapping would end us with SIGBUS, and a
+//! mapping of a 100 MB library shows up in our resident memory.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use super::problem::Reason;
+
+/// What tells whether a file was written to since it was last looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stamp {
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &File) -> Result<Stamp, Reason> {
+        let meta = file.metadata()?;
+        Ok(Stamp { length: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()), changed: (meta.ctime(), meta.ctime_nsec()) })
+    }
+
+    /// Whether the contents are the same. The change time alone is no sign: unlinking or renaming the file moves it too.
+    fn same_contents(&self, other: &Stamp) -> bool {
+        self.length == other.length && self.modified == other.modified
+    }
+}
+
+/// An image's bytes.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// A regular file, and its stamp when it was opened.
+    File(File, Stamp),
+    /// A copy of a small image: the vDSO.
+    Memory(Box<[u8]>),
+}
+
+impl Source {
+    /// A file that was opened and found to be regular.
+    pub(super) fn file(file: File) -> Result<Source, Reason> {
+        let stamp = Stamp::of(&file)?;
+        Ok(Source::File(file, stamp))
+    }
+
+    /// How long the image is.
+    pub(super) fn length(&self) -> u64 {
+        match self {
+            Source::File(_, stamp) => stamp.length,
+            Source::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Fails with [`Reason::Changed`] when the file was written to since it was opened: what was read before and what would
+    /// be read now do not belong together.
+    pub(super) fn check_unchanged(&self) -> Result<(), Reason> {
+        match self {
+            Source::File(file, stamp) if !Stamp::of(file)?.same_contents(stamp) => Err(Reason::Changed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fills `buffer` from `offset`, or fails with [`Reason::Truncated`] where the image ends before.
+    pub(super) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Reason> {
+        let end = offset.checked_add(buffer.len() as u64).ok_or(Reason::Malformed)?;
+        if end > self.length() {
+            return Err(Reason::Truncated);
+        }
+        match self {
+            Source::File(file, _) => Ok(file.read_exact_at(buffer, offset)?),
+            Source::Memory(bytes) => {
+                let start = usize::try_from(offset).map_err(|_| Reason::Truncated)?;
+                let from = bytes.get(start..).and_then(|rest| rest.get(..buffer.len())).ok_or(Reason::Truncated)?;
+                buffer.copy_from_slice(from);
+                Ok(())
+            }
+        }
+    }
+
+    /// `length` bytes from `offset`; [`Reason::TooLarge`] where that is more than `limit`, before anything is allocated.
+    pub(super) fn read(&self, offset: u64, length: u64, limit: u64) -> Result<Vec<u8>, Reason> {
+        if length > limit {
+            return Err(Reason::TooLarge);
+        }
+        if offset.checked_add(length).is_none_or(|end| end > self.length()) {
+            return Err(Reason::Truncated);
+        }
+        let mut bytes = vec![0; usize::try_from(length).map_err(|_| Reason::TooLarge)?];
+        self.read_exact(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// The little-endian number of `N` bytes at `at`, or `None` past the end.
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// Two little-endian bytes.
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes_at(bytes, at).map(u16::from_le_bytes)
+}
+
+/// Four little-endian bytes.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes_at(bytes, at).map(u32::from_le_bytes)
+}
+
+/// Eight little-endian bytes.
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes_at(bytes, at).map(u64::from_le_bytes)
+}

@@ -1,0 +1,429 @@
+//! The symbolizer against real files and outside oracles.
+//!
+//! Needs gcc, g++, binutils, llvm-symbolizer-14, node and rustc, and root for the tests of mapped files and the kernel. What
+//! is missing fails with a sentence.
+
+mod bench;
+mod oracle;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Instant;
+
+use bench::{Bench, C, CPP, build};
+use flametop::profile::{FrameKind, ObjectId, sanitize};
+use flametop::symbolize::{Detail, Reason, demangle};
+use oracle::{Oracle, llvm, run};
+
+/// How names of a file compare with an oracle's.
+#[derive(Debug, Default)]
+struct Agreement {
+    same: usize,
+    neither: usize,
+    /// The oracle knows a name and we do not.
+    missed: Vec<String>,
+    /// We give a name that the oracle does not know for this place.
+    wrong: Vec<String>,
+}
+
+/// A symbol as a label shows it: demangled, harmless, and cut where it is endless.
+fn readable(name: &str) -> String {
+    sanitize(&demangle(name.as_bytes(), Detail::Normal)).into_owned()
+}
+
+/// Looks addresses up and holds the names against all aliases that `readelf` lists.
+fn compare(file: &Path, oracle: &Oracle, addresses: &[u64]) -> Agreement {
+    let bench = Bench::new();
+    let object = bench.object(file, oracle.build_id.as_deref());
+    let addresses: Vec<(u64, u64)> = addresses.iter().filter_map(|at| Some((*at, oracle.offset(*at)?))).collect();
+    let offsets: Vec<u64> = addresses.iter().map(|(_, offset)| *offset).collect();
+    let start = Instant::now();
+    bench.names_at(object, &offsets[..1]);
+    let first = start.elapsed();
+    let found = bench.names_at(object, &offsets);
+    let rest = start.elapsed() - first;
+    bench.names_at(object, &offsets.iter().map(|offset| offset ^ 1).collect::<Vec<_>>());
+    let again = start.elapsed() - first - rest;
+    let mut agreement = Agreement::default();
+    for ((address, _), named) in addresses.iter().zip(&found) {
+        assert!(!named.provisional, "{named:?}");
+        let expected: BTreeSet<String> = oracle.names(*address).into_iter().map(readable).collect();
+        let named = (named.kind == FrameKind::User).then_some(&named.name);
+        match named {
+            None if expected.is_empty() => agreement.neither += 1,
+            None => agreement.missed.push(format!("{address:#x} {expected:?}")),
+            Some(name) if expected.contains(name) => agreement.same += 1,
+            Some(name) => agreement.wrong.push(format!("{address:#x} {name} {expected:?}")),
+        }
+    }
+    let usage = bench.symbolizer.usage();
+    println!(
+        "{}: first address {first:?}, then {} in {rest:?}, their neighbours in {again:?}, tables {} KiB; {} same, {} unnamed in both, {} missed, {} wrong; {:?}",
+        file.display(),
+        addresses.len(),
+        usage.tables / 1024,
+        agreement.same,
+        agreement.neither,
+        agreement.missed.len(),
+        agreement.wrong.len(),
+        bench.symbolizer.problems().iter().map(|problem| problem.reason).collect::<Vec<_>>(),
+    );
+    agreement
+}
+
+fn real_objects() -> Vec<PathBuf> {
+    let sysroot = run(Command::new("rustc").args(["--print", "sysroot"]));
+    let libraries = Path::new(sysroot.trim()).join("lib").read_dir().unwrap();
+    let driver = libraries.map(|entry| entry.unwrap().path()).find(|path| path.to_string_lossy().contains("librustc_driver"));
+    let node = run(Command::new("which").arg("node"));
+    let listed = run(Command::new("gcc").arg("-print-file-name=libstdc++.so.6"));
+    let libc = run(Command::new("gcc").arg("-print-file-name=libc.so.6"));
+    let files = [libc.trim(), listed.trim(), node.trim()].map(PathBuf::from);
+    files.into_iter().chain(driver).map(|path| path.canonicalize().unwrap()).collect()
+}
+
+#[test]
+fn programs_of_all_kinds_get_the_names_that_readelf_gives_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let kinds: [(&str, &str, &[&str]); 9] = [
+        ("pie", C, &["-pie", "-fPIE"]),
+        ("non-pie", C, &["-no-pie"]),
+        ("static", C, &["-static"]),
+        ("static-pie", C, &["-static-pie", "-fPIE"]),
+        ("lib.so", C, &["-shared", "-fPIC"]),
+        ("stripped.so", C, &["-shared", "-fPIC", "-s"]),
+        ("one-segment", C, &["-static", "-Wl,-N"]),
+        ("cpp", CPP, &["-std=c++17"]),
+        ("cpp-stripped.so", CPP, &["-std=c++17", "-shared", "-fPIC", "-s"]),
+    ];
+    for (name, source, options) in kinds {
+        let file = build(directory.path(), name, source, options);
+        let oracle = Oracle::of(&file);
+        let addresses = [oracle.edges(), oracle.random(2000)].concat();
+        let agreement = compare(&file, &oracle, &addresses);
+        assert!(agreement.same >= 20, "{name}: {agreement:?}");
+        assert!(agreement.wrong.is_empty() && agreement.missed.is_empty(), "{name}: {agreement:?}");
+    }
+}
+
+#[test]
+fn aliases_assembly_and_calls_that_never_return_have_the_name_a_reader_expects() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "prog", C, &["-no-pie"]);
+    let oracle = Oracle::of(&file);
+    let listing = run(Command::new("nm").arg(&file));
+    let address = |name: &str| {
+        let line = listing.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    };
+    let bench = Bench::new();
+    let object = bench.object(&file, oracle.build_id.as_deref());
+    let expect = |address: u64, is_return, name: &str| {
+        let frame = bench.frame(object, oracle.offset(address).unwrap(), is_return);
+        bench.name(&[frame], std::process::id(), 0..0);
+        assert_eq!(bench.named(frame).name, name, "{address:#x}");
+    };
+    expect(address("public_one"), false, "public_one");
+    expect(address("asm_without_size") + 3, false, "asm_without_size");
+    expect(address("asm_next"), false, "asm_next");
+    expect(address("asm_label"), false, "asm_sized");
+    // The call of abort is the last instruction of `dies`: the return address is the next function's.
+    let listed = run(Command::new("readelf").arg("-sW").arg(&file));
+    let size: u64 =
+        listed.lines().find(|line| line.ends_with(" dies")).unwrap().split_whitespace().nth(2).unwrap().parse().unwrap();
+    expect(address("dies") + size, true, "dies");
+}
+
+#[test]
+fn real_objects_get_the_names_that_readelf_gives_them() {
+    for file in real_objects() {
+        let oracle = Oracle::of(&file);
+        let agreement = compare(&file, &oracle, &oracle.random(5000));
+        assert!(agreement.same > 1000, "{}: {agreement:?}", file.display());
+        assert!(agreement.wrong.is_empty(), "{}: {:?}", file.display(), agreement.wrong);
+        assert!(agreement.missed.is_empty(), "{}: {:?}", file.display(), agreement.missed);
+    }
+}
+
+#[test]
+fn real_objects_get_the_names_that_llvm_symbolizer_gives_them_or_an_alias() {
+    for file in real_objects() {
+        let oracle = Oracle::of(&file);
+        let addresses: Vec<u64> = oracle.random(3000).into_iter().filter(|at| oracle.offset(*at).is_some()).collect();
+        let bench = Bench::new();
+        let object = bench.object(&file, oracle.build_id.as_deref());
+        let offsets: Vec<u64> = addresses.iter().map(|at| oracle.offset(*at).unwrap()).collect();
+        let ours = bench.names_at(object, &offsets);
+        let theirs = llvm(&file, &addresses);
+        assert_eq!(theirs.len(), ours.len(), "llvm-symbolizer answered each question");
+        let (mut same, mut alias, mut neither, mut only_ours, mut only_theirs, mut wrong) = (0, 0, 0, 0, 0, Vec::new());
+        for ((address, ours), theirs) in addresses.iter().zip(&ours).zip(&theirs) {
+            let name = (ours.kind == FrameKind::User).then_some(&ours.name);
+            let aliases: BTreeSet<String> = oracle.names(*address).into_iter().map(readable).collect();
+            match (name, theirs.as_deref().map(readable)) {
+                (None, None) => neither += 1,
+                (Some(a), Some(b)) if *a == b => same += 1,
+                // The name is another one of the same function: both are in the symbol table at its start.
+                (Some(a), Some(b)) if aliases.contains(a) && aliases.contains(&b) => alias += 1,
+                (Some(a), None) if aliases.contains(a) => only_ours += 1,
+                (None, Some(_)) => {
+                    only_theirs += 1;
+                    if only_theirs < 6 {
+                        println!("only llvm: {address:#x} {theirs:?}");
+                    }
+                }
+                (a, b) => wrong.push(format!("{address:#x} ours {a:?} theirs {b:?} symbols {aliases:?}")),
+            }
+        }
+        println!(
+            "{}: {same} same, {alias} by another alias, {neither} unnamed in both, {only_ours} only we name, {only_theirs} only llvm names, {} differ",
+            file.display(),
+            wrong.len()
+        );
+        assert!(wrong.is_empty(), "{}: {wrong:#?}", file.display());
+    }
+}
+
+/// A program that sleeps, and where it has its executable's code.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start(command: &mut Command) -> Sleeper {
+        let child = command.spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        Sleeper(child)
+    }
+
+    /// Range and offset of the executable mapping of a path, and the line's inode.
+    fn mapping(&self, name: &str) -> (std::ops::Range<u64>, u64) {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
+        let line = maps
+            .lines()
+            .find(|line| line.contains(" r-xp ") && line.contains(name))
+            .unwrap_or_else(|| panic!("{name} is not in {maps}"));
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (start, end) = fields[0].split_once('-').unwrap();
+        let hex = |text| u64::from_str_radix(text, 16).unwrap();
+        (hex(start)..hex(end), hex(fields[2]))
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_deleted_program_that_still_runs_is_read_through_its_mapping() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "deleted-prog", C, &["-pie", "-fPIE"]);
+    let oracle = Oracle::of(&file);
+    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    for by_build_id in [true, false] {
+        let bench = Bench::new();
+        let object = bench.object(&file, oracle.build_id.as_deref().filter(|_| by_build_id));
+        let copy = directory.path().join("kept");
+        std::fs::copy(&file, &copy).unwrap();
+        let sleeper = Sleeper::start(Command::new(&file).arg("wait"));
+        let (range, _) = sleeper.mapping("deleted-prog");
+        std::fs::remove_file(&file).unwrap();
+        let frame = bench.frame(object, oracle.offset(main).unwrap(), false);
+        bench.name(&[frame], sleeper.0.id(), range);
+        assert_eq!(bench.named(frame).name, "main", "needs root: {:?}", bench.symbolizer.problems());
+        drop(sleeper);
+        std::fs::rename(&copy, &file).unwrap();
+    }
+}
+
+#[test]
+fn a_program_in_another_root_is_found_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "prog-in-root", C, &["-static"]);
+    let oracle = Oracle::of(&file);
+    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    let sleeper = Sleeper::start(Command::new("chroot").arg(directory.path()).args(["/prog-in-root", "wait"]));
+    let bench = Bench::new();
+    let object = bench.object(Path::new("/prog-in-root"), oracle.build_id.as_deref());
+    let frame = bench.frame(object, oracle.offset(main).unwrap(), false);
+    bench.name(&[frame], sleeper.0.id(), 0..0);
+    assert_eq!(bench.named(frame).name, "main", "chroot needs root: {:?}", bench.symbolizer.problems());
+}
+
+#[test]
+fn a_file_that_was_replaced_gives_no_names_but_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "prog", C, &["-pie", "-fPIE"]);
+    let oracle = Oracle::of(&file);
+    let bench = Bench::new();
+    let by_build_id = bench.object(&file, oracle.build_id.as_deref());
+    let by_inode = bench.object(&file, None);
+    std::fs::rename(&file, directory.path().join("old")).unwrap();
+    build(directory.path(), "prog", &C.replace("* 3", "* 30 + a"), &["-pie", "-fPIE"]);
+    for object in [by_build_id, by_inode] {
+        let offsets: Vec<u64> = oracle.edges().iter().filter_map(|at| oracle.offset(*at)).collect();
+        let found = bench.names_at(object, &offsets);
+        assert!(
+            found.iter().all(|named| named.kind == FrameKind::Unknown && named.name.starts_with("prog+0x") && !named.provisional)
+        );
+        let problem = bench.problem(object).unwrap();
+        assert_eq!((problem.reason, problem.named), (Reason::Replaced, 0));
+        assert!(problem.unnamed > 10 && !problem.reason.remedy().is_empty());
+    }
+}
+
+#[test]
+fn a_file_written_to_in_place_is_not_trusted_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "prog", C, &["-pie", "-fPIE"]);
+    let oracle = Oracle::of(&file);
+    let bench = Bench::new();
+    let object = bench.object(&file, oracle.build_id.as_deref());
+    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    let offset = oracle.offset(main).unwrap();
+    assert_eq!(bench.names_at(object, &[offset])[0].name, "main");
+    let other = build(directory.path(), "other", CPP, &[]);
+    std::fs::write(&file, std::fs::read(other).unwrap()).unwrap();
+    let after = bench.names_at(object, &[offset + 1]);
+    assert_eq!(after[0].kind, FrameKind::Unknown, "{after:?}");
+    assert_eq!(bench.problem(object).unwrap().reason, Reason::Replaced);
+}
+
+#[test]
+fn names_with_escapes_come_out_harmless() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "prog", C, &["-no-pie"]);
+    run(Command::new("objcopy")
+        .arg("--redefine-sym")
+        .arg("public_one=evil\u{1b}[31m\u{202e}name\n")
+        .arg("--strip-symbol=__alias_one")
+        .arg("--strip-symbol=alias_one_too")
+        .arg(&file));
+    let listing = run(Command::new("nm").arg(&file));
+    let line = listing.lines().find(|line| line.contains("evil")).unwrap();
+    let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    let oracle = Oracle::of(&file);
+    let bench = Bench::new();
+    let object = bench.object(&file, oracle.build_id.as_deref());
+    assert_eq!(bench.names_at(object, &[oracle.offset(address).unwrap()])[0].name, "evil·[31m·name·");
+}
+
+#[test]
+fn fifos_devices_and_noise_end_with_a_reason_and_do_not_hold_up_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let bench = Bench::new();
+    let fifo = directory.path().join("fifo");
+    run(Command::new("mkfifo").arg(&fifo));
+    let noise = directory.path().join("noise");
+    std::fs::write(&noise, b"\x7fELF\x02\x01\x01 and then nothing that makes sense, for as long as it takes to fill a header")
+        .unwrap();
+    let cases = [
+        (fifo.as_path(), Reason::NotRegular),
+        (Path::new("/dev/zero"), Reason::NotRegular),
+        (&noise, Reason::Malformed),
+        (Path::new("/no/such"), Reason::NotFound),
+    ];
+    for (path, reason) in cases {
+        let object = bench.object(path, None);
+        let named = &bench.names_at(object, &[0x1000])[0];
+        assert_eq!((named.kind, named.provisional), (FrameKind::Unknown, false));
+        let found = bench.problem(object).unwrap().reason;
+        assert!(found == reason || reason == Reason::Malformed && found == Reason::TooLarge, "{}: {found:?}", path.display());
+    }
+}
+
+#[test]
+fn kernel_addresses_have_the_names_of_kallsyms() {
+    let text = std::fs::read_to_string("/proc/kallsyms").expect("this test needs /proc/kallsyms");
+    let lines = text.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace();
+        let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let code = matches!(fields.next()?, "t" | "T");
+        code.then_some((address, fields.next()?, fields.next().unwrap_or("kernel")))
+    });
+    let mut symbols: Vec<(u64, &str, &str)> = lines.collect();
+    assert!(symbols.iter().any(|symbol| symbol.0 != 0), "this test needs root: kernel addresses are hidden");
+    symbols.sort_unstable();
+    let bench = Bench::new();
+    let picked: Vec<u64> = symbols
+        .windows(2)
+        .step_by(23)
+        .filter(|pair| pair[1].0 > pair[0].0 + 1 && !pair[0].1.starts_with('_'))
+        .map(|pair| pair[0].0)
+        .collect();
+    let frames: Vec<_> = picked.iter().map(|address| bench.frame(ObjectId::KERNEL, address + 1, false)).collect();
+    let start = Instant::now();
+    bench.name(&frames, 0, 0..0);
+    println!("kernel: {} frames in {:?}, {} KiB", frames.len(), start.elapsed(), bench.symbolizer.usage().kernel / 1024);
+    for (address, frame) in picked.iter().zip(&frames) {
+        let named = bench.named(*frame);
+        let expected: Vec<_> = symbols.iter().filter(|symbol| symbol.0 == *address).map(|symbol| readable(symbol.1)).collect();
+        let owner = symbols.iter().find(|symbol| symbol.0 == *address).unwrap().2;
+        let end = named.kind == FrameKind::Kernel
+            && named.name.starts_with("kernel+")
+            && expected.iter().any(|name| name.ends_with("etext"));
+        assert!(end || expected.contains(&named.name) && named.object == owner, "{address:#x} {named:?} {expected:?}");
+        assert_eq!((named.kind, named.provisional), (FrameKind::Kernel, false));
+    }
+    assert!(frames.len() > 1000);
+    let nowhere = bench.frame(ObjectId::KERNEL, 0xffff_8000_0000_1000, false);
+    bench.name(&[nowhere], 0, 0..0);
+    assert_eq!(bench.named(nowhere).name, "kernel+0xffff800000001000");
+    assert_eq!(bench.problem(ObjectId::KERNEL).map(|problem| problem.reason), Some(Reason::NoSymbolThere));
+}
+
+#[test]
+fn the_vdso_is_named_from_our_own_image() {
+    let bench = Bench::new();
+    let offsets: Vec<u64> = (0..0x2000).step_by(16).collect();
+    let found = bench.names_at(ObjectId::VDSO, &offsets);
+    assert!(found.iter().any(|named| named.name.contains("clock_gettime") && named.object == "[vdso]"), "{found:?}");
+}
+
+#[test]
+fn file_and_line_are_those_of_addr2line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "prog", CPP, &["-g", "-std=c++17"]);
+    let oracle = Oracle::of(&file);
+    let bench = Bench::new();
+    let object = bench.object(&file, oracle.build_id.as_deref());
+    let mut known = 0;
+    for address in oracle.edges().into_iter().filter(|at| oracle.offset(*at).is_some()) {
+        let frame = bench.frame(object, oracle.offset(address).unwrap(), false);
+        bench.name(&[frame], std::process::id(), 0..0);
+        let expected = run(Command::new("addr2line").arg("-e").arg(&file).arg(format!("{address:#x}")));
+        let expected = expected.trim().split(" (").next().unwrap();
+        match bench.locate(frame) {
+            Some((file, line)) => {
+                assert_eq!(format!("{file}:{line}"), expected, "{address:#x}");
+                known += 1;
+            }
+            None => assert!(expected.ends_with('?') || expected.ends_with(":0"), "{address:#x} {expected}"),
+        }
+    }
+    assert!(known > 20, "{known}");
+}
+
+#[test]
+fn a_process_that_ended_is_named_from_the_path_when_the_build_id_is_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "short", C, &["-pie", "-fPIE"]);
+    let oracle = Oracle::of(&file);
+    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    let bench = Bench::new();
+    let gone = {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    };
+    let object = bench.object(&file, oracle.build_id.as_deref());
+    let frame = bench.frame(object, oracle.offset(main).unwrap(), false);
+    bench.name(&[frame], gone, 0x1000..0x2000);
+    assert_eq!(bench.named(frame).name, "main");
+    let missing = bench.object(&directory.path().join("gone"), Some(b"12345678"));
+    let frame = bench.frame(missing, 0x1000, false);
+    bench.name(&[frame], gone, 0x1000..0x2000);
+    assert_eq!(bench.problem(missing).unwrap().reason, Reason::ProcessGone);
+}

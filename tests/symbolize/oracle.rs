@@ -1,0 +1,162 @@
+//! What `readelf` and `llvm-symbolizer` say about a file: the outside opinion that names are compared with.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs a tool of the system; a missing one fails the test with a sentence.
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("this test needs {:?}: {error}", command.get_program()));
+    assert!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[derive(Clone, Debug)]
+struct Symbol {
+    address: u64,
+    size: u64,
+    name: String,
+}
+
+/// Symbols, code sections and executable segments of one file.
+pub(crate) struct Oracle {
+    symbols: Vec<Symbol>,
+    longest: u64,
+    pub(crate) sections: Vec<(u64, u64)>,
+    segments: Vec<(u64, u64, u64)>,
+    pub(crate) build_id: Option<Vec<u8>>,
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+impl Oracle {
+    pub(crate) fn of(file: &Path) -> Oracle {
+        let sections = run(Command::new("readelf").arg("-SW").arg(file));
+        let sections: Vec<(u64, u64)> = sections
+            .lines()
+            .filter_map(|line| {
+                let fields: Vec<&str> = line.split_once(']')?.1.split_whitespace().collect();
+                fields.get(6)?.contains('X').then_some((hex(fields[2])?, hex(fields[4])?))
+            })
+            .collect();
+        let segments = run(Command::new("readelf").arg("-lW").arg(file));
+        let segments = segments
+            .lines()
+            .filter_map(|line| {
+                let fields: Vec<&str> = line.split_whitespace().collect();
+                let executable = fields.first() == Some(&"LOAD") && fields[6..fields.len() - 1].concat().contains('E');
+                executable.then(|| (hex(fields[1]).unwrap(), hex(fields[2]).unwrap(), hex(fields[4]).unwrap()))
+            })
+            .collect();
+        let notes = run(Command::new("readelf").arg("-nW").arg(file));
+        let build_id =
+            notes.split("Build ID: ").nth(1).and_then(|rest| rest.split_whitespace().next()).map(|id| {
+                (0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).unwrap()).collect::<Vec<u8>>()
+            });
+        let mut symbols: Vec<Symbol> = run(Command::new("readelf").arg("-sW").arg(file))
+            .lines()
+            .filter_map(symbol)
+            .filter(|symbol| sections.iter().any(|(start, size)| (*start..start + size).contains(&symbol.address)))
+            .collect();
+        symbols.sort_by_key(|symbol| symbol.address);
+        let longest = symbols.iter().map(|symbol| symbol.size).max().unwrap_or(0);
+        Oracle { symbols, longest, sections, segments, build_id }
+    }
+
+    /// The offset in the file of an address.
+    pub(crate) fn offset(&self, address: u64) -> Option<u64> {
+        let segment = self.segments.iter().find(|(_, start, size)| (*start..start + size).contains(&address))?;
+        Some(address - segment.1 + segment.0)
+    }
+
+    /// All names the innermost function around an address goes by; empty where there is none. Found by going back through
+    /// all symbols, none of the cleverness of the code under test.
+    pub(crate) fn names(&self, address: u64) -> BTreeSet<&str> {
+        let after = self.symbols.partition_point(|symbol| symbol.address <= address);
+        let before = || self.symbols[..after].iter().rev();
+        let near = before().take_while(|symbol| symbol.address + self.longest >= address);
+        let sized = near.clone().find(|symbol| symbol.size > 0 && address - symbol.address < symbol.size);
+        let start = match sized {
+            Some(symbol) => symbol.address,
+            None => {
+                // A symbol without size, if it is the last one before the address and nothing with a size holds it.
+                let Some(last) = before().next() else { return BTreeSet::new() };
+                let alike = || self.symbols[..after].iter().filter(|symbol| symbol.address == last.address);
+                let inside = before().take_while(|symbol| symbol.address + self.longest >= last.address);
+                let covered = inside.clone().any(|symbol| symbol.size > 0 && last.address - symbol.address < symbol.size);
+                let section = self.sections.iter().find(|(start, size)| (*start..start + size).contains(&last.address));
+                let beyond = section.is_none_or(|(start, size)| address >= start + size);
+                if alike().any(|symbol| symbol.size > 0) || covered || beyond {
+                    return BTreeSet::new();
+                }
+                last.address
+            }
+        };
+        let alike = self.symbols.iter().skip(self.symbols.partition_point(|symbol| symbol.address < start));
+        let alike = alike.take_while(|symbol| symbol.address == start);
+        alike.filter(|symbol| sized.is_none() || address - start < symbol.size).map(|symbol| &*symbol.name).collect()
+    }
+
+    /// First, middle and last byte of each function and the byte after it.
+    pub(crate) fn edges(&self) -> Vec<u64> {
+        let edges = self.symbols.iter().flat_map(|symbol| {
+            let Symbol { address, size, .. } = *symbol;
+            [address, address + size / 2, (address + size).saturating_sub(1), address + size]
+        });
+        edges.collect()
+    }
+
+    /// `count` addresses spread over all code, the same in each run.
+    pub(crate) fn random(&self, count: usize) -> Vec<u64> {
+        let total: u64 = self.sections.iter().map(|(_, size)| size).sum();
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let mut at = state % total;
+            for (start, size) in &self.sections {
+                if at < *size {
+                    return start + at;
+                }
+                at -= size;
+            }
+            0
+        };
+        (0..count).map(|_| next()).collect()
+    }
+}
+
+/// A line of `readelf -sW`: number, value, size, type, binding, visibility, section, name.
+fn symbol(line: &str) -> Option<Symbol> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let kind = *fields.get(3)?;
+    let defined = fields.get(6)?.parse::<u32>().is_ok();
+    if !matches!(kind, "FUNC" | "IFUNC" | "NOTYPE") || !defined {
+        return None;
+    }
+    let size = fields[2].strip_prefix("0x").map_or_else(|| fields[2].parse().ok(), hex)?;
+    Some(Symbol { address: hex(fields[1])?, size, name: (*fields.get(7)?).to_owned() })
+}
+
+/// What `llvm-symbolizer` calls these addresses, as linkage names; `None` where it knows nothing.
+pub(crate) fn llvm(file: &Path, addresses: &[u64]) -> Vec<Option<String>> {
+    let mut child = Command::new("llvm-symbolizer-14")
+        .args(["--functions=linkage", "--no-inlines", "--no-demangle", "--obj"])
+        .arg(file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test needs llvm-symbolizer-14 (apt: llvm-14)");
+    let mut input = child.stdin.take().unwrap();
+    let questions: String = addresses.iter().map(|address| format!("{address:#x}\n")).collect();
+    let writer = std::thread::spawn(move || input.write_all(questions.as_bytes()).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let answers = text.split("\n\n").filter(|answer| !answer.is_empty());
+    answers.map(|answer| answer.lines().next().filter(|name| *name != "??").map(str::to_owned)).collect()
+}
