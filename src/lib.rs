@@ -11,9 +11,10 @@
 //! - [`profile`]: the model; pure. Samples, stacks, names, queries, trees.
 //! - `collector`: everything that touches the kernel.
 //! - `symbolize`: addresses to names.
-//! - `formats`: one file a format, reading and writing.
+//! - [`formats`]: one file a format, reading and writing.
 //! - `ui`: the screen and its keys.
 //!
 //! ARCHITECTURE.md has the rules; tests/architecture.rs holds them.
 
+pub mod formats;
 pub mod profile;
