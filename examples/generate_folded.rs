@@ -1,17 +1,21 @@
 //! Makes a large file of folded stacks that looks like a real one, always the same for the same arguments.
 //!
 //! ```text
-//! cargo run --release --example generate_folded -- 1000000 sorted > /tmp/1m.folded
+//! cargo run --release --example generate_folded -- 1000000 sorted profile > /tmp/1m.folded
 //! ```
 //!
-//! The stacks are random walks over a call graph of 20,000 functions: a function has few callees or, rarely, many; the first
-//! ones are called far more often; walks end after 25 frames on average. Names have 10 to 60 characters. All stacks differ.
+//! The stacks are random walks over a call graph of 20,000 functions: a function has few callees or, rarely, many, and the
+//! first ones are called far more often. Names have 10 to 60 characters. All stacks differ; they are 25 frames deep on average.
+//!
+//! - `profile`: a new stack parts from one seen before a few frames above its leaf, as in profiles of programs: about 4 nodes
+//!   of the trie a stack.
+//! - `scattered`: each stack is a walk of its own from the root, which shares little with others: about 15 nodes a stack. No
+//!   program is like that, but generators of test files are.
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
 const FUNCTIONS: usize = 20_000;
-const MEAN_DEPTH: u64 = 25;
 const COMMANDS: [&str; 8] = ["nginx", "postgres", "cc1plus", "rustc", "java", "python3", "containerd-shim", "kworker/u16:2"];
 const WORDS: [&str; 24] = [
     "parse", "read", "alloc", "node", "buffer", "expr", "visit", "type", "lock", "queue", "page", "table", "encode", "hash", "std",
@@ -65,39 +69,68 @@ fn program(random: &mut Random) -> Program {
     Program { names, callees }
 }
 
-fn walk(program: &Program, random: &mut Random) -> Vec<u32> {
-    let command = random.skewed(COMMANDS.len() as u64) as u32;
-    let mut stack = vec![command];
-    let mut function = command * 100;
-    while stack.len() < 4 || random.below(MEAN_DEPTH - 3) > 0 {
-        stack.push(function);
-        let callees = &program.callees[function as usize];
-        function = callees[random.skewed(callees.len() as u64) as usize];
+impl Program {
+    /// Goes on from the end of `stack` until chance, one in `stop`, ends it.
+    fn walk(&self, random: &mut Random, stack: &mut Vec<u32>, stop: u64) {
+        loop {
+            let callees = &self.callees[stack[stack.len() - 1] as usize];
+            stack.push(callees[random.skewed(callees.len() as u64) as usize]);
+            if random.below(stop) == 0 {
+                return;
+            }
+        }
     }
-    stack
+
+    fn line(&self, stack: &[u32]) -> String {
+        let functions: Vec<&str> = stack[1..].iter().map(|function| self.names[*function as usize].as_str()).collect();
+        format!("{};{}", COMMANDS[stack[0] as usize], functions.join(";"))
+    }
+
+    /// A stack is a command, then functions.
+    fn scattered(&self, random: &mut Random) -> Vec<u32> {
+        let command = random.skewed(COMMANDS.len() as u64) as u32;
+        let mut stack = vec![command, command * 100];
+        self.walk(random, &mut stack, 10);
+        stack
+    }
+
+    /// Another way on from somewhere near the leaf of a stack that is known.
+    fn variant(&self, random: &mut Random, known: &[Vec<u32>]) -> Vec<u32> {
+        let Some(like) = known.get(random.below(known.len().max(1) as u64) as usize).filter(|_| known.len() > 100) else {
+            return self.scattered(random);
+        };
+        let cut = 1 + random.skewed(13) as usize;
+        let mut stack = like[..like.len().saturating_sub(cut).max(2)].to_vec();
+        self.walk(random, &mut stack, 3);
+        stack
+    }
 }
 
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let count: usize = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(100_000);
     let sorted = arguments.next().is_none_or(|order| order == "sorted");
+    let scattered = arguments.next().is_some_and(|shape| shape == "scattered");
     let mut random = Random(42);
     let program = program(&mut random);
-    let mut stacks: HashSet<Vec<u32>> = HashSet::with_capacity(count);
-    let mut in_order = Vec::with_capacity(count);
-    while in_order.len() < count {
-        let stack = walk(&program, &mut random);
-        if stacks.insert(stack.clone()) {
-            let names: Vec<&str> = stack.iter().skip(1).map(|function| program.names[*function as usize].as_str()).collect();
-            in_order.push(format!("{};{}", COMMANDS[stack[0] as usize], names.join(";")));
+    let mut seen: HashSet<u64> = HashSet::with_capacity(count);
+    let mut stacks: Vec<Vec<u32>> = Vec::with_capacity(count);
+    while stacks.len() < count {
+        let stack = if scattered { program.scattered(&mut random) } else { program.variant(&mut random, &stacks) };
+        let fingerprint = stack.iter().fold(0, |sum, function| Random(sum ^ u64::from(*function)).next());
+        if stack.len() < 120 && seen.insert(fingerprint) {
+            stacks.push(stack);
         }
     }
+    let mut lines: Vec<String> = stacks.iter().map(|stack| program.line(stack)).collect();
     if sorted {
-        in_order.sort_unstable();
+        lines.sort_unstable();
     }
+    let frames: usize = stacks.iter().map(Vec::len).sum();
+    eprintln!("{count} stacks, {:.1} frames each", frames as f64 / count as f64);
     let mut out = BufWriter::new(io::stdout().lock());
-    for stack in in_order {
-        writeln!(out, "{stack} {}", 1 + random.skewed(1000))?;
+    for line in lines {
+        writeln!(out, "{line} {}", 1 + random.skewed(1000))?;
     }
     out.flush()
 }

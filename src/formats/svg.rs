@@ -115,14 +115,14 @@ impl FoldedLines {
     }
 }
 
-/// The folded lines of all frames that are wide enough to be seen; of fewer, by halves, while they are too many.
+/// The folded lines of all frames that are wide enough to be seen; while they are too many, of fewer.
 fn narrow_enough(tree: &CallTree, root: NodeId, texts: &Texts, total: u64) -> FoldedLines {
     let mut narrowest = total.div_ceil(NARROWEST_SHARE);
     loop {
         if let Some(lines) = folded_lines(tree, root, texts, narrowest) {
             return lines;
         }
-        narrowest = narrowest.saturating_mul(2);
+        narrowest = narrowest.saturating_add(narrowest.div_ceil(4));
     }
 }
 
@@ -202,4 +202,145 @@ fn shade(name: &str) -> f32 {
     });
     let [byte, ..] = (hash ^ (hash >> 32)).to_le_bytes();
     f32::from(byte) / 255.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::TreeBuilder;
+
+    fn drawn(tree: &CallTree, labels: &LabelTable, root: NodeId) -> (String, Drawn) {
+        let mut out = Vec::new();
+        let drawn = write(tree, labels, root, &SvgOptions::default(), &mut out).unwrap();
+        (String::from_utf8(out).unwrap(), drawn)
+    }
+
+    /// What hovering over the frames shows: `main (2 samples, 100.00%)`.
+    fn titles(svg: &str) -> Vec<String> {
+        use quick_xml::escape::unescape;
+        let of_frames = svg.split("<title>").skip(1).filter_map(|rest| rest.split("</title>").next());
+        of_frames.map(|title| unescape(title).unwrap().into_owned()).collect()
+    }
+
+    fn is_well_formed(svg: &str) {
+        let mut reader = quick_xml::Reader::from_str(svg);
+        while reader.read_event().unwrap() != quick_xml::events::Event::Eof {}
+        let forbidden = |c: char| matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\u{fffe}' | '\u{ffff}');
+        assert!(!svg.contains(forbidden), "characters that XML forbids");
+    }
+
+    #[test]
+    fn hostile_names_are_shown_as_they_are_in_well_formed_xml() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        let names = ["a<b>&\"c'", "worker 3", "odd_[k]", "]]>", "# no comment", "\u{fffe}\x1b", " ", "--", "x 1.5 7", "a", "a b"];
+        for name in names {
+            let node = builder.child(CallTree::ROOT, labels.intern(name, "", FrameKind::User));
+            builder.add(node, 1);
+            let below = builder.child(node, labels.intern("below", "", FrameKind::User));
+            builder.add(below, 1);
+        }
+        let (svg, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+        is_well_formed(&svg);
+        assert_eq!(report.frames, 22);
+        let titles = titles(&svg);
+        assert_eq!(titles.len(), 23, "one for all, and no frame torn in two");
+        for name in names {
+            let shown = match name {
+                "\u{fffe}\x1b" => "··",
+                " " => "[unknown]",
+                "# no comment" => "#\u{a0}no comment",
+                name => name,
+            };
+            assert!(titles.contains(&format!("{shown} (2 samples, 9.09%)")), "{shown:?} in {titles:#?}");
+        }
+    }
+
+    #[test]
+    fn kinds_have_colours_of_their_own_and_the_file_is_always_the_same() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        let kinds = [
+            ("p", FrameKind::Process),
+            ("u", FrameKind::User),
+            ("k", FrameKind::Kernel),
+            ("i", FrameKind::Inlined),
+            ("j", FrameKind::Jit),
+            ("x", FrameKind::Unknown),
+        ];
+        let node = kinds.iter().fold(CallTree::ROOT, |node, (name, kind)| builder.child(node, labels.intern(name, "", *kind)));
+        builder.add(node, 1);
+        let tree = builder.finish();
+        let (svg, _) = drawn(&tree, &labels, CallTree::ROOT);
+        assert_eq!(svg, drawn(&tree, &labels, CallTree::ROOT).0);
+        for (name, kind) in kinds {
+            let Color { r, g, b } = colour(labels.get(labels.intern(name, "", kind)).unwrap());
+            assert!(svg.contains(&format!("rgb({r},{g},{b})")), "{name}");
+        }
+        assert!(titles(&svg).contains(&"k (1 samples, 100.00%)".to_owned()), "annotations are not shown");
+    }
+
+    #[test]
+    fn what_is_too_narrow_counts_for_its_caller() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        let main = builder.child(CallTree::ROOT, labels.intern("main", "", FrameKind::User));
+        builder.add(main, 99_997);
+        for (name, parent) in [("tiny", main), ("small", CallTree::ROOT)] {
+            let node = builder.child(parent, labels.intern(name, "", FrameKind::User));
+            builder.add(node, 2);
+        }
+        let (svg, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+        assert_eq!(report, Drawn { frames: 1, narrowest: 11, total: 100_001 });
+        let shown = ["[too narrow to draw] (2 samples, 0.00%)", "all (100,001 samples, 100%)", "main (99,999 samples, 100.00%)"];
+        assert_eq!(titles(&svg), shown);
+    }
+
+    #[test]
+    fn callers_of_the_node_are_drawn_at_full_width() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        let a = builder.child(CallTree::ROOT, labels.intern("a", "", FrameKind::User));
+        let b = builder.child(a, labels.intern("b", "", FrameKind::User));
+        builder.add(a, 5);
+        builder.add(b, 2);
+        let (svg, _) = drawn(&builder.finish(), &labels, b);
+        assert_eq!(titles(&svg).concat(), "all (2 samples, 100%)a (2 samples, 100.00%)b (2 samples, 100.00%)");
+    }
+
+    #[test]
+    fn recursion_five_thousand_frames_deep_is_drawn_in_bounded_memory() {
+        let labels = LabelTable::default();
+        let label = labels.intern("deep_work (long_running.py:28)", "", FrameKind::User);
+        let mut builder = TreeBuilder::new();
+        let mut node = CallTree::ROOT;
+        for _ in 0..5000 {
+            node = builder.child(node, label);
+            builder.add(node, 1);
+        }
+        let (svg, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+        is_well_formed(&svg);
+        assert!((1500..=5000).contains(&report.frames), "{report:?}");
+    }
+
+    #[test]
+    fn more_frames_than_a_browser_can_take_are_thinned_out() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        for branch in 0..9000 {
+            let name = format!("branch {branch}");
+            let node = builder.child(CallTree::ROOT, labels.intern(&name, "", FrameKind::User));
+            let leaf = (0..5).fold(node, |node, _| builder.child(node, labels.intern("x", "", FrameKind::User)));
+            builder.add(leaf, 1 + i64::from(branch < 100));
+        }
+        let (_, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+        assert!(report.frames <= MAX_FRAMES && report.frames > 0, "{report:?}");
+        assert_eq!(report.total, 9100);
+    }
+
+    #[test]
+    fn a_tree_without_weight_is_nothing_to_save() {
+        let error = write(&CallTree::default(), &LabelTable::default(), CallTree::ROOT, &SvgOptions::default(), &mut Vec::new());
+        assert!(matches!(error, Err(FormatError::NothingToSave)));
+    }
 }

@@ -238,3 +238,98 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.write(bytes);
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{FrameKind, Limits};
+
+    /// Each sample as `kind name;… weight`, and the report.
+    fn read_all(input: &[u8]) -> (Vec<String>, ReadReport) {
+        let names = Names::default();
+        let mut profile = Profile::new(Limits::NONE);
+        let report = read(input, &names, &mut profile).unwrap();
+        let text = |sample: &Sample| {
+            let mut frames = Vec::new();
+            for frame in profile.stacks.frames(sample.stack) {
+                names.labels_of(frame, |label| {
+                    let label = names.labels.get(label).unwrap();
+                    let kind = if label.kind == FrameKind::User { "" } else { label.kind.annotation() };
+                    frames.push(format!("{}{kind}", label.name));
+                });
+            }
+            frames.reverse();
+            assert_eq!(sample.kind, SampleKind::Counted);
+            format!("{} {}", frames.join(";"), sample.weight)
+        };
+        let samples = profile.samples.slices_from(0).flatten().map(text).collect();
+        (samples, report)
+    }
+
+    #[test]
+    fn stacks_that_begin_alike_are_read_as_they_stand() {
+        let input = "a;b;c 1\na;b;cc 2\na;b 3\na;b;c;d 4\nab;c 5\na;b;c;d 6\na 7\na; 8\na;;b 9\nb_[k];c_[i] 10\nb_[k];c_[j] 11\n";
+        let (samples, report) = read_all(input.as_bytes());
+        let expected = input.replace("a; 8", "a;[unknown] 8").replace("a;;b 9", "a;[unknown];b 9");
+        assert_eq!(samples, expected.lines().collect::<Vec<_>>());
+        assert_eq!((report.lines, report.stacks, report.total, report.nonsense), (11, 11, 66, 0));
+    }
+
+    #[test]
+    fn what_is_no_stack_is_left_out_and_counted() {
+        let (samples, report) = read_all(b"\xef\xbb\xbf\n# made by hand: 12\na;b 1\r\n 12\nwhat\n\nc 2");
+        assert_eq!(samples, ["a;b 1", "c 2"]);
+        assert_eq!((report.comments, report.nonsense, report.first_nonsense), (1, 2, Some(4)));
+        assert_eq!(report.to_string(), "2 stacks; 2 lines were left out as they are no stacks (the first is line 4)");
+    }
+
+    #[test]
+    fn rounding_keeps_the_sum_and_leaves_whole_counts_alone() {
+        let (samples, report) = read_all(b"a 0.4\na 0.4\nb 7\na 0.4\na 0.4\nc 2.5\nb 7\n");
+        assert_eq!(samples, ["a 1", "b 7", "a 1", "c 2", "b 7"]);
+        assert_eq!((report.total, report.fractional), (18, 5));
+        assert!(report.to_string().ends_with("counts with fractions were rounded"), "{report}");
+    }
+
+    #[test]
+    fn a_count_above_what_a_sample_holds_becomes_several_samples() {
+        let (samples, report) = read_all(b"a 10000000000\nb 4294967295\nc 0\n");
+        assert_eq!(samples, ["a 4294967295", "a 4294967295", "a 1410065410", "b 4294967295"]);
+        assert_eq!((report.stacks, report.total), (3, 14_294_967_295));
+    }
+
+    #[test]
+    fn counts_that_would_fill_the_memory_are_refused() {
+        let mut profile = Profile::new(Limits::NONE);
+        let error = read(&b"a 1\nb 18446744073709551615\n"[..], &Names::default(), &mut profile).unwrap_err();
+        let said = error.to_string();
+        assert_eq!(said, "the counts up to line 2 add up to more than 1.8e16; scale them down, to microseconds for instance");
+        assert_eq!(profile.samples.len(), 1);
+    }
+
+    #[test]
+    fn hostile_names_are_made_safe_and_short() {
+        let long = "n".repeat(10_000);
+        let input = [b"\x1b[31mred;\xff\xfe;".as_slice(), long.as_bytes(), b" 1\n"].concat();
+        let (samples, _) = read_all(&input);
+        assert_eq!(samples, [format!("·[31mred;\u{fffd}\u{fffd};{}… 1", "n".repeat(4096))]);
+    }
+
+    #[test]
+    fn a_file_without_a_stack_says_what_was_expected() {
+        let mut profile = Profile::new(Limits::NONE);
+        let error = read(&b"hello\nworld\n"[..], &Names::default(), &mut profile).unwrap_err();
+        assert!(error.to_string().starts_with("none of the 2 lines is a folded stack; expected frames joined by"), "{error}");
+    }
+
+    #[test]
+    fn common_prefixes_are_found_at_every_length() {
+        for length in 0..40 {
+            let a = vec![b'x'; length];
+            assert_eq!(common_prefix(&a, &[b'x'; 20]), length.min(20));
+            let mut b = a.clone();
+            b.push(b'y');
+            assert_eq!(common_prefix(&[a.as_slice(), b"zzzzzzzzzz"].concat(), &b), length);
+        }
+    }
+}
