@@ -12,15 +12,20 @@
 <<<<<<< HEAD
 //! - [`collector`]: everything that touches the kernel.
 //! - `symbolize`: addresses to names.
+<<<<<<< HEAD
 =======
 //! - `collector`: everything that touches the kernel.
 //! - [`symbolize`]: addresses to names.
 >>>>>>> symbolize
 //! - `formats`: one file a format, reading and writing.
+=======
+//! - [`formats`]: one file a format, reading and writing.
+>>>>>>> formats
 //! - `ui`: the screen and its keys.
 //!
 //! ARCHITECTURE.md has the rules; tests/architecture.rs holds them.
 
+<<<<<<< HEAD
 pub mod collector;
 pub mod formats;
 pub mod profile;

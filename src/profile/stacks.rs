@@ -3,6 +3,10 @@
 //! A [`StackId`] is a node of the trie and stands for the whole stack down to it. Nodes are made in order, so a parent's id
 //! is always smaller than its children's: one pass forward or backward over the nodes visits parents first or last.
 //!
+//! A child made right after its parent is the next node and is found by looking there. Only the other children are in the hash
+//! index: with a file of a million stacks of 38 frames, 1 million entries instead of 17 million, and no search at all below
+//! the frame where a stack parts from those before it.
+//!
 //! ```text
 //!  0 (empty)
 //!  ├─ 1 _start ── 2 main ─┬─ 3 parse
@@ -43,13 +47,21 @@ fn hash(parent: u32, frame: u32) -> u64 {
 impl StackTable {
     /// The stack `parent` with `frame` called from it. Nodes are never more than `u32::MAX`; past that the parent comes back.
     pub fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        let wanted = hash(parent.0, frame.0);
+        let Ok(id) = u32::try_from(self.nodes.len()) else { return parent };
         let nodes = &self.nodes;
         let same = |&id: &u32| nodes.get(id as usize).is_some_and(|node| node.parent == parent.0 && node.frame == frame.0);
+        let next = parent.0.saturating_add(1);
+        if next == id {
+            self.nodes.push(Node { parent: parent.0, frame: frame.0 });
+            return StackId(id);
+        }
+        if same(&next) {
+            return StackId(next);
+        }
+        let wanted = hash(parent.0, frame.0);
         if let Some(&found) = self.index.find(wanted, same) {
             return StackId(found);
         }
-        let Ok(id) = u32::try_from(self.nodes.len()) else { return parent };
         self.nodes.push(Node { parent: parent.0, frame: frame.0 });
         let nodes = &self.nodes;
         let rehash = |&id: &u32| nodes.get(id as usize).map_or(0, |node| hash(node.parent, node.frame));
@@ -85,7 +97,7 @@ impl StackTable {
         false
     }
 
-    /// Bytes held: 8 a node, and 5 a slot of the index.
+    /// Bytes held: 8 a node, and 5 a slot of the index, which has the children that do not follow their parent.
     pub fn memory(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>() + self.index.capacity() * 8 / 7 * 5
     }

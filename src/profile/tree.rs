@@ -116,7 +116,7 @@ impl CallTree {
 }
 
 /// Grows a tree path by path; the index from (parent, label) to child is kept apart from the nodes so that a finished tree
-/// does not carry it.
+/// does not carry it. First children are not in it: their parents point to them.
 #[derive(Default)]
 pub struct TreeBuilder {
     nodes: Vec<TreeNode>,
@@ -140,13 +140,19 @@ impl TreeBuilder {
 
     /// The child of `parent` with this label, made if it is new.
     pub fn child(&mut self, parent: NodeId, label: LabelId) -> NodeId {
-        let wanted = hash(parent.0, label);
         let nodes = &self.nodes;
         let same = |&id: &u32| {
             let node = &nodes[id as usize];
             node.parent == parent.0 && node.label == label
         };
-        if let Some(&found) = self.index.find(wanted, same) {
+        let first = nodes[parent.0 as usize].first_child;
+        if first != 0 && same(&first) {
+            return NodeId(first);
+        }
+        let wanted = hash(parent.0, label);
+        if first != 0
+            && let Some(&found) = self.index.find(wanted, same)
+        {
             return NodeId(found);
         }
         let Ok(id) = u32::try_from(self.nodes.len()) else { return parent };
@@ -154,7 +160,10 @@ impl TreeBuilder {
         self.last_child.push(0);
         let last = std::mem::replace(&mut self.last_child[parent.0 as usize], id);
         match last {
-            0 => self.nodes[parent.0 as usize].first_child = id,
+            0 => {
+                self.nodes[parent.0 as usize].first_child = id;
+                return NodeId(id);
+            }
             last => self.nodes[last as usize].next_sibling = id,
         }
         let nodes = &self.nodes;

@@ -1,0 +1,68 @@
+//! Times the formats on a file of folded stacks, and says how much memory was the most.
+//!
+//! ```text
+//! cargo run --release --example measure_formats -- /tmp/1m.folded
+//! ```
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::time::Instant;
+
+use flametop::formats::{folded, svg};
+use flametop::profile::{CallTree, Limits, Names, NodeId, Profile, StackId, TreeBuilder};
+
+/// One pass over the trie: a stack's parent comes before it.
+fn tree_of(profile: &Profile, names: &Names) -> CallTree {
+    let mut builder = TreeBuilder::new();
+    let mut nodes = vec![CallTree::ROOT; profile.stacks.len()];
+    for id in 1..profile.stacks.len() {
+        let Some((parent, frame)) = profile.stacks.split(StackId(id as u32)) else { continue };
+        let mut node: NodeId = nodes[parent.0 as usize];
+        names.labels_of(frame, |label| node = builder.child(node, label));
+        nodes[id] = node;
+    }
+    for sample in profile.samples.slices_from(0).flatten() {
+        builder.add(nodes[sample.stack.0 as usize], i64::from(sample.weight));
+    }
+    builder.finish()
+}
+
+fn most_memory() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("?");
+    line.trim().to_owned()
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args().nth(1).ok_or("give a file of folded stacks")?;
+    let only_read = std::env::args().nth(2).is_some_and(|word| word == "read");
+    let names = Names::default();
+    let mut profile = Profile::new(Limits::NONE);
+    let step = |what: &str, since: Instant| println!("{what:<14} {:>8.1?}  most memory {}", since.elapsed(), most_memory());
+
+    let start = Instant::now();
+    let report = folded::read(File::open(&path)?, &names, &mut profile)?;
+    step("read", start);
+    println!("{report}; total {}; {} nodes, {} names", report.total, profile.stacks.len(), names.labels.len());
+    if only_read {
+        return Ok(());
+    }
+    let start = Instant::now();
+    profile.stacks.freeze();
+    step("freeze", start);
+    let start = Instant::now();
+    let tree = tree_of(&profile, &names);
+    step("tree", start);
+    let start = Instant::now();
+    let mut out = BufWriter::new(File::create("/tmp/measure.svg")?);
+    let drawn = svg::write(&tree, &names.labels, CallTree::ROOT, &svg::SvgOptions::default(), &mut out)?;
+    drop(out);
+    step("svg", start);
+    println!("{drawn:?}, {} bytes", fs::metadata("/tmp/measure.svg")?.len());
+    let start = Instant::now();
+    let mut out = BufWriter::new(io::sink());
+    folded::write(&tree, &names.labels, CallTree::ROOT, folded::FoldedOptions::default(), &mut out)?;
+    step("write folded", start);
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! One line of folded stacks, and one frame of a line. Pure.
+
+use std::borrow::Cow;
+
+use super::UNKNOWN;
+use crate::profile::FrameKind;
+
+/// A count as written: `12.5` is 12 and 500,000,000 billionths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Count {
+    pub(super) whole: u64,
+    pub(super) billionths: u32,
+}
+
+/// What a line is.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Line<'a> {
+    Stack { frames: &'a [u8], count: Count },
+    Comment,
+    Blank,
+    Nonsense,
+}
+
+/// Takes a line apart: the count is what follows the last space or tab, the frames are what comes before it.
+pub(super) fn parse(line: &[u8]) -> Line<'_> {
+    let line = line.trim_ascii();
+    match line {
+        [] => return Line::Blank,
+        [b'#'] | [b'#', b' ' | b'\t', ..] => return Line::Comment,
+        _ => {}
+    }
+    let Some((frames, count)) = memchr::memrchr2(b' ', b'\t', line).and_then(|space| line.split_at_checked(space)) else {
+        return Line::Nonsense;
+    };
+    let frames = frames.trim_ascii_end();
+    match parse_count(count.trim_ascii_start()) {
+        Some(count) if !frames.is_empty() => Line::Stack { frames, count },
+        _ => Line::Nonsense,
+    }
+}
+
+/// Digits, perhaps with a fraction; at most `u64::MAX`. No signs, no exponents: flamegraph.pl knows none.
+fn parse_count(text: &[u8]) -> Option<Count> {
+    let (whole, fraction) = match memchr::memchr(b'.', text) {
+        Some(dot) => (text.get(..dot)?, text.get(dot + 1..)?),
+        None => (text, &[][..]),
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+    let whole = whole.iter().try_fold(0u64, |sum, byte| sum.checked_mul(10)?.checked_add(digit(byte)?))?;
+    if fraction.is_empty() {
+        return Some(Count { whole, billionths: 0 });
+    }
+    fraction.iter().try_for_each(|byte| digit(byte).map(|_| ()))?;
+    let billionths = fraction.iter().chain([b'0'; 9].iter()).take(9).fold(0, |sum, byte| sum * 10 + u32::from(byte - b'0'));
+    Some(Count { whole, billionths })
+}
+
+/// The name and the kind of a frame as written.
+pub(super) fn parse_frame(frame: &[u8]) -> (Cow<'_, str>, FrameKind) {
+    let (name, kind) = match frame {
+        [name @ .., b'_', b'[', b'k', b']'] => (name, FrameKind::Kernel),
+        [name @ .., b'_', b'[', b'i', b']'] => (name, FrameKind::Inlined),
+        [name @ .., b'_', b'[', b'j', b']'] => (name, FrameKind::Jit),
+        [name @ .., b'_', b'[', b'w', b']'] => (name, FrameKind::User),
+        name => (name, FrameKind::User),
+    };
+    let name = if name.trim_ascii().is_empty() { UNKNOWN.into() } else { String::from_utf8_lossy(name) };
+    let kind = if kind == FrameKind::User && name == UNKNOWN { FrameKind::Unknown } else { kind };
+    (name, kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(frames: &str, whole: u64, billionths: u32) -> Line<'_> {
+        Line::Stack { frames: frames.as_bytes(), count: Count { whole, billionths } }
+    }
+
+    #[test]
+    fn the_count_comes_after_the_last_space() {
+        assert_eq!(parse(b"a;b c;d 12"), stack("a;b c;d", 12, 0));
+        assert_eq!(parse(b"a;b 3 12\r"), stack("a;b 3", 12, 0));
+        assert_eq!(parse(b"  a;b\t \t7  "), stack("a;b", 7, 0));
+        assert_eq!(parse(b"a 18446744073709551615"), stack("a", u64::MAX, 0));
+    }
+
+    #[test]
+    fn counts_may_have_fractions() {
+        assert_eq!(parse(b"a 0.5"), stack("a", 0, 500_000_000));
+        assert_eq!(parse(b"a .25"), stack("a", 0, 250_000_000));
+        assert_eq!(parse(b"a 3."), stack("a", 3, 0));
+        assert_eq!(parse(b"a 1.0000000019"), stack("a", 1, 1));
+    }
+
+    #[test]
+    fn what_is_no_stack_is_told_apart() {
+        for nonsense in ["a;b", " 123", "123", "a -1", "a 1e3", "a 0x10", "a .", "a 1.2.3", "a 18446744073709551616", "a 1,5"] {
+            assert_eq!(parse(nonsense.as_bytes()), Line::Nonsense, "{nonsense:?}");
+        }
+        for comment in ["#", "# for human: 42", "#\t1", " # 1"] {
+            assert_eq!(parse(comment.as_bytes()), Line::Comment, "{comment:?}");
+        }
+        assert_eq!(parse(b"#private;b 1"), stack("#private;b", 1, 0));
+        assert_eq!(parse(b" \t\r"), Line::Blank);
+    }
+
+    #[test]
+    fn annotations_say_what_a_frame_is() {
+        let frame = |text: &'static str| {
+            let (name, kind) = parse_frame(text.as_bytes());
+            (name.into_owned(), kind)
+        };
+        assert_eq!(frame("read_[k]"), ("read".into(), FrameKind::Kernel));
+        assert_eq!(frame("memcpy_[i]"), ("memcpy".into(), FrameKind::Inlined));
+        assert_eq!(frame("Lio/netty/A;::b_[j]"), ("Lio/netty/A;::b".into(), FrameKind::Jit));
+        assert_eq!(frame("wake_[w]"), ("wake".into(), FrameKind::User));
+        assert_eq!(frame("a_[x]"), ("a_[x]".into(), FrameKind::User));
+        assert_eq!(frame("[unknown]"), ("[unknown]".into(), FrameKind::Unknown));
+        assert_eq!(frame("[unknown]_[k]"), ("[unknown]".into(), FrameKind::Kernel));
+        assert_eq!(frame("_[k]"), ("[unknown]".into(), FrameKind::Kernel));
+        assert_eq!(frame(" "), ("[unknown]".into(), FrameKind::Unknown));
+        assert_eq!(parse_frame(b"\xff\xfe").0, "\u{fffd}\u{fffd}");
+    }
+}

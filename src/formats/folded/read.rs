@@ -1,0 +1,335 @@
+//! Folded stacks to samples: one sample a line, in one pass, with the memory of one chunk.
+//!
+//! Time goes into looking up names (about 25 a line), so two things avoid it. Files are usually sorted, so the frames that
+//! a line shares with the line before it are not looked up at all; and a name that was seen before is found by its bytes as
+//! they stand in the file, in a table of this load only, without decoding it and without the locks of the shared tables.
+
+use std::fmt;
+use std::hash::Hasher;
+use std::io::Read;
+
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+
+use super::super::FormatError;
+use super::super::input::{Encoding, Lines};
+use super::line::{Count, Line, parse, parse_frame};
+use crate::profile::{FrameId, Names, Profile, Sample, SampleKind, StackId};
+
+/// What a sample can weigh; a count above is kept as several samples.
+const MAX_WEIGHT: u64 = u32::MAX as u64;
+
+/// How many samples counts above [`MAX_WEIGHT`] may add: 4 million, 128 MB. Sums up to 1.8·10¹⁶ fit, 200 days of nanoseconds.
+const MAX_EXTRA_SAMPLES: u64 = 1 << 22;
+
+/// What was in the file and what was not made use of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadReport {
+    /// Lines of any kind.
+    pub lines: u64,
+    /// Lines that are stacks.
+    pub stacks: u64,
+    /// Sum of their counts, as stored in the samples.
+    pub total: u64,
+    /// Comment lines.
+    pub comments: u64,
+    /// Lines that are neither stacks nor comments nor blank; they were left out.
+    pub nonsense: u64,
+    /// Number of the first of those, from 1.
+    pub first_nonsense: Option<u64>,
+    /// Stacks whose count has a fraction. Counts were rounded so that the sum is right to half a unit: what rounding one
+    /// line takes away is given to the next line that has a fraction.
+    pub fractional: u64,
+    /// How the text was stored.
+    pub encoding: Encoding,
+}
+
+impl fmt::Display for ReadReport {
+    /// One line for people: `1,000 stacks; 2 lines left out as they are no stacks (the first is line 7)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.stacks, if self.stacks == 1 { "stack" } else { "stacks" })?;
+        match (self.nonsense, self.first_nonsense) {
+            (1, Some(first)) => write!(f, "; line {first} was left out as it is no stack")?,
+            (count, Some(first)) => write!(f, "; {count} lines were left out as they are no stacks (the first is line {first})")?,
+            _ => {}
+        }
+        if self.fractional > 0 {
+            write!(f, "; counts with fractions were rounded")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads folded stacks into `profile`: a sample of kind [`SampleKind::Counted`] a line, its frames named, its thread and
+/// cgroup left at 0 without a row (files tell neither).
+///
+/// Several files may be read one after another. When no more will come, [`freeze`](crate::profile::StackTable::freeze) the
+/// stacks to give their index back.
+///
+/// # Errors
+///
+/// The input cannot be read, is known to be of another format, has not one line that is a stack, has a line above 64 MiB, or
+/// counts that add up to more than about 1.8·10¹⁶. What was read until then stays in `profile`.
+pub fn read(input: impl Read, names: &Names, profile: &mut Profile) -> Result<ReadReport, FormatError> {
+    let mut lines = Lines::new(input)?;
+    let mut loader = Loader { names, profile, known: NameCache::default(), last: LastStack::default() };
+    let mut weights = Weights::default();
+    let mut report = ReadReport { encoding: lines.encoding(), ..ReadReport::default() };
+    while let Some(line) = lines.next()? {
+        match parse(line) {
+            Line::Stack { frames, count } => {
+                report.stacks += 1;
+                report.fractional += u64::from(count.billionths > 0);
+                let stack = loader.stack(frames);
+                let weight = weights.round(count);
+                let Some(total) = weights.admit(weight) else {
+                    let limit = (MAX_EXTRA_SAMPLES * MAX_WEIGHT) as f64;
+                    return Err(FormatError::CountsTooLarge { line: lines.number(), limit });
+                };
+                report.total = total;
+                loader.push(stack, weight);
+            }
+            Line::Comment => report.comments += 1,
+            Line::Blank => {}
+            Line::Nonsense => {
+                report.nonsense += 1;
+                report.first_nonsense.get_or_insert(lines.number());
+            }
+        }
+    }
+    report.lines = lines.number();
+    if report.stacks == 0 {
+        return Err(FormatError::NoStacks { lines: report.lines });
+    }
+    Ok(report)
+}
+
+/// Makes whole numbers of counts and watches their sum.
+#[derive(Default)]
+struct Weights {
+    /// What rounding has taken away so far, in billionths: from -500,000,000 up to 499,999,999.
+    carried: i64,
+    extra_samples: u64,
+    total: u64,
+}
+
+impl Weights {
+    /// To the nearest whole, with what earlier rounding left over. A count without a fraction stays as it is, since what is
+    /// carried never reaches a half.
+    fn round(&mut self, count: Count) -> u64 {
+        const ONE: i64 = 1_000_000_000;
+        let exact = i64::from(count.billionths) + self.carried;
+        let up = exact >= ONE / 2;
+        self.carried = if up { exact - ONE } else { exact };
+        count.whole.saturating_add(u64::from(up))
+    }
+
+    /// The sum with `weight`, or `None` when it would take too many samples to hold.
+    fn admit(&mut self, weight: u64) -> Option<u64> {
+        self.extra_samples += weight.saturating_sub(1) / MAX_WEIGHT;
+        self.total = self.total.checked_add(weight)?;
+        (self.extra_samples <= MAX_EXTRA_SAMPLES).then_some(self.total)
+    }
+}
+
+/// Turns lines into samples.
+struct Loader<'a> {
+    names: &'a Names,
+    profile: &'a mut Profile,
+    known: NameCache,
+    last: LastStack,
+}
+
+impl Loader<'_> {
+    /// The stack of these frames, looked up from where it parts from the line before.
+    fn stack(&mut self, frames: &[u8]) -> StackId {
+        let (mut stack, start) = self.last.share(frames);
+        let Some(rest) = frames.get(start..) else { return stack };
+        let ends = memchr::memchr_iter(b';', rest).chain(std::iter::once(rest.len()));
+        let mut begin = 0;
+        for end in ends {
+            let name = rest.get(begin..end).unwrap_or_default();
+            let frame = self.known.frame(name, self.names);
+            stack = self.profile.stacks.child(stack, frame);
+            self.last.ends.push((start + end, stack));
+            begin = end + 1;
+        }
+        stack
+    }
+
+    fn push(&mut self, stack: StackId, weight: u64) {
+        let mut left = weight;
+        while left > 0 {
+            let part = u32::try_from(left).unwrap_or(u32::MAX);
+            self.profile.samples.push(Sample { stack, weight: part, kind: SampleKind::Counted, ..Sample::default() });
+            left -= u64::from(part);
+        }
+    }
+}
+
+/// The frames of the line before, as written, and the stack down to the end of each.
+#[derive(Default)]
+struct LastStack {
+    text: Vec<u8>,
+    ends: Vec<(usize, StackId)>,
+}
+
+impl LastStack {
+    /// Takes `frames` for the last stack from now on. Returns the stack that both have in common, and where in `frames` what
+    /// is not in common begins: past the end if nothing is left.
+    ///
+    /// ```text
+    /// last    main;run;read_file
+    /// frames  main;run;read_dir     in common by bytes: main;run;read_   by frames: main;run
+    /// ```
+    fn share(&mut self, frames: &[u8]) -> (StackId, usize) {
+        let common = common_prefix(&self.text, frames);
+        let at_border = frames.get(common).is_none_or(|byte| *byte == b';');
+        while self.ends.last().is_some_and(|(end, _)| *end > common || (*end == common && !at_border)) {
+            self.ends.pop();
+        }
+        self.text.truncate(common);
+        self.text.extend_from_slice(frames.get(common..).unwrap_or_default());
+        self.ends.last().map_or((StackId(0), 0), |(end, stack)| (*stack, end + 1))
+    }
+}
+
+/// How many bytes both begin with. By words of eight first: lines share hundreds of bytes.
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let words = words_a.iter().zip(words_b).take_while(|(a, b)| a == b).count() * 8;
+    let rest = |all: &[u8]| -> usize { all.len().min(words) };
+    let (a, b) = (a.get(rest(a)..).unwrap_or_default(), b.get(rest(b)..).unwrap_or_default());
+    words + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Frames by their names' bytes as written, annotation included.
+#[derive(Default)]
+struct NameCache {
+    index: HashTable<KnownName>,
+    bytes: Vec<u8>,
+}
+
+struct KnownName {
+    start: usize,
+    length: usize,
+    frame: FrameId,
+}
+
+impl NameCache {
+    fn frame(&mut self, name: &[u8], names: &Names) -> FrameId {
+        let bytes = &self.bytes;
+        let bytes_of = |known: &KnownName| bytes.get(known.start..known.start + known.length).unwrap_or_default();
+        let wanted = hash(name);
+        if let Some(known) = self.index.find(wanted, |known| bytes_of(known) == name) {
+            return known.frame;
+        }
+        let (text, kind) = parse_frame(name);
+        let frame = names.intern_named(names.labels.intern(&text, "", kind));
+        let known = KnownName { start: bytes.len(), length: name.len(), frame };
+        self.index.insert_unique(wanted, known, |known| hash(bytes_of(known)));
+        self.bytes.extend_from_slice(name);
+        frame
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{FrameKind, Limits};
+
+    /// Each sample as `kind name;… weight`, and the report.
+    fn read_all(input: &[u8]) -> (Vec<String>, ReadReport) {
+        let names = Names::default();
+        let mut profile = Profile::new(Limits::NONE);
+        let report = read(input, &names, &mut profile).unwrap();
+        let text = |sample: &Sample| {
+            let mut frames = Vec::new();
+            for frame in profile.stacks.frames(sample.stack) {
+                names.labels_of(frame, |label| {
+                    let label = names.labels.get(label).unwrap();
+                    let kind = if label.kind == FrameKind::User { "" } else { label.kind.annotation() };
+                    frames.push(format!("{}{kind}", label.name));
+                });
+            }
+            frames.reverse();
+            assert_eq!(sample.kind, SampleKind::Counted);
+            format!("{} {}", frames.join(";"), sample.weight)
+        };
+        let samples = profile.samples.slices_from(0).flatten().map(text).collect();
+        (samples, report)
+    }
+
+    #[test]
+    fn stacks_that_begin_alike_are_read_as_they_stand() {
+        let input = "a;b;c 1\na;b;cc 2\na;b 3\na;b;c;d 4\nab;c 5\na;b;c;d 6\na 7\na; 8\na;;b 9\nb_[k];c_[i] 10\nb_[k];c_[j] 11\n";
+        let (samples, report) = read_all(input.as_bytes());
+        let expected = input.replace("a; 8", "a;[unknown] 8").replace("a;;b 9", "a;[unknown];b 9");
+        assert_eq!(samples, expected.lines().collect::<Vec<_>>());
+        assert_eq!((report.lines, report.stacks, report.total, report.nonsense), (11, 11, 66, 0));
+    }
+
+    #[test]
+    fn what_is_no_stack_is_left_out_and_counted() {
+        let (samples, report) = read_all(b"\xef\xbb\xbf\n# made by hand: 12\na;b 1\r\n 12\nwhat\n\nc 2");
+        assert_eq!(samples, ["a;b 1", "c 2"]);
+        assert_eq!((report.comments, report.nonsense, report.first_nonsense), (1, 2, Some(4)));
+        assert_eq!(report.to_string(), "2 stacks; 2 lines were left out as they are no stacks (the first is line 4)");
+    }
+
+    #[test]
+    fn rounding_keeps_the_sum_and_leaves_whole_counts_alone() {
+        let (samples, report) = read_all(b"a 0.4\na 0.4\nb 7\na 0.4\na 0.4\nc 2.5\nb 7\n");
+        assert_eq!(samples, ["a 1", "b 7", "a 1", "c 2", "b 7"]);
+        assert_eq!((report.total, report.fractional), (18, 5));
+        assert!(report.to_string().ends_with("counts with fractions were rounded"), "{report}");
+    }
+
+    #[test]
+    fn a_count_above_what_a_sample_holds_becomes_several_samples() {
+        let (samples, report) = read_all(b"a 10000000000\nb 4294967295\nc 0\n");
+        assert_eq!(samples, ["a 4294967295", "a 4294967295", "a 1410065410", "b 4294967295"]);
+        assert_eq!((report.stacks, report.total), (3, 14_294_967_295));
+    }
+
+    #[test]
+    fn counts_that_would_fill_the_memory_are_refused() {
+        let mut profile = Profile::new(Limits::NONE);
+        let error = read(&b"a 1\nb 18446744073709551615\n"[..], &Names::default(), &mut profile).unwrap_err();
+        let said = error.to_string();
+        assert_eq!(said, "the counts up to line 2 add up to more than 1.8e16; scale them down, to microseconds for instance");
+        assert_eq!(profile.samples.len(), 1);
+    }
+
+    #[test]
+    fn hostile_names_are_made_safe_and_short() {
+        let long = "n".repeat(10_000);
+        let input = [b"\x1b[31mred;\xff\xfe;".as_slice(), long.as_bytes(), b" 1\n"].concat();
+        let (samples, _) = read_all(&input);
+        assert_eq!(samples, [format!("·[31mred;\u{fffd}\u{fffd};{}… 1", "n".repeat(4096))]);
+    }
+
+    #[test]
+    fn a_file_without_a_stack_says_what_was_expected() {
+        let mut profile = Profile::new(Limits::NONE);
+        let error = read(&b"hello\nworld\n"[..], &Names::default(), &mut profile).unwrap_err();
+        assert!(error.to_string().starts_with("none of the 2 lines is a folded stack; expected frames joined by"), "{error}");
+    }
+
+    #[test]
+    fn common_prefixes_are_found_at_every_length() {
+        for length in 0..40 {
+            let a = vec![b'x'; length];
+            assert_eq!(common_prefix(&a, &[b'x'; 20]), length.min(20));
+            let mut b = a.clone();
+            b.push(b'y');
+            assert_eq!(common_prefix(&[a.as_slice(), b"zzzzzzzzzz"].concat(), &b), length);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A call tree to folded stacks: a line for every path at which samples end, in the order of the paths.
+
+use std::io::Write;
+
+use super::super::FormatError;
+use super::super::paths::{Texts, walk};
+use super::UNKNOWN;
+use crate::profile::{CallTree, LabelTable, NodeId};
+
+/// How folded stacks are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoldedOptions {
+    /// Whether kernel, inlined and JIT frames are marked as such, `_[k]`, `_[i]`, `_[j]`. Default: yes, so that reading the
+    /// file gives the same kinds again.
+    pub annotations: bool,
+}
+
+impl Default for FoldedOptions {
+    fn default() -> Self {
+        FoldedOptions { annotations: true }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Lines.
+    pub stacks: u64,
+    /// Sum of their counts.
+    pub total: u64,
+}
+
+/// Writes what is at and below `root`, each line with the whole path from the top of the tree: `comm;main;parse 12`.
+///
+/// Sorted by path, so one tree always gives one file. In names `;` becomes `:`, a frame without a name `[unknown]`, and a
+/// first frame that would make its line a comment (`# …`) gets `_` before it; samples without any frame are `[unknown]`. A
+/// tree without weight is an error.
+pub fn write(
+    tree: &CallTree,
+    labels: &LabelTable,
+    root: NodeId,
+    options: FoldedOptions,
+    out: &mut dyn Write,
+) -> Result<Written, FormatError> {
+    if tree.node(root).total == 0 {
+        return Err(FormatError::NothingToSave);
+    }
+    let texts = Texts::new(tree, labels, |labels, id| {
+        let Some(label) = labels.get(id) else { return UNKNOWN.into() };
+        let annotation = if options.annotations { label.kind.annotation() } else { "" };
+        frame_text(&label.name, annotation)
+    });
+    let mut written = Written::default();
+    walk(tree, root, &texts, 1, |path| {
+        if path.own > 0 {
+            written.stacks += 1;
+            written.total += path.own;
+            let text = if path.text.is_empty() { UNKNOWN } else { path.text };
+            writeln!(out, "{}{text} {}", if reads_as_comment(text) { "_" } else { "" }, path.own)?;
+        }
+        Ok::<(), FormatError>(())
+    })?;
+    out.flush()?;
+    Ok(written)
+}
+
+/// Whether the first frame is `#`, or begins with `# `, once the spaces before it are taken off.
+fn reads_as_comment(text: &str) -> bool {
+    let mut characters = text.trim_start().chars();
+    characters.next() == Some('#') && characters.next().is_none_or(|c| c == ';' || c.is_whitespace())
+}
+
+/// A name as it can stand between `;` and `;`.
+fn frame_text(name: &str, annotation: &str) -> String {
+    let name = if name.trim().is_empty() { UNKNOWN } else { name };
+    name.replace(';', ":") + annotation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{FrameKind, TreeBuilder};
+
+    fn tree(labels: &LabelTable, stacks: &[(&[(&str, FrameKind)], i64)]) -> CallTree {
+        let mut builder = TreeBuilder::new();
+        for (stack, weight) in stacks {
+            let child = |node, (name, kind): &(&str, FrameKind)| builder.child(node, labels.intern(name, "", *kind));
+            let node = stack.iter().fold(CallTree::ROOT, child);
+            builder.add(node, *weight);
+        }
+        builder.finish()
+    }
+
+    fn written(tree: &CallTree, labels: &LabelTable, root: NodeId, annotations: bool) -> String {
+        let mut out = Vec::new();
+        write(tree, labels, root, FoldedOptions { annotations }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    use FrameKind::{Inlined, Jit, Kernel, Process, User};
+
+    #[test]
+    fn lines_are_sorted_paths_with_what_ends_there() {
+        let labels = LabelTable::default();
+        let stacks: [(&[(&str, FrameKind)], i64); 4] = [
+            (&[("nginx", Process), ("main", User), ("z", Inlined)], 3),
+            (&[("nginx", Process), ("main", User)], 2),
+            (&[("nginx", Process), ("main", User), ("read", Kernel)], 1),
+            (&[("a", Process), ("b", Jit)], 4),
+        ];
+        let tree = tree(&labels, &stacks);
+        let annotated = "a;b_[j] 4\nnginx;main 2\nnginx;main;read_[k] 1\nnginx;main;z_[i] 3\n";
+        assert_eq!(written(&tree, &labels, CallTree::ROOT, true), annotated);
+        assert_eq!(written(&tree, &labels, CallTree::ROOT, false), annotated.replace("_[j]", "").replace("_[k]", "").replace("_[i]", ""));
+    }
+
+    #[test]
+    fn what_is_below_a_node_is_written_with_the_path_to_it() {
+        let labels = LabelTable::default();
+        let stacks: [(&[(&str, FrameKind)], i64); 3] =
+            [(&[("a", User), ("b", User)], 1), (&[("a", User), ("b", User), ("c", User)], 2), (&[("a", User)], 4)];
+        let tree = tree(&labels, &stacks);
+        assert_eq!(written(&tree, &labels, NodeId(2), true), "a;b 1\na;b;c 2\n");
+    }
+
+    #[test]
+    fn labels_that_read_the_same_are_one_frame() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        for (object, leaf, weight) in [("libb.so", "y", 1), ("liba.so", "x", 2), ("libb.so", "x", 4)] {
+            let main = builder.child(CallTree::ROOT, labels.intern("main", object, User));
+            let leaf = builder.child(main, labels.intern(leaf, object, User));
+            builder.add(leaf, weight);
+        }
+        assert_eq!(written(&builder.finish(), &labels, CallTree::ROOT, true), "main;x 6\nmain;y 1\n");
+    }
+
+    #[test]
+    fn names_that_would_break_a_line_are_changed() {
+        let labels = LabelTable::default();
+        let stacks: [(&[(&str, FrameKind)], i64); 4] =
+            [(&[("[u8; 4]", User)], 1), (&[("", User), (" ", User)], 2), (&[("# no", User)], 3), (&[("#", User), ("x", User)], 4)];
+        let tree = tree(&labels, &stacks);
+        assert_eq!(written(&tree, &labels, CallTree::ROOT, true), "_#;x 4\n_# no 3\n[u8: 4] 1\n[unknown];[unknown] 2\n");
+    }
+
+    #[test]
+    fn five_thousand_levels_need_no_stack() {
+        let labels = LabelTable::default();
+        let label = labels.intern("f", "", User);
+        let mut builder = TreeBuilder::new();
+        let node = (0..5000).fold(CallTree::ROOT, |node, _| builder.child(node, label));
+        builder.add(node, 1);
+        assert_eq!(written(&builder.finish(), &labels, CallTree::ROOT, true), "f;".repeat(4999) + "f 1\n");
+    }
+
+    #[test]
+    fn a_tree_without_weight_is_nothing_to_save() {
+        let error = write(&CallTree::default(), &LabelTable::default(), CallTree::ROOT, FoldedOptions::default(), &mut Vec::new());
+        assert!(matches!(error, Err(FormatError::NothingToSave)));
+    }
+}

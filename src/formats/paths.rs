@@ -1,0 +1,140 @@
+//! Walks a call tree path by path, in the order of the paths' texts, for formats in which a stack is text.
+//!
+//! Paths are told apart by what is written, not by labels: two labels that read the same (one function name in two objects)
+//! are one frame here. No recursion, so that depth costs memory on the heap only.
+
+use crate::profile::{CallTree, LabelId, LabelTable, NodeId};
+
+/// What each label of a tree is written as.
+pub(super) struct Texts {
+    /// Every text once, in order.
+    texts: Vec<String>,
+    /// Index into `texts` by label id; `u32::MAX` for labels that the tree does not have.
+    by_label: Vec<u32>,
+}
+
+impl Texts {
+    /// Writes each label of `tree` once, through `text`.
+    pub(super) fn new(tree: &CallTree, labels: &LabelTable, text: impl Fn(&LabelTable, LabelId) -> String) -> Texts {
+        let mut by_label: Vec<u32> = Vec::new();
+        let mut written: Vec<(String, usize)> = Vec::new();
+        for node in tree.nodes().iter().skip(1) {
+            let label = node.label.0 as usize;
+            if by_label.len() <= label {
+                by_label.resize(label + 1, u32::MAX);
+            }
+            if let Some(slot) = by_label.get_mut(label).filter(|slot| **slot == u32::MAX) {
+                *slot = 0;
+                written.push((text(labels, node.label), label));
+            }
+        }
+        written.sort_unstable();
+        let mut texts: Vec<String> = Vec::with_capacity(written.len());
+        for (text, label) in written {
+            if texts.last() != Some(&text) {
+                texts.push(text);
+            }
+            if let Some(slot) = by_label.get_mut(label) {
+                *slot = u32::try_from(texts.len() - 1).unwrap_or(u32::MAX);
+            }
+        }
+        Texts { texts, by_label }
+    }
+
+    /// Where the label's text comes in the order of all texts.
+    fn rank(&self, label: LabelId) -> u32 {
+        self.by_label.get(label.0 as usize).copied().unwrap_or(u32::MAX)
+    }
+
+    fn text(&self, rank: u32) -> &str {
+        self.texts.get(rank as usize).map_or("", String::as_str)
+    }
+}
+
+/// Nodes that read the same under one parent, waiting for their turn.
+struct Pending {
+    rank: u32,
+    nodes: Vec<NodeId>,
+    /// How much of the path's text belongs to the parent.
+    parent_text: usize,
+    /// Frames above this one.
+    depth: usize,
+}
+
+/// One path of the tree.
+pub(super) struct Path<'a> {
+    /// The frames, joined by `;`.
+    pub(super) text: &'a str,
+    /// How many frames that are.
+    pub(super) depth: usize,
+    /// What ends here, and what ends below it in frames that are too narrow to be told.
+    pub(super) own: u64,
+}
+
+/// Visits every path from the root through `root` down, callers before callees, siblings in the order of their texts. What
+/// weighs less than `narrowest` is not visited; its weight counts as its caller's own. What has no caller to count for comes
+/// first, as a path without frames.
+pub(super) fn walk<E>(
+    tree: &CallTree,
+    root: NodeId,
+    texts: &Texts,
+    narrowest: u64,
+    mut visit: impl FnMut(&Path<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let narrowest = narrowest.max(1);
+    let mut line = String::new();
+    let mut pending: Vec<Pending> = Vec::new();
+    let above = tree.path(root);
+    if let Some((_, callers)) = above.split_last() {
+        for caller in callers {
+            push_frame(&mut line, texts.text(texts.rank(tree.node(*caller).label)));
+        }
+        let rank = texts.rank(tree.node(root).label);
+        pending.push(Pending { rank, nodes: vec![root], parent_text: line.len(), depth: callers.len() });
+    } else {
+        let total = tree.node(root).total;
+        let below = push_children(tree, texts, &[root], narrowest, (0, 0), &mut pending);
+        if total > below {
+            visit(&Path { text: "", depth: 0, own: total - below })?;
+        }
+    }
+    while let Some(Pending { rank, nodes, parent_text, depth }) = pending.pop() {
+        line.truncate(parent_text);
+        push_frame(&mut line, texts.text(rank));
+        let total: u64 = nodes.iter().map(|node| tree.node(*node).total).sum();
+        let below = push_children(tree, texts, &nodes, narrowest, (line.len(), depth + 1), &mut pending);
+        visit(&Path { text: &line, depth: depth + 1, own: total.saturating_sub(below) })?;
+    }
+    Ok(())
+}
+
+fn push_frame(line: &mut String, text: &str) {
+    if !line.is_empty() {
+        line.push(';');
+    }
+    line.push_str(text);
+}
+
+/// Puts the children of `nodes` on the pile, last text first, so that the first comes off first. Returns what they weigh.
+fn push_children(
+    tree: &CallTree,
+    texts: &Texts,
+    nodes: &[NodeId],
+    narrowest: u64,
+    (parent_text, depth): (usize, usize),
+    pending: &mut Vec<Pending>,
+) -> u64 {
+    let children = nodes.iter().flat_map(|node| tree.children(*node));
+    let mut children: Vec<(u32, NodeId)> = children.map(|child| (texts.rank(tree.node(child).label), child)).collect();
+    children.sort_unstable();
+    let mut weight = 0;
+    for same in children.chunk_by(|a, b| a.0 == b.0).rev() {
+        let total: u64 = same.iter().map(|(_, child)| tree.node(*child).total).sum();
+        if let Some((rank, _)) = same.first().filter(|_| total >= narrowest) {
+            weight += total;
+            let nodes = same.iter().map(|(_, child)| *child).collect();
+            pending.push(Pending { rank: *rank, nodes, parent_text, depth });
+        }
+    }
+    weight
+}

@@ -1,0 +1,346 @@
+//! A call tree as an interactive flame graph for a browser: a click zooms, search highlights. Drawn by inferno.
+//!
+//! inferno takes folded lines and gives an SVG. What is handed to it is prepared so that nothing is read wrongly and no tree
+//! is too large:
+//!
+//! - Every frame carries an annotation, plain ones `_[w]`; inferno takes one off before it shows a name. So a name that ends
+//!   in a number (`worker 3`) is not taken for a count, and one that ends in `_[k]` itself is shown as it is.
+//! - Colours tell the kinds apart as FlameGraph's `java` palette does and vary by the name's hash: the same tree gives the same
+//!   file, byte for byte.
+//! - Frames too narrow to be seen are taken out first; their weight stays with their caller.
+
+use std::io::Write;
+
+use inferno::flamegraph::color::{Color, PaletteMap};
+use inferno::flamegraph::{Direction, Options, TextTruncateDirection, from_lines};
+
+use super::FormatError;
+use super::paths::{Texts, walk};
+use crate::profile::{CallTree, FrameKind, Label, LabelId, LabelTable, NodeId, sanitize};
+
+/// Frames below one ten-thousandth of the whole are an eighth of a pixel wide in a window of 1,200; inferno leaves out the same.
+const NARROWEST_SHARE: u64 = 10_000;
+
+/// More frames than this make a browser slow to zoom (inferno's script touches each of them): measured with Chromium, see
+/// `examples/measure_formats.rs` for making such files.
+const MAX_FRAMES: usize = 30_000;
+
+/// Bytes of folded lines handed to inferno, which wants all of them in memory. Only recursion thousands of frames deep gets there.
+const MAX_TEXT: usize = 64 << 20;
+
+/// How the flame graph is drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SvgOptions {
+    /// Written above it. Default: `flametop`.
+    pub title: String,
+    /// Written below the title, for what was recorded, when and where. Default: none.
+    pub subtitle: Option<String>,
+    /// Whether callers are at the top, as in an icicle graph. Default: no.
+    pub inverted: bool,
+    /// What is counted. Default: `samples`.
+    pub count_name: String,
+}
+
+impl Default for SvgOptions {
+    fn default() -> Self {
+        SvgOptions { title: "flametop".into(), subtitle: None, inverted: false, count_name: "samples".into() }
+    }
+}
+
+/// What was drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// Frames, without the one for everything.
+    pub frames: usize,
+    /// The weight below which frames were left out.
+    pub narrowest: u64,
+    /// The weight of everything.
+    pub total: u64,
+}
+
+/// Draws what is at and below `root`; the callers of `root` are drawn below it at full width, as after zooming.
+///
+/// `out` should be buffered. A tree without weight is an error.
+pub fn write(
+    tree: &CallTree,
+    labels: &LabelTable,
+    root: NodeId,
+    options: &SvgOptions,
+    out: &mut dyn Write,
+) -> Result<Drawn, FormatError> {
+    let total = tree.node(root).total;
+    if total == 0 {
+        return Err(FormatError::NothingToSave);
+    }
+    let texts = Texts::new(tree, labels, |labels, id| frame_text(labels.get(id)));
+    let lines = narrow_enough(tree, root, &texts, total);
+    let mut palette = palette(tree, labels);
+    let mut inferno = Options::default();
+    inferno.title = printable(&options.title);
+    inferno.subtitle = options.subtitle.as_deref().map(printable);
+    inferno.count_name = printable(&options.count_name);
+    inferno.direction = if options.inverted { Direction::Inverted } else { Direction::Straight };
+    inferno.text_truncate_direction = TextTruncateDirection::Right;
+    inferno.deterministic = true;
+    inferno.palette_map = Some(&mut palette);
+    // What is too narrow is gone already.
+    inferno.min_width = 0.0;
+    // "Flame chart" to inferno means: take the lines in reverse order as they are, without sorting them. Its own order is by
+    // bytes of whole lines, in which `a b;x` comes between `a` and `a;x` and tears `a` in two.
+    inferno.flame_chart = true;
+    from_lines(&mut inferno, lines.iter().rev(), &mut *out)?;
+    out.flush()?;
+    Ok(Drawn { frames: lines.frames, narrowest: lines.narrowest, total })
+}
+
+/// Folded lines in one piece of memory.
+#[derive(Default)]
+struct FoldedLines {
+    text: String,
+    ends: Vec<usize>,
+    frames: usize,
+    narrowest: u64,
+}
+
+impl FoldedLines {
+    fn push(&mut self, path: &str, own: u64) {
+        use std::fmt::Write as _;
+        let _ = write!(self.text, "{path} {own}");
+        self.ends.push(self.text.len());
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &str> {
+        let start = |index: usize| index.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.ends.iter().enumerate().filter_map(move |(index, end)| self.text.get(start(index)..*end))
+    }
+}
+
+/// The folded lines of all frames that are wide enough to be seen; while they are too many, of fewer.
+fn narrow_enough(tree: &CallTree, root: NodeId, texts: &Texts, total: u64) -> FoldedLines {
+    let mut narrowest = total.div_ceil(NARROWEST_SHARE);
+    loop {
+        if let Some(lines) = folded_lines(tree, root, texts, narrowest) {
+            return lines;
+        }
+        narrowest = narrowest.saturating_add(narrowest.div_ceil(4));
+    }
+}
+
+/// The lines, or `None` when there are too many. Never `None` once `narrowest` is above half of the weight: then at most one
+/// chain of frames is left, and that is one line.
+fn folded_lines(tree: &CallTree, root: NodeId, texts: &Texts, narrowest: u64) -> Option<FoldedLines> {
+    let mut lines = FoldedLines { narrowest, ..FoldedLines::default() };
+    let last_resort = narrowest > tree.node(root).total / 2;
+    let fits = walk(tree, root, texts, narrowest, |path| {
+        lines.frames += usize::from(path.depth > 0);
+        if path.own > 0 && path.depth == 0 {
+            lines.push("[too narrow to draw]_[w]", path.own);
+        } else if path.own > 0 {
+            lines.push(path.text, path.own);
+        }
+        let too_many = lines.frames > MAX_FRAMES || lines.text.len() > MAX_TEXT;
+        if too_many && !last_resort { Err(()) } else { Ok(()) }
+    });
+    fits.ok().map(|()| lines)
+}
+
+/// A name as inferno takes it: annotated, without `;`, and not like a comment.
+fn frame_text(label: Option<&Label>) -> String {
+    let (name, kind) = label.map_or(("?", FrameKind::Unknown), |label| (&*label.name, label.kind));
+    let name = if name.trim().is_empty() { "[unknown]" } else { name };
+    let mut text = printable(name).replace(';', ":");
+    // inferno drops lines that begin with "# "; a no-break space looks the same.
+    if let Some(rest) = text.trim_start().strip_prefix("# ") {
+        text = format!("#\u{a0}{rest}");
+    }
+    text.push_str(match kind.annotation() {
+        "" => "_[w]",
+        annotation => annotation,
+    });
+    text
+}
+
+/// Text that may stand in XML: without control characters, and without the two characters that XML forbids besides.
+fn printable(text: &str) -> String {
+    sanitize(text).replace(['\u{fffe}', '\u{ffff}'], "·")
+}
+
+/// A colour for every frame of the tree.
+fn palette(tree: &CallTree, labels: &LabelTable) -> PaletteMap {
+    let mut used: Vec<LabelId> = tree.nodes().iter().skip(1).map(|node| node.label).collect();
+    used.sort_unstable();
+    used.dedup();
+    let mut palette = PaletteMap::default();
+    for label in used.into_iter().filter_map(|id| labels.get(id)) {
+        palette.insert(frame_text(Some(label)), colour(label));
+    }
+    palette
+}
+
+/// FlameGraph's `java` palette where it has a say: kernel orange, inlined aqua, JIT green, user red. Processes are blue and
+/// what is unknown is grey, so that neither is taken for a function.
+fn colour(label: &Label) -> Color {
+    let shade = shade(&label.name);
+    let rgb = |(r, r_range): (u8, u8), (g, g_range): (u8, u8), (b, b_range): (u8, u8)| {
+        let mix = |base: u8, range: u8| base + (f32::from(range) * shade) as u8;
+        Color { r: mix(r, r_range), g: mix(g, g_range), b: mix(b, b_range) }
+    };
+    match label.kind {
+        FrameKind::Kernel => rgb((190, 65), (90, 65), (0, 0)),
+        FrameKind::Inlined => rgb((50, 60), (165, 55), (165, 55)),
+        FrameKind::Jit => rgb((50, 60), (200, 55), (50, 60)),
+        FrameKind::User => rgb((200, 55), (50, 80), (50, 80)),
+        FrameKind::Process => rgb((120, 40), (150, 40), (200, 40)),
+        FrameKind::Unknown => rgb((150, 50), (150, 50), (150, 50)),
+    }
+}
+
+/// From 0 to 1, by FNV-1a of the name (<http://www.isthe.com/chongo/tech/comp/fnv/>): the same on every machine.
+fn shade(name: &str) -> f32 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let [byte, ..] = (hash ^ (hash >> 32)).to_le_bytes();
+    f32::from(byte) / 255.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::TreeBuilder;
+
+    fn drawn(tree: &CallTree, labels: &LabelTable, root: NodeId) -> (String, Drawn) {
+        let mut out = Vec::new();
+        let drawn = write(tree, labels, root, &SvgOptions::default(), &mut out).unwrap();
+        (String::from_utf8(out).unwrap(), drawn)
+    }
+
+    /// What hovering over the frames shows: `main (2 samples, 100.00%)`.
+    fn titles(svg: &str) -> Vec<String> {
+        use quick_xml::escape::unescape;
+        let of_frames = svg.split("<title>").skip(1).filter_map(|rest| rest.split("</title>").next());
+        of_frames.map(|title| unescape(title).unwrap().into_owned()).collect()
+    }
+
+    fn is_well_formed(svg: &str) {
+        let mut reader = quick_xml::Reader::from_str(svg);
+        while reader.read_event().unwrap() != quick_xml::events::Event::Eof {}
+        let forbidden = |c: char| matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\u{fffe}' | '\u{ffff}');
+        assert!(!svg.contains(forbidden), "characters that XML forbids");
+    }
+
+    #[test]
+    fn hostile_names_are_shown_as_they_are_in_well_formed_xml() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        let names = ["a<b>&\"c'", "worker 3", "odd_[k]", "]]>", "# no comment", "\u{fffe}\x1b", " ", "--", "x 1.5 7", "a", "a b"];
+        for name in names {
+            let node = builder.child(CallTree::ROOT, labels.intern(name, "", FrameKind::User));
+            builder.add(node, 1);
+            let below = builder.child(node, labels.intern("below", "", FrameKind::User));
+            builder.add(below, 1);
+        }
+        let (svg, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+        is_well_formed(&svg);
+        assert_eq!(report.frames, 22);
+        let titles = titles(&svg);
+        assert_eq!(titles.len(), 23, "one for all, and no frame torn in two");
+        for name in names {
+            let shown = match name {
+                "\u{fffe}\x1b" => "··",
+                " " => "[unknown]",
+                "# no comment" => "#\u{a0}no comment",
+                name => name,
+            };
+            assert!(titles.contains(&format!("{shown} (2 samples, 9.09%)")), "{shown:?} in {titles:#?}");
+        }
+    }
+
+    #[test]
+    fn kinds_have_colours_of_their_own_and_the_file_is_always_the_same() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        let kinds = [
+            ("p", FrameKind::Process),
+            ("u", FrameKind::User),
+            ("k", FrameKind::Kernel),
+            ("i", FrameKind::Inlined),
+            ("j", FrameKind::Jit),
+            ("x", FrameKind::Unknown),
+        ];
+        let node = kinds.iter().fold(CallTree::ROOT, |node, (name, kind)| builder.child(node, labels.intern(name, "", *kind)));
+        builder.add(node, 1);
+        let tree = builder.finish();
+        let (svg, _) = drawn(&tree, &labels, CallTree::ROOT);
+        assert_eq!(svg, drawn(&tree, &labels, CallTree::ROOT).0);
+        for (name, kind) in kinds {
+            let Color { r, g, b } = colour(labels.get(labels.intern(name, "", kind)).unwrap());
+            assert!(svg.contains(&format!("rgb({r},{g},{b})")), "{name}");
+        }
+        assert!(titles(&svg).contains(&"k (1 samples, 100.00%)".to_owned()), "annotations are not shown");
+    }
+
+    #[test]
+    fn what_is_too_narrow_counts_for_its_caller() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        let main = builder.child(CallTree::ROOT, labels.intern("main", "", FrameKind::User));
+        builder.add(main, 99_997);
+        for (name, parent) in [("tiny", main), ("small", CallTree::ROOT)] {
+            let node = builder.child(parent, labels.intern(name, "", FrameKind::User));
+            builder.add(node, 2);
+        }
+        let (svg, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+        assert_eq!(report, Drawn { frames: 1, narrowest: 11, total: 100_001 });
+        let shown = ["[too narrow to draw] (2 samples, 0.00%)", "all (100,001 samples, 100%)", "main (99,999 samples, 100.00%)"];
+        assert_eq!(titles(&svg), shown);
+    }
+
+    #[test]
+    fn callers_of_the_node_are_drawn_at_full_width() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        let a = builder.child(CallTree::ROOT, labels.intern("a", "", FrameKind::User));
+        let b = builder.child(a, labels.intern("b", "", FrameKind::User));
+        builder.add(a, 5);
+        builder.add(b, 2);
+        let (svg, _) = drawn(&builder.finish(), &labels, b);
+        assert_eq!(titles(&svg).concat(), "all (2 samples, 100%)a (2 samples, 100.00%)b (2 samples, 100.00%)");
+    }
+
+    #[test]
+    fn recursion_five_thousand_frames_deep_is_drawn_in_bounded_memory() {
+        let labels = LabelTable::default();
+        let label = labels.intern("deep_work (long_running.py:28)", "", FrameKind::User);
+        let mut builder = TreeBuilder::new();
+        let mut node = CallTree::ROOT;
+        for _ in 0..5000 {
+            node = builder.child(node, label);
+            builder.add(node, 1);
+        }
+        let (svg, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+        is_well_formed(&svg);
+        assert!((1500..=5000).contains(&report.frames), "{report:?}");
+    }
+
+    #[test]
+    fn more_frames_than_a_browser_can_take_are_thinned_out() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        for branch in 0..9000 {
+            let name = format!("branch {branch}");
+            let node = builder.child(CallTree::ROOT, labels.intern(&name, "", FrameKind::User));
+            let leaf = (0..5).fold(node, |node, _| builder.child(node, labels.intern("x", "", FrameKind::User)));
+            builder.add(leaf, 1 + i64::from(branch < 100));
+        }
+        let (_, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+        assert!(report.frames <= MAX_FRAMES && report.frames > 0, "{report:?}");
+        assert_eq!(report.total, 9100);
+    }
+
+    #[test]
+    fn a_tree_without_weight_is_nothing_to_save() {
+        let error = write(&CallTree::default(), &LabelTable::default(), CallTree::ROOT, &SvgOptions::default(), &mut Vec::new());
+        assert!(matches!(error, Err(FormatError::NothingToSave)));
+    }
+}

@@ -1,0 +1,254 @@
+//! Folded stacks from other projects against what those projects make of them, and trees there and back again.
+//!
+//! The files lie in `../shared/data`, outside the repository (their licences differ). Where they are missing these tests say
+//! so, and fail if `CI=true`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use flametop::formats::folded::{self, FoldedOptions, ReadReport};
+use flametop::profile::{CallTree, FrameKind, LabelTable, Limits, Names, NodeId, Profile, TreeBuilder};
+use proptest::prelude::*;
+use serde_json::Value;
+
+/// The folder of folded stacks, if it is there.
+fn data() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/folded");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    let message = format!("the acceptance inputs are missing: there is no folder {}", folder.display());
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{message}");
+    eprintln!("NOT TESTED: {message}");
+    None
+}
+
+struct Loaded {
+    names: Names,
+    tree: CallTree,
+    report: ReadReport,
+}
+
+fn load(input: &[u8]) -> Loaded {
+    let names = Names::default();
+    let mut profile = Profile::new(Limits::NONE);
+    let report = folded::read(input, &names, &mut profile).unwrap();
+    let mut builder = TreeBuilder::new();
+    for sample in profile.samples.slices_from(0).flatten() {
+        let mut frames: Vec<_> = profile.stacks.frames(sample.stack).collect();
+        frames.reverse();
+        let mut node = CallTree::ROOT;
+        for frame in frames {
+            names.labels_of(frame, |label| node = builder.child(node, label));
+        }
+        builder.add(node, i64::from(sample.weight));
+    }
+    Loaded { names, tree: builder.finish(), report }
+}
+
+/// Total and own weight by path, as `kind name;kind name`; equal paths added up.
+fn paths(tree: &CallTree, labels: &LabelTable) -> BTreeMap<String, (u64, u64)> {
+    let mut all = BTreeMap::new();
+    for (id, node) in tree.nodes().iter().enumerate().skip(1) {
+        let name = |node: NodeId| {
+            let label = labels.get(tree.node(node).label).unwrap();
+            format!("{}{}", label.name, label.kind.annotation())
+        };
+        let path: Vec<String> = tree.path(NodeId(id as u32)).into_iter().map(name).collect();
+        let sum: &mut (u64, u64) = all.entry(path.join(";")).or_default();
+        *sum = (sum.0 + node.total, sum.1 + node.own);
+    }
+    all
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn every_file_adds_up_to_the_sum_of_its_counts() {
+    let Some(folder) = data() else { return };
+    let sums = [
+        ("ignore-metadata-lines", 7),
+        ("invalid-lines", 428),
+        ("py-spy-simple", 657),
+        ("readable", 70),
+        ("speedscope-recursion", 10),
+        ("speedscope-simple", 14),
+        ("speedscope-simple-crlf", 14),
+        ("speedscope-simple-utf16-be", 14),
+        ("speedscope-simple-utf16-le", 14),
+        ("speedscope-simple-with-invalids", 14),
+        ("speedscope-tall", 1),
+    ];
+    let mut seen = BTreeSet::new();
+    for file in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+        let input = fs::read(&file).unwrap();
+        let loaded = load(&input);
+        let expected = match sums.iter().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum,
+            // For plain files it is enough to add up the last words.
+            None => String::from_utf8_lossy(&input).lines().filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum(),
+        };
+        assert_eq!((loaded.report.total, loaded.tree.total()), (expected, expected), "{name}");
+        seen.insert(name);
+    }
+    assert!(seen.len() >= sums.len(), "{seen:?}");
+}
+
+#[test]
+fn trees_are_those_that_flamelens_makes() {
+    let Some(folder) = data() else { return };
+    for name in ["ignore-metadata-lines", "invalid-lines", "py-spy-simple"] {
+        let loaded = load(&fs::read(folder.join(format!("{name}.txt"))).unwrap());
+        let expected = json(&folder.join(format!("expected/{name}.expected_stacks.json")));
+        let number = |node: &Value, key: &str| node[key].as_u64().unwrap();
+        let expected: BTreeMap<String, (u64, u64)> = expected
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|node| !node["parent"].is_null())
+            .map(|node| (node["full_name"].as_str().unwrap().to_owned(), (number(node, "total_count"), number(node, "self_count"))))
+            .collect();
+        assert_eq!(paths(&loaded.tree, &loaded.names.labels), expected, "{name}");
+    }
+}
+
+#[test]
+fn counts_by_function_are_those_that_flamelens_makes() {
+    let Some(folder) = data() else { return };
+    for name in ["ignore-metadata-lines", "invalid-lines", "py-spy-simple"] {
+        let loaded = load(&fs::read(folder.join(format!("{name}.txt"))).unwrap());
+        // None of these files has recursion, so a function's total is the sum over its nodes.
+        let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for node in loaded.tree.nodes().iter().skip(1) {
+            let count = counts.entry(loaded.names.labels.name(node.label).to_owned()).or_default();
+            *count = (count.0 + node.total, count.1 + node.own);
+        }
+        let expected = json(&folder.join(format!("expected/{name}.expected_ordered_counts.json")));
+        let count = |entry: &Value, key: &str| entry["count"][key].as_u64().unwrap();
+        let entries = expected["entries"].as_array().unwrap().iter();
+        let expected: BTreeMap<String, (u64, u64)> = entries
+            .map(|entry| (entry["name"].as_str().unwrap().to_owned(), (count(entry, "total"), count(entry, "own"))))
+            .collect();
+        assert_eq!(counts, expected, "{name}");
+    }
+}
+
+#[test]
+fn the_same_stacks_are_read_whatever_the_encoding_and_the_line_ends() {
+    let Some(folder) = data() else { return };
+    let read = |name: &str| {
+        let loaded = load(&fs::read(folder.join(name)).unwrap());
+        paths(&loaded.tree, &loaded.names.labels)
+    };
+    let plain = read("speedscope-simple.txt");
+    assert_eq!(plain.get("a;b;c"), Some(&(5, 5)));
+    for variant in ["crlf", "utf16-le", "utf16-be", "with-invalids"] {
+        assert_eq!(read(&format!("speedscope-simple-{variant}.txt")), plain, "{variant}");
+    }
+}
+
+#[test]
+fn lines_left_out_are_told() {
+    let Some(folder) = data() else { return };
+    let report = |name: &str| load(&fs::read(folder.join(name)).unwrap()).report;
+    let invalid = report("invalid-lines.txt");
+    assert_eq!((invalid.stacks, invalid.nonsense, invalid.first_nonsense), (2, 3, Some(2)));
+    let metadata = report("ignore-metadata-lines.txt");
+    assert_eq!((metadata.stacks, metadata.nonsense, metadata.comments), (1, 0, 1));
+}
+
+fn written(tree: &CallTree, labels: &LabelTable) -> Vec<u8> {
+    let mut out = Vec::new();
+    folded::write(tree, labels, CallTree::ROOT, FoldedOptions::default(), &mut out).unwrap();
+    out
+}
+
+#[test]
+fn what_was_read_is_written_as_it_was() {
+    let Some(folder) = data() else { return };
+    for name in ["recursive.txt", "py-spy-simple.txt", "speedscope-recursion.txt"] {
+        let first = load(&fs::read(folder.join(name)).unwrap());
+        let text = written(&first.tree, &first.names.labels);
+        let second = load(&text);
+        assert_eq!(paths(&first.tree, &first.names.labels), paths(&second.tree, &second.names.labels), "{name}");
+        assert_eq!(text, written(&second.tree, &second.names.labels), "{name}: the order does not depend on how it was read");
+    }
+}
+
+fn kind() -> impl Strategy<Value = FrameKind> {
+    use FrameKind::{Inlined, Jit, Kernel, Process, Unknown, User};
+    prop::sample::select(vec![Process, User, Kernel, Inlined, Jit, Unknown])
+}
+
+/// Few names, so that stacks meet; some with whatever a process may put there.
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => "[a-d]",
+        2 => "[a-z<>&;:# \\[\\]._0-9é😀]{0,12}",
+        1 => any::<String>(),
+    ]
+}
+
+/// What a name is after being written and read, if it is not the first or the last of its line.
+fn as_written(name: &str) -> String {
+    let name = flametop::profile::sanitize(name);
+    if name.trim().is_empty() { "[unknown]".to_owned() } else { name.replace(';', ":") }
+}
+
+proptest! {
+    #[test]
+    fn trees_survive_being_written_and_read(stacks in prop::collection::vec(
+        (prop::collection::vec((name(), kind()), 1..8), 1u64..10_000_000_000), 1..40,
+    )) {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+        for (stack, weight) in &stacks {
+            // Spaces at the ends of a line belong to nobody, `#` may begin a comment, and `_[k]` is an annotation: anchors
+            // at both ends and inside keep names apart from these rules, which have tests of their own.
+            let frames = || stack.iter().map(|(name, kind)| (format!("<{name}>"), *kind));
+            let node = frames().fold(CallTree::ROOT, |node, (name, kind)| builder.child(node, labels.intern(&name, "", kind)));
+            builder.add(node, *weight as i64);
+            let path: Vec<String> = frames().map(|(name, kind)| as_written(&name) + kind.annotation()).collect();
+            *expected.entry(path.join(";")).or_default() += weight;
+        }
+        let tree = builder.finish();
+        let text = written(&tree, &labels);
+        let again = load(&text);
+        let mut own: BTreeMap<String, u64> = BTreeMap::new();
+        for (path, (_, weight)) in paths(&again.tree, &again.names.labels).into_iter().filter(|(_, (_, own))| *own > 0) {
+            own.insert(path, weight);
+        }
+        prop_assert_eq!(own, expected);
+        prop_assert_eq!(again.report.nonsense, 0);
+        prop_assert_eq!(written(&again.tree, &again.names.labels), text);
+    }
+
+    #[test]
+    fn no_name_loses_weight(stacks in prop::collection::vec((prop::collection::vec(name(), 0..6), 1u64..1000), 1..30)) {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        for (stack, weight) in &stacks {
+            let child = |node, name: &String| builder.child(node, labels.intern(name, "", FrameKind::User));
+            let node = stack.iter().fold(CallTree::ROOT, child);
+            builder.add(node, *weight as i64);
+        }
+        let tree = builder.finish();
+        let again = load(&written(&tree, &labels));
+        prop_assert_eq!(again.tree.total(), tree.total());
+        prop_assert_eq!(again.report.nonsense + again.report.comments, 0);
+    }
+
+    #[test]
+    fn nothing_in_a_file_makes_the_reader_stumble(input in prop::collection::vec(any::<u8>(), 0..2000)) {
+        let (names, mut profile) = (Names::default(), Profile::new(Limits::NONE));
+        if let Ok(report) = folded::read(&input[..], &names, &mut profile) {
+            let sum: u64 = profile.samples.slices_from(0).flatten().map(|sample| u64::from(sample.weight)).sum();
+            prop_assert_eq!(report.total, sum);
+        }
+    }
+}
