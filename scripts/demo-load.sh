@@ -21,7 +21,7 @@ cc "${flags[@]}" -o "$programs/threads" tests/programs/threads.c
 cc "${flags[@]}" -o "$programs/forks" tests/programs/forks.c
 cc "${flags[@]}" -o "$programs/syscalls" tests/programs/syscalls.c
 c++ "${flags[@]}" -o "$programs/names" tests/programs/names.cpp
-rustc -O -C force-frame-pointers=yes -o "$programs/rusty" tests/programs/rusty.rs 2>/dev/null
+rustc --edition=2024 -C opt-level=1 -C force-frame-pointers=yes -o "$programs/rusty" tests/programs/rusty.rs 2>/dev/null
 
 for name in threads forks syscalls names rusty; do
     "$programs/$name" "$seconds" >/dev/null &

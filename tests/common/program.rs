@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use super::terminal::kill;
 
 /// Flags that make the chains promised in the sources true: frame pointers everywhere, and no function merged into
-/// another. `-O1`, because code without any optimisation is unlike what people profile.
+/// another. `-O1`, because code without any optimisation is unlike what people profile. Leaves keep
+/// their frames by `KEEP_FRAME()` in the sources: no flag of gcc makes it so.
 const C_FLAGS: &[&str] = &["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-inline", "-pthread"];
 const RUST_FLAGS: &[&str] = &["--edition=2024", "-Copt-level=1", "-Cforce-frame-pointers=yes", "-Cdebuginfo=1"];
 

@@ -3,7 +3,7 @@
 //! ```text
 //! rusty::main → rusty::garden::plant::<u64> → <rusty::garden::Bed as rusty::garden::Grow>::grow
 //!             → rusty::garden::water                                               the busy leaf
-//! rusty::main → rusty::garden::each::<…> → rusty::main::{closure#0} → rusty::garden::water     one round in five
+//! rusty::main → rusty::garden::each::<u64> → rusty::main::{closure#0} → rusty::garden::water     one round in five
 //! ```
 //!
 //! Promised by `inline(never)` and `black_box` after each call; built with frame pointers (`-C force-frame-pointers=yes`).
@@ -35,8 +35,8 @@ mod garden {
     }
 
     #[inline(never)]
-    pub fn each(rounds: u64, work: impl Fn(u64) -> u64) -> u64 {
-        black_box(work(black_box(rounds))) + 1
+    pub fn each<Count: Copy + Into<u64>>(rounds: Count, work: &dyn Fn(u64) -> u64) -> u64 {
+        black_box(black_box(work)(black_box(rounds).into())) + 1
     }
 
     #[inline(never)]
@@ -51,6 +51,6 @@ fn main() {
     println!("ready");
     while Instant::now() < end {
         black_box(garden::plant(&garden::Bed(7), 40_000_000_u64));
-        black_box(garden::each(10_000_000, |rounds| black_box(garden::water(3, rounds)) + 1));
+        black_box(garden::each(10_000_000_u64, &|rounds| black_box(garden::water(3, rounds)) + 1));
     }
 }
