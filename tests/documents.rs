@@ -10,7 +10,7 @@ fn options() -> BTreeSet<String> {
     for command in [&["--help"][..], &["record", "--help"], &["view", "--help"], &["doctor", "--help"]] {
         let output = common::flametop(command);
         assert!(output.status.success(), "flametop {command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
-        for line in String::from_utf8(output.stdout).unwrap().lines() {
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
             // `  -p, --pid <PID>  …`: only the beginnings of entries, not what texts mention.
             let entry = line.trim_start();
             if entry.starts_with('-') {
