@@ -1,0 +1,59 @@
+# flametop: `make run` and `make test` are all that is needed; `make help` lists the rest.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+ARGS ?=
+ROW ?= all
+
+# Where rustup puts cargo, for shells that have not read its profile yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+export CARGO
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FLAMETOP := $(TARGET)/release/flametop
+
+# build.rs looks for `clang`; some distributions have it under a versioned name only. Asked when a recipe runs, because
+# setup may have installed it a moment ago.
+WITH_CLANG = CLANG="$$(scripts/setup.sh clang)"
+
+# What a terminal program must know of its terminal, kept over sudo.
+KEPT = $(foreach name,TERM COLORTERM LANG LC_ALL LC_CTYPE NO_COLOR,$${$(name)+$(name)="$$$(name)"})
+
+.PHONY: run build test test-all bench picture install uninstall help setup
+
+run: build ## install what is missing, build, and start the live view (ARGS="-p 123" passes arguments)
+	@if [ "$$(id -u)" = 0 ]; then exec $(FLAMETOP) $(ARGS); \
+	elif command -v sudo >/dev/null; then exec sudo env $(KEPT) $(FLAMETOP) $(ARGS); \
+	else echo "flametop: sampling the whole machine needs root, and there is no sudo here: start $(FLAMETOP) as root" >&2; exit 1; fi
+
+build: setup ## build the release program
+	@$(WITH_CLANG) $(CARGO) build --release --locked
+
+setup:
+	@scripts/setup.sh build
+
+test: ## install what is missing and run all tests, as CI does
+	@scripts/setup.sh test
+	@$(WITH_CLANG) scripts/test.sh
+
+test-all: ## the same, with the slow tests
+	@scripts/setup.sh test
+	@$(WITH_CLANG) scripts/test.sh --all
+
+bench: build ## measure flametop beside perf and flamelens (ROW=view, latency, first, record, live)
+	@test -x $(TARGET)/bench-tools/bin/flamelens || $(CARGO) install --locked --root $(TARGET)/bench-tools flamelens \
+	  || echo "flamelens could not be installed: its figures stay empty"
+	@$(WITH_CLANG) $(CARGO) bench --locked --bench table -- $(ROW)
+
+picture: build ## make assets/screen.svg, the picture in README.md, anew
+	@$(WITH_CLANG) scripts/picture.sh $(FLAMETOP) assets/screen.svg
+
+install: build ## copy the program and its manual page under PREFIX (/usr/local)
+	install -D -m 755 $(FLAMETOP) $(DESTDIR)$(PREFIX)/bin/flametop
+	install -D -m 644 assets/flametop.1 $(DESTDIR)$(PREFIX)/share/man/man1/flametop.1
+
+uninstall: ## remove what install copied
+	rm -f $(DESTDIR)$(PREFIX)/bin/flametop $(DESTDIR)$(PREFIX)/share/man/man1/flametop.1
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18

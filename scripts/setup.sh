@@ -1,0 +1,158 @@
+#!/bin/sh
+# Installs what building (or testing) flametop needs and this machine lacks, through the machine's own package manager.
+#
+#   scripts/setup.sh build    a C compiler, clang >= 14 with the BPF target, make, pkg-config, headers of libelf and zlib
+#   scripts/setup.sh test     the same, and what the tests run: a C++ compiler, shellcheck, Rust's own formatter and linter
+#   scripts/setup.sh clang    prints the clang that will be used
+#
+# What is there already is never touched, so a machine that has everything needs neither root nor network. Rust itself is
+# only checked: whether it comes from rustup or from the distribution is the user's choice.
+set -eu
+cd "$(dirname "$0")/.."
+
+CLANG_OLDEST=14 # the first whose BPF code keeps CO-RE relocations of every kind that bpf/ uses
+CLANG_NEWEST=30 # how far to look for versioned names; nothing depends on it
+
+say() { printf 'flametop: %s\n' "$*" >&2; }
+fail() {
+    say "$*"
+    exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# The first clang that is new enough and can make BPF code; Debian and Ubuntu may have it as clang-16 only.
+find_clang() {
+    candidates="${CLANG:-} clang"
+    number=$CLANG_NEWEST
+    while [ "$number" -ge "$CLANG_OLDEST" ]; do
+        candidates="$candidates clang-$number"
+        number=$((number - 1))
+    done
+    for candidate in $candidates; do
+        have "$candidate" || continue
+        version=$("$candidate" -dumpversion 2>/dev/null | cut -d. -f1)
+        [ "${version:-0}" -ge "$CLANG_OLDEST" ] 2>/dev/null || continue
+        "$candidate" -print-targets 2>/dev/null | grep -q '^ *bpf ' || continue
+        echo "$candidate"
+        return 0
+    done
+    return 1
+}
+
+has_header() { printf '#include <%s>\n' "$1" | cc -E -x c - >/dev/null 2>&1; }
+
+is_there() {
+    case $1 in
+    clang) find_clang >/dev/null ;;
+    cc) have cc && has_header stdio.h ;;
+    c++) have c++ && printf '#include <vector>\n' | c++ -E -x c++ - >/dev/null 2>&1 ;;
+    libelf) has_header libelf.h ;;
+    zlib) has_header zlib.h ;;
+    *) have "$1" ;;
+    esac
+}
+
+missing() {
+    for thing in $WANTED; do
+        is_there "$thing" || printf '%s ' "$thing"
+    done
+}
+
+# What a thing is called by a package manager.
+package() {
+    case $1:$2 in
+    apk:cc) echo gcc musl-dev linux-headers ;;
+    apt:cc) echo gcc libc6-dev ;;
+    *:cc) echo gcc ;;
+    apt:c++ | apk:c++) echo g++ ;;
+    pacman:c++) echo gcc ;;
+    *:c++) echo gcc-c++ ;;
+    apt:libelf) echo libelf-dev ;;
+    dnf:libelf) echo elfutils-libelf-devel ;;
+    pacman:libelf) echo libelf ;;
+    zypper:libelf) echo libelf-devel ;;
+    apk:libelf) echo elfutils-dev ;;
+    apt:zlib) echo zlib1g-dev ;;
+    pacman:zlib) echo zlib ;;
+    apk:zlib) echo zlib-dev ;;
+    *:zlib) echo zlib-devel ;;
+    dnf:pkg-config) echo pkgconf-pkg-config ;;
+    pacman:pkg-config | apk:pkg-config) echo pkgconf ;;
+    dnf:shellcheck | zypper:shellcheck) echo ShellCheck ;;
+    *) echo "$2" ;;
+    esac
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif [ -t 0 ]; then
+        sudo "$@"
+    else
+        sudo -n "$@" # nobody there to type a password
+    fi
+}
+
+install_packages() {
+    case $MANAGER in
+    apt)
+        # Another apt may be at work on a machine that has just started: wait for it. Lists may be old or not there at all.
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 update -q >&2 || say "the package lists could not be renewed; trying with those at hand"
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "$@" >&2
+        ;;
+    dnf) as_root dnf install -y "$@" >&2 ;;
+    pacman) as_root pacman -S --needed --noconfirm "$@" >&2 ;;
+    zypper) as_root zypper --non-interactive install "$@" >&2 ;;
+    apk) as_root apk add "$@" >&2 ;;
+    esac
+}
+
+install_missing() {
+    lacking=$(missing)
+    [ -n "$lacking" ] || return 0
+    MANAGER=
+    for candidate in apt-get:apt dnf:dnf pacman:pacman zypper:zypper apk:apk; do
+        if have "${candidate%:*}"; then
+            MANAGER=${candidate#*:}
+            break
+        fi
+    done
+    [ -n "$MANAGER" ] || fail "this machine lacks ${lacking% } and has none of apt, dnf, pacman, zypper, apk: install them by hand, then run make again"
+    packages=
+    for thing in $lacking; do packages="$packages $(package "$MANAGER" "$thing")"; done
+    [ "$(id -u)" = 0 ] || have sudo || fail "this machine lacks ${lacking% }: as root, install$packages, then run make again"
+    say "installing$packages"
+    # shellcheck disable=SC2086 # package names, one word each
+    install_packages $packages || fail "the packages could not be installed: install$packages by hand, then run make again"
+    lacking=$(missing)
+    [ -z "$lacking" ] || fail "still missing after installing$packages: ${lacking% } (clang must be $CLANG_OLDEST or newer, with the BPF target)"
+}
+
+check_rust() {
+    needed=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+    remedy="install it with rustup, or with the distribution's package if that is new enough, then run make again"
+    if ! have cargo || ! have rustc; then fail "flametop needs Rust $needed or newer and found none: $remedy"; fi
+    found=$(rustc --version | cut -d' ' -f2)
+    oldest=$(printf '%s\n%s\n' "$needed" "${found%%-*}" | sort -V | head -n 1)
+    [ "$oldest" = "$needed" ] || fail "flametop needs Rust $needed or newer and found $found: $remedy"
+}
+
+check_rust_tools() {
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
+    have rustup && rustup component add rustfmt clippy >&2 && return 0
+    fail "the tests need cargo fmt and cargo clippy: install the packages rustfmt and clippy (or rust-clippy), then run make again"
+}
+
+WANTED="cc clang make pkg-config libelf zlib"
+case ${1:-} in
+build) ;;
+test) WANTED="$WANTED c++ shellcheck" ;;
+clang)
+    find_clang || fail "no clang of version $CLANG_OLDEST or newer with the BPF target: run scripts/setup.sh build"
+    exit
+    ;;
+*) fail "usage: scripts/setup.sh build|test|clang" ;;
+esac
+install_missing
+check_rust
+[ "$1" = build ] || check_rust_tools

@@ -1,0 +1,46 @@
+#!/bin/sh
+# Everything that must hold before a change is merged; CI runs this and nothing else.
+#
+#   scripts/test.sh          formatting, lints, tests, documentation, scripts
+#   scripts/test.sh --all    also the tests that are marked as slow (#[ignore])
+set -eu
+cd "$(dirname "$0")/.."
+begin=$(date +%s)
+
+step() {
+    printf '\n== %s\n' "$1"
+    shift
+    "$@" || {
+        printf '\nflametop: FAILED: %s\n' "$*" >&2
+        exit 1
+    }
+}
+
+# The tests of the collector load BPF programs. Cargo starts test programs through a "runner": that is where sudo goes, so
+# that cargo itself and what it builds stay the user's own.
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null 2>&1; then
+        echo "flametop: the tests load BPF programs and need root: run make test as root" >&2
+        exit 1
+    fi
+    # sudo forgets PATH and HOME, without which the tests' own rustc is not found.
+    runner="sudo env PATH=$PATH HOME=$HOME CI=${CI:-}"
+    triple=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+    export "CARGO_TARGET_${triple}_RUNNER=$runner"
+fi
+
+test_all() {
+    # Slow tests go one at a time: they measure, and would disturb each other.
+    [ "${1:-}" = --all ] || return 0
+    step "slow tests" cargo test --locked --no-fail-fast -- --ignored --test-threads=1
+}
+
+documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet; }
+
+step "scripts" shellcheck scripts/*.sh .ci/run
+step "formatting" cargo fmt --check
+step "lints" cargo clippy --locked --all-targets -- -D warnings
+step "tests" cargo test --locked --no-fail-fast
+test_all "$@"
+step "documentation" documentation
+printf '\nflametop: all tests passed in %s s\n' "$(($(date +%s) - begin))"

@@ -1,0 +1,51 @@
+//! What the kernel says: who we are to it, and which BPF programs it holds.
+
+use std::collections::BTreeSet;
+
+/// A BPF program in the kernel. Its id is never given twice, its name is at most 15 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BpfProgram {
+    /// The kernel's id of it.
+    pub(crate) id: u32,
+    /// The name of its C function, cut.
+    pub(crate) name: String,
+}
+
+/// Fails the test when it does not run as root.
+///
+/// Not skipped: a test that quietly does nothing is worse than one that says what it needs.
+#[track_caller]
+pub(crate) fn root_or_fail() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test loads BPF programs and needs root: run `make test`, which asks sudo for it"
+    );
+}
+
+/// All BPF programs the kernel holds now, of whatever process.
+pub(crate) fn loaded_bpf_programs() -> Vec<BpfProgram> {
+    // The iterator of libbpf-rs ends early when a program goes away between its being listed and being asked, as those
+    // of other tests do all the time. So: the union of a few walks.
+    let mut programs = BTreeSet::new();
+    for _ in 0..3 {
+        programs.extend(
+            libbpf_rs::query::ProgInfoIter::default()
+                .map(|info| BpfProgram { id: info.id, name: info.name.to_string_lossy().into_owned() }),
+        );
+    }
+    programs.into_iter().collect()
+}
+
+/// The BPF programs that process `pid` holds by a file descriptor.
+///
+/// To see that a program cleans up: take its ids while it runs, and look for them in [`loaded_bpf_programs`] afterwards.
+/// Other tests may run beside, so a list of names proves nothing.
+pub(crate) fn bpf_programs_of(pid: u32) -> Vec<BpfProgram> {
+    let mut ids = BTreeSet::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
+        let Ok(info) = std::fs::read_to_string(entry.path()) else { continue };
+        let id = info.lines().find_map(|line| line.strip_prefix("prog_id:"));
+        ids.extend(id.and_then(|id| id.trim().parse::<u32>().ok()));
+    }
+    loaded_bpf_programs().into_iter().filter(|program| ids.contains(&program.id)).collect()
+}

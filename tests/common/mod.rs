@@ -1,0 +1,39 @@
+//! What integration tests share: a real terminal, programs to look at, and the kernel's own view of what is loaded.
+//!
+//! `mod common;` in a file of `tests/` brings it in. Every helper panics with a sentence, because in a test that is the
+//! report; every started process is ended by its own pid when its handle is dropped.
+
+// Each test program uses its own part of it.
+#![allow(dead_code)]
+// Helpers of tests, which clippy does not count as tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub(crate) mod kernel;
+pub(crate) mod program;
+pub(crate) mod terminal;
+
+#[allow(unused_imports)]
+pub(crate) use self::kernel::{BpfProgram, bpf_programs_of, loaded_bpf_programs, root_or_fail};
+#[allow(unused_imports)]
+pub(crate) use self::program::{Program, Running};
+#[allow(unused_imports)]
+pub(crate) use self::terminal::{Mouse, Terminal};
+
+/// The flametop that cargo built for these tests.
+pub(crate) const FLAMETOP: &str = env!("CARGO_BIN_EXE_flametop");
+
+impl Terminal {
+    /// Starts flametop with `args` in a terminal of `rows` × `cols`; see [`Terminal::spawn`] for the environment.
+    pub(crate) fn start(args: &[&str], rows: u16, cols: u16, env: &[(&str, &str)]) -> Self {
+        Self::spawn(FLAMETOP, args, rows, cols, env)
+    }
+}
+
+/// Runs flametop without a terminal, to its end.
+pub(crate) fn flametop(args: &[&str]) -> std::process::Output {
+    std::process::Command::new(FLAMETOP)
+        .args(args)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("failed to run {FLAMETOP}: {error}"))
+}

@@ -1,0 +1,183 @@
+//! Programs to be looked at: built from their sources in `tests/programs/`, started, and ended by pid.
+//!
+//! Built once for a given source and flags: the name of the directory is a hash of both, so tests in one process, tests
+//! in many (nextest) and later runs share what is built.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::terminal::kill;
+
+/// Flags that make the chains promised in the sources true: frame pointers everywhere, and no function merged into
+/// another. `-O1`, because code without any optimisation is unlike what people profile. Leaves keep
+/// their frames by `KEEP_FRAME()` in the sources: no flag of gcc makes it so.
+const C_FLAGS: &[&str] = &["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-inline", "-pthread"];
+const RUST_FLAGS: &[&str] = &["--edition=2024", "-Copt-level=1", "-Cforce-frame-pointers=yes", "-Cdebuginfo=1"];
+
+/// How long a program may take until it says that it is ready.
+const READY: Duration = Duration::from_secs(20);
+
+/// A built program.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    /// Where it is; the last part is its name, and so its `comm`.
+    pub(crate) path: PathBuf,
+}
+
+impl Program {
+    /// Builds `tests/programs/<source>` (`.c`, `.cpp` or `.rs`) with the usual flags.
+    pub(crate) fn build(source: &str) -> Self {
+        Self::build_with(source, &[])
+    }
+
+    /// The same with more flags, after the usual ones: `-fomit-frame-pointer`, `-static`, `-s`, …
+    pub(crate) fn build_with(source: &str, flags: &[&str]) -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("failed to read {}: {error}", file.display()));
+        Self::build_text(source, &text, flags)
+    }
+
+    /// Builds source text made by a test; `source` gives its name and its language.
+    pub(crate) fn build_text(source: &str, text: &str, flags: &[&str]) -> Self {
+        let (name, language) = source.rsplit_once('.').expect("a source has an ending");
+        let (compiler, usual) = match language {
+            "c" => ("gcc", C_FLAGS),
+            "cpp" => ("g++", C_FLAGS),
+            "rs" => ("rustc", RUST_FLAGS),
+            other => panic!("no compiler for .{other}"),
+        };
+        let mut hasher = DefaultHasher::new();
+        (text, compiler, usual, flags).hash(&mut hasher);
+        // By user: what root has built, another user could not replace.
+        let user = rustix::process::geteuid().as_raw();
+        let directory =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("programs-{user}")).join(format!("{:016x}", hasher.finish()));
+        let path = directory.join(name);
+        if !path.exists() {
+            compile(compiler, usual, flags, source, text, &path);
+        }
+        Self { path }
+    }
+
+    /// A copy in which every `from` is `to`, of the same length: symbols with bytes that no compiler would write.
+    pub(crate) fn patched(&self, from: &[u8], to: &[u8]) -> Self {
+        assert_eq!(from.len(), to.len(), "a patch must not move what comes after it");
+        let mut bytes = std::fs::read(&self.path).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()));
+        let mut found = false;
+        for at in 0..bytes.len().saturating_sub(from.len()) {
+            if bytes[at..].starts_with(from) {
+                bytes[at..at + to.len()].copy_from_slice(to);
+                found = true;
+            }
+        }
+        assert!(found, "{} has no such bytes to patch", self.path.display());
+        let mut hasher = DefaultHasher::new();
+        (from, to).hash(&mut hasher);
+        let name = self.path.file_name().expect("a program has a name");
+        let path = self.path.with_file_name(format!("patched-{:016x}", hasher.finish())).join(name);
+        if !path.exists() {
+            put_in_place(&path, |output| {
+                // Copied, for its right to be executed, then overwritten.
+                std::fs::copy(&self.path, output)?;
+                std::fs::write(output, &bytes)
+            });
+        }
+        Self { path }
+    }
+
+    /// Starts it and waits until it says `ready`: until then its threads and children may not exist yet.
+    ///
+    /// All programs take the seconds after which they end by themselves as first argument; it defaults to 60, so that
+    /// nothing outlives a test that was killed.
+    #[track_caller]
+    pub(crate) fn run(&self, args: &[&str]) -> Running {
+        let child = Command::new(&self.path).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut running =
+            Running { child: child.unwrap_or_else(|error| panic!("failed to start {}: {error}", self.path.display())) };
+        let output = running.child.stdout.take().expect("piped above");
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if line == "ready" {
+                    let _ = tell.send(());
+                }
+                // Read on: a full pipe would stop the program.
+            }
+        });
+        assert!(told.recv_timeout(READY).is_ok(), "{} did not say that it is ready within {READY:?}", self.path.display());
+        running
+    }
+}
+
+/// A program that runs; killed, by its pid, when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its process id as arguments and screens have it.
+    pub(crate) fn pid_text(&self) -> String {
+        self.pid().to_string()
+    }
+
+    /// Kills it and waits for its end.
+    pub(crate) fn kill(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            kill(self.pid(), rustix::process::Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+
+    /// Waits until it has ended by itself.
+    #[track_caller]
+    pub(crate) fn wait(&mut self, timeout: Duration) -> std::process::ExitStatus {
+        let end = Instant::now() + timeout;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("failed to wait for a test program") {
+                return status;
+            }
+            assert!(Instant::now() < end, "the test program still runs after {timeout:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Compiles `text` to `path`.
+fn compile(compiler: &str, usual: &[&str], flags: &[&str], source: &str, text: &str, path: &Path) {
+    put_in_place(path, |output| {
+        let input = output.with_file_name(source);
+        std::fs::write(&input, text)?;
+        let result = Command::new(compiler).args(usual).arg("-o").arg(output).arg(&input).args(flags).output();
+        let result = result.unwrap_or_else(|error| panic!("failed to run {compiler} (`make test` installs it): {error}"));
+        assert!(result.status.success(), "{compiler} failed on {source}:\n{}", String::from_utf8_lossy(&result.stderr));
+        Ok(())
+    });
+}
+
+/// Makes a program under a name of its own, then renames it: another process may be making the same, and must never see
+/// half of it.
+fn put_in_place(path: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let unique = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let workshop = path.with_file_name(unique);
+    let output = workshop.join("program");
+    let made = std::fs::create_dir_all(&workshop).and_then(|()| make(&output)).and_then(|()| std::fs::rename(&output, path));
+    made.unwrap_or_else(|error| panic!("failed to make {}: {error}", path.display()));
+    let _ = std::fs::remove_dir_all(&workshop);
+}
