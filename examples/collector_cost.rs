@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut samples, mut frames, mut unmapped, mut cpu, mut longest) = (0, 0, 0, Duration::ZERO, Duration::ZERO);
     let mut batch = Batch::default();
     let until = Instant::now() + Duration::from_secs(seconds);
+    let mut lost_leaves = 0;
     let (mut warm_samples, mut warm_cpu) = (0, Duration::ZERO);
     while Instant::now() < until {
         std::thread::sleep(Duration::from_millis(50));
@@ -49,13 +50,21 @@ fn main() -> Result<(), Box<dyn Error>> {
             .iter()
             .filter(|id| names.frames.get(**id).is_some_and(|frame| frame.object == ObjectId::UNMAPPED))
             .count();
+        for sample in &batch.samples {
+            let leaf = batch.frames.get(sample.frames.clone()).and_then(|frames| frames.last());
+            lost_leaves +=
+                usize::from(leaf.and_then(|id| names.frames.get(*id)).is_some_and(|frame| frame.object == ObjectId::UNMAPPED));
+        }
         if batch.wanted.is_empty() {
             warm_samples += batch.samples.len();
             warm_cpu += spent;
         }
     }
     let each = |time: Duration, count: usize| time.as_nanos() / count.max(1) as u128;
-    println!("{samples} samples, {:.1} frames each, {unmapped} frames unmapped", frames as f64 / samples.max(1) as f64);
+    println!(
+        "{samples} samples, {:.1} frames each, {unmapped} frames unmapped, {lost_leaves} of them innermost",
+        frames as f64 / samples.max(1) as f64
+    );
     println!("drain: {} ns CPU per sample, {longest:?} at most", each(cpu, samples));
     println!("drains without a new frame: {} ns CPU per sample ({warm_samples} samples)", each(warm_cpu, warm_samples));
     println!("losses: {:?}", batch.losses);

@@ -410,6 +410,19 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_is_cut_at_the_first_caller_that_is_no_code() {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        world.map(NOBODY, 0x10000, "/bin/prog", 1);
+        let objects = |frames: Vec<(String, Frame)>| frames.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+        let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020, 0x1, 0x10030, 0x2], 0);
+        assert_eq!(objects(frames), ["[unmapped]", "/bin/prog", "/bin/prog"]);
+        // Where it ran is another matter: that it is not known says nothing about its callers.
+        let (frames, _) = world.sample(NOBODY, "prog", &[0x1, 0x10020, 0x10030], 0);
+        assert_eq!(objects(frames), ["/bin/prog", "/bin/prog", "[unmapped]"]);
+    }
+
+    #[test]
     fn below_a_system_call_the_user_part_begins_with_a_return_address() {
         let mut world = World::new();
         world.exec(NOBODY, "prog");
