@@ -70,8 +70,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("losses: {:?}", batch.losses);
     println!("{} frames, {} objects, {} labels", names.frames.len(), names.objects.len(), names.labels.len());
     for program in libbpf_rs::query::ProgInfoIter::default().filter(|program| program.name == "take_sample") {
-        if program.run_cnt > 0 {
-            println!("BPF: {} ns a run, {} runs", program.run_time_ns / program.run_cnt, program.run_cnt);
+        if let Some(each) = program.run_time_ns.checked_div(program.run_cnt) {
+            println!("BPF: {each} ns a run, {} runs", program.run_cnt);
         }
     }
     Ok(())

@@ -216,6 +216,11 @@ impl ProcessTable {
         happened.exited.push(Tgid(tgid));
     }
 
+    /// Whether a process of this number is there, as far as events tell.
+    pub(crate) fn is_alive(&self, tgid: u32) -> bool {
+        self.states.get(&tgid).is_some_and(|state| state.exited.is_none())
+    }
+
     /// After lost events any mapping may be wrong. Once a second at most: reading all of them again costs time.
     fn distrust_all(&mut self, time: u64) {
         if time.saturating_sub(self.distrusted_at) < 1_000_000_000 && self.distrusted_at > 0 {
