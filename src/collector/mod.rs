@@ -125,6 +125,7 @@ pub struct Collector {
     filters: bool,
     malformed: u64,
     tidied_at: u64,
+    slept: u64,
 }
 
 impl Collector {
@@ -149,6 +150,9 @@ impl Collector {
             return Err(CollectorError::NoFrequency);
         }
         features::required()?;
+        let cpus = online()?;
+        // For each CPU a ring of events, a clock and its link; the rest is for maps, programs and everybody else.
+        perf::allow_descriptors(3 * cpus.len() as u64 + 256);
         let (wanted, follow_forks) = match options.targets {
             Targets::All => (None, false),
             Targets::Processes(wanted) => (Some(wanted), false),
@@ -167,11 +171,11 @@ impl Collector {
             filters: filter,
             malformed: 0,
             tidied_at: perf::now().0,
+            slept: perf::slept(),
         };
         for tgid in wanted.iter().flatten() {
             collector.add_target(*tgid)?;
         }
-        let cpus = online()?;
         for cpu in &cpus {
             let ring = EventRing::open(*cpu, event_ring_bytes(cpus.len()));
             collector.rings.insert(*cpu, ring.map_err(|error| CollectorError::event("the events of processes", *cpu, error))?);
@@ -292,16 +296,25 @@ impl Collector {
         batch.kernel_symbols_changed = std::mem::take(&mut self.happened.kernel_symbols_changed);
         if self.filters {
             // At once: the number may be given to a stranger.
-            batch.exited.iter().for_each(|tgid| self.sampler.remove_target(tgid.0));
+            let gone = batch.exited.iter().filter(|tgid| !self.table.is_alive(tgid.0));
+            gone.for_each(|tgid| self.sampler.remove_target(tgid.0));
         }
         batch.losses.ring_full = self.sampler.ring_full();
         batch.losses.events_lost = self.happened.lost;
         batch.losses.malformed = self.malformed + self.sampler.malformed();
     }
 
-    /// CPUs may be switched on and off.
+    /// CPUs may be switched on and off. One that was both within a second keeps events that never tick again: that is not
+    /// noticed, except when the machine slept.
     fn follow_cpus(&mut self) {
         let Ok(cpus) = perf::online_cpus() else { return };
+        let slept = perf::slept();
+        // Half a second: the two clocks are not read at the same moment.
+        if slept.abs_diff(self.slept) > 500_000_000 {
+            self.slept = slept;
+            self.rings.clear();
+            self.sampler.follow_cpus(&[]);
+        }
         // Events before the clock, as at the start.
         self.rings.retain(|cpu, _| cpus.contains(cpu));
         for cpu in &cpus {

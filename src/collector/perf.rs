@@ -176,6 +176,26 @@ pub(crate) fn now() -> Timestamp {
     Timestamp(whole + u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
+/// Nanoseconds that this machine has slept since it started. While it sleeps all CPUs but one are taken offline, and the
+/// kernel throws their events away without a word.
+pub(crate) fn slept() -> u64 {
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let whole = u64::try_from(boot.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
+    (whole + u64::try_from(boot.tv_nsec).unwrap_or(0)).saturating_sub(now().0)
+}
+
+/// Makes room for this many descriptors, if the soft limit is lower and the hard one allows. Nothing is changed otherwise:
+/// programs that we start inherit the limit, and some old ones cannot live with a high one.
+pub(crate) fn allow_descriptors(count: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < count) {
+        let current = Some(limit.maximum.map_or(count, |maximum| maximum.min(count)));
+        // What does not fit fails by itself later, with a better message.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum });
+    }
+}
+
 /// The CPUs that are online, in order.
 pub(crate) fn online_cpus() -> io::Result<Vec<u32>> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;

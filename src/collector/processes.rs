@@ -216,6 +216,11 @@ impl ProcessTable {
         happened.exited.push(Tgid(tgid));
     }
 
+    /// Whether a process of this number is there, as far as events tell.
+    pub(crate) fn is_alive(&self, tgid: u32) -> bool {
+        self.states.get(&tgid).is_some_and(|state| state.exited.is_none())
+    }
+
     /// After lost events any mapping may be wrong. Once a second at most: reading all of them again costs time.
     fn distrust_all(&mut self, time: u64) {
         if time.saturating_sub(self.distrusted_at) < 1_000_000_000 && self.distrusted_at > 0 {
@@ -407,6 +412,19 @@ mod tests {
         ];
         assert_eq!(frames, expected);
         assert_eq!(process, "prog");
+    }
+
+    #[test]
+    fn a_stack_is_cut_at_the_first_caller_that_is_no_code() {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        world.map(NOBODY, 0x10000, "/bin/prog", 1);
+        let objects = |frames: Vec<(String, Frame)>| frames.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+        let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020, 0x1, 0x10030, 0x2], 0);
+        assert_eq!(objects(frames), ["[unmapped]", "/bin/prog", "/bin/prog"]);
+        // Where it ran is another matter: that it is not known says nothing about its callers.
+        let (frames, _) = world.sample(NOBODY, "prog", &[0x1, 0x10020, 0x10030], 0);
+        assert_eq!(objects(frames), ["/bin/prog", "/bin/prog", "[unmapped]"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One sample: addresses → frames, thread and process names.
 //!
-//! Almost every address was seen before in its process, so the usual way is one look into a hash map for each frame.
+//! User frames are cut at the first caller that is no code: see [`ProcessTable::resolve`]. Almost every address was seen before in its process, so the usual way is one look into a hash map for each frame.
 
 use std::ops::Range;
 
@@ -26,20 +26,23 @@ impl ProcessTable {
         let Some((state, files, names, kernel_frames)) = self.parts(record.tgid) else { return };
         let from = batch.frames.len();
 
-        // Innermost first on the wire: of each part, the last of these is an instruction pointer, the others are return
-        // addresses. A user part below a system call begins behind the instruction that made it: also a return address.
-        // Below an interrupt or a fault it begins at the instruction that was running.
-        let user = record.user();
-        let mut callers = user.len();
-        for address in user.rev() {
-            callers -= 1;
-            let is_return = callers > 0 || record.user_leaf_is_return();
+        // Innermost first on the wire: of each part, the first is an instruction pointer, the others are return addresses.
+        // A user part below a system call begins behind the instruction that made it: also a return address. Below an
+        // interrupt or a fault it begins at the instruction that was running.
+        for (depth, address) in record.user().enumerate() {
+            let is_return = depth > 0 || record.user_leaf_is_return();
             let key = address << 1 | u64::from(is_return);
-            let frame = match state.frames.get(&key) {
-                Some(frame) => *frame,
-                None => new_user_frame(state, files, names, record.tgid, address, is_return, &mut batch.wanted),
-            };
-            batch.frames.push(frame);
+            let known = state.frames.get(&key).copied();
+            let frame = known.or_else(|| new_user_frame(state, files, names, record.tgid, address, is_return, &mut batch.wanted));
+            batch.frames.push(frame.unwrap_or_else(|| unmapped(names)));
+            // Code built without frame pointers uses their register for anything, and the kernel follows it through the
+            // stack. What is no code was not called from anywhere: what comes after is no more of a caller than this.
+            if frame.is_none() && depth > 0 {
+                break;
+            }
+        }
+        if let Some(user) = batch.frames.get_mut(from..) {
+            user.reverse();
         }
         let kernel = record.kernel();
         let mut callers = kernel.len();
@@ -76,7 +79,11 @@ fn request(frame: FrameId, tgid: u32, mapping: Range<u64>) -> NameRequest {
     NameRequest { frame, tgid: Tgid(tgid), mapping: ProcessAddress(mapping.start)..ProcessAddress(mapping.end) }
 }
 
-/// The frame of an address that is not in the process's cache.
+fn unmapped(names: &Names) -> FrameId {
+    names.intern_frame(Frame { object: ObjectId::UNMAPPED, is_return: false, address: 0 }).0
+}
+
+/// The frame of an address that is not in the process's cache; `None` where nothing is mapped.
 fn new_user_frame(
     state: &mut State,
     files: &mut Files,
@@ -85,11 +92,11 @@ fn new_user_frame(
     address: u64,
     is_return: bool,
     wanted: &mut Vec<NameRequest>,
-) -> FrameId {
+) -> Option<FrameId> {
     // A return address may be the first byte after its mapping, when a call is the last instruction of it.
     let Some(&mapping) = state.mappings.find(address.saturating_sub(u64::from(is_return))) else {
         // Not cached: a mapping may come, and does not empty the cache then.
-        return names.intern_frame(Frame { object: ObjectId::UNMAPPED, is_return: false, address: 0 }).0;
+        return None;
     };
     let (object, offset) = place(files, names, tgid, &mapping, address);
     let nameless = object == ObjectId::ANONYMOUS;
@@ -101,7 +108,7 @@ fn new_user_frame(
         state.frames.clear();
     }
     state.frames.insert(address << 1 | u64::from(is_return), frame);
-    frame
+    Some(frame)
 }
 
 /// The object of a mapping, and where in it the address is. Memory without a file is one frame until its code has names.

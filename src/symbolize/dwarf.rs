@@ -24,8 +24,8 @@ pub struct SourceLocation {
     pub line: u32,
 }
 
-/// The debug sections of one image. Units are found again by each lookup, which takes a millisecond or so and saves us a
-/// structure that borrows from itself.
+/// The debug sections of one image. Units are found again by each lookup, which saves us a structure that borrows
+/// from itself.
 pub(super) struct Lines {
     sections: DwarfSections<Vec<u8>>,
     size: usize,

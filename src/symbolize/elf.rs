@@ -35,7 +35,7 @@ const NT_GNU_BUILD_ID: u32 = 3;
 const MAX_SEGMENTS: u16 = 4096;
 /// Executable segments kept; programs have one or two.
 const MAX_LOADS: usize = 64;
-/// The largest real files (built with -ffunction-sections, not linked with --gc-sections) have some 60,000 sections.
+/// Linked files have some tens of sections; this leaves room for what is linked without merging them (12.8 MB of headers).
 const MAX_SECTIONS: u64 = 200_000;
 /// Notes are tens of bytes; Go's and package metadata notes some hundred.
 const MAX_NOTES: u64 = 64 << 10;
@@ -43,7 +43,7 @@ const MAX_NOTES: u64 = 64 << 10;
 const MAX_NOTE_AREAS: usize = 16;
 /// Section names read for the sake of debug sections.
 const MAX_SECTION_NAMES: u64 = 16 << 20;
-/// Longest symbol name read. Real C++ names reach some ten thousand bytes.
+/// Longest symbol name read.
 const MAX_NAME: usize = 64 << 10;
 
 /// An executable `PT_LOAD` segment.
@@ -160,7 +160,7 @@ impl Image {
 
     /// A name from a string table: what comes before the NUL, or `None` where there is none within 64 KiB.
     pub(super) fn string(&self, kind: TableKind, offset: u32) -> Result<Option<Vec<u8>>, Reason> {
-        // One page-sized read gets all but the longest C++ names; 240 bytes get nineteen of twenty (node, librustc_driver).
+        // 240 bytes hold 98 % of node's names and 87 % of librustc_driver's; the longest of both has 1,222.
         const STEPS: [usize; 3] = [240, 4096, MAX_NAME];
         let Some(table) = self.table(kind) else { return Ok(None) };
         let left = table.strings_size.saturating_sub(u64::from(offset));

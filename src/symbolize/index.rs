@@ -26,13 +26,13 @@ use super::problem::Reason;
 use super::source::{u16_at, u32_at, u64_at};
 use crate::profile::ElfAddress;
 
-/// Symbols looked at in one table. Chromium with all of its symbols has some 1.5 million.
+/// Symbols looked at in one table. node has 110,000, the Rust compiler's library 165,000.
 const MAX_SCANNED: u64 = 8_000_000;
 /// Code symbols kept of one object: 32 MB while the table is made.
 const MAX_KEPT: usize = 2_000_000;
 /// Symbols read at once.
 const CHUNK: usize = 4096;
-/// Names read to choose among aliases, at about 1 µs each; after that the order in the file decides.
+/// Names read to choose among aliases, one `pread` each; after that the order in the file decides.
 const MAX_NAME_READS: u32 = 200_000;
 
 /// Symbols live below 2^56 (user space of x86-64 with five levels has 2^56 bytes, arm64 2^52): the top byte is free.
@@ -410,7 +410,8 @@ mod tests {
             let [name] = names(symbols, [CODE]);
             let mut turned = symbols.to_vec();
             turned.reverse();
-            assert_eq!(names(&turned, [CODE]), [name.clone()], "the order in the file does not matter");
+            let [other] = names(&turned, [CODE]);
+            assert_eq!(other, name, "the order in the file does not matter");
             name
         };
         assert_eq!(best(&[("short", GLOBAL | FUNC, CODE, 4), ("long", FUNC, CODE, 8)]), "long");

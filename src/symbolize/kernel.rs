@@ -16,7 +16,7 @@ use super::problem::Reason;
 /// What the last symbol of an owner can reach over at most: longer functions than this are not met with, and what comes
 /// after may be anything.
 const LAST_REACH: u64 = 64 << 10;
-/// Symbols kept; a kernel with all modules of a distribution loaded has some 250,000.
+/// Lines read; 6.18 without modules has 122,117.
 const MAX_SYMBOLS: usize = 2_000_000;
 /// Ends each name in the arena; no kernel symbol contains it.
 const END: u8 = b'\n';

@@ -16,7 +16,8 @@ use super::problem::{Counts, Problem, Reason};
 use super::vdso;
 use crate::profile::{LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
 
-/// Symbol tables together: 48 MB of the 60 MB that the whole program may take. Tables of a desktop's usual load take 10.
+/// Symbol tables together: 48 MB of the 60 MB that the whole program may take. node's table
+/// takes 1.2 MB, that of the Rust compiler's library 1.4 MB.
 const MAX_TABLES: usize = 48 << 20;
 /// Files held open. A process has 1,024 descriptors by default.
 const MAX_FILES: usize = 256;

@@ -51,6 +51,15 @@ NOINLINE void outer(long ms)
 	sink++;
 }
 
+NOINLINE void deeper(long ms, int levels)
+{
+	if (levels > 0)
+		deeper(ms, levels - 1);
+	else
+		outer(ms);
+	sink++;
+}
+
 NOINLINE void ask_clock(long ms)
 {
 	long end = now_ms(CLOCK_MONOTONIC) + ms;
@@ -103,6 +112,8 @@ int main(int argc, char **argv)
 				execl("/proc/self/exe", "spawned", "busy", argv[2], NULL);
 			wait(NULL);
 		}
+	} else if (!strcmp(argv[1], "deep")) { /* deep MS LEVELS */
+		deeper(ms, atoi(argv[3]));
 	} else if (!strcmp(argv[1], "clock")) {
 		ask_clock(ms);
 	} else if (!strcmp(argv[1], "kernel")) {

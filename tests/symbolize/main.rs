@@ -3,85 +3,22 @@
 //! Needs gcc, g++, binutils, llvm-symbolizer-14, node and rustc, and root for the tests of mapped files and the kernel. What
 //! is missing fails with a sentence.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod agreement;
 mod bench;
 mod oracle;
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use agreement::{compare, readable, real_objects};
 use bench::{Bench, C, CPP, build};
-use flametop::profile::{FrameKind, ObjectId, sanitize};
-use flametop::symbolize::{Detail, Reason, demangle};
-use oracle::{Oracle, llvm, run};
-
-/// How names of a file compare with an oracle's.
-#[derive(Debug, Default)]
-struct Agreement {
-    same: usize,
-    neither: usize,
-    /// The oracle knows a name and we do not.
-    missed: Vec<String>,
-    /// We give a name that the oracle does not know for this place.
-    wrong: Vec<String>,
-}
-
-/// A symbol as a label shows it: demangled, harmless, and cut where it is endless.
-fn readable(name: &str) -> String {
-    sanitize(&demangle(name.as_bytes(), Detail::Normal)).into_owned()
-}
-
-/// Looks addresses up and holds the names against all aliases that `readelf` lists.
-fn compare(file: &Path, oracle: &Oracle, addresses: &[u64]) -> Agreement {
-    let bench = Bench::new();
-    let object = bench.object(file, oracle.build_id.as_deref());
-    let addresses: Vec<(u64, u64)> = addresses.iter().filter_map(|at| Some((*at, oracle.offset(*at)?))).collect();
-    let offsets: Vec<u64> = addresses.iter().map(|(_, offset)| *offset).collect();
-    let start = Instant::now();
-    bench.names_at(object, &offsets[..1]);
-    let first = start.elapsed();
-    let found = bench.names_at(object, &offsets);
-    let rest = start.elapsed() - first;
-    bench.names_at(object, &offsets.iter().map(|offset| offset ^ 1).collect::<Vec<_>>());
-    let again = start.elapsed() - first - rest;
-    let mut agreement = Agreement::default();
-    for ((address, _), named) in addresses.iter().zip(&found) {
-        assert!(!named.provisional, "{named:?}");
-        let expected: BTreeSet<String> = oracle.names(*address).into_iter().map(readable).collect();
-        let named = (named.kind == FrameKind::User).then_some(&named.name);
-        match named {
-            None if expected.is_empty() => agreement.neither += 1,
-            None => agreement.missed.push(format!("{address:#x} {expected:?}")),
-            Some(name) if expected.contains(name) => agreement.same += 1,
-            Some(name) => agreement.wrong.push(format!("{address:#x} {name} {expected:?}")),
-        }
-    }
-    let usage = bench.symbolizer.usage();
-    println!(
-        "{}: first address {first:?}, then {} in {rest:?}, their neighbours in {again:?}, tables {} KiB; {} same, {} unnamed in both, {} missed, {} wrong; {:?}",
-        file.display(),
-        addresses.len(),
-        usage.tables / 1024,
-        agreement.same,
-        agreement.neither,
-        agreement.missed.len(),
-        agreement.wrong.len(),
-        bench.symbolizer.problems().iter().map(|problem| problem.reason).collect::<Vec<_>>(),
-    );
-    agreement
-}
-
-fn real_objects() -> Vec<PathBuf> {
-    let sysroot = run(Command::new("rustc").args(["--print", "sysroot"]));
-    let libraries = Path::new(sysroot.trim()).join("lib").read_dir().unwrap();
-    let driver = libraries.map(|entry| entry.unwrap().path()).find(|path| path.to_string_lossy().contains("librustc_driver"));
-    let node = run(Command::new("which").arg("node"));
-    let listed = run(Command::new("gcc").arg("-print-file-name=libstdc++.so.6"));
-    let libc = run(Command::new("gcc").arg("-print-file-name=libc.so.6"));
-    let files = [libc.trim(), listed.trim(), node.trim()].map(PathBuf::from);
-    files.into_iter().chain(driver).map(|path| path.canonicalize().unwrap()).collect()
-}
+use flametop::profile::{Frame, FrameId, FrameKind, NameRequest, Names, ObjectId, ProcessAddress, Tgid};
+use flametop::symbolize::{Reason, Symbolizer};
+use oracle::{Oracle, run};
 
 #[test]
 fn programs_of_all_kinds_get_the_names_that_readelf_gives_them() {
@@ -93,7 +30,7 @@ fn programs_of_all_kinds_get_the_names_that_readelf_gives_them() {
         ("static-pie", C, &["-static-pie", "-fPIE"]),
         ("lib.so", C, &["-shared", "-fPIC"]),
         ("stripped.so", C, &["-shared", "-fPIC", "-s"]),
-        ("one-segment", C, &["-static", "-Wl,-N"]),
+        ("one-segment", C, &["-no-pie", "-Wl,-z,noseparate-code"]),
         ("cpp", CPP, &["-std=c++17"]),
         ("cpp-stripped.so", CPP, &["-std=c++17", "-shared", "-fPIC", "-s"]),
     ];
@@ -135,63 +72,13 @@ fn aliases_assembly_and_calls_that_never_return_have_the_name_a_reader_expects()
     expect(address("dies") + size, true, "dies");
 }
 
-#[test]
-fn real_objects_get_the_names_that_readelf_gives_them() {
-    for file in real_objects() {
-        let oracle = Oracle::of(&file);
-        let agreement = compare(&file, &oracle, &oracle.random(5000));
-        assert!(agreement.same > 1000, "{}: {agreement:?}", file.display());
-        assert!(agreement.wrong.is_empty(), "{}: {:?}", file.display(), agreement.wrong);
-        assert!(agreement.missed.is_empty(), "{}: {:?}", file.display(), agreement.missed);
-    }
-}
-
-#[test]
-fn real_objects_get_the_names_that_llvm_symbolizer_gives_them_or_an_alias() {
-    for file in real_objects() {
-        let oracle = Oracle::of(&file);
-        let addresses: Vec<u64> = oracle.random(3000).into_iter().filter(|at| oracle.offset(*at).is_some()).collect();
-        let bench = Bench::new();
-        let object = bench.object(&file, oracle.build_id.as_deref());
-        let offsets: Vec<u64> = addresses.iter().map(|at| oracle.offset(*at).unwrap()).collect();
-        let ours = bench.names_at(object, &offsets);
-        let theirs = llvm(&file, &addresses);
-        assert_eq!(theirs.len(), ours.len(), "llvm-symbolizer answered each question");
-        let (mut same, mut alias, mut neither, mut only_ours, mut only_theirs, mut wrong) = (0, 0, 0, 0, 0, Vec::new());
-        for ((address, ours), theirs) in addresses.iter().zip(&ours).zip(&theirs) {
-            let name = (ours.kind == FrameKind::User).then_some(&ours.name);
-            let aliases: BTreeSet<String> = oracle.names(*address).into_iter().map(readable).collect();
-            match (name, theirs.as_deref().map(readable)) {
-                (None, None) => neither += 1,
-                (Some(a), Some(b)) if *a == b => same += 1,
-                // The name is another one of the same function: both are in the symbol table at its start.
-                (Some(a), Some(b)) if aliases.contains(a) && aliases.contains(&b) => alias += 1,
-                (Some(a), None) if aliases.contains(a) => only_ours += 1,
-                (None, Some(_)) => {
-                    only_theirs += 1;
-                    if only_theirs < 6 {
-                        println!("only llvm: {address:#x} {theirs:?}");
-                    }
-                }
-                (a, b) => wrong.push(format!("{address:#x} ours {a:?} theirs {b:?} symbols {aliases:?}")),
-            }
-        }
-        println!(
-            "{}: {same} same, {alias} by another alias, {neither} unnamed in both, {only_ours} only we name, {only_theirs} only llvm names, {} differ",
-            file.display(),
-            wrong.len()
-        );
-        assert!(wrong.is_empty(), "{}: {wrong:#?}", file.display());
-    }
-}
-
 /// A program that sleeps, and where it has its executable's code.
 struct Sleeper(Child);
 
 impl Sleeper {
     fn start(command: &mut Command) -> Sleeper {
         let child = command.spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
         Sleeper(child)
     }
 
@@ -330,7 +217,7 @@ fn fifos_devices_and_noise_end_with_a_reason_and_do_not_hold_up_others() {
         let named = &bench.names_at(object, &[0x1000])[0];
         assert_eq!((named.kind, named.provisional), (FrameKind::Unknown, false));
         let found = bench.problem(object).unwrap().reason;
-        assert!(found == reason || reason == Reason::Malformed && found == Reason::TooLarge, "{}: {found:?}", path.display());
+        assert_eq!(found, reason, "{}", path.display());
     }
 }
 
@@ -426,4 +313,77 @@ fn a_process_that_ended_is_named_from_the_path_when_the_build_id_is_right() {
     let frame = bench.frame(missing, 0x1000, false);
     bench.name(&[frame], gone, 0x1000..0x2000);
     assert_eq!(bench.problem(missing).unwrap().reason, Reason::ProcessGone);
+}
+
+#[test]
+fn requests_from_many_threads_are_all_done_and_tables_stay_small() {
+    let bench = Bench::new();
+    let files = real_objects();
+    let oracles: Vec<Oracle> = files.iter().map(|file| Oracle::of(file)).collect();
+    let objects: Vec<ObjectId> =
+        files.iter().zip(&oracles).map(|(file, oracle)| bench.object(file, oracle.build_id.as_deref())).collect();
+    let offsets: Vec<Vec<u64>> =
+        oracles.iter().map(|oracle| oracle.random(2000).into_iter().filter_map(|at| oracle.offset(at)).collect()).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (bench, objects, offsets) = (&bench, &objects, &offsets);
+            scope.spawn(move || {
+                for index in 0..1000 {
+                    let object = (index + thread as usize) % objects.len();
+                    let Some(offset) = offsets[object].get(index) else { continue };
+                    let frame = bench.frame(objects[object], offset ^ thread, index % 2 == 0);
+                    bench.symbolizer.request([request(frame)]);
+                    let kernel = bench.frame(ObjectId::KERNEL, 0xffff_ffff_8100_0000 + index as u64 * 4096 + thread, false);
+                    bench.symbolizer.request([request(kernel)]);
+                }
+            });
+        }
+    });
+    bench.name(&[], 0, 0..0);
+    for frame in 0..bench.names.frames.len() as u32 {
+        assert!(!bench.named(FrameId(frame)).provisional);
+    }
+    let counts = bench.symbolizer.counts();
+    assert!(counts.named > 3000, "{counts:?}");
+    let usage = bench.symbolizer.usage();
+    assert!(usage.tables < 8 << 20 && usage.files == 4, "{usage:?}");
+}
+
+fn request(frame: FrameId) -> NameRequest {
+    NameRequest { frame, tgid: Tgid(std::process::id()), mapping: ProcessAddress(0)..ProcessAddress(0) }
+}
+
+#[test]
+fn dropping_the_symbolizer_in_the_middle_of_work_ends_it() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let names = Arc::new(Names::default());
+    let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
+    for address in 0..50_000 {
+        let frame = names.intern_frame(Frame {
+            object: ObjectId::KERNEL,
+            is_return: false,
+            address: 0xffff_ffff_8100_0000 + address * 64,
+        });
+        symbolizer.kernel_symbols_changed();
+        symbolizer.request([request(frame.0)]);
+    }
+    drop(symbolizer);
+    let start = Instant::now();
+    drop(runtime);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn only_the_newest_question_for_a_line_must_be_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "prog", C, &["-g", "-no-pie"]);
+    let oracle = Oracle::of(&file);
+    let bench = Bench::new();
+    let object = bench.object(&file, oracle.build_id.as_deref());
+    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    let frame = bench.frame(object, oracle.offset(main).unwrap(), false);
+    let older: Vec<_> = (0..100).map(|_| bench.symbolizer.locate(frame)).collect();
+    let (file, line) = bench.locate(frame).unwrap();
+    assert!(file.ends_with("prog.c") && line > 10, "{file}:{line}");
+    drop(older);
 }
