@@ -9,25 +9,18 @@
 //! ```
 //!
 //! - [`profile`]: the model; pure. Samples, stacks, names, queries, trees.
-<<<<<<< HEAD
 //! - [`collector`]: everything that touches the kernel.
-//! - `symbolize`: addresses to names.
-<<<<<<< HEAD
-=======
-//! - `collector`: everything that touches the kernel.
 //! - [`symbolize`]: addresses to names.
->>>>>>> symbolize
-//! - `formats`: one file a format, reading and writing.
-=======
 //! - [`formats`]: one file a format, reading and writing.
->>>>>>> formats
-//! - `ui`: the screen and its keys.
+//! - [`ui`]: the screen and its keys.
+//! - [`session`]: builds the rooms and connects them for one run; [`cli`] says which.
 //!
 //! ARCHITECTURE.md has the rules; tests/architecture.rs holds them.
 
-<<<<<<< HEAD
+pub mod cli;
 pub mod collector;
 pub mod formats;
 pub mod profile;
+pub mod session;
 pub mod symbolize;
 pub mod ui;

@@ -112,7 +112,9 @@ pub fn save(
 ) -> Result<Saved, SaveError> {
     let failed = |source: io::Error| failure(path, source);
     if let Some(stream) = stream_of(path) {
-        return write_to(stream.open(path).map_err(failed)?, write).map_err(|error| content_error(path, error)).map(|(_, saved)| saved);
+        return write_to(stream.open(path).map_err(failed)?, write)
+            .map_err(|error| content_error(path, error))
+            .map(|(_, saved)| saved);
     }
     let directory = look_at_target(path, overwrite)?;
     let temporary = tempfile::Builder::new()
@@ -395,7 +397,10 @@ mod tests {
         let here = directory.path();
         let message = |path: &Path| save(path, Overwrite::Yes, hello).unwrap_err().to_string();
         let missing = here.join("missing");
-        assert_eq!(message(&missing.join("a.svg")), format!("there is no directory `{}`; create it, or choose another", missing.display()));
+        assert_eq!(
+            message(&missing.join("a.svg")),
+            format!("there is no directory `{}`; create it, or choose another", missing.display())
+        );
         assert_eq!(message(here), format!("`{}` is a directory; give the name of a file", here.display()));
         assert!(message(Path::new("a.svg/")).ends_with("is a directory; give the name of a file"));
         fs::write(here.join("file"), "").unwrap();
@@ -409,7 +414,10 @@ mod tests {
     fn devices_get_what_is_written_and_say_when_they_are_full() {
         assert_eq!(save(Path::new("/dev/null"), Overwrite::No, hello).unwrap().bytes, 5);
         let error = save(Path::new("/dev/full"), Overwrite::No, hello).unwrap_err().to_string();
-        assert_eq!(error, "failed to save `/dev/full`: No space left on device (os error 28); make room, or choose another place");
+        assert_eq!(
+            error,
+            "failed to save `/dev/full`: No space left on device (os error 28); make room, or choose another place"
+        );
     }
 
     #[test]

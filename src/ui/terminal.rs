@@ -60,6 +60,11 @@ fn install_panic_hook() {
     if !INSTALLED.swap(true, Ordering::SeqCst) {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
+            // A symbolizer's worker that fails on a hostile file is caught and reported in the health view.
+            let is_worker = std::thread::current().name().is_some_and(|name| name.starts_with("flametop-task"));
+            if is_worker && TAKEN.load(Ordering::SeqCst) {
+                return;
+            }
             give_back();
             before(info);
         }));

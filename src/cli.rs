@@ -1,0 +1,225 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// See live, as a flame graph in the terminal, what every CPU of this machine is doing.
+///
+/// Without a subcommand the live view starts: of everything, of some processes (-p), or of a command and all it starts (--).
+#[derive(Parser, Debug)]
+#[command(
+    name = "flametop",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true,
+    subcommand_precedence_over_arg = true
+)]
+pub struct Cli {
+    /// What to do instead of showing the live view.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The live view's options.
+    #[command(flatten)]
+    pub live: Live,
+}
+
+/// What to do instead of showing the live view.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Sample without a screen and write what was seen to a file
+    Record(Record),
+    /// Open a file of folded stacks in the same views
+    View(View),
+    /// Tell what this machine offers, and how to mend what it lacks
+    Doctor,
+    /// Stops itself, and becomes the command when it is let go on: so that it is sampled from its first instruction.
+    #[command(name = "__hold", hide = true)]
+    Hold {
+        /// The command and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
+}
+
+/// Whose samples, and how many.
+#[derive(Args, Debug, Clone)]
+pub struct Sampling {
+    /// Only these processes
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub pids: Vec<u32>,
+    /// Samples a second on each CPU
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=25_000))]
+    pub frequency: u32,
+    /// Sample CPUs that have nothing to do, too
+    #[arg(long)]
+    pub idle: bool,
+    /// Keep at most this much time: 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_time)]
+    pub window: Duration,
+    /// Keep at most this much in memory: 64M, 1G
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    pub memory: usize,
+}
+
+/// How the screen looks.
+#[derive(Args, Debug, Clone)]
+pub struct Looks {
+    /// Only characters that every terminal has (also when the locale is not UTF-8)
+    #[arg(long)]
+    pub ascii: bool,
+    /// The terminal's background
+    #[arg(long, value_enum, default_value_t = Background::Auto)]
+    pub theme: Background,
+    /// How many colours to use
+    #[arg(long, value_enum, default_value_t = Colours::Auto)]
+    pub color: Colours,
+}
+
+/// The terminal's background.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// From COLORFGBG, else dark
+    Auto,
+    /// Dark
+    Dark,
+    /// Light
+    Light,
+}
+
+/// How many colours to use.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colours {
+    /// From TERM, COLORTERM and NO_COLOR
+    Auto,
+    /// None
+    Never,
+    /// The sixteen of every terminal
+    #[value(name = "16")]
+    Sixteen,
+    /// The 256 of xterm
+    #[value(name = "256")]
+    Indexed,
+    /// 24 bits
+    True,
+}
+
+/// The live view's options.
+#[derive(Args, Debug, Clone)]
+pub struct Live {
+    /// Whose samples, and how many.
+    #[command(flatten)]
+    pub sampling: Sampling,
+    /// How the screen looks.
+    #[command(flatten)]
+    pub looks: Looks,
+    /// Where the command's output goes: `pane` (below the view), `leave` (where it goes without flametop), or a file
+    #[arg(long, value_name = "WHERE", default_value = "pane", requires = "program")]
+    pub output: String,
+    /// Start this command, and show it and all it starts
+    #[arg(last = true, value_name = "CMD")]
+    pub program: Vec<String>,
+}
+
+/// Options of `record`.
+#[derive(Args, Debug, Clone)]
+pub struct Record {
+    /// Whose samples, and how many.
+    #[command(flatten)]
+    pub sampling: Sampling,
+    /// Stop after so many seconds; without it at Ctrl-C or when the command ends
+    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    pub duration: Option<Duration>,
+    /// Write to this file: .svg or .folded; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Replace the file if it is there
+    #[arg(long)]
+    pub force: bool,
+    /// Folded stacks without `_[k]`, `_[i]`, `_[j]` behind kernel, inlined and JIT frames
+    #[arg(long)]
+    pub no_annotations: bool,
+    /// Start this command, and record it and all it starts
+    #[arg(last = true, value_name = "CMD")]
+    pub program: Vec<String>,
+}
+
+/// Options of `view`.
+#[derive(Args, Debug, Clone)]
+pub struct View {
+    /// The file; - is standard input
+    pub file: PathBuf,
+    /// How the screen looks.
+    #[command(flatten)]
+    pub looks: Looks,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.trim_end_matches('s').parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if seconds > 0.0 && seconds < 1e9 {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("must be more than 0 and less than a billion seconds".to_owned())
+    }
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let (number, factor) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) if text.ends_with('m') => (number, 60.0),
+        Some(number) if text.ends_with('h') => (number, 3600.0),
+        Some(number) => (number, 1.0),
+        None => (text, 1.0),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| "write a time as 90s, 10m or 2h".to_owned())? * factor;
+    if (1.0..1e9).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("must be at least one second".to_owned())
+    }
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let upper = text.to_ascii_uppercase();
+    let upper = upper.trim_end_matches('B');
+    let (number, factor) = match upper.strip_suffix(['K', 'M', 'G']) {
+        Some(number) if upper.ends_with('K') => (number, 1e3),
+        Some(number) if upper.ends_with('M') => (number, 1e6),
+        Some(number) => (number, 1e9),
+        None => (upper, 1.0),
+    };
+    let bytes = number.parse::<f64>().map_err(|_| "write a size as 64M or 1G".to_owned())? * factor;
+    if (1e6..1e15).contains(&bytes) { Ok(bytes as usize) } else { Err("must be at least 1M".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_and_sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_time("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(parse_time("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_time("90"), Ok(Duration::from_secs(90)));
+        assert!(parse_time("soon").is_err() && parse_time("0s").is_err());
+        assert_eq!(
+            (parse_size("256M"), parse_size("1gb"), parse_size("2000000")),
+            (Ok(256_000_000), Ok(1_000_000_000), Ok(2_000_000))
+        );
+        assert!(parse_size("5").is_err() && parse_size("many").is_err());
+    }
+
+    #[test]
+    fn a_command_comes_after_two_dashes() {
+        let cli = Cli::parse_from(["flametop", "-p", "1,2", "--", "sleep", "-x"]);
+        assert_eq!((cli.live.sampling.pids, cli.live.program), (vec![1, 2], vec!["sleep".to_owned(), "-x".to_owned()]));
+        let cli = Cli::parse_from(["flametop", "record", "-d", "2.5", "-o", "a.svg"]);
+        assert!(matches!(cli.command, Some(Command::Record(Record { duration: Some(d), .. })) if d.as_millis() == 2500));
+    }
+}

@@ -1,0 +1,82 @@
+//! One run of the program: builds the rooms, connects them, and ends in order.
+//!
+//! ```text
+//! collecting thread:  kernel ─► Collector ─► Profile          (every 100 ms)
+//!                                   └──────► Symbolizer       (new frames)
+//! engine thread:      Request ─► Engine(Profile) ─► Snapshot  (when asked, and four times a second)
+//! main thread:        keys, Snapshot, Status ─► App ─► screen
+//! ```
+
+mod child;
+mod doctor;
+mod live;
+mod record;
+mod sampling;
+mod view;
+
+use anyhow::{Context, Result};
+
+use crate::cli::{Background, Cli, Colours, Command, Looks};
+use crate::formats::save::{DateTime, Format, default_name};
+use crate::ui::{ColourMode, Depth, Theme};
+
+/// Does what the command line says.
+///
+/// # Errors
+///
+/// One sentence each: what failed, on what, and what to do about it.
+pub fn run(cli: Cli) -> Result<()> {
+    match cli.command {
+        None => live::run(cli.live),
+        Some(Command::Record(options)) => record::run(options),
+        Some(Command::View(options)) => view::run(&options),
+        Some(Command::Doctor) => doctor::run(),
+        Some(Command::Hold { command }) => child::hold(&command),
+    }
+}
+
+/// Threads for tasks that wait, and blocking threads for work. One of the former is enough: nothing computes there.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(6)
+        .thread_name("flametop-task")
+        .enable_all()
+        .build()
+        .context("failed to start threads")
+}
+
+/// What the options and the environment say about the terminal.
+fn theme(looks: &Looks) -> Theme {
+    let environment = |name: &str| std::env::var(name).ok();
+    let set = |name: &str| environment(name).filter(|value| !value.is_empty());
+    let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default().to_ascii_lowercase();
+    let utf8 = locale.contains("utf-8") || locale.contains("utf8");
+    let depth = match looks.color {
+        Colours::Auto => Depth::from_environment(environment),
+        Colours::Never => Depth::None,
+        Colours::Sixteen => Depth::Sixteen,
+        Colours::Indexed => Depth::Indexed,
+        Colours::True => Depth::True,
+    };
+    let dark = match looks.theme {
+        Background::Dark => true,
+        Background::Light => false,
+        // `15;0`: foreground and background, as rxvt, Konsole and others set it; 7 and 15 are light grounds.
+        Background::Auto => !set("COLORFGBG").is_some_and(|value| matches!(value.rsplit(';').next(), Some("7" | "15"))),
+    };
+    Theme { depth, dark, ascii: looks.ascii || !utf8, mode: ColourMode::Kind }
+}
+
+/// A name for a file to save to, without its ending: it has the time in it, in UTC.
+fn default_file() -> String {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let name = default_name(Format::Svg, DateTime::from_unix(now.tv_sec, 0));
+    name.trim_end_matches(".svg").to_owned()
+}
+
+/// `CLOCK_MONOTONIC` now, the clock of all samples.
+fn now() -> crate::profile::Timestamp {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    crate::profile::Timestamp(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
+}

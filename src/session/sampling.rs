@@ -1,0 +1,209 @@
+//! Sampling while something else goes on: the collecting thread, and what it tells about itself.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::cli;
+use crate::collector::{Batch, Collector, CollectorOptions, Targets};
+use crate::profile::{Limits, Names, Processes, Profile, Sample, SampleKind, Tgid};
+use crate::symbolize::Symbolizer;
+
+use super::child::Child;
+use super::now;
+
+/// How often the kernel's buffers are read. The first second is quicker, so that the first picture is.
+const DRAIN_EVERY: Duration = Duration::from_millis(100);
+const DRAIN_AT_FIRST: Duration = Duration::from_millis(20);
+
+/// What the rooms share in one run.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) names: Arc<Names>,
+    pub(super) processes: Arc<Processes>,
+    pub(super) profile: Arc<RwLock<Profile>>,
+    pub(super) symbolizer: Symbolizer,
+}
+
+impl Shared {
+    /// Empty tables within these limits.
+    pub(super) fn new(limits: Limits, runtime: &tokio::runtime::Runtime) -> Shared {
+        let names = Arc::new(Names::default());
+        let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
+        Shared { names, processes: Arc::default(), profile: Arc::new(RwLock::new(Profile::new(limits))), symbolizer }
+    }
+}
+
+/// How sampling came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The command that was started, or the processes that were watched, are gone: in words.
+    Target(String),
+    /// Something failed: in words.
+    Failed(String),
+}
+
+/// A running collection on a thread of its own.
+pub(super) struct Sampling {
+    stop: Arc<AtomicBool>,
+    ended: Arc<Mutex<Option<Ended>>>,
+    thread: Option<JoinHandle<()>>,
+    /// What samples are taken by.
+    pub(super) event: &'static str,
+    /// CPUs sampled at the start.
+    pub(super) cpus: usize,
+    /// When it began.
+    pub(super) since: Instant,
+}
+
+/// The limits that the options set.
+pub(super) fn limits(options: &cli::Sampling) -> Limits {
+    Limits { window: u64::try_from(options.window.as_nanos()).unwrap_or(u64::MAX), memory: options.memory }
+}
+
+impl Sampling {
+    /// Starts sampling, then lets the command begin, if there is one.
+    pub(super) fn start(options: &cli::Sampling, child: Option<Child>, shared: &Shared) -> Result<Sampling> {
+        let mut watched: Vec<Tgid> = options.pids.iter().copied().map(Tgid).collect();
+        let targets = match &child {
+            Some(child) => Targets::Families([&[child.tgid()], watched.as_slice()].concat()),
+            None if watched.is_empty() => Targets::All,
+            None => Targets::Processes(watched.clone()),
+        };
+        let (ready, started) = std::sync::mpsc::channel();
+        let collector_options = CollectorOptions { frequency: options.frequency, include_idle: options.idle, targets };
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = Arc::new(Mutex::new(None));
+        let thread = {
+            let (shared, stop, ended) = (shared.clone(), Arc::clone(&stop), Arc::clone(&ended));
+            let body = move || {
+                let begun = Collector::start(collector_options, Arc::clone(&shared.names), Arc::clone(&shared.processes));
+                let collector = match begun {
+                    Ok(collector) => collector,
+                    Err(error) => return drop(ready.send(Err(error))),
+                };
+                drop(ready.send(Ok((collector.event_name(), collector.cpus()))));
+                if let Some(child) = &child
+                    && let Err(error) = child.go()
+                {
+                    *ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ended::Failed(format!("{error:#}")));
+                    return;
+                }
+                let collecting = Collecting { collector, shared, child, watched: std::mem::take(&mut watched), stop };
+                let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
+                let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
+                *ended.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+            };
+            std::thread::Builder::new().name("flametop-drain".to_owned()).spawn(body).context("failed to start a thread")?
+        };
+        let (event, cpus) = started.recv().map_err(|_| anyhow!("the collecting thread failed at its start"))??;
+        Ok(Sampling { stop, ended, thread: Some(thread), event, cpus, since: Instant::now() })
+    }
+
+    /// How it ended, once it has.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends it, with the command if it still runs; everything is read once more.
+    pub(super) fn finish(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // What the thread had to say is in `ended`.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sampling {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+struct Collecting {
+    collector: Collector,
+    shared: Shared,
+    child: Option<Child>,
+    /// Processes asked for that still live.
+    watched: Vec<Tgid>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Collecting {
+    /// Reads the kernel's buffers until told to stop, or until there is nobody left to watch.
+    fn run(mut self) -> Option<Ended> {
+        let mut batch = Batch::default();
+        let began = Instant::now();
+        let mut trimmed = began;
+        let watching = !self.watched.is_empty();
+        loop {
+            let stop = self.stop.load(Ordering::Relaxed);
+            let child_ended = self.child.as_mut().and_then(Child::ended);
+            if stop || child_ended.is_some() {
+                // The last samples are a moment old before they are handed over.
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            if let Err(error) = self.drain(&mut batch) {
+                return Some(Ended::Failed(error.to_string()));
+            }
+            if let (Some(status), Some(child)) = (child_ended, &self.child) {
+                return Some(Ended::Target(super::child::describe(&child.name, status)));
+            }
+            if stop {
+                return None;
+            }
+            self.watched.retain(|tgid| !batch.exited.contains(tgid));
+            if watching && self.watched.is_empty() && self.child.is_none() {
+                return Some(Ended::Target("the process has ended".to_owned()));
+            }
+            if trimmed.elapsed() > Duration::from_secs(1) {
+                trimmed = Instant::now();
+                self.shared.profile.write().unwrap_or_else(PoisonError::into_inner).trim(now());
+            }
+            std::thread::sleep(if began.elapsed() < Duration::from_secs(1) { DRAIN_AT_FIRST } else { DRAIN_EVERY });
+        }
+    }
+
+    fn drain(&mut self, batch: &mut Batch) -> Result<(), crate::collector::CollectorError> {
+        self.collector.drain(batch)?;
+        // Names first: most are there before a picture is made of the samples.
+        if batch.kernel_symbols_changed {
+            self.shared.symbolizer.kernel_symbols_changed();
+        }
+        if !batch.wanted.is_empty() {
+            self.shared.symbolizer.request(batch.wanted.drain(..));
+        }
+        let mut profile = self.shared.profile.write().unwrap_or_else(PoisonError::into_inner);
+        profile.losses.ring_full = batch.losses.ring_full;
+        profile.losses.events_lost = batch.losses.events_lost;
+        profile.losses.malformed = batch.losses.malformed;
+        for collected in &batch.samples {
+            let frames = batch.frames.get(collected.frames.clone()).unwrap_or_default();
+            let cgroup = profile.cgroup(collected.cgroup);
+            let sample = Sample {
+                time: collected.time,
+                weight: 1,
+                cgroup,
+                cpu: collected.cpu,
+                kind: SampleKind::OnCpu,
+                user_end: collected.user_end,
+                ..Sample::default()
+            };
+            profile.record(collected.thread, frames.iter().copied(), sample);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.stop();
+        }
+    }
+}

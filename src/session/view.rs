@@ -1,0 +1,77 @@
+//! A file in the same views.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::cli;
+use crate::formats::folded::{self, ReadReport};
+use crate::profile::{Grouping, Limits, Query};
+use crate::ui::{App, Message, Status};
+
+use super::live::{ends, need_a_terminal};
+use super::sampling::Shared;
+use super::{default_file, runtime, theme};
+
+/// Opens the file, and shows it until the reader quits.
+pub(super) fn run(options: &cli::View) -> Result<()> {
+    need_a_terminal()?;
+    let runtime = runtime()?;
+    let shared = Shared::new(Limits::NONE, &runtime);
+    let report = read(&options.file, &shared)?;
+    let name = if options.file == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        options.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    };
+    let query = Query { grouping: Grouping::None, ..Query::default() };
+    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks), query, default_file());
+    app.message = remark(&report);
+    app.status = Status { host: crate::profile::sanitize(&name).into_owned(), ..Status::default() };
+    let (ends, link) = ends(&shared);
+    ends.status.send_replace(app.status.clone());
+    let outcome = runtime.block_on(async {
+        let engine = ends.spawn_engine(&shared, false)?;
+        ends.spawn_saver(&shared);
+        ends.spawn_signals()?;
+        let outcome = crate::ui::run(app, link).await.context("the terminal failed");
+        drop(engine);
+        outcome
+    });
+    ends.stop();
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    outcome
+}
+
+fn read(file: &Path, shared: &Shared) -> Result<ReadReport> {
+    let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
+    let input: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        let opened = File::open(file).with_context(|| format!("failed to open {}", what()))?;
+        if opened.metadata().is_ok_and(|about| about.is_dir()) {
+            anyhow::bail!("{} is a directory; give a file of folded stacks", what());
+        }
+        Box::new(opened)
+    };
+    let mut profile = shared.profile.write().unwrap_or_else(PoisonError::into_inner);
+    let report = folded::read(input, &shared.names, &mut profile).with_context(what)?;
+    profile.stacks.freeze();
+    Ok(report)
+}
+
+/// What the reader should know about the file.
+fn remark(report: &ReadReport) -> Option<Message> {
+    let mut words = Vec::new();
+    if let Some(line) = report.first_nonsense {
+        words.push(format!("{} lines are no stacks (the first is line {line})", report.nonsense));
+    }
+    if report.fractional > 0 {
+        words.push(format!("{} counts were rounded", report.fractional));
+    }
+    (!words.is_empty()).then(|| Message { text: words.join("; "), bad: true })
+}
