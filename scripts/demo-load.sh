@@ -24,7 +24,8 @@ g++ "${flags[@]}" -o "$programs/names" tests/programs/names.cpp
 rustc --edition=2024 -C opt-level=1 -C force-frame-pointers=yes -o "$programs/rusty" tests/programs/rusty.rs 2>/dev/null
 
 for name in threads forks syscalls names rusty; do
-    "$programs/$name" "$seconds" >/dev/null &
+    # Longer than needed, so that they end when told to: bash reports those that end by their own alarm.
+    "$programs/$name" "$((seconds + 5))" >/dev/null &
     workers+=($!)
 done
 (
@@ -35,4 +36,7 @@ done
     done
 ) &
 workers+=($!)
-sleep "$seconds"
+# Waited for, not run: bash would see a signal only after it.
+sleep "$seconds" &
+workers+=($!)
+wait "$!" || true

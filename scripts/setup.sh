@@ -14,10 +14,7 @@ CLANG_OLDEST=14 # the first whose BPF code keeps CO-RE relocations of every kind
 CLANG_NEWEST=30 # how far to look for versioned names; nothing depends on it
 
 say() { printf 'flametop: %s\n' "$*" >&2; }
-fail() {
-    say "$*"
-    exit 1
-}
+fail() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # The first clang that is new enough and can make BPF code; Debian and Ubuntu may have it as clang-16 only.
@@ -83,13 +80,9 @@ package() {
 }
 
 as_root() {
-    if [ "$(id -u)" = 0 ]; then
-        "$@"
-    elif [ -t 0 ]; then
-        sudo "$@"
-    else
-        sudo -n "$@" # nobody there to type a password
-    fi
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif [ -t 0 ]; then sudo "$@"
+    else sudo -n "$@"; fi # nobody there to type a password
 }
 
 install_packages() {
@@ -111,10 +104,7 @@ install_missing() {
     [ -n "$lacking" ] || return 0
     MANAGER=
     for candidate in apt-get:apt dnf:dnf pacman:pacman zypper:zypper apk:apk; do
-        if have "${candidate%:*}"; then
-            MANAGER=${candidate#*:}
-            break
-        fi
+        if have "${candidate%:*}"; then MANAGER=${candidate#*:}; break; fi
     done
     [ -n "$MANAGER" ] || fail "this machine lacks ${lacking% } and has none of apt, dnf, pacman, zypper, apk: install them by hand, then run make again"
     packages=
