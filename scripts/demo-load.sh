@@ -17,14 +17,15 @@ trap cleanup EXIT
 trap 'exit 0' INT TERM HUP
 
 flags=(-O1 -g -fno-omit-frame-pointer -pthread)
-cc "${flags[@]}" -o "$programs/threads" tests/programs/threads.c
-cc "${flags[@]}" -o "$programs/forks" tests/programs/forks.c
-cc "${flags[@]}" -o "$programs/syscalls" tests/programs/syscalls.c
-c++ "${flags[@]}" -o "$programs/names" tests/programs/names.cpp
+gcc "${flags[@]}" -o "$programs/threads" tests/programs/threads.c
+gcc "${flags[@]}" -o "$programs/forks" tests/programs/forks.c
+gcc "${flags[@]}" -o "$programs/syscalls" tests/programs/syscalls.c
+g++ "${flags[@]}" -o "$programs/names" tests/programs/names.cpp
 rustc --edition=2024 -C opt-level=1 -C force-frame-pointers=yes -o "$programs/rusty" tests/programs/rusty.rs 2>/dev/null
 
 for name in threads forks syscalls names rusty; do
-    "$programs/$name" "$seconds" >/dev/null &
+    # Longer than needed, so that they end when told to: bash reports those that end by their own alarm.
+    "$programs/$name" "$((seconds + 5))" >/dev/null &
     workers+=($!)
 done
 (
@@ -35,4 +36,7 @@ done
     done
 ) &
 workers+=($!)
-sleep "$seconds"
+# Waited for, not run: bash would see a signal only after it.
+sleep "$seconds" &
+workers+=($!)
+wait "$!" || true
