@@ -2,6 +2,7 @@
 //!
 //! The files lie in `../shared/data`, outside the repository (their licences differ). Where they are missing these tests say
 //! so, and fail if `CI=true`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -110,7 +111,9 @@ fn trees_are_those_that_flamelens_makes() {
             .unwrap()
             .iter()
             .filter(|node| !node["parent"].is_null())
-            .map(|node| (node["full_name"].as_str().unwrap().to_owned(), (number(node, "total_count"), number(node, "self_count"))))
+            .map(|node| {
+                (node["full_name"].as_str().unwrap().to_owned(), (number(node, "total_count"), number(node, "self_count")))
+            })
             .collect();
         assert_eq!(paths(&loaded.tree, &loaded.names.labels), expected, "{name}");
     }

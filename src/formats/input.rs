@@ -26,7 +26,11 @@ const MAX_LINE: usize = 64 << 20;
 
 /// First bytes by which other kinds of profile are known, so that the message can say what to do.
 const OTHER_FORMATS: [(&[u8], &str, &str); 7] = [
-    (b"\x1f\x8b", "gzip-compressed data", "unpack it with `gzip -dc` first; if it is a pprof profile, convert it to folded stacks"),
+    (
+        b"\x1f\x8b",
+        "gzip-compressed data",
+        "unpack it with `gzip -dc` first; if it is a pprof profile, convert it to folded stacks",
+    ),
     (b"\x28\xb5\x2f\xfd", "zstd-compressed data", "unpack it with `zstd -dc` first"),
     (b"\xfd7zXZ\0", "xz-compressed data", "unpack it with `xz -dc` first"),
     (b"BZh", "bzip2-compressed data", "unpack it with `bzip2 -dc` first"),

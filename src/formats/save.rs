@@ -112,7 +112,9 @@ pub fn save(
 ) -> Result<Saved, SaveError> {
     let failed = |source: io::Error| failure(path, source);
     if let Some(stream) = stream_of(path) {
-        return write_to(stream.open(path).map_err(failed)?, write).map_err(|error| content_error(path, error)).map(|(_, saved)| saved);
+        return write_to(stream.open(path).map_err(failed)?, write)
+            .map_err(|error| content_error(path, error))
+            .map(|(_, saved)| saved);
     }
     let directory = look_at_target(path, overwrite)?;
     let temporary = tempfile::Builder::new()
@@ -120,7 +122,7 @@ pub fn save(
         .permissions(fs::Permissions::from_mode(0o644))
         .tempfile_in(&directory)
         .map_err(failed)?;
-    let (temporary, saved) = write_to(temporary, write).map_err(|error| content_error(path, error))?;
+    let (_, saved) = write_to(temporary.as_file(), write).map_err(|error| content_error(path, error))?;
     give_to_caller_of_sudo(temporary.as_file());
     let persisted = match overwrite {
         Overwrite::Yes => temporary.persist(path),
@@ -219,6 +221,7 @@ fn content_error(path: &Path, error: FormatError) -> SaveError {
 
 fn failure(path: &Path, source: io::Error) -> SaveError {
     let path = path.into();
+    let source = without_temporary_name(source);
     let advice = match source.kind() {
         io::ErrorKind::AlreadyExists => return SaveError::Exists { path },
         io::ErrorKind::IsADirectory => return SaveError::IsDirectory { path },
@@ -232,12 +235,18 @@ fn failure(path: &Path, source: io::Error) -> SaveError {
     SaveError::Failed { path, source, advice }
 }
 
+/// What the system said, without the temporary file's name that `tempfile` adds: it is gone when the message is read.
+fn without_temporary_name(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|wrapped| wrapped.source()).and_then(|source| source.downcast_ref::<io::Error>());
+    inner.and_then(io::Error::raw_os_error).map(io::Error::from_raw_os_error).unwrap_or(error)
+}
+
 /// Under sudo the file should belong to the person, not to root. That it cannot (FAT knows no owners) is no reason to lose it.
 fn give_to_caller_of_sudo(file: &fs::File) {
-    if rustix::process::geteuid().is_root() {
-        if let Some((user, group)) = caller_of_sudo(|name| std::env::var(name).ok()) {
-            let _ = std::os::unix::fs::fchown(file, Some(user), Some(group));
-        }
+    if rustix::process::geteuid().is_root()
+        && let Some((user, group)) = caller_of_sudo(|name| std::env::var(name).ok())
+    {
+        let _ = std::os::unix::fs::fchown(file, Some(user), Some(group));
     }
 }
 
@@ -395,7 +404,10 @@ mod tests {
         let here = directory.path();
         let message = |path: &Path| save(path, Overwrite::Yes, hello).unwrap_err().to_string();
         let missing = here.join("missing");
-        assert_eq!(message(&missing.join("a.svg")), format!("there is no directory `{}`; create it, or choose another", missing.display()));
+        assert_eq!(
+            message(&missing.join("a.svg")),
+            format!("there is no directory `{}`; create it, or choose another", missing.display())
+        );
         assert_eq!(message(here), format!("`{}` is a directory; give the name of a file", here.display()));
         assert!(message(Path::new("a.svg/")).ends_with("is a directory; give the name of a file"));
         fs::write(here.join("file"), "").unwrap();
@@ -409,7 +421,10 @@ mod tests {
     fn devices_get_what_is_written_and_say_when_they_are_full() {
         assert_eq!(save(Path::new("/dev/null"), Overwrite::No, hello).unwrap().bytes, 5);
         let error = save(Path::new("/dev/full"), Overwrite::No, hello).unwrap_err().to_string();
-        assert_eq!(error, "failed to save `/dev/full`: No space left on device (os error 28); make room, or choose another place");
+        assert_eq!(
+            error,
+            "failed to save `/dev/full`: No space left on device (os error 28); make room, or choose another place"
+        );
     }
 
     #[test]

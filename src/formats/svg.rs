@@ -197,9 +197,7 @@ fn colour(label: &Label) -> Color {
 
 /// From 0 to 1, by FNV-1a of the name (<http://www.isthe.com/chongo/tech/comp/fnv/>): the same on every machine.
 fn shade(name: &str) -> f32 {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let [byte, ..] = (hash ^ (hash >> 32)).to_le_bytes();
     f32::from(byte) / 255.0
 }

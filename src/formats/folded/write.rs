@@ -111,7 +111,10 @@ mod tests {
         let tree = tree(&labels, &stacks);
         let annotated = "a;b_[j] 4\nnginx;main 2\nnginx;main;read_[k] 1\nnginx;main;z_[i] 3\n";
         assert_eq!(written(&tree, &labels, CallTree::ROOT, true), annotated);
-        assert_eq!(written(&tree, &labels, CallTree::ROOT, false), annotated.replace("_[j]", "").replace("_[k]", "").replace("_[i]", ""));
+        assert_eq!(
+            written(&tree, &labels, CallTree::ROOT, false),
+            annotated.replace("_[j]", "").replace("_[k]", "").replace("_[i]", "")
+        );
     }
 
     #[test]
@@ -138,8 +141,12 @@ mod tests {
     #[test]
     fn names_that_would_break_a_line_are_changed() {
         let labels = LabelTable::default();
-        let stacks: [(&[(&str, FrameKind)], i64); 4] =
-            [(&[("[u8; 4]", User)], 1), (&[("", User), (" ", User)], 2), (&[("# no", User)], 3), (&[("#", User), ("x", User)], 4)];
+        let stacks: [(&[(&str, FrameKind)], i64); 4] = [
+            (&[("[u8; 4]", User)], 1),
+            (&[("", User), (" ", User)], 2),
+            (&[("# no", User)], 3),
+            (&[("#", User), ("x", User)], 4),
+        ];
         let tree = tree(&labels, &stacks);
         assert_eq!(written(&tree, &labels, CallTree::ROOT, true), "_#;x 4\n_# no 3\n[u8: 4] 1\n[unknown];[unknown] 2\n");
     }
@@ -156,7 +163,8 @@ mod tests {
 
     #[test]
     fn a_tree_without_weight_is_nothing_to_save() {
-        let error = write(&CallTree::default(), &LabelTable::default(), CallTree::ROOT, FoldedOptions::default(), &mut Vec::new());
+        let error =
+            write(&CallTree::default(), &LabelTable::default(), CallTree::ROOT, FoldedOptions::default(), &mut Vec::new());
         assert!(matches!(error, Err(FormatError::NothingToSave)));
     }
 }
