@@ -1,26 +1,36 @@
 //! The model: what was sampled, and what a view makes of it.
 //!
 //! Pure by rule: no kernel, no terminal, no files, no clock. The collector and the readers of files put [`Sample`]s in,
-//! a query says which of them a view is about, and trees and tables come out.
+//! a [`Query`] says which of them a view is about, and a [`ViewBuilder`] makes the [`CallTree`] and the rows of it.
 //!
 //! Sizes that matter: a [`Sample`] is 32 bytes; a node of the stack trie is 8 bytes and about 8 more in its hash
 //! index; a node of a call tree is 32 bytes.
 
+mod engine;
 mod frame;
 mod ids;
 mod processes;
+mod query;
 mod samples;
+mod search;
 mod stacks;
 mod threads;
+mod top;
 mod tree;
+mod view;
 
+pub use engine::{Engine, Snapshot};
 pub use frame::{Frame, FrameKind, FrameTable, Label, LabelTable, Names, Object, ObjectKind, ObjectTable, sanitize};
 pub use ids::{
     BuildId, CgroupId, Cpu, ElfAddress, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress, StackId, Tgid, ThreadIndex, Tid,
     Timestamp,
 };
 pub use processes::{NameRequest, Process, Processes};
+pub use query::{Direction, Filter, FilterMode, Grouping, Pattern, Query, Request, Target, TimeRange};
 pub use samples::{Limits, Losses, Profile, Sample, SampleKind, SampleStore, UserEnd};
+pub use search::{SearchResult, Searcher};
 pub use stacks::StackTable;
 pub use threads::{Thread, ThreadTable};
+pub use top::{FunctionRow, FunctionTable, Neighbours};
 pub use tree::{CallTree, NodeId, TreeBuilder, TreeNode};
+pub use view::{ActivityRow, MAX_FILTERS, Progress, Timeline, Totals, ViewBuilder};

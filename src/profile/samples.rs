@@ -150,6 +150,13 @@ impl SampleStore {
             .filter_map(move |(index, slice)| slice.get(skip.saturating_sub(index * CHUNK)..).filter(|rest| !rest.is_empty()))
     }
 
+    /// The full chunks that begin at number `from` or later, each with the number of its first sample.
+    pub(super) fn sealed_from(&self, from: u64) -> impl Iterator<Item = (u64, Arc<[Sample]>)> + '_ {
+        let skip = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX).div_ceil(CHUNK);
+        let numbered = self.sealed.iter().enumerate().skip(skip);
+        numbered.map(|(index, chunk)| (self.first + (index * CHUNK) as u64, Arc::clone(chunk)))
+    }
+
     /// Time of the oldest sample.
     pub fn first_time(&self) -> Option<Timestamp> {
         self.sealed.front().and_then(|chunk| chunk.first()).or(self.open.first()).map(|sample| sample.time)

@@ -1,0 +1,174 @@
+//! What a view is about: which samples, and how their stacks are laid out.
+
+use regex::{Regex, RegexBuilder};
+
+use super::ids::{CgroupId, Cpu, Tgid, Tid, Timestamp};
+
+/// Longest regular expression taken and largest automaton built for it: typed by hand, so generous is enough.
+const MAX_REGEX_BYTES: usize = 1 << 22;
+
+/// A regular expression over frame names. Lower case matches either case; a capital letter makes it exact.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    source: String,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// Compiles `source`; the error is one line for the person who typed it.
+    pub fn new(source: &str) -> Result<Pattern, String> {
+        let regex = RegexBuilder::new(source)
+            .case_insensitive(!source.chars().any(char::is_uppercase))
+            .size_limit(MAX_REGEX_BYTES)
+            .build()
+            .map_err(|error| match error {
+                regex::Error::CompiledTooBig(_) => "the expression is too large".to_owned(),
+                other => other.to_string().lines().last().unwrap_or("not a regular expression").trim().to_owned(),
+            })?;
+        Ok(Pattern { source: source.to_owned(), regex })
+    }
+
+    /// An expression that matches exactly this name.
+    pub fn exactly(name: &str) -> String {
+        format!("^{}$", regex::escape(name))
+    }
+
+    /// As it was typed.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether a name contains a match.
+    pub fn matches(&self, name: &str) -> bool {
+        self.regex.is_match(name)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+/// Whether samples that match stay or go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FilterMode {
+    /// Only samples with a matching frame.
+    Keep,
+    /// Only samples without one.
+    Drop,
+}
+
+/// One chip: keep or drop the samples whose stack has a frame (or process) that matches.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Filter {
+    /// Keep or drop.
+    pub mode: FilterMode,
+    /// What to match.
+    pub pattern: Pattern,
+}
+
+/// Whose samples. Empty or `None` means everybody's.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Target {
+    /// Any of these processes.
+    pub tgids: Vec<Tgid>,
+    /// This thread.
+    pub tid: Option<Tid>,
+    /// This cgroup.
+    pub cgroup: Option<CgroupId>,
+    /// This CPU.
+    pub cpu: Option<Cpu>,
+}
+
+impl Target {
+    /// Whether it leaves nobody out.
+    pub fn is_everything(&self) -> bool {
+        *self == Target::default()
+    }
+}
+
+/// When.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TimeRange {
+    /// Everything that is stored.
+    #[default]
+    All,
+    /// The last so many nanoseconds, moving along.
+    Last(u64),
+    /// From the first to before the second.
+    Between(Timestamp, Timestamp),
+}
+
+/// Which way up the tree grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Direction {
+    /// Callers first: a flame graph.
+    #[default]
+    TopDown,
+    /// What ran first, its callers below it.
+    BottomUp,
+}
+
+/// What the level below "all" is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Grouping {
+    /// Processes of one name together.
+    #[default]
+    Name,
+    /// Each process apart, as `name PID`.
+    Process,
+    /// Each process apart and its threads below it.
+    Thread,
+    /// No such level: for files, whose stacks bring their own root.
+    None,
+}
+
+/// Which samples, and how their stacks are laid out.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Query {
+    /// When.
+    pub range: TimeRange,
+    /// Whose.
+    pub target: Target,
+    /// All of these hold for a sample that is shown.
+    pub filters: Vec<Filter>,
+    /// Which way up.
+    pub direction: Direction,
+    /// The level below "all".
+    pub grouping: Grouping,
+}
+
+/// What the screen wants to see.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Request {
+    /// The samples and the tree's form.
+    pub query: Query,
+    /// What is searched for, if anything.
+    pub search: Option<Pattern>,
+    /// Whether the table of functions is on screen.
+    pub functions: bool,
+    /// The function whose callers and callees are on screen.
+    pub neighbours_of: Option<super::LabelId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lower_case_matches_either_case_and_a_capital_is_exact() {
+        let lower = Pattern::new("read").unwrap();
+        assert!(lower.matches("BufReader") && lower.matches("vfs_read"));
+        let exact = Pattern::new("Read").unwrap();
+        assert!(exact.matches("BufReader") && !exact.matches("vfs_read"));
+        assert!(Pattern::new(&Pattern::exactly("a::<b>(*)")).unwrap().matches("a::<b>(*)"));
+    }
+
+    #[test]
+    fn what_is_no_expression_is_refused_in_one_line() {
+        let error = Pattern::new("a(").unwrap_err();
+        assert!(!error.contains('\n') && !error.is_empty(), "{error}");
+        assert!(Pattern::new(&"(a{1000}){1000}".repeat(3)).is_err());
+    }
+}

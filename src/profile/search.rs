@@ -1,0 +1,88 @@
+//! Searching: which labels match a pattern, and which share of a tree's samples has one of them.
+
+use std::sync::Arc;
+
+use super::frame::Names;
+use super::ids::LabelId;
+use super::query::Pattern;
+use super::tree::CallTree;
+
+/// Labels that match a search, and their share.
+#[derive(Clone, Debug)]
+pub struct SearchResult {
+    /// What was searched for.
+    pub pattern: Pattern,
+    /// For each label id, whether it matches.
+    pub labels: Arc<[bool]>,
+    /// Weight of the samples that have a matching frame.
+    pub weight: u64,
+    /// How many nodes match.
+    pub nodes: usize,
+}
+
+impl SearchResult {
+    /// Whether this label matches.
+    pub fn matches(&self, label: LabelId) -> bool {
+        self.labels.get(label.0 as usize).copied().unwrap_or(false)
+    }
+}
+
+/// For each label, whether a pattern matches it; filled in as labels appear.
+pub(super) struct LabelMatches {
+    pattern: Pattern,
+    known: Vec<bool>,
+}
+
+impl LabelMatches {
+    pub(super) fn new(pattern: Pattern) -> Self {
+        LabelMatches { pattern, known: Vec::new() }
+    }
+
+    pub(super) fn matches(&mut self, names: &Names, label: LabelId) -> bool {
+        self.extend(names, label.0 as usize + 1);
+        self.known.get(label.0 as usize).copied().unwrap_or(false)
+    }
+
+    fn extend(&mut self, names: &Names, to: usize) {
+        for id in self.known.len()..to {
+            let label = names.labels.get(LabelId(id as u32));
+            self.known.push(label.is_some_and(|label| self.pattern.matches(&label.name)));
+        }
+    }
+}
+
+/// Searches trees; keeps what it knows about labels, which only grow in number.
+pub struct Searcher {
+    names: Arc<Names>,
+    matches: LabelMatches,
+}
+
+impl Searcher {
+    /// A searcher for one pattern.
+    pub fn new(names: Arc<Names>, pattern: Pattern) -> Searcher {
+        Searcher { names, matches: LabelMatches::new(pattern) }
+    }
+
+    /// The pattern.
+    pub fn pattern(&self) -> &Pattern {
+        &self.matches.pattern
+    }
+
+    /// Which labels match, and the share of the tree below them.
+    pub fn search(&mut self, tree: &CallTree) -> SearchResult {
+        self.matches.extend(&self.names, self.names.labels.len());
+        let known = &self.matches.known;
+        let mut covered = vec![false; tree.nodes().len()];
+        let (mut weight, mut nodes) = (0, 0);
+        for (index, node) in tree.nodes().iter().enumerate().skip(1) {
+            let matched = node.total > 0 && known.get(node.label.0 as usize).copied().unwrap_or(false);
+            let above = covered[node.parent as usize];
+            nodes += usize::from(matched);
+            if matched && !above {
+                weight += node.total;
+            }
+            covered[index] = matched || above;
+        }
+        SearchResult { pattern: self.matches.pattern.clone(), labels: known.as_slice().into(), weight, nodes }
+    }
+}

@@ -1,0 +1,152 @@
+//! The flat table of functions, and who calls one of them and whom it calls.
+
+use super::ids::LabelId;
+use super::tree::{CallTree, NodeId, TreeBuilder};
+
+/// A function and what it weighs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FunctionRow {
+    /// The function.
+    pub label: LabelId,
+    /// Weight of the samples that end in it.
+    pub own: u64,
+    /// Weight of the samples that it is in, each counted once however often it recurs.
+    pub total: u64,
+}
+
+/// Every function of a tree, the heaviest by own weight first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionTable {
+    /// The rows.
+    pub rows: Vec<FunctionRow>,
+}
+
+/// Calls `enter` before and `leave` after each node below `top`, itself included; no recursion, so depth does not matter.
+fn walk(tree: &CallTree, top: NodeId, mut enter: impl FnMut(NodeId), mut leave: impl FnMut(NodeId)) {
+    let mut node = top;
+    'down: loop {
+        enter(node);
+        let first = tree.node(node).first_child;
+        if first != 0 {
+            node = NodeId(first);
+            continue;
+        }
+        loop {
+            leave(node);
+            if node == top {
+                return;
+            }
+            let next = tree.node(node).next_sibling;
+            if next != 0 {
+                node = NodeId(next);
+                continue 'down;
+            }
+            node = NodeId(tree.node(node).parent);
+        }
+    }
+}
+
+impl FunctionTable {
+    /// Sums up a tree that grows from callers to callees.
+    pub fn of(tree: &CallTree) -> FunctionTable {
+        let labels = tree.nodes().iter().map(|node| node.label.0 as usize + 1).max().unwrap_or(0);
+        let mut rows: Vec<FunctionRow> =
+            (0..labels).map(|label| FunctionRow { label: LabelId(label as u32), own: 0, total: 0 }).collect();
+        let on_path = std::cell::RefCell::new(vec![0u32; labels]);
+        walk(
+            tree,
+            CallTree::ROOT,
+            |id| {
+                let node = tree.node(id);
+                if id == CallTree::ROOT {
+                    return;
+                }
+                let label = node.label.0 as usize;
+                rows[label].own += node.own;
+                let times = &mut on_path.borrow_mut()[label];
+                if *times == 0 {
+                    rows[label].total += node.total;
+                }
+                *times += 1;
+            },
+            |id| {
+                if id != CallTree::ROOT {
+                    on_path.borrow_mut()[tree.node(id).label.0 as usize] -= 1;
+                }
+            },
+        );
+        rows.retain(|row| row.total > 0);
+        rows.sort_unstable_by(|a, b| b.own.cmp(&a.own).then(b.total.cmp(&a.total)).then(a.label.cmp(&b.label)));
+        FunctionTable { rows }
+    }
+}
+
+/// Both directions of the call tree from one function, merged over all the places where it occurs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbours {
+    /// The root's children are the callers, theirs the callers' callers.
+    pub callers: CallTree,
+    /// The root's children are what it calls.
+    pub callees: CallTree,
+}
+
+impl Neighbours {
+    /// Of `label` in a tree that grows from callers to callees. A recursive call counts at its outermost occurrence only.
+    pub fn of(tree: &CallTree, label: LabelId) -> Neighbours {
+        let mut callers = TreeBuilder::new();
+        let mut callees = TreeBuilder::new();
+        // Nodes below an occurrence; parents come before children, so one pass forward finds them.
+        let mut inside: Vec<Option<NodeId>> = vec![None; tree.nodes().len()];
+        for index in 1..tree.nodes().len() {
+            let id = NodeId(index as u32);
+            let node = tree.node(id);
+            if let Some(above) = inside[node.parent as usize] {
+                let here = callees.child(above, node.label);
+                callees.add(here, node.own.cast_signed());
+                inside[index] = Some(here);
+            } else if node.label == label && node.total > 0 {
+                inside[index] = Some(CallTree::ROOT);
+                callees.add(CallTree::ROOT, node.own.cast_signed());
+                let outermost = tree
+                    .ancestors(NodeId(node.parent))
+                    .fold(CallTree::ROOT, |below, caller| callers.child(below, tree.node(caller).label));
+                callers.add(outermost, node.total.cast_signed());
+            }
+        }
+        Neighbours { callers: callers.finish(), callees: callees.finish() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(paths: &[(&[u32], i64)]) -> CallTree {
+        let mut builder = TreeBuilder::new();
+        for (path, weight) in paths {
+            let node = path.iter().fold(CallTree::ROOT, |node, label| builder.child(node, LabelId(*label)));
+            builder.add(node, *weight);
+        }
+        builder.finish()
+    }
+
+    #[test]
+    fn a_recursive_function_counts_once_in_its_total() {
+        let table = FunctionTable::of(&tree(&[(&[1, 2, 2, 3], 5), (&[1, 2], 1), (&[1, 3], 2)]));
+        let row = |label| table.rows.iter().find(|row| row.label == LabelId(label)).copied().unwrap();
+        assert_eq!((row(1).own, row(1).total), (0, 8));
+        assert_eq!((row(2).own, row(2).total), (1, 6));
+        assert_eq!((row(3).own, row(3).total), (7, 7));
+        assert_eq!(table.rows[0].label, LabelId(3));
+    }
+
+    #[test]
+    fn neighbours_are_merged_over_all_places() {
+        let found = Neighbours::of(&tree(&[(&[1, 5, 7], 2), (&[2, 5, 7], 3), (&[2, 5], 1), (&[5, 5, 8], 4)]), LabelId(5));
+        let child = |tree: &CallTree, label| tree.child_with(CallTree::ROOT, LabelId(label)).map(|id| tree.node(id).total);
+        assert_eq!(found.callers.total(), 10);
+        assert_eq!((child(&found.callers, 1), child(&found.callers, 2)), (Some(2), Some(4)));
+        assert_eq!(found.callees.total(), 10);
+        assert_eq!((child(&found.callees, 7), child(&found.callees, 5)), (Some(5), Some(4)));
+    }
+}

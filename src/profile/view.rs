@@ -1,0 +1,800 @@
+//! From samples to what a view shows, kept up to date sample by sample.
+//!
+//! A [`ViewBuilder`] answers one [`Query`]. Each [`ViewBuilder::update`] adds the samples that came since the last one and
+//! takes back those that left the time range or the store, so a live picture costs what changed, not what is stored.
+//! It starts again when the query changes, when the store was compacted (its ids changed), or when a label that is in the
+//! tree has got its real name.
+//!
+//! ```text
+//!  store:   [first ........................................ end)
+//!  counted:        [range_start ..... range_end)                 in tree and rows
+//!  seen:    [first ............................... next)         in the timeline
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::frame::{FrameKind, Names};
+use super::ids::{LabelId, StackId, ThreadIndex, Timestamp};
+use super::query::{Direction, FilterMode, Grouping, Query, TimeRange};
+use super::samples::{Profile, Sample, UserEnd};
+use super::search::LabelMatches;
+use super::threads::Thread;
+use super::tree::{CallTree, NodeId, TreeBuilder};
+
+const SECOND: u64 = 1_000_000_000;
+/// How far back "CPU %" looks.
+const RECENT: u64 = 3 * SECOND;
+/// Most filters at once: one bit each, and one to say that the bits are known.
+pub const MAX_FILTERS: usize = 15;
+
+/// What a thread did within the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActivityRow {
+    /// Who.
+    pub thread: Thread,
+    /// Weight within the range, filters and target not applied: for pickers.
+    pub all: u64,
+    /// Weight that the view shows.
+    pub shown: u64,
+    /// Weight shown whose user stack reached a root.
+    pub complete: u64,
+    /// Weight shown that has a user stack to complete.
+    pub user: u64,
+    /// Weight of the last three seconds, target and filters not applied.
+    pub recent: u64,
+}
+
+/// CPU use per second of what passes target and filters, whatever the range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// Second of `CLOCK_MONOTONIC` at which `weights` begins.
+    pub first_second: u64,
+    /// Weight in each second.
+    pub weights: Vec<u64>,
+}
+
+/// Sums over the samples that are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Samples shown.
+    pub samples: u64,
+    /// Those whose user stack reached a root.
+    pub complete: u64,
+    /// Those that have a user stack to complete and whose source tells why it ended.
+    pub user: u64,
+    /// How the user stacks ended, by [`UserEnd`].
+    pub ends: [u64; UserEnd::ALL.len()],
+}
+
+/// Whether an update took in everything there is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// All samples are counted.
+    Done,
+    /// More samples wait; call again, after giving others a turn with the profile.
+    More,
+}
+
+#[derive(Clone, Copy, Default)]
+struct ThreadSums {
+    all: u64,
+    shown: u64,
+    complete: u64,
+    user: u64,
+}
+
+/// What is known about a thread under the current query.
+#[derive(Clone, Copy)]
+struct ThreadFacts {
+    passes: bool,
+    filter_bits: u16,
+    group: NodeId,
+}
+
+const KNOWN: u16 = 1 << MAX_FILTERS;
+const COMPLETE_KNOWN: u8 = 2;
+const COMPLETE: u8 = 1;
+
+/// Keeps the answer to one query up to date.
+pub struct ViewBuilder {
+    names: Arc<Names>,
+    query: Query,
+    epoch: u64,
+    filters: Vec<LabelMatches>,
+    tree: TreeBuilder,
+    /// Number of the next sample to see.
+    next: u64,
+    /// Numbers of the samples that are counted: `range_start..range_end`.
+    range_start: u64,
+    range_end: u64,
+    /// Number of the oldest sample in the timeline.
+    timeline_start: u64,
+    timeline: VecDeque<u64>,
+    timeline_second: u64,
+    totals: Totals,
+    sums: Vec<ThreadSums>,
+    facts: Vec<Option<ThreadFacts>>,
+    /// Chunks that the store may let go before they are taken back here, with the number of their first sample.
+    held: VecDeque<(u64, Arc<[Sample]>)>,
+    node_of: FxHashMap<u64, NodeId>,
+    /// Without a grouping level the group is always the root, and a plain array serves.
+    node_of_ungrouped: Vec<u32>,
+    stack_filter_bits: Vec<u16>,
+    stack_complete: Vec<u8>,
+    /// Labels in the tree that may yet be replaced.
+    provisional: Vec<LabelId>,
+    scratch: Vec<LabelId>,
+    started: bool,
+    changes: u64,
+}
+
+impl ViewBuilder {
+    /// A builder that has seen nothing.
+    pub fn new(names: Arc<Names>, query: Query) -> ViewBuilder {
+        let filters = query.filters.iter().take(MAX_FILTERS).map(|filter| LabelMatches::new(filter.pattern.clone())).collect();
+        ViewBuilder {
+            names,
+            query,
+            epoch: 0,
+            filters,
+            tree: TreeBuilder::new(),
+            next: 0,
+            range_start: 0,
+            range_end: 0,
+            timeline_start: 0,
+            timeline: VecDeque::new(),
+            timeline_second: 0,
+            totals: Totals::default(),
+            sums: Vec::new(),
+            facts: Vec::new(),
+            held: VecDeque::new(),
+            node_of: FxHashMap::default(),
+            node_of_ungrouped: Vec::new(),
+            stack_filter_bits: Vec::new(),
+            stack_complete: Vec::new(),
+            provisional: Vec::new(),
+            scratch: Vec::new(),
+            started: false,
+            changes: 0,
+        }
+    }
+
+    /// The query that is answered.
+    pub fn query(&self) -> &Query {
+        &self.query
+    }
+
+    /// Changes the query; what can be kept is kept.
+    pub fn set_query(&mut self, query: Query) {
+        if query != self.query {
+            let changes = self.changes + 1;
+            *self = ViewBuilder { changes, ..ViewBuilder::new(Arc::clone(&self.names), query) };
+        }
+    }
+
+    /// Takes in what came since the last call and takes back what left, as of `now`; at most `budget` samples at a time.
+    pub fn update(&mut self, profile: &Profile, now: Timestamp, budget: usize) -> Progress {
+        if !self.started
+            || self.epoch != profile.epoch()
+            || self.a_label_in_the_tree_was_renamed()
+            || self.missed_what_the_store_let_go(profile)
+        {
+            let changes = self.changes + 1;
+            *self = ViewBuilder::new(Arc::clone(&self.names), std::mem::take(&mut self.query));
+            self.changes = changes;
+            self.started = true;
+            self.epoch = profile.epoch();
+            self.next = profile.samples.first();
+            (self.range_start, self.range_end, self.timeline_start) = (self.next, self.next, self.next);
+            self.timeline_second = profile.samples.first_time().map_or(0, |time| time.0 / SECOND);
+        }
+        self.take_back_what_the_store_let_go(profile);
+        // Before new samples are seen: so the counted ones stay one run of numbers, even when some came too late to count.
+        self.take_back_what_left_the_range(profile, now);
+        let mut seen = 0;
+        'slices: for slice in profile.samples.slices_from(self.next) {
+            for sample in slice {
+                self.see(profile, sample, now);
+                seen += 1;
+                if seen == budget {
+                    break 'slices;
+                }
+            }
+        }
+        self.hold_sealed_chunks(profile);
+        if self.next < profile.samples.end() { Progress::More } else { Progress::Done }
+    }
+
+    fn a_label_in_the_tree_was_renamed(&self) -> bool {
+        self.provisional.iter().any(|label| self.names.labels.current(*label) != *label)
+    }
+
+    /// Whether counted samples are gone that are not held here: a whole chunk came and went between two updates.
+    fn missed_what_the_store_let_go(&self, profile: &Profile) -> bool {
+        let held_to = self.held.back().map_or(self.timeline_start, |(first, chunk)| first + chunk.len() as u64);
+        held_to < profile.samples.first().min(self.next)
+    }
+
+    fn range_cut(&self, now: Timestamp) -> (u64, u64) {
+        match self.query.range {
+            TimeRange::All => (0, u64::MAX),
+            TimeRange::Last(span) => (now.0.saturating_sub(span), u64::MAX),
+            TimeRange::Between(from, to) => (from.0, to.0),
+        }
+    }
+
+    fn see(&mut self, profile: &Profile, sample: &Sample, now: Timestamp) {
+        let number = self.next;
+        self.next += 1;
+        let shown = self.passes(profile, sample);
+        if shown {
+            let second = (sample.time.0 / SECOND).saturating_sub(self.timeline_second);
+            let second = usize::try_from(second).unwrap_or(usize::MAX).min(1 << 20);
+            if self.timeline.len() <= second {
+                self.timeline.resize(second + 1, 0);
+            }
+            self.timeline[second] += u64::from(sample.weight);
+        }
+        let (from, to) = self.range_cut(now);
+        // The counted samples are one run of numbers: times are ordered.
+        if sample.time.0 >= from && sample.time.0 < to {
+            if self.range_start == self.range_end {
+                self.range_start = number;
+            }
+            self.range_end = number + 1;
+            self.count(profile, sample, shown, 1);
+        }
+    }
+
+    /// Whether target and filters let the sample through.
+    fn passes(&mut self, profile: &Profile, sample: &Sample) -> bool {
+        let Some(facts) = self.thread_facts(profile, sample.thread) else { return false };
+        let target = &self.query.target;
+        if !facts.passes
+            || target.cpu.is_some_and(|cpu| cpu != sample.cpu)
+            || target.cgroup.is_some_and(|wanted| profile.cgroups.get(sample.cgroup as usize) != Some(&wanted))
+        {
+            return false;
+        }
+        if self.filters.is_empty() {
+            return true;
+        }
+        let bits = self.filter_bits(profile, sample.stack) | facts.filter_bits;
+        self.query.filters.iter().take(MAX_FILTERS).enumerate().all(|(index, filter)| {
+            let matched = bits & 1 << index != 0;
+            matched == (filter.mode == FilterMode::Keep)
+        })
+    }
+
+    fn thread_facts(&mut self, profile: &Profile, index: ThreadIndex) -> Option<ThreadFacts> {
+        let slot = index.0 as usize;
+        if let Some(Some(facts)) = self.facts.get(slot) {
+            return Some(*facts);
+        }
+        let thread = profile.threads.get(index)?;
+        let target = &self.query.target;
+        let passes =
+            (target.tgids.is_empty() || target.tgids.contains(&thread.tgid)) && target.tid.is_none_or(|tid| tid == thread.tid);
+        let mut filter_bits = 0;
+        for (bit, filter) in self.filters.iter_mut().enumerate() {
+            if filter.matches(&self.names, thread.process) || filter.matches(&self.names, thread.name) {
+                filter_bits |= 1 << bit;
+            }
+        }
+        let group = self.group_of(thread);
+        let facts = ThreadFacts { passes, filter_bits, group };
+        if self.facts.len() <= slot {
+            self.facts.resize(slot + 1, None);
+        }
+        self.facts[slot] = Some(facts);
+        Some(facts)
+    }
+
+    /// The node below "all" that a thread's stacks hang from; made only for threads that are looked at.
+    fn group_of(&mut self, thread: Thread) -> NodeId {
+        if self.query.direction == Direction::BottomUp {
+            return CallTree::ROOT;
+        }
+        let mut node = CallTree::ROOT;
+        for label in group_labels(&self.names, self.query.grouping, thread).into_iter().flatten() {
+            node = self.tree.child(node, label);
+        }
+        node
+    }
+
+    fn filter_bits(&mut self, profile: &Profile, stack: StackId) -> u16 {
+        if self.stack_filter_bits.len() < profile.stacks.len() {
+            self.stack_filter_bits.resize(profile.stacks.len(), 0);
+        }
+        // Up to the first caller whose bits are known, then down again.
+        let mut unknown = Vec::new();
+        let mut at = stack;
+        let mut bits = loop {
+            let known = self.stack_filter_bits.get(at.0 as usize).copied().unwrap_or(KNOWN);
+            if known & KNOWN != 0 {
+                break known;
+            }
+            let Some((parent, frame)) = profile.stacks.split(at) else { break KNOWN };
+            unknown.push((at, frame));
+            at = parent;
+        };
+        for (at, frame) in unknown.into_iter().rev() {
+            let names = &self.names;
+            for (bit, filter) in self.filters.iter_mut().enumerate() {
+                names.labels_of(frame, |label| {
+                    if filter.matches(names, label) {
+                        bits |= 1 << bit;
+                    }
+                });
+            }
+            self.stack_filter_bits[at.0 as usize] = bits;
+        }
+        bits & !KNOWN
+    }
+
+    fn count(&mut self, profile: &Profile, sample: &Sample, shown: bool, sign: i64) {
+        self.changes += 1;
+        let add = |slot: &mut u64| *slot = slot.saturating_add_signed(sign * i64::from(sample.weight));
+        let slot = sample.thread.0 as usize;
+        if self.sums.len() <= slot {
+            self.sums.resize(slot + 1, ThreadSums::default());
+        }
+        add(&mut self.sums[slot].all);
+        if !shown {
+            return;
+        }
+        let node = self.node_for(profile, sample);
+        self.tree.add(node, sign * i64::from(sample.weight));
+        let complete = self.is_complete(profile, sample.stack);
+        let sums = &mut self.sums[slot];
+        add(&mut sums.shown);
+        add(&mut self.totals.samples);
+        add(&mut self.totals.ends[sample.user_end as usize]);
+        if !matches!(sample.user_end, UserEnd::KernelThread | UserEnd::Unspecified) {
+            add(&mut sums.user);
+            add(&mut self.totals.user);
+            if complete && sample.user_end != UserEnd::Cut {
+                add(&mut sums.complete);
+                add(&mut self.totals.complete);
+            }
+        }
+    }
+
+    fn is_complete(&mut self, profile: &Profile, stack: StackId) -> bool {
+        if self.stack_complete.len() < profile.stacks.len() {
+            self.stack_complete.resize(profile.stacks.len(), 0);
+        }
+        let known = self.stack_complete[stack.0 as usize];
+        if known & COMPLETE_KNOWN != 0 {
+            return known & COMPLETE != 0;
+        }
+        let mut complete = false;
+        if let Some(root) = profile.stacks.frames(stack).last() {
+            let names = &self.names;
+            names.labels_of(root, |label| complete |= names.labels.get(label).is_some_and(super::Label::is_entry));
+        }
+        self.stack_complete[stack.0 as usize] = COMPLETE_KNOWN | u8::from(complete);
+        complete
+    }
+
+    fn node_for(&mut self, profile: &Profile, sample: &Sample) -> NodeId {
+        match self.query.direction {
+            Direction::TopDown => {
+                let group = self.thread_facts(profile, sample.thread).map_or(CallTree::ROOT, |facts| facts.group);
+                self.top_down(profile, group, sample.stack)
+            }
+            Direction::BottomUp => self.bottom_up(profile, sample),
+        }
+    }
+
+    fn remembered(&self, group: NodeId, stack: StackId) -> Option<NodeId> {
+        if stack.0 == 0 {
+            return Some(group);
+        }
+        if group == CallTree::ROOT {
+            return self.node_of_ungrouped.get(stack.0 as usize).filter(|node| **node != 0).map(|node| NodeId(*node));
+        }
+        self.node_of.get(&(u64::from(group.0) << 32 | u64::from(stack.0))).copied()
+    }
+
+    fn remember(&mut self, group: NodeId, stack: StackId, node: NodeId) {
+        if group != CallTree::ROOT {
+            self.node_of.insert(u64::from(group.0) << 32 | u64::from(stack.0), node);
+        } else if let Some(slot) = self.node_of_ungrouped.get_mut(stack.0 as usize) {
+            *slot = node.0;
+        }
+    }
+
+    fn top_down(&mut self, profile: &Profile, group: NodeId, stack: StackId) -> NodeId {
+        if group == CallTree::ROOT && self.node_of_ungrouped.len() < profile.stacks.len() {
+            self.node_of_ungrouped.resize(profile.stacks.len(), 0);
+        }
+        let mut new = Vec::new();
+        let mut at = stack;
+        let mut node = loop {
+            if let Some(node) = self.remembered(group, at) {
+                break node;
+            }
+            let Some((parent, frame)) = profile.stacks.split(at) else { break group };
+            new.push((at, frame));
+            at = parent;
+        };
+        for (at, frame) in new.into_iter().rev() {
+            let mut labels = std::mem::take(&mut self.scratch);
+            labels.clear();
+            self.names.labels_of(frame, |label| labels.push(label));
+            for label in &labels {
+                node = self.child(node, *label);
+            }
+            self.scratch = labels;
+            self.remember(group, at, node);
+        }
+        node
+    }
+
+    fn bottom_up(&mut self, profile: &Profile, sample: &Sample) -> NodeId {
+        // The tree ends in the group, so the path depends on both; remembered under the thread's number.
+        let key = NodeId(sample.thread.0.wrapping_add(1));
+        if sample.stack.0 != 0
+            && let Some(node) = self.remembered(key, sample.stack)
+        {
+            return node;
+        }
+        let mut node = CallTree::ROOT;
+        let mut labels = Vec::new();
+        for frame in profile.stacks.frames(sample.stack) {
+            labels.clear();
+            self.names.labels_of(frame, |label| labels.push(label));
+            for label in labels.iter().rev() {
+                node = self.child(node, *label);
+            }
+        }
+        if let Some(thread) = profile.threads.get(sample.thread) {
+            let groups = group_labels(&self.names, self.query.grouping, thread);
+            for label in groups.into_iter().flatten().rev() {
+                node = self.tree.child(node, label);
+            }
+        }
+        self.remember(key, sample.stack, node);
+        node
+    }
+
+    fn child(&mut self, node: NodeId, label: LabelId) -> NodeId {
+        let before = self.tree.len();
+        let child = self.tree.child(node, label);
+        if self.tree.len() > before && self.names.labels.get(label).is_some_and(|label| label.provisional) {
+            self.provisional.push(label);
+        }
+        child
+    }
+
+    fn hold_sealed_chunks(&mut self, profile: &Profile) {
+        if profile.limits() == super::Limits::NONE {
+            return;
+        }
+        let from = self.held.back().map_or(self.timeline_start, |(first, chunk)| first + chunk.len() as u64);
+        for (first, chunk) in profile.samples.sealed_from(from) {
+            if first < self.next {
+                self.held.push_back((first, chunk));
+            }
+        }
+    }
+
+    fn take_back_what_the_store_let_go(&mut self, profile: &Profile) {
+        let first = profile.samples.first();
+        while self.timeline_start < first {
+            let Some((chunk_start, chunk)) = self.held.pop_front() else { break };
+            for (number, sample) in (chunk_start..).zip(chunk.iter()) {
+                if number >= self.next {
+                    break;
+                }
+                let shown = self.passes(profile, sample);
+                if shown {
+                    let second = (sample.time.0 / SECOND).saturating_sub(self.timeline_second) as usize;
+                    if let Some(slot) = self.timeline.get_mut(second) {
+                        *slot = slot.saturating_sub(u64::from(sample.weight));
+                    }
+                }
+                if (self.range_start..self.range_end).contains(&number) {
+                    self.count(profile, sample, shown, -1);
+                    self.range_start = number + 1;
+                }
+            }
+            self.timeline_start = chunk_start + chunk.len() as u64;
+        }
+        // Samples that were never seen may be gone as well.
+        self.timeline_start = self.timeline_start.max(first.min(self.next));
+        self.next = self.next.max(first);
+        let oldest = profile.samples.first_time().map_or(0, |time| time.0 / SECOND);
+        while self.timeline_second < oldest && self.timeline.len() > 1 {
+            self.timeline.pop_front();
+            self.timeline_second += 1;
+        }
+    }
+
+    fn take_back_what_left_the_range(&mut self, profile: &Profile, now: Timestamp) {
+        let (from, _) = self.range_cut(now);
+        while self.range_start < self.range_end {
+            let Some(sample) = profile.samples.get(self.range_start).copied() else { break };
+            if sample.time.0 >= from {
+                break;
+            }
+            let shown = self.passes(profile, &sample);
+            self.count(profile, &sample, shown, -1);
+            self.range_start += 1;
+        }
+    }
+
+    /// The tree as it is now.
+    pub fn tree(&self) -> CallTree {
+        self.tree.snapshot()
+    }
+
+    /// Takes the finished tree out and leaves the sums; for a profile that will not grow. The next query starts again.
+    pub fn take_tree(&mut self) -> CallTree {
+        self.node_of = FxHashMap::default();
+        self.node_of_ungrouped = Vec::new();
+        self.stack_complete = Vec::new();
+        self.stack_filter_bits = Vec::new();
+        std::mem::take(&mut self.tree).finish()
+    }
+
+    /// Changes whenever the tree or the sums did.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Number of the next sample to see.
+    pub fn seen(&self) -> u64 {
+        self.next
+    }
+
+    /// Sums over what is shown.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// CPU use per second.
+    pub fn timeline(&self) -> Timeline {
+        Timeline { first_second: self.timeline_second, weights: self.timeline.iter().copied().collect() }
+    }
+
+    /// What each thread did, in the order they were first seen; only those that did anything in the range.
+    pub fn activity(&self, profile: &Profile, now: Timestamp) -> Vec<ActivityRow> {
+        let mut recent = vec![0u64; profile.threads.rows().len()];
+        let mut number = profile.samples.end();
+        while let Some(sample) = number.checked_sub(1).and_then(|number| profile.samples.get(number)) {
+            if now.since(sample.time) > RECENT {
+                break;
+            }
+            if let Some(slot) = recent.get_mut(sample.thread.0 as usize) {
+                *slot += u64::from(sample.weight);
+            }
+            number -= 1;
+        }
+        let rows = profile.threads.rows().iter().zip(&self.sums).zip(recent);
+        rows.filter(|((_, sums), _)| sums.all > 0)
+            .map(|((thread, sums), recent)| ActivityRow {
+                thread: *thread,
+                all: sums.all,
+                shown: sums.shown,
+                complete: sums.complete,
+                user: sums.user,
+                recent,
+            })
+            .collect()
+    }
+
+    /// How far back [`ActivityRow::recent`] looks, in nanoseconds.
+    pub const RECENT: u64 = RECENT;
+}
+
+/// The levels below "all" for a thread.
+fn group_labels(names: &Names, grouping: Grouping, thread: Thread) -> [Option<LabelId>; 2] {
+    let numbered = |label: LabelId, number: u32| {
+        let name = format!("{} {number}", names.labels.name(label));
+        names.labels.intern(&name, "", FrameKind::Process)
+    };
+    match grouping {
+        Grouping::None => [None, None],
+        Grouping::Name => [Some(thread.process), None],
+        Grouping::Process => [Some(numbered(thread.process, thread.tgid.0)), None],
+        Grouping::Thread => [Some(numbered(thread.process, thread.tgid.0)), Some(numbered(thread.name, thread.tid.0))],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::profile::{Cpu, Filter, Limits, Pattern, Searcher, Target, Tgid, Tid};
+
+    const NAMES: [&str; 6] = ["main", "alpha", "beta", "gamma", "alphabet", "_start"];
+
+    struct World {
+        names: Arc<Names>,
+        profile: Profile,
+    }
+
+    fn world(limits: Limits) -> World {
+        World { names: Arc::new(Names::default()), profile: Profile::new(limits) }
+    }
+
+    impl World {
+        fn push(&mut self, time: u64, tgid: u32, path: &[usize]) {
+            let process = self.names.labels.intern(if tgid.is_multiple_of(2) { "even" } else { "odd" }, "", FrameKind::Process);
+            let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process };
+            let frames: Vec<_> = path
+                .iter()
+                .map(|index| self.names.intern_named(self.names.labels.intern(NAMES[*index], "", FrameKind::User)))
+                .collect();
+            let sample =
+                Sample { time: Timestamp(time), weight: 1, cpu: Cpu(0), user_end: UserEnd::FramePointerEnd, ..Sample::default() };
+            self.profile.record(thread, frames, sample);
+        }
+
+        fn folded(&self, tree: &CallTree) -> BTreeMap<String, u64> {
+            let mut lines = BTreeMap::new();
+            for (index, node) in tree.nodes().iter().enumerate().filter(|(_, node)| node.own > 0) {
+                let path = tree.path(NodeId(index as u32));
+                let line: Vec<_> = path.iter().map(|id| self.names.labels.name(tree.node(*id).label)).collect();
+                *lines.entry(line.join(";")).or_default() += node.own;
+            }
+            lines
+        }
+    }
+
+    fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64) -> BTreeMap<String, u64> {
+        let mut lines = BTreeMap::new();
+        for (time, tgid, path) in samples {
+            let group = if tgid.is_multiple_of(2) { "even" } else { "odd" };
+            let names: Vec<&str> = path.iter().map(|index| NAMES[*index]).collect();
+            let within = match query.range {
+                TimeRange::All => true,
+                TimeRange::Last(span) => *time >= now.saturating_sub(span),
+                TimeRange::Between(from, to) => *time >= from.0 && *time < to.0,
+            };
+            let passes = query.filters.iter().all(|filter| {
+                let hit = names.iter().chain([&group]).any(|name| filter.pattern.matches(name));
+                hit == (filter.mode == FilterMode::Keep)
+            });
+            if !within || !passes || !(query.target.tgids.is_empty() || query.target.tgids.contains(&Tgid(*tgid))) {
+                continue;
+            }
+            let label = match query.grouping {
+                Grouping::Process => format!("{group} {tgid}"),
+                _ => group.to_owned(),
+            };
+            let line: Vec<&str> = match query.direction {
+                Direction::TopDown => std::iter::once(&*label).chain(names).collect(),
+                Direction::BottomUp => names.into_iter().rev().chain([&*label]).collect(),
+            };
+            *lines.entry(line.join(";")).or_default() += 1;
+        }
+        lines
+    }
+
+    fn queries() -> impl Strategy<Value = Query> {
+        let range = prop_oneof![
+            Just(TimeRange::All),
+            (1u64..4000).prop_map(TimeRange::Last),
+            (0u64..3000, 0u64..3000).prop_map(|(a, b)| TimeRange::Between(Timestamp(a), Timestamp(a + b))),
+        ];
+        let filter =
+            (any::<bool>(), prop_oneof![Just("alpha"), Just("^beta$"), Just("even"), Just("z")]).prop_map(|(keep, source)| {
+                Filter { mode: if keep { FilterMode::Keep } else { FilterMode::Drop }, pattern: Pattern::new(source).unwrap() }
+            });
+        let target = prop_oneof![3 => Just(vec![]), 1 => Just(vec![Tgid(2)]), 1 => Just(vec![Tgid(1), Tgid(3)])];
+        (range, prop::collection::vec(filter, 0..3), target, any::<bool>(), any::<bool>()).prop_map(
+            |(range, filters, tgids, up, apart)| Query {
+                range,
+                filters,
+                target: Target { tgids, ..Target::default() },
+                direction: if up { Direction::BottomUp } else { Direction::TopDown },
+                grouping: if apart { Grouping::Process } else { Grouping::Name },
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// However samples arrive and leave, the picture is the one that counting all of them at once would give.
+        #[test]
+        fn an_updated_view_equals_one_made_at_once(
+            query in queries(),
+            samples in prop::collection::vec((1u64..5, 1u32..5, prop::collection::vec(0usize..6, 0..5)), 1..2600),
+            every in 1usize..700,
+            window in prop_oneof![Just(u64::MAX), 500u64..5000],
+            budget in prop_oneof![Just(usize::MAX), 1usize..500],
+        ) {
+            let mut world = world(Limits { window, memory: usize::MAX });
+            let mut builder = ViewBuilder::new(Arc::clone(&world.names), query.clone());
+            let (mut now, mut all) = (0, Vec::new());
+            for (index, (step, tgid, path)) in samples.into_iter().enumerate() {
+                now += step;
+                world.push(now, tgid, &path);
+                all.push((now, tgid, path));
+                if index % every == 0 {
+                    world.profile.trim(Timestamp(now));
+                    while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
+                }
+            }
+            while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
+            let kept = &all[usize::try_from(world.profile.samples.first()).unwrap()..];
+            let tree = builder.tree();
+            prop_assert_eq!(world.folded(&tree), expected(kept, &query, now));
+            prop_assert_eq!(builder.totals().samples, tree.total());
+            let shown: u64 = builder.activity(&world.profile, Timestamp(now)).iter().map(|row| row.shown).sum();
+            prop_assert_eq!(shown, tree.total());
+        }
+    }
+
+    #[test]
+    fn a_new_name_moves_samples_to_the_function_they_belong_to() {
+        let mut world = world(Limits::NONE);
+        let process = world.names.labels.intern("cc1", "", FrameKind::Process);
+        let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+        let object = crate::profile::ObjectId::KERNEL;
+        let frame = |address| crate::profile::Frame { object, is_return: false, address };
+        let (a, _) = world.names.intern_frame(frame(0x10));
+        let (b, _) = world.names.intern_frame(frame(0x18));
+        for frame in [a, b] {
+            world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+        }
+        let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+        builder.update(&world.profile, Timestamp(0), usize::MAX);
+        assert_eq!(world.folded(&builder.tree()).len(), 2);
+        let label = world.names.labels.intern("do_idle", "kernel", FrameKind::Kernel);
+        world.names.name_frame(a, &[label]);
+        world.names.name_frame(b, &[label]);
+        builder.update(&world.profile, Timestamp(0), usize::MAX);
+        assert_eq!(world.folded(&builder.tree()), BTreeMap::from([("cc1;do_idle".to_owned(), 2)]));
+    }
+
+    #[test]
+    fn a_stack_is_complete_when_its_root_is_an_entry() {
+        let mut world = world(Limits::NONE);
+        world.push(1, 1, &[5, 0, 1]);
+        world.push(2, 1, &[0, 1]);
+        let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+        builder.update(&world.profile, Timestamp(2), usize::MAX);
+        let totals = builder.totals();
+        assert_eq!((totals.samples, totals.user, totals.complete), (2, 2, 1));
+    }
+
+    #[test]
+    fn a_search_counts_each_sample_once() {
+        let mut world = world(Limits::NONE);
+        world.push(1, 1, &[0, 1, 4]);
+        world.push(2, 1, &[0, 2]);
+        world.push(3, 1, &[0, 4]);
+        let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+        builder.update(&world.profile, Timestamp(3), usize::MAX);
+        let found = Searcher::new(Arc::clone(&world.names), Pattern::new("alpha").unwrap()).search(&builder.tree());
+        assert_eq!((found.weight, found.nodes), (2, 3));
+    }
+
+    #[test]
+    fn the_timeline_has_one_weight_a_second_and_forgets_what_the_store_forgot() {
+        let mut world = world(Limits { window: 3 * SECOND, memory: usize::MAX });
+        let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+        for i in 0..5000u64 {
+            world.push(i * SECOND / 500, 1, &[0]);
+            if i % 100 == 0 {
+                builder.update(&world.profile, Timestamp(i * SECOND / 500), usize::MAX);
+            }
+        }
+        world.profile.trim(Timestamp(10 * SECOND));
+        builder.update(&world.profile, Timestamp(10 * SECOND), usize::MAX);
+        let timeline = builder.timeline();
+        assert_eq!(timeline.weights.iter().sum::<u64>(), world.profile.samples.len() as u64);
+        assert_eq!(timeline.first_second, world.profile.samples.first_time().unwrap().0 / SECOND);
+    }
+}
