@@ -18,8 +18,8 @@ use std::io::{self, BufWriter, Write};
 const FUNCTIONS: usize = 20_000;
 const COMMANDS: [&str; 8] = ["nginx", "postgres", "cc1plus", "rustc", "java", "python3", "containerd-shim", "kworker/u16:2"];
 const WORDS: [&str; 24] = [
-    "parse", "read", "alloc", "node", "buffer", "expr", "visit", "type", "lock", "queue", "page", "table", "encode", "hash", "std",
-    "vector", "insert", "tokio", "runtime", "poll", "schedule", "iterator", "fmt", "map",
+    "parse", "read", "alloc", "node", "buffer", "expr", "visit", "type", "lock", "queue", "page", "table", "encode", "hash",
+    "std", "vector", "insert", "tokio", "runtime", "poll", "schedule", "iterator", "fmt", "map",
 ];
 
 /// SplitMix64, by S. Vigna (<https://prng.di.unimi.it/splitmix64.c>, public domain).

@@ -7,26 +7,11 @@
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
+use std::sync::Arc;
 use std::time::Instant;
 
 use flametop::formats::{folded, svg};
-use flametop::profile::{CallTree, Limits, Names, NodeId, Profile, StackId, TreeBuilder};
-
-/// One pass over the trie: a stack's parent comes before it.
-fn tree_of(profile: &Profile, names: &Names) -> CallTree {
-    let mut builder = TreeBuilder::new();
-    let mut nodes = vec![CallTree::ROOT; profile.stacks.len()];
-    for id in 1..profile.stacks.len() {
-        let Some((parent, frame)) = profile.stacks.split(StackId(id as u32)) else { continue };
-        let mut node: NodeId = nodes[parent.0 as usize];
-        names.labels_of(frame, |label| node = builder.child(node, label));
-        nodes[id] = node;
-    }
-    for sample in profile.samples.slices_from(0).flatten() {
-        builder.add(nodes[sample.stack.0 as usize], i64::from(sample.weight));
-    }
-    builder.finish()
-}
+use flametop::profile::{CallTree, Grouping, Limits, Names, Profile, Progress, Query, Timestamp, ViewBuilder};
 
 fn most_memory() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -37,7 +22,7 @@ fn most_memory() -> String {
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("give a file of folded stacks")?;
     let only_read = std::env::args().nth(2).is_some_and(|word| word == "read");
-    let names = Names::default();
+    let names = Arc::new(Names::default());
     let mut profile = Profile::new(Limits::NONE);
     let step = |what: &str, since: Instant| println!("{what:<14} {:>8.1?}  most memory {}", since.elapsed(), most_memory());
 
@@ -52,7 +37,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     profile.stacks.freeze();
     step("freeze", start);
     let start = Instant::now();
-    let tree = tree_of(&profile, &names);
+    let mut view = ViewBuilder::new(Arc::clone(&names), Query { grouping: Grouping::None, ..Query::default() });
+    while view.update(&profile, Timestamp(0), usize::MAX) == Progress::More {}
+    let tree = view.take_tree();
+    drop(view);
     step("tree", start);
     let start = Instant::now();
     let mut out = BufWriter::new(File::create("/tmp/measure.svg")?);

@@ -2,13 +2,18 @@
 //!
 //! The files lie in `../shared/data`, outside the repository (their licences differ). Where they are missing these tests say
 //! so, and fail if `CI=true`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flametop::formats::folded::{self, FoldedOptions, ReadReport};
-use flametop::profile::{CallTree, FrameKind, LabelTable, Limits, Names, NodeId, Profile, TreeBuilder};
+use flametop::profile::{
+    CallTree, FrameKind, Grouping, LabelTable, Limits, Names, NodeId, Profile, Progress, Query, Timestamp, TreeBuilder,
+    ViewBuilder,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -25,26 +30,19 @@ fn data() -> Option<PathBuf> {
 }
 
 struct Loaded {
-    names: Names,
+    names: Arc<Names>,
     tree: CallTree,
     report: ReadReport,
 }
 
 fn load(input: &[u8]) -> Loaded {
-    let names = Names::default();
+    let names = Arc::new(Names::default());
     let mut profile = Profile::new(Limits::NONE);
     let report = folded::read(input, &names, &mut profile).unwrap();
-    let mut builder = TreeBuilder::new();
-    for sample in profile.samples.slices_from(0).flatten() {
-        let mut frames: Vec<_> = profile.stacks.frames(sample.stack).collect();
-        frames.reverse();
-        let mut node = CallTree::ROOT;
-        for frame in frames {
-            names.labels_of(frame, |label| node = builder.child(node, label));
-        }
-        builder.add(node, i64::from(sample.weight));
-    }
-    Loaded { names, tree: builder.finish(), report }
+    profile.stacks.freeze();
+    let mut view = ViewBuilder::new(Arc::clone(&names), Query { grouping: Grouping::None, ..Query::default() });
+    while view.update(&profile, Timestamp(0), usize::MAX) == Progress::More {}
+    Loaded { names, tree: view.take_tree(), report }
 }
 
 /// Total and own weight by path, as `kind name;kind name`; equal paths added up.
@@ -110,7 +108,9 @@ fn trees_are_those_that_flamelens_makes() {
             .unwrap()
             .iter()
             .filter(|node| !node["parent"].is_null())
-            .map(|node| (node["full_name"].as_str().unwrap().to_owned(), (number(node, "total_count"), number(node, "self_count"))))
+            .map(|node| {
+                (node["full_name"].as_str().unwrap().to_owned(), (number(node, "total_count"), number(node, "self_count")))
+            })
             .collect();
         assert_eq!(paths(&loaded.tree, &loaded.names.labels), expected, "{name}");
     }

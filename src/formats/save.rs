@@ -122,7 +122,7 @@ pub fn save(
         .permissions(fs::Permissions::from_mode(0o644))
         .tempfile_in(&directory)
         .map_err(failed)?;
-    let (temporary, saved) = write_to(temporary, write).map_err(|error| content_error(path, error))?;
+    let (_, saved) = write_to(temporary.as_file(), write).map_err(|error| content_error(path, error))?;
     give_to_caller_of_sudo(temporary.as_file());
     let persisted = match overwrite {
         Overwrite::Yes => temporary.persist(path),
@@ -221,6 +221,7 @@ fn content_error(path: &Path, error: FormatError) -> SaveError {
 
 fn failure(path: &Path, source: io::Error) -> SaveError {
     let path = path.into();
+    let source = without_temporary_name(source);
     let advice = match source.kind() {
         io::ErrorKind::AlreadyExists => return SaveError::Exists { path },
         io::ErrorKind::IsADirectory => return SaveError::IsDirectory { path },
@@ -234,12 +235,18 @@ fn failure(path: &Path, source: io::Error) -> SaveError {
     SaveError::Failed { path, source, advice }
 }
 
+/// What the system said, without the temporary file's name that `tempfile` adds: it is gone when the message is read.
+fn without_temporary_name(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|wrapped| wrapped.source()).and_then(|source| source.downcast_ref::<io::Error>());
+    inner.and_then(io::Error::raw_os_error).map(io::Error::from_raw_os_error).unwrap_or(error)
+}
+
 /// Under sudo the file should belong to the person, not to root. That it cannot (FAT knows no owners) is no reason to lose it.
 fn give_to_caller_of_sudo(file: &fs::File) {
-    if rustix::process::geteuid().is_root() {
-        if let Some((user, group)) = caller_of_sudo(|name| std::env::var(name).ok()) {
-            let _ = std::os::unix::fs::fchown(file, Some(user), Some(group));
-        }
+    if rustix::process::geteuid().is_root()
+        && let Some((user, group)) = caller_of_sudo(|name| std::env::var(name).ok())
+    {
+        let _ = std::os::unix::fs::fchown(file, Some(user), Some(group));
     }
 }
 

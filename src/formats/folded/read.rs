@@ -14,7 +14,7 @@ use rustc_hash::FxHasher;
 use super::super::FormatError;
 use super::super::input::{Encoding, Lines};
 use super::line::{Count, Line, parse, parse_frame};
-use crate::profile::{FrameId, Names, Profile, Sample, SampleKind, StackId};
+use crate::profile::{FrameId, FrameKind, Names, Profile, Sample, SampleKind, StackId, Tgid, Thread, ThreadIndex, Tid};
 
 /// What a sample can weigh; a count above is kept as several samples.
 const MAX_WEIGHT: u64 = u32::MAX as u64;
@@ -60,8 +60,8 @@ impl fmt::Display for ReadReport {
     }
 }
 
-/// Reads folded stacks into `profile`: a sample of kind [`SampleKind::Counted`] a line, its frames named, its thread and
-/// cgroup left at 0 without a row (files tell neither).
+/// Reads folded stacks into `profile`: a sample of kind [`SampleKind::Counted`] a line, its frames named. Files do
+/// not tell who ran: all samples are of one thread, number 0 of a process 0 called `[file]`, at time 0.
 ///
 /// Several files may be read one after another. When no more will come, [`freeze`](crate::profile::StackTable::freeze) the
 /// stacks to give their index back.
@@ -72,7 +72,9 @@ impl fmt::Display for ReadReport {
 /// counts that add up to more than about 1.8·10¹⁶. What was read until then stays in `profile`.
 pub fn read(input: impl Read, names: &Names, profile: &mut Profile) -> Result<ReadReport, FormatError> {
     let mut lines = Lines::new(input)?;
-    let mut loader = Loader { names, profile, known: NameCache::default(), last: LastStack::default() };
+    let file = names.labels.intern("[file]", "", FrameKind::Process);
+    let thread = profile.threads.intern(Thread { tgid: Tgid(0), tid: Tid(0), process: file, name: file });
+    let mut loader = Loader { names, profile, thread, known: NameCache::default(), last: LastStack::default() };
     let mut weights = Weights::default();
     let mut report = ReadReport { encoding: lines.encoding(), ..ReadReport::default() };
     while let Some(line) = lines.next()? {
@@ -136,6 +138,7 @@ impl Weights {
 struct Loader<'a> {
     names: &'a Names,
     profile: &'a mut Profile,
+    thread: ThreadIndex,
     known: NameCache,
     last: LastStack,
 }
@@ -161,7 +164,8 @@ impl Loader<'_> {
         let mut left = weight;
         while left > 0 {
             let part = u32::try_from(left).unwrap_or(u32::MAX);
-            self.profile.samples.push(Sample { stack, weight: part, kind: SampleKind::Counted, ..Sample::default() });
+            let kind = SampleKind::Counted;
+            self.profile.samples.push(Sample { stack, thread: self.thread, weight: part, kind, ..Sample::default() });
             left -= u64::from(part);
         }
     }
@@ -242,7 +246,7 @@ fn hash(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{FrameKind, Limits};
+    use crate::profile::Limits;
 
     /// Each sample as `kind name;… weight`, and the report.
     fn read_all(input: &[u8]) -> (Vec<String>, ReadReport) {
