@@ -25,6 +25,7 @@ impl ProcessTable {
         let name = self.label(record.comm);
         let Some((state, files, names, kernel_frames)) = self.parts(record.tgid) else { return };
         let from = batch.frames.len();
+        let mut user_end = UserEnd::from_wire(record.user_end);
 
         // Innermost first on the wire: of each part, the first is an instruction pointer, the others are return addresses.
         // A user part below a system call begins behind the instruction that made it: also a return address. Below an
@@ -38,6 +39,7 @@ impl ProcessTable {
             // Code built without frame pointers uses their register for anything, and the kernel follows it through the
             // stack. What is no code was not called from anywhere: what comes after is no more of a caller than this.
             if frame.is_none() && depth > 0 {
+                user_end = UserEnd::NoCode;
                 break;
             }
         }
@@ -70,7 +72,7 @@ impl ProcessTable {
             time: Timestamp(record.time),
             cgroup: CgroupId(record.cgroup),
             cpu: Cpu(u16::try_from(record.cpu).unwrap_or(u16::MAX)),
-            user_end: UserEnd::from_wire(record.user_end),
+            user_end,
         });
     }
 }

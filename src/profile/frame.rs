@@ -371,7 +371,7 @@ impl Names {
         let short = object.short_name();
         match object.kind {
             ObjectKind::Anonymous => self.labels.intern("[anon]", "", FrameKind::Jit),
-            ObjectKind::Unmapped => self.labels.intern("[unmapped]", "", FrameKind::Unknown),
+            ObjectKind::Unmapped => self.labels.intern("[unknown]", "", FrameKind::Unknown),
             kind => {
                 let shown = if kind == ObjectKind::Kernel { FrameKind::Kernel } else { FrameKind::Unknown };
                 self.labels.intern_provisional(&format!("{short}+{:#x}", frame.address), short, shown)

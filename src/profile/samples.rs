@@ -37,12 +37,20 @@ pub enum UserEnd {
     Cut = 3,
     /// The user stack could not be read.
     Unreadable = 4,
+    /// The frame pointer led to something that is no code: found where addresses are looked up, not on the wire.
+    NoCode = 5,
 }
 
 impl UserEnd {
     /// All of them, in the order of their numbers.
-    pub const ALL: [UserEnd; 5] =
-        [UserEnd::Unspecified, UserEnd::KernelThread, UserEnd::FramePointerEnd, UserEnd::Cut, UserEnd::Unreadable];
+    pub const ALL: [UserEnd; 6] = [
+        UserEnd::Unspecified,
+        UserEnd::KernelThread,
+        UserEnd::FramePointerEnd,
+        UserEnd::Cut,
+        UserEnd::Unreadable,
+        UserEnd::NoCode,
+    ];
 
     /// From the number on the wire; unknown numbers are [`UserEnd::Unspecified`].
     pub fn from_wire(number: u8) -> UserEnd {
@@ -55,10 +63,14 @@ impl UserEnd {
             UserEnd::Unspecified => ("not told by the file", ""),
             UserEnd::KernelThread => ("kernel thread, no user stack", ""),
             UserEnd::FramePointerEnd => (
-                "frame pointers ended",
-                "complete only if it reached _start or a thread's entry; build with -fno-omit-frame-pointer for whole stacks",
+                "the chain of frame pointers ended",
+                "complete if that was in _start or a thread's entry; code built with -fno-omit-frame-pointer gets there",
             ),
             UserEnd::Cut => ("deeper than 127 frames, cut at the root side", "raise kernel.perf_event_max_stack"),
+            UserEnd::NoCode => (
+                "the frame pointer led out of the code: callers are unknown",
+                "the program or a library is built without frame pointers; -fno-omit-frame-pointer gives whole stacks",
+            ),
             UserEnd::Unreadable => ("user stack not readable", "the page was not in memory, or the task was exiting"),
         }
     }
@@ -75,7 +87,7 @@ pub struct Sample {
     /// Who.
     pub thread: ThreadIndex,
     /// What it counts for: 1 for a tick of the clock, the count for a line of a folded file.
-    pub weight: u32,
+    pub weight: u64,
     /// Index of the cgroup in [`Profile::cgroups`].
     pub cgroup: u32,
     /// Where.

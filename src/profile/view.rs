@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::frame::{FrameKind, Names};
-use super::ids::{LabelId, StackId, ThreadIndex, Timestamp};
+use super::frame::{FrameKind, Label, Names};
+use super::ids::{FrameId, LabelId, StackId, ThreadIndex, Timestamp};
 use super::query::{Direction, FilterMode, Grouping, Query, TimeRange};
 use super::samples::{Profile, Sample, UserEnd};
 use super::search::LabelMatches;
@@ -236,7 +236,7 @@ impl ViewBuilder {
             if self.timeline.len() <= second {
                 self.timeline.resize(second + 1, 0);
             }
-            self.timeline[second] += u64::from(sample.weight);
+            self.timeline[second] += sample.weight;
         }
         let (from, to) = self.range_cut(now);
         // The counted samples are one run of numbers: times are ordered.
@@ -337,7 +337,7 @@ impl ViewBuilder {
 
     fn count(&mut self, profile: &Profile, sample: &Sample, shown: bool, sign: i64) {
         self.changes += 1;
-        let add = |slot: &mut u64| *slot = slot.saturating_add_signed(sign * i64::from(sample.weight));
+        let add = |slot: &mut u64| *slot = slot.saturating_add_signed(sign * sample.weight.cast_signed());
         let slot = sample.thread.0 as usize;
         if self.sums.len() <= slot {
             self.sums.resize(slot + 1, ThreadSums::default());
@@ -347,7 +347,7 @@ impl ViewBuilder {
             return;
         }
         let node = self.node_for(profile, sample);
-        self.tree.add(node, sign * i64::from(sample.weight));
+        self.tree.add(node, sign * sample.weight.cast_signed());
         let complete = self.is_complete(profile, sample.stack);
         let sums = &mut self.sums[slot];
         add(&mut sums.shown);
@@ -371,13 +371,26 @@ impl ViewBuilder {
         if known & COMPLETE_KNOWN != 0 {
             return known & COMPLETE != 0;
         }
-        let mut complete = false;
-        if let Some(root) = profile.stacks.frames(stack).last() {
-            let names = &self.names;
-            names.labels_of(root, |label| complete |= names.labels.get(label).is_some_and(super::Label::is_entry));
-        }
+        let complete = self.begins_at_an_entry(profile, stack);
         self.stack_complete[stack.0 as usize] = COMPLETE_KNOWN | u8::from(complete);
         complete
+    }
+
+    /// Whether the outermost function is one in which threads or processes begin. glibc's caller of `main` has no symbol in
+    /// a stripped libc: there, `main` called from libc will do.
+    fn begins_at_an_entry(&self, profile: &Profile, stack: StackId) -> bool {
+        let label_of = |frame: FrameId| {
+            let mut found = None;
+            self.names.labels_of(frame, |label| found = found.or(self.names.labels.get(label)));
+            found
+        };
+        let (mut root, mut second) = (None, None);
+        for frame in profile.stacks.frames(stack) {
+            (root, second) = (Some(frame), root);
+        }
+        let (root, second) = (root.and_then(label_of), second.and_then(label_of));
+        root.is_some_and(Label::is_entry)
+            || root.is_some_and(|label| label.object.starts_with("libc.so")) && second.is_some_and(|label| &*label.name == "main")
     }
 
     fn node_for(&mut self, profile: &Profile, sample: &Sample) -> NodeId {
@@ -495,7 +508,7 @@ impl ViewBuilder {
                 if shown {
                     let second = (sample.time.0 / SECOND).saturating_sub(self.timeline_second) as usize;
                     if let Some(slot) = self.timeline.get_mut(second) {
-                        *slot = slot.saturating_sub(u64::from(sample.weight));
+                        *slot = slot.saturating_sub(sample.weight);
                     }
                 }
                 if (self.range_start..self.range_end).contains(&number) {
@@ -571,7 +584,7 @@ impl ViewBuilder {
                 break;
             }
             if let Some(slot) = recent.get_mut(sample.thread.0 as usize) {
-                *slot += u64::from(sample.weight);
+                *slot += sample.weight;
             }
             number -= 1;
         }

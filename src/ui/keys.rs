@@ -143,7 +143,7 @@ pub const BINDINGS: &[Binding] = &[
         Action::ZoomOut,
         Section::Zoom,
         "one level out: zoom, then filters, then target; never quits",
-        "out",
+        "",
     ),
     bind(&["r"], Action::ResetZoom, Section::Zoom, "back to the whole view", ""),
     bind(&["n"], Action::NextMatch, Section::Find, "next match", ""),

@@ -16,11 +16,8 @@ use super::super::input::{Encoding, Lines};
 use super::line::{Count, Line, parse, parse_frame};
 use crate::profile::{FrameId, FrameKind, Names, Profile, Sample, SampleKind, StackId, Tgid, Thread, ThreadIndex, Tid};
 
-/// What a sample can weigh; a count above is kept as several samples.
-const MAX_WEIGHT: u64 = u32::MAX as u64;
-
-/// How many samples counts above [`MAX_WEIGHT`] may add: 4 million, 128 MB. Sums up to 1.8·10¹⁶ fit, 200 days of nanoseconds.
-const MAX_EXTRA_SAMPLES: u64 = 1 << 22;
+/// Most that all counts may add up to: views add and take back signed weights.
+const MAX_TOTAL: u64 = i64::MAX as u64;
 
 /// What was in the file and what was not made use of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +82,7 @@ pub fn read(input: impl Read, names: &Names, profile: &mut Profile) -> Result<Re
                 let stack = loader.stack(frames);
                 let weight = weights.round(count);
                 let Some(total) = weights.admit(weight) else {
-                    let limit = (MAX_EXTRA_SAMPLES * MAX_WEIGHT) as f64;
+                    let limit = MAX_TOTAL as f64;
                     return Err(FormatError::CountsTooLarge { line: lines.number(), limit });
                 };
                 report.total = total;
@@ -111,7 +108,6 @@ pub fn read(input: impl Read, names: &Names, profile: &mut Profile) -> Result<Re
 struct Weights {
     /// What rounding has taken away so far, in billionths: from -500,000,000 up to 499,999,999.
     carried: i64,
-    extra_samples: u64,
     total: u64,
 }
 
@@ -126,11 +122,10 @@ impl Weights {
         count.whole.saturating_add(u64::from(up))
     }
 
-    /// The sum with `weight`, or `None` when it would take too many samples to hold.
+    /// The sum with `weight`, or `None` when it is too large to count with.
     fn admit(&mut self, weight: u64) -> Option<u64> {
-        self.extra_samples += weight.saturating_sub(1) / MAX_WEIGHT;
-        self.total = self.total.checked_add(weight)?;
-        (self.extra_samples <= MAX_EXTRA_SAMPLES).then_some(self.total)
+        self.total = self.total.checked_add(weight).filter(|total| *total <= MAX_TOTAL)?;
+        Some(self.total)
     }
 }
 
@@ -161,12 +156,9 @@ impl Loader<'_> {
     }
 
     fn push(&mut self, stack: StackId, weight: u64) {
-        let mut left = weight;
-        while left > 0 {
-            let part = u32::try_from(left).unwrap_or(u32::MAX);
+        if weight > 0 {
             let kind = SampleKind::Counted;
-            self.profile.samples.push(Sample { stack, thread: self.thread, weight: part, kind, ..Sample::default() });
-            left -= u64::from(part);
+            self.profile.samples.push(Sample { stack, thread: self.thread, weight, kind, ..Sample::default() });
         }
     }
 }
