@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::events::{Event, Timed};
+use super::events::{Event, Timed, comm_bytes};
 use super::mappings::{Files, MAX_MAPPINGS, Mapping, Mappings};
 use super::perf;
 use super::proc;
@@ -304,6 +304,8 @@ impl ProcessTable {
                 process.command_line = command_line.into();
             }
         }
+        // Idle tasks are all of process 0, and each has its CPU's name.
+        let comm = if tgid == 0 { comm_bytes(b"swapper") } else { comm };
         if tgid == tid && state.comm != comm {
             self.rename(tgid, comm);
         }
@@ -340,7 +342,7 @@ fn unknown_process(name: LabelId) -> Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::events::{Identity, comm_bytes};
+    use crate::collector::events::Identity;
     use crate::collector::records::Record;
     use crate::collector::records::tests::record_bytes;
     use crate::collector::{Batch, records};
