@@ -300,7 +300,8 @@ impl Collector {
             gone.for_each(|tgid| self.sampler.remove_target(tgid.0));
         }
         batch.losses.ring_full = self.sampler.ring_full();
-        batch.losses.events_lost = self.happened.lost;
+        // A child that could not be made a target is lost by its fork: it is not sampled at all.
+        batch.losses.events_lost = self.happened.lost + self.sampler.forks_lost();
         batch.losses.malformed = self.malformed + self.sampler.malformed();
     }
 
