@@ -108,7 +108,7 @@ pub(crate) struct Record<'a> {
     pub(crate) comm: [u8; COMM_LENGTH],
     /// A number of `UserEnd`.
     pub(crate) user_end: u8,
-    /// [`KERNEL_CUT`], [`IN_SYSCALL`].
+    /// Bits of `enum sample_flags`.
     pub(crate) flags: u16,
     kernel: &'a [u8],
     user: &'a [u8],
