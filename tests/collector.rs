@@ -54,8 +54,12 @@ struct Session {
 
 impl Session {
     fn start(targets: Targets) -> Session {
+        Session::start_with(targets, false)
+    }
+
+    fn start_with(targets: Targets, include_idle: bool) -> Session {
         let (names, processes) = (Arc::new(Names::default()), Arc::new(Processes::default()));
-        let options = CollectorOptions { frequency: 499, include_idle: false, targets };
+        let options = CollectorOptions { frequency: 499, include_idle, targets };
         let collector = Collector::start(options, names.clone(), processes.clone());
         let collector = collector.unwrap_or_else(|error| panic!("these tests need root and BPF: {error}"));
         Session { collector, names, processes, batch: Batch::default(), seen: Vec::new(), exited: BTreeSet::new() }
@@ -166,6 +170,53 @@ fn a_busy_program_is_seen_in_its_functions_in_its_file() {
     }
     assert!(seen.windows(2).all(|pair| pair[0].sample.time <= pair[1].sample.time));
     assert!(seen.iter().filter(|seen| seen.sample.user_end == UserEnd::FramePointerEnd).count() * 10 > seen.len() * 9);
+}
+
+#[test]
+fn a_stack_that_is_too_deep_keeps_its_leaf_side_and_says_so() {
+    let _alone = alone();
+    let mut session = Session::start(Targets::All);
+    let child = run(&["deep", "200", "200"]);
+    let tgid = child.id();
+    session.follow(child);
+    let seen = session.of(tgid);
+    let cut: Vec<&&Seen> = seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Cut).collect();
+    assert!(cut.len() * 10 > seen.len() * 8 && cut.len() > 20, "{} of {}", cut.len(), seen.len());
+    for seen in cut {
+        assert_eq!(user_frames(seen).count(), 127);
+        assert!(functions(seen, work()).contains(&"outer".to_string()));
+    }
+}
+
+#[test]
+fn a_process_that_is_exiting_has_no_readable_user_stack() {
+    let _alone = alone();
+    let mut session = Session::start(Targets::All);
+    let child = run(&["exit", "400"]);
+    let tgid = child.id();
+    session.follow(child);
+    let seen = session.of(tgid);
+    let unreadable: Vec<&&Seen> = seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Unreadable).collect();
+    assert!(!unreadable.is_empty(), "none of {}", seen.len());
+    assert!(unreadable.iter().all(|seen| user_frames(seen).next().is_none() && !seen.frames.is_empty()));
+}
+
+#[test]
+fn idle_cpus_are_sampled_when_asked_for_as_kernel_threads_of_process_0() {
+    let _alone = alone();
+    let mut session = Session::start_with(Targets::All, true);
+    let until = Instant::now() + Duration::from_secs(30);
+    while session.of(0).is_empty() {
+        assert!(Instant::now() < until, "no CPU was idle for half a minute");
+        std::thread::sleep(Duration::from_millis(50));
+        session.drain();
+    }
+    for idle in session.of(0) {
+        assert_eq!(idle.sample.user_end, UserEnd::KernelThread);
+        assert_eq!(user_frames(idle).count(), 0);
+        assert_eq!(session.process_name(idle.sample.thread), "swapper");
+        assert!(session.thread_name(idle.sample.thread).starts_with("swapper/"));
+    }
 }
 
 #[test]

@@ -156,10 +156,38 @@ fn capabilities() -> Feature {
     feature("capabilities", state, found, format!("To see everything, {HOW_TO_BE_ALLOWED}."))
 }
 
-fn tried<E: std::fmt::Display>(name: &'static str, worst: State, tried: Result<(), E>, remedy: &str) -> Feature {
-    match tried {
+/// Why trying something failed.
+enum Failure {
+    /// We may not; whether it would work is not known.
+    NotPermitted,
+    /// What the kernel said.
+    Said(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Failure::NotPermitted,
+            Some(libc::ENOENT) => Failure::Said("none".to_string()),
+            _ => Failure::Said(error.to_string()),
+        }
+    }
+}
+
+impl From<CollectorError> for Failure {
+    fn from(error: CollectorError) -> Failure {
+        match error {
+            CollectorError::NotPermitted { .. } => Failure::NotPermitted,
+            other => Failure::Said(other.to_string()),
+        }
+    }
+}
+
+fn tried<E: Into<Failure>>(name: &'static str, worst: State, tried: Result<(), E>, remedy: &str) -> Feature {
+    match tried.map_err(Into::into) {
         Ok(()) => feature(name, State::Good, "works", ""),
-        Err(error) => feature(name, worst, error.to_string(), remedy),
+        Err(Failure::NotPermitted) => feature(name, worst, "not permitted", "Try again with the capabilities named above."),
+        Err(Failure::Said(said)) => feature(name, worst, said, remedy),
     }
 }
 
@@ -168,7 +196,7 @@ fn sampling_program() -> Feature {
         "BPF sampling program",
         State::Missing,
         sampler::try_load(false),
-        "Without it nothing is sampled; the message on the left says what the kernel refused.",
+        "Without it nothing is sampled: please report it with this message and the kernel's version.",
     )
 }
 

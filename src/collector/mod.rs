@@ -300,7 +300,8 @@ impl Collector {
             gone.for_each(|tgid| self.sampler.remove_target(tgid.0));
         }
         batch.losses.ring_full = self.sampler.ring_full();
-        batch.losses.events_lost = self.happened.lost;
+        // A child that could not be made a target is lost by its fork: it is not sampled at all.
+        batch.losses.events_lost = self.happened.lost + self.sampler.forks_lost();
         batch.losses.malformed = self.malformed + self.sampler.malformed();
     }
 
@@ -363,6 +364,30 @@ mod tests {
         }
         assert!(batch.losses.ring_full > 0);
         assert_eq!(batch.losses.malformed, 0);
+    }
+
+    #[test]
+    fn cpus_that_come_and_go_are_followed() {
+        let options = CollectorOptions { frequency: 99, include_idle: true, targets: Targets::All };
+        let mut collector = Collector::start(options, Arc::default(), Arc::default()).expect("this test needs root");
+        let all = collector.cpus();
+        let first = perf::online_cpus().unwrap()[0];
+        // As if all others had gone: switching one off would disturb whatever else runs on this machine.
+        collector.sampler.follow_cpus(&[first]);
+        collector.rings.retain(|cpu, _| *cpu == first);
+        assert_eq!(collector.cpus(), 1);
+        collector.follow_cpus();
+        assert_eq!((collector.cpus(), collector.rings.len()), (all, all));
+        // As if the machine had slept: all is opened anew, and ticks.
+        collector.slept += 10_000_000_000;
+        collector.follow_cpus();
+        assert_eq!((collector.cpus(), collector.rings.len()), (all, all));
+        let mut batch = Batch::default();
+        collector.drain(&mut batch).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        collector.drain(&mut batch).unwrap();
+        let cpus: std::collections::BTreeSet<u16> = batch.samples.iter().map(|sample| sample.cpu.0).collect();
+        assert_eq!(cpus.len(), all);
     }
 
     #[test]

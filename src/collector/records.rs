@@ -43,6 +43,13 @@ struct Counters {
     ring_full: u64,
 }
 
+/// `struct fork_counters`.
+#[repr(C)]
+struct ForkCounters {
+    followed: u64,
+    targets_full: u64,
+}
+
 // The same assertions as in bpf/record.h.
 const _: () = {
     assert!(offset_of!(SampleHeader, time) == 0);
@@ -59,6 +66,7 @@ const _: () = {
     assert!(offset_of!(SampleHeader, reserved) == 52);
     assert!(HEADER == 56);
     assert!(size_of::<Counters>() == 32);
+    assert!(size_of::<ForkCounters>() == 16);
 };
 
 const HEADER: usize = size_of::<SampleHeader>();
@@ -100,7 +108,7 @@ pub(crate) struct Record<'a> {
     pub(crate) comm: [u8; COMM_LENGTH],
     /// A number of `UserEnd`.
     pub(crate) user_end: u8,
-    /// [`KERNEL_CUT`], [`IN_SYSCALL`].
+    /// Bits of `enum sample_flags`.
     pub(crate) flags: u16,
     kernel: &'a [u8],
     user: &'a [u8],
@@ -158,6 +166,11 @@ fn addresses(bytes: &[u8]) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIt
 /// Ticks that found the ring buffer full, from one CPU's `struct counters`.
 pub(crate) fn ring_full(counters: &[u8]) -> Option<u64> {
     u64_at(counters, offset_of!(Counters, ring_full))
+}
+
+/// Forks that found no room among the targets, from one CPU's `struct fork_counters`.
+pub(crate) fn targets_full(counters: &[u8]) -> Option<u64> {
+    u64_at(counters, offset_of!(ForkCounters, targets_full))
 }
 
 /// The name before the first zero byte, with what is not UTF-8 replaced.

@@ -129,7 +129,7 @@ impl Pending {
 /// Fields are dropped in order: clocks stop before the ring goes, and the ring before its map.
 pub(crate) struct Sampler {
     clocks: BTreeMap<u32, Link>,
-    _fork: Option<Link>,
+    fork: Option<Link>,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Pending>>,
     skeleton: SamplerSkel<'static>,
@@ -170,7 +170,7 @@ impl Sampler {
         builder.add(&skeleton.maps.records, take).map_err(ring_failed)?;
         let ring = builder.build().map_err(ring_failed)?;
         let clock = Clock::CpuClock;
-        Ok(Sampler { clocks: BTreeMap::new(), _fork: fork, ring, pending, skeleton, clock, frequency: settings.frequency })
+        Ok(Sampler { clocks: BTreeMap::new(), fork, ring, pending, skeleton, clock, frequency: settings.frequency })
     }
 
     /// Starts the clock on these CPUs: the cycle counter if all of them have one, else the kernel's timer.
@@ -227,9 +227,12 @@ impl Sampler {
 
     /// Ticks so far that found the ring buffer full, on all CPUs.
     pub(crate) fn ring_full(&self) -> u64 {
-        let counters = self.skeleton.maps.counters.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let counters = counters.ok().flatten().unwrap_or_default();
-        counters.iter().filter_map(|counters| records::ring_full(counters)).sum()
+        total(&self.skeleton.maps.counters, records::ring_full)
+    }
+
+    /// Forks so far that could not be followed: their processes are not sampled.
+    pub(crate) fn forks_lost(&self) -> u64 {
+        if self.fork.is_some() { total(&self.skeleton.maps.forks, records::targets_full) } else { 0 }
     }
 
     /// Descriptor that is readable when the ring buffer is more than half full.
@@ -251,6 +254,12 @@ impl Sampler {
         // It may never have been one.
         let _ = self.skeleton.maps.targets.delete(&tgid.to_ne_bytes());
     }
+}
+
+/// The sum of one counter over all CPUs.
+fn total(map: &impl MapCore, counter: fn(&[u8]) -> Option<u64>) -> u64 {
+    let counters = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
+    counters.iter().filter_map(|bytes| counter(bytes)).sum()
 }
 
 /// Tries to load the sampling program, or the one that follows forks, and throws it away: for telling what the kernel offers.

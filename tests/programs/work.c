@@ -114,6 +114,11 @@ int main(int argc, char **argv)
 		}
 	} else if (!strcmp(argv[1], "deep")) { /* deep MS LEVELS */
 		deeper(ms, atoi(argv[3]));
+	} else if (!strcmp(argv[1], "exit")) { /* exit MEGABYTES: takes its time to give memory back, with no stack to walk */
+		volatile char *memory = malloc(ms << 20);
+		for (long at = 0; at < ms << 20; at += 4096)
+			memory[at] = 1;
+		_exit(0);
 	} else if (!strcmp(argv[1], "clock")) {
 		ask_clock(ms);
 	} else if (!strcmp(argv[1], "kernel")) {

@@ -1,0 +1,211 @@
+//! The process table under made-up events; nothing here touches the kernel.
+
+use super::*;
+use crate::collector::events::Identity;
+use crate::collector::records::Record;
+use crate::collector::records::tests::record_bytes;
+use crate::collector::{Batch, records};
+use crate::profile::{BuildId, Frame, ObjectId};
+
+/// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
+const NOBODY: u32 = 5_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+struct World {
+    table: ProcessTable,
+    names: Arc<Names>,
+    shared: Arc<Processes>,
+    happened: Happened,
+    time: u64,
+}
+
+impl World {
+    fn new() -> World {
+        let (names, shared) = (Arc::new(Names::default()), Arc::new(Processes::default()));
+        let table = ProcessTable::new(names.clone(), shared.clone());
+        World { table, names, shared, happened: Happened::default(), time: 100 * SECOND }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.time += 1;
+        self.table.apply(Timed { time: self.time, event }, &mut self.happened);
+    }
+
+    fn fork(&mut self, parent: u32, tgid: u32) {
+        self.event(Event::Fork { tgid, parent });
+    }
+
+    fn exec(&mut self, tgid: u32, name: &str) {
+        self.event(Event::Name { tgid, tid: tgid, exec: true, comm: comm_bytes(name.as_bytes()) });
+    }
+
+    fn map(&mut self, tgid: u32, start: u64, path: &str, id: u8) {
+        let identity = Identity::BuildId(BuildId::new(&[id; 20]).unwrap());
+        self.event(Event::Map { tgid, start, end: start + 0x1000, offset: 0x400, identity, path: path.into() });
+    }
+
+    fn exit(&mut self, tgid: u32, tid: u32) {
+        self.event(Event::Exit { tgid, tid });
+    }
+
+    /// The frames of a sample, innermost last, and the name of its process.
+    fn sample(&mut self, tgid: u32, name: &str, user: &[u64], flags: u16) -> (Vec<(String, Frame)>, String) {
+        let mut batch = Batch::default();
+        let kernel: &[u64] = if flags == 0 { &[] } else { &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_1000] };
+        let bytes = record_bytes(self.time, tgid, name.as_bytes(), kernel, user, flags);
+        self.table.resolve(&Record::parse(&bytes).unwrap(), &mut batch);
+        let frames = batch.frames.iter().filter_map(|id| self.names.frames.get(*id));
+        let frames = frames.map(|frame| (self.names.objects.get(frame.object).unwrap().path.to_string(), frame)).collect();
+        (frames, self.names.labels.name(batch.samples[0].thread.process).to_string())
+    }
+}
+
+#[test]
+fn frames_are_in_the_file_that_was_mapped_and_say_what_kind_of_address_they_are() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    world.map(NOBODY, 0x10000, "/bin/prog", 1);
+    let (frames, process) = world.sample(NOBODY, "prog", &[0x10010, 0x10020, 0x99999], 0);
+    let expected = [
+        ("[unmapped]".to_string(), Frame { object: ObjectId::UNMAPPED, is_return: false, address: 0 }),
+        ("/bin/prog".to_string(), Frame { object: frames[1].1.object, is_return: true, address: 0x420 }),
+        ("/bin/prog".to_string(), Frame { object: frames[1].1.object, is_return: false, address: 0x410 }),
+    ];
+    assert_eq!(frames, expected);
+    assert_eq!(process, "prog");
+}
+
+#[test]
+fn a_stack_is_cut_at_the_first_caller_that_is_no_code() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    world.map(NOBODY, 0x10000, "/bin/prog", 1);
+    let objects = |frames: Vec<(String, Frame)>| frames.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020, 0x1, 0x10030, 0x2], 0);
+    assert_eq!(objects(frames), ["[unmapped]", "/bin/prog", "/bin/prog"]);
+    // Where it ran is another matter: that it is not known says nothing about its callers.
+    let (frames, _) = world.sample(NOBODY, "prog", &[0x1, 0x10020, 0x10030], 0);
+    assert_eq!(objects(frames), ["/bin/prog", "/bin/prog", "[unmapped]"]);
+}
+
+#[test]
+fn below_a_system_call_the_user_part_begins_with_a_return_address() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    world.map(NOBODY, 0x10000, "/bin/prog", 1);
+    let returns = |frames: &[(String, Frame)]| frames.iter().map(|(_, frame)| frame.is_return).collect::<Vec<_>>();
+    let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020], records::IN_SYSCALL);
+    assert_eq!(returns(&frames), [true, true, true, false]);
+    let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020], records::KERNEL_CUT);
+    assert_eq!(returns(&frames), [true, false, true, false]);
+    assert_eq!(frames[3].1, Frame { object: ObjectId::KERNEL, is_return: false, address: 0xffff_ffff_8100_0000 });
+}
+
+#[test]
+fn a_return_address_behind_the_last_byte_of_a_mapping_is_in_it() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    world.map(NOBODY, 0x10000, "/bin/prog", 1);
+    let (frames, _) = world.sample(NOBODY, "prog", &[0x11000, 0x11000], 0);
+    assert_eq!((frames[0].0.as_str(), frames[0].1.address), ("/bin/prog", 0x1400));
+    assert_eq!(frames[1].1.object, ObjectId::UNMAPPED);
+}
+
+#[test]
+fn a_child_has_its_parents_mappings_until_it_runs_another_program() {
+    let mut world = World::new();
+    let child = NOBODY + 1;
+    world.exec(NOBODY, "shell");
+    world.map(NOBODY, 0x10000, "/bin/sh", 1);
+    world.fork(NOBODY, child);
+    let (frames, process) = world.sample(child, "shell", &[0x10010], 0);
+    assert_eq!((frames[0].0.as_str(), process.as_str()), ("/bin/sh", "shell"));
+    assert_eq!(world.shared.get(&Tgid(child)).map(|process| process.parent), Some(Tgid(NOBODY)));
+    world.exec(child, "make");
+    world.map(child, 0x10000, "/bin/make", 2);
+    let (frames, process) = world.sample(child, "make", &[0x10010], 0);
+    assert_eq!((frames[0].0.as_str(), process.as_str()), ("/bin/make", "make"));
+    let (frames, process) = world.sample(NOBODY, "shell", &[0x10010], 0);
+    assert_eq!((frames[0].0.as_str(), process.as_str()), ("/bin/sh", "shell"));
+}
+
+#[test]
+fn a_library_mapped_over_another_is_seen_at_once() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    world.map(NOBODY, 0x10000, "/lib/old.so", 1);
+    assert_eq!(world.sample(NOBODY, "prog", &[0x10010], 0).0[0].0, "/lib/old.so");
+    world.map(NOBODY, 0x10000, "/lib/new.so", 2);
+    assert_eq!(world.sample(NOBODY, "prog", &[0x10010], 0).0[0].0, "/lib/new.so");
+}
+
+#[test]
+fn a_process_ends_with_its_last_thread_and_is_kept_for_late_samples() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    world.map(NOBODY, 0x10000, "/bin/prog", 1);
+    world.fork(NOBODY, NOBODY);
+    world.exit(NOBODY, NOBODY + 7);
+    assert!(world.happened.exited.is_empty());
+    world.exit(NOBODY, NOBODY);
+    assert_eq!(world.happened.exited, [Tgid(NOBODY)]);
+    assert_eq!(world.sample(NOBODY, "prog", &[0x10010], 0).0[0].0, "/bin/prog");
+    let mut happened = Happened::default();
+    world.table.tidy(world.time + SECOND, &mut happened);
+    assert_eq!(world.table.states.len(), 1);
+    world.table.tidy(world.time + 4 * SECOND, &mut happened);
+    assert_eq!(world.table.states.len(), 0);
+    // It had a sample, so its name is still wanted.
+    assert!(world.shared.get(&Tgid(NOBODY)).is_some_and(|process| process.exited.is_some()));
+}
+
+#[test]
+fn a_process_without_samples_is_forgotten_and_one_of_the_same_number_is_not() {
+    let mut world = World::new();
+    world.exec(NOBODY, "first");
+    world.exit(NOBODY, NOBODY);
+    world.fork(1, NOBODY);
+    world.exec(NOBODY, "second");
+    let mut happened = Happened::default();
+    world.table.tidy(world.time + 4 * SECOND, &mut happened);
+    assert_eq!(world.names.labels.name(world.shared.get(&Tgid(NOBODY)).unwrap().name), "second");
+    world.exit(NOBODY, NOBODY);
+    world.table.tidy(world.time + 4 * SECOND, &mut happened);
+    assert!(world.shared.get(&Tgid(NOBODY)).is_none());
+    assert!(!world.table.states.contains_key(&NOBODY));
+}
+
+#[test]
+fn a_process_whose_main_thread_left_and_whose_count_is_wrong_ends_when_its_number_is_free() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    world.fork(NOBODY, NOBODY);
+    world.exit(NOBODY, NOBODY);
+    assert!(world.happened.exited.is_empty());
+    let mut happened = Happened::default();
+    world.table.tidy(world.time, &mut happened);
+    assert_eq!(happened.exited, [Tgid(NOBODY)]);
+}
+
+#[test]
+fn the_main_threads_name_is_the_processes_name() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    let rename = |tid, name: &[u8]| Event::Name { tgid: NOBODY, tid, exec: false, comm: comm_bytes(name) };
+    world.event(rename(NOBODY + 3, b"worker"));
+    assert_eq!(world.sample(NOBODY, "prog", &[], 0).1, "prog");
+    world.event(rename(NOBODY, b"renamed"));
+    assert_eq!(world.sample(NOBODY, "renamed", &[], 0).1, "renamed");
+    // An event may be lost; the sample of the main thread tells as well.
+    assert_eq!(world.sample(NOBODY, "again", &[], 0).1, "again");
+}
+
+#[test]
+fn mappings_without_end_are_bounded() {
+    let mut world = World::new();
+    world.exec(NOBODY, "jit");
+    for number in 0..u64::try_from(MAX_MAPPINGS).unwrap() + 10 {
+        world.map(NOBODY, number * 0x2000, "/dev/zero", 1);
+    }
+    assert!(world.table.states[&NOBODY].mappings.len() <= MAX_MAPPINGS);
+}
