@@ -247,7 +247,7 @@ proptest! {
     fn nothing_in_a_file_makes_the_reader_stumble(input in prop::collection::vec(any::<u8>(), 0..2000)) {
         let (names, mut profile) = (Names::default(), Profile::new(Limits::NONE));
         if let Ok(report) = folded::read(&input[..], &names, &mut profile) {
-            let sum: u64 = profile.samples.slices_from(0).flatten().map(|sample| u64::from(sample.weight)).sum();
+            let sum: u64 = profile.samples.slices_from(0).flatten().map(|sample| sample.weight).sum();
             prop_assert_eq!(report.total, sum);
         }
     }

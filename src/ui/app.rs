@@ -794,7 +794,11 @@ impl App {
 
     /// How the screen is divided; the same for drawing and for the mouse.
     pub fn areas(&self) -> Areas {
-        Areas::new(self.size, self.output_open)
+        Areas::new(self.size, self.output_open, self.status.frequency > 0 || self.has_chips())
+    }
+
+    fn has_chips(&self) -> bool {
+        !self.query.filters.is_empty() || !self.query.target.is_everything()
     }
 
     /// The place under the cursor, for the breadcrumb.
@@ -821,7 +825,7 @@ pub struct Areas {
 }
 
 impl Areas {
-    fn new((columns, rows): (u16, u16), output: bool) -> Areas {
+    fn new((columns, rows): (u16, u16), output: bool, time: bool) -> Areas {
         let mut areas = Areas::default();
         let (mut top, mut bottom) = (0, rows);
         let line = |y| Rect::new(0, y, columns, 1);
@@ -838,7 +842,7 @@ impl Areas {
             bottom -= 1;
             areas.detail = line(bottom);
         }
-        if rows >= 9 {
+        if rows >= 9 && time {
             areas.time = line(top);
             top += 1;
         }

@@ -72,7 +72,7 @@ impl Default for Theme {
 fn base(kind: FrameKind) -> (f32, f32) {
     match kind {
         FrameKind::Process => (215.0, 0.16),
-        FrameKind::User => (24.0, 0.62),
+        FrameKind::User => (27.0, 0.68),
         FrameKind::Kernel => (196.0, 0.44),
         FrameKind::Inlined => (48.0, 0.52),
         FrameKind::Jit => (110.0, 0.36),
@@ -167,19 +167,20 @@ impl Theme {
             Depth::Indexed | Depth::True => {}
         }
         let (mut hue, mut saturation) = base(kind);
-        let mut lightness = if self.dark { 0.55 } else { 0.72 };
+        let mut lightness = if self.dark { 0.63 } else { 0.76 };
         if self.mode == ColourMode::Own {
             (hue, saturation) = (50.0 - 46.0 * own as f32, 0.15 + 0.65 * own as f32);
         } else if let Some(label) = label {
-            hue += (small_hash(&label.object) % 31) as f32 - 15.0;
-            lightness += ((small_hash(&label.name) % 9) as f32 - 4.0) * 0.012;
+            let name = small_hash(&label.name);
+            hue += (small_hash(&label.object) % 21) as f32 - 10.0 + (name % 17) as f32 - 8.0;
+            lightness += ((name / 17 % 9) as f32 - 4.0) * 0.018;
         }
         if shift {
-            lightness += if self.dark { -0.07 } else { 0.06 };
+            lightness -= 0.06;
         }
         if faded {
             saturation *= 0.35;
-            lightness = if self.dark { 0.32 } else { 0.86 };
+            lightness = if self.dark { 0.34 } else { 0.86 };
         }
         let rgb = Hsl(hue, saturation, lightness).rgb();
         let luminance = 0.299 * f32::from(rgb.0) + 0.587 * f32::from(rgb.1) + 0.114 * f32::from(rgb.2);
