@@ -17,12 +17,14 @@ mod text;
 mod theme;
 mod views;
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use crossterm::event::{Event as TerminalEvent, EventStream};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use tokio::sync::{mpsc, watch};
 
 pub use app::{App, Effect, Event, Message, SaveOrder, Saved, Span, Status, View};
@@ -108,10 +110,12 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
             if apply(&mut app, event, &link, &mut guard)? {
                 return Ok(());
             }
-            next = match terminal_events.next().now_or_never() {
-                Some(Some(event)) => Some(event?),
-                Some(None) => return Ok(()),
-                None => None,
+            // Asked with this task's own waker: the stream keeps the first one it is given.
+            let ready = poll_fn(|context| Poll::Ready(terminal_events.poll_next_unpin(context))).await;
+            next = match ready {
+                Poll::Ready(Some(event)) => Some(event?),
+                Poll::Ready(None) => return Ok(()),
+                Poll::Pending => None,
             };
         }
         guard.screen.draw(|frame| draw(&app, frame))?;
