@@ -199,11 +199,3 @@ impl Collecting {
         Ok(())
     }
 }
-
-impl Drop for Collecting {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.stop();
-        }
-    }
-}
