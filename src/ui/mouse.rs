@@ -90,6 +90,8 @@ impl App {
     fn click_time(&mut self, at: Position, area: Rect) {
         if let Some(index) = views::header::chip_at(self, area, at.x) {
             self.remove_filter(index);
+        } else if let Some(view) = views::header::tab_at(self, area, at.x) {
+            self.view = view;
         } else if let Some(second) = views::header::second_at(self, area, at.x) {
             self.select_seconds(second, second);
         }
