@@ -31,9 +31,9 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         (_, Span::Seconds(from, to), _) => format!("{} s selected", to - from),
         (_, Span::Last(seconds), true) => format!("last {seconds} s"),
         (_, _, true) => format!("live {}", text::clock(status.elapsed)),
-        (..) => String::new(),
+        (..) => status.ended.clone().unwrap_or_default(),
     };
-    let attention = app.frozen.is_some() || matches!(app.span, Span::Seconds(..));
+    let attention = app.frozen.is_some() || matches!(app.span, Span::Seconds(..)) || status.ended.is_some();
     let target = app.target_name();
     let dot = if app.theme.ascii { " - " } else { " · " };
     let parts: [(&str, Style, u8); 4] = [
