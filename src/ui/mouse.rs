@@ -4,9 +4,10 @@
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 
-use super::app::{App, Effect, View};
+use super::app::{App, View};
 use super::keys::Action;
 use super::layout::{Span, place_of};
+use super::messages::Effect;
 use super::place::Place;
 use super::views;
 
