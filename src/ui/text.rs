@@ -149,9 +149,10 @@ fn fold_generics(name: &str) -> String {
     if depth > 0 { name.to_owned() } else { folded }
 }
 
-/// Where the segments of a path begin, outside of brackets.
+/// Where the segments of a path begin. `{{closure}}` says nothing without the function that it is in, so it begins none.
 fn segment_starts(name: &str) -> impl Iterator<Item = usize> + '_ {
-    std::iter::once(0).chain(name.match_indices("::").map(|(at, _)| at + 2))
+    let starts = name.match_indices("::").map(|(at, _)| at + 2);
+    std::iter::once(0).chain(starts.filter(|start| !name[*start..].starts_with("{{")))
 }
 
 /// A count in at most five columns: `843`, `12.3k`, `4.1M`.
@@ -227,6 +228,8 @@ mod tests {
         let method = "<alloc::vec::Vec<u8> as std::io::Write>::write_all";
         assert_eq!(fit_name(method, 40), "alloc::vec::Vec<u8>::write_all");
         assert_eq!(fit_name(method, 18), "…Vec<…>::write_all");
+        assert_eq!(fit_name("std::rt::lang_start::{{closure}}", 26), "…lang_start::{{closure}}");
+        assert_eq!(fit_name("std::rt::lang_start::{{closure}}", 12), "lang_start:…");
         assert_eq!(fit_name("(anonymous namespace)::run(int)", 24), "…run");
         assert_eq!(fit_name("libc.so.6+0x12345", 9), "…+0x12345");
     }
