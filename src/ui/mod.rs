@@ -16,6 +16,8 @@ mod overlay;
 mod place;
 mod tables;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod text;
 mod theme;
 mod views;
