@@ -84,7 +84,11 @@ impl Sampling {
                 let begun = Collector::start(collector_options, Arc::clone(&shared.names), Arc::clone(&shared.processes));
                 let collector = match begun {
                     Ok(collector) => collector,
-                    Err(error) => return drop(ready.send(Err(error))),
+                    Err(error) => {
+                        // Before the program hears of it and ends: a held command would stay.
+                        drop(child);
+                        return drop(ready.send(Err(error)));
+                    }
                 };
                 drop(ready.send(Ok((collector.event_name(), collector.cpus()))));
                 if let Some(child) = &child
