@@ -197,7 +197,8 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 pub fn bytes(n: usize) -> String {
     match n {
         0..10_000 => format!("{n} B"),
-        10_000..10_000_000 => format!("{} kB", n / 1000),
+        10_000..1_000_000 => format!("{} kB", n / 1000),
+        1_000_000..10_000_000 => format!("{:.1} MB", n as f64 / 1e6),
         10_000_000..10_000_000_000 => format!("{} MB", n / 1_000_000),
         _ => format!("{:.1} GB", n as f64 / 1e9),
     }

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 fn watching() -> (Running, Terminal, Vec<BpfProgram>) {
     root_or_fail();
     let chain = Program::build("chain.c").run(&[]);
-    let terminal = Terminal::start(&["-p", &chain.pid_text()], 24, 80, &[]);
+    let terminal = Terminal::start(&["-F", "499", "-p", &chain.pid_text()], 24, 80, &[]);
     terminal.wait_for_text("inner", SOON);
     let held = bpf_programs_of(terminal.pid());
     assert!(!held.is_empty(), "flametop holds no BPF program while it runs");

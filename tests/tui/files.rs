@@ -57,7 +57,7 @@ fn standard_input_and_other_encodings_are_read() {
     let script = format!("cat '{}' | '{}' view -", path("shop.folded"), common::FLAMETOP);
     let piped = Terminal::spawn("sh", &["-c", &script], 24, 80, &[]);
     piped.wait_for(|screen| screen.contains("standard input") && screen.contains("all 1,000"), SOON);
-    prompt(&piped, "&", "keep", "serve");
+    prompt(&piped, KEEP, "serve");
     piped.wait_for_text("all 810", SOON);
     quit(piped);
 }
@@ -66,11 +66,11 @@ fn standard_input_and_other_encodings_are_read() {
 fn what_is_seen_is_saved_and_no_file_is_replaced_without_asking() {
     let shop = Shop::new();
     let terminal = shop.view(&[], 24, 132, &[]);
-    prompt(&terminal, "&", "keep", "render");
+    prompt(&terminal, KEEP, "render");
     terminal.wait_for_text("all 430", SOON);
     let (svg, folded) = (shop.path("seen.svg"), shop.path("seen.folded"));
     for path in [&svg, &folded] {
-        prompt(&terminal, "w", "save to", path.to_str().unwrap());
+        prompt(&terminal, SAVE, path.to_str().unwrap());
         terminal.wait_for(|screen| screen.contains("saved "), SOON);
         terminal.keys("j");
     }
@@ -82,19 +82,19 @@ fn what_is_seen_is_saved_and_no_file_is_replaced_without_asking() {
     assert_eq!(total, 430, "{text}");
     std::fs::write(&folded, "mine").unwrap();
     // Asked; n leaves it, y replaces it.
-    prompt(&terminal, "w", "save to", folded.to_str().unwrap());
+    prompt(&terminal, SAVE, folded.to_str().unwrap());
     terminal.wait_for_text("Overwrite", SOON);
     terminal.keys("n");
     terminal.wait_for_text("not saved", SOON);
     assert_eq!(std::fs::read_to_string(&folded).unwrap(), "mine");
-    prompt(&terminal, "w", "save to", folded.to_str().unwrap());
+    prompt(&terminal, SAVE, folded.to_str().unwrap());
     terminal.wait_for_text("Overwrite", SOON);
     terminal.keys("y");
     terminal.wait_for_text("saved ", SOON);
     assert_eq!(std::fs::read_to_string(&folded).unwrap(), text);
     // What cannot be saved is said, and the program goes on.
     for (path, words) in [("x.png", ".svg"), ("/no/such/x.svg", "no directory"), ("/dev/full", "No space left")] {
-        prompt(&terminal, "w", "save to", path);
+        prompt(&terminal, SAVE, path);
         terminal.wait_for_text(words, SOON);
         terminal.keys("j");
     }

@@ -36,7 +36,7 @@ fn names_of_running_programs_never_reach_the_terminal_raw() {
     let file = tempfile::tempdir().unwrap();
     for name in ["x.svg", "x.folded"] {
         let path = file.path().join(name);
-        prompt(&terminal, "w", "save to", path.to_str().unwrap());
+        prompt(&terminal, SAVE, path.to_str().unwrap());
         terminal.wait_for_text("saved ", SOON);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t' && c != '\r'), "a control character in {name}");

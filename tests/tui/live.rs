@@ -19,7 +19,7 @@ fn a_machine_is_seen_at_once_and_the_picture_moves() {
     for (rows, cols) in [(24, 80), (36, 132)] {
         let terminal = Terminal::start(&["-F", "499"], rows, cols, &[]);
         // Of all processes: where there are many, the chain may be narrow. A filter makes it wide.
-        prompt(&terminal, "&", "keep", "^inner$");
+        prompt(&terminal, KEEP, "^inner$");
         terminal.wait_for(|screen| screen.contains("outer") && screen.contains("middle") && screen.contains("inner"), SOON);
         let samples = |screen: &str| screen.lines().find(|line| line.starts_with("all ")).map(str::to_owned);
         let before = samples(&terminal.screen());
@@ -42,7 +42,7 @@ fn moving_zooming_and_going_back() {
     on("all");
     terminal.keys("G");
     terminal.wait_for(|screen| !detail(screen).starts_with(" all "), SOON);
-    prompt(&terminal, "/", "search /", "^outer$");
+    prompt(&terminal, SEARCH, "^outer$");
     terminal.keys("n");
     on("outer");
     terminal.keys("Down");
@@ -68,7 +68,7 @@ fn moving_zooming_and_going_back() {
 #[test]
 fn a_search_tells_its_share_and_finds_matches_in_turn() {
     let (_chain, terminal) = watching(24, 100);
-    prompt(&terminal, "/", "search /", "^(outer|middle)$");
+    prompt(&terminal, SEARCH, "^(outer|middle)$");
     terminal.wait_for(|screen| detail(screen).contains("matches") && detail(screen).contains('%'), SOON);
     terminal.keys("g n");
     terminal.wait_for(|screen| detail(screen).starts_with(" outer "), SOON);
@@ -82,7 +82,7 @@ fn a_search_tells_its_share_and_finds_matches_in_turn() {
     // What is no regular expression is said, and the prompt stays.
     terminal.wait_for(|screen| screen.contains("search /") && !screen.contains("of samples"), SOON);
     terminal.keys("Esc");
-    prompt(&terminal, "/", "search /", "nowhere_at_all");
+    prompt(&terminal, SEARCH, "nowhere_at_all");
     terminal.wait_for(|screen| detail(screen).contains(" 0.0 %") || detail(screen).contains(" 0 %"), SOON);
     terminal.keys("n");
     terminal.wait_for_text("no match", SOON);
@@ -101,10 +101,10 @@ fn filters_are_chips_and_go_one_by_one() {
     };
     has("middle", "");
     has("parse_text", "");
-    prompt(&terminal, "&", "keep", "burn");
+    prompt(&terminal, KEEP, "burn");
     terminal.wait_for_text("keep /burn/", SOON);
     has("parse_text", "middle");
-    prompt(&terminal, "!", "drop", "render_page");
+    prompt(&terminal, DROP, "render_page");
     terminal.wait_for_text("drop /render_page/", SOON);
     has("parse_text", "render_main");
     terminal.keys("x");
@@ -114,7 +114,7 @@ fn filters_are_chips_and_go_one_by_one() {
     terminal.click(row, column + 2);
     terminal.wait_for(|screen| !screen.contains("keep /burn/"), SOON);
     has("middle", "");
-    prompt(&terminal, "!", "drop", "burn");
+    prompt(&terminal, DROP, "burn");
     has("middle", "parse_text");
     terminal.keys("X");
     has("parse_text", "");
@@ -160,7 +160,7 @@ fn a_process_is_chosen_by_name_by_number_and_by_the_cursor() {
     terminal.wait_for(|screen| screen.contains("render_page") && !screen.contains("parse_text"), SOON);
     terminal.keys("X");
     // The one under the cursor.
-    prompt(&terminal, "/", "search /", "^chain$");
+    prompt(&terminal, SEARCH, "^chain$");
     terminal.wait_for(|screen| detail(screen).contains("matches"), SOON);
     terminal.keys("n");
     terminal.wait_for(|screen| detail(screen).starts_with(" chain "), SOON);
@@ -213,7 +213,7 @@ fn functions_processes_and_health() {
     terminal.wait_for_text("parse_text", SOON);
     terminal.keys("2");
     terminal.wait_for(|screen| screen.contains("self*") && screen.contains("burn"), SOON);
-    prompt(&terminal, "/", "search /", "^parse_text$");
+    prompt(&terminal, SEARCH, "^parse_text$");
     terminal.wait_for(|screen| detail(screen).contains("matches"), SOON);
     terminal.keys("n Enter");
     let screen = terminal.wait_for(|screen| screen.contains("called by") && screen.contains("calls"), SOON);
@@ -283,6 +283,9 @@ fn the_mouse_selects_zooms_and_scrolls() {
     let (row, column) = position(&terminal, "outer");
     terminal.mouse(Mouse::Move, row, column + 2);
     terminal.wait_for(|screen| screen.lines().any(|line| line.starts_with(" outer ") && line.contains('%')), SOON);
+    // With the pointer elsewhere, what it was on is told no more: it would hide the last line.
+    terminal.mouse(Mouse::Move, 0, 0);
+    terminal.wait_for(|screen| !screen.lines().any(|line| line.starts_with(" outer ") && line.contains('%')), SOON);
     terminal.keys("r");
     terminal.resize(9, 100);
     terminal.wait_for(|screen| screen.lines().any(|line| line.starts_with("all ")), SOON);

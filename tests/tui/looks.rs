@@ -16,8 +16,8 @@ fn wander(terminal: &Terminal) {
         terminal.keys(keys);
         terminal.wait_for_text(sign, SOON);
     }
-    prompt(terminal, "/", "search /", "render");
-    prompt(terminal, "&", "keep", "serve");
+    prompt(terminal, SEARCH, "render");
+    prompt(terminal, KEEP, "serve");
     terminal.wait_for_text("all 810", SOON);
 }
 
@@ -130,7 +130,7 @@ fn names_in_a_file_never_reach_the_terminal_raw() {
     terminal.keys("2");
     terminal.wait_for_text("self*", SOON);
     terminal.keys("j 1");
-    prompt(&terminal, "/", "search /", "nnnn");
+    prompt(&terminal, SEARCH, "nnnn");
     terminal.keys("n");
     terminal.wait_for(|screen| detail(screen).contains("nnnn"), SOON);
     let raw = terminal.raw();

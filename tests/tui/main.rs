@@ -69,8 +69,16 @@ impl Shop {
     }
 }
 
-/// Types a line into a prompt that the key opens, over whatever it proposes.
-fn prompt(terminal: &Terminal, key: &str, label: &str, text: &str) {
+/// A prompt's key, and what the prompt says.
+type Prompt = (&'static str, &'static str);
+const SEARCH: Prompt = ("/", "search /");
+const KEEP: Prompt = ("&", "keep stacks with /");
+const DROP: Prompt = ("!", "drop stacks with /");
+const SAVE: Prompt = ("w", "save to (");
+
+/// Types a line into a prompt, over whatever it proposes.
+#[track_caller]
+fn prompt(terminal: &Terminal, (key, label): Prompt, text: &str) {
     terminal.keys(key);
     terminal.wait_for_text(label, SOON);
     terminal.keys("Right Ctrl-u");

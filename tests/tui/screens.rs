@@ -36,7 +36,7 @@ fn without_colours_kinds_have_marks_and_boxes_edges() {
 fn zoomed_into_a_frame() {
     let shop = Shop::new();
     let terminal = shop.view(&[], 24, 80, &[]);
-    prompt(&terminal, "/", "search /", "^render$");
+    prompt(&terminal, SEARCH, "^render$");
     terminal.keys("n Enter / Ctrl-u Enter");
     compare("zoomed_80x24", &terminal, |screen| {
         detail(screen).contains(" render ") && screen.contains("to_writer") && !screen.contains("parse_headers")
@@ -47,7 +47,7 @@ fn zoomed_into_a_frame() {
 fn searched() {
     let shop = Shop::new();
     let terminal = shop.view(&[], 24, 80, &[]);
-    prompt(&terminal, "/", "search /", "^(recv|send)$");
+    prompt(&terminal, SEARCH, "^(recv|send)$");
     terminal.keys("n");
     compare("searched_80x24", &terminal, |screen| detail(screen).contains("16.0 %") && detail(screen).contains("recv"));
 }
@@ -56,8 +56,8 @@ fn searched() {
 fn filtered() {
     let shop = Shop::new();
     let terminal = shop.view(&[], 24, 80, &[]);
-    prompt(&terminal, "&", "keep", "serve");
-    prompt(&terminal, "!", "drop", "tcp_");
+    prompt(&terminal, KEEP, "serve");
+    prompt(&terminal, DROP, "tcp_");
     compare("filtered_80x24", &terminal, |screen| screen.contains("all 650"));
 }
 
@@ -78,7 +78,7 @@ fn functions_with_callers_and_callees() {
         let terminal = shop.view(&[], rows, cols, &[]);
         terminal.keys("2");
         compare(&format!("functions_{size}"), &terminal, |screen| screen.contains("escape_html") && screen.contains("self*"));
-        prompt(&terminal, "/", "search /", "render");
+        prompt(&terminal, SEARCH, "render");
         terminal.keys("n Enter");
         compare(&format!("functions_open_{size}"), &terminal, |screen| screen.contains("called by") && screen.contains("calls"));
     }

@@ -22,9 +22,6 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let right = figures(app);
-    let right_width: usize = right.iter().map(|(words, _)| text::width(words) + 2).sum();
-    let room = usize::from(area.width).saturating_sub(right_width);
     let status = &app.status;
     let state = match (app.frozen.is_some(), app.span, status.live) {
         (true, ..) => "frozen".to_owned(),
@@ -46,6 +43,13 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         let shown = parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least);
         10 + shown.map(|part| text::width(part.0) + 3).sum::<usize>()
     };
+    let width_of = |figures: &[(String, Style)]| -> usize { figures.iter().map(|(words, _)| text::width(words) + 2).sum() };
+    let mut right = figures(app, false);
+    if width_of(&right) + needed(1) > usize::from(area.width) {
+        right = figures(app, true);
+    }
+    let right_width = width_of(&right);
+    let room = usize::from(area.width).saturating_sub(right_width);
     let least = (0..=3).rev().find(|least| needed(*least) <= room).unwrap_or(0);
     let mut x = put(buffer, area, area.x, area.y, " flametop ", app.theme.key().add_modifier(Modifier::BOLD));
     let left = Rect { width: u16::try_from(room).unwrap_or(area.width), ..area };
@@ -80,13 +84,16 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
     }
 }
 
-/// Samples, losses, completeness, cost.
-fn figures(app: &App) -> Vec<(String, Style)> {
+/// Samples, losses, completeness, cost. Short, the samples are left to the root's box.
+fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.snapshot;
     let totals = &snapshot.totals;
     let mut figures = vec![(format!("{} samples", text::count(snapshot.tree.total())), Style::new())];
     if app.status.frequency == 0 {
         return figures;
+    }
+    if short {
+        figures.clear();
     }
     let lost = snapshot.losses.ring_full + snapshot.losses.events_lost + snapshot.losses.malformed;
     figures.push((format!("lost {}", text::count(lost)), if lost > 0 { app.theme.warning() } else { app.theme.good() }));
@@ -95,7 +102,8 @@ fn figures(app: &App) -> Vec<(String, Style)> {
     }
     if totals.user > 0 {
         let style = if totals.complete * 100 >= totals.user * 95 { app.theme.good() } else { app.theme.warning() };
-        figures.push((format!("stacks {} % complete", text::percent(totals.complete, totals.user)), style));
+        let what = if short { "" } else { "stacks " };
+        figures.push((format!("{what}{} % complete", text::percent(totals.complete, totals.user)), style));
     }
     let cost = format!("own {:.1} % {}", app.status.own_cpu, text::bytes(app.status.own_memory));
     figures.push((cost, app.theme.dim()));
