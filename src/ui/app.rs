@@ -183,7 +183,7 @@ impl App {
             Event::Paste(text) => self.on_paste(&text),
             Event::Resize(columns, rows) => self.size = (columns, rows),
             Event::Snapshot(snapshot) => self.on_snapshot(snapshot),
-            Event::Status(status) => self.status = status,
+            Event::Status(status) => self.on_status(status),
             Event::Saved(saved) => self.on_saved(saved),
             Event::Output(lines) => {
                 self.output.extend(lines);
@@ -207,6 +207,13 @@ impl App {
             self.asked = Some(request.clone());
             effects.push(Effect::Ask(request));
         }
+    }
+
+    fn on_status(&mut self, status: Status) {
+        if let (None, Some(how)) = (&self.status.ended, &status.ended) {
+            self.message = Some(Message { text: format!("{how}; this is what was seen of it. q quits"), bad: false });
+        }
+        self.status = status;
     }
 
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {

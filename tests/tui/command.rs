@@ -25,7 +25,8 @@ fn output_can_go_to_a_file() {
     let shop = Shop::new();
     root_or_fail();
     let file = shop.path("said");
-    let args = ["--output", file.to_str().unwrap(), "--", "sh", "-c", "echo heard; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"];
+    let args =
+        ["--output", file.to_str().unwrap(), "--", "sh", "-c", "echo heard; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"];
     let terminal = Terminal::start(&args, 24, 80, &[]);
     terminal.wait_for_text("ended", SOON);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "heard\n");
@@ -54,12 +55,14 @@ fn quitting_ends_the_command() {
 fn a_process_that_ends_while_watched_is_said_to_have_ended() {
     root_or_fail();
     let mut chain = Program::build("chain.c").run(&[]);
-    let terminal = Terminal::start(&["-F", "499", "-p", &chain.pid_text()], 24, 132, &[]);
+    let terminal = Terminal::start(&["-F", "499", "-p", &chain.pid_text()], 24, 80, &[]);
     terminal.wait_for_text("inner", SOON);
     chain.kill();
-    terminal.wait_for_text("ended", SOON);
+    terminal.wait_for_text("the process has ended", SOON);
     terminal.keys("g");
-    terminal.wait_for(|screen| detail(screen).starts_with(" all ") && screen.contains("inner"), SOON);
+    // The header tells it for good.
+    let header = |screen: &str| screen.lines().next().unwrap_or_default().contains("ended");
+    terminal.wait_for(|screen| header(screen) && detail(screen).starts_with(" all ") && screen.contains("inner"), SOON);
     quit(terminal);
 }
 

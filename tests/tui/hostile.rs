@@ -18,7 +18,15 @@ fn names_of_running_programs_never_reach_the_terminal_raw() {
     terminal.keys("e");
     // Each thread by its name.
     terminal.wait_for(|screen| screen.contains("apart"), SOON);
-    for (keys, sign) in [("2", "self*"), ("j j Enter", "called by"), ("3", "PID"), ("Right", "owned"), ("5", "costs"), ("p", "evil"), ("Esc T", "owned")] {
+    for (keys, sign) in [
+        ("2", "self*"),
+        ("j j Enter", "called by"),
+        ("3", "PID"),
+        ("Right", "owned"),
+        ("5", "costs"),
+        ("p", "evil"),
+        ("Esc T", "owned"),
+    ] {
         terminal.keys(keys);
         terminal.wait_for_text(sign, SOON);
     }
@@ -28,8 +36,16 @@ fn names_of_running_programs_never_reach_the_terminal_raw() {
     terminal.keys("# n j j y");
     let raw = terminal.raw();
     // CSI 2J is also what flametop itself clears with: of theirs, what follows it is looked at.
-    let forbidden: [&[u8]; 8] =
-        [b"\x1b]0;owned", b"owned\x07", b"\x1b[2J\x1b[H", b"\x1b[2J;", b"\x1b[31mevil", b"\x1b[31mevil;\n", "\u{202e}".as_bytes(), b"byte\xff"];
+    let forbidden: [&[u8]; 8] = [
+        b"\x1b]0;owned",
+        b"owned\x07",
+        b"\x1b[2J\x1b[H",
+        b"\x1b[2J;",
+        b"\x1b[31mevil",
+        b"\x1b[31mevil;\n",
+        "\u{202e}".as_bytes(),
+        b"byte\xff",
+    ];
     for bytes in forbidden {
         assert!(find(&raw, bytes).is_none(), "{:?} reached the terminal", String::from_utf8_lossy(bytes));
     }

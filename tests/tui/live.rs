@@ -227,7 +227,10 @@ fn functions_processes_and_health() {
     terminal.keys("Left");
     terminal.wait_for(|screen| !screen.contains("parser"), SOON);
     terminal.keys("5");
-    terminal.wait_for(|screen| ["complete", "What is not in the picture", "What flametop costs"].iter().all(|s| screen.contains(s)), SOON);
+    terminal.wait_for(
+        |screen| ["complete", "What is not in the picture", "What flametop costs"].iter().all(|s| screen.contains(s)),
+        SOON,
+    );
     // Enter on a process: its flame graph. Tab goes around.
     terminal.keys("3");
     terminal.wait_for_text("threads", SOON);
@@ -248,13 +251,19 @@ fn the_help_has_every_key_and_can_be_searched() {
     for binding in flametop::ui::BINDINGS {
         terminal.keys("/");
         terminal.text(binding.help);
-        terminal.wait_for(|screen| screen.contains(&format!("with “{}”", binding.help.chars().take(20).collect::<String>())) || {
-            screen.lines().filter(|line| line.contains(binding.help)).count() > 1
-        }, SOON);
+        terminal.wait_for(
+            |screen| {
+                screen.contains(&format!("with “{}”", binding.help.chars().take(20).collect::<String>())) || {
+                    screen.lines().filter(|line| line.contains(binding.help)).count() > 1
+                }
+            },
+            SOON,
+        );
         let key = binding.keys.iter().find(|key| key.is_ascii()).unwrap();
-        terminal.wait_for(|screen| {
-            screen.lines().any(|line| line.split_whitespace().any(|word| word == *key) && line.contains(binding.help))
-        }, SOON);
+        terminal.wait_for(
+            |screen| screen.lines().any(|line| line.split_whitespace().any(|word| word == *key) && line.contains(binding.help)),
+            SOON,
+        );
         terminal.keys("Esc");
         terminal.wait_for_text("Esc closes", SOON);
     }

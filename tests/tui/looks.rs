@@ -5,14 +5,17 @@ use common::terminal::find;
 
 /// Whether a parameter list names a colour: 30–49, 58, 90–107 but for the defaults 39 and 49.
 fn is_colour(parameters: &str) -> bool {
-    parameters.split([';', ':']).filter_map(|number| number.parse::<u16>().ok()).any(|number| {
-        matches!(number, 30..=38 | 40..=48 | 58 | 90..=107)
-    })
+    parameters
+        .split([';', ':'])
+        .filter_map(|number| number.parse::<u16>().ok())
+        .any(|number| matches!(number, 30..=38 | 40..=48 | 58 | 90..=107))
 }
 
 /// Every view and overlay once.
 fn wander(terminal: &Terminal) {
-    for (keys, sign) in [("j j l", "serve"), ("2", "self*"), ("5", "What flametop costs"), ("?", "Esc closes"), ("Esc 1", "all 1,000")] {
+    for (keys, sign) in
+        [("j j l", "serve"), ("2", "self*"), ("5", "What flametop costs"), ("?", "Esc closes"), ("Esc 1", "all 1,000")]
+    {
         terminal.keys(keys);
         terminal.wait_for_text(sign, SOON);
     }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use common::Terminal;
 
 /// For whatever should be seen soon: a machine that also builds may take its time.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(40);
 
 /// Weights are such that at 80 columns some frames are wide, some narrow, and some gathered.
 const SHOP: &str = "\

@@ -5,9 +5,25 @@
 use super::*;
 
 /// Compares the screen with `tests/screens/<name>.snap`, once it shows `sign`, by which the wanted state is known.
+///
+/// A terminal may be read in the middle of a picture. So this waits until the screen is the one on file; if it never is, or if
+/// there is none on file, the screen is taken when no more comes.
 #[track_caller]
 fn compare(name: &str, terminal: &Terminal, sign: impl Fn(&str) -> bool) {
-    let screen = terminal.wait_for(sign, SOON);
+    terminal.wait_for(sign, SOON);
+    let file = format!("{}/tests/screens/{name}.snap", env!("CARGO_MANIFEST_DIR"));
+    let known = std::fs::read_to_string(file).unwrap_or_default();
+    let known = known.splitn(3, "---\n").last().unwrap_or_default().trim_end();
+    let end = std::time::Instant::now() + SOON / 4;
+    let mut screen = terminal.screen();
+    while screen.trim_end() != known && std::time::Instant::now() < end {
+        let written = terminal.written();
+        if !terminal.wait_for_output(written, Duration::from_millis(500)) {
+            break;
+        }
+        screen = terminal.screen();
+    }
+    let screen = terminal.screen();
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("../screens");
     settings.set_prepend_module_to_snapshot(false);
