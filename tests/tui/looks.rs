@@ -50,7 +50,8 @@ fn sgr(raw: &[u8]) -> Vec<String> {
 #[test]
 fn as_many_colours_as_the_terminal_has() {
     let shop = Shop::new();
-    let cases: [(&[&str], &[(&str, &str)], bool, bool); 5] = [
+    type Environment = &'static [(&'static str, &'static str)];
+    let cases: [(&[&str], Environment, bool, bool); 5] = [
         (&[], &[("TERM", "xterm-256color")], true, false),
         (&[], &[("COLORTERM", "truecolor")], false, true),
         (&["--color", "true"], &[], false, true),
