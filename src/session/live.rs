@@ -122,24 +122,7 @@ impl Ends {
         let body = move || {
             // A panic here would leave a picture that never changes: better to end.
             let _end = StopWhenDropped(stop.clone());
-            let began = Instant::now();
-            while !*stop.borrow() {
-                let request = requests.borrow_and_update().clone();
-                let answered = Instant::now();
-                if snapshots.send(Arc::new(engine.answer(&request, now()))).is_err() {
-                    return;
-                }
-                let pause = match (live, began.elapsed() < Duration::from_secs(2)) {
-                    (false, _) => Duration::from_secs(3600),
-                    (true, true) => PICTURE_AT_FIRST,
-                    // Never more than a quarter of the time is spent on pictures.
-                    (true, false) => PICTURE_EVERY.max(answered.elapsed() * 3),
-                };
-                let changed = handle.block_on(async { tokio::time::timeout(pause, requests.changed()).await });
-                if matches!(changed, Ok(Err(_))) {
-                    return;
-                }
-            }
+            answer_requests(&mut engine, &mut requests, &snapshots, &stop.subscribe(), live, &handle);
         };
         std::thread::Builder::new().name("flametop-engine".to_owned()).spawn(body).context("failed to start a thread")
     }
@@ -173,6 +156,36 @@ impl Ends {
             });
         }
         Ok(())
+    }
+}
+
+/// Answers the newest request as soon as it comes, and the same again as samples come in if `live`; ends when `stop` turns
+/// true or nobody asks or listens any more. Public for `examples/live_like.rs`, which measures with it.
+pub fn answer_requests(
+    engine: &mut Engine,
+    requests: &mut watch::Receiver<Request>,
+    snapshots: &watch::Sender<Arc<Snapshot>>,
+    stop: &watch::Receiver<bool>,
+    live: bool,
+    handle: &tokio::runtime::Handle,
+) {
+    let began = Instant::now();
+    while !*stop.borrow() {
+        let request = requests.borrow_and_update().clone();
+        let answered = Instant::now();
+        if snapshots.send(Arc::new(engine.answer(&request, now()))).is_err() {
+            return;
+        }
+        let pause = match (live, began.elapsed() < Duration::from_secs(2)) {
+            (false, _) => Duration::from_secs(3600),
+            (true, true) => PICTURE_AT_FIRST,
+            // Never more than a quarter of the time is spent on pictures.
+            (true, false) => PICTURE_EVERY.max(answered.elapsed() * 3),
+        };
+        let changed = handle.block_on(async { tokio::time::timeout(pause, requests.changed()).await });
+        if matches!(changed, Ok(Err(_))) {
+            return;
+        }
     }
 }
 
