@@ -113,6 +113,7 @@ fn keys(table: &mut Table) {
                 let terminal = viewer.start(LARGE);
                 terminal.wait_for(|screen| screen.contains(&file.root), PATIENCE);
                 // Down into the graph, then to and fro: each of these moves the cursor.
+                terminal.wait_quiet(Duration::from_millis(500), Duration::from_secs(10));
                 terminal.keys("Down Down Down");
                 let mut times = Times::default();
                 for number in 0..KEYS {
@@ -158,7 +159,7 @@ fn live_keys(table: &mut Table) {
 /// that names the selected frame tells when the key is answered.
 fn moves(terminal: &Terminal) -> Times {
     let line = usize::from(LARGE.0) - 2;
-    let at_root = || terminal.with_screen(|screen| screen.rows(1, 4).nth(line).is_some_and(|words| words.starts_with("all ")));
+    let at_root = || terminal.with_screen(|screen| screen.rows(1, 8).nth(line).is_some_and(|words| words.starts_with("all  ")));
     terminal.keys("Home");
     let mut times = Times::default();
     for number in 0..KEYS {
