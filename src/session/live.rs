@@ -19,8 +19,9 @@ use super::child::{Child, Output, read_lines};
 use super::sampling::{Ended, Sampling, Shared, limits};
 use super::{default_file, now, runtime, theme};
 
-/// A picture is made at least so often while samples come in; more often at first.
-const PICTURE_EVERY: Duration = Duration::from_millis(250);
+/// From one picture to the next while samples come in: four a second are promised, and threads wake late on a machine that is
+/// busy. More often at first.
+const PICTURE_EVERY: Duration = Duration::from_millis(200);
 const PICTURE_AT_FIRST: Duration = Duration::from_millis(60);
 
 /// Runs the live view until the reader quits.
@@ -180,7 +181,7 @@ pub fn answer_requests(
             (false, _) => Duration::from_secs(3600),
             (true, true) => PICTURE_AT_FIRST,
             // Never more than a quarter of the time is spent on pictures.
-            (true, false) => PICTURE_EVERY.max(answered.elapsed() * 3),
+            (true, false) => PICTURE_EVERY.saturating_sub(answered.elapsed()).max(answered.elapsed() * 3),
         };
         let changed = handle.block_on(async { tokio::time::timeout(pause, requests.changed()).await });
         if matches!(changed, Ok(Err(_))) {
