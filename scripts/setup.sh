@@ -2,7 +2,8 @@
 # Installs what building (or testing) flametop needs and this machine lacks, through the machine's own package manager.
 #
 #   scripts/setup.sh build    a C compiler, clang >= 14 with the BPF target, make, pkg-config, headers of libelf and zlib
-#   scripts/setup.sh test     the same, and what the tests run: gcc and g++, shellcheck, Rust's own formatter and linter
+#   scripts/setup.sh test     the same, and what the tests run: gcc and g++, shellcheck, Chromium, binutils,
+#                             LLVM's symbolizer, Node.js, Rust's own formatter and linter
 #   scripts/setup.sh clang    prints the clang that will be used
 #
 # What is there already is never touched, so a machine that has everything needs neither root nor network. Rust itself is
@@ -75,6 +76,9 @@ package() {
     dnf:pkg-config) echo pkgconf-pkg-config ;;
     pacman:pkg-config | apk:pkg-config) echo pkgconf ;;
     dnf:shellcheck | zypper:shellcheck) echo ShellCheck ;;
+    *:readelf) echo binutils ;;
+    *:llvm-symbolizer) echo llvm ;;
+    *:node) echo nodejs ;;
     *) echo "$2" ;;
     esac
 }
@@ -136,7 +140,8 @@ WANTED="cc clang make pkg-config libelf zlib"
 case ${1:-} in
 build) ;;
 # gcc by name: the call chains that test programs promise were proved with it, and clang may stand in as cc and c++.
-test) WANTED="$WANTED gcc g++ shellcheck" ;;
+# The others are what names, saved files and scripts are checked against.
+test) WANTED="$WANTED gcc g++ shellcheck chromium readelf llvm-symbolizer node" ;;
 clang)
     find_clang || fail "no clang of version $CLANG_OLDEST or newer with the BPF target: run scripts/setup.sh build"
     exit

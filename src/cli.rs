@@ -155,6 +155,11 @@ pub struct View {
     pub looks: Looks,
 }
 
+/// Reads the command line; on a mistake, or when asked for help, says so and ends the program.
+pub fn parse() -> Cli {
+    Cli::parse()
+}
+
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.trim_end_matches('s').parse().map_err(|_| "not a number of seconds".to_owned())?;
     if seconds > 0.0 && seconds < 1e9 {

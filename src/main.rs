@@ -3,10 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = flametop::cli::Cli::parse();
+    let cli = flametop::cli::parse();
     match flametop::session::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -382,11 +382,25 @@ mod tests {
         collector.slept += 10_000_000_000;
         collector.follow_cpus();
         assert_eq!((collector.cpus(), collector.rings.len()), (all, all));
-        let mut batch = Batch::default();
-        collector.drain(&mut batch).unwrap();
-        std::thread::sleep(Duration::from_millis(100));
-        collector.drain(&mut batch).unwrap();
-        let cpus: std::collections::BTreeSet<u16> = batch.samples.iter().map(|sample| sample.cpu.0).collect();
+        // All are kept busy: on some virtual machines the clock of an idle CPU does not tick, for perf neither.
+        let until = Instant::now() + Duration::from_secs(10);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let spin = || {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop()
+            }
+        };
+        let mut cpus = std::collections::BTreeSet::new();
+        std::thread::scope(|scope| {
+            (0..all).for_each(|_| drop(scope.spawn(spin)));
+            let mut batch = Batch::default();
+            while cpus.len() < all && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(50));
+                collector.drain(&mut batch).unwrap();
+                cpus.extend(batch.samples.iter().map(|sample| sample.cpu.0));
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
         assert_eq!(cpus.len(), all);
     }
 

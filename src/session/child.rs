@@ -12,7 +12,7 @@ use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::profile::Tgid;
@@ -39,7 +39,10 @@ pub(super) struct Child {
 /// Stops itself, and becomes the command when it is let go on.
 pub(super) fn hold(command: &[String]) -> Result<()> {
     let [program, arguments @ ..] = command else { bail!("no command to start") };
+    // Should flametop be killed now, nobody would let this process go on: then it is to end, too.
+    set_parent_process_death_signal(Some(Signal::KILL)).context("failed to be tied to the profiler")?;
     kill_process(rustix::process::getpid(), Signal::STOP).context("failed to wait for the profiler")?;
+    set_parent_process_death_signal(None).context("failed to be let go by the profiler")?;
     let error = Command::new(program).args(arguments).exec();
     Err(error).with_context(|| format!("failed to start {program}"))
 }

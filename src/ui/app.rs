@@ -1,19 +1,19 @@
 //! The state machine: (state, event) → state and effects. No I/O and no clock of its own, so that tests can drive it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, MouseEvent};
-use ratatui::layout::Rect;
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind};
 
 use crate::profile::{
-    CallTree, Cpu, Direction, Filter, FilterMode, Grouping, LabelId, MAX_FILTERS, Names, Pattern, Query, Request, Snapshot,
-    Target, Tgid, Tid, TimeRange, Timestamp,
+    Direction, Filter, FilterMode, Grouping, LabelId, MAX_FILTERS, Names, Pattern, Query, Request, Snapshot, Target, Tgid, Tid,
+    TimeRange, Timestamp,
 };
 
+use super::areas::Areas;
 use super::flame::Flame;
 use super::keys::{self, Action};
-use super::overlay::{Choice, Confirm, Help, Overlay, Picker, Prompt, PromptKind};
+use super::messages::{Effect, Event, Message, SaveOrder, Saved, Status};
+use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
 use super::tables::{Functions, Processes};
 use super::theme::{ColourMode, Theme};
@@ -45,96 +45,6 @@ impl View {
             View::Health => ('5', "health"),
         }
     }
-}
-
-/// What the run tells about itself.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status {
-    /// The machine's name, or the file's.
-    pub host: String,
-    /// What samples are taken by: `cpu-clock 99 Hz`; empty for files.
-    pub source: String,
-    /// Samples a second and CPU; 0 for files.
-    pub frequency: u32,
-    /// CPUs sampled.
-    pub cpus: usize,
-    /// Seconds since sampling began.
-    pub elapsed: u64,
-    /// Whether samples still come.
-    pub live: bool,
-    /// What the command that was started has come to, once it has ended.
-    pub ended: Option<String>,
-    /// Own CPU time over the last seconds, in per cent of one CPU.
-    pub own_cpu: f64,
-    /// Own resident memory in bytes.
-    pub own_memory: usize,
-    /// Objects whose names could not be had: object, reason, remedy.
-    pub problems: Vec<(String, String, String)>,
-    /// Kernel side: what could not be set up, with its remedy.
-    pub notes: Vec<String>,
-}
-
-/// How a save ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Saved {
-    /// Written: file and bytes.
-    Done(PathBuf, u64),
-    /// The file is there already; nothing was touched.
-    Exists(PathBuf),
-    /// Nothing was written: one clear sentence.
-    Failed(String),
-}
-
-/// What happens to the program.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)]
-pub enum Event {
-    Key(KeyEvent),
-    Mouse(MouseEvent),
-    Paste(String),
-    Resize(u16, u16),
-    Snapshot(Arc<Snapshot>),
-    Status(Status),
-    Saved(Saved),
-    /// Lines the started command wrote.
-    Output(Vec<String>),
-}
-
-/// What the program is to do.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)]
-pub enum Effect {
-    Ask(Request),
-    Save(SaveOrder),
-    Copy(String),
-    Redraw,
-    Quit,
-}
-
-/// What is to be written where.
-#[derive(Clone, Debug)]
-pub struct SaveOrder {
-    /// The file; its ending names the format.
-    pub path: PathBuf,
-    /// Whether a file of this name may be replaced.
-    pub overwrite: bool,
-    /// What is seen.
-    pub tree: Arc<CallTree>,
-    /// The zoomed frame, as labels from the root.
-    pub zoom: Vec<LabelId>,
-    /// Whether the root is at the top.
-    pub root_on_top: bool,
-    /// What is seen, in words.
-    pub title: String,
-}
-
-/// A short word to the reader, until the next key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// The words.
-    pub text: String,
-    /// Something failed.
-    pub bad: bool,
 }
 
 /// Which time is looked at.
@@ -191,11 +101,11 @@ pub struct App {
     pub output_open: bool,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
-    query: Query,
-    asked: Option<Request>,
-    search_before: Option<Pattern>,
-    pending_save: Option<SaveOrder>,
-    default_file: String,
+    pub(super) query: Query,
+    pub(super) asked: Option<Request>,
+    pub(super) search_before: Option<Pattern>,
+    pub(super) pending_save: Option<SaveOrder>,
+    pub(super) default_file: String,
 }
 
 impl App {
@@ -651,147 +561,6 @@ impl App {
         };
     }
 
-    // ---- what lies over the view ----
-
-    fn open_prompt(&mut self, kind: PromptKind, text: String) {
-        self.search_before.clone_from(&self.search);
-        self.overlay = Some(Overlay::Prompt(Prompt::new(kind, text)));
-    }
-
-    fn process_picker(&self) -> Picker {
-        // The process of the frame under the cursor comes first, so that `p Enter` drills into it.
-        let cursor = self.flame.cursor.path.first().copied();
-        Picker::processes(&self.names, &self.snapshot, self.query.target.tgids.first().copied(), cursor)
-    }
-
-    fn thread_picker(&self) -> Picker {
-        Picker::threads(&self.names, &self.snapshot, &self.query.target)
-    }
-
-    fn on_overlay_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
-        let Some(mut overlay) = self.overlay.take() else { return };
-        let keep_open = match &mut overlay {
-            Overlay::Prompt(prompt) => match key.code {
-                KeyCode::Enter => !self.finish_prompt(prompt, effects),
-                KeyCode::Esc => {
-                    self.search.clone_from(&self.search_before);
-                    false
-                }
-                _ => {
-                    prompt.on_key(key);
-                    true
-                }
-            },
-            Overlay::Picker(picker) => match key.code {
-                KeyCode::Enter => {
-                    if let Some(choice) = picker.chosen() {
-                        self.choose(choice);
-                    }
-                    false
-                }
-                KeyCode::Esc => false,
-                _ => {
-                    picker.on_key(key);
-                    true
-                }
-            },
-            Overlay::Help(help) => help.on_key(key),
-            Overlay::Confirm(_) => {
-                if matches!(key.code, KeyCode::Char('y' | 'Y'))
-                    && let Some(order) = self.pending_save.take()
-                {
-                    effects.push(Effect::Save(SaveOrder { overwrite: true, ..order }));
-                } else {
-                    self.message = Some(Message { text: "not saved".to_owned(), bad: false });
-                }
-                false
-            }
-        };
-        if keep_open {
-            self.overlay = Some(overlay);
-        }
-        self.preview_search();
-    }
-
-    /// While a search is typed, the picture already shows it.
-    fn preview_search(&mut self) {
-        if let Some(Overlay::Prompt(prompt)) = &mut self.overlay {
-            let text = prompt.line.text();
-            let pattern = if text.is_empty() { None } else { Some(Pattern::new(text)) };
-            prompt.error = match (&pattern, prompt.kind) {
-                (Some(Err(error)), kind) if kind != PromptKind::Save => Some(error.clone()),
-                _ => None,
-            };
-            if prompt.kind == PromptKind::Search {
-                match pattern {
-                    None => self.search = None,
-                    Some(Ok(pattern)) => self.search = Some(pattern),
-                    Some(Err(_)) => {}
-                }
-            }
-        }
-    }
-
-    /// Takes what was typed; `false` if it cannot be taken and the prompt stays.
-    fn finish_prompt(&mut self, prompt: &mut Prompt, effects: &mut Vec<Effect>) -> bool {
-        let text = prompt.line.text().to_owned();
-        if prompt.kind == PromptKind::Save {
-            if text.is_empty() {
-                return true;
-            }
-            let order = self.save_order(PathBuf::from(text));
-            self.pending_save = Some(order.clone());
-            self.message = Some(Message { text: format!("saving {} …", order.path.display()), bad: false });
-            effects.push(Effect::Save(order));
-            return true;
-        }
-        if text.is_empty() {
-            if prompt.kind == PromptKind::Search {
-                self.search = None;
-            }
-            return true;
-        }
-        match Pattern::new(&text) {
-            Err(error) => {
-                prompt.error = Some(error);
-                false
-            }
-            Ok(pattern) => {
-                match prompt.kind {
-                    PromptKind::Keep => self.add_filter(FilterMode::Keep, pattern),
-                    PromptKind::Drop => self.add_filter(FilterMode::Drop, pattern),
-                    PromptKind::Search | PromptKind::Save => self.search = Some(pattern),
-                }
-                true
-            }
-        }
-    }
-
-    fn save_order(&self, path: PathBuf) -> SaveOrder {
-        SaveOrder {
-            path,
-            overwrite: false,
-            tree: Arc::clone(&self.snapshot.tree),
-            zoom: self.flame.zoom.path.clone(),
-            root_on_top: self.flame.root_on_top,
-            title: self.title(),
-        }
-    }
-
-    fn choose(&mut self, choice: Choice) {
-        match choice {
-            Choice::Everything => self.query.target = Target::default(),
-            Choice::Process(tgid) => self.aim(tgid, None),
-            Choice::Thread(tgid, tid) => self.aim(tgid, Some(tid)),
-            Choice::Cpu(cpu) => self.query.target.cpu = Some(Cpu(cpu)),
-        }
-        if self.view == View::Processes {
-            self.view = View::Flame;
-        }
-    }
-
-    // ---- where things are ----
-
     /// How the screen is divided; the same for drawing and for the mouse.
     pub fn areas(&self) -> Areas {
         Areas::new(self.size, self.output_open, self.status.frequency > 0 || self.has_chips())
@@ -804,54 +573,5 @@ impl App {
     /// The place under the cursor, for the breadcrumb.
     pub fn cursor(&self) -> &Place {
         &self.flame.cursor
-    }
-}
-
-/// The parts of the screen from top to bottom. Parts for which there is no room are empty.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Areas {
-    /// One line: what is looked at, and how good it is.
-    pub header: Rect,
-    /// One line: CPU use over time, and the chips.
-    pub time: Rect,
-    /// The view.
-    pub body: Rect,
-    /// The command's output.
-    pub output: Rect,
-    /// One line: the frame under the cursor.
-    pub detail: Rect,
-    /// One line: where it is, and keys.
-    pub hints: Rect,
-}
-
-impl Areas {
-    fn new((columns, rows): (u16, u16), output: bool, time: bool) -> Areas {
-        let mut areas = Areas::default();
-        let (mut top, mut bottom) = (0, rows);
-        let line = |y| Rect::new(0, y, columns, 1);
-        // In the order of their worth: the view needs at least three lines before anything else gets one.
-        if rows >= 4 {
-            areas.header = line(top);
-            top += 1;
-        }
-        if rows >= 5 {
-            bottom -= 1;
-            areas.hints = line(bottom);
-        }
-        if rows >= 7 {
-            bottom -= 1;
-            areas.detail = line(bottom);
-        }
-        if rows >= 9 && time {
-            areas.time = line(top);
-            top += 1;
-        }
-        if output && bottom - top >= 12 {
-            let height = (bottom - top) / 4;
-            bottom -= height;
-            areas.output = Rect::new(0, bottom, columns, height);
-        }
-        areas.body = Rect::new(0, top, columns, bottom - top);
-        areas
     }
 }

@@ -114,14 +114,8 @@ const fn bind(
 
 /// The table. The first key of a row is the one that the hint line shows.
 pub const BINDINGS: &[Binding] = &[
-    bind(
-        &["↵", "Enter"],
-        Action::ZoomIn,
-        Section::Zoom,
-        "zoom into the selected frame; open what is selected in a table",
-        "zoom",
-    ),
-    bind(&["/"], Action::Search, Section::Find, "search by regular expression, with the share of samples matched", "search"),
+    bind(&["↵", "Enter"], Action::ZoomIn, Section::Zoom, "zoom into the selected frame; open a row of a table", "zoom"),
+    bind(&["/"], Action::Search, Section::Find, "search by regular expression; tells the share that matches", "search"),
     bind(&["&"], Action::Keep, Section::Find, "keep only samples whose stack matches", "keep"),
     bind(&["!"], Action::Drop, Section::Find, "drop samples whose stack matches", "drop"),
     bind(&["p"], Action::ChooseProcess, Section::Choose, "choose a process (the selected one is on top)", "process"),
@@ -138,13 +132,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["f", "PgDn"], Action::PageDown, Section::Move, "one page down", ""),
     bind(&["g", "Home"], Action::Top, Section::Move, "to the top", ""),
     bind(&["G", "End"], Action::Bottom, Section::Move, "to the bottom", ""),
-    bind(
-        &["Esc", "Backspace"],
-        Action::ZoomOut,
-        Section::Zoom,
-        "one level out: zoom, then filters, then target; never quits",
-        "",
-    ),
+    bind(&["Esc", "Backspace"], Action::ZoomOut, Section::Zoom, "one level out: zoom, filters, target; never quits", ""),
     bind(&["r"], Action::ResetZoom, Section::Zoom, "back to the whole view", ""),
     bind(&["n"], Action::NextMatch, Section::Find, "next match", ""),
     bind(&["N"], Action::PreviousMatch, Section::Find, "previous match", ""),
@@ -162,12 +150,12 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["1"], Action::FlameView, Section::Show, "flame graph", ""),
     bind(&["2"], Action::FunctionsView, Section::Show, "functions: self and total, callers and callees", ""),
     bind(&["3"], Action::ProcessesView, Section::Show, "processes and threads", ""),
-    bind(&["5"], Action::HealthView, Section::Show, "health: why stacks ended, what was lost, what flametop costs", ""),
+    bind(&["5"], Action::HealthView, Section::Show, "health: why stacks ended, what was lost, own cost", ""),
     bind(&["S-Tab"], Action::PreviousView, Section::Show, "previous view", ""),
     bind(&["i"], Action::Orientation, Section::Show, "root at the top or at the bottom", ""),
     bind(&["u"], Action::BottomUp, Section::Show, "bottom-up: what is hot, and its callers", ""),
     bind(&["s"], Action::Sandwich, Section::Show, "callers and callees of the selected function", ""),
-    bind(&["S"], Action::Order, Section::Show, "order siblings by name or weight; sort a table by its next column", ""),
+    bind(&["S"], Action::Order, Section::Show, "order by name or weight; in a table, by the next column", ""),
     bind(&["e"], Action::Grouping, Section::Show, "processes by name / each apart / with threads", ""),
     bind(&["a"], Action::Chains, Section::Show, "chains of single callees on one row, or each on its own", ""),
     bind(&["v"], Action::ColourMode, Section::Show, "colour by kind or by own weight", ""),
@@ -226,6 +214,7 @@ mod tests {
     fn every_row_says_what_it_does() {
         for binding in BINDINGS {
             assert!(!binding.help.is_empty() && !binding.keys.is_empty());
+            assert!(binding.help.len() <= 58, "80 columns show 58 of {:?}", binding.help);
         }
     }
 

@@ -5,14 +5,19 @@
 //! waits for anything but events.
 
 mod app;
+mod areas;
+mod dialogs;
 mod flame;
 mod keys;
 mod layout;
+mod messages;
 mod mouse;
 mod overlay;
 mod place;
 mod tables;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod text;
 mod theme;
 mod views;
@@ -27,8 +32,10 @@ use crossterm::event::{Event as TerminalEvent, EventStream};
 use futures_util::StreamExt;
 use tokio::sync::{mpsc, watch};
 
-pub use app::{App, Effect, Event, Message, SaveOrder, Saved, Span, Status, View};
+pub use app::{App, Span, View};
+pub use areas::Areas;
 pub use keys::{Action, BINDINGS, Binding, Section};
+pub use messages::{Effect, Event, Message, SaveOrder, Saved, Status};
 pub use place::Place;
 pub use text::{bytes as format_bytes, grouped as format_grouped};
 pub use theme::{ColourMode, Depth, Theme};

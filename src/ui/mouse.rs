@@ -4,9 +4,10 @@
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 
-use super::app::{App, Effect, View};
+use super::app::{App, View};
 use super::keys::Action;
 use super::layout::{Span, place_of};
+use super::messages::Effect;
 use super::place::Place;
 use super::views;
 
@@ -90,6 +91,8 @@ impl App {
     fn click_time(&mut self, at: Position, area: Rect) {
         if let Some(index) = views::header::chip_at(self, area, at.x) {
             self.remove_filter(index);
+        } else if let Some(view) = views::header::tab_at(self, area, at.x) {
+            self.view = view;
         } else if let Some(second) = views::header::second_at(self, area, at.x) {
             self.select_seconds(second, second);
         }

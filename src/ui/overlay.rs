@@ -111,12 +111,15 @@ pub struct Prompt {
     pub line: Line,
     /// Why it cannot be taken.
     pub error: Option<String>,
+    /// The line is what was proposed: the first character typed replaces it, any other key leaves it to be edited.
+    pub proposed: bool,
 }
 
 impl Prompt {
     /// A prompt that proposes a text.
     pub fn new(kind: PromptKind, text: String) -> Prompt {
-        Prompt { kind, line: Line::new(text), error: None }
+        let proposed = !text.is_empty();
+        Prompt { kind, line: Line::new(text), error: None, proposed }
     }
 
     /// The words before the line.
@@ -131,6 +134,10 @@ impl Prompt {
 
     /// Takes an editing key.
     pub fn on_key(&mut self, key: KeyEvent) {
+        let types = matches!(key.code, KeyCode::Char(_)) && !key.modifiers.contains(KeyModifiers::CONTROL);
+        if std::mem::take(&mut self.proposed) && types {
+            self.line = Line::default();
+        }
         self.line.on_key(key);
     }
 }

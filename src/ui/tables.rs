@@ -4,7 +4,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{ActivityRow, CallTree, LabelId, Names, NodeId, SearchResult, Snapshot, Tgid, Tid};
+use crate::profile::{ActivityRow, CallTree, FrameKind, LabelId, Names, NodeId, SearchResult, Snapshot, Tgid, Tid};
 
 use super::keys::Action;
 
@@ -66,7 +66,9 @@ impl Functions {
     /// The rows as they are on screen.
     pub fn rows(&self, names: &Names, snapshot: &Snapshot) -> Vec<FunctionsRow> {
         let Some(table) = &snapshot.functions else { return Vec::new() };
-        let mut functions: Vec<_> = table.rows.iter().collect();
+        // Processes and threads are levels of the tree, not functions; they have a view of their own.
+        let is_function = |label| names.labels.get(label).is_some_and(|label| label.kind != FrameKind::Process);
+        let mut functions: Vec<_> = table.rows.iter().filter(|row| is_function(row.label)).collect();
         match self.sort {
             FunctionSort::Own => {}
             FunctionSort::Total => functions.sort_by_key(|row| (std::cmp::Reverse(row.total), row.label)),

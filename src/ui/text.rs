@@ -60,7 +60,11 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
     if width(bare) <= columns {
         return bare.to_owned();
     }
-    let folded = fold_generics(bare);
+    let plain = receiver_only(bare);
+    if width(&plain) <= columns {
+        return plain;
+    }
+    let folded = fold_generics(&plain);
     if width(&folded) <= columns {
         return folded;
     }
@@ -97,7 +101,28 @@ fn without_arguments(name: &str) -> &str {
     name
 }
 
-/// With every outermost `<…>` folded, except a leading one, which is a Rust `<Type as Trait>`, and `operator<`.
+/// `<a::b::Type<T> as c::Trait>::method` as `b::Type<T>::method`: the trait and where the type lives tell least.
+fn receiver_only(name: &str) -> String {
+    let Some(rest) = name.strip_prefix('<') else { return name.to_owned() };
+    let mut depth = 1usize;
+    let mut previous = '<';
+    for (at, c) in rest.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' if previous != '-' => depth -= 1,
+            _ => {}
+        }
+        previous = c;
+        if depth == 0 {
+            let inner = &rest[..at];
+            let receiver = inner.split(" as ").next().unwrap_or(inner);
+            return format!("{receiver}{}", &rest[at + 1..]);
+        }
+    }
+    name.to_owned()
+}
+
+/// With every outermost `<…>` folded; `operator<` and what else has no closing bracket is left alone.
 fn fold_generics(name: &str) -> String {
     let mut folded = String::with_capacity(name.len());
     let mut depth = 0usize;
@@ -124,9 +149,10 @@ fn fold_generics(name: &str) -> String {
     if depth > 0 { name.to_owned() } else { folded }
 }
 
-/// Where the segments of a path begin, outside of brackets.
+/// Where the segments of a path begin. `{{closure}}` says nothing without the function that it is in, so it begins none.
 fn segment_starts(name: &str) -> impl Iterator<Item = usize> + '_ {
-    std::iter::once(0).chain(name.match_indices("::").map(|(at, _)| at + 2))
+    let starts = name.match_indices("::").map(|(at, _)| at + 2);
+    std::iter::once(0).chain(starts.filter(|start| !name[*start..].starts_with("{{")))
 }
 
 /// A count in at most five columns: `843`, `12.3k`, `4.1M`.
@@ -171,7 +197,8 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 pub fn bytes(n: usize) -> String {
     match n {
         0..10_000 => format!("{n} B"),
-        10_000..10_000_000 => format!("{} kB", n / 1000),
+        10_000..1_000_000 => format!("{} kB", n / 1000),
+        1_000_000..10_000_000 => format!("{:.1} MB", n as f64 / 1e6),
         10_000_000..10_000_000_000 => format!("{} MB", n / 1_000_000),
         _ => format!("{:.1} GB", n as f64 / 1e9),
     }
@@ -199,6 +226,11 @@ mod tests {
         assert_eq!(fit_name("alloc::vec::Vec<alloc::string::String>::push", 26), "alloc::vec::Vec<…>::push");
         assert_eq!(fit_name("alloc::vec::Vec<alloc::string::String>::push", 14), "…Vec<…>::push");
         assert_eq!(fit_name("std::sort<int*>(int*, int*)", 16), "std::sort<int*>");
+        let method = "<alloc::vec::Vec<u8> as std::io::Write>::write_all";
+        assert_eq!(fit_name(method, 40), "alloc::vec::Vec<u8>::write_all");
+        assert_eq!(fit_name(method, 18), "…Vec<…>::write_all");
+        assert_eq!(fit_name("std::rt::lang_start::{{closure}}", 26), "…lang_start::{{closure}}");
+        assert_eq!(fit_name("std::rt::lang_start::{{closure}}", 12), "lang_start:…");
         assert_eq!(fit_name("(anonymous namespace)::run(int)", 24), "…run");
         assert_eq!(fit_name("libc.so.6+0x12345", 9), "…+0x12345");
     }

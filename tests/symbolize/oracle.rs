@@ -144,13 +144,13 @@ fn symbol(line: &str) -> Option<Symbol> {
 
 /// What `llvm-symbolizer` calls these addresses, as linkage names; `None` where it knows nothing.
 pub(crate) fn llvm(file: &Path, addresses: &[u64]) -> Vec<Option<String>> {
-    let mut child = Command::new("llvm-symbolizer-14")
+    let mut child = Command::new("llvm-symbolizer")
         .args(["--functions=linkage", "--no-inlines", "--no-demangle", "--obj"])
         .arg(file)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("this test needs llvm-symbolizer-14 (apt: llvm-14)");
+        .expect("this test needs llvm-symbolizer (Debian's package llvm)");
     let mut input = child.stdin.take().unwrap();
     let questions: String = addresses.iter().map(|address| format!("{address:#x}\n")).collect();
     let writer = std::thread::spawn(move || input.write_all(questions.as_bytes()).unwrap());

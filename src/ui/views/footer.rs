@@ -95,7 +95,8 @@ fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
         rest.next();
         shown = rest.as_str();
     }
-    x = put(buffer, area, x, area.y, shown, app.theme.strong());
+    let typed = if prompt.proposed { app.theme.chip() } else { app.theme.strong() };
+    x = put(buffer, area, x, area.y, shown, typed);
     let mut rest = after.chars();
     let under = rest.next().map_or(" ".to_owned(), String::from);
     let style = app.theme.strong().add_modifier(Modifier::REVERSED);
@@ -106,6 +107,7 @@ fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
         (None, Some(found)) if app.search.is_some() && prompt.label().starts_with("search") => {
             format!("  {} % of samples", text::percent(found.weight, app.snapshot.tree.total()))
         }
+        _ if prompt.proposed => "  Enter takes it, typing replaces it, Esc leaves".to_owned(),
         _ => "  Enter takes it, Esc leaves".to_owned(),
     };
     let style = if prompt.error.is_some() { app.theme.warning() } else { app.theme.dim() };

@@ -17,23 +17,20 @@ const ASCII_BARS: [&str; 9] = [" ", ".", ".", ":", ":", "-", "=", "+", "#"];
 /// Draws the first line.
 ///
 /// Words on the right (losses, completeness, cost) are never cut: they make the rest worth reading. What is less worth goes
-/// first when there is no room: the machine's name, then the tabs, then the source.
+/// first when there is no room: the machine's name, then the source.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let right = figures(app);
-    let right_width: usize = right.iter().map(|(words, _)| text::width(words) + 2).sum();
-    let room = usize::from(area.width).saturating_sub(right_width);
     let status = &app.status;
     let state = match (app.frozen.is_some(), app.span, status.live) {
         (true, ..) => "frozen".to_owned(),
         (_, Span::Seconds(from, to), _) => format!("{} s selected", to - from),
         (_, Span::Last(seconds), true) => format!("last {seconds} s"),
         (_, _, true) => format!("live {}", text::clock(status.elapsed)),
-        (..) => String::new(),
+        (..) => status.ended.clone().unwrap_or_default(),
     };
-    let attention = app.frozen.is_some() || matches!(app.span, Span::Seconds(..));
+    let attention = app.frozen.is_some() || matches!(app.span, Span::Seconds(..)) || status.ended.is_some();
     let target = app.target_name();
     let dot = if app.theme.ascii { " - " } else { " · " };
     let parts: [(&str, Style, u8); 4] = [
@@ -46,8 +43,14 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         let shown = parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least);
         10 + shown.map(|part| text::width(part.0) + 3).sum::<usize>()
     };
+    let width_of = |figures: &[(String, Style)]| -> usize { figures.iter().map(|(words, _)| text::width(words) + 2).sum() };
+    let mut right = figures(app, false);
+    if width_of(&right) + needed(1) > usize::from(area.width) {
+        right = figures(app, true);
+    }
+    let right_width = width_of(&right);
+    let room = usize::from(area.width).saturating_sub(right_width);
     let least = (0..=3).rev().find(|least| needed(*least) <= room).unwrap_or(0);
-    let tabs = needed(least) + tabs_width() <= room;
     let mut x = put(buffer, area, area.x, area.y, " flametop ", app.theme.key().add_modifier(Modifier::BOLD));
     let left = Rect { width: u16::try_from(room).unwrap_or(area.width), ..area };
     let mut first = true;
@@ -58,7 +61,8 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         first = false;
         x = put(buffer, left, x, area.y, words, *style);
     }
-    if tabs {
+    // Where there is no second line, the tabs are here.
+    if app.areas().time.is_empty() && needed(least) + tabs_width() <= room {
         draw_tabs(app, left, x + 2, buffer);
     }
     let mut x = area.x + u16::try_from(usize::from(area.width).saturating_sub(right_width)).unwrap_or(0);
@@ -68,7 +72,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 }
 
 fn tabs_width() -> usize {
-    View::ALL.iter().map(|view| view.title().1.len() + 4).sum::<usize>() + 2
+    View::ALL.iter().map(|view| view.title().1.len() + 4).sum::<usize>()
 }
 
 fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
@@ -80,13 +84,16 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
     }
 }
 
-/// Samples, losses, completeness, cost.
-fn figures(app: &App) -> Vec<(String, Style)> {
+/// Samples, losses, completeness, cost. Short, the samples are left to the root's box.
+fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.snapshot;
     let totals = &snapshot.totals;
     let mut figures = vec![(format!("{} samples", text::count(snapshot.tree.total())), Style::new())];
     if app.status.frequency == 0 {
         return figures;
+    }
+    if short {
+        figures.clear();
     }
     let lost = snapshot.losses.ring_full + snapshot.losses.events_lost + snapshot.losses.malformed;
     figures.push((format!("lost {}", text::count(lost)), if lost > 0 { app.theme.warning() } else { app.theme.good() }));
@@ -95,7 +102,8 @@ fn figures(app: &App) -> Vec<(String, Style)> {
     }
     if totals.user > 0 {
         let style = if totals.complete * 100 >= totals.user * 95 { app.theme.good() } else { app.theme.warning() };
-        figures.push((format!("stacks {} % complete", text::percent(totals.complete, totals.user)), style));
+        let what = if short { "" } else { "stacks " };
+        figures.push((format!("{what}{} % complete", text::percent(totals.complete, totals.user)), style));
     }
     let cost = format!("own {:.1} % {}", app.status.own_cpu, text::bytes(app.status.own_memory));
     figures.push((cost, app.theme.dim()));
@@ -109,6 +117,10 @@ pub(super) fn draw_time(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     for (_, x, words) in chips(app, area) {
         put(buffer, area, x, area.y, &words, app.theme.chip());
+    }
+    let tabs = tabs_begin(app, area);
+    if let Some(x) = tabs {
+        draw_tabs(app, area, x, buffer);
     }
     let Some(strip) = Strip::new(app, area) else { return };
     let bars = if app.theme.ascii { &ASCII_BARS } else { &BARS };
@@ -129,6 +141,27 @@ pub(super) fn draw_time(app: &App, area: Rect, buffer: &mut Buffer) {
     put(buffer, strip.area, end + 1, area.y, &strip.legend, app.theme.dim());
 }
 
+/// The column of the first chip, or of the area's end.
+fn chips_begin(app: &App, area: Rect) -> u16 {
+    chips(app, area).first().map_or(area.right(), |(_, x, _)| *x)
+}
+
+/// Where the tabs begin, left of the chips; `None` when they would leave too little for the time strip.
+fn tabs_begin(app: &App, area: Rect) -> Option<u16> {
+    let width = u16::try_from(tabs_width()).ok()?;
+    chips_begin(app, area).checked_sub(width).filter(|x| x.saturating_sub(area.x) >= area.width / 3)
+}
+
+/// The view whose tab is at a column.
+pub(in crate::ui) fn tab_at(app: &App, area: Rect, x: u16) -> Option<View> {
+    let mut at = tabs_begin(app, area)?;
+    View::ALL.into_iter().find(|view| {
+        let begin = at;
+        at += u16::try_from(view.title().1.len() + 4).unwrap_or(0);
+        (begin..at).contains(&x)
+    })
+}
+
 /// What the time strip shows: a column is one or several seconds.
 struct Strip {
     area: Rect,
@@ -147,8 +180,8 @@ impl Strip {
         if app.status.frequency == 0 || timeline.weights.is_empty() {
             return None;
         }
-        let chips_begin = chips(app, area).first().map_or(area.right(), |(_, x, _)| *x);
-        let area = Rect { width: chips_begin.saturating_sub(area.x + 1), ..area };
+        let end = tabs_begin(app, area).unwrap_or_else(|| chips_begin(app, area));
+        let area = Rect { width: end.saturating_sub(area.x + 1), ..area };
         let room = usize::from(area.width).checked_sub(3).filter(|room| *room >= 8)?;
         let seconds = timeline.weights.len();
         let seconds_a_column = seconds.div_ceil(room).max(1);

@@ -46,6 +46,19 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
         let last = Rect::new(0, area.height.saturating_sub(1), area.width, area.height.min(1));
         footer::draw(app, Rect::default(), last, frame.buffer_mut());
     }
+    if app.theme.ascii {
+        to_ascii(frame.buffer_mut());
+    }
+}
+
+/// Names may hold anything; what is not ASCII is shown as `~` where something was cut and as `?` elsewhere.
+fn to_ascii(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if !cell.symbol().is_ascii() {
+            let shown = if cell.symbol() == "…" { "~" } else { "?" };
+            cell.set_symbol(shown);
+        }
+    }
 }
 
 /// Writes text from `x` on, cut at the area's right edge; returns the column after it.

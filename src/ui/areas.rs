@@ -1,0 +1,52 @@
+//! How the screen is divided: the same for drawing and for the mouse.
+
+use ratatui::layout::Rect;
+
+/// The parts of the screen from top to bottom. Parts for which there is no room are empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Areas {
+    /// One line: what is looked at, and how good it is.
+    pub header: Rect,
+    /// One line: CPU use over time, and the chips.
+    pub time: Rect,
+    /// The view.
+    pub body: Rect,
+    /// The command's output.
+    pub output: Rect,
+    /// One line: the frame under the cursor.
+    pub detail: Rect,
+    /// One line: where it is, and keys.
+    pub hints: Rect,
+}
+
+impl Areas {
+    pub(super) fn new((columns, rows): (u16, u16), output: bool, time: bool) -> Areas {
+        let mut areas = Areas::default();
+        let (mut top, mut bottom) = (0, rows);
+        let line = |y| Rect::new(0, y, columns, 1);
+        // In the order of their worth: the view needs at least three lines before anything else gets one.
+        if rows >= 4 {
+            areas.header = line(top);
+            top += 1;
+        }
+        if rows >= 5 {
+            bottom -= 1;
+            areas.hints = line(bottom);
+        }
+        if rows >= 7 {
+            bottom -= 1;
+            areas.detail = line(bottom);
+        }
+        if rows >= 9 && time {
+            areas.time = line(top);
+            top += 1;
+        }
+        if output && bottom - top >= 12 {
+            let height = (bottom - top) / 4;
+            bottom -= height;
+            areas.output = Rect::new(0, bottom, columns, height);
+        }
+        areas.body = Rect::new(0, top, columns, bottom - top);
+        areas
+    }
+}

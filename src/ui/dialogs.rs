@@ -1,0 +1,151 @@
+//! What lies over the view: how it opens, takes keys, and what comes of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossterm::event::{KeyCode, KeyEvent};
+
+use crate::profile::{Cpu, FilterMode, Pattern, Target};
+
+use super::app::{App, View};
+use super::messages::{Effect, Message, SaveOrder};
+use super::overlay::{Choice, Overlay, Picker, Prompt, PromptKind};
+
+impl App {
+    pub(super) fn open_prompt(&mut self, kind: PromptKind, text: String) {
+        self.search_before.clone_from(&self.search);
+        self.overlay = Some(Overlay::Prompt(Prompt::new(kind, text)));
+    }
+
+    pub(super) fn process_picker(&self) -> Picker {
+        // The process of the frame under the cursor comes first, so that `p Enter` drills into it.
+        let cursor = self.flame.cursor.path.first().copied();
+        Picker::processes(&self.names, &self.snapshot, self.query.target.tgids.first().copied(), cursor)
+    }
+
+    pub(super) fn thread_picker(&self) -> Picker {
+        Picker::threads(&self.names, &self.snapshot, &self.query.target)
+    }
+
+    pub(super) fn on_overlay_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
+        let Some(mut overlay) = self.overlay.take() else { return };
+        let keep_open = match &mut overlay {
+            Overlay::Prompt(prompt) => match key.code {
+                KeyCode::Enter => !self.finish_prompt(prompt, effects),
+                KeyCode::Esc => {
+                    self.search.clone_from(&self.search_before);
+                    false
+                }
+                _ => {
+                    prompt.on_key(key);
+                    true
+                }
+            },
+            Overlay::Picker(picker) => match key.code {
+                KeyCode::Enter => {
+                    if let Some(choice) = picker.chosen() {
+                        self.choose(choice);
+                    }
+                    false
+                }
+                KeyCode::Esc => false,
+                _ => {
+                    picker.on_key(key);
+                    true
+                }
+            },
+            Overlay::Help(help) => help.on_key(key),
+            Overlay::Confirm(_) => {
+                if matches!(key.code, KeyCode::Char('y' | 'Y'))
+                    && let Some(order) = self.pending_save.take()
+                {
+                    effects.push(Effect::Save(SaveOrder { overwrite: true, ..order }));
+                } else {
+                    self.message = Some(Message { text: "not saved".to_owned(), bad: false });
+                }
+                false
+            }
+        };
+        if keep_open {
+            self.overlay = Some(overlay);
+        }
+        self.preview_search();
+    }
+
+    /// While a search is typed, the picture already shows it.
+    pub(super) fn preview_search(&mut self) {
+        if let Some(Overlay::Prompt(prompt)) = &mut self.overlay {
+            let text = prompt.line.text();
+            let pattern = if text.is_empty() { None } else { Some(Pattern::new(text)) };
+            prompt.error = match (&pattern, prompt.kind) {
+                (Some(Err(error)), kind) if kind != PromptKind::Save => Some(error.clone()),
+                _ => None,
+            };
+            if prompt.kind == PromptKind::Search {
+                match pattern {
+                    None => self.search = None,
+                    Some(Ok(pattern)) => self.search = Some(pattern),
+                    Some(Err(_)) => {}
+                }
+            }
+        }
+    }
+
+    /// Takes what was typed; `false` if it cannot be taken and the prompt stays.
+    pub(super) fn finish_prompt(&mut self, prompt: &mut Prompt, effects: &mut Vec<Effect>) -> bool {
+        let text = prompt.line.text().to_owned();
+        if prompt.kind == PromptKind::Save {
+            if text.is_empty() {
+                return true;
+            }
+            let order = self.save_order(PathBuf::from(text));
+            self.pending_save = Some(order.clone());
+            self.message = Some(Message { text: format!("saving {} …", order.path.display()), bad: false });
+            effects.push(Effect::Save(order));
+            return true;
+        }
+        if text.is_empty() {
+            if prompt.kind == PromptKind::Search {
+                self.search = None;
+            }
+            return true;
+        }
+        match Pattern::new(&text) {
+            Err(error) => {
+                prompt.error = Some(error);
+                false
+            }
+            Ok(pattern) => {
+                match prompt.kind {
+                    PromptKind::Keep => self.add_filter(FilterMode::Keep, pattern),
+                    PromptKind::Drop => self.add_filter(FilterMode::Drop, pattern),
+                    PromptKind::Search | PromptKind::Save => self.search = Some(pattern),
+                }
+                true
+            }
+        }
+    }
+
+    pub(super) fn save_order(&self, path: PathBuf) -> SaveOrder {
+        SaveOrder {
+            path,
+            overwrite: false,
+            tree: Arc::clone(&self.snapshot.tree),
+            zoom: self.flame.zoom.path.clone(),
+            root_on_top: self.flame.root_on_top,
+            title: self.title(),
+        }
+    }
+
+    pub(super) fn choose(&mut self, choice: Choice) {
+        match choice {
+            Choice::Everything => self.query.target = Target::default(),
+            Choice::Process(tgid) => self.aim(tgid, None),
+            Choice::Thread(tgid, tid) => self.aim(tgid, Some(tid)),
+            Choice::Cpu(cpu) => self.query.target.cpu = Some(Cpu(cpu)),
+        }
+        if self.view == View::Processes {
+            self.view = View::Flame;
+        }
+    }
+}

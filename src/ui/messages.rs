@@ -1,0 +1,98 @@
+//! What comes into the state machine and what goes out of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossterm::event::{KeyEvent, MouseEvent};
+
+use crate::profile::{CallTree, LabelId, Request, Snapshot};
+
+/// What the run tells about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    /// The machine's name, or the file's.
+    pub host: String,
+    /// What samples are taken by: `cpu-clock 99 Hz`; empty for files.
+    pub source: String,
+    /// Samples a second and CPU; 0 for files.
+    pub frequency: u32,
+    /// CPUs sampled.
+    pub cpus: usize,
+    /// Seconds since sampling began.
+    pub elapsed: u64,
+    /// Whether samples still come.
+    pub live: bool,
+    /// What the command that was started has come to, once it has ended.
+    pub ended: Option<String>,
+    /// Own CPU time over the last seconds, in per cent of one CPU.
+    pub own_cpu: f64,
+    /// Own resident memory in bytes.
+    pub own_memory: usize,
+    /// Objects whose names could not be had: object, reason, remedy.
+    pub problems: Vec<(String, String, String)>,
+    /// Kernel side: what could not be set up, with its remedy.
+    pub notes: Vec<String>,
+}
+
+/// How a save ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// Written: file and bytes.
+    Done(PathBuf, u64),
+    /// The file is there already; nothing was touched.
+    Exists(PathBuf),
+    /// Nothing was written: one clear sentence.
+    Failed(String),
+}
+
+/// What happens to the program.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum Event {
+    Key(KeyEvent),
+    Mouse(MouseEvent),
+    Paste(String),
+    Resize(u16, u16),
+    Snapshot(Arc<Snapshot>),
+    Status(Status),
+    Saved(Saved),
+    /// Lines the started command wrote.
+    Output(Vec<String>),
+}
+
+/// What the program is to do.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum Effect {
+    Ask(Request),
+    Save(SaveOrder),
+    Copy(String),
+    Redraw,
+    Quit,
+}
+
+/// What is to be written where.
+#[derive(Clone, Debug)]
+pub struct SaveOrder {
+    /// The file; its ending names the format.
+    pub path: PathBuf,
+    /// Whether a file of this name may be replaced.
+    pub overwrite: bool,
+    /// What is seen.
+    pub tree: Arc<CallTree>,
+    /// The zoomed frame, as labels from the root.
+    pub zoom: Vec<LabelId>,
+    /// Whether the root is at the top.
+    pub root_on_top: bool,
+    /// What is seen, in words.
+    pub title: String,
+}
+
+/// A short word to the reader, until the next key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The words.
+    pub text: String,
+    /// Something failed.
+    pub bad: bool,
+}

@@ -1,0 +1,384 @@
+//! The state machine and the drawing, driven without a terminal.
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use proptest::prelude::*;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::*;
+use crate::profile::{
+    Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Sample, Tgid, Thread, Tid, TimeRange, Timestamp,
+    UserEnd,
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A program with samples of two processes, and the engine that answers it.
+struct Bench {
+    app: App,
+    engine: Engine,
+    asked: Vec<Request>,
+    others: Vec<Effect>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let names = Arc::new(Names::default());
+        let mut profile = Profile::new(Limits::default());
+        let stacks: [(u32, &str, &str, u64); 5] = [
+            (10, "nginx", "_start;main;worker;parse", 40),
+            (10, "nginx", "_start;main;worker;send;memcpy", 20),
+            (10, "nginx", "_start;main;log", 5),
+            (20, "postgres", "_start;main;exec;scan;memcpy", 30),
+            (20, "postgres", "_start;main;exec;sort", 5),
+        ];
+        let mut time = 0;
+        for (tgid, process, path, count) in stacks {
+            let process = names.labels.intern(process, "", FrameKind::Process);
+            let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process };
+            for _ in 0..count {
+                time += SECOND / 20;
+                let label = |name| names.labels.intern(name, "prog", FrameKind::User);
+                let frames: Vec<_> = path.split(';').map(|name| names.intern_named(label(name))).collect();
+                let user_end = UserEnd::FramePointerEnd;
+                let sample = Sample { time: Timestamp(SECOND + time), weight: 1, user_end, ..Sample::default() };
+                profile.record(thread, frames, sample);
+            }
+        }
+        let engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::new(RwLock::new(profile)));
+        let mut app = App::new(names, Theme::default(), Query::default(), "out".to_owned());
+        app.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
+        let mut bench = Bench { app, engine, asked: Vec::new(), others: Vec::new() };
+        bench.send(Event::Resize(80, 24));
+        bench
+    }
+
+    /// Sends an event; what is asked for is answered at once.
+    fn send(&mut self, event: Event) {
+        for effect in self.app.update(event) {
+            match effect {
+                Effect::Ask(request) => {
+                    let snapshot = self.engine.answer(&request, Timestamp(7 * SECOND));
+                    self.asked.push(request);
+                    self.send(Event::Snapshot(Arc::new(snapshot)));
+                }
+                other => self.others.push(other),
+            }
+        }
+    }
+
+    fn key(&mut self, code: KeyCode) {
+        self.send(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+    }
+
+    fn keys(&mut self, text: &str) {
+        text.chars().for_each(|c| self.key(KeyCode::Char(c)));
+    }
+
+    fn click(&mut self, column: u16, row: u16) {
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        self.send(Event::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
+    }
+
+    fn cursor(&self) -> String {
+        self.app.flame.cursor.path.iter().map(|label| self.app.names.labels.name(*label)).collect::<Vec<_>>().join(";")
+    }
+
+    fn screen(&mut self, columns: u16, rows: u16) -> String {
+        self.send(Event::Resize(columns, rows));
+        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+        terminal.draw(|frame| draw(&self.app, frame)).unwrap();
+        terminal.backend().to_string()
+    }
+}
+
+#[test]
+fn the_cursor_goes_to_the_widest_callee_and_to_neighbours() {
+    let mut bench = Bench::new();
+    bench.keys("j");
+    assert_eq!(bench.cursor(), "nginx");
+    bench.keys("jjjj");
+    assert_eq!(bench.cursor(), "nginx;_start;main;worker;parse");
+    bench.keys("l");
+    assert_eq!(bench.cursor(), "nginx;_start;main;worker;send");
+    bench.keys("l");
+    assert_eq!(bench.cursor(), "postgres;_start;main;exec;scan", "on over the edge of the process");
+    bench.keys("k");
+    assert_eq!(bench.cursor(), "postgres;_start;main;exec");
+    bench.keys("g");
+    assert_eq!(bench.cursor(), "");
+    bench.keys("G");
+    assert_eq!(bench.cursor(), "nginx;_start;main;worker;parse");
+}
+
+#[test]
+fn with_the_root_at_the_bottom_up_is_away_from_it() {
+    let mut bench = Bench::new();
+    bench.keys("ik");
+    assert_eq!(bench.cursor(), "nginx");
+    bench.keys("j");
+    assert_eq!(bench.cursor(), "");
+}
+
+#[test]
+fn zooming_has_a_history_and_esc_never_quits() {
+    let mut bench = Bench::new();
+    bench.keys("jj");
+    bench.key(KeyCode::Enter);
+    bench.keys("jj");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.flame.zoom.path.len(), 4);
+    bench.key(KeyCode::Esc);
+    assert_eq!(bench.app.flame.zoom.path.len(), 2);
+    for _ in 0..10 {
+        bench.key(KeyCode::Esc);
+    }
+    assert_eq!(bench.app.flame.zoom, Place::default());
+    assert!(bench.others.is_empty(), "{:?}", bench.others);
+    bench.keys("q");
+    assert!(matches!(bench.others.as_slice(), [Effect::Quit]));
+}
+
+#[test]
+fn a_search_tells_its_share_while_it_is_typed_and_esc_takes_it_back() {
+    let mut bench = Bench::new();
+    bench.keys("/memcpy");
+    let found = bench.app.snapshot.search.clone().unwrap();
+    assert_eq!((found.weight, found.nodes), (50, 2));
+    assert!(bench.screen(100, 24).contains("50.0 % of samples"));
+    bench.key(KeyCode::Enter);
+    bench.keys("n");
+    assert_eq!(bench.cursor(), "nginx;_start;main;worker;send;memcpy");
+    bench.keys("n");
+    assert_eq!(bench.cursor(), "postgres;_start;main;exec;scan;memcpy");
+    bench.keys("N");
+    assert_eq!(bench.cursor(), "nginx;_start;main;worker;send;memcpy");
+    bench.keys("/xx");
+    bench.key(KeyCode::Esc);
+    assert_eq!(bench.app.search.as_ref().map(|pattern| pattern.source()), Some("memcpy"));
+    bench.keys("/(");
+    assert!(bench.screen(100, 24).contains("unclosed group"));
+}
+
+#[test]
+fn filters_are_chips_that_can_be_taken_away() {
+    let mut bench = Bench::new();
+    bench.keys("&memcpy");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.snapshot.tree.total(), 50);
+    bench.keys("!postgres");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.snapshot.tree.total(), 20);
+    assert_eq!(bench.app.filters().iter().map(|filter| filter.mode).collect::<Vec<_>>(), [FilterMode::Keep, FilterMode::Drop]);
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("keep /memcpy/ ×") && screen.contains("drop /postgres/ ×"), "{screen}");
+    bench.keys("x");
+    assert_eq!(bench.app.snapshot.tree.total(), 50);
+    bench.keys("X");
+    assert_eq!(bench.app.snapshot.tree.total(), 100);
+}
+
+#[test]
+fn a_filter_for_the_selected_frame_is_proposed() {
+    let mut bench = Bench::new();
+    bench.keys("jjjj&");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.filters()[0].pattern.source(), "^worker$");
+    assert_eq!(bench.app.snapshot.tree.total(), 60);
+}
+
+#[test]
+fn p_and_enter_drill_into_the_process_under_the_cursor() {
+    let mut bench = Bench::new();
+    bench.keys("jl");
+    assert_eq!(bench.cursor(), "postgres");
+    bench.keys("p");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.target().tgids, [Tgid(20)]);
+    assert_eq!(bench.app.snapshot.tree.total(), 35);
+    bench.keys("pnginx");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.target().tgids, [Tgid(10)]);
+    bench.key(KeyCode::Esc);
+    assert_eq!(bench.app.snapshot.tree.total(), 100);
+}
+
+#[test]
+fn the_cursor_stays_on_its_frame_while_the_tree_changes_under_it() {
+    let mut bench = Bench::new();
+    bench.keys("jl");
+    bench.keys("&memcpy");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.cursor(), "postgres");
+    bench.keys("!");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.cursor(), "", "what is gone is left for its nearest caller");
+}
+
+#[test]
+fn freezing_holds_the_time_and_nothing_else() {
+    let mut bench = Bench::new();
+    bench.keys(" ");
+    assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::Between(Timestamp(0), Timestamp(7 * SECOND)));
+    bench.keys("&parse");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.snapshot.tree.total(), 40);
+    bench.keys(" ");
+    assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::All);
+}
+
+#[test]
+fn a_range_of_time_can_be_moved_and_widened() {
+    let mut bench = Bench::new();
+    bench.keys("[");
+    let Span::Seconds(from, to) = bench.app.span else { panic!("{:?}", bench.app.span) };
+    assert!(bench.app.snapshot.tree.total() <= 100 && from < to);
+    bench.keys("{{");
+    let narrow = bench.app.snapshot.tree.total();
+    assert!(narrow < 100 && narrow > 0, "{narrow}");
+    bench.keys("}}}}");
+    assert!(bench.app.snapshot.tree.total() > narrow);
+    bench.keys("c");
+    assert_eq!((bench.app.span, bench.app.snapshot.tree.total()), (Span::All, 100));
+}
+
+#[test]
+fn functions_open_to_their_callers_and_callees() {
+    let mut bench = Bench::new();
+    bench.keys("2");
+    assert!(bench.asked.last().unwrap().functions);
+    let screen = bench.screen(120, 30);
+    let first = screen.lines().find(|line| line.contains("parse") || line.contains("memcpy")).unwrap().to_owned();
+    assert!(first.contains("50") && first.contains("memcpy"), "the most self time comes first: {first}");
+    bench.key(KeyCode::Enter);
+    let screen = bench.screen(120, 30);
+    assert!(screen.contains("called by") && screen.contains("calls"), "{screen}");
+    let callers: Vec<&str> = screen.lines().skip_while(|line| !line.contains("called by")).skip(1).take(2).collect();
+    assert!(callers[0].contains("scan") && callers[1].contains("send"), "{callers:?}");
+    bench.keys("jj");
+    bench.key(KeyCode::Enter);
+    assert!(bench.screen(120, 30).contains("exec"), "a caller opens to its own callers");
+}
+
+#[test]
+fn a_process_is_entered_from_the_table_of_processes() {
+    let mut bench = Bench::new();
+    bench.keys("3");
+    let screen = bench.screen(100, 24);
+    assert!(screen.contains("nginx") && screen.contains("postgres"), "{screen}");
+    bench.keys("SG");
+    bench.key(KeyCode::Enter);
+    assert_eq!((bench.app.view, bench.app.target().tgids.as_slice()), (View::Flame, &[Tgid(20)][..]));
+}
+
+#[test]
+fn bottom_up_begins_with_what_ran() {
+    let mut bench = Bench::new();
+    bench.keys("uj");
+    assert_eq!(bench.app.direction(), Direction::BottomUp);
+    assert_eq!(bench.cursor(), "memcpy");
+}
+
+#[test]
+fn saving_asks_before_it_overwrites() {
+    let mut bench = Bench::new();
+    bench.keys("jw");
+    bench.key(KeyCode::Enter);
+    let Some(Effect::Save(order)) = bench.others.pop() else { panic!() };
+    assert_eq!((order.path.clone(), order.overwrite), (PathBuf::from("out.svg"), false));
+    bench.send(Event::Saved(Saved::Exists(order.path.clone())));
+    assert!(bench.screen(80, 24).contains("out.svg exists. Overwrite it?"));
+    bench.keys("y");
+    assert!(matches!(bench.others.pop(), Some(Effect::Save(order)) if order.overwrite));
+    bench.send(Event::Saved(Saved::Failed("no room on the disk".to_owned())));
+    assert!(bench.screen(80, 24).contains("no room on the disk"));
+    bench.keys("w");
+    bench.key(KeyCode::Enter);
+    let Some(Effect::Save(order)) = bench.others.pop() else { panic!() };
+    bench.send(Event::Saved(Saved::Exists(order.path)));
+    bench.keys("n");
+    assert!(bench.others.is_empty());
+}
+
+#[test]
+fn a_click_selects_and_another_one_zooms() {
+    let mut bench = Bench::new();
+    let body = bench.app.areas().body;
+    bench.click(2, body.y + 1);
+    assert_eq!(bench.cursor(), "nginx");
+    assert_eq!(bench.app.flame.zoom, Place::default());
+    bench.click(2, body.y + 1);
+    assert_eq!(bench.app.flame.zoom.path.len(), 1);
+}
+
+#[test]
+fn help_lists_every_key_of_the_table() {
+    let mut bench = Bench::new();
+    bench.keys("?");
+    let screen = bench.screen(100, 120);
+    for binding in BINDINGS {
+        assert!(screen.contains(binding.help), "{}", binding.help);
+    }
+    bench.keys("/freeze");
+    let screen = bench.screen(100, 40);
+    assert!(screen.contains("freeze the picture") && !screen.contains("next match"), "{screen}");
+}
+
+#[test]
+fn without_colours_and_in_ascii_nothing_else_is_drawn() {
+    let mut bench = Bench::new();
+    bench.app.theme = Theme { depth: Depth::None, ascii: true, ..Theme::default() };
+    for keys in ["", "/memcpy\n", "?", "2", "3", "5", "p", "&parse\n", "w"] {
+        bench.key(KeyCode::Esc);
+        bench.key(KeyCode::Esc);
+        for c in keys.chars() {
+            bench.key(if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) });
+        }
+        let mut terminal = Terminal::new(TestBackend::new(90, 30)).unwrap();
+        terminal.draw(|frame| draw(&bench.app, frame)).unwrap();
+        for cell in terminal.backend().buffer().content() {
+            assert!(cell.symbol().is_ascii(), "{:?} after {keys}", cell.symbol());
+            let plain = ratatui::style::Color::Reset;
+            assert!(cell.fg == plain && cell.bg == plain, "{cell:?} after {keys}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    /// Whatever is pressed, at whatever size, nothing breaks and nothing quits but the keys that do.
+    #[test]
+    fn any_keys_at_any_size_do_no_harm(
+        keys in prop::collection::vec(prop_oneof![
+            12 => prop::sample::select("hjklgGfBrnN#*&!xXpTCmceuisSaveOyw/?125 3[]{}z".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+            2 => Just(KeyCode::Enter),
+            2 => Just(KeyCode::Esc),
+            1 => Just(KeyCode::Tab),
+            1 => Just(KeyCode::Backspace),
+            1 => Just(KeyCode::Left),
+            1 => Just(KeyCode::PageDown),
+        ], 0..60),
+        sizes in prop::collection::vec((1u16..140, 1u16..50), 1..5),
+        clicks in prop::collection::vec((0u16..140, 0u16..50), 0..4),
+    ) {
+        let mut bench = Bench::new();
+        for (index, key) in keys.into_iter().enumerate() {
+            bench.key(key);
+            if index % 7 == 0 {
+                let (columns, rows) = sizes[index / 7 % sizes.len()];
+                bench.screen(columns, rows);
+                for (column, row) in &clicks {
+                    bench.click(*column, *row);
+                }
+            }
+        }
+        for (columns, rows) in [(1, 1), (2, 3), (5, 5), (300, 2), (3, 80)].into_iter().chain(sizes) {
+            bench.screen(columns, rows);
+        }
+        prop_assert!(!bench.others.iter().any(|effect| matches!(effect, Effect::Quit)));
+    }
+}
