@@ -362,13 +362,36 @@ fn finish(mut terminal: Terminal) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| terminal.wait_exit()));
 }
 
-/// A machine at work: a busy program for each CPU, named threads, and a storm of short processes.
+/// Busy below as many functions as its argument says.
+const DEEP: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+volatile unsigned long counter;
+__attribute__((noinline)) void deeper(int levels)
+{
+	if (levels > 0)
+		deeper(levels - 1);
+	else
+		for (;;)
+			counter++;
+	counter++;
+}
+int main(int argc, char **argv)
+{
+	puts("ready");
+	fflush(stdout);
+	deeper(argc > 1 ? atoi(argv[1]) : 60);
+	return 0;
+}
+"#;
+
+/// A machine at work: a busy program for each CPU, one with deep stacks, named threads, and a storm of short processes.
 fn load() -> Vec<Running> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let chain = Program::build("chain.c");
     let mut running: Vec<Running> = (0..cpus).map(|_| chain.run(&["3600"])).collect();
     running.push(Program::build("threads.c").run(&["3600"]));
-    running.push(Program::build("work.c").run(&["deep", "3600000", "60"]));
+    running.push(Program::build_text("deep.c", DEEP, &[]).run(&["60"]));
     running.push(Program::build("forks.c").run(&["3600", "20"]));
     running
 }

@@ -65,7 +65,12 @@ struct Answer {
 
 impl Answer {
     fn new(names: &Arc<Names>, query: Query) -> Answer {
-        Answer { builder: ViewBuilder::new(Arc::clone(names), query), tree: Arc::default(), before: Arc::default(), made_at: None }
+        Answer {
+            builder: ViewBuilder::new(Arc::clone(names), query),
+            tree: Arc::default(),
+            before: Arc::default(),
+            made_at: None,
+        }
     }
 
     /// Brings the tree up to date, and returns whether it changed.
