@@ -56,13 +56,21 @@ pub struct Snapshot {
 struct Answer {
     builder: ViewBuilder,
     tree: Arc<CallTree>,
+    /// The tree before that one. When the next is made, the screen has usually let go of it and its memory serves again; and
+    /// while it is held here, it is never the drawing thread that gives a large tree's memory back.
+    before: Arc<CallTree>,
     /// [`ViewBuilder::changes`] when `tree` was made.
     made_at: Option<u64>,
 }
 
 impl Answer {
     fn new(names: &Arc<Names>, query: Query) -> Answer {
-        Answer { builder: ViewBuilder::new(Arc::clone(names), query), tree: Arc::default(), made_at: None }
+        Answer {
+            builder: ViewBuilder::new(Arc::clone(names), query),
+            tree: Arc::default(),
+            before: Arc::default(),
+            made_at: None,
+        }
     }
 
     /// Brings the tree up to date, and returns whether it changed.
@@ -83,7 +91,20 @@ impl Answer {
             return false;
         }
         self.made_at = Some(self.builder.changes());
-        self.tree = Arc::new(if fixed { self.builder.take_tree() } else { self.builder.tree() });
+        let next = if fixed {
+            Arc::new(self.builder.take_tree())
+        } else {
+            let mut next = std::mem::take(&mut self.before);
+            match Arc::get_mut(&mut next) {
+                Some(unused) => self.builder.tree_into(unused),
+                None => next = Arc::new(self.builder.tree()),
+            }
+            next
+        };
+        self.before = std::mem::replace(&mut self.tree, next);
+        if fixed {
+            self.before = Arc::default();
+        }
         true
     }
 }

@@ -542,8 +542,13 @@ impl ViewBuilder {
     }
 
     /// The tree as it is now.
-    pub fn tree(&self) -> CallTree {
+    pub fn tree(&mut self) -> CallTree {
         self.tree.snapshot()
+    }
+
+    /// The same in the memory of a tree that is not needed any more.
+    pub fn tree_into(&mut self, tree: &mut CallTree) {
+        self.tree.snapshot_into(tree);
     }
 
     /// Takes the finished tree out and leaves the sums; for a profile that will not grow. The next query starts again.
