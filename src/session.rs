@@ -8,7 +8,9 @@
 //! ```
 
 mod child;
+mod cost;
 mod doctor;
+mod link;
 mod live;
 mod record;
 mod sampling;

@@ -14,7 +14,7 @@ use crate::formats::svg::{self, SvgOptions};
 use crate::profile::{CallTree, Engine, Request, Snapshot};
 
 use super::child::{Child, Output};
-use super::live::{own_cpu_time, own_memory};
+use super::cost::{own_cpu_time, own_memory};
 use super::sampling::{Ended, Sampling, Shared, limits};
 use super::{now, runtime};
 
