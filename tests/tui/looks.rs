@@ -107,7 +107,9 @@ fn any_size_is_survived() {
         for (rows, cols) in sizes {
             let before = terminal.written();
             terminal.resize(rows, cols);
-            assert!(terminal.wait_for_output(before, SOON), "{keys:?}: nothing was drawn at {cols}×{rows}");
+            let end = || String::from_utf8_lossy(&terminal.raw()).chars().rev().take(6000).collect::<Vec<_>>();
+            let text = || end().into_iter().rev().collect::<String>();
+            assert!(terminal.wait_for_output(before, SOON), "{keys:?}: nothing was drawn at {cols}×{rows}: {:?}", text());
         }
     }
     terminal.wait_for(|screen| screen.contains("all 1,000"), SOON);
