@@ -357,47 +357,58 @@ impl ViewBuilder {
         }
         let node = self.node_for(profile, sample);
         self.tree.add(node, sign * sample.weight.cast_signed());
-        let complete = self.is_complete(profile, sample.stack);
+        let has_user_stack = !matches!(sample.user_end, UserEnd::KernelThread | UserEnd::Unspecified);
+        let complete = has_user_stack && sample.user_end != UserEnd::Cut && self.is_complete(profile, sample.stack);
         let sums = &mut self.sums[slot];
         add(&mut sums.shown);
         add(&mut self.totals.samples);
         add(&mut self.totals.ends[sample.user_end as usize]);
-        if !matches!(sample.user_end, UserEnd::KernelThread | UserEnd::Unspecified) {
+        if has_user_stack {
             add(&mut sums.user);
             add(&mut self.totals.user);
-            if complete && sample.user_end != UserEnd::Cut {
+            if complete {
                 add(&mut sums.complete);
                 add(&mut self.totals.complete);
             }
         }
     }
 
+    /// Whether the outermost function is one in which threads or processes begin. That is decided by the two outermost
+    /// frames, so all stacks above those two have the answer in common: it is looked for only as far down as it is not known.
+    /// (Walking each stack to its root was half of the time in which a view of a million stacks is made.)
     fn is_complete(&mut self, profile: &Profile, stack: StackId) -> bool {
         if self.stack_complete.len() < profile.stacks.len() {
             self.stack_complete.resize(profile.stacks.len(), 0);
         }
-        let known = self.stack_complete[stack.0 as usize];
-        if known & COMPLETE_KNOWN != 0 {
-            return known & COMPLETE != 0;
+        let mut new = Vec::new();
+        let mut at = stack;
+        let complete = loop {
+            let known = self.stack_complete.get(at.0 as usize).copied().unwrap_or(COMPLETE_KNOWN);
+            if known & COMPLETE_KNOWN != 0 {
+                break known & COMPLETE != 0;
+            }
+            new.push(at);
+            let Some((caller, frame)) = profile.stacks.split(at) else { break false };
+            match profile.stacks.split(caller) {
+                None => break self.begins_at_an_entry(frame, None),
+                Some((StackId(0), root)) => break self.begins_at_an_entry(root, Some(frame)),
+                Some(_) => at = caller,
+            }
+        };
+        for at in new {
+            self.stack_complete[at.0 as usize] = COMPLETE_KNOWN | u8::from(complete);
         }
-        let complete = self.begins_at_an_entry(profile, stack);
-        self.stack_complete[stack.0 as usize] = COMPLETE_KNOWN | u8::from(complete);
         complete
     }
 
-    /// Whether the outermost function is one in which threads or processes begin. glibc's caller of `main` has no symbol in
-    /// a stripped libc: there, `main` called from libc will do.
-    fn begins_at_an_entry(&self, profile: &Profile, stack: StackId) -> bool {
+    /// glibc's caller of `main` has no symbol in a stripped libc: there, `main` called from libc will do.
+    fn begins_at_an_entry(&self, root: FrameId, second: Option<FrameId>) -> bool {
         let label_of = |frame: FrameId| {
             let mut found = None;
             self.names.labels_of(frame, |label| found = found.or(self.names.labels.get(label)));
             found
         };
-        let (mut root, mut second) = (None, None);
-        for frame in profile.stacks.frames(stack) {
-            (root, second) = (Some(frame), root);
-        }
-        let (root, second) = (root.and_then(label_of), second.and_then(label_of));
+        let (root, second) = (label_of(root), second.and_then(label_of));
         root.is_some_and(Label::is_entry)
             || root.is_some_and(|label| label.object.starts_with("libc.so")) && second.is_some_and(|label| &*label.name == "main")
     }
