@@ -254,6 +254,6 @@ mod tests {
         let cli = Cli::parse_from(words(&["flametop", "__hold", "--session", "--", "--terminal"]));
         let Some(Command::Hold(hold)) = cli.command else { panic!("{cli:?}") };
         assert_eq!((hold.session, hold.terminal, hold.command), (true, false, vec!["--terminal".into(), word.clone()]));
-        assert_eq!(Cli::parse_from(words(&["flametop", "--"])).live.program, [word.clone()]);
+        assert_eq!(Cli::parse_from(words(&["flametop", "--"])).live.program, [word]);
     }
 }
