@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,11 +37,21 @@ pub enum Command {
     Doctor,
     /// Stops itself, and becomes the command when it is let go on: so that it is sampled from its first instruction.
     #[command(name = "__hold", hide = true)]
-    Hold {
-        /// The command and its arguments.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        command: Vec<String>,
-    },
+    Hold(Hold),
+}
+
+/// How the process that becomes the command lives until then.
+#[derive(Args, Debug, Clone)]
+pub struct Hold {
+    /// Begins a session of its own.
+    #[arg(long)]
+    pub session: bool,
+    /// Takes the terminal that it writes to as its own.
+    #[arg(long)]
+    pub terminal: bool,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
 }
 
 /// Whose samples, and how many.
@@ -55,9 +66,9 @@ pub struct Sampling {
     /// Sample CPUs that have nothing to do, too
     #[arg(long)]
     pub idle: bool,
-    /// Keep at most this much time: 90s, 10m, 2h
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_time)]
-    pub window: Duration,
+    /// Keep at most this much time: 90s, 10m, 2h [default: 10m in the live view, all of it in `record`]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub window: Option<Duration>,
     /// Keep at most this much in memory: 64M, 1G
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     pub memory: usize,
@@ -114,12 +125,12 @@ pub struct Live {
     /// How the screen looks.
     #[command(flatten)]
     pub looks: Looks,
-    /// Where the command's output goes: `pane` (below the view), `leave` (where it goes without flametop), or a file
+    /// Where the command's output goes: `pane` (below the view), `leave` (where it goes without flametop), or a new file
     #[arg(long, value_name = "WHERE", default_value = "pane", requires = "program")]
-    pub output: String,
+    pub output: PathBuf,
     /// Start this command, and show it and all it starts
     #[arg(last = true, value_name = "CMD")]
-    pub program: Vec<String>,
+    pub program: Vec<OsString>,
 }
 
 /// Options of `record`.
@@ -128,10 +139,10 @@ pub struct Record {
     /// Whose samples, and how many.
     #[command(flatten)]
     pub sampling: Sampling,
-    /// Stop after so many seconds; without it at Ctrl-C or when the command ends
-    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    /// Stop after so many seconds (or 90s, 10m, 2h); without it at Ctrl-C or when the command ends
+    #[arg(short, long, value_name = "SECS", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Write to this file: .svg or .folded; - is standard output
+    /// Write to this file: .svg or .folded; - is standard output (the command's own output then goes to standard error)
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Replace the file if it is there
@@ -142,7 +153,7 @@ pub struct Record {
     pub no_annotations: bool,
     /// Start this command, and record it and all it starts
     #[arg(last = true, value_name = "CMD")]
-    pub program: Vec<String>,
+    pub program: Vec<OsString>,
 }
 
 /// Options of `view`.
@@ -160,8 +171,8 @@ pub fn parse() -> Cli {
     Cli::parse()
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.trim_end_matches('s').parse().map_err(|_| "not a number of seconds".to_owned())?;
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let seconds = seconds_in(text)?;
     if seconds > 0.0 && seconds < 1e9 {
         Ok(Duration::from_secs_f64(seconds))
     } else {
@@ -170,18 +181,22 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
+    let seconds = seconds_in(text)?;
+    if (1.0..1e9).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("must be at least one second".to_owned())
+    }
+}
+
+fn seconds_in(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) if text.ends_with('m') => (number, 60.0),
         Some(number) if text.ends_with('h') => (number, 3600.0),
         Some(number) => (number, 1.0),
         None => (text, 1.0),
     };
-    let seconds = number.parse::<f64>().map_err(|_| "write a time as 90s, 10m or 2h".to_owned())? * factor;
-    if (1.0..1e9).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err("must be at least one second".to_owned())
-    }
+    Ok(number.parse::<f64>().map_err(|_| "write a time as 90s, 10m or 2h".to_owned())? * factor)
 }
 
 fn parse_size(text: &str) -> Result<usize, String> {
@@ -212,6 +227,9 @@ mod tests {
         assert_eq!(parse_time("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(parse_time("1.5h"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse_time("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1h"), Ok(Duration::from_secs(3600)));
+        assert!(parse_duration("0").is_err() && parse_duration("nan").is_err() && parse_duration("").is_err());
         assert!(parse_time("soon").is_err() && parse_time("0s").is_err());
         assert_eq!(
             (parse_size("256M"), parse_size("1gb"), parse_size("2000000")),
@@ -223,8 +241,19 @@ mod tests {
     #[test]
     fn a_command_comes_after_two_dashes() {
         let cli = Cli::parse_from(["flametop", "-p", "1,2", "--", "sleep", "-x"]);
-        assert_eq!((cli.live.sampling.pids, cli.live.program), (vec![1, 2], vec!["sleep".to_owned(), "-x".to_owned()]));
+        assert_eq!((cli.live.sampling.pids, cli.live.program), (vec![1, 2], vec!["sleep".into(), "-x".into()]));
         let cli = Cli::parse_from(["flametop", "record", "-d", "2.5", "-o", "a.svg"]);
         assert!(matches!(cli.command, Some(Command::Record(Record { duration: Some(d), .. })) if d.as_millis() == 2500));
+    }
+
+    #[test]
+    fn a_command_need_not_be_utf8() {
+        use std::os::unix::ffi::OsStringExt;
+        let word = OsString::from_vec(b"a\xff".to_vec());
+        let words = |start: &[&str]| start.iter().map(OsString::from).chain([word.clone()]).collect::<Vec<_>>();
+        let cli = Cli::parse_from(words(&["flametop", "__hold", "--session", "--", "--terminal"]));
+        let Some(Command::Hold(hold)) = cli.command else { panic!("{cli:?}") };
+        assert_eq!((hold.session, hold.terminal, hold.command), (true, false, vec!["--terminal".into(), word.clone()]));
+        assert_eq!(Cli::parse_from(words(&["flametop", "--"])).live.program, [word]);
     }
 }

@@ -35,7 +35,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Record(options)) => record::run(options),
         Some(Command::View(options)) => view::run(&options),
         Some(Command::Doctor) => doctor::run(),
-        Some(Command::Hold { command }) => child::hold(&command),
+        Some(Command::Hold(options)) => child::hold(&options),
     }
 }
 

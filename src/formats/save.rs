@@ -7,8 +7,10 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::FormatError;
 
@@ -122,6 +124,7 @@ pub fn save(
         .permissions(fs::Permissions::from_mode(0o644))
         .tempfile_in(&directory)
         .map_err(failed)?;
+    let _unfinished = Unfinished::new(temporary.path());
     let (_, saved) = write_to(temporary.as_file(), write).map_err(|error| content_error(path, error))?;
     give_to_caller_of_sudo(temporary.as_file());
     let persisted = match overwrite {
@@ -140,6 +143,108 @@ pub fn check(path: &Path, overwrite: Overwrite) -> Result<Format, SaveError> {
         look_at_target(path, overwrite)?;
     }
     Ok(format)
+}
+
+/// Whether what is saved there goes to standard output, by whichever name.
+pub fn is_standard_output(path: &Path) -> bool {
+    match stream_of(path) {
+        Some(Stream::Output) => true,
+        // `/dev/tty2`, `/proc/12/fd/5`. Not `/dev/null`, in which nothing mixes.
+        Some(Stream::Device) => {
+            let output = rustix::fs::fstat(rustix::stdio::stdout());
+            let mixes = rustix::termios::isatty(rustix::stdio::stdout())
+                || output.is_ok_and(|output| rustix::fs::FileType::from_raw_mode(output.st_mode) == rustix::fs::FileType::Fifo);
+            mixes
+                && fs::metadata(path)
+                    .is_ok_and(|there| output.is_ok_and(|output| (there.dev(), there.ino()) == (output.st_dev, output.st_ino)))
+        }
+        _ => false,
+    }
+}
+
+/// A new file for what others write, such as a command's output: one that is there is neither emptied nor followed if it is a
+/// link. It belongs to whoever called sudo. Standard output and other streams under `/dev` are opened.
+pub fn create(path: &Path) -> Result<fs::File, SaveError> {
+    let failed = |source: io::Error| failure(path, source);
+    let duplicate = |stream: BorrowedFd<'_>| stream.try_clone_to_owned().map(fs::File::from);
+    match stream_of(path) {
+        Some(Stream::Output) => return duplicate(rustix::stdio::stdout()).map_err(failed),
+        Some(Stream::Error) => return duplicate(rustix::stdio::stderr()).map_err(failed),
+        Some(Stream::Device) => return fs::OpenOptions::new().write(true).open(path).map_err(failed),
+        None => {}
+    }
+    look_at_target(path, Overwrite::No)?;
+    // O_EXCL alone follows no link in the last place; the other flag says so.
+    let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    let file = fs::OpenOptions::new().write(true).create_new(true).custom_flags(flags).mode(0o644).open(path).map_err(failed)?;
+    give_to_caller_of_sudo(&file);
+    Ok(file)
+}
+
+/// A path as somebody has typed it where no shell has seen it: `~` and `~/…` are the home of whoever called sudo, or one's own.
+pub fn expand_home(path: &Path) -> PathBuf {
+    expand(path, home)
+}
+
+fn expand(path: &Path, home: impl FnOnce() -> Option<PathBuf>) -> PathBuf {
+    // By whole components: `~x/` is another one's home, which is left to shells.
+    match path.strip_prefix("~") {
+        Ok(rest) => home().map_or_else(|| path.to_owned(), |home| if rest == Path::new("") { home } else { home.join(rest) }),
+        Err(_) => path.to_owned(),
+    }
+}
+
+/// sudo sets `HOME` to root's on many systems; whose file it will be wants it in their own.
+fn home() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if rustix::process::geteuid().is_root()
+        && let Some((user, _)) = caller_of_sudo(|name| std::env::var(name).ok())
+        && let Some(home) =
+            set("SUDO_HOME").or_else(|| home_in_passwd(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user))
+    {
+        return Some(home);
+    }
+    set("HOME")
+}
+
+/// `name:password:uid:gid:comment:home:shell`
+fn home_in_passwd(passwd: &str, user: u32) -> Option<PathBuf> {
+    let home = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let found = fields.get(2)?.parse() == Ok(user);
+        fields.get(5).filter(|home| found && home.starts_with('/')).map(PathBuf::from)
+    };
+    passwd.lines().find_map(home)
+}
+
+/// Temporary files of saves that go on now.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    fn new(path: &Path) -> Unfinished {
+        UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(path.into());
+        Unfinished(path.into())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.0);
+    }
+}
+
+/// Removes the temporary files of saves that go on: for who ends the program at once, when nothing is dropped any more.
+pub fn remove_unfinished() {
+    remove_all(&UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+fn remove_all(paths: &[PathBuf]) {
+    for path in paths {
+        // It may have got its name just now.
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// The directory to write to, if a file of that name can be put there.
@@ -447,6 +552,66 @@ mod tests {
             assert_eq!(with("1000", nonsense), None, "{nonsense:?}");
         }
         assert_eq!(caller_of_sudo(|_| None), None);
+    }
+
+    #[test]
+    fn what_is_unfinished_can_be_removed_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.svg");
+        let saved = save(&path, Overwrite::No, |out| {
+            hello(out)?;
+            // Only ours: other tests save at the same time.
+            let all = UNFINISHED.lock().unwrap().clone();
+            let ours: Vec<PathBuf> = all.into_iter().filter(|path| path.starts_with(directory.path())).collect();
+            assert_eq!(ours.len(), 1);
+            remove_all(&ours);
+            assert!(names_in(directory.path()).is_empty());
+            Ok(())
+        });
+        assert!(saved.is_err(), "{saved:?}");
+        assert!(!UNFINISHED.lock().unwrap().iter().any(|path| path.starts_with(directory.path())));
+    }
+
+    #[test]
+    fn a_new_file_takes_nothing_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link, nowhere) = (directory.path().join("a"), directory.path().join("b"), directory.path().join("c"));
+        create(&path).unwrap().write_all(b"mine").unwrap();
+        symlink(&path, &link).unwrap();
+        symlink(directory.path().join("d"), &nowhere).unwrap();
+        for there in [&path, &link, &nowhere] {
+            assert!(matches!(create(there), Err(SaveError::Exists { .. })), "{}", there.display());
+        }
+        assert_eq!(
+            (fs::read(&path).unwrap(), names_in(directory.path())),
+            (b"mine".to_vec(), vec!["a".into(), "b".into(), "c".into()])
+        );
+        assert!(matches!(create(directory.path()), Err(SaveError::IsDirectory { .. })));
+        create(Path::new("/dev/null")).unwrap().write_all(b"x").unwrap();
+    }
+
+    #[test]
+    fn standard_output_has_many_names() {
+        for name in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+            assert!(is_standard_output(Path::new(name)), "{name}");
+        }
+        for name in ["x.folded", "/dev/stderr", "/dev/null", "./-"] {
+            assert!(!is_standard_output(Path::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_tilde_at_the_start_is_home() {
+        let expanded = |path: &str| expand(Path::new(path), || Some("/home/me".into()));
+        assert_eq!(expanded("~/a/b.svg"), Path::new("/home/me/a/b.svg"));
+        assert_eq!(expanded("~").as_os_str(), "/home/me");
+        for other in ["~you/a.svg", "a/~/b.svg", "/~/a", "a.svg", ""] {
+            assert_eq!(expanded(other), Path::new(other));
+        }
+        assert_eq!(expand(Path::new("~/a"), || None), Path::new("~/a"), "nowhere is no home");
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\nme:x:1000:100:Me,,:/home/me:/bin/sh\nyou:x:10:1::relative:/bin/sh\n";
+        assert_eq!(home_in_passwd(passwd, 1000), Some("/home/me".into()));
+        assert_eq!((home_in_passwd(passwd, 10), home_in_passwd(passwd, 7)), (None, None));
     }
 
     #[test]

@@ -4,28 +4,73 @@
 //! collector's targets it is told to go on and becomes the command by `exec`, under the same number. No instruction of the
 //! command runs unseen, and no code has to run between fork and exec.
 
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
+use rustix::process::{
+    Pid, Signal, WaitOptions, ioctl_tiocsctty, kill_process, kill_process_group, set_parent_process_death_signal, setsid, waitpid,
+};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::profile::Tgid;
+use crate::cli::Hold;
+use crate::profile::{Tgid, sanitize};
 
 /// Where the command's output goes.
 pub(super) enum Output {
     /// Where it goes without flametop.
     Leave,
+    /// All of it to flametop's standard error: its standard output is for something else.
+    ToStderr,
     /// To a pseudo-terminal whose other end is [`Child::output`].
     Pane,
     /// To a file.
     File(File),
+}
+
+/// How the command lives beside flametop, and how it is asked to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Terms {
+    /// It reads what flametop would read.
+    input: bool,
+    bond: Bond,
+    /// From SIGTERM to SIGKILL.
+    patience: Duration,
+}
+
+/// Whom a signal to the command reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bond {
+    /// A session of its own, and so a process group: the terminal is flametop's. In a pane the pseudo-terminal is the session's
+    /// own, and closing it hangs up whoever is left.
+    Session,
+    /// A process group of its own in flametop's session.
+    Group,
+    /// flametop's own group. A group in the background could not read the terminal (SIGTTIN would stop it), and Ctrl-C would
+    /// not reach it. A signal goes to the command and its descendants, one by one.
+    Shared,
+}
+
+impl Terms {
+    /// Beside the live view, which has the terminal for itself.
+    pub(super) fn watched() -> Terms {
+        Terms { input: false, bond: Bond::Session, patience: Duration::from_secs(2) }
+    }
+
+    /// Beside a recording: as without flametop.
+    pub(super) fn recorded() -> Terms {
+        let bond = if File::open("/dev/tty").is_ok() { Bond::Shared } else { Bond::Group };
+        Terms { input: true, bond, patience: Duration::from_secs(5) }
+    }
 }
 
 /// A command that was started and does not run yet, or that runs.
@@ -35,39 +80,64 @@ pub(super) struct Child {
     pub(super) name: String,
     /// What it writes, if it writes to a pane.
     pub(super) output: Option<File>,
+    /// Set, it is killed instead of waited for.
+    pub(super) hurry: Arc<AtomicBool>,
+    terms: Terms,
 }
 
 /// Stops itself, and becomes the command when it is let go on.
-pub(super) fn hold(command: &[String]) -> Result<()> {
-    let [program, arguments @ ..] = command else { bail!("no command to start") };
+pub(super) fn hold(options: &Hold) -> Result<()> {
+    let [program, arguments @ ..] = options.command.as_slice() else { bail!("no command to start") };
     // Seen in the kernel's part of exec: there it should have the command's name, not ours.
     let name = Path::new(program).file_name().map_or(&[][..], |name| name.as_bytes());
     if let Ok(name) = std::ffi::CString::new(name.get(..15).unwrap_or(name)) {
         let _ = rustix::thread::set_name(&name);
+    }
+    if options.session {
+        setsid().context("failed to begin a session")?;
+    }
+    if options.terminal {
+        ioctl_tiocsctty(std::io::stdout()).context("failed to take the pseudo-terminal")?;
     }
     // Should flametop be killed now, nobody would let this process go on: then it is to end, too.
     set_parent_process_death_signal(Some(Signal::KILL)).context("failed to be tied to the profiler")?;
     kill_process(rustix::process::getpid(), Signal::STOP).context("failed to wait for the profiler")?;
     set_parent_process_death_signal(None).context("failed to be let go by the profiler")?;
     let error = Command::new(program).args(arguments).exec();
-    Err(error).with_context(|| format!("failed to start {program}"))
+    Err(error).with_context(|| format!("failed to start {}", shown(program)))
+}
+
+/// A word of the command line as it can be printed.
+pub(super) fn shown(word: &OsStr) -> String {
+    sanitize(&word.to_string_lossy()).into_owned()
 }
 
 impl Child {
     /// Starts the command and leaves it before its first instruction.
-    pub(super) fn start(command: &[String], output: Output, keep_input: bool) -> Result<Child> {
+    pub(super) fn start(command: &[OsString], output: Output, terms: Terms) -> Result<Child> {
         let [program, ..] = command else { bail!("no command to start") };
+        let name = shown(program);
         if !is_executable(program) {
-            bail!("{program}: no such command; check its spelling, or give its path");
+            bail!("{name}: no such command; check its spelling, or give its path");
         }
         let mut holder = Command::new("/proc/self/exe");
-        holder.arg("__hold").args(command);
-        if !keep_input {
+        holder.arg("__hold");
+        match terms.bond {
+            Bond::Session => drop(holder.arg("--session")),
+            Bond::Group => drop(holder.process_group(0)),
+            Bond::Shared => {}
+        }
+        if matches!(output, Output::Pane) && terms.bond == Bond::Session {
+            holder.arg("--terminal");
+        }
+        holder.arg("--").args(command);
+        if !terms.input {
             holder.stdin(Stdio::null());
         }
         let mut reading = None;
         match output {
             Output::Leave => {}
+            Output::ToStderr => drop(holder.stdout(std::io::stderr())),
             Output::Pane => {
                 let (master, slave) = pseudo_terminal().context("failed to make a pseudo-terminal for the command's output")?;
                 let also = slave.try_clone().context("failed to share the command's output")?;
@@ -79,8 +149,8 @@ impl Child {
                 holder.stdout(file).stderr(also);
             }
         }
-        let process = holder.spawn().with_context(|| format!("failed to start {program}"))?;
-        let child = Child { process, name: program.clone(), output: reading };
+        let process = holder.spawn().with_context(|| format!("failed to start {name}"))?;
+        let child = Child { process, name, output: reading, hurry: Arc::default(), terms };
         child.wait_until_it_holds()?;
         Ok(child)
     }
@@ -119,23 +189,119 @@ impl Child {
         self.process.try_wait().ok().flatten()
     }
 
-    /// Asks it to end, if it has not, and gives it a moment to.
-    pub(super) fn stop(&mut self) {
-        for (signal, wait) in [(Signal::TERM, 1_000), (Signal::KILL, 1_000)] {
-            if self.ended().is_some() {
+    /// Asks it and what it started to end, if it has not, waits for that, and at the end of all patience kills them.
+    ///
+    /// What a command leaves running when it ends by itself is left alone, as a shell does.
+    fn stop(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        let began = Instant::now();
+        let mut family = BTreeSet::new();
+        self.signal(Signal::TERM, &mut family);
+        // Interactive shells are deaf to SIGTERM. Not at once: few programs that end in order on SIGTERM do so on SIGHUP.
+        let mut hung_up = self.terms.bond != Bond::Session;
+        while began.elapsed() < self.terms.patience && !self.hurry.load(Ordering::Relaxed) {
+            let ended = self.ended().is_some();
+            if ended && self.living(&mut family).is_empty() {
                 return;
             }
-            if let Some(pid) = self.pid() {
-                // It may have ended just now; then there is nobody to ask.
-                let _ = kill_process(pid, signal);
-                let _ = kill_process(pid, Signal::CONT);
+            if !hung_up && began.elapsed() > self.terms.patience / 2 {
+                hung_up = true;
+                self.signal(Signal::HUP, &mut family);
             }
-            let until = Instant::now() + Duration::from_millis(wait);
-            while Instant::now() < until && self.ended().is_none() {
-                std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(if ended { 20 } else { 5 }));
+        }
+        self.signal(Signal::KILL, &mut family);
+        // Killed is not gone: a system call may have to end first. Not for ever.
+        let until = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < until && self.ended().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// To everybody whom it should reach. Who has ended just now need not be asked.
+    fn signal(&self, signal: Signal, family: &mut BTreeSet<Identity>) {
+        let living = self.living(family);
+        for signal in [signal, Signal::CONT] {
+            match self.terms.bond {
+                // At one stroke, so that nobody forks in between. Nobody else has that number while a member lives.
+                Bond::Session | Bond::Group if !living.is_empty() => {
+                    if let Some(group) = self.pid() {
+                        let _ = kill_process_group(group, signal);
+                    }
+                }
+                Bond::Session | Bond::Group => {}
+                Bond::Shared => {
+                    for pid in living.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+                        let _ = kill_process(pid, signal);
+                    }
+                }
             }
         }
     }
+
+    /// Who lives of those whom a signal should reach. `family` is who was found before: an orphan's descent is forgotten.
+    fn living(&self, family: &mut BTreeSet<Identity>) -> Vec<i32> {
+        let own = i32::try_from(self.process.id()).unwrap_or(0);
+        let processes = processes();
+        if self.terms.bond != Bond::Shared {
+            return processes.iter().filter(|process| process.group == own).map(|process| process.identity.pid).collect();
+        }
+        family.retain(|known| processes.iter().any(|process| process.identity == *known));
+        family.extend(processes.iter().filter(|process| process.identity.pid == own).map(|process| process.identity));
+        loop {
+            let before = family.len();
+            let parents: BTreeSet<i32> = family.iter().map(|identity| identity.pid).collect();
+            family.extend(processes.iter().filter(|process| parents.contains(&process.parent)).map(|process| process.identity));
+            if family.len() == before {
+                return parents.into_iter().collect();
+            }
+        }
+    }
+}
+
+/// A process, and not another one that got its number later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Identity {
+    pid: i32,
+    /// When it began, in ticks since the machine did.
+    start: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Relations {
+    identity: Identity,
+    parent: i32,
+    group: i32,
+}
+
+/// All that live; who has ended and was not waited for does not.
+fn processes() -> Vec<Relations> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers.filter_map(|pid| relations(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
+}
+
+/// From /proc/PID/stat: `pid (name) state parent group … start`, the latter the 22nd. The name may have `)` in it.
+fn relations(stat: &[u8]) -> Option<Relations> {
+    let stat = String::from_utf8_lossy(stat);
+    let (pid, _) = stat.split_once(' ')?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
+    }
+    let identity = Identity { pid: pid.parse().ok()?, start: fields.get(19)?.parse().ok()? };
+    Some(Relations { identity, parent: fields.get(1)?.parse().ok()?, group: fields.get(2)?.parse().ok()? })
+}
+
+/// Whether there is such a process and it has not ended.
+pub(super) fn lives(tgid: Tgid) -> bool {
+    let Ok(stat) = std::fs::read(format!("/proc/{}/stat", tgid.0)) else { return false };
+    // The first thread may have ended before the others: then the process looks like one that has.
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", tgid.0)).map_or(0, Iterator::count);
+    relations(&stat).is_some() || threads() > 1
 }
 
 impl Drop for Child {
@@ -155,9 +321,9 @@ pub(super) fn describe(name: &str, status: ExitStatus) -> String {
     }
 }
 
-fn is_executable(program: &str) -> bool {
+fn is_executable(program: &OsStr) -> bool {
     let runnable = |path: &Path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-    if program.contains('/') {
+    if program.as_bytes().contains(&b'/') {
         return runnable(Path::new(program));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -174,19 +340,27 @@ fn pseudo_terminal() -> rustix::io::Result<(File, File)> {
     Ok((master.into(), slave.into()))
 }
 
+/// What is longer goes on in the next line.
+const LONGEST_LINE: usize = 64 * 1024;
+
 /// Reads a command's output and hands it over line by line, without what would disturb the screen.
 pub(super) fn read_lines(mut from: File, mut take: impl FnMut(Vec<String>) -> bool) {
-    let mut buffer = [0; 4096];
+    let mut buffer = vec![0; 16 * 1024];
     let mut rest: Vec<u8> = Vec::new();
     // A pseudo-terminal whose other end is closed gives an error, which is its end.
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        rest.extend_from_slice(buffer.get(..read).unwrap_or_default());
+        let read = buffer.get(..read).unwrap_or_default();
         let mut lines = Vec::new();
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = rest.drain(..=end).collect();
-            lines.push(printable(&line));
+        let mut begin = 0;
+        // Only what is new is searched, and nothing is moved.
+        for end in memchr::memchr_iter(b'\n', read) {
+            rest.extend_from_slice(read.get(begin..end).unwrap_or_default());
+            lines.push(printable(&rest));
+            rest.clear();
+            begin = end + 1;
         }
-        if rest.len() > 64 * 1024 {
+        rest.extend_from_slice(read.get(begin..).unwrap_or_default());
+        if rest.len() > LONGEST_LINE {
             lines.push(printable(&std::mem::take(&mut rest)));
         }
         if !lines.is_empty() && !take(lines) {
@@ -217,7 +391,7 @@ fn printable(line: &[u8]) -> String {
             c => out.push(c),
         }
     }
-    crate::profile::sanitize(&out).into_owned()
+    sanitize(&out).into_owned()
 }
 
 #[cfg(test)]
@@ -230,5 +404,48 @@ mod tests {
         assert_eq!(printable(b"10 %\r20 %\r30 %\n"), "30 %");
         assert_eq!(printable(b"\x1b]0;title\x07a\tb\x08"), "a    b·");
         assert_eq!(printable(b"\xff\xfe"), "\u{fffd}\u{fffd}");
+    }
+    #[test]
+    fn output_comes_line_by_line_wherever_it_is_cut() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let lines: Vec<String> = (0..40_000).map(|number| format!("line {number}")).collect();
+        let long = "x".repeat(3 * LONGEST_LINE);
+        std::fs::write(path.path(), format!("\n{}\n{long}\nno end", lines.join("\n"))).unwrap();
+        let mut got = Vec::new();
+        read_lines(File::open(path.path()).unwrap(), |lines| {
+            got.extend(lines);
+            true
+        });
+        assert_eq!((got[0].as_str(), &got[1..=40_000], got.last().unwrap().as_str()), ("", lines.as_slice(), "no end"));
+        let parts = &got[40_001..got.len() - 1];
+        assert!(parts.len() >= 3 && parts.iter().all(|part| part.starts_with('x')), "{} parts", parts.len());
+        let mut calls = 0;
+        read_lines(File::open(path.path()).unwrap(), |_| {
+            calls += 1;
+            false
+        });
+        assert_eq!(calls, 1, "nobody listens any more");
+    }
+
+    #[test]
+    fn relations_are_read_past_a_name_that_looks_like_them() {
+        let stat = b"12 (a) Z 9 (b\xff) S 3 4 5 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 10 11";
+        let wanted = Relations { identity: Identity { pid: 12, start: 777 }, parent: 3, group: 4 };
+        assert_eq!(relations(stat), Some(wanted));
+        assert_eq!(relations(b"12 (a) Z 3 4 5 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 10 11"), None);
+        assert_eq!(relations(b""), None);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_does_not_live_even_if_nobody_has_waited_for_it() {
+        let own = Tgid(std::process::id());
+        assert!(lives(own) && !lives(Tgid(u32::MAX)));
+        let mut ended = Command::new("true").spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while lives(Tgid(ended.id())) {
+            assert!(Instant::now() < until, "it lives");
+            std::thread::yield_now();
+        }
+        ended.wait().unwrap();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,13 +10,14 @@ use anyhow::{Context, Result, bail};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
+use crate::formats::save::{SaveError, create};
 use crate::profile::{Query, Target, Tgid};
 use crate::ui::{App, Event, Status};
 
-use super::child::{Child, Output, read_lines};
+use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
 use super::link::ends;
-use super::sampling::{Ended, Sampling, Shared, Watcher, limits};
+use super::sampling::{Ended, LIVE_WINDOW, Sampling, Shared, Watcher, limits};
 use super::{default_file, runtime, theme};
 
 /// The newest lines of a command's output that are kept for its pane, and how often they are shown.
@@ -26,7 +28,7 @@ const OUTPUT_EVERY: Duration = Duration::from_millis(100);
 pub(super) fn run(options: cli::Live) -> Result<()> {
     need_a_terminal()?;
     let runtime = runtime()?;
-    let shared = Shared::new(limits(&options.sampling), &runtime);
+    let shared = Shared::new(limits(&options.sampling, Some(LIVE_WINDOW)), &runtime);
     let mut child = start_child(&options)?;
     let output = child.as_mut().and_then(|child| child.output.take());
     let has_pane = output.is_some();
@@ -114,12 +116,15 @@ fn start_child(options: &cli::Live) -> Result<Option<Child>> {
     if options.program.is_empty() {
         return Ok(None);
     }
-    let output = match options.output.as_str() {
-        "pane" => Output::Pane,
-        "leave" => Output::Leave,
-        path => Output::File(File::create(path).with_context(|| format!("failed to create {path} for the command's output"))?),
+    let output = match options.output.as_path() {
+        path if path == Path::new("pane") => Output::Pane,
+        path if path == Path::new("leave") => Output::Leave,
+        path => match create(path) {
+            Err(SaveError::Exists { .. }) => bail!("`{}` exists; choose another name or remove it", path.display()),
+            created => Output::File(created?),
+        },
     };
-    Child::start(&options.program, output, false).map(Some)
+    Child::start(&options.program, output, Terms::watched()).map(Some)
 }
 
 /// Tells the screen once a second how the run stands. Comes back only if sampling failed.

@@ -1,25 +1,31 @@
 //! Recording without a screen: samples for a while, then one file.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
 
 use crate::cli;
 use crate::formats::folded::{self, FoldedOptions};
-use crate::formats::save::{Format, Overwrite, SaveError, check, save};
+use crate::formats::save::{Format, Overwrite, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
 use crate::profile::{CallTree, Engine, Request, Snapshot};
 
-use super::child::{Child, Output};
+use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
 use super::sampling::{Ended, Sampling, Shared, limits};
 use super::{now, runtime};
 
 /// Longest wait for the last names before the file is written.
 const NAMES_WITHIN: Duration = Duration::from_secs(20);
+/// What takes longer than this is told on a terminal.
+const QUIET: Duration = Duration::from_secs(1);
+/// Signals that come closer together are one: timeout(1) sends each to its child and to its group.
+const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 /// Records, and writes the file.
 pub(super) fn run(options: cli::Record) -> Result<()> {
@@ -30,40 +36,92 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
         checked => checked?,
     };
     let runtime = runtime()?;
-    let shared = Shared::new(limits(&options.sampling), &runtime);
+    let mut signals = runtime.block_on(async { Signals::watch(options.output.display().to_string()) })?;
+    let shared = Shared::new(limits(&options.sampling, None), &runtime);
     let child = match options.program.as_slice() {
         [] => None,
-        command => Some(Child::start(command, Output::Leave, true)?),
+        command => Some(Child::start(command, output_of_command(&options.output), Terms::recorded())?),
     };
+    let name = child.as_ref().map(|child| child.name.clone());
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
-    let began = Instant::now();
-    let ended = runtime.block_on(wait(&sampling, &shared, options.duration))?;
+    let ended = runtime.block_on(wait(&sampling, &shared, options.duration, &mut signals));
+    runtime.block_on(end(&sampling, name.as_deref(), &mut signals));
     sampling.finish();
     if let Some(Ended::Failed(why)) = &ended {
         bail!("sampling stopped: {why}");
     }
-    runtime.block_on(shared.symbolizer.settled(NAMES_WITHIN));
+    runtime.block_on(settle(&shared, &mut signals));
     let mut engine = Engine::new(Arc::clone(&shared.names), Arc::clone(&shared.processes), Arc::clone(&shared.profile));
     let snapshot = engine.answer(&Request::default(), now());
-    write(&options, format, &snapshot, &shared, began.elapsed())?;
+    write(&options, format, &snapshot, &shared, sampling.lasted())?;
     report(&options, &snapshot, ended.as_ref());
     runtime.shutdown_timeout(Duration::from_millis(100));
     Ok(())
 }
 
+/// What the command writes must not mix with the stacks.
+fn output_of_command(stacks: &Path) -> Output {
+    if is_standard_output(stacks) { Output::ToStderr } else { Output::Leave }
+}
+
+/// SIGINT, SIGTERM and SIGHUP, each as impatient as the other: the first ends sampling; the next ends the wait for the command
+/// and for names; one more ends the program.
+struct Signals(watch::Receiver<u8>, Arc<watch::Sender<u8>>);
+
+impl Signals {
+    const SAMPLING: u8 = 0;
+    const ENDING: u8 = 1;
+    const IN_A_HURRY: u8 = 2;
+
+    /// From now on signals do not end the program by themselves.
+    fn watch(file: String) -> Result<Signals> {
+        let (stage, seen) = watch::channel(Self::SAMPLING);
+        let stage = Arc::new(stage);
+        let (caught, mut all) = mpsc::unbounded_channel();
+        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+            let mut one = signal(kind).context("failed to watch for signals")?;
+            let caught = caught.clone();
+            tokio::spawn(async move { while one.recv().await.is_some() && caught.send(Instant::now()).is_ok() {} });
+        }
+        let sender = Arc::clone(&stage);
+        tokio::spawn(async move {
+            let mut last: Option<Instant> = None;
+            while let Some(at) = all.recv().await {
+                if last.is_some_and(|last| at.saturating_duration_since(last) < ONE_SIGNAL) {
+                    continue;
+                }
+                last = Some(at);
+                if *sender.borrow() >= Self::IN_A_HURRY {
+                    remove_unfinished();
+                    drop(writeln!(io::stderr(), "flametop: ended before {file} was written"));
+                    std::process::exit(130);
+                }
+                sender.send_modify(|stage| *stage += 1);
+            }
+        });
+        Ok(Signals(seen, stage))
+    }
+
+    /// Waits for signals until this stage.
+    async fn reach(&mut self, stage: u8) {
+        // The sender lives as long as the receiver.
+        let _ = self.0.wait_for(|now| *now >= stage).await;
+    }
+
+    /// Sampling has ended, by a signal or by itself.
+    fn ending(&self) {
+        self.1.send_modify(|stage| *stage = (*stage).max(Self::ENDING));
+    }
+}
+
 /// Waits for the end: the time that was asked for, a signal, the command's end. Tells on a terminal how it goes.
-async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>) -> Result<Option<Ended>> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("failed to watch for signals")?;
-    let mut terminate = signal(SignalKind::terminate()).context("failed to watch for signals")?;
-    let mut hangup = signal(SignalKind::hangup()).context("failed to watch for signals")?;
+async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, signals: &mut Signals) -> Option<Ended> {
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
     let mut tick = tokio::time::interval(Duration::from_millis(200));
     let shows = io::stderr().is_terminal();
     let outcome = loop {
         tokio::select! {
-            _ = interrupt.recv() => break None,
-            _ = terminate.recv() => break None,
-            _ = hangup.recv() => break None,
+            () = signals.reach(Signals::ENDING) => break None,
             () = sleep_until(deadline) => break None,
             _ = tick.tick() => {
                 if let Some(ended) = sampling.ended() {
@@ -75,10 +133,59 @@ async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>) 
             }
         }
     };
-    if shows {
-        drop(write!(io::stderr(), "\r\x1b[K"));
+    signals.ending();
+    tell("");
+    outcome
+}
+
+/// Ends sampling and the command.
+async fn end(sampling: &Sampling, name: Option<&str>, signals: &mut Signals) {
+    sampling.end();
+    let over = async {
+        while !sampling.is_over() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let hurry = async {
+        signals.reach(Signals::IN_A_HURRY).await;
+        sampling.hurry();
+        std::future::pending().await
+    };
+    let patience = async {
+        tokio::time::sleep(QUIET).await;
+        if let Some(name) = name {
+            tell(&format!("waiting for {name} to end; Ctrl-C kills it"));
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = over => {}
+        () = hurry => {}
+        () = patience => {}
     }
-    Ok(outcome)
+    tell("");
+}
+
+/// Waits for the last names.
+async fn settle(shared: &Shared, signals: &mut Signals) {
+    let patience = async {
+        tokio::time::sleep(QUIET).await;
+        tell("looking for names; Ctrl-C goes without the rest");
+        std::future::pending().await
+    };
+    tokio::select! {
+        _ = shared.symbolizer.settled(NAMES_WITHIN) => {}
+        () = signals.reach(Signals::IN_A_HURRY) => {}
+        () = patience => {}
+    }
+    tell("");
+}
+
+/// Puts a line in the place of the one before, if somebody looks.
+fn tell(line: &str) {
+    if io::stderr().is_terminal() {
+        drop(io::stderr().write_all(format!("\r\x1b[K{line}").as_bytes()));
+    }
 }
 
 async fn sleep_until(deadline: Option<tokio::time::Instant>) {
@@ -94,8 +201,7 @@ fn progress(sampling: &Sampling, shared: &Shared, duration: Option<Duration>) {
     let of = duration.map_or_else(|| "Ctrl-C ends".to_owned(), |duration| format!("of {} s", duration.as_secs_f64()));
     let (samples, lost) = (profile.samples.end(), profile.losses.ring_full);
     drop(profile);
-    let line = format!("\r\x1b[Krecording: {elapsed} s {of}, {samples} samples, {lost} lost");
-    drop(io::stderr().write_all(line.as_bytes()));
+    tell(&format!("recording: {elapsed} s {of}, {samples} samples, {lost} lost"));
 }
 
 fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, shared: &Shared, took: Duration) -> Result<()> {
@@ -128,7 +234,10 @@ fn title(options: &cli::Record) -> String {
             let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
             format!("flametop: process {} on {host}", pids.join(", "))
         }
-        (command, _) => format!("flametop: {}", command.join(" ")),
+        (command, _) => {
+            let words: Vec<String> = command.iter().map(|word| shown(word)).collect();
+            format!("flametop: {}", words.join(" "))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,10 @@ pub(super) struct Sampling {
     stop: Arc<AtomicBool>,
     ended: Arc<Mutex<Option<Ended>>>,
     thread: Option<JoinHandle<()>>,
+    /// When the last sample was read.
+    until: Arc<OnceLock<Instant>>,
+    /// See [`Child::hurry`].
+    hurry: Option<Arc<AtomicBool>>,
     /// What samples are taken by.
     pub(super) event: &'static str,
     /// CPUs sampled at the start.
@@ -79,9 +83,13 @@ impl Watcher {
     }
 }
 
-/// The limits that the options set.
-pub(super) fn limits(options: &cli::Sampling) -> Limits {
-    Limits { window: u64::try_from(options.window.as_nanos()).unwrap_or(u64::MAX), memory: options.memory }
+/// How much time the live view keeps if nothing else is said. A recording keeps all that its memory holds.
+pub(super) const LIVE_WINDOW: Duration = Duration::from_secs(600);
+
+/// The limits that the options set; without `window`, time has none but the options'.
+pub(super) fn limits(options: &cli::Sampling, window: Option<Duration>) -> Limits {
+    let window = options.window.or(window).and_then(|window| u64::try_from(window.as_nanos()).ok());
+    Limits { window: window.unwrap_or(u64::MAX), memory: options.memory }
 }
 
 impl Sampling {
@@ -97,8 +105,10 @@ impl Sampling {
         let collector_options = CollectorOptions { frequency: options.frequency, include_idle: options.idle, targets };
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(Mutex::new(None));
+        let until = Arc::new(OnceLock::new());
+        let hurry = child.as_ref().map(|child| Arc::clone(&child.hurry));
         let thread = {
-            let (shared, stop, ended) = (shared.clone(), Arc::clone(&stop), Arc::clone(&ended));
+            let (shared, stop, ended, until) = (shared.clone(), Arc::clone(&stop), Arc::clone(&ended), Arc::clone(&until));
             let body = move || {
                 let begun = Collector::start(collector_options, Arc::clone(&shared.names), Arc::clone(&shared.processes));
                 let collector = match begun {
@@ -116,7 +126,7 @@ impl Sampling {
                     *ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ended::Failed(format!("{error:#}")));
                     return;
                 }
-                let collecting = Collecting { collector, shared, child, watched: std::mem::take(&mut watched), stop };
+                let collecting = Collecting { collector, shared, child, watched: std::mem::take(&mut watched), stop, until };
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
                 let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
                 *ended.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
@@ -124,7 +134,7 @@ impl Sampling {
             std::thread::Builder::new().name("flametop-drain".to_owned()).spawn(body).context("failed to start a thread")?
         };
         let (event, cpus) = started.recv().map_err(|_| anyhow!("the collecting thread failed at its start"))??;
-        Ok(Sampling { stop, ended, thread: Some(thread), event, cpus, since: Instant::now() })
+        Ok(Sampling { stop, ended, thread: Some(thread), until, hurry, event, cpus, since: Instant::now() })
     }
 
     /// How it ended, once it has.
@@ -137,9 +147,31 @@ impl Sampling {
         Watcher { ended: Arc::clone(&self.ended), event: self.event, cpus: self.cpus, since: self.since }
     }
 
+    /// How long samples were taken, until now if they still are.
+    pub(super) fn lasted(&self) -> Duration {
+        self.until.get().copied().unwrap_or_else(Instant::now).saturating_duration_since(self.since)
+    }
+
+    /// Begins to end it, with the command if it still runs; [`Sampling::is_over`] tells when that is done.
+    pub(super) fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is left to wait for: neither samples nor a command.
+    pub(super) fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// The command is killed instead of waited for.
+    pub(super) fn hurry(&self) {
+        if let Some(hurry) = &self.hurry {
+            hurry.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Ends it, with the command if it still runs; everything is read once more.
     pub(super) fn finish(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.end();
         if let Some(thread) = self.thread.take() {
             // What the thread had to say is in `ended`.
             let _ = thread.join();
@@ -160,15 +192,25 @@ struct Collecting {
     /// Processes asked for that still live.
     watched: Vec<Tgid>,
     stop: Arc<AtomicBool>,
+    until: Arc<OnceLock<Instant>>,
 }
 
 impl Collecting {
-    /// Reads the kernel's buffers until told to stop, or until there is nobody left to watch.
+    /// Samples until told to stop, or until there is nobody left to watch; then ends the command.
     fn run(mut self) -> Option<Ended> {
+        let ended = self.sample();
+        let _ = self.until.set(Instant::now());
+        ended
+    }
+
+    /// Reads the kernel's buffers until told to stop, or until there is nobody left to watch.
+    fn sample(&mut self) -> Option<Ended> {
         let mut batch = Batch::default();
         let began = Instant::now();
         let mut trimmed = began;
         let watching = !self.watched.is_empty();
+        // Who has ended while sampling began is not heard of again.
+        self.watched.retain(|tgid| super::child::lives(*tgid));
         loop {
             let stop = self.stop.load(Ordering::Relaxed);
             let child_ended = self.child.as_mut().and_then(Child::ended);
@@ -225,5 +267,20 @@ impl Collecting {
             profile.record(collected.thread, frames.iter().copied(), sample);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_what_was_asked_for_or_the_commands_own() {
+        let options = |window| cli::Sampling { pids: Vec::new(), frequency: 99, idle: false, window, memory: 5 };
+        let window = |asked: Option<u64>, own| limits(&options(asked.map(Duration::from_secs)), own).window;
+        assert_eq!(window(None, Some(LIVE_WINDOW)), 600_000_000_000);
+        assert_eq!(window(None, None), u64::MAX);
+        assert_eq!(window(Some(2), Some(LIVE_WINDOW)), 2_000_000_000);
+        assert_eq!(window(Some(2), None), 2_000_000_000);
     }
 }

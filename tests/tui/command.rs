@@ -35,6 +35,63 @@ fn output_can_go_to_a_file() {
 }
 
 #[test]
+fn output_takes_no_file_away() {
+    root_or_fail();
+    let shop = Shop::new();
+    let (there, link) = (shop.path("there"), shop.path("link"));
+    std::fs::write(&there, "mine").unwrap();
+    std::os::unix::fs::symlink(&there, &link).unwrap();
+    for path in [&there, &link] {
+        let mut terminal = Terminal::start(&["--output", path.to_str().unwrap(), "--", "true"], 24, 250, &[]);
+        let status = terminal.wait_exit_within(SOON);
+        let screen = terminal.screen();
+        assert!(!status.success() && screen.contains("exists; choose another name or remove it"), "{status:?} {screen}");
+        terminal.assert_restored();
+    }
+    assert_eq!(std::fs::read_to_string(&there).unwrap(), "mine");
+    let file = shop.path("said");
+    let sudo = [("SUDO_UID", "65534"), ("SUDO_GID", "65533")];
+    let args = ["--output", file.to_str().unwrap(), "--", "sh", "-c", "echo heard"];
+    let terminal = Terminal::start(&args, 24, 80, &sudo);
+    terminal.wait_for_text("ended", SOON);
+    use std::os::unix::fs::MetadataExt;
+    let about = std::fs::metadata(&file).unwrap();
+    assert_eq!((about.uid(), about.gid()), (65534, 65533));
+    quit(terminal);
+}
+
+#[test]
+fn a_command_in_the_pane_has_a_terminal_of_its_own_and_all_it_started_ends_with_the_view() {
+    root_or_fail();
+    let directory = tempfile::tempdir().unwrap();
+    let copies = ["just-me", "deaf"].map(|name| directory.path().join(name));
+    for copy in &copies {
+        std::fs::copy(Program::build("chain.c").path, copy).unwrap();
+    }
+    let running = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let found = processes.filter_map(|entry| std::fs::read_link(entry.path().join("exe")).ok());
+        found.filter(|exe| copies.contains(exe)).count()
+    };
+    // Two shells stay between flametop and the programs, of which one hears no SIGTERM.
+    let (just_me, deaf) = (copies[0].display(), copies[1].display());
+    let script = format!("echo own > /dev/tty; (trap '' TERM HUP; '{deaf}' 55; true) & '{just_me}' 55; true");
+    let terminal = Terminal::start(&["-F", "499", "--", "sh", "-c", &script], 36, 132, &[]);
+    terminal.wait_for(|screen| screen.contains("own") && screen.contains("inner"), SOON);
+    let end = std::time::Instant::now() + SOON;
+    while running() < 2 && std::time::Instant::now() < end {
+        std::thread::yield_now();
+    }
+    assert_eq!(running(), 2);
+    quit(terminal);
+    let end = std::time::Instant::now() + SOON;
+    while running() > 0 && std::time::Instant::now() < end {
+        std::thread::yield_now();
+    }
+    assert_eq!(running(), 0, "something runs on");
+}
+
+#[test]
 fn quitting_ends_the_command() {
     root_or_fail();
     let directory = tempfile::tempdir().unwrap();
