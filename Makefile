@@ -40,7 +40,7 @@ test-all: ## the same, with the slow tests
 	@scripts/setup.sh test
 	@$(WITH_CLANG) scripts/test.sh --all
 
-bench: build ## measure flametop beside perf and flamelens (ROW=view, latency, first, record, live)
+bench: build ## measure flametop beside perf and flamelens (ROW=view, keys, live-keys, first, record, live)
 	@test -x $(TARGET)/bench-tools/bin/flamelens || $(CARGO) install --locked --root $(TARGET)/bench-tools flamelens \
 	  || echo "flamelens could not be installed: its figures stay empty"
 	@$(WITH_CLANG) $(CARGO) bench --locked --bench table -- $(ROW)

@@ -18,6 +18,8 @@ mod view;
 
 use anyhow::{Context, Result};
 
+pub use link::answer_requests;
+
 use crate::cli::{Background, Cli, Colours, Command, Looks};
 use crate::formats::save::{DateTime, Format, default_name};
 use crate::ui::{ColourMode, Depth, Theme};

@@ -17,6 +17,9 @@ use super::top::{FunctionTable, Neighbours};
 use super::tree::CallTree;
 use super::view::{ActivityRow, Progress, Timeline, Totals, ViewBuilder};
 
+/// Answers after which a tree is looked through for what weighs nothing any more: some ten seconds.
+const TIDY_EVERY: u64 = 50;
+
 /// Samples taken in under one lock; about a millisecond's work.
 const SLICE: usize = 16_384;
 
@@ -56,13 +59,23 @@ pub struct Snapshot {
 struct Answer {
     builder: ViewBuilder,
     tree: Arc<CallTree>,
+    /// The tree before that one. When the next is made, the screen has usually let go of it and its memory serves again; and
+    /// while it is held here, it is never the drawing thread that gives a large tree's memory back.
+    before: Arc<CallTree>,
     /// [`ViewBuilder::changes`] when `tree` was made.
     made_at: Option<u64>,
+    answers: u64,
 }
 
 impl Answer {
     fn new(names: &Arc<Names>, query: Query) -> Answer {
-        Answer { builder: ViewBuilder::new(Arc::clone(names), query), tree: Arc::default(), made_at: None }
+        Answer {
+            builder: ViewBuilder::new(Arc::clone(names), query),
+            tree: Arc::default(),
+            before: Arc::default(),
+            made_at: None,
+            answers: 0,
+        }
     }
 
     /// Brings the tree up to date, and returns whether it changed.
@@ -83,7 +96,24 @@ impl Answer {
             return false;
         }
         self.made_at = Some(self.builder.changes());
-        self.tree = Arc::new(if fixed { self.builder.take_tree() } else { self.builder.tree() });
+        let next = if fixed {
+            Arc::new(self.builder.take_tree())
+        } else {
+            let mut next = std::mem::take(&mut self.before);
+            match Arc::get_mut(&mut next) {
+                Some(unused) => self.builder.tree_into(unused),
+                None => next = Arc::new(self.builder.tree()),
+            }
+            next
+        };
+        self.before = std::mem::replace(&mut self.tree, next);
+        self.answers += 1;
+        if !fixed && self.answers.is_multiple_of(TIDY_EVERY) {
+            self.builder.tidy(&self.tree);
+        }
+        if fixed {
+            self.before = Arc::default();
+        }
         true
     }
 }
@@ -133,7 +163,7 @@ impl Engine {
             search: search.flatten(),
             processes: self.describe(&activity),
             activity: activity.into(),
-            timeline: self.shown.builder.timeline(),
+            timeline: self.shown.builder.timeline(if profile.limits() == Limits::NONE { Timestamp(0) } else { now }),
             totals: self.shown.builder.totals(),
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),

@@ -56,13 +56,7 @@ impl CallTree {
         if nodes.is_empty() {
             return CallTree::default();
         }
-        for node in &mut nodes {
-            node.total = node.own;
-        }
-        for id in (1..nodes.len()).rev() {
-            let TreeNode { parent, total, .. } = nodes[id];
-            nodes[parent as usize].total += total;
-        }
+        sum_up(&mut nodes);
         CallTree { nodes }
     }
 
@@ -115,6 +109,17 @@ impl CallTree {
     }
 }
 
+/// Makes totals of own weights: children come after their parents, so one pass backward does it.
+fn sum_up(nodes: &mut [TreeNode]) {
+    for node in nodes.iter_mut() {
+        node.total = node.own;
+    }
+    for id in (1..nodes.len()).rev() {
+        let TreeNode { parent, total, .. } = nodes[id];
+        nodes[parent as usize].total += total;
+    }
+}
+
 /// Grows a tree path by path; the index from (parent, label) to child is kept apart from the nodes so that a finished tree
 /// does not carry it. First children are not in it: their parents point to them.
 #[derive(Default)]
@@ -123,7 +128,27 @@ pub struct TreeBuilder {
     /// Last child of each node, so that siblings stay in the order first seen.
     last_child: Vec<u32>,
     index: hashbrown::HashTable<u32>,
+    /// What was added since totals were last brought up to date.
+    added: Added,
 }
+
+/// Totals are brought up to date for a picture only, by the cheaper of two ways.
+enum Added {
+    /// So few that going up from each node costs less than a pass over all: a live picture of 4 million nodes gets 500
+    /// samples, and the pass takes 40 ms.
+    Few(Vec<(NodeId, i64)>),
+    /// All totals are to be summed up anew.
+    Many,
+}
+
+impl Default for Added {
+    fn default() -> Self {
+        Added::Few(Vec::new())
+    }
+}
+
+/// A sample has some tens of callers, and going from one to the next is a jump in memory.
+const NODES_A_SAMPLE: usize = 64;
 
 fn hash(parent: u32, label: LabelId) -> u64 {
     use std::hash::Hasher;
@@ -135,7 +160,12 @@ fn hash(parent: u32, label: LabelId) -> u64 {
 impl TreeBuilder {
     /// Only the root.
     pub fn new() -> TreeBuilder {
-        TreeBuilder { nodes: vec![TreeNode::default()], last_child: vec![0], index: hashbrown::HashTable::new() }
+        TreeBuilder {
+            nodes: vec![TreeNode::default()],
+            last_child: vec![0],
+            index: hashbrown::HashTable::new(),
+            added: Added::default(),
+        }
     }
 
     /// The child of `parent` with this label, made if it is new.
@@ -175,15 +205,49 @@ impl TreeBuilder {
     }
 
     /// Adds to what ends at `node`; a negative weight takes back what was added before.
-    pub fn add(&mut self, node: NodeId, weight: i64) {
-        if let Some(node) = self.nodes.get_mut(node.0 as usize) {
-            node.own = node.own.saturating_add_signed(weight);
+    pub fn add(&mut self, id: NodeId, weight: i64) {
+        let room = self.nodes.len() / NODES_A_SAMPLE;
+        let Some(node) = self.nodes.get_mut(id.0 as usize) else { return };
+        let before = node.own;
+        node.own = before.saturating_add_signed(weight);
+        match &mut self.added {
+            Added::Few(list) if list.len() < room => list.push((id, node.own.wrapping_sub(before).cast_signed())),
+            Added::Few(_) => self.added = Added::Many,
+            Added::Many => {}
+        }
+    }
+
+    fn bring_totals_up_to_date(&mut self) {
+        match std::mem::take(&mut self.added) {
+            Added::Many => sum_up(&mut self.nodes),
+            Added::Few(list) => {
+                for (id, weight) in list {
+                    let mut at = id.0;
+                    loop {
+                        let node = &mut self.nodes[at as usize];
+                        node.total = node.total.wrapping_add_signed(weight);
+                        if at == 0 {
+                            break;
+                        }
+                        at = node.parent;
+                    }
+                }
+            }
         }
     }
 
     /// The tree as it is now; the builder goes on.
-    pub fn snapshot(&self) -> CallTree {
-        CallTree::from_nodes(self.nodes.clone())
+    pub fn snapshot(&mut self) -> CallTree {
+        let mut tree = CallTree::default();
+        self.snapshot_into(&mut tree);
+        tree
+    }
+
+    /// The same in the memory of a tree that is not needed any more: for a large one, asking the system for new memory takes
+    /// as long as everything else (128 MB: 32,000 page faults).
+    pub fn snapshot_into(&mut self, tree: &mut CallTree) {
+        self.bring_totals_up_to_date();
+        tree.nodes.clone_from(&self.nodes);
     }
 
     /// The finished tree.
@@ -205,6 +269,25 @@ impl TreeBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn totals_are_the_same_whether_few_or_many_samples_came() {
+        let mut builder = TreeBuilder::new();
+        let mut at = CallTree::ROOT;
+        let mut kept = CallTree::default();
+        for step in 0..2000u32 {
+            // A bush: every eighth step goes back to the root.
+            at = builder.child(if step % 8 == 0 { CallTree::ROOT } else { at }, LabelId(step % 131));
+            builder.add(at, i64::from(step % 5));
+            if step % 7 == 0 {
+                builder.add(at, -i64::from(step % 5));
+            }
+            if step % 97 == 0 || step > 1900 {
+                builder.snapshot_into(&mut kept);
+                assert_eq!(kept, CallTree::from_nodes(kept.nodes().to_vec()), "after step {step}");
+            }
+        }
+    }
 
     #[test]
     fn totals_are_sums_and_siblings_keep_their_order() {

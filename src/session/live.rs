@@ -1,11 +1,12 @@
 //! The live view: of everything, of some processes, or of a command.
 
+use std::fs::File;
 use std::io::IsTerminal;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::cli;
 use crate::profile::{Query, Target, Tgid};
@@ -14,8 +15,12 @@ use crate::ui::{App, Event, Status};
 use super::child::{Child, Output, read_lines};
 use super::cost::Cost;
 use super::link::ends;
-use super::sampling::{Ended, Sampling, Shared, limits};
+use super::sampling::{Ended, Sampling, Shared, Watcher, limits};
 use super::{default_file, runtime, theme};
+
+/// The newest lines of a command's output that are kept for its pane, and how often they are shown.
+const OUTPUT_LINES: usize = 1000;
+const OUTPUT_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs the live view until the reader quits.
 pub(super) fn run(options: cli::Live) -> Result<()> {
@@ -33,18 +38,19 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
 
     let (ends, link) = ends();
     if let Some(output) = output {
-        let events = ends.events.clone();
-        runtime.spawn_blocking(move || read_lines(output, |lines| events.send(Event::Output(lines)).is_ok()));
+        show_output(output, &runtime, ends.events.clone());
     }
     let outcome = runtime.block_on(async {
         let engine = ends.spawn_engine(&shared, true)?;
         ends.spawn_saver(&shared);
         ends.spawn_signals()?;
-        let watching = watch_status(&sampling, &shared, &options.sampling, ends.status.clone());
-        let screen = crate::ui::run(app, link);
+        // On a thread of its own: the drawing thread reads no files and waits for no lock.
+        let frequency = options.sampling.frequency;
+        let watching = tokio::spawn(watch_status(sampling.watcher(), shared.clone(), frequency, ends.status.clone()));
+        go_before_others();
         let outcome = tokio::select! {
-            outcome = screen => outcome.context("the terminal failed"),
-            outcome = watching => outcome,
+            outcome = crate::ui::run(app, link) => outcome.context("the screen failed"),
+            outcome = watching => outcome.unwrap_or_else(|_| bail!("the thread that watches the run failed; please report this")),
         };
         drop(engine);
         outcome
@@ -55,12 +61,53 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     outcome
 }
 
+/// Lets this thread, which draws, run before others where root asks for it: a machine that one looks at is often one with more
+/// to do than it can, and a key waits there for as long as everybody else. It takes some milliseconds of a second. Called
+/// when all other threads and the command are there, since they would inherit it.
+fn go_before_others() {
+    // In Linux this is one thread's, not the process's (setpriority(2), notes). Without the privilege nothing changes.
+    let _ = rustix::process::setpriority_process(None, -10);
+}
+
 /// Refuses to draw where nobody could see it.
 pub(super) fn need_a_terminal() -> Result<()> {
     if !std::io::stdout().is_terminal() {
         bail!("standard output is not a terminal, so there is nowhere to draw; `flametop record -o FILE` writes to a file");
     }
     Ok(())
+}
+
+/// Takes the command's output in as fast as it comes and shows the newest of it ten times a second: a command that writes without
+/// end is not held up, and neither are keys and pictures.
+fn show_output(output: File, runtime: &tokio::runtime::Runtime, events: mpsc::Sender<Event>) {
+    let newest = Arc::new(Mutex::new(Some(Vec::new())));
+    let ring = Arc::clone(&newest);
+    runtime.spawn_blocking(move || {
+        let keep = |lines: Vec<String>| {
+            let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(kept) = ring.as_mut() else { return false };
+            kept.extend(lines);
+            let excess = kept.len().saturating_sub(OUTPUT_LINES);
+            kept.drain(..excess);
+            true
+        };
+        read_lines(output, keep);
+    });
+    runtime.spawn(async move {
+        let mut tick = tokio::time::interval(OUTPUT_EVERY);
+        loop {
+            tick.tick().await;
+            let lines = match newest.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                Some(lines) if !lines.is_empty() => std::mem::take(lines),
+                _ => continue,
+            };
+            if events.send(Event::Output(lines)).await.is_err() {
+                // Nobody looks any more: the reader may stop.
+                *newest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                return;
+            }
+        }
+    });
 }
 
 fn start_child(options: &cli::Live) -> Result<Option<Child>> {
@@ -70,20 +117,13 @@ fn start_child(options: &cli::Live) -> Result<Option<Child>> {
     let output = match options.output.as_str() {
         "pane" => Output::Pane,
         "leave" => Output::Leave,
-        path => Output::File(
-            std::fs::File::create(path).with_context(|| format!("failed to create {path} for the command's output"))?,
-        ),
+        path => Output::File(File::create(path).with_context(|| format!("failed to create {path} for the command's output"))?),
     };
     Child::start(&options.program, output, false).map(Some)
 }
 
 /// Tells the screen once a second how the run stands. Comes back only if sampling failed.
-async fn watch_status(
-    sampling: &Sampling,
-    shared: &Shared,
-    options: &cli::Sampling,
-    status: watch::Sender<Status>,
-) -> Result<()> {
+async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status: watch::Sender<Status>) -> Result<()> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut cost = Cost::new();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
@@ -99,8 +139,8 @@ async fn watch_status(
         stood = Some(elapsed);
         status.send_replace(Status {
             host: host.clone(),
-            source: format!("{} {} Hz", sampling.event, options.frequency),
-            frequency: options.frequency,
+            source: format!("{} {frequency} Hz", sampling.event),
+            frequency,
             cpus: sampling.cpus,
             elapsed,
             live: ended.is_none(),
@@ -109,7 +149,7 @@ async fn watch_status(
             }),
             own_cpu,
             own_memory,
-            problems: problems(shared),
+            problems: problems(&shared),
             notes: Vec::new(),
         });
     }

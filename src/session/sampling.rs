@@ -60,6 +60,25 @@ pub(super) struct Sampling {
     pub(super) since: Instant,
 }
 
+/// What may be asked of a running collection from elsewhere.
+#[derive(Clone)]
+pub(super) struct Watcher {
+    ended: Arc<Mutex<Option<Ended>>>,
+    /// What samples are taken by.
+    pub(super) event: &'static str,
+    /// CPUs sampled at the start.
+    pub(super) cpus: usize,
+    /// When it began.
+    pub(super) since: Instant,
+}
+
+impl Watcher {
+    /// How it ended, once it has.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// The limits that the options set.
 pub(super) fn limits(options: &cli::Sampling) -> Limits {
     Limits { window: u64::try_from(options.window.as_nanos()).unwrap_or(u64::MAX), memory: options.memory }
@@ -111,6 +130,11 @@ impl Sampling {
     /// How it ended, once it has.
     pub(super) fn ended(&self) -> Option<Ended> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// For those who watch it.
+    pub(super) fn watcher(&self) -> Watcher {
+        Watcher { ended: Arc::clone(&self.ended), event: self.event, cpus: self.cpus, since: self.since }
     }
 
     /// Ends it, with the command if it still runs; everything is read once more.

@@ -50,13 +50,25 @@ pub struct Link {
     /// The newest state of the run.
     pub status: watch::Receiver<Status>,
     /// Results of saving, lines of output.
-    pub events: mpsc::UnboundedReceiver<Event>,
+    pub events: mpsc::Receiver<Event>,
     /// The newest request.
     pub requests: watch::Sender<Request>,
     /// What is to be saved.
     pub saves: mpsc::UnboundedSender<SaveOrder>,
-    /// Turns to `true` when the program is to end (a signal).
-    pub stop: watch::Receiver<bool>,
+    /// Whether the program is to end.
+    pub stop: watch::Receiver<Stop>,
+}
+
+/// Whether and why the screen is to end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Stop {
+    /// It is not.
+    #[default]
+    No,
+    /// Somebody asked: a signal, or the session's end.
+    Asked,
+    /// Something without which there is no picture failed: in words.
+    Failed(String),
 }
 
 /// Pictures at most this often while nobody presses a key: keys are answered at once.
@@ -76,8 +88,10 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
         let event = tokio::select! {
             biased;
             changed = link.stop.changed() => {
-                if changed.is_err() || *link.stop.borrow() {
-                    return Ok(());
+                match &*link.stop.borrow() {
+                    Stop::Failed(why) => return Err(io::Error::other(why.clone())),
+                    Stop::No if changed.is_ok() => {}
+                    Stop::No | Stop::Asked => return Ok(()),
                 }
                 continue;
             }
@@ -86,12 +100,6 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                 None => return Ok(()),
                 Some(event) => event?,
             },
-            Some(event) = link.events.recv() => {
-                let quit = apply(&mut app, event, &link, &mut guard)?;
-                if quit { return Ok(()); }
-                picture(&mut app, &link, &mut guard)?;
-                continue;
-            }
             Ok(()) = link.snapshots.changed() => {
                 let snapshot = Arc::clone(&link.snapshots.borrow_and_update());
                 apply(&mut app, Event::Snapshot(snapshot), &link, &mut guard)?;
@@ -103,6 +111,16 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
             Ok(()) = link.status.changed() => {
                 let status = link.status.borrow_and_update().clone();
                 apply(&mut app, Event::Status(status), &link, &mut guard)?;
+                picture(&mut app, &link, &mut guard)?;
+                continue;
+            }
+            // Last, and all at once: a command that writes without end keeps neither keys nor pictures waiting.
+            Some(event) = link.events.recv() => {
+                let mut next = Some(event);
+                while let Some(event) = next.take() {
+                    if apply(&mut app, event, &link, &mut guard)? { return Ok(()); }
+                    next = link.events.try_recv().ok();
+                }
                 picture(&mut app, &link, &mut guard)?;
                 continue;
             }
