@@ -102,3 +102,47 @@ fn a_process_that_is_gone_leaves_a_picture_of_itself() {
     quit(terminal);
     assert_nothing_left(&held);
 }
+
+/// What [`by_a_panic`] starts in a terminal: the screen, taken by a program that then panics.
+#[test]
+#[ignore = "does nothing by itself: `by_a_panic` starts it"]
+fn panics_when_told_to() {
+    if std::env::var_os("PANIC_WHEN_TOLD_TO").is_none() {
+        return;
+    }
+    use flametop::profile::{Names, Query};
+    use flametop::ui::{App, ColourMode, Depth, Link, Theme};
+    use tokio::sync::{mpsc, watch};
+    let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, mode: ColourMode::Kind };
+    let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), "x".to_owned());
+    let (_snapshots, snapshots) = watch::channel(Default::default());
+    let (_status, status) = watch::channel(Default::default());
+    let (_events, events) = mpsc::unbounded_channel();
+    let (requests, _requests) = watch::channel(Default::default());
+    let (saves, _saves) = mpsc::unbounded_channel();
+    let (_stop, stop) = watch::channel(false);
+    let link = Link { snapshots, status, events, requests, saves, stop };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut told = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::user_defined1()).unwrap();
+        tokio::select! {
+            _ = flametop::ui::run(app, link) => {}
+            _ = told.recv() => panic!("told to"),
+        }
+    });
+}
+
+#[test]
+fn by_a_panic() {
+    let this = std::env::current_exe().unwrap();
+    let args = ["--ignored", "--exact", "ending::panics_when_told_to", "--nocapture"];
+    let mut terminal = Terminal::spawn(this.to_str().unwrap(), &args, 24, 80, &[("PANIC_WHEN_TOLD_TO", "1"), ("RUST_BACKTRACE", "0")]);
+    terminal.wait_for(|screen| screen.contains("flametop") && screen.contains("quit"), SOON);
+    assert!(terminal.with_screen(vt100::Screen::alternate_screen));
+    terminal.signal(Signal::USR1);
+    let status = terminal.wait_exit_within(SOON);
+    assert!(!status.success());
+    terminal.assert_restored();
+    // Its words are there to be read.
+    assert!(terminal.screen().contains("told to"), "{}", terminal.screen());
+}
