@@ -48,7 +48,6 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         ends.spawn_saver(&shared);
         ends.spawn_signals()?;
         let watching = watch_status(&sampling, &shared, &options.sampling, ends.status.clone());
-        go_before_others();
         let screen = crate::ui::run(app, link);
         let outcome = tokio::select! {
             outcome = screen => outcome.context("the terminal failed"),
@@ -61,14 +60,6 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     ends.stop();
     runtime.shutdown_timeout(Duration::from_millis(200));
     outcome
-}
-
-/// Lets this thread, which draws, run before others where root asks for it: a machine that one looks at is often one with more
-/// to do than it can, and a key waits there for as long as everybody else. It takes some milliseconds of a second. Called
-/// when all other threads and the command are there, since they would inherit it.
-fn go_before_others() {
-    // In Linux this is one thread's, not the process's (setpriority(2), notes). Without the privilege nothing changes.
-    let _ = rustix::process::setpriority_process(None, -10);
 }
 
 /// Refuses to draw where nobody could see it.
