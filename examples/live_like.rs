@@ -38,10 +38,10 @@ fn main() {
     let (snapshots, new_snapshots) = watch::channel(Arc::default());
     let status = Status { host: "made up".into(), frequency: 997, cpus: 2, live: true, ..Status::default() };
     let (_status, new_status) = watch::channel(status);
-    let (_events, events) = mpsc::unbounded_channel();
+    let (_events, events) = mpsc::channel(1);
     let (requests, mut new_requests) = watch::channel(Request::default());
     let (saves, _saves) = mpsc::unbounded_channel();
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = watch::channel(flametop::ui::Stop::No);
     let link = Link { snapshots: new_snapshots, status: new_status, events, requests, saves, stop: stopped.clone() };
     let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, mode: ColourMode::Kind };
     let app = App::new(Arc::clone(&names), theme, Query::default(), "made-up".into());
@@ -53,7 +53,7 @@ fn main() {
         answer_requests(&mut engine, &mut new_requests, &snapshots, &stopped, true, &handle);
     });
     runtime.block_on(flametop::ui::run(app, link)).expect("the terminal failed");
-    stop.send_replace(true);
+    stop.send_replace(flametop::ui::Stop::Asked);
     engine.join().expect("the engine failed");
 }
 

@@ -25,7 +25,8 @@ rustc --edition=2024 -C opt-level=1 -C force-frame-pointers=yes -o "$programs/ru
 
 for name in threads forks syscalls names rusty; do
     # Longer than needed, so that they end when told to: bash reports those that end by their own alarm.
-    "$programs/$name" "$((seconds + 5))" >/dev/null &
+    # The second number is for forks only: children a second, few enough to leave the others room in the picture.
+    "$programs/$name" "$((seconds + 5))" 6 >/dev/null &
     workers+=($!)
 done
 (

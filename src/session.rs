@@ -8,7 +8,9 @@
 //! ```
 
 mod child;
+mod cost;
 mod doctor;
+mod link;
 mod live;
 mod record;
 mod sampling;
@@ -16,7 +18,7 @@ mod view;
 
 use anyhow::{Context, Result};
 
-pub use live::answer_requests;
+pub use link::answer_requests;
 
 use crate::cli::{Background, Cli, Colours, Command, Looks};
 use crate::formats::save::{DateTime, Format, default_name};

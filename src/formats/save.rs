@@ -133,6 +133,15 @@ pub fn save(
     Ok(saved)
 }
 
+/// Whether [`save`] could put a file there: what it would refuse is refused here, before the work of a long recording.
+pub fn check(path: &Path, overwrite: Overwrite) -> Result<Format, SaveError> {
+    let format = Format::of(path)?;
+    if stream_of(path).is_none() {
+        look_at_target(path, overwrite)?;
+    }
+    Ok(format)
+}
+
 /// The directory to write to, if a file of that name can be put there.
 fn look_at_target(path: &Path, overwrite: Overwrite) -> Result<PathBuf, SaveError> {
     if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {

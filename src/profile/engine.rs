@@ -17,6 +17,9 @@ use super::top::{FunctionTable, Neighbours};
 use super::tree::CallTree;
 use super::view::{ActivityRow, Progress, Timeline, Totals, ViewBuilder};
 
+/// Answers after which a tree is looked through for what weighs nothing any more: some ten seconds.
+const TIDY_EVERY: u64 = 50;
+
 /// Samples taken in under one lock; about a millisecond's work.
 const SLICE: usize = 16_384;
 
@@ -61,6 +64,7 @@ struct Answer {
     before: Arc<CallTree>,
     /// [`ViewBuilder::changes`] when `tree` was made.
     made_at: Option<u64>,
+    answers: u64,
 }
 
 impl Answer {
@@ -70,6 +74,7 @@ impl Answer {
             tree: Arc::default(),
             before: Arc::default(),
             made_at: None,
+            answers: 0,
         }
     }
 
@@ -102,6 +107,10 @@ impl Answer {
             next
         };
         self.before = std::mem::replace(&mut self.tree, next);
+        self.answers += 1;
+        if !fixed && self.answers.is_multiple_of(TIDY_EVERY) {
+            self.builder.tidy(&self.tree);
+        }
         if fixed {
             self.before = Arc::default();
         }
@@ -154,7 +163,7 @@ impl Engine {
             search: search.flatten(),
             processes: self.describe(&activity),
             activity: activity.into(),
-            timeline: self.shown.builder.timeline(),
+            timeline: self.shown.builder.timeline(if profile.limits() == Limits::NONE { Timestamp(0) } else { now }),
             totals: self.shown.builder.totals(),
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),

@@ -121,7 +121,7 @@ impl Label {
     }
 }
 
-type LabelKey = (Arc<str>, Arc<str>, FrameKind, bool);
+type LabelKey = (Arc<str>, Arc<str>, FrameKind);
 
 /// Every label there is. Grows only; reading takes no lock.
 #[derive(Default)]
@@ -131,24 +131,25 @@ pub struct LabelTable {
 }
 
 impl LabelTable {
+    /// A label that stands in until a better one is found: each call makes one, so that what replaces it is the name of one
+    /// frame only.
+    fn stand_in(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
+        self.push(sanitize(name).into(), sanitize(object).into(), kind, true)
+    }
+
+    fn push(&self, name: Arc<str>, object: Arc<str>, kind: FrameKind, provisional: bool) -> LabelId {
+        let label = Label { name, object, kind, provisional, replaced_by: AtomicU32::new(0) };
+        LabelId(u32::try_from(self.labels.push(label)).unwrap_or(0))
+    }
+
     /// The label of this name, object and kind, made if it is new. Control characters are replaced first.
     pub fn intern(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
-        self.insert(name, object, kind, false)
-    }
-
-    /// A label that stands in until a better one is found.
-    pub fn intern_provisional(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
-        self.insert(name, object, kind, true)
-    }
-
-    fn insert(&self, name: &str, object: &str, kind: FrameKind, provisional: bool) -> LabelId {
-        let key: LabelKey = (sanitize(name).into(), sanitize(object).into(), kind, provisional);
+        let key: LabelKey = (sanitize(name).into(), sanitize(object).into(), kind);
         match self.ids.entry(key) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
                 let (name, object, ..) = entry.key().clone();
-                let label = Label { name, object, kind, provisional, replaced_by: AtomicU32::new(0) };
-                let id = LabelId(u32::try_from(self.labels.push(label)).unwrap_or(0));
+                let id = self.push(name, object, kind, false);
                 entry.insert(id);
                 id
             }
@@ -374,7 +375,7 @@ impl Names {
             ObjectKind::Unmapped => self.labels.intern("[unknown]", "", FrameKind::Unknown),
             kind => {
                 let shown = if kind == ObjectKind::Kernel { FrameKind::Kernel } else { FrameKind::Unknown };
-                self.labels.intern_provisional(&format!("{short}+{:#x}", frame.address), short, shown)
+                self.labels.stand_in(&format!("{short}+{:#x}", frame.address), short, shown)
             }
         }
     }
@@ -435,7 +436,7 @@ pub fn sanitize(name: &str) -> Cow<'_, str> {
 /// characters that can make a terminal line read differently from what it holds.
 fn is_unsafe_to_print(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{61c}' | '\u{180e}' | '\u{e0000}'..='\u{e007f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::ids::{CgroupId, Cpu, Tgid, Tid, Timestamp};
 /// Longest regular expression taken and largest automaton built for it: typed by hand, so generous is enough.
 const MAX_REGEX_BYTES: usize = 1 << 22;
 
-/// A regular expression over frame names. Lower case matches either case; a capital letter makes it exact.
+/// A regular expression over frame names. Lower case matches either case; a capital letter, or `^…$` around it, makes it exact.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     source: String,
@@ -17,14 +17,14 @@ pub struct Pattern {
 impl Pattern {
     /// Compiles `source`; the error is one line for the person who typed it.
     pub fn new(source: &str) -> Result<Pattern, String> {
-        let regex = RegexBuilder::new(source)
-            .case_insensitive(!source.chars().any(char::is_uppercase))
-            .size_limit(MAX_REGEX_BYTES)
-            .build()
-            .map_err(|error| match error {
-                regex::Error::CompiledTooBig(_) => "the expression is too large".to_owned(),
-                other => other.to_string().lines().last().unwrap_or("not a regular expression").trim().to_owned(),
-            })?;
+        let exact = source.chars().any(char::is_uppercase) || source.starts_with('^') && source.ends_with('$');
+        let regex =
+            RegexBuilder::new(source).case_insensitive(!exact).size_limit(MAX_REGEX_BYTES).build().map_err(
+                |error| match error {
+                    regex::Error::CompiledTooBig(_) => "the expression is too large".to_owned(),
+                    other => other.to_string().lines().last().unwrap_or("not a regular expression").trim().to_owned(),
+                },
+            )?;
         Ok(Pattern { source: source.to_owned(), regex })
     }
 
@@ -162,6 +162,7 @@ mod tests {
         assert!(lower.matches("BufReader") && lower.matches("vfs_read"));
         let exact = Pattern::new("Read").unwrap();
         assert!(exact.matches("BufReader") && !exact.matches("vfs_read"));
+        assert!(!Pattern::new(&Pattern::exactly("read")).unwrap().matches("Read"));
         assert!(Pattern::new(&Pattern::exactly("a::<b>(*)")).unwrap().matches("a::<b>(*)"));
     }
 

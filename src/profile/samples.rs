@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::ids::{CgroupId, Cpu, FrameId, StackId, ThreadIndex, Timestamp};
 use super::stacks::StackTable;
 use super::threads::{Thread, ThreadTable};
@@ -243,6 +245,8 @@ pub struct Profile {
     limits: Limits,
     epoch: u64,
     stacks_at_compaction: usize,
+    threads_at_compaction: usize,
+    cgroup_ids: FxHashMap<CgroupId, u32>,
 }
 
 impl Profile {
@@ -263,11 +267,11 @@ impl Profile {
 
     /// Index of a cgroup, made if it is new.
     pub fn cgroup(&mut self, id: CgroupId) -> u32 {
-        let found = self.cgroups.iter().rposition(|known| *known == id).unwrap_or_else(|| {
-            self.cgroups.push(id);
-            self.cgroups.len() - 1
-        });
-        u32::try_from(found).unwrap_or(u32::MAX)
+        let cgroups = &mut self.cgroups;
+        *self.cgroup_ids.entry(id).or_insert_with(|| {
+            cgroups.push(id);
+            u32::try_from(cgroups.len() - 1).unwrap_or(u32::MAX)
+        })
     }
 
     /// Bytes held by samples, stacks and threads.
@@ -281,14 +285,22 @@ impl Profile {
         while self.samples.sealed.front().and_then(|chunk| chunk.last()).is_some_and(|last| last.time.0 < too_old) {
             self.losses.aged_out += self.samples.drop_oldest_chunk() as u64;
         }
+        let many = |now: usize, before: usize| now > 2 * before.max(1 << 14);
+        if many(self.threads.rows().len(), self.threads_at_compaction)
+            || self.losses.aged_out > 0 && many(self.stacks.len(), self.stacks_at_compaction.max(1 << 16))
+        {
+            self.compact();
+        }
         if self.memory() > self.limits.memory {
-            // A quarter at once, so that compaction is rare.
+            // Threads and stacks of samples that are gone first; then a quarter of the samples, so that this is rare.
+            self.compact();
+            if self.memory() < self.limits.memory / 10 * 9 {
+                return;
+            }
             let goal = self.samples.sealed.len().div_ceil(4);
             for _ in 0..goal {
                 self.losses.over_memory += self.samples.drop_oldest_chunk() as u64;
             }
-            self.compact();
-        } else if self.losses.aged_out > 0 && self.stacks.len() > 2 * self.stacks_at_compaction.max(1 << 16) {
             self.compact();
         }
     }
@@ -318,14 +330,15 @@ impl Profile {
             for sample in slice {
                 let stack = StackId(new_stack.get(sample.stack.0 as usize).copied().unwrap_or(0));
                 let thread = old.threads.get(sample.thread).map_or(sample.thread, |thread| self.threads.intern(thread));
-                self.samples.push(Sample { stack, thread, ..*sample });
+                let cgroup = old.cgroups.get(sample.cgroup as usize).map_or(0, |id| self.cgroup(*id));
+                self.samples.push(Sample { stack, thread, cgroup, ..*sample });
             }
         }
-        self.cgroups = old.cgroups;
         self.losses = old.losses;
         self.limits = old.limits;
         self.epoch = old.epoch + 1;
         self.stacks_at_compaction = self.stacks.len();
+        self.threads_at_compaction = self.threads.rows().len();
     }
 
     /// Interns a thread and a stack and stores the sample; for sources that have no ids yet.

@@ -128,6 +128,10 @@ pub struct ViewBuilder {
     provisional: Vec<LabelId>,
     scratch: Vec<LabelId>,
     started: bool,
+    /// Whether the last update took in everything there was.
+    caught_up: bool,
+    /// Whether to start again, to get rid of what weighs nothing any more.
+    stale: bool,
     changes: u64,
 }
 
@@ -158,6 +162,8 @@ impl ViewBuilder {
             provisional: Vec::new(),
             scratch: Vec::new(),
             started: false,
+            caught_up: false,
+            stale: false,
             changes: 0,
         }
     }
@@ -179,7 +185,8 @@ impl ViewBuilder {
     pub fn update(&mut self, profile: &Profile, now: Timestamp, budget: usize) -> Progress {
         if !self.started
             || self.epoch != profile.epoch()
-            || self.a_label_in_the_tree_was_renamed()
+            // Between two slices names may come without end: what began is finished first.
+            || self.caught_up && (self.stale || self.a_label_in_the_tree_was_renamed())
             || self.missed_what_the_store_let_go(profile)
         {
             let changes = self.changes + 1;
@@ -205,7 +212,8 @@ impl ViewBuilder {
             }
         }
         self.hold_sealed_chunks(profile);
-        if self.next < profile.samples.end() { Progress::More } else { Progress::Done }
+        self.caught_up = self.next >= profile.samples.end();
+        if self.caught_up { Progress::Done } else { Progress::More }
     }
 
     fn a_label_in_the_tree_was_renamed(&self) -> bool {
@@ -218,9 +226,10 @@ impl ViewBuilder {
         held_to < profile.samples.first().min(self.next)
     }
 
-    fn range_cut(&self, now: Timestamp) -> (u64, u64) {
+    fn range_cut(&self, profile: &Profile, now: Timestamp) -> (u64, u64) {
         match self.query.range {
-            TimeRange::All => (0, u64::MAX),
+            // The store lets go of whole chunks; what is older than the window is not shown even while its chunk is there.
+            TimeRange::All => (now.0.saturating_sub(profile.limits().window), u64::MAX),
             TimeRange::Last(span) => (now.0.saturating_sub(span), u64::MAX),
             TimeRange::Between(from, to) => (from.0, to.0),
         }
@@ -238,7 +247,7 @@ impl ViewBuilder {
             }
             self.timeline[second] += sample.weight;
         }
-        let (from, to) = self.range_cut(now);
+        let (from, to) = self.range_cut(profile, now);
         // The counted samples are one run of numbers: times are ordered.
         if sample.time.0 >= from && sample.time.0 < to {
             if self.range_start == self.range_end {
@@ -540,7 +549,7 @@ impl ViewBuilder {
     }
 
     fn take_back_what_left_the_range(&mut self, profile: &Profile, now: Timestamp) {
-        let (from, _) = self.range_cut(now);
+        let (from, _) = self.range_cut(profile, now);
         while self.range_start < self.range_end {
             let Some(sample) = profile.samples.get(self.range_start).copied() else { break };
             if sample.time.0 >= from {
@@ -571,6 +580,14 @@ impl ViewBuilder {
         std::mem::take(&mut self.tree).finish()
     }
 
+    /// Starts again at the next update if most of the tree weighs nothing any more: processes and threads that are gone leave
+    /// their branches behind.
+    pub fn tidy(&mut self, tree: &CallTree) {
+        const WORTH_IT: usize = 1 << 16;
+        let live = || tree.nodes().iter().filter(|node| node.total > 0).count();
+        self.stale = tree.nodes().len() > WORTH_IT && tree.nodes().len() > 4 * live();
+    }
+
     /// Changes whenever the tree or the sums did.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -586,20 +603,30 @@ impl ViewBuilder {
         self.totals
     }
 
-    /// CPU use per second.
-    pub fn timeline(&self) -> Timeline {
-        Timeline { first_second: self.timeline_second, weights: self.timeline.iter().copied().collect() }
+    /// CPU use per second, up to the second of `now`: what is idle has seconds without weight.
+    pub fn timeline(&self, now: Timestamp) -> Timeline {
+        let seconds = usize::try_from((now.0 / SECOND + 1).saturating_sub(self.timeline_second)).unwrap_or(0);
+        let idle = seconds.min(1 << 20).saturating_sub(self.timeline.len());
+        let weights = self.timeline.iter().copied().chain(std::iter::repeat_n(0, idle)).collect();
+        Timeline { first_second: self.timeline_second, weights }
     }
 
     /// What each thread did, in the order they were first seen; only those that did anything in the range.
     pub fn activity(&self, profile: &Profile, now: Timestamp) -> Vec<ActivityRow> {
         let mut recent = vec![0u64; profile.threads.rows().len()];
         let mut number = profile.samples.end();
+        // Of a picture that was frozen or a range that was selected, the last seconds are those before its end.
+        let now = match self.query.range {
+            TimeRange::Between(_, to) => now.min(to),
+            TimeRange::All | TimeRange::Last(_) => now,
+        };
         while let Some(sample) = number.checked_sub(1).and_then(|number| profile.samples.get(number)) {
             if now.since(sample.time) > RECENT {
                 break;
             }
-            if let Some(slot) = recent.get_mut(sample.thread.0 as usize) {
+            if sample.time <= now
+                && let Some(slot) = recent.get_mut(sample.thread.0 as usize)
+            {
                 *slot += sample.weight;
             }
             number -= 1;
@@ -679,13 +706,13 @@ mod tests {
         }
     }
 
-    fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64) -> BTreeMap<String, u64> {
+    fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64, window: u64) -> BTreeMap<String, u64> {
         let mut lines = BTreeMap::new();
         for (time, tgid, path) in samples {
             let group = if tgid.is_multiple_of(2) { "even" } else { "odd" };
             let names: Vec<&str> = path.iter().map(|index| NAMES[*index]).collect();
             let within = match query.range {
-                TimeRange::All => true,
+                TimeRange::All => *time >= now.saturating_sub(window),
                 TimeRange::Last(span) => *time >= now.saturating_sub(span),
                 TimeRange::Between(from, to) => *time >= from.0 && *time < to.0,
             };
@@ -758,7 +785,7 @@ mod tests {
             while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
             let kept = &all[usize::try_from(world.profile.samples.first()).unwrap()..];
             let tree = builder.tree();
-            prop_assert_eq!(world.folded(&tree), expected(kept, &query, now));
+            prop_assert_eq!(world.folded(&tree), expected(kept, &query, now, window));
             prop_assert_eq!(builder.totals().samples, tree.total());
             let shown: u64 = builder.activity(&world.profile, Timestamp(now)).iter().map(|row| row.shown).sum();
             prop_assert_eq!(shown, tree.total());
@@ -785,6 +812,43 @@ mod tests {
         world.names.name_frame(b, &[label]);
         builder.update(&world.profile, Timestamp(0), usize::MAX);
         assert_eq!(world.folded(&builder.tree()), BTreeMap::from([("cc1;do_idle".to_owned(), 2)]));
+    }
+
+    #[test]
+    fn two_frames_of_one_address_are_named_one_by_one() {
+        let mut world = world(Limits::NONE);
+        let process = world.names.labels.intern("cc1", "", FrameKind::Process);
+        let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+        let object = crate::profile::ObjectId::KERNEL;
+        let frame = |is_return| crate::profile::Frame { object, is_return, address: 0x10 };
+        let (a, b) = (world.names.intern_frame(frame(false)).0, world.names.intern_frame(frame(true)).0);
+        for frame in [a, b] {
+            world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+        }
+        let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+        builder.update(&world.profile, Timestamp(0), usize::MAX);
+        world.names.name_frame(a, &[world.names.labels.intern("do_idle", "kernel", FrameKind::Kernel)]);
+        let steps = (0..9).take_while(|_| builder.update(&world.profile, Timestamp(0), 1) == Progress::More).count();
+        assert_eq!(steps, 1, "one of them has its name for good, the other waits for its own");
+        assert_eq!(world.folded(&builder.tree()).len(), 2);
+    }
+
+    #[test]
+    fn branches_of_processes_that_are_gone_are_not_kept() {
+        let mut world = world(Limits { window: SECOND, memory: usize::MAX });
+        let query = Query { grouping: Grouping::Process, ..Query::default() };
+        let mut builder = ViewBuilder::new(Arc::clone(&world.names), query);
+        for i in 0..60_000u64 {
+            world.push(i * SECOND / 1000, u32::try_from(i).unwrap(), &[0, 1, 2, 3]);
+            if i % 1000 == 0 {
+                world.profile.trim(Timestamp(i * SECOND / 1000));
+                builder.update(&world.profile, Timestamp(i * SECOND / 1000), usize::MAX);
+                let tree = builder.tree();
+                builder.tidy(&tree);
+            }
+        }
+        assert!(builder.tree().nodes().len() < 100_000, "{}", builder.tree().nodes().len());
+        assert!(world.profile.threads.rows().len() < 40_000, "{}", world.profile.threads.rows().len());
     }
 
     #[test]
@@ -822,7 +886,8 @@ mod tests {
         }
         world.profile.trim(Timestamp(10 * SECOND));
         builder.update(&world.profile, Timestamp(10 * SECOND), usize::MAX);
-        let timeline = builder.timeline();
+        let timeline = builder.timeline(Timestamp(12 * SECOND));
+        assert_eq!(timeline.weights.last(), Some(&0), "nothing has run for two seconds");
         assert_eq!(timeline.weights.iter().sum::<u64>(), world.profile.samples.len() as u64);
         assert_eq!(timeline.first_second, world.profile.samples.first_time().unwrap().0 / SECOND);
     }

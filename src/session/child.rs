@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
@@ -39,6 +40,11 @@ pub(super) struct Child {
 /// Stops itself, and becomes the command when it is let go on.
 pub(super) fn hold(command: &[String]) -> Result<()> {
     let [program, arguments @ ..] = command else { bail!("no command to start") };
+    // Seen in the kernel's part of exec: there it should have the command's name, not ours.
+    let name = Path::new(program).file_name().map_or(&[][..], |name| name.as_bytes());
+    if let Ok(name) = std::ffi::CString::new(name.get(..15).unwrap_or(name)) {
+        let _ = rustix::thread::set_name(&name);
+    }
     // Should flametop be killed now, nobody would let this process go on: then it is to end, too.
     set_parent_process_death_signal(Some(Signal::KILL)).context("failed to be tied to the profiler")?;
     kill_process(rustix::process::getpid(), Signal::STOP).context("failed to wait for the profiler")?;
@@ -129,6 +135,13 @@ impl Child {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
+    }
+}
+
+impl Drop for Child {
+    /// A command that was never let go on would stay stopped for good, and hold open what its caller reads.
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -9,12 +9,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli;
 use crate::formats::folded::{self, FoldedOptions};
-use crate::formats::save::{Format, Overwrite, SaveError, save};
+use crate::formats::save::{Format, Overwrite, SaveError, check, save};
 use crate::formats::svg::{self, SvgOptions};
 use crate::profile::{CallTree, Engine, Request, Snapshot};
 
 use super::child::{Child, Output};
-use super::live::{own_cpu_time, own_memory};
+use super::cost::{own_cpu_time, own_memory};
 use super::sampling::{Ended, Sampling, Shared, limits};
 use super::{now, runtime};
 
@@ -24,10 +24,11 @@ const NAMES_WITHIN: Duration = Duration::from_secs(20);
 /// Records, and writes the file.
 pub(super) fn run(options: cli::Record) -> Result<()> {
     // What cannot be written is said before anything is sampled.
-    let format = Format::of(&options.output)?;
-    if !options.force && options.output.exists() && options.output.is_file() {
-        bail!("{}; --force replaces it", SaveError::Exists { path: options.output.clone() });
-    }
+    let overwrite = if options.force { Overwrite::Yes } else { Overwrite::No };
+    let format = match check(&options.output, overwrite) {
+        Err(SaveError::Exists { path }) => bail!("`{}` exists already; --force replaces it", path.display()),
+        checked => checked?,
+    };
     let runtime = runtime()?;
     let shared = Shared::new(limits(&options.sampling), &runtime);
     let child = match options.program.as_slice() {

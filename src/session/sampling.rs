@@ -60,6 +60,25 @@ pub(super) struct Sampling {
     pub(super) since: Instant,
 }
 
+/// What may be asked of a running collection from elsewhere.
+#[derive(Clone)]
+pub(super) struct Watcher {
+    ended: Arc<Mutex<Option<Ended>>>,
+    /// What samples are taken by.
+    pub(super) event: &'static str,
+    /// CPUs sampled at the start.
+    pub(super) cpus: usize,
+    /// When it began.
+    pub(super) since: Instant,
+}
+
+impl Watcher {
+    /// How it ended, once it has.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// The limits that the options set.
 pub(super) fn limits(options: &cli::Sampling) -> Limits {
     Limits { window: u64::try_from(options.window.as_nanos()).unwrap_or(u64::MAX), memory: options.memory }
@@ -84,7 +103,11 @@ impl Sampling {
                 let begun = Collector::start(collector_options, Arc::clone(&shared.names), Arc::clone(&shared.processes));
                 let collector = match begun {
                     Ok(collector) => collector,
-                    Err(error) => return drop(ready.send(Err(error))),
+                    Err(error) => {
+                        // Before the program hears of it and ends: a held command would stay.
+                        drop(child);
+                        return drop(ready.send(Err(error)));
+                    }
                 };
                 drop(ready.send(Ok((collector.event_name(), collector.cpus()))));
                 if let Some(child) = &child
@@ -107,6 +130,11 @@ impl Sampling {
     /// How it ended, once it has.
     pub(super) fn ended(&self) -> Option<Ended> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// For those who watch it.
+    pub(super) fn watcher(&self) -> Watcher {
+        Watcher { ended: Arc::clone(&self.ended), event: self.event, cpus: self.cpus, since: self.since }
     }
 
     /// Ends it, with the command if it still runs; everything is read once more.
@@ -197,13 +225,5 @@ impl Collecting {
             profile.record(collected.thread, frames.iter().copied(), sample);
         }
         Ok(())
-    }
-}
-
-impl Drop for Collecting {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.stop();
-        }
     }
 }

@@ -13,7 +13,8 @@ use crate::formats::folded::{self, ReadReport};
 use crate::profile::{Grouping, Limits, Query};
 use crate::ui::{App, Message, Status};
 
-use super::live::{ends, need_a_terminal};
+use super::link::ends;
+use super::live::need_a_terminal;
 use super::sampling::Shared;
 use super::{default_file, runtime, theme};
 
@@ -32,7 +33,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks), query, default_file());
     app.message = remark(&report);
     app.status = Status { host: crate::profile::sanitize(&name).into_owned(), ..Status::default() };
-    let (ends, link) = ends(&shared);
+    let (ends, link) = ends();
     ends.status.send_replace(app.status.clone());
     let outcome = runtime.block_on(async {
         let engine = ends.spawn_engine(&shared, false)?;

@@ -183,7 +183,7 @@ impl App {
             Event::Paste(text) => self.on_paste(&text),
             Event::Resize(columns, rows) => self.size = (columns, rows),
             Event::Snapshot(snapshot) => self.on_snapshot(snapshot),
-            Event::Status(status) => self.status = status,
+            Event::Status(status) => self.on_status(status),
             Event::Saved(saved) => self.on_saved(saved),
             Event::Output(lines) => {
                 self.output.extend(lines);
@@ -209,7 +209,21 @@ impl App {
         }
     }
 
+    fn on_status(&mut self, status: Status) {
+        if let (None, Some(how)) = (&self.status.ended, &status.ended) {
+            self.message = Some(Message { text: format!("{how}; this is what was seen of it. q quits"), bad: false });
+        }
+        self.status = status;
+    }
+
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        // What was frozen stays, also when the store lets its samples go; names and late samples still come in.
+        let melted = self.frozen.is_some()
+            && snapshot.request == self.snapshot.request
+            && snapshot.tree.total() < self.snapshot.tree.total();
+        if melted {
+            return;
+        }
         self.snapshot = snapshot;
         self.flame.refresh(&self.names, &self.snapshot.tree);
         self.functions.refresh(&self.names, &self.snapshot);
@@ -461,13 +475,20 @@ impl App {
     }
 
     fn change_range(&mut self, action: Action) {
+        if self.status.frequency == 0 {
+            self.message = Some(Message { text: "a file has no time to choose from".to_owned(), bad: false });
+            return;
+        }
         let Some((first, last)) = self.snapshot.span.map(|(first, last)| (first.0 / SECOND, last.0 / SECOND + 1)) else { return };
         let (from, to) = match self.span {
             Span::Seconds(from, to) => (from, to),
             Span::Last(seconds) => (last.saturating_sub(seconds), last),
             Span::All => (last.saturating_sub(10).max(first), last),
         };
-        let width = (to - from).max(1);
+        // A selection may have left the store since it was made.
+        let from = from.clamp(first, last - 1);
+        let to = to.clamp(from + 1, last);
+        let width = to - from;
         let shift = (width / 2).max(1);
         self.span = match action {
             Action::CycleRange => match self.span {

@@ -139,7 +139,8 @@ impl App {
 
     pub(super) fn choose(&mut self, choice: Choice) {
         match choice {
-            Choice::Everything => self.query.target = Target::default(),
+            Choice::AllProcesses => self.query.target = Target { cpu: self.query.target.cpu, ..Target::default() },
+            Choice::AllCpus => self.query.target.cpu = None,
             Choice::Process(tgid) => self.aim(tgid, None),
             Choice::Thread(tgid, tid) => self.aim(tgid, Some(tid)),
             Choice::Cpu(cpu) => self.query.target.cpu = Some(Cpu(cpu)),

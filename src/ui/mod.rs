@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crossterm::event::{Event as TerminalEvent, EventStream};
+use crossterm::event::{Event as TerminalEvent, EventStream, KeyCode, KeyEvent, KeyModifiers, MouseEventKind};
 use futures_util::StreamExt;
 use tokio::sync::{mpsc, watch};
 
@@ -50,13 +50,25 @@ pub struct Link {
     /// The newest state of the run.
     pub status: watch::Receiver<Status>,
     /// Results of saving, lines of output.
-    pub events: mpsc::UnboundedReceiver<Event>,
+    pub events: mpsc::Receiver<Event>,
     /// The newest request.
     pub requests: watch::Sender<Request>,
     /// What is to be saved.
     pub saves: mpsc::UnboundedSender<SaveOrder>,
-    /// Turns to `true` when the program is to end (a signal).
-    pub stop: watch::Receiver<bool>,
+    /// Whether the program is to end.
+    pub stop: watch::Receiver<Stop>,
+}
+
+/// Whether and why the screen is to end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Stop {
+    /// It is not.
+    #[default]
+    No,
+    /// Somebody asked: a signal, or the session's end.
+    Asked,
+    /// Something without which there is no picture failed: in words.
+    Failed(String),
 }
 
 /// Pictures at most this often while nobody presses a key: keys are answered at once.
@@ -69,16 +81,17 @@ const LEAST_BETWEEN_PICTURES: Duration = Duration::from_millis(50);
 /// When the terminal cannot be taken over or is gone.
 pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
     let mut guard = terminal::Guard::take()?;
-    let size = guard.screen.size()?;
-    apply(&mut app, Event::Resize(size.width, size.height), &link, &mut guard)?;
-    guard.screen.draw(|frame| draw(&app, frame))?;
+    // Before the first picture: from now on no change of the size is missed.
     let mut terminal_events = EventStream::new();
+    picture(&mut app, &link, &mut guard)?;
     loop {
         let event = tokio::select! {
             biased;
             changed = link.stop.changed() => {
-                if changed.is_err() || *link.stop.borrow() {
-                    return Ok(());
+                match &*link.stop.borrow() {
+                    Stop::Failed(why) => return Err(io::Error::other(why.clone())),
+                    Stop::No if changed.is_ok() => {}
+                    Stop::No | Stop::Asked => return Ok(()),
                 }
                 continue;
             }
@@ -87,24 +100,28 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                 None => return Ok(()),
                 Some(event) => event?,
             },
-            Some(event) = link.events.recv() => {
-                let quit = apply(&mut app, event, &link, &mut guard)?;
-                if quit { return Ok(()); }
-                guard.screen.draw(|frame| draw(&app, frame))?;
-                continue;
-            }
             Ok(()) = link.snapshots.changed() => {
                 let snapshot = Arc::clone(&link.snapshots.borrow_and_update());
                 apply(&mut app, Event::Snapshot(snapshot), &link, &mut guard)?;
                 let status = link.status.borrow_and_update().clone();
                 apply(&mut app, Event::Status(status), &link, &mut guard)?;
-                guard.screen.draw(|frame| draw(&app, frame))?;
+                picture(&mut app, &link, &mut guard)?;
                 continue;
             }
             Ok(()) = link.status.changed() => {
                 let status = link.status.borrow_and_update().clone();
                 apply(&mut app, Event::Status(status), &link, &mut guard)?;
-                guard.screen.draw(|frame| draw(&app, frame))?;
+                picture(&mut app, &link, &mut guard)?;
+                continue;
+            }
+            // Last, and all at once: a command that writes without end keeps neither keys nor pictures waiting.
+            Some(event) = link.events.recv() => {
+                let mut next = Some(event);
+                while let Some(event) = next.take() {
+                    if apply(&mut app, event, &link, &mut guard)? { return Ok(()); }
+                    next = link.events.try_recv().ok();
+                }
+                picture(&mut app, &link, &mut guard)?;
                 continue;
             }
         };
@@ -112,10 +129,11 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
         let mut next = Some(event);
         let mut moved_only = true;
         while let Some(event) = next.take() {
-            let Some(event) = from_terminal(event) else { continue };
-            moved_only &= matches!(&event, Event::Mouse(mouse) if mouse.kind == crossterm::event::MouseEventKind::Moved);
-            if apply(&mut app, event, &link, &mut guard)? {
-                return Ok(());
+            for event in from_terminal(event) {
+                moved_only &= matches!(&event, Event::Mouse(mouse) if mouse.kind == MouseEventKind::Moved);
+                if apply(&mut app, event, &link, &mut guard)? {
+                    return Ok(());
+                }
             }
             // Asked with this task's own waker: the stream keeps the first one it is given.
             let ready = poll_fn(|context| Poll::Ready(terminal_events.poll_next_unpin(context))).await;
@@ -125,7 +143,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                 Poll::Pending => None,
             };
         }
-        guard.screen.draw(|frame| draw(&app, frame))?;
+        picture(&mut app, &link, &mut guard)?;
         if moved_only {
             // A pointer that wanders would have us draw all the time.
             tokio::time::sleep(LEAST_BETWEEN_PICTURES / 4).await;
@@ -133,13 +151,28 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
     }
 }
 
-fn from_terminal(event: TerminalEvent) -> Option<Event> {
+/// Draws for the size that the terminal has now: the news of it may still be on its way, and a picture made for another size
+/// would not fit.
+fn picture(app: &mut App, link: &Link, guard: &mut terminal::Guard) -> io::Result<()> {
+    let size = guard.screen.size()?;
+    if app.size != (size.width, size.height) {
+        apply(app, Event::Resize(size.width, size.height), link, guard)?;
+    }
+    guard.screen.draw(|frame| draw(app, frame)).map(drop)
+}
+
+fn from_terminal(event: TerminalEvent) -> Vec<Event> {
     match event {
-        TerminalEvent::Key(key) => Some(Event::Key(key)),
-        TerminalEvent::Mouse(mouse) => Some(Event::Mouse(mouse)),
-        TerminalEvent::Paste(text) => Some(Event::Paste(text)),
-        TerminalEvent::Resize(columns, rows) => Some(Event::Resize(columns, rows)),
-        TerminalEvent::FocusGained | TerminalEvent::FocusLost => None,
+        // Esc and a key after it, read at once, look like Alt and that key. Alt means nothing here, Esc does.
+        TerminalEvent::Key(key) if key.modifiers.contains(KeyModifiers::ALT) => {
+            let then = KeyEvent { modifiers: key.modifiers.difference(KeyModifiers::ALT), ..key };
+            vec![Event::Key(KeyEvent { code: KeyCode::Esc, modifiers: KeyModifiers::NONE, ..key }), Event::Key(then)]
+        }
+        TerminalEvent::Key(key) => vec![Event::Key(key)],
+        TerminalEvent::Mouse(mouse) => vec![Event::Mouse(mouse)],
+        TerminalEvent::Paste(text) => vec![Event::Paste(text)],
+        TerminalEvent::Resize(columns, rows) => vec![Event::Resize(columns, rows)],
+        TerminalEvent::FocusGained | TerminalEvent::FocusLost => Vec::new(),
     }
 }
 

@@ -60,14 +60,21 @@ impl App {
             }
             View::Functions | View::Processes => {
                 let line = usize::from(at.y - body.y);
-                let (cursor, scroll) = match self.view {
-                    View::Functions => (&mut self.functions.at, self.functions.scroll),
-                    _ => (&mut self.processes.at, self.processes.scroll),
-                };
                 // The first line is the heading; a click there sorts.
                 let Some(row) = line.checked_sub(1) else { return self.act(Action::Order, effects) };
-                let again = *cursor == scroll + row;
-                *cursor = scroll + row;
+                let (before, after) = match self.view {
+                    View::Functions => {
+                        let before = self.functions.at;
+                        self.functions.select(self.functions.scroll + row, &self.names, &self.snapshot);
+                        (before, self.functions.at)
+                    }
+                    _ => {
+                        let before = self.processes.at;
+                        self.processes.select(self.processes.scroll + row, &self.snapshot, &self.names);
+                        (before, self.processes.at)
+                    }
+                };
+                let again = before == after;
                 if again || zoom {
                     self.act(Action::ZoomIn, effects);
                 }

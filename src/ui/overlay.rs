@@ -22,6 +22,9 @@ pub enum Overlay {
     Confirm(Confirm),
 }
 
+/// Longest line that can be typed or pasted, in bytes.
+const MAX_LINE: usize = 1024;
+
 /// A line being typed.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
@@ -46,8 +49,11 @@ impl Line {
         self.text.split_at(self.at)
     }
 
-    /// Types several characters.
+    /// Types several characters, as far as there is room.
     pub fn insert(&mut self, more: &str) {
+        let room = MAX_LINE.saturating_sub(self.text.len());
+        let end = (0..=room.min(more.len())).rev().find(|at| more.is_char_boundary(*at)).unwrap_or(0);
+        let more = &more[..end];
         self.text.insert_str(self.at, more);
         self.at += more.len();
     }
@@ -146,7 +152,8 @@ impl Prompt {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Choice {
-    Everything,
+    AllProcesses,
+    AllCpus,
     Process(Tgid),
     Thread(Tgid, Tid),
     Cpu(u16),
@@ -220,7 +227,7 @@ impl Picker {
             })
             .collect();
         let everything = Row {
-            choice: Choice::Everything,
+            choice: Choice::AllProcesses,
             number: String::new(),
             name: "all processes".to_owned(),
             share: String::new(),
@@ -263,7 +270,7 @@ impl Picker {
             detail: String::new(),
         };
         let cpus = (0..u16::try_from(count).unwrap_or(u16::MAX)).map(|cpu| row(Choice::Cpu(cpu), cpu.to_string(), "CPU"));
-        Picker::new("CPU", std::iter::once(row(Choice::Everything, String::new(), "all CPUs")).chain(cpus).collect())
+        Picker::new("CPU", std::iter::once(row(Choice::AllCpus, String::new(), "all CPUs")).chain(cpus).collect())
     }
 
     /// The rows that match, best first.

@@ -135,6 +135,16 @@ impl Functions {
             }
         }
         self.at = self.at.min(rows.len().saturating_sub(1));
+        self.scroll = self.scroll.min(self.at);
+    }
+
+    /// Puts the cursor on a row that was clicked.
+    pub(crate) fn select(&mut self, at: usize, names: &Names, snapshot: &Snapshot) {
+        let rows = self.rows(names, snapshot);
+        self.at = at.min(rows.len().saturating_sub(1));
+        if let Some(FunctionsRow::Function { label, .. }) = rows.get(self.at) {
+            self.anchor = Some(*label);
+        }
     }
 
     /// The function or branch under the cursor.
@@ -265,6 +275,7 @@ pub struct ProcessSums {
 /// Sums the threads of each process up, in the order the processes were first seen.
 pub(super) fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
     let mut at: FxHashMap<Tgid, usize> = FxHashMap::default();
+    let mut thread_at: FxHashMap<(Tgid, Tid), usize> = FxHashMap::default();
     let mut sums: Vec<ProcessSums> = Vec::new();
     for row in snapshot.activity.iter() {
         let index = *at.entry(row.thread.tgid).or_insert_with(|| {
@@ -287,7 +298,8 @@ pub(super) fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
         process.complete += row.complete;
         process.user += row.user;
         process.recent += row.recent;
-        match process.threads.iter_mut().find(|known| known.thread.tid == row.thread.tid) {
+        let thread = *thread_at.entry((row.thread.tgid, row.thread.tid)).or_insert(process.threads.len());
+        match process.threads.get_mut(thread) {
             Some(known) => {
                 *known = ActivityRow {
                     thread: row.thread,
@@ -380,6 +392,15 @@ impl Processes {
             self.at = found;
             self.scroll = found.saturating_sub(line);
         }
+        self.at = self.at.min(rows.len().saturating_sub(1));
+        self.scroll = self.scroll.min(self.at);
+    }
+
+    /// Puts the cursor on a row that was clicked.
+    pub(crate) fn select(&mut self, at: usize, snapshot: &Snapshot, names: &Names) {
+        let rows = self.rows(snapshot, names);
+        self.at = at.min(rows.len().saturating_sub(1));
+        self.anchor = rows.get(self.at).map(ProcessRow::key);
     }
 
     /// The process and, on a thread's row, the thread under the cursor.

@@ -36,7 +36,7 @@ impl Guard {
             give_back();
             return Err(error);
         }
-        Ok(Guard { screen: Terminal::new(CrosstermBackend::new(out))? })
+        Terminal::new(CrosstermBackend::new(out)).map(|screen| Guard { screen }).inspect_err(|_| give_back())
     }
 }
 

@@ -56,6 +56,8 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
     if columns < 3 {
         return String::new();
     }
+    // Names may be thousands of characters long; what is cut is decided on the end of them, in which all that could fit is.
+    let name = tail(name, 4 * columns + 256);
     let bare = without_arguments(name);
     if width(bare) <= columns {
         return bare.to_owned();

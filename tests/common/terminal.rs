@@ -133,7 +133,7 @@ impl Terminal {
 
         let shared = Arc::new(Shared {
             seen: Mutex::new(Seen {
-                emulator: vt100::Parser::new(rows, cols, 0),
+                emulator: vt100::Parser::new(emulated_rows(rows), cols, 0),
                 raw: Vec::new(),
                 answers: Vec::new(),
                 last_output: Instant::now(),
@@ -199,7 +199,7 @@ impl Terminal {
     /// Changes the size of the terminal; the program gets SIGWINCH.
     pub(crate) fn resize(&self, rows: u16, cols: u16) {
         // The emulator first: what the program draws for the new size must find it.
-        self.shared.seen().emulator.screen_mut().set_size(rows, cols);
+        self.shared.seen().emulator.screen_mut().set_size(emulated_rows(rows), cols);
         self.master.resize(size(rows, cols)).expect("failed to resize the pseudo-terminal");
     }
 
@@ -383,6 +383,12 @@ pub(crate) fn kill(pid: u32, signal: rustix::process::Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, signal);
     }
+}
+
+/// A screen of one row makes vt100 0.16 panic when text reaches its end (`prev_pos.row -= scrolled` in `Grid::col_wrap`): it
+/// gets a second one, which the program does not know of.
+fn emulated_rows(rows: u16) -> u16 {
+    rows.max(2)
 }
 
 fn size(rows: u16, cols: u16) -> PtySize {

@@ -45,7 +45,10 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 
 fn empty(app: &App, area: Rect, buffer: &mut Buffer) {
     let filtered = !app.filters().is_empty() || !app.target().is_everything();
+    // Before the first answer nobody knows whether there are any.
+    let nothing_known = app.snapshot.now.0 == 0 && !app.status.live;
     let words = match (filtered, app.status.live) {
+        _ if nothing_known => "counting …",
         (true, _) => "nothing matches what is asked for: Esc goes one level out, X removes filters and target",
         (false, true) => "waiting for the first samples …",
         (false, false) => "there are no samples",

@@ -40,7 +40,7 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     let mut right = String::new();
     if let Some(found) = &app.snapshot.search {
         let share = text::percent(found.weight, tree.total());
-        right = format!("/{}/ matches {share} %  {} frames ", found.pattern.source(), text::count(found.nodes as u64));
+        right = format!("  /{}/ matches {share} %  {} frames ", found.pattern.source(), text::count(found.nodes as u64));
     }
     let end = if right.is_empty() { area.right() } else { put_right(buffer, area, area.y, &right, app.theme.strong()) };
     let left = Rect { width: end.saturating_sub(area.x), ..area };

@@ -30,6 +30,11 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         (_, _, true) => format!("live {}", text::clock(status.elapsed)),
         (..) => status.ended.clone().unwrap_or_default(),
     };
+    let width_of = |figures: &[(String, Style)]| -> usize { figures.iter().map(|(words, _)| text::width(words) + 2).sum() };
+    let least_right = width_of(&figures(app, true));
+    // That it has ended is always told; how, where there is room.
+    let long = 16 + text::width(&app.target_name()) + text::width(&state) + least_right > usize::from(area.width);
+    let state = if long && !status.live && status.ended.is_some() && app.frozen.is_none() { "ended".to_owned() } else { state };
     let attention = app.frozen.is_some() || matches!(app.span, Span::Seconds(..)) || status.ended.is_some();
     let target = app.target_name();
     let dot = if app.theme.ascii { " - " } else { " · " };
@@ -43,7 +48,6 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         let shown = parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least);
         10 + shown.map(|part| text::width(part.0) + 3).sum::<usize>()
     };
-    let width_of = |figures: &[(String, Style)]| -> usize { figures.iter().map(|(words, _)| text::width(words) + 2).sum() };
     let mut right = figures(app, false);
     if width_of(&right) + needed(1) > usize::from(area.width) {
         right = figures(app, true);

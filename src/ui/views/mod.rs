@@ -23,6 +23,10 @@ mod processes;
 
 /// Draws the whole screen.
 pub fn draw(app: &App, frame: &mut Frame<'_>) {
+    if app.size != (frame.area().width, frame.area().height) {
+        // The terminal has changed its size this very moment; the next picture will know it.
+        return;
+    }
     let areas = app.areas();
     let buffer = frame.buffer_mut();
     header::draw(app, areas.header, buffer);

@@ -1,0 +1,169 @@
+//! What the live view and the view of a file share: the engine's thread, saving, signals, and the channels to the screen.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+
+use crate::formats::save::{Format, Overwrite, SaveError, save};
+use crate::formats::svg::SvgOptions;
+use crate::formats::{FormatError, folded, svg};
+use crate::profile::{Engine, LabelTable, Request, Snapshot};
+use crate::ui::{Event, Link, Place, SaveOrder, Saved, Status, Stop};
+
+use super::now;
+use super::sampling::Shared;
+
+/// From one picture to the next while samples come in: four a second are promised, and threads wake late on a machine that is
+/// busy. More often at first.
+const PICTURE_EVERY: Duration = Duration::from_millis(200);
+const PICTURE_AT_FIRST: Duration = Duration::from_millis(60);
+
+/// Events that wait for the screen at most. A command that writes more than can be shown waits, as it would for a terminal.
+const EVENTS: usize = 16;
+
+/// The session's ends of everything that the screen is linked to.
+pub(super) struct Ends {
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    pub(super) status: watch::Sender<Status>,
+    pub(super) events: mpsc::Sender<Event>,
+    requests: watch::Receiver<Request>,
+    saves: std::cell::Cell<Option<mpsc::UnboundedReceiver<SaveOrder>>>,
+    stop: watch::Sender<Stop>,
+}
+
+/// Both ends of everything that the screen is linked to.
+pub(super) fn ends() -> (Ends, Link) {
+    let (snapshots, new_snapshots) = watch::channel(Arc::default());
+    let (status, new_status) = watch::channel(Status::default());
+    let (events, new_events) = mpsc::channel(EVENTS);
+    let (requests, new_requests) = watch::channel(Request::default());
+    let (saves, new_saves) = mpsc::unbounded_channel();
+    let (stop, stopped) = watch::channel(Stop::No);
+    let link = Link { snapshots: new_snapshots, status: new_status, events: new_events, requests, saves, stop: stopped };
+    let ends = Ends { snapshots, status, events, requests: new_requests, saves: std::cell::Cell::new(Some(new_saves)), stop };
+    (ends, link)
+}
+
+impl Ends {
+    /// Ends the screen and the engine.
+    pub(super) fn stop(&self) {
+        self.stop.send_replace(Stop::Asked);
+    }
+
+    /// Answers requests on a thread of its own: the newest at once, and the same again as samples come in if `live`.
+    pub(super) fn spawn_engine(&self, shared: &Shared, live: bool) -> Result<std::thread::JoinHandle<()>> {
+        let mut engine = Engine::new(Arc::clone(&shared.names), Arc::clone(&shared.processes), Arc::clone(&shared.profile));
+        let mut requests = self.requests.clone();
+        let snapshots = self.snapshots.clone();
+        let stop = self.stop.clone();
+        let handle = tokio::runtime::Handle::current();
+        let body = move || {
+            // A panic here would leave a picture that never changes: better to end.
+            let _end = StopWhenDropped(stop.clone());
+            answer_requests(&mut engine, &mut requests, &snapshots, &stop.subscribe(), live, &handle);
+        };
+        std::thread::Builder::new().name("flametop-engine".to_owned()).spawn(body).context("failed to start a thread")
+    }
+
+    /// Saves what the screen asks for, off the drawing thread.
+    pub(super) fn spawn_saver(&self, shared: &Shared) {
+        let Some(mut saves) = self.saves.take() else { return };
+        let (names, events) = (Arc::clone(&shared.names), self.events.clone());
+        tokio::task::spawn_blocking(move || {
+            while let Some(order) = saves.blocking_recv() {
+                let saved = match save_view(&order, &names.labels) {
+                    Ok(bytes) => Saved::Done(order.path, bytes),
+                    Err(SaveError::Exists { .. }) => Saved::Exists(order.path),
+                    Err(error) => Saved::Failed(error.to_string()),
+                };
+                if events.blocking_send(Event::Saved(saved)).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Ends the screen in order when a signal asks for it.
+    pub(super) fn spawn_signals(&self) -> Result<()> {
+        for kind in [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()] {
+            let mut caught = signal(kind).context("failed to watch for signals")?;
+            let stop = self.stop.clone();
+            tokio::spawn(async move {
+                caught.recv().await;
+                stop.send_replace(Stop::Asked);
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Answers the newest request as soon as it comes, and the same again as samples come in if `live`; ends when `stop` says so or
+/// nobody asks or listens any more. Public for `examples/live_like.rs`, which measures with it.
+pub fn answer_requests(
+    engine: &mut Engine,
+    requests: &mut watch::Receiver<Request>,
+    snapshots: &watch::Sender<Arc<Snapshot>>,
+    stop: &watch::Receiver<Stop>,
+    live: bool,
+    handle: &tokio::runtime::Handle,
+) {
+    let began = Instant::now();
+    let goes_on = || matches!(*stop.borrow(), Stop::No);
+    while goes_on() {
+        let request = requests.borrow_and_update().clone();
+        let answered = Instant::now();
+        if snapshots.send(Arc::new(engine.answer(&request, now()))).is_err() || !goes_on() {
+            return;
+        }
+        let pause = match (live, began.elapsed() < Duration::from_secs(2)) {
+            (false, _) => Duration::from_secs(3600),
+            (true, true) => PICTURE_AT_FIRST,
+            // Never more than a quarter of the time is spent on pictures.
+            (true, false) => PICTURE_EVERY.saturating_sub(answered.elapsed()).max(answered.elapsed() * 3),
+        };
+        let changed = handle.block_on(async { tokio::time::timeout(pause, requests.changed()).await });
+        if matches!(changed, Ok(Err(_))) {
+            return;
+        }
+    }
+}
+
+/// Ends the screen when the thread that holds this ends, whatever the reason.
+struct StopWhenDropped(watch::Sender<Stop>);
+
+impl Drop for StopWhenDropped {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|stop| {
+            let running = matches!(stop, Stop::No);
+            if running {
+                *stop = if std::thread::panicking() {
+                    Stop::Failed("the thread that makes the pictures failed; please report this".to_owned())
+                } else {
+                    Stop::Asked
+                };
+            }
+            running
+        });
+    }
+}
+
+/// Writes what is seen.
+fn save_view(order: &SaveOrder, labels: &LabelTable) -> Result<u64, SaveError> {
+    let format = Format::of(&order.path)?;
+    let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
+    let zoom = Place { path: order.zoom.clone(), rest: false };
+    let (root, _) = zoom.find(&order.tree);
+    let saved = save(&order.path, overwrite, |out| -> Result<(), FormatError> {
+        match format {
+            Format::Svg => {
+                let options = SvgOptions { title: order.title.clone(), inverted: order.root_on_top, ..SvgOptions::default() };
+                svg::write(&order.tree, labels, root, &options, out).map(drop)
+            }
+            Format::Folded => folded::write(&order.tree, labels, root, folded::FoldedOptions::default(), out).map(drop),
+        }
+    })?;
+    Ok(saved.bytes)
+}

@@ -1,0 +1,105 @@
+//! `flametop view`: what it opens, what it refuses, and what `w` writes.
+
+use super::*;
+
+/// Runs `view` in a terminal; it must end with one sentence that has all these `parts`.
+#[track_caller]
+fn refuses(program: &str, args: &[&str], parts: &[&str]) {
+    let mut terminal = Terminal::spawn(program, args, 24, 200, &[]);
+    let status = terminal.wait_exit_within(SOON);
+    let screen = terminal.screen();
+    assert!(!status.success() && screen.starts_with("flametop: "), "{status:?} {screen}");
+    for part in parts {
+        assert!(screen.contains(part), "{part:?} is not in: {screen}");
+    }
+    assert!(screen.trim_end().lines().count() <= 2, "not one sentence: {screen}");
+    terminal.assert_restored();
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_with_a_sentence() {
+    let shop = Shop::new();
+    let with = |name: &str, bytes: &[u8]| {
+        let path = shop.path(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let view = |path: &str, parts: &[&str]| refuses(common::FLAMETOP, &["view", path], parts);
+    view("no/such.folded", &["no/such.folded", "No such file"]);
+    view(shop.0.path().to_str().unwrap(), &["is a directory"]);
+    view(&with("empty", b""), &["empty"]);
+    view(&with("prose.txt", b"It was a dark\nand stormy night.\n"), &["prose.txt"]);
+    view(&with("x.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0"), &["gzip"]);
+    view(&with("perf.data", b"PERFILE2\0\0\0\0\0\0\0\0"), &["perf script"]);
+    // Nowhere to draw.
+    let output = common::flametop(&["view", shop.path("shop.folded").to_str().unwrap()]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && words.contains("not a terminal"), "{words}");
+}
+
+#[test]
+fn standard_input_and_other_encodings_are_read() {
+    let shop = Shop::new();
+    let utf16: Vec<u8> = std::iter::once(0xfeff).chain(SHOP.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    std::fs::write(shop.path("utf16.folded"), utf16).unwrap();
+    std::fs::write(shop.path("mixed.folded"), format!("{SHOP}no count here\n")).unwrap();
+    let path = |name: &str| shop.path(name).to_str().unwrap().to_owned();
+    let open = |name: &str| {
+        let terminal = Terminal::start(&["view", &path(name)], 24, 80, &[]);
+        terminal.wait_for(|screen| screen.contains("all 1,000") && screen.contains("serve"), SOON);
+        terminal
+    };
+    quit(open("utf16.folded"));
+    let mixed = open("mixed.folded");
+    mixed.wait_for_text("line 17", SOON);
+    quit(mixed);
+    // Keys come from the terminal although standard input is the file.
+    let script = format!("cat '{}' | '{}' view -", path("shop.folded"), common::FLAMETOP);
+    let piped = Terminal::spawn("sh", &["-c", &script], 24, 80, &[]);
+    piped.wait_for(|screen| screen.contains("standard input") && screen.contains("all 1,000"), SOON);
+    prompt(&piped, KEEP, "serve");
+    piped.wait_for_text("all 810", SOON);
+    quit(piped);
+}
+
+#[test]
+fn what_is_seen_is_saved_and_no_file_is_replaced_without_asking() {
+    let shop = Shop::new();
+    let terminal = shop.view(&[], 24, 132, &[]);
+    prompt(&terminal, KEEP, "render");
+    terminal.wait_for_text("all 430", SOON);
+    let (svg, folded) = (shop.path("seen.svg"), shop.path("seen.folded"));
+    for path in [&svg, &folded] {
+        prompt(&terminal, SAVE, path.to_str().unwrap());
+        terminal.wait_for(|screen| screen.contains("saved "), SOON);
+        terminal.keys("j");
+    }
+    let text = std::fs::read_to_string(&svg).unwrap();
+    assert!(text.contains("<svg") && text.contains("escape_html") && text.contains("keep /render/"));
+    assert!(!text.contains("parse_headers"));
+    let text = std::fs::read_to_string(&folded).unwrap();
+    let total: u64 = text.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+    assert_eq!(total, 430, "{text}");
+    std::fs::write(&folded, "mine").unwrap();
+    // Asked; n leaves it, y replaces it.
+    prompt(&terminal, SAVE, folded.to_str().unwrap());
+    terminal.wait_for_text("Overwrite", SOON);
+    terminal.keys("n");
+    terminal.wait_for_text("not saved", SOON);
+    assert_eq!(std::fs::read_to_string(&folded).unwrap(), "mine");
+    prompt(&terminal, SAVE, folded.to_str().unwrap());
+    terminal.wait_for_text("Overwrite", SOON);
+    terminal.keys("y");
+    terminal.wait_for_text("saved ", SOON);
+    assert_eq!(std::fs::read_to_string(&folded).unwrap(), text);
+    // What cannot be saved is said, and the program goes on.
+    for (path, words) in [("x.png", ".svg"), ("/no/such/x.svg", "no directory"), ("/dev/full", "No space left")] {
+        prompt(&terminal, SAVE, path);
+        terminal.wait_for_text(words, SOON);
+        terminal.keys("j");
+    }
+    let mut files: Vec<_> = std::fs::read_dir(shop.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["seen.folded", "seen.svg", "shop.folded"]);
+    quit(terminal);
+}

@@ -1,0 +1,319 @@
+//! The live view of a running machine.
+
+use super::*;
+use common::{Mouse, Program, root_or_fail};
+
+/// flametop on one busy program, with its functions on screen.
+fn watching(rows: u16, cols: u16) -> (common::Running, Terminal) {
+    root_or_fail();
+    let chain = Program::build("chain.c").run(&[]);
+    let terminal = Terminal::start(&["-F", "499", "-p", &chain.pid_text()], rows, cols, &[]);
+    terminal.wait_for(|screen| ["main", "outer", "middle", "inner"].iter().all(|name| screen.contains(name)), SOON);
+    (chain, terminal)
+}
+
+#[test]
+fn a_machine_is_seen_at_once_and_the_picture_moves() {
+    root_or_fail();
+    let chain = Program::build("chain.c").run(&[]);
+    for (rows, cols) in [(24, 80), (36, 132)] {
+        let terminal = Terminal::start(&["-F", "499"], rows, cols, &[]);
+        // Of all processes: where there are many, the chain may be narrow. A filter makes it wide.
+        prompt(&terminal, KEEP, "^inner$");
+        terminal.wait_for(|screen| screen.contains("outer") && screen.contains("middle") && screen.contains("inner"), SOON);
+        let samples = |screen: &str| screen.lines().find(|line| line.starts_with("all ")).map(str::to_owned);
+        let before = samples(&terminal.screen());
+        terminal.wait_for(|screen| samples(screen) != before, SOON);
+        // The header is honest: what is lost, what is complete, what it costs.
+        terminal.wait_for(|screen| ["lost", "complete", "own"].iter().all(|word| screen.contains(word)), SOON);
+        quit(terminal);
+    }
+    drop(chain);
+}
+
+#[test]
+fn moving_zooming_and_going_back() {
+    let (_chain, terminal) = watching(24, 80);
+    let on = |name: &str| {
+        let name = format!(" {name} ");
+        terminal.wait_for(|screen| detail(screen).starts_with(&name), SOON);
+    };
+    terminal.keys("g");
+    on("all");
+    terminal.keys("G");
+    terminal.wait_for(|screen| !detail(screen).starts_with(" all "), SOON);
+    prompt(&terminal, SEARCH, "^outer$");
+    terminal.keys("n");
+    on("outer");
+    terminal.keys("Down");
+    on("middle");
+    terminal.keys("j");
+    on("inner");
+    terminal.keys("k");
+    on("middle");
+    terminal.keys("Up");
+    on("outer");
+    // In, in, then back through the history.
+    terminal.keys("Enter j Enter");
+    on("middle");
+    terminal.keys("Esc Backspace");
+    on("middle");
+    terminal.keys("r");
+    on("all");
+    terminal.keys("Home End Home");
+    on("all");
+    quit(terminal);
+}
+
+#[test]
+fn a_search_tells_its_share_and_finds_matches_in_turn() {
+    let (_chain, terminal) = watching(24, 100);
+    prompt(&terminal, SEARCH, "^(outer|middle)$");
+    terminal.wait_for(|screen| detail(screen).contains("matches") && detail(screen).contains('%'), SOON);
+    terminal.keys("g n");
+    terminal.wait_for(|screen| detail(screen).starts_with(" outer "), SOON);
+    terminal.keys("n");
+    terminal.wait_for(|screen| detail(screen).starts_with(" middle "), SOON);
+    terminal.keys("N");
+    terminal.wait_for(|screen| detail(screen).starts_with(" outer "), SOON);
+    terminal.keys("/");
+    terminal.wait_for_text("search /", SOON);
+    terminal.keys("Right Ctrl-u ( Enter");
+    // What is no regular expression is said, and the prompt stays.
+    terminal.wait_for(|screen| screen.contains("search /") && !screen.contains("of samples"), SOON);
+    terminal.keys("Esc");
+    prompt(&terminal, SEARCH, "nowhere_at_all");
+    terminal.wait_for(|screen| detail(screen).contains(" 0.0 %") || detail(screen).contains(" 0 %"), SOON);
+    terminal.keys("n");
+    terminal.wait_for_text("no match", SOON);
+    quit(terminal);
+}
+
+#[test]
+fn filters_are_chips_and_go_one_by_one() {
+    root_or_fail();
+    let programs = [Program::build("chain.c").run(&[]), Program::build("threads.c").run(&[])];
+    let pids = format!("{},{}", programs[0].pid(), programs[1].pid());
+    let terminal = Terminal::start(&["-F", "499", "-p", &pids], 36, 132, &[]);
+    let has = |yes: &'static str, no: &'static str| {
+        let body = move |screen: &str| screen.lines().skip(2).take(31).collect::<Vec<_>>().join("\n");
+        terminal.wait_for(move |screen| body(screen).contains(yes) && (no.is_empty() || !body(screen).contains(no)), SOON)
+    };
+    has("middle", "");
+    has("parse_text", "");
+    prompt(&terminal, KEEP, "burn");
+    terminal.wait_for_text("keep /burn/", SOON);
+    has("parse_text", "middle");
+    prompt(&terminal, DROP, "render_page");
+    terminal.wait_for_text("drop /render_page/", SOON);
+    has("parse_text", "render_main");
+    terminal.keys("x");
+    has("render_page", "middle");
+    // The other one goes by a click on its chip.
+    let (row, column) = position(&terminal, "keep /burn/");
+    terminal.click(row, column + 2);
+    terminal.wait_for(|screen| !screen.contains("keep /burn/"), SOON);
+    has("middle", "");
+    prompt(&terminal, DROP, "burn");
+    has("middle", "parse_text");
+    terminal.keys("X");
+    has("parse_text", "");
+    quit(terminal);
+}
+
+#[test]
+fn a_process_is_chosen_by_name_by_number_and_by_the_cursor() {
+    root_or_fail();
+    let (chain, threads) = (Program::build("chain.c").run(&[]), Program::build("threads.c").run(&[]));
+    let terminal = Terminal::start(&["-F", "499"], 36, 132, &[]);
+    let aimed = |name: &str, pid: &str| {
+        let chip = format!(" {name} {pid} ");
+        terminal.wait_for(|screen| screen.lines().nth(1).is_some_and(|line| line.contains(&chip)), SOON);
+    };
+    terminal.wait_for(|screen| screen.contains("chain") && screen.contains("threads"), SOON);
+    // By number.
+    terminal.keys("p");
+    terminal.wait_for_text("type to narrow", SOON);
+    terminal.text(&chain.pid_text());
+    terminal.keys("Enter");
+    aimed("chain", &chain.pid_text());
+    terminal.wait_for(|screen| screen.contains("inner") && !screen.contains("parse_text"), SOON);
+    // Everything again is on top.
+    terminal.keys("p");
+    terminal.wait_for_text("all processes", SOON);
+    terminal.keys("Enter");
+    terminal.wait_for(|screen| !screen.contains(&format!("chain {}", chain.pid())), SOON);
+    // By letters of its name and of its command line, wherever they are.
+    terminal.keys("p");
+    terminal.wait_for_text("type to narrow", SOON);
+    terminal.text(&format!("thrds {}", threads.pid()));
+    terminal.wait_for(|screen| screen.contains("thrds") && !screen.contains("nothing matches"), SOON);
+    terminal.keys("Enter");
+    aimed("threads", &threads.pid_text());
+    terminal.wait_for(|screen| screen.contains("parse_text") && !screen.contains("middle"), SOON);
+    // One of its threads.
+    terminal.keys("T");
+    terminal.wait_for_text("type to narrow", SOON);
+    terminal.text("render");
+    terminal.wait_for(|screen| screen.contains("render") && !screen.contains("parser"), SOON);
+    terminal.keys("Enter");
+    terminal.wait_for(|screen| screen.contains("render_page") && !screen.contains("parse_text"), SOON);
+    terminal.keys("X");
+    // The one under the cursor.
+    prompt(&terminal, SEARCH, "^chain$");
+    terminal.wait_for(|screen| detail(screen).contains("matches"), SOON);
+    terminal.keys("n");
+    terminal.wait_for(|screen| detail(screen).starts_with(" chain "), SOON);
+    terminal.keys("p");
+    terminal.wait_for_text("all processes", SOON);
+    terminal.keys("Enter");
+    terminal.wait_for(|screen| screen.contains("inner") && !screen.contains("parse_text"), SOON);
+    assert!(terminal.screen().lines().nth(1).is_some_and(|line| line.contains(" chain ")), "{}", terminal.screen());
+    quit(terminal);
+}
+
+#[test]
+fn a_frozen_picture_stands_still_and_goes_on() {
+    let (_chain, terminal) = watching(24, 80);
+    let samples = |screen: &str| screen.lines().find(|line| line.starts_with("all ")).map(str::to_owned);
+    terminal.keys("Space");
+    // Pictures still come, of the same samples: the header's clock shows that.
+    terminal.wait_for_text("frozen", SOON);
+    terminal.wait_quiet(Duration::from_millis(300), Duration::from_secs(3));
+    let frozen = samples(&terminal.screen());
+    let (before, mut same) = (terminal.written(), true);
+    if terminal.wait_for_output(before, Duration::from_secs(2)) {
+        same = samples(&terminal.screen()) == frozen;
+    }
+    assert!(same, "a frozen picture has moved:\n{}", terminal.screen());
+    terminal.keys("z");
+    terminal.wait_for(|screen| !screen.contains("frozen") && samples(screen) != frozen, SOON);
+    quit(terminal);
+}
+
+#[test]
+fn which_way_up() {
+    let (_chain, terminal) = watching(24, 80);
+    let row = |screen: &str, name: &str| screen.lines().position(|line| line.starts_with(name));
+    terminal.wait_for(|screen| row(screen, "outer") < row(screen, "inner"), SOON);
+    terminal.keys("i");
+    terminal.wait_for(|screen| row(screen, "outer") > row(screen, "inner") && row(screen, "inner").is_some(), SOON);
+    terminal.keys("i u");
+    terminal.wait_for(|screen| row(screen, "inner") < row(screen, "outer") && row(screen, "inner").is_some(), SOON);
+    terminal.keys("u a");
+    terminal.wait_for(|screen| screen.contains("outer → middle → inner"), SOON);
+    quit(terminal);
+}
+
+#[test]
+fn functions_processes_and_health() {
+    root_or_fail();
+    let threads = Program::build("threads.c").run(&[]);
+    let terminal = Terminal::start(&["-F", "499", "-p", &threads.pid_text()], 36, 132, &[]);
+    terminal.wait_for_text("parse_text", SOON);
+    terminal.keys("2");
+    terminal.wait_for(|screen| screen.contains("self*") && screen.contains("burn"), SOON);
+    prompt(&terminal, SEARCH, "^parse_text$");
+    terminal.wait_for(|screen| detail(screen).contains("matches"), SOON);
+    terminal.keys("n Enter");
+    let screen = terminal.wait_for(|screen| screen.contains("called by") && screen.contains("calls"), SOON);
+    let after = |heading: &str| screen.lines().skip_while(|line| !line.contains(heading)).nth(1).unwrap_or_default().to_owned();
+    assert!(after("called by").contains("parse_main") && after("calls").contains("burn"), "{screen}");
+    terminal.keys("3");
+    terminal.wait_for(|screen| screen.contains(&threads.pid_text()) && screen.contains("3 threads"), SOON);
+    terminal.keys("Right");
+    terminal.wait_for(|screen| ["parser", "render", "writer"].iter().all(|name| screen.contains(name)), SOON);
+    assert!(!terminal.screen().contains("sleeper"));
+    terminal.keys("Left");
+    terminal.wait_for(|screen| !screen.contains("parser"), SOON);
+    terminal.keys("5");
+    terminal.wait_for(
+        |screen| ["complete", "What is not in the picture", "What flametop costs"].iter().all(|s| screen.contains(s)),
+        SOON,
+    );
+    // Enter on a process: its flame graph. Tab goes around.
+    terminal.keys("3");
+    terminal.wait_for_text("threads", SOON);
+    terminal.keys("Enter");
+    terminal.wait_for(|screen| screen.contains("parse_text") && screen.contains("all "), SOON);
+    for sign in ["self*", "PID", "What flametop costs", "parse_main"] {
+        terminal.keys("Tab");
+        terminal.wait_for_text(sign, SOON);
+    }
+    quit(terminal);
+}
+
+#[test]
+fn the_help_has_every_key_and_can_be_searched() {
+    let (_chain, terminal) = watching(36, 132);
+    terminal.keys("?");
+    terminal.wait_for_text("Esc closes", SOON);
+    for binding in flametop::ui::BINDINGS {
+        terminal.keys("/");
+        terminal.text(binding.help);
+        terminal.wait_for(
+            |screen| {
+                screen.contains(&format!("with “{}”", binding.help.chars().take(20).collect::<String>())) || {
+                    screen.lines().filter(|line| line.contains(binding.help)).count() > 1
+                }
+            },
+            SOON,
+        );
+        let key = binding.keys.iter().find(|key| key.is_ascii()).unwrap();
+        terminal.wait_for(
+            |screen| screen.lines().any(|line| line.split_whitespace().any(|word| word == *key) && line.contains(binding.help)),
+            SOON,
+        );
+        terminal.keys("Esc");
+        terminal.wait_for_text("Esc closes", SOON);
+    }
+    terminal.keys("/");
+    terminal.text("no such help");
+    terminal.wait_for(|screen| !screen.contains("Find and filter") && screen.contains("no such help"), SOON);
+    terminal.keys("Esc Esc");
+    terminal.wait_for(|screen| !screen.contains("no such help") && screen.contains("inner"), SOON);
+    quit(terminal);
+}
+
+#[test]
+fn the_mouse_selects_zooms_and_scrolls() {
+    let (_chain, terminal) = watching(12, 100);
+    let (row, column) = position(&terminal, "outer");
+    terminal.click(row, column + 1);
+    terminal.wait_for(|screen| detail(screen).starts_with(" outer "), SOON);
+    // Again on the same place: zoom. What is above it stays, what is below too; Esc leaves it.
+    terminal.click(row, column + 1);
+    terminal.keys("g");
+    terminal.wait_for(|screen| detail(screen).starts_with(" all "), SOON);
+    terminal.keys("r");
+    let (row, column) = position(&terminal, "middle");
+    terminal.mouse(Mouse::PressRight, row, column + 1);
+    terminal.wait_for(|screen| detail(screen).starts_with(" middle "), SOON);
+    let (row, column) = position(&terminal, "outer");
+    terminal.mouse(Mouse::Move, row, column + 2);
+    terminal.wait_for(|screen| screen.lines().any(|line| line.starts_with(" outer ") && line.contains('%')), SOON);
+    // With the pointer elsewhere, what it was on is told no more: it would hide the last line.
+    terminal.mouse(Mouse::Move, 0, 0);
+    terminal.wait_for(|screen| !screen.lines().any(|line| line.starts_with(" outer ") && line.contains('%')), SOON);
+    terminal.keys("r");
+    terminal.resize(9, 100);
+    // Until the smaller screen is drawn, there is nothing to scroll.
+    terminal.wait_for(|screen| screen.lines().nth(8).is_some_and(|line| line.contains("q quit")), SOON);
+    terminal.mouse(Mouse::WheelDown, 4, 5);
+    terminal.wait_for(|screen| !screen.lines().any(|line| line.starts_with("all ")) && screen.contains("inner"), SOON);
+    terminal.mouse(Mouse::WheelUp, 4, 5);
+    terminal.wait_for(|screen| screen.lines().any(|line| line.starts_with("all ")), SOON);
+    quit(terminal);
+}
+
+#[test]
+fn sizes_change_while_samples_come() {
+    let (_chain, terminal) = watching(24, 80);
+    for (rows, cols) in [(1, 1), (36, 132), (2, 300), (100, 3), (9, 9), (24, 80)] {
+        let before = terminal.written();
+        terminal.resize(rows, cols);
+        assert!(terminal.wait_for_output(before, SOON), "nothing was drawn at {cols}×{rows}");
+    }
+    terminal.wait_for(|screen| screen.contains("inner") && screen.lines().count() == 24, SOON);
+    quit(terminal);
+}

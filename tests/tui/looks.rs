@@ -1,0 +1,147 @@
+//! Colours, characters and sizes.
+
+use super::*;
+use common::terminal::find;
+
+/// Whether a parameter list names a colour: 30–49, 58, 90–107 but for the defaults 39 and 49.
+fn is_colour(parameters: &str) -> bool {
+    parameters
+        .split([';', ':'])
+        .filter_map(|number| number.parse::<u16>().ok())
+        .any(|number| matches!(number, 30..=38 | 40..=48 | 58 | 90..=107))
+}
+
+/// Every view and overlay once.
+fn wander(terminal: &Terminal) {
+    for (keys, sign) in
+        [("j j l", "serve"), ("2", "self*"), ("5", "What flametop costs"), ("?", "Esc closes"), ("Esc 1", "all 1,000")]
+    {
+        terminal.keys(keys);
+        terminal.wait_for_text(sign, SOON);
+    }
+    prompt(terminal, SEARCH, "render");
+    prompt(terminal, KEEP, "serve");
+    terminal.wait_for_text("all 810", SOON);
+}
+
+#[test]
+fn no_color_means_none() {
+    let shop = Shop::new();
+    for (args, env) in [(&[][..], &[("NO_COLOR", "1")][..]), (&["--color", "never"], &[]), (&[], &[("TERM", "vt100")])] {
+        let terminal = shop.view(args, 24, 80, env);
+        wander(&terminal);
+        let raw = terminal.raw();
+        let found: Vec<String> = sgr(&raw).into_iter().filter(|parameters| is_colour(parameters)).collect();
+        assert!(found.is_empty(), "{args:?} {env:?}: colours {found:?}");
+        quit(terminal);
+    }
+}
+
+/// The parameters of `CSI … m`.
+fn sgr(raw: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(raw);
+    let of = |rest: &str| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';' && c != ':')?;
+        rest[end..].starts_with('m').then(|| rest[..end].to_owned())
+    };
+    text.split("\x1b[").skip(1).filter_map(of).collect()
+}
+
+#[test]
+fn as_many_colours_as_the_terminal_has() {
+    let shop = Shop::new();
+    type Environment = &'static [(&'static str, &'static str)];
+    let cases: [(&[&str], Environment, bool, bool); 5] = [
+        (&[], &[("TERM", "xterm-256color")], true, false),
+        (&[], &[("COLORTERM", "truecolor")], false, true),
+        (&["--color", "true"], &[], false, true),
+        (&["--color", "256"], &[("COLORTERM", "truecolor")], true, false),
+        (&["--color", "16"], &[("COLORTERM", "truecolor")], false, false),
+    ];
+    for (args, env, indexed, rgb) in cases {
+        let terminal = shop.view(args, 24, 80, env);
+        let (mut small, mut cube, mut full) = (false, false, false);
+        terminal.with_screen(|screen| {
+            for (row, column) in (0..24).flat_map(|row| (0..80).map(move |column| (row, column))) {
+                match screen.cell(row, column).unwrap().bgcolor() {
+                    vt100::Color::Idx(0..16) => small = true,
+                    vt100::Color::Idx(_) => cube = true,
+                    vt100::Color::Rgb(..) => full = true,
+                    vt100::Color::Default => {}
+                }
+            }
+        });
+        assert_eq!((cube, full), (indexed, rgb), "{args:?} {env:?}");
+        assert!(small || cube || full, "{args:?} {env:?}: no colours at all");
+        quit(terminal);
+    }
+}
+
+#[test]
+fn ascii_means_ascii() {
+    let shop = Shop::new();
+    std::fs::write(shop.path("shop.folded"), SHOP.replace("escape_html", "flüchten…→名前")).unwrap();
+    for (args, env) in [(&["--ascii"][..], &[][..]), (&[], &[("LANG", "C")])] {
+        let terminal = shop.view(args, 36, 132, env);
+        wander(&terminal);
+        terminal.keys("p");
+        terminal.wait_quiet(Duration::from_millis(100), SOON);
+        let raw = terminal.raw();
+        let other: String = String::from_utf8_lossy(&raw).chars().filter(|c| !c.is_ascii()).collect();
+        assert!(other.is_empty(), "{args:?} {env:?}: {other:?}");
+        terminal.keys("Esc");
+        terminal.wait_for(|screen| !screen.contains("type to narrow"), SOON);
+        quit(terminal);
+    }
+}
+
+#[test]
+fn any_size_is_survived() {
+    let shop = Shop::new();
+    let terminal = shop.view(&[], 24, 80, &[]);
+    let sizes = [(1, 1), (1, 200), (50, 1), (2, 2), (3, 10), (4, 7), (5, 20), (8, 30), (9, 79), (300, 500), (1, 1), (24, 80)];
+    // In every view and with everything open that can be: each must survive each size.
+    let states = ["1", "2", "2 j Enter", "3", "5", "1 ?", "Esc p", "Esc /", "Esc w", "Esc i", "a", "u", "r"];
+    for keys in states {
+        terminal.keys(keys);
+        for (rows, cols) in sizes {
+            let before = terminal.written();
+            terminal.resize(rows, cols);
+            let end = || String::from_utf8_lossy(&terminal.raw()).chars().rev().take(6000).collect::<Vec<_>>();
+            let text = || end().into_iter().rev().collect::<String>();
+            assert!(terminal.wait_for_output(before, SOON), "{keys:?}: nothing was drawn at {cols}×{rows}: {:?}", text());
+        }
+    }
+    terminal.wait_for(|screen| screen.contains("all 1,000"), SOON);
+    quit(terminal);
+}
+
+#[test]
+fn a_terminal_of_one_cell_can_be_started_in_and_left() {
+    let shop = Shop::new();
+    let terminal = shop.view(&[], 1, 1, &[]);
+    assert!(terminal.wait_for_output(0, SOON));
+    terminal.keys("? Esc / x Esc 2 j");
+    quit(terminal);
+}
+
+#[test]
+fn names_in_a_file_never_reach_the_terminal_raw() {
+    let shop = Shop::new();
+    let long = "n".repeat(10_000);
+    let evil = "web;\x1b]0;owned\x07;\x1b[2J\x1b[31m\u{9b}31mevil;rtl\u{202e}serve;car\rriage 900\n";
+    std::fs::write(shop.path("shop.folded"), format!("{evil}web;serve;{long} 100\n")).unwrap();
+    let terminal = shop.view(&[], 24, 80, &[]);
+    terminal.keys("j j j j");
+    terminal.keys("2");
+    terminal.wait_for_text("self*", SOON);
+    terminal.keys("j 1");
+    prompt(&terminal, SEARCH, "nnnn");
+    terminal.keys("n");
+    terminal.wait_for(|screen| detail(screen).contains("nnnn"), SOON);
+    let raw = terminal.raw();
+    for forbidden in [&b"owned\x07"[..], b"\x1b]0;owned", b"\x1b[2J\x1b[31m", b"\xc2\x9b", "\u{202e}".as_bytes()] {
+        assert!(find(&raw, forbidden).is_none(), "{:?} reached the terminal", String::from_utf8_lossy(forbidden));
+    }
+    quit(terminal);
+}
