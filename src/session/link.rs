@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::formats::save::{Format, Overwrite, SaveError, save};
+use crate::formats::save::{Format, Overwrite, SaveError, expand_home, save};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{FormatError, folded, svg};
 use crate::profile::{Engine, LabelTable, Request, Snapshot};
@@ -73,7 +73,8 @@ impl Ends {
         let Some(mut saves) = self.saves.take() else { return };
         let (names, events) = (Arc::clone(&shared.names), self.events.clone());
         tokio::task::spawn_blocking(move || {
-            while let Some(order) = saves.blocking_recv() {
+            while let Some(mut order) = saves.blocking_recv() {
+                order.path = expand_home(&order.path);
                 let saved = match save_view(&order, &names.labels) {
                     Ok(bytes) => Saved::Done(order.path, bytes),
                     Err(SaveError::Exists { .. }) => Saved::Exists(order.path),

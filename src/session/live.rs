@@ -49,7 +49,6 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         // On a thread of its own: the drawing thread reads no files and waits for no lock.
         let frequency = options.sampling.frequency;
         let watching = tokio::spawn(watch_status(sampling.watcher(), shared.clone(), frequency, ends.status.clone()));
-        go_before_others();
         let outcome = tokio::select! {
             outcome = crate::ui::run(app, link) => outcome.context("the screen failed"),
             outcome = watching => outcome.unwrap_or_else(|_| bail!("the thread that watches the run failed; please report this")),
@@ -61,14 +60,6 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     ends.stop();
     runtime.shutdown_timeout(Duration::from_millis(200));
     outcome
-}
-
-/// Lets this thread, which draws, run before others where root asks for it: a machine that one looks at is often one with more
-/// to do than it can, and a key waits there for as long as everybody else. It takes some milliseconds of a second. Called
-/// when all other threads and the command are there, since they would inherit it.
-fn go_before_others() {
-    // In Linux this is one thread's, not the process's (setpriority(2), notes). Without the privilege nothing changes.
-    let _ = rustix::process::setpriority_process(None, -10);
 }
 
 /// Refuses to draw where nobody could see it.

@@ -136,7 +136,8 @@ fn panics_when_told_to() {
 fn by_a_panic() {
     let this = std::env::current_exe().unwrap();
     let args = ["--ignored", "--exact", "ending::panics_when_told_to", "--nocapture"];
-    let mut terminal = Terminal::spawn(this.to_str().unwrap(), &args, 24, 80, &[("PANIC_WHEN_TOLD_TO", "1"), ("RUST_BACKTRACE", "0")]);
+    let mut terminal =
+        Terminal::spawn(this.to_str().unwrap(), &args, 24, 80, &[("PANIC_WHEN_TOLD_TO", "1"), ("RUST_BACKTRACE", "0")]);
     terminal.wait_for(|screen| screen.contains("flametop") && screen.contains("quit"), SOON);
     assert!(terminal.with_screen(vt100::Screen::alternate_screen));
     terminal.signal(Signal::USR1);
