@@ -117,10 +117,10 @@ fn panics_when_told_to() {
     let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), "x".to_owned());
     let (_snapshots, snapshots) = watch::channel(Default::default());
     let (_status, status) = watch::channel(Default::default());
-    let (_events, events) = mpsc::unbounded_channel();
+    let (_events, events) = mpsc::channel(1);
     let (requests, _requests) = watch::channel(Default::default());
     let (saves, _saves) = mpsc::unbounded_channel();
-    let (_stop, stop) = watch::channel(false);
+    let (_stop, stop) = watch::channel(Default::default());
     let link = Link { snapshots, status, events, requests, saves, stop };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
