@@ -117,10 +117,10 @@ fn panics_when_told_to() {
     let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), "x".to_owned());
     let (_snapshots, snapshots) = watch::channel(Default::default());
     let (_status, status) = watch::channel(Default::default());
-    let (_events, events) = mpsc::unbounded_channel();
+    let (_events, events) = mpsc::channel(1);
     let (requests, _requests) = watch::channel(Default::default());
     let (saves, _saves) = mpsc::unbounded_channel();
-    let (_stop, stop) = watch::channel(false);
+    let (_stop, stop) = watch::channel(Default::default());
     let link = Link { snapshots, status, events, requests, saves, stop };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -136,7 +136,8 @@ fn panics_when_told_to() {
 fn by_a_panic() {
     let this = std::env::current_exe().unwrap();
     let args = ["--ignored", "--exact", "ending::panics_when_told_to", "--nocapture"];
-    let mut terminal = Terminal::spawn(this.to_str().unwrap(), &args, 24, 80, &[("PANIC_WHEN_TOLD_TO", "1"), ("RUST_BACKTRACE", "0")]);
+    let mut terminal =
+        Terminal::spawn(this.to_str().unwrap(), &args, 24, 80, &[("PANIC_WHEN_TOLD_TO", "1"), ("RUST_BACKTRACE", "0")]);
     terminal.wait_for(|screen| screen.contains("flametop") && screen.contains("quit"), SOON);
     assert!(terminal.with_screen(vt100::Screen::alternate_screen));
     terminal.signal(Signal::USR1);
