@@ -480,7 +480,7 @@ fn a_process_that_ends_while_it_is_recorded_ends_the_recording() {
 fn standard_output_takes_folded_stacks_and_nothing_else() {
     let place = Place::new();
     let chain = Program::build("chain.c").run(&[]);
-    let output = place.record(&["-F", "997", "-p", &chain.pid_text(), "-d", "1", "-o", "-"]);
+    let output = place.record(&["-F", "997", "-p", &chain.pid_text(), "-d", "2", "-o", "-"]);
     assert!(output.status.success(), "{}", words(&output));
     assert_chain(&lines(&String::from_utf8(output.stdout).unwrap()), "chain", "main;outer;middle;inner");
     assert_eq!(place.files(), [""; 0]);
@@ -490,7 +490,7 @@ fn standard_output_takes_folded_stacks_and_nothing_else() {
 fn an_svg_is_well_formed_and_has_the_names() {
     let place = Place::new();
     let names = Program::build("names.cpp").run(&[]);
-    let output = place.record(&["-F", "997", "-p", &names.pid_text(), "-d", "1", "-o", "x.SVG"]);
+    let output = place.record(&["-F", "997", "-p", &names.pid_text(), "-d", "2", "-o", "x.SVG"]);
     assert!(output.status.success(), "{}", words(&output));
     let text = std::fs::read_to_string(place.path("x.SVG")).unwrap();
     let titles = titles_of(&text);
@@ -539,7 +539,7 @@ fn a_file_that_is_there_is_replaced_only_when_told_to() {
     let place = Place::new();
     let chain = Program::build("chain.c").run(&[]);
     std::fs::write(place.path("x.folded"), "mine").unwrap();
-    let args = ["-F", "997", "-p", &chain.pid_text(), "-d", "0.5", "-o", "x.folded"];
+    let args = ["-F", "997", "-p", &chain.pid_text(), "-d", "2", "-o", "x.folded"];
     place.refuses(&args, &["x.folded", "exists already", "--force"]);
     assert_eq!(std::fs::read_to_string(place.path("x.folded")).unwrap(), "mine");
     let output = place.record(&[&args[..], &["--force"]].concat());
@@ -562,7 +562,7 @@ fn what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing_behind() {
     place.refuses(&["-d", "1", "-o", "x"], &[".svg", ".folded"]);
     place.refuses(&["-o", "x.svg", "--", "no-such-command-anywhere"], &["no-such-command-anywhere", "no such command"]);
     place.refuses(&["-o", "x.svg", "--", "./there.svg"], &["./there.svg"]);
-    place.refuses(&["-p", &pid, "-d", "0.5", "-o", "/dev/full"], &["/dev/full", "No space left"]);
+    place.refuses(&["-F", "997", "-p", &pid, "-d", "2", "-o", "/dev/full"], &["/dev/full", "No space left"]);
     // These two are seen before anything is sampled: nobody should record for an hour and then hear of it.
     let long = Duration::from_secs(20);
     let begin = std::time::Instant::now();
@@ -593,7 +593,7 @@ fn a_full_disk_leaves_nothing_half_written() {
     let disk = TinyDisk::mount(&place.path("disk"));
     for name in ["x.svg", "x.folded"] {
         let path = disk.0.join(name);
-        let output = place.record(&["-p", &chain.pid_text(), "-d", "0.5", "-o", path.to_str().unwrap()]);
+        let output = place.record(&["-F", "997", "-p", &chain.pid_text(), "-d", "2", "-o", path.to_str().unwrap()]);
         assert_refusal(&output, &[name, "No space left", "make room"]);
     }
     let left: Vec<_> = std::fs::read_dir(&disk.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -625,7 +625,7 @@ impl Drop for TinyDisk {
 fn the_file_belongs_to_whoever_called_sudo() {
     let place = Place::new();
     let chain = Program::build("chain.c").run(&[]);
-    let mut command = place.command(&["-F", "997", "-p", &chain.pid_text(), "-d", "0.5", "-o", "x.svg"]);
+    let mut command = place.command(&["-F", "997", "-p", &chain.pid_text(), "-d", "2", "-o", "x.svg"]);
     let output = to_its_end(command.env("SUDO_UID", "65534").env("SUDO_GID", "65533"));
     assert!(output.status.success(), "{}", words(&output));
     let file = std::fs::metadata(place.path("x.svg")).unwrap();

@@ -63,6 +63,11 @@ impl Ends {
         let body = move || {
             // A panic here would leave a picture that never changes: better to end.
             let _end = StopWhenDropped(stop.clone());
+            // What the screen has not asked for must not be shown, not even for a moment: a file's stacks grouped by process
+            // would be another tree than the one that follows, and a click on it would be lost.
+            if handle.block_on(requests.changed()).is_err() {
+                return;
+            }
             answer_requests(&mut engine, &mut requests, &snapshots, &stop.subscribe(), live, &handle);
         };
         std::thread::Builder::new().name("flametop-engine".to_owned()).spawn(body).context("failed to start a thread")

@@ -83,6 +83,8 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
     let mut guard = terminal::Guard::take()?;
     // Before the first picture: from now on no change of the size is missed.
     let mut terminal_events = EventStream::new();
+    let size = guard.screen.size()?;
+    apply(&mut app, Event::Resize(size.width, size.height), &link, &mut guard)?;
     picture(&mut app, &link, &mut guard)?;
     loop {
         let event = tokio::select! {

@@ -113,6 +113,9 @@ fn any_size_is_survived() {
         }
     }
     terminal.wait_for(|screen| screen.contains("all 1,000"), SOON);
+    // A key in the same moment as a change of the size is seen by crossterm 0.29 only with the next one: its readiness is
+    // forgotten when the signal is looked at first (event/source/unix/mio.rs).
+    terminal.wait_quiet(Duration::from_millis(300), SOON);
     quit(terminal);
 }
 
