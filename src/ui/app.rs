@@ -177,6 +177,7 @@ impl App {
             Event::Key(key) if key.kind == KeyEventKind::Release => {}
             Event::Key(key) => {
                 self.message = None;
+                self.hover = None;
                 self.on_key(key, &mut effects);
             }
             Event::Mouse(mouse) => self.on_mouse(mouse, &mut effects),

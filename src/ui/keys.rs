@@ -90,7 +90,7 @@ impl Section {
 
 /// One row of the table.
 pub struct Binding {
-    /// The keys, as [`name`] writes them.
+    /// The keys, by the names that the help shows.
     pub keys: &'static [&'static str],
     /// What they do.
     pub action: Action,

@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
-use crate::profile::{CallTree, FrameKind};
+use crate::profile::{CallTree, FrameKind, TreeNode};
 use crate::ui::app::{App, View};
 use crate::ui::keys::BINDINGS;
 use crate::ui::overlay::{Overlay, Prompt};
@@ -51,7 +51,12 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     if !found {
         return;
     }
-    let selected = tree.node(node);
+    // Of the gathered narrow callees, together; of a frame, its own and with all that it calls.
+    let selected = *tree.node(node);
+    let selected = match app.cursor().rest {
+        true => TreeNode { own: 0, total: gathered(app).unwrap_or(0), ..selected },
+        false => selected,
+    };
     let percent = |weight| text::percent(weight, tree.total());
     let mut figures = format!(
         "  self {} ({} %)  total {} ({} %",
@@ -82,6 +87,17 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     let x = put(buffer, left, left.x + 1, left.y, &text::fit_name(&name, room.max(8)), app.theme.strong());
     let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, &object, app.theme.dim()) };
     put(buffer, left, x, left.y, &figures, ratatui::style::Style::new());
+}
+
+/// What the narrow callees under the cursor weigh together: where they are one box, its weight; entered, all that is shown.
+fn gathered(app: &App) -> Option<u64> {
+    let tree = &app.snapshot.tree;
+    let layout = app.flame.layout(tree, &app.names.labels, &app.theme, app.areas().body);
+    if app.flame.zoom == *app.cursor() {
+        return layout.rows.get(layout.lead).map(|row| row.iter().map(|span| span.weight).sum());
+    }
+    let (row, index) = layout.locate(tree, app.cursor())?;
+    layout.rows.get(row)?.get(index).map(|span| span.weight)
 }
 
 fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
