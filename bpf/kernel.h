@@ -72,9 +72,8 @@ struct rb_root {
 	struct rb_node *rb_node;
 };
 
-/* Any structure whose first member is one word: what a word in kernel memory is cast to. */
-struct llist_node {
-	struct llist_node *next;
+struct timespec64 {
+	__s64 tv_sec;
 };
 
 struct maple_tree {

@@ -182,12 +182,13 @@ static __always_inline __u64 below(__u64 a, __u64 b)
 	return -(difference >> 63);
 }
 
-/* The word there; 0 where there is none. In a register: no copy, no call. */
+/* The word there; 0 where there is none. In a register: no copy, no call. A timespec64 begins with a word that is no
+ * pointer to the verifier: 6.17 and later forbid to calculate with what they know as one, even as a void pointer. */
 static __always_inline __u64 word_at(__u64 address)
 {
-	struct llist_node *word = bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct llist_node));
+	struct timespec64 *word = bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct timespec64));
 
-	return (__u64)word->next;
+	return word->tv_sec;
 }
 
 #define NODE_WORD(at) (in_place ? word_at(node + (at)) : *(__u64 *)((char *)scratch->words + (at)))
@@ -346,82 +347,89 @@ static __always_inline int read_mapping_copied(
 	return failed ? MAPPING_UNREADABLE : 0;
 }
 
-static __always_inline int find_mapping_by(
+/* One search. What it found may be kept if out->flags has MAPPING_STABLE; if it found nothing without, another may. */
+static __always_inline int search_once(
 	const struct address_space *space, __u64 address, struct mapping *out, int in_place, struct vma_scratch *scratch)
 {
-	struct mm_struct *mm;
-	__u64 owner, flags;
-	int result = MAPPING_NO_MM;
+	__u64 root_at = HAS_MAPLE_TREE ? bpf_core_field_offset(((struct mm_struct *)0)->mm_mt.ma_root) : 0;
+	struct mm_struct *mm = (struct mm_struct *)space->mm;
+	__u64 vma, owner, flags;
+	__u32 before, after;
+	int result;
 
 	__builtin_memset(out, 0, sizeof(*out));
-	if (!space->mm)
+	if (!mm)
 		return MAPPING_NO_MM;
 	/* Kernel addresses and tagged ones are nobody's mapping, and `below` counts on it. */
 	if (address >> 56)
 		return MAPPING_NONE;
-	for (int attempt = 0; attempt < MAPPING_ATTEMPTS; attempt++) {
-		__u32 before = 0, after = 0;
-		__u64 vma;
+	if (in_place) {
+		mm = bpf_rdonly_cast(mm, bpf_core_type_id_kernel(struct mm_struct));
+		before = mapping_sequence(mm);
+		vma = find_in_maple_tree(word_at(space->mm + root_at), address, 1, scratch, &result);
+	} else if (HAS_MAPLE_TREE) {
+		__u64 root = 0;
 
-		out->flags = 0;
-		mm = (struct mm_struct *)space->mm;
-		if (in_place) {
-			mm = bpf_rdonly_cast((void *)space->mm, bpf_core_type_id_kernel(struct mm_struct));
-			before = mapping_sequence(mm);
-			vma = find_in_maple_tree((__u64)mm->mm_mt.ma_root, address, 1, scratch, &result);
-		} else if (HAS_MAPLE_TREE) {
-			before = copied_sequence(mm);
-			__u64 root = 0;
-			bpf_probe_read_kernel(&root, sizeof(root),
-				(char *)mm + bpf_core_field_offset(((struct mm_struct *)0)->mm_mt.ma_root));
-			vma = find_in_maple_tree(root, address, 0, scratch, &result);
-		} else {
-			before = copied_sequence(mm);
-			vma = find_in_rbtree(mm, address, scratch, &result);
-		}
-		if (vma) {
-			result = 0;
-			if (in_place)
-				read_mapping_in_place(vma, out, &owner, &flags);
-			else
-				result = read_mapping_copied(vma, out, &owner, &flags, scratch);
-			if (!result && (owner != space->mm || address < out->start || address >= out->end))
-				result = MAPPING_TORN;
-		}
-		after = in_place ? mapping_sequence(mm) : copied_sequence(mm);
-
-		/* No writer was inside: whatever we found is how it was. */
-		int quiet = space->has_sequence && before == after && before == space->sequence;
-		if (HAS_LOCK_SEQCOUNT)
-			quiet = quiet && !(before & 1);
-		if (quiet)
-			out->flags |= MAPPING_STABLE;
-		if (!result) {
-			if (flags & VM_EXEC)
-				out->flags |= MAPPING_EXECUTABLE;
-			else
-				return MAPPING_NOT_EXECUTABLE;
-			if (out->flags & MAPPING_FILE)
-				return MAPPING_FOUND;
-			return space->vdso && out->start == space->vdso ? MAPPING_VDSO : MAPPING_ANONYMOUS;
-		}
-		if (quiet)
-			return result;
+		before = copied_sequence(mm);
+		bpf_probe_read_kernel(&root, sizeof(root), (char *)mm + root_at);
+		vma = find_in_maple_tree(root, address, 0, scratch, &result);
+	} else {
+		before = copied_sequence(mm);
+		vma = find_in_rbtree(mm, address, scratch, &result);
 	}
-	return result;
+	if (vma) {
+		result = 0;
+		if (in_place)
+			read_mapping_in_place(vma, out, &owner, &flags);
+		else
+			result = read_mapping_copied(vma, out, &owner, &flags, scratch);
+		if (!result && (owner != space->mm || address < out->start || address >= out->end))
+			result = MAPPING_TORN;
+		if (!result && flags & VM_EXEC)
+			out->flags |= MAPPING_EXECUTABLE;
+	}
+	after = in_place ? mapping_sequence(mm) : copied_sequence(mm);
+	/* No writer was inside: whatever we found is how it was. */
+	if (space->has_sequence && before == after && before == space->sequence && !(HAS_LOCK_SEQCOUNT && (before & 1)))
+		out->flags |= MAPPING_STABLE;
+	if (!vma || result)
+		return result;
+	if (!(out->flags & MAPPING_EXECUTABLE))
+		return MAPPING_NOT_EXECUTABLE;
+	if (out->flags & MAPPING_FILE)
+		return MAPPING_FOUND;
+	return space->vdso && out->start == space->vdso ? MAPPING_VDSO : MAPPING_ANONYMOUS;
 }
 
-/* For programs of 6.2 and later. */
-static __noinline int find_mapping_in_place(const struct address_space *space, __u64 address, struct mapping *out)
+/* For 6.2 and later. Global, as the next one, so that it is verified once and not at each of a thousand frames. */
+__noinline int search_in_place(const struct address_space *space, __u64 address, struct mapping *out)
 {
-	return find_mapping_by(space, address, out, 1, NULL);
+	/* Before 6.8 global functions are verified even if nobody calls them. */
+	if (!CAN_READ_IN_PLACE || !space || !out)
+		return MAPPING_UNREADABLE;
+	return search_once(space, address, out, 1, NULL);
 }
 
 /* For every kernel. */
-static __noinline int find_mapping_copied(
+__noinline int search_by_copies(
 	const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)
 {
-	return find_mapping_by(space, address, out, 0, scratch);
+	if (!space || !out || !scratch)
+		return MAPPING_UNREADABLE;
+	return search_once(space, address, out, 0, scratch);
+}
+
+static __always_inline int find_mapping_by(
+	const struct address_space *space, __u64 address, struct mapping *out, int in_place, struct vma_scratch *scratch)
+{
+	int result = MAPPING_TORN;
+
+	for (int attempt = 0; attempt < MAPPING_ATTEMPTS; attempt++) {
+		result = in_place ? search_in_place(space, address, out) : search_by_copies(space, address, out, scratch);
+		if (result < MAPPING_NONE || out->flags & MAPPING_STABLE || result == MAPPING_NO_MM)
+			break;
+	}
+	return result;
 }
 
 /*
@@ -433,8 +441,8 @@ static __always_inline int find_mapping(
 	const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)
 {
 	if (CAN_READ_IN_PLACE)
-		return find_mapping_in_place(space, address, out);
-	return find_mapping_copied(space, address, out, scratch);
+		return find_mapping_by(space, address, out, 1, NULL);
+	return find_mapping_by(space, address, out, 0, scratch);
 }
 
 #endif

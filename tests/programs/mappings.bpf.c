@@ -92,7 +92,7 @@ struct {
 static __always_inline int look_up(
 	const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)
 {
-	return copied ? find_mapping_copied(space, address, out, scratch) : find_mapping(space, address, out, scratch);
+	return copied ? find_mapping_by(space, address, out, 0, scratch) : find_mapping(space, address, out, scratch);
 }
 
 struct bpf_iter__task {
@@ -129,21 +129,26 @@ int look_at_sleeping(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+/* A word of the context, which begins with the user interface's registers. In assembly: clang may make one load of two at
+ * an address that it calculated, and the verifier allows constant offsets only. */
+#define CONTEXT_WORD(ctx, word) \
+	({ \
+		__u64 loaded; \
+		asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(loaded) : "r"(ctx), "i"((word) * 8)); \
+		loaded; \
+	})
+
 /* The instruction pointer in user mode, from the registers of the tick or those saved on entry to the kernel. */
 static __always_inline __u64 user_pc(struct pt_regs *saved, void *ctx, int *in_user_mode)
 {
 #if defined(__TARGET_ARCH_x86)
-	/* bpf_perf_event_data begins with the user interface's pt_regs: rip is its word 16, cs its word 17. */
-	__u64 cs = *(__u64 *)((char *)ctx + 17 * 8);
-
-	*in_user_mode = (cs & 3) == 3;
-	return *in_user_mode ? *(__u64 *)((char *)ctx + 16 * 8) : saved->ip;
+	/* pt_regs: rip is word 16, cs word 17. */
+	*in_user_mode = (CONTEXT_WORD(ctx, 17) & 3) == 3;
+	return *in_user_mode ? CONTEXT_WORD(ctx, 16) : saved->ip;
 #else
 	/* user_pt_regs: 31 registers, sp, pc, pstate */
-	__u64 pstate = *(__u64 *)((char *)ctx + 33 * 8);
-
-	*in_user_mode = (pstate & 15) == 0;
-	return *in_user_mode ? *(__u64 *)((char *)ctx + 32 * 8) : saved->pc;
+	*in_user_mode = (CONTEXT_WORD(ctx, 33) & 15) == 0;
+	return *in_user_mode ? CONTEXT_WORD(ctx, 32) : saved->pc;
 #endif
 }
 
@@ -233,9 +238,9 @@ static __always_inline int look_up_as(__u32 form, const struct address_space *sp
 	struct mapping *out, struct vma_scratch *scratch)
 {
 	if (form == 1)
-		return CAN_READ_IN_PLACE ? find_mapping_in_place(space, address, out) : 0;
+		return CAN_READ_IN_PLACE ? find_mapping_by(space, address, out, 1, NULL) : 0;
 	if (form == 2)
-		return find_mapping_copied(space, address, out, scratch);
+		return find_mapping_by(space, address, out, 0, scratch);
 	if (form == 3) {
 		struct trie_key key = {96, __builtin_bswap32(tgid), __builtin_bswap64(address)};
 
