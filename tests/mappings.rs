@@ -455,13 +455,13 @@ fn in_a_storm(copied: bool) {
     let addresses: Vec<u64> = (0..200).map(|_| region + random.below(16 * bytes_of_slot)).collect();
     let mut asker = Asker::load(copied);
     asker.ask(storm.pid(), &addresses);
-    let answers = asker.sample(1999, Duration::from_secs(5));
+    let answers = asker.sample(1999, Duration::from_secs(3));
     storm.kill();
     let (.., slots) = read_turns(&log);
 
     let turns: usize = slots.values().map(Vec::len).sum();
     let mut results: BTreeMap<(bool, &str, bool), usize> = BTreeMap::new();
-    let (mut pcs, mut code_found, mut wrong) = (0, 0, Vec::new());
+    let (mut pcs, mut code_found, mut wrong, mut true_later) = (0, 0, Vec::new(), 0);
     for answer in &answers {
         *results.entry((answer.is_pc, answer.result(), answer.stable)).or_default() += 1;
         if answer.is_pc {
@@ -475,8 +475,10 @@ fn in_a_storm(copied: bool) {
             continue;
         }
         let place = region + (answer.address - region) / bytes_of_slot * bytes_of_slot;
-        let lost = RESULTS[answer.result as usize] == "torn";
-        if !lost && !was_true(answer, place, bytes_of_slot, slots.get(&place).map_or(&[], Vec::as_slice)) {
+        let turns = slots.get(&place).map_or(&[][..], Vec::as_slice);
+        let later = Answer { time: (answer.time.0 + 1_000_000, answer.time.1 + 1_000_000), ..*answer };
+        true_later += usize::from(was_true(&later, place, bytes_of_slot, turns));
+        if answer.result() != "torn" && !was_true(answer, place, bytes_of_slot, turns) {
             wrong.push(format!("{:#x} is {} {:x?} stable {}", answer.address, answer.result(), answer.mapping, answer.stable));
         }
     }
@@ -486,6 +488,8 @@ fn in_a_storm(copied: bool) {
     }
     assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
     assert!(turns > 10_000 && pcs > 500);
+    println!("a millisecond later {true_later} of them would have been true");
+    assert!(true_later * 4 < answers.len() * 3, "the log says no more what was mapped when: this test proves nothing");
 }
 
 #[test]
@@ -501,11 +505,11 @@ fn in_a_storm_of_mmap_no_object_is_wrong_by_copies() {
 #[test]
 fn in_a_storm_of_exec_every_instruction_pointer_has_its_mapping() {
     let _alone = alone();
-    let storm = Started::new("bash", &["-c", "while :; do /bin/true; /bin/ls / >/dev/null; done"]);
+    let storm = Started::new("sh", &["-c", "while :; do /bin/true; /bin/ls / >/dev/null; done"]);
     assert!(storm.is_some());
     let mut asker = Asker::load(false);
     asker.ask(ANY_PROCESS, &[]);
-    let answers = asker.sample(1999, Duration::from_secs(4));
+    let answers = asker.sample(1999, Duration::from_secs(3));
     let mut results: BTreeMap<(&str, bool), usize> = BTreeMap::new();
     for answer in answers.iter().filter(|answer| answer.is_pc) {
         *results.entry((answer.result(), answer.in_user_mode)).or_default() += 1;
@@ -514,5 +518,76 @@ fn in_a_storm_of_exec_every_instruction_pointer_has_its_mapping() {
     for answer in answers.iter().filter(|answer| answer.is_pc && answer.in_user_mode) {
         let result = answer.result();
         assert!(matches!(answer.result, FOUND | ANONYMOUS | VDSO), "code runs at {:#x}, where there is {result}", answer.address);
+    }
+}
+
+/// Fills the trie as the OpenTelemetry profiler does: a mapping is a set of prefixes.
+fn fill_trie(asker: &Asker, pid: u32, maps: &[(Mapping, String)]) -> usize {
+    let trie = asker.map("trie");
+    let mut prefixes = 0;
+    for (map, _) in maps {
+        let mut at = map.start;
+        while at < map.end {
+            let mut bits = at.trailing_zeros().min(46);
+            while at + (1 << bits) > map.end {
+                bits -= 1;
+            }
+            let mut key = (96 - bits).to_ne_bytes().to_vec();
+            key.extend(pid.to_be_bytes());
+            key.extend(at.to_be_bytes());
+            trie.update(&key, &1u64.to_ne_bytes(), MapFlags::ANY).unwrap();
+            prefixes += 1;
+            at += 1 << bits;
+        }
+    }
+    prefixes
+}
+
+/// Prints what a look-up costs; `cargo test --test mappings prices -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures for half a minute"]
+fn prices_of_look_ups() {
+    let _alone = alone();
+    let program = Program::build("mappings.c");
+    println!("nanoseconds     first of a tick   at random   one address   (less what nothing costs)");
+    for count in ["2", "180", "2980"] {
+        let busy = program.run(&["60", "many", count]);
+        let maps = maps_of(busy.pid());
+        let forms = ["nothing", "in place", "by copies", "LPM trie", "bpf_find_vma"];
+        let names = ["measure_0", "measure_1", "measure_2", "measure_3", "measure_4"];
+        let mut asker = Asker::load_with(false, &names);
+        let prefixes = fill_trie(&asker, busy.pid(), &maps);
+        // Inside of mappings: what a trie does not have is another matter.
+        let mut random = Random(7);
+        let mut pick = |_| {
+            let map = &maps[usize::try_from(random.below(maps.len() as u64)).unwrap()].0;
+            map.start + random.below(map.end - map.start)
+        };
+        asker.ask(busy.pid(), &(0..REQUESTS).map(&mut pick).collect::<Vec<_>>());
+        println!("{} mappings, {prefixes} prefixes", maps.len());
+        // In turn, so that a disturbance of the machine meets all.
+        for _ in 0..6 {
+            for name in names {
+                let links = asker.start_clocks(name, 499);
+                std::thread::sleep(Duration::from_millis(400));
+                drop(links);
+            }
+        }
+        let price = |form: u32| {
+            let bytes = asker.map("prices").lookup(&form.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+            let [ticks, first, random, same, failed, second] = [0, 8, 16, 24, 32, 40].map(|at| u64_at(&bytes, at) as f64);
+            ([first / ticks, random / ticks / 32.0, same / ticks / 32.0], ticks, failed, second)
+        };
+        let nothing = price(0).0;
+        for (form, name) in forms.iter().enumerate() {
+            let (all, ticks, failed, second) = price(u32::try_from(form).unwrap());
+            let [first, random, same] = [0, 1, 2].map(|at| if form == 0 { all[at] } else { all[at] - nothing[at] });
+            print!("  {name:<14} {first:>12.0}");
+            if *name == "bpf_find_vma" {
+                println!("            -             -   {ticks} ticks, {failed} failed; a second call in one tick: {second} failed");
+            } else {
+                println!(" {random:>12.1} {same:>13.1}   {ticks} ticks, {failed} failed");
+            }
+        }
     }
 }

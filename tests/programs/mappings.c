@@ -20,7 +20,7 @@
 
 #define SLOTS 16
 #define PAGES 4 /* of a slot */
-#define TURNS (1 << 20)
+#define TURNS (1 << 22)
 
 struct turn {
 	uint64_t begin, end; // CLOCK_MONOTONIC, just before and just after the system call
