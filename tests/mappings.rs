@@ -7,7 +7,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,6 +55,8 @@ struct Answer {
     time: (u64, u64),
     result: u32,
     is_pc: bool,
+    sequence: u32,
+    id: u64,
     in_user_mode: bool,
     stable: bool,
     mapping: Mapping,
@@ -77,6 +79,8 @@ impl Answer {
             time: (u64_at(bytes, 8), u64_at(bytes, 16)),
             result: u32_at(bytes, 24),
             is_pc: u32_at(bytes, 28) != 0,
+            sequence: u32_at(bytes, 32),
+            id: u64_at(bytes, 40),
             in_user_mode: u32_at(bytes, 36) != 0,
             stable: flags & STABLE != 0,
             mapping: Mapping {
@@ -185,8 +189,9 @@ impl Asker {
         drop(ring);
         let seen = std::mem::take(&mut *seen.lock().unwrap());
         let counters = self.map("counters").lookup(&0u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
-        let [ticks, lost, user, same, odd] = [0, 8, 16, 24, 32].map(|at| u64_at(&counters, at));
-        println!("{ticks} ticks ({lost} cut short), {user} in user mode, {same} of the generation before, {odd} inside a writer");
+        let [ticks, lost, user, same, odd, known] = [0, 8, 16, 24, 32, 40].map(|at| u64_at(&counters, at));
+        println!("{ticks} ticks ({lost} cut short), {user} in user mode, {odd} inside a writer;");
+        println!("  of {known} in an address space that had a tick before, {same} found the same generation");
         assert!(!seen.is_empty(), "no tick in the process at all");
         seen
     }
@@ -518,6 +523,75 @@ fn in_a_storm_of_exec_every_instruction_pointer_has_its_mapping() {
     for answer in answers.iter().filter(|answer| answer.is_pc && answer.in_user_mode) {
         let result = answer.result();
         assert!(matches!(answer.result, FOUND | ANONYMOUS | VDSO), "code runs at {:#x}, where there is {result}", answer.address);
+    }
+}
+
+/// Runs one step of `mappings SECONDS steps` and gives the generation after it.
+fn step(name: &str, child: &mut Child, output: &mut impl BufRead, asker: &mut Asker) -> (u64, u32) {
+    // In one write: the program takes what it reads for a line.
+    child.stdin.as_mut().unwrap().write_all(format!("{name}\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), name, "the program did the step");
+    let answer = asker.answers(child.id(), &[0x1000])[0];
+    (answer.id, answer.sequence)
+}
+
+#[test]
+fn each_change_of_the_mappings_changes_their_generation() {
+    let _alone = alone();
+    if !has_generation() {
+        println!("this kernel counts no changes");
+        return;
+    }
+    let mut asker = Asker::load(false);
+    let program = Program::build("mappings.c");
+    let mut child =
+        Command::new(&program.path).args(["60", "steps"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut last = step("nothing", &mut child, &mut output, &mut asker);
+    // Page faults and the return of memory change no mapping: a generation that they changed would be of little use.
+    for (name, changes) in [
+        ("nothing", false),
+        ("faults", false),
+        ("dontneed", false),
+        ("mmap", true),
+        ("mprotect", true),
+        ("mprotect-part", true),
+        ("mremap", true),
+        ("fixed", true),
+        ("munmap-part", true),
+        ("munmap", true),
+        ("brk", true),
+        ("thread", true),
+        ("fork", true),
+        ("exec", true),
+    ] {
+        let now = step(name, &mut child, &mut output, &mut asker);
+        println!("{name}: {last:?} -> {now:?}");
+        // Up to 6.0 only removals are counted: that is enough to keep what was found.
+        let only_removals = !std::path::Path::new("/sys/kernel/slab/maple_node").exists() && !name.contains("unmap") && name != "exec";
+        assert!(changes == (last != now) || only_removals, "{name}");
+        assert_eq!(last.0 != now.0, name == "exec", "{name}: another address space, or the same");
+        last = now;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Prints how often the generation stays from tick to tick, of whatever runs, with some programs of our own.
+#[test]
+#[ignore = "measures for half a minute"]
+fn how_long_generations_last() {
+    let _alone = alone();
+    let _programs = [
+        Started::new("node", &["-e", "for (;;) { JSON.parse(JSON.stringify(Array.from({length: 20000}, (_, i) => ({i})))) }"]),
+        Started::new("python3", &["-c", "while True: x = [str(i) for i in range(100000)]; y = sorted(x)"]),
+    ];
+    for frequency in [97, 997] {
+        let mut asker = Asker::load(false);
+        asker.ask(ANY_PROCESS, &[]);
+        asker.sample(frequency, Duration::from_secs(10));
     }
 }
 

@@ -76,11 +76,18 @@ struct tick_counters {
 	__u64 ticks;
 	__u64 lost;
 	__u64 in_user_mode;
-	__u64 same_generation; /* as at the tick before, of this process */
+	__u64 same_generation; /* as at the last tick in this address space */
 	__u64 odd_sequence;
-	__u64 last_id;
-	__u64 last_sequence;
+	__u64 known; /* ticks in an address space that had one before */
 };
+
+/* Address space → sequence at its last tick. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, __u32);
+} generations SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -170,10 +177,14 @@ int look_at_tick(void *ctx)
 	int none = read_address_space(task, &space);
 
 	count->in_user_mode += in_user_mode;
-	count->same_generation += count->last_id == space.id && count->last_sequence == space.sequence;
 	count->odd_sequence += HAS_LOCK_SEQCOUNT && (space.sequence & 1);
-	count->last_id = space.id;
-	count->last_sequence = space.sequence;
+	__u32 *last = bpf_map_lookup_elem(&generations, &space.id);
+	if (last) {
+		count->known++;
+		count->same_generation += *last == space.sequence;
+	}
+	if (!none)
+		bpf_map_update_elem(&generations, &space.id, &space.sequence, BPF_ANY);
 	__u32 begin = bpf_get_prandom_u32();
 	for (__u32 i = 0; i < AT_TICK; i++) {
 		struct answer *answer = bpf_ringbuf_reserve(&ticks, sizeof(*answer), 0);

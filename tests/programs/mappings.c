@@ -2,6 +2,7 @@
 //
 //   mappings SECONDS many COUNT     COUNT mappings of alternating protection, then one thread spins
 //   mappings SECONDS storm LOG      one thread spins; another maps files over each other as quick as it can, and logs it
+//   mappings SECONDS steps          does what each line of its input names, and says so
 //
 // The storm: SLOTS places, each with files of its own, two and two; a turn maps one of the two at one of four offsets over
 // whatever is there, or unmaps it. LOG becomes a file of struct turn, in order; the first one's `place` is the address of
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -120,6 +122,63 @@ static void make_many(long count)
 			fail("mprotect");
 }
 
+static void *nothing(void *argument)
+{
+	return argument;
+}
+
+static void take_steps(char **argv)
+{
+	// Without stdio: its buffers are mappings.
+	static char line[64];
+	static char *region;
+	ssize_t length;
+
+	while ((length = read(0, line, sizeof(line) - 1)) > 0) {
+		line[length - 1] = 0;
+		if (!region)
+			region = mmap(NULL, 16 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (!strcmp(line, "faults"))
+			for (int i = 0; i < 8; i++)
+				((volatile char *)region)[i * page] = 1;
+		if (!strcmp(line, "dontneed"))
+			madvise(region, 8 * page, MADV_DONTNEED);
+		if (!strcmp(line, "mmap"))
+			mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (!strcmp(line, "mprotect"))
+			mprotect(region, 16 * page, PROT_READ);
+		if (!strcmp(line, "mprotect-part"))
+			mprotect(region + page, page, PROT_READ | PROT_EXEC);
+		if (!strcmp(line, "mremap"))
+			mremap(region + 15 * page, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, region + 64 * page);
+		if (!strcmp(line, "fixed"))
+			mmap(region + page, page, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		if (!strcmp(line, "munmap-part"))
+			munmap(region + 2 * page, page);
+		if (!strcmp(line, "munmap"))
+			munmap(region + 3 * page, 12 * page);
+		if (!strcmp(line, "brk"))
+			sbrk(1 << 20);
+		if (!strcmp(line, "thread")) {
+			pthread_t thread;
+			if (pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL))
+				fail("pthread_create");
+		}
+		if (!strcmp(line, "fork")) {
+			pid_t child = fork();
+			if (!child)
+				_exit(0);
+			waitpid(child, NULL, 0);
+		}
+		if (!strcmp(line, "exec")) {
+			execl("/proc/self/exe", argv[0], argv[1], argv[2], "again", NULL);
+			fail("exec");
+		}
+		dprintf(1, "%s\n", line);
+	}
+	exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	int seconds = argc > 1 ? atoi(argv[1]) : 60;
@@ -130,6 +189,11 @@ int main(int argc, char **argv)
 		make_many(atol(argv[3]));
 	if (argc > 3 && !strcmp(argv[2], "storm"))
 		begin_storm(argv[3]);
+	if (argc > 2 && !strcmp(argv[2], "steps")) {
+		if (argc > 3)
+			dprintf(1, "exec\n");
+		take_steps(argv);
+	}
 	puts("ready");
 	fflush(stdout);
 	for (volatile uint64_t n = 0;; n++)
