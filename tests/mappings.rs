@@ -414,7 +414,9 @@ fn read_turns(path: &std::path::Path) -> (u64, u64, BTreeMap<u64, Vec<Turn>>) {
     let mut turns = bytes.chunks_exact(40).map(|turn| [0, 8, 16, 24, 32].map(|at| u64_at(turn, at)));
     let [_, _, place, bytes_of_slot, _] = turns.next().unwrap();
     let mut slots: BTreeMap<u64, Vec<Turn>> = BTreeMap::new();
-    for [begin, end, place, file, page_offset] in turns.filter(|turn| turn[1] != 0) {
+    for [begin, end, place, file, page_offset] in turns.filter(|turn| turn[0] != 0) {
+        // The last one may not be over.
+        let end = if end == 0 { u64::MAX } else { end };
         slots.entry(place).or_default().push(Turn { begin, end, file, page_offset });
     }
     (place, bytes_of_slot, slots)

@@ -25,7 +25,7 @@
 #define TURNS (1 << 22)
 
 struct turn {
-	uint64_t begin, end; // CLOCK_MONOTONIC, just before and just after the system call
+	uint64_t begin, end; // CLOCK_MONOTONIC, just before and just after the system call; end 0: still in it
 	uint64_t place;
 	uint64_t file; // inode; 0: unmapped
 	uint64_t page_offset;
@@ -62,14 +62,14 @@ static void *storm(void *region)
 		struct turn turn = {.place = (uint64_t)place, .file = choice == 4 ? 0 : inodes[file], .page_offset = offset};
 
 		turn.begin = now();
+		turns[n] = turn;
 		if (choice == 4) {
 			if (munmap(place, PAGES * page))
 				fail("munmap");
 		} else if (mmap(place, PAGES * page, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, files[file], offset * page) != place) {
 			fail("mmap");
 		}
-		turn.end = now();
-		turns[n] = turn;
+		turns[n].end = now();
 	}
 	for (;;)
 		pause();
