@@ -244,10 +244,11 @@ static __always_inline __u64 find_in_maple_tree(
 		/* Last, so that what was read before was not yet abandoned then. (On arm64 nothing keeps the loads in order:
 		 * what the mapping proves in the end does not depend on it.) */
 		parent = NODE_WORD(0) & ~MAPLE_NODE_MASK;
-		if (parent == node) {
+		/* 6.1 marks a node before its successor can be reached, and a tick may come in between on this very CPU: no
+		 * retry would help. So we go on, and what is found must prove itself as always. But that it was not found there
+		 * proves nothing: the kernel's list of what to free overwrites the first two pivots. */
+		if (parent == node)
 			*result = MAPPING_TORN;
-			return 0;
-		}
 		if (type == MAPLE_LEAF_64) {
 			/* Reserved entries of the tree, such as XA_ZERO_ENTRY of a fork that failed, are small numbers. */
 			return next < 4096 ? 0 : next;

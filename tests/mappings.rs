@@ -25,8 +25,7 @@ const ANONYMOUS: u32 = 1;
 const VDSO: u32 = 2;
 const NOT_EXECUTABLE: u32 = 3;
 const NONE: u32 = 4;
-const RESULTS: [&str; 9] =
-    ["found", "anonymous", "vdso", "not executable", "none", "no mm", "torn", "too deep", "unreadable"];
+const RESULTS: [&str; 9] = ["found", "anonymous", "vdso", "not executable", "none", "no mm", "torn", "too deep", "unreadable"];
 
 /// Bit of mapping::flags.
 const STABLE: u32 = 4;
@@ -280,7 +279,8 @@ fn differs(answer: &Answer, maps: &[(Mapping, String)]) -> Option<String> {
             };
             // What has no file has an offset too in the kernel, which it does not print.
             let offset = if map.inode == 0 { map.page_offset } else { answer.mapping.page_offset };
-            answer.result == result && Mapping { page_offset: offset, ..answer.mapping } == Mapping { page_offset: offset, ..*map }
+            answer.result == result
+                && Mapping { page_offset: offset, ..answer.mapping } == Mapping { page_offset: offset, ..*map }
                 && (map.inode == 0 || answer.mapping.page_offset == map.page_offset)
         }
     };
@@ -377,7 +377,8 @@ fn at_ticks(copied: bool) {
     let node = Started::new("node", &["-e", "setTimeout(() => { for (;;); }, 1000)"]);
     let python = Started::new("python3", &["-c", "while True: pass"]);
     std::thread::sleep(Duration::from_secs(2));
-    let pids = [Some(many.pid()), Some(small.pid()), node.as_ref().map(|node| node.0.id()), python.as_ref().map(|python| python.0.id())];
+    let pids =
+        [Some(many.pid()), Some(small.pid()), node.as_ref().map(|node| node.0.id()), python.as_ref().map(|python| python.0.id())];
     for pid in pids.into_iter().flatten() {
         let mut asker = Asker::load(copied);
         let compared = compare(&mut asker, pid, |asker, addresses| {
@@ -491,7 +492,12 @@ fn in_a_storm(copied: bool) {
     }
     println!("{turns} turns of the storm; {pcs} instruction pointers, {code_found} found; {} answers", answers.len());
     for ((is_pc, result, stable), count) in results {
-        println!("  {:>8} {result}{}, {}", count, if stable { "" } else { ", beside a writer" }, if is_pc { "pc" } else { "in the storm" });
+        println!(
+            "  {:>8} {result}{}, {}",
+            count,
+            if stable { "" } else { ", beside a writer" },
+            if is_pc { "pc" } else { "in the storm" }
+        );
     }
     assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
     assert!(turns > 10_000 && pcs > 500);
@@ -572,7 +578,8 @@ fn each_change_of_the_mappings_changes_their_generation() {
         let now = step(name, &mut child, &mut output, &mut asker);
         println!("{name}: {last:?} -> {now:?}");
         // Up to 6.0 only removals are counted: that is enough to keep what was found.
-        let only_removals = !std::path::Path::new("/sys/kernel/slab/maple_node").exists() && !name.contains("unmap") && name != "exec";
+        let only_removals =
+            !std::path::Path::new("/sys/kernel/slab/maple_node").exists() && !name.contains("unmap") && name != "exec";
         assert!(changes == (last != now) || only_removals, "{name}");
         assert_eq!(last.0 != now.0, name == "exec", "{name}: another address space, or the same");
         last = now;
@@ -594,6 +601,38 @@ fn how_long_generations_last() {
         let mut asker = Asker::load(false);
         asker.ask(ANY_PROCESS, &[]);
         asker.sample(frequency, Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn each_kind_of_program_may_ask() {
+    let _alone = alone();
+    let own = std::process::id();
+    let maps = maps_of(own);
+    let code = &maps.iter().find(|(map, _)| map.executable && map.inode != 0).unwrap().0;
+    for copied in [false, true] {
+        for name in ["ask_from_tp_btf", "ask_from_raw_tp", "ask_from_kprobe", "ask_from_uprobe"] {
+            let mut asker = Asker::load_with(copied, &[name]);
+            asker.ask(own, &[code.start]);
+            let program = asker.program(name);
+            let link = match name {
+                // On a function that this process calls: the C library's read, by its name.
+                "ask_from_uprobe" => {
+                    let options = libbpf_rs::UprobeOpts { func_name: Some("read".into()), ..libbpf_rs::UprobeOpts::default() };
+                    let library = &maps.iter().find(|(_, name)| name.contains("/libc.so")).unwrap().1;
+                    program.attach_uprobe_with_opts(-1, library, 0, options)
+                }
+                _ => program.attach(),
+            };
+            let link = link.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let mut byte = [0];
+            std::fs::File::open("/dev/zero").unwrap().read_exact(&mut byte).unwrap();
+            drop(link);
+            let bytes = asker.map("answers").lookup(&0u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+            let answer = Answer::parse(&bytes);
+            assert!(answer.is_pc, "{name} has run");
+            assert_eq!(differs(&answer, &maps), None, "{name}, copied: {copied}");
+        }
     }
 }
 
@@ -660,7 +699,9 @@ fn prices_of_look_ups() {
             let [first, random, same] = [0, 1, 2].map(|at| if form == 0 { all[at] } else { all[at] - nothing[at] });
             print!("  {name:<14} {first:>12.0}");
             if *name == "bpf_find_vma" {
-                println!("            -             -   {ticks} ticks, {failed} failed; a second call in one tick: {second} failed");
+                println!(
+                    "            -             -   {ticks} ticks, {failed} failed; a second call in one tick: {second} failed"
+                );
             } else {
                 println!(" {random:>12.1} {same:>13.1}   {ticks} ticks, {failed} failed");
             }
