@@ -84,7 +84,9 @@ typedef struct {
 #if defined(__TARGET_ARCH_x86)
 	__u64 ctx_id; /* never given twice: arch/x86/include/asm/mmu.h */
 #else
-	__u64 id; /* ASID and its generation: arch/arm64/include/asm/mmu.h */
+	struct {
+		__s64 counter;
+	} id; /* ASID and its generation: arch/arm64/include/asm/mmu.h */
 #endif
 	void *vdso;
 } mm_context_t;

@@ -166,7 +166,7 @@ static __always_inline int read_address_space(struct task_struct *task, struct a
 #if defined(__TARGET_ARCH_x86)
 	space->id = mm->context.ctx_id;
 #else
-	space->id = mm->context.id;
+	space->id = mm->context.id.counter;
 #endif
 	space->vdso = (__u64)mm->context.vdso;
 	space->sequence = mapping_sequence(mm);

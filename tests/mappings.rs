@@ -235,6 +235,17 @@ fn maps_of(pid: u32) -> Vec<(Mapping, String)> {
     text.lines().map(line).filter(|(_, name)| name != "[vsyscall]").collect()
 }
 
+/// Devices of overlay file systems, as a process sees them: a container's root is one. Its files have an inode there, which
+/// 6.8 and later print, and one of the file system beneath, which is what is mapped, and what we say.
+fn overlays_of(pid: u32) -> Vec<(u32, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+    let device = |line: &str| {
+        let (major, minor) = line.split_ascii_whitespace().nth(2)?.split_once(':')?;
+        line.contains(" - overlay ").then_some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    text.lines().filter_map(device).collect()
+}
+
 /// xorshift: the same questions in each run.
 struct Random(u64);
 
@@ -265,23 +276,28 @@ fn questions(maps: &[(Mapping, String)], count: usize) -> Vec<u64> {
 }
 
 /// What is wrong with an answer, if anything.
-fn differs(answer: &Answer, maps: &[(Mapping, String)]) -> Option<String> {
+fn differs(answer: &Answer, maps: &[(Mapping, String)], overlays: &[(u32, u32)]) -> Option<String> {
     let at = maps.partition_point(|(map, _)| map.end <= answer.address);
     let truth = maps.get(at).filter(|(map, _)| map.start <= answer.address);
     let right = match truth {
         None => answer.result == NONE,
         Some((map, name)) => {
-            let result = match (map.executable, map.inode != 0 || map.device != (0, 0), name.as_str()) {
+            let of_file = map.inode != 0 || map.device != (0, 0);
+            let result = match (map.executable, of_file, name.as_str()) {
                 (false, ..) => NOT_EXECUTABLE,
                 (true, _, "[vdso]") => VDSO,
                 (true, true, _) => FOUND,
                 (true, false, _) => ANONYMOUS,
             };
-            // What has no file has an offset too in the kernel, which it does not print.
-            let offset = if map.inode == 0 { map.page_offset } else { answer.mapping.page_offset };
-            answer.result == result
-                && Mapping { page_offset: offset, ..answer.mapping } == Mapping { page_offset: offset, ..*map }
-                && (map.inode == 0 || answer.mapping.page_offset == map.page_offset)
+            let mut said = answer.mapping;
+            if !of_file {
+                // It has an offset in the kernel, which that does not print.
+                said.page_offset = map.page_offset;
+            }
+            if overlays.contains(&map.device) {
+                (said.device, said.inode) = (map.device, map.inode);
+            }
+            answer.result == result && said == *map
         }
     };
     (!right).then(|| format!("{:#x}: {} {:x?}, and the kernel says {truth:x?}", answer.address, answer.result(), answer.mapping))
@@ -316,7 +332,8 @@ fn compare(asker: &mut Asker, pid: u32, ask: impl Fn(&mut Asker, &[u64]) -> Vec<
         if maps_of(pid) != before {
             continue;
         }
-        let wrong: Vec<_> = answers.iter().filter_map(|answer| differs(answer, &before)).collect();
+        let overlays = overlays_of(pid);
+        let wrong: Vec<_> = answers.iter().filter_map(|answer| differs(answer, &before, &overlays)).collect();
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         assert!(wrong.is_empty(), "{} of {} wrong in {} ({pid}):\n{}", wrong.len(), answers.len(), name.trim(), wrong.join("\n"));
         assert!(answers.iter().all(|answer| answer.stable || !has_generation()), "no answer of a quiet process is unstable");
@@ -330,7 +347,7 @@ fn has_generation() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
-    version < (6, 1) || version >= (6, 4)
+    !((6, 1)..(6, 4)).contains(&version)
 }
 
 fn whole_machine(copied: bool) {
@@ -469,7 +486,7 @@ fn in_a_storm(copied: bool) {
 
     let turns: usize = slots.values().map(Vec::len).sum();
     let mut results: BTreeMap<(bool, &str, bool), usize> = BTreeMap::new();
-    let (mut pcs, mut code_found, mut wrong, mut true_later) = (0, 0, Vec::new(), 0);
+    let (mut pcs, mut code_found, mut torn, mut wrong, mut true_later) = (0, 0, 0, Vec::new(), 0);
     for answer in &answers {
         *results.entry((answer.is_pc, answer.result(), answer.stable)).or_default() += 1;
         if answer.is_pc {
@@ -477,7 +494,8 @@ fn in_a_storm(copied: bool) {
             let in_code = (code.start..code.end).contains(&answer.address);
             let found = matches!(answer.result, FOUND | VDSO) && (!in_code || answer.mapping == code);
             code_found += usize::from(found);
-            if !found {
+            torn += usize::from(answer.result() == "torn");
+            if !found && answer.result() != "torn" {
                 wrong.push(format!("{:#x} is {} {:x?}", answer.address, answer.result(), answer.mapping));
             }
             continue;
@@ -500,6 +518,9 @@ fn in_a_storm(copied: bool) {
         );
     }
     assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+    // 6.1 may be interrupted while a node is neither the old one nor the new one.
+    let allowed = if has_generation() { pcs / 10_000 } else { pcs / 200 };
+    assert!(torn <= allowed, "{torn} of {pcs} instruction pointers were not found");
     assert!(turns > 10_000 && pcs > 500);
     println!("a millisecond later {true_later} of them would have been true");
     assert!(true_later * 4 < answers.len() * 3, "the log says no more what was mapped when: this test proves nothing");
@@ -613,6 +634,12 @@ fn each_kind_of_program_may_ask() {
     for copied in [false, true] {
         for name in ["ask_from_tp_btf", "ask_from_raw_tp", "ask_from_kprobe", "ask_from_uprobe"] {
             let mut asker = Asker::load_with(copied, &[name]);
+            // Some kernels, such as those of small virtual machines, have no probes: there it was loaded, and that is all.
+            let source = name.trim_start_matches("ask_from_");
+            if source.ends_with("probe") && !std::path::Path::new("/sys/bus/event_source/devices").join(source).exists() {
+                println!("this kernel has no {source}: only loaded");
+                continue;
+            }
             asker.ask(own, &[code.start]);
             let program = asker.program(name);
             let link = match name {
@@ -631,7 +658,7 @@ fn each_kind_of_program_may_ask() {
             let bytes = asker.map("answers").lookup(&0u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
             let answer = Answer::parse(&bytes);
             assert!(answer.is_pc, "{name} has run");
-            assert_eq!(differs(&answer, &maps), None, "{name}, copied: {copied}");
+            assert_eq!(differs(&answer, &maps, &overlays_of(own)), None, "{name}, copied: {copied}");
         }
     }
 }
