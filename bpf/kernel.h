@@ -115,7 +115,7 @@ struct vm_area_struct___before_maple {
 	struct rb_node vm_rb;
 };
 
-struct mm_struct___lock_count { /* 6.4 to 6.12 */
+struct mm_struct___lock_count { /* 6.4 to early 6.12 */
 	int mm_lock_seq;
 };
 
@@ -123,7 +123,7 @@ struct seqcount {
 	unsigned int sequence;
 };
 
-struct mm_struct___lock_seqcount { /* 6.13 */
+struct mm_struct___lock_seqcount { /* 6.13, late 6.12 */
 	struct seqcount mm_lock_seq;
 };
 

@@ -84,8 +84,8 @@ _Static_assert(sizeof(struct mapping) == 48, "tests/mappings.rs reads it");
  *
  *   mm, id     one process image. x86: id is never given twice. arm64: it may change for a living one (a roll-over of
  *              ASIDs, harmless), and two have never the same one.
- *   sequence   6.13: counts beginnings and ends of writing, so an odd one is "being changed". 6.4 to 6.12: counts ends.
- *              up to 6.0: counts removals. 6.1 to 6.3: there is none; see has_sequence.
+ *   sequence   6.13 (and late 6.12): counts beginnings and ends of writing, so an odd one is "being changed". From 6.4 up
+ *              to then: counts ends. Up to 6.0: counts removals. 6.1 to 6.3: there is none; see has_sequence.
  */
 struct address_space {
 	__u64 mm;
@@ -101,7 +101,7 @@ struct vma_scratch {
 };
 
 /* 6.2 and later: lets a program read through any address as if it were a structure; what is not there reads as 0. A plain
- * load instead of a call: a fifth of the price. Needed nowhere: bpf_probe_read_kernel does the same. */
+ * load instead of a call: about half of the price. Needed nowhere: bpf_probe_read_kernel does the same. */
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 
 /* A tree of eight levels has at least 8 * 5^7 = 625,000 entries (nodes are at least half full), and vm.max_map_count is
@@ -391,7 +391,8 @@ static __always_inline int search_once(
 			out->flags |= MAPPING_EXECUTABLE;
 	}
 	after = in_place ? mapping_sequence(mm) : copied_sequence(mm);
-	/* No writer was inside: whatever we found is how it was. */
+	/* No writer was inside: whatever we found is how it was. (Where only ends of writing are counted, one may be inside: but
+	 * then the count goes on, and drops what was kept, before user code can run at a new mapping.) */
 	if (space->has_sequence && before == after && before == space->sequence && !(HAS_LOCK_SEQCOUNT && (before & 1)))
 		out->flags |= MAPPING_STABLE;
 	if (!vma || result)
