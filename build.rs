@@ -1,7 +1,7 @@
 //! Compiles the BPF programs in `bpf/` for the target architecture and generates their skeletons into `OUT_DIR`.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use libbpf_cargo::SkeletonBuilder;
@@ -25,13 +25,24 @@ fn main() -> ExitCode {
 
 fn build() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: run this through cargo")?);
-    SkeletonBuilder::new()
-        .source("bpf/sampler.bpf.c")
-        .clang(find_clang()?)
+    let builder = |source: &str| -> Result<SkeletonBuilder, String> {
+        let mut builder = SkeletonBuilder::new();
         // -mcpu=v3: jumps on 32-bit halves and atomics, in every kernel that we support.
-        .clang_args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-mcpu=v3"])
-        .build_and_generate(out.join("sampler.skel.rs"))
-        .map_err(|error| format!("failed to build bpf/sampler.bpf.c: {error:#}"))
+        let flags = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-mcpu=v3"];
+        builder.source(source).clang(find_clang()?).clang_args(flags);
+        Ok(builder)
+    };
+    let sampler = "bpf/sampler.bpf.c";
+    let built = builder(sampler)?.build_and_generate(out.join("sampler.skel.rs"));
+    built.map_err(|error| format!("failed to build {sampler}: {error:#}"))?;
+    // What tests/mappings.rs loads. A package for users has no tests, and needs none.
+    let asking = "tests/programs/mappings.bpf.c";
+    println!("cargo::rerun-if-changed={asking}");
+    if Path::new(asking).exists() {
+        let built = builder(asking)?.obj(out.join("mappings.bpf.o")).build();
+        built.map_err(|error| format!("failed to build {asking}: {error:#}"))?;
+    }
+    Ok(())
 }
 
 /// The compiler named by `CLANG`, or the first of the usual names that runs.

@@ -26,7 +26,9 @@ typedef __u32 __wsum;
 
 /* enum bpf_map_type of include/uapi/linux/bpf.h */
 #define BPF_MAP_TYPE_HASH 1
+#define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
+#define BPF_MAP_TYPE_LPM_TRIE 11
 #define BPF_MAP_TYPE_RINGBUF 27
 
 /* Flags of bpf_map_update_elem, bpf_get_stack, bpf_ringbuf_output and bpf_ringbuf_query. */
@@ -42,20 +44,106 @@ typedef __u32 __wsum;
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 
+/* vm_area_struct::vm_flags of include/linux/mm.h: not a user interface, but the same since 1.0. */
+#define VM_EXEC 0x00000004UL
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	__u32 i_generation;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct rb_node {
+	struct rb_node *rb_right;
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+struct timespec64 {
+	__s64 tv_sec;
+};
+
+struct maple_tree {
+	void *ma_root;
+};
+
+typedef struct {
+#if defined(__TARGET_ARCH_x86)
+	__u64 ctx_id; /* never given twice: arch/x86/include/asm/mmu.h */
+#else
+	struct {
+		__s64 counter;
+	} id; /* ASID and its generation: arch/arm64/include/asm/mmu.h */
+#endif
+	void *vdso;
+} mm_context_t;
+
+struct mm_struct {
+	struct maple_tree mm_mt; /* 6.1 */
+	mm_context_t context;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	struct mm_struct *vm_mm;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
+};
+
+/* What changed its type or its name; libbpf drops ___ and what follows. */
+struct mm_struct___before_maple { /* up to 6.0 */
+	struct rb_root mm_rb;
+	__u64 vmacache_seqnum;
+};
+
+struct vm_area_struct___before_maple {
+	struct rb_node vm_rb;
+};
+
+struct mm_struct___lock_count { /* 6.4 to early 6.12 */
+	int mm_lock_seq;
+};
+
+struct seqcount {
+	unsigned int sequence;
+};
+
+struct mm_struct___lock_seqcount { /* 6.13, late 6.12 */
+	struct seqcount mm_lock_seq;
+};
 
 struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
+	struct mm_struct *mm;
 };
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long cs;
 };
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
+	__u64 pc;
+	__u64 pstate;
 	int syscallno;
 };
 #else
