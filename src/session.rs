@@ -12,6 +12,7 @@ mod doctor;
 mod live;
 mod record;
 mod sampling;
+mod unwind_check;
 mod view;
 
 use anyhow::{Context, Result};
@@ -31,6 +32,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Record(options)) => record::run(options),
         Some(Command::View(options)) => view::run(&options),
         Some(Command::Doctor) => doctor::run(),
+        Some(Command::UnwindCheck(options)) => unwind_check::run(&options),
         Some(Command::Hold { command }) => child::hold(&command),
     }
 }

@@ -1,0 +1,43 @@
+//! What `flametop unwind-check` tells about one file.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::oracle::{self, Verdict};
+use super::paged::Paged;
+use super::rows::Report;
+use super::source::{FileImage, Unreadable};
+
+/// A file's table in figures, and whether it is right.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// What was found in the file.
+    pub report: Report,
+    /// Rows of the table.
+    pub rows: usize,
+    /// Different rules.
+    pub rules: usize,
+    /// Bytes of rows and index in the kernel.
+    pub kernel_bytes: usize,
+    /// How long reading and converting took.
+    pub time: Duration,
+    /// What the comparison with gimli's reading found.
+    pub verdict: Verdict,
+}
+
+/// Makes the table of a file, and compares it with what gimli reads there.
+///
+/// # Errors
+///
+/// As [`super::convert`].
+pub fn check_file(path: &Path) -> Result<Checked, Unreadable> {
+    let image = FileImage::new(File::open(path)?)?;
+    let begin = Instant::now();
+    let table = super::convert(&image)?;
+    let paged = Paged::new(&table);
+    let time = begin.elapsed();
+    let verdict = oracle::check(&image, &table, &paged)?;
+    let (rows, rules, kernel_bytes) = (table.rows.len(), table.rules.len(), paged.bytes());
+    Ok(Checked { report: table.report, rows, rules, kernel_bytes, time, verdict })
+}
