@@ -4,9 +4,11 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::object::Evidence;
 use super::oracle::{self, Verdict};
 use super::paged::Paged;
 use super::rows::Report;
+use super::separate::OnDisk;
 use super::source::{FileImage, Unreadable};
 
 /// A file's table in figures, and whether it is right.
@@ -34,10 +36,10 @@ pub struct Checked {
 pub fn check_file(path: &Path) -> Result<Checked, Unreadable> {
     let image = FileImage::new(File::open(path)?)?;
     let begin = Instant::now();
-    let table = super::convert(&image)?;
+    let (table, evidence) = Evidence::read(&image, &OnDisk::of(path))?;
     let paged = Paged::new(&table);
     let time = begin.elapsed();
-    let verdict = oracle::check(&image, &table, &paged)?;
+    let verdict = oracle::check(&evidence, &table, &paged);
     let (rows, rules, kernel_bytes) = (table.rows.len(), table.rules.len(), paged.bytes());
     Ok(Checked { report: table.report, rows, rules, kernel_bytes, time, verdict })
 }

@@ -69,6 +69,11 @@ pub(super) struct Entries<'a> {
     pub(super) unreadable: u64,
 }
 
+/// Bounds on what a hostile section can make us hold; chromium has 700,000 descriptions and 2 CIEs, a kernel's worth of
+/// object files some thousand CIEs. What is beyond counts as unreadable.
+const MOST_FDES: usize = 1 << 22;
+const MOST_CIES: usize = 1 << 18;
+
 const DW_EH_PE_INDIRECT: u8 = 0x80;
 const DW_EH_PE_OMIT: u8 = 0xff;
 
@@ -108,7 +113,7 @@ impl<'a> Section<'a> {
             };
             if is_cie {
                 let cie = self.cie(entry).and_then(|cie| {
-                    let place = u32::try_from(found.cies.len()).ok()?;
+                    let place = u32::try_from(found.cies.len()).ok().filter(|_| found.cies.len() < MOST_CIES)?;
                     found.cies.push(cie);
                     Some(place)
                 });
@@ -121,8 +126,8 @@ impl<'a> Section<'a> {
             };
             let cie = cie_at.and_then(|at| *known.get(&at)?);
             match cie.and_then(|cie| self.fde(entry, cie, found.cies.get(cie as usize)?)) {
-                Some(fde) => found.fdes.push(fde),
-                None => found.unreadable += 1,
+                Some(fde) if found.fdes.len() < MOST_FDES => found.fdes.push(fde),
+                _ => found.unreadable += 1,
             }
         }
         found
@@ -228,15 +233,5 @@ impl<'a> Section<'a> {
     /// An address among instructions (`DW_CFA_set_loc`).
     pub(super) fn address(&self, cie: &Cie<'a>, cursor: &mut Cursor<'a>) -> Option<u64> {
         self.pointer(cie.encoding, cursor)
-    }
-}
-
-impl Format {
-    /// The section's usual name.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Format::EhFrame => ".eh_frame",
-            Format::DebugFrame => ".debug_frame",
-        }
     }
 }

@@ -5,6 +5,7 @@ use super::elf::{Elf, Information};
 use super::entries::{Entries, Fde, Format, Section};
 use super::rows::{Builder, Table};
 use super::rule::{Arch, Invalid, Packed, RBX, Rule};
+use super::separate::{self, Beside};
 use super::source::{Image, Unreadable};
 use super::stubs::{self, Block};
 use super::translate::Translation;
@@ -15,17 +16,45 @@ use super::translate::Translation;
 ///
 /// When it is no ELF file for these machines, or its headers lead nowhere. Damage in unwind information is not an error: it
 /// is counted in the table's report, and costs the functions that it is about.
-pub fn convert(image: &(impl Image + ?Sized)) -> Result<Table, Unreadable> {
-    let elf = Elf::read(image)?;
-    let (sources, failed) = sources(&elf, image);
-    let blocks = stubs::find(&elf, image);
-    let mut table = build(&elf, image, &sources, &blocks);
-    table.report.fdes_in_error += failed;
-    Ok(table)
+pub fn convert(image: &(impl Image + ?Sized), beside: &dyn Beside) -> Result<Table, Unreadable> {
+    Evidence::read(image, beside).map(|(table, _)| table)
+}
+
+/// What a table was made from.
+pub(super) struct Evidence {
+    pub(super) elf: Elf,
+    pub(super) sources: Vec<Information>,
+    pub(super) blocks: Vec<Block>,
+}
+
+impl Evidence {
+    /// Reads an image and, where little of its code is covered, what is beside it.
+    pub(super) fn read(image: &(impl Image + ?Sized), beside: &dyn Beside) -> Result<(Table, Evidence), Unreadable> {
+        let elf = Elf::read(image)?;
+        let (sources, failed) = sources(&elf, image);
+        let blocks = stubs::find(&elf, image);
+        let mut evidence = Evidence { elf, sources, blocks };
+        let mut table = evidence.table(image);
+        // Stripped libraries are covered by more than 95 %; what is less may have data among its code, and asking for files
+        // that are not there costs little.
+        if table.report.covered < table.report.text / 10 * 9 {
+            let more = separate::find(&evidence.elf, image, beside);
+            if !more.is_empty() {
+                evidence.sources.extend(more);
+                table = evidence.table(image);
+            }
+        }
+        table.report.fdes_in_error += failed;
+        Ok((table, evidence))
+    }
+
+    fn table(&self, image: &(impl Image + ?Sized)) -> Table {
+        build(&self.elf, image, &self.sources, &self.blocks)
+    }
 }
 
 /// All unwind information of the file itself, that for exceptions first, and how many sections could not be read.
-pub(super) fn sources(elf: &Elf, image: &(impl Image + ?Sized)) -> (Vec<Information>, u64) {
+fn sources(elf: &Elf, image: &(impl Image + ?Sized)) -> (Vec<Information>, u64) {
     let by_section = elf.information(image, ".eh_frame", Format::EhFrame);
     let eh_frame = by_section.or_else(|| elf.eh_frame_by_header(image));
     let debug_frame = elf.information(image, ".debug_frame", Format::DebugFrame);
@@ -36,7 +65,7 @@ pub(super) fn sources(elf: &Elf, image: &(impl Image + ?Sized)) -> (Vec<Informat
 }
 
 /// A section with its address space and machine.
-pub(super) fn section<'a>(elf: &Elf, information: &'a Information) -> Section<'a> {
+fn section<'a>(elf: &Elf, information: &'a Information) -> Section<'a> {
     let address = |name| elf.section(name).map_or(0, |section| section.address);
     Section {
         bytes: &information.bytes,
@@ -65,18 +94,22 @@ fn build(elf: &Elf, image: &(impl Image + ?Sized), sources: &[Information], bloc
     // Stable: where two begin together, what was found first.
     covers.sort_by_key(|(start, _)| *start);
     let text = elf.text();
-    let object = Object { elf, image, sections, entries, blocks, covers, text };
+    let names = sources.iter().map(|source| source.name).collect();
+    let object = Object { elf, image, sections, entries, blocks, covers, text, names };
     let table = object.table(false);
     if table.report.rbx { object.table(true) } else { table }
 }
 
 fn covers(entries: &[Entries<'_>], blocks: &[Block]) -> Vec<(u64, Cover)> {
     let mut covers = Vec::with_capacity(entries.iter().map(|entries| entries.fdes.len()).sum::<usize>() + blocks.len());
+    let numbered = blocks.iter().zip(0u32..);
+    let (first, last): (Vec<_>, Vec<_>) = numbered.partition(|(block, _)| block.wins);
+    covers.extend(first.iter().map(|(block, number)| (block.start, Cover::Block(*number))));
     for (source, entries) in entries.iter().enumerate() {
         let numbered = entries.fdes.iter().zip(0u32..);
         covers.extend(numbered.map(|(fde, number)| (fde.start, Cover::Fde(source as u32, number))));
     }
-    covers.extend(blocks.iter().zip(0u32..).map(|(block, number)| (block.start, Cover::Block(number))));
+    covers.extend(last.iter().map(|(block, number)| (block.start, Cover::Block(*number))));
     covers
 }
 
@@ -88,6 +121,7 @@ struct Object<'o, 'a, I: ?Sized> {
     blocks: &'o [Block],
     covers: Vec<(u64, Cover)>,
     text: Vec<std::ops::Range<u64>>,
+    names: Vec<&'static str>,
 }
 
 impl<'a, I: Image + ?Sized> Object<'_, 'a, I> {
@@ -154,7 +188,7 @@ impl<'a, I: Image + ?Sized> Object<'_, 'a, I> {
     }
 
     fn source_names(&self) -> Vec<&'static str> {
-        let mut names: Vec<_> = self.sections.iter().map(|section| section.format.name()).collect();
+        let mut names = self.names.clone();
         for block in self.blocks {
             if !names.contains(&block.source) {
                 names.push(block.source);

@@ -12,12 +12,10 @@ use gimli::{
 
 use super::elf::{Elf, Information};
 use super::entries::Format;
-use super::object;
+use super::object::Evidence;
 use super::paged::Paged;
 use super::rows::{PADDING, Table};
 use super::rule::{Arch, Cfa, Fp, Frame, Packed, RBX, Ra, Rbx, Reg, Rule};
-use super::source::{Image, Unreadable};
-use super::stubs;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -49,22 +47,21 @@ impl Verdict {
     }
 }
 
-/// Compares the table of an image with gimli's reading of its `.eh_frame` and `.debug_frame`.
-///
-/// # Errors
-///
-/// As [`super::convert`].
-pub fn check(image: &(impl Image + ?Sized), table: &Table, paged: &Paged) -> Result<Verdict, Unreadable> {
-    let elf = Elf::read(image)?;
+/// Compares a table with gimli's reading of what it was made from.
+pub(super) fn check(evidence: &Evidence, table: &Table, paged: &Paged) -> Verdict {
+    let Evidence { elf, sources, blocks } = evidence;
     let mut verdict = Verdict::default();
     let mut ranges = Vec::new();
-    let (sources, _) = object::sources(&elf, image);
-    let prepared: Vec<Prepared> = sources.into_iter().map(|source| Prepared::new(source, &elf)).collect();
+    let prepared: Vec<Prepared> = sources.iter().map(|source| Prepared::new(source.clone(), elf)).collect();
+    let add_blocks = |wins, ranges: &mut Vec<Covered>| {
+        let blocks = blocks.iter().filter(|block| block.wins == wins);
+        ranges.extend(blocks.map(|block| Covered { start: block.start, end: block.end, source: usize::MAX, offset: 0 }));
+    };
+    add_blocks(true, &mut ranges);
     for (number, prepared) in prepared.iter().enumerate() {
         prepared.ranges(number, &mut ranges);
     }
-    let blocks = stubs::find(&elf, image);
-    ranges.extend(blocks.iter().map(|block| Covered { start: block.start, end: block.end, source: usize::MAX, offset: 0 }));
+    add_blocks(false, &mut ranges);
     // As everybody looks them up: the one that begins first; of two that begin together the first.
     ranges.sort_by_key(|range| range.start);
     let text = elf.text();
@@ -87,7 +84,7 @@ pub fn check(image: &(impl Image + ?Sized), table: &Table, paged: &Paged) -> Res
         }
     }
     checker.hole(end, end.saturating_add(2 * PADDING));
-    Ok(verdict)
+    verdict
 }
 
 /// Code that something is said about, and where.

@@ -13,6 +13,9 @@ use super::rule::{Arch, Invalid, Packed, REASONS, Rule};
 /// Bytes between two functions that inherit the rule before them: what aligns functions to 16 bytes. Nothing runs there.
 pub const PADDING: u64 = 15;
 
+/// More rows than any object has: libLLVM has 1.3 million. Of a hostile file those beyond are a gap.
+pub const MOST_ROWS: usize = 16 << 20;
+
 /// A row: the rule holds from here to the next row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
@@ -160,6 +163,11 @@ impl Builder {
     }
 
     fn push(&mut self, address: u64, rule: Packed) {
+        let rule = match self.rows.len() {
+            ..MOST_ROWS => rule,
+            MOST_ROWS => Packed::GAP,
+            _ => return,
+        };
         let rule_place = self.place(rule);
         // Code beyond 4 GiB from the first is never given to a builder.
         let Ok(offset) = u32::try_from(address.saturating_sub(self.base)) else { return };

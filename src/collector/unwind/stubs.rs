@@ -9,6 +9,8 @@ use super::source::Image;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Block {
     pub(super) source: &'static str,
+    /// Whether it wins over a description that begins at the same place.
+    pub(super) wins: bool,
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) rows: Vec<(u64, Packed)>,
@@ -39,9 +41,11 @@ pub(super) fn is_restorer(elf: &Elf, image: &(impl Image + ?Sized), start: u64) 
     image.read_exact_at(offset, code).is_ok() && memchr::memmem::find(code, restorer(elf.arch)).is_some_and(|at| at <= 8)
 }
 
-/// All that is known by its bytes, sorted by nothing; descriptions win over it.
+/// All that is known without descriptions, sorted by nothing. Go's own table knows more than the descriptions that
+/// Go writes for debuggers; otherwise descriptions win.
 pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
-    let mut blocks = Vec::new();
+    let mut blocks: Vec<Block> = super::golang::find(elf, image).into_iter().collect();
+    blocks.extend(entry(elf, image));
     if elf.arch == Arch::X86_64 {
         for name in [".plt", ".plt.got", ".plt.sec", ".iplt"] {
             let section = elf.section(name).filter(|section| section.size <= LARGEST_PLT);
@@ -49,6 +53,70 @@ pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
         }
     }
     blocks
+}
+
+/// The program's entry, where it is code by hand that clears the frame pointer and goes on to C: nobody called it.
+///
+/// ```text
+/// x86_64 (musl):        xor rbp, rbp; mov rdi, rsp; lea rsi, …; and rsp, -16; call …
+/// arm64 (musl, glibc):  mov x29, 0; mov x30, 0; mov x0, sp; …; b or bl …
+/// ```
+///
+/// It ends behind its call or jump: what is called returns to that byte, which is looked up one before.
+fn entry(elf: &Elf, image: &(impl Image + ?Sized)) -> Option<Block> {
+    let mut code = [0; 80];
+    let offset = elf.file_offset(elf.entry)?;
+    let length = usize::try_from(image.length().saturating_sub(offset)).ok()?.min(code.len());
+    let code = code.get_mut(..length)?;
+    image.read_exact_at(offset, code).ok()?;
+    let length = match elf.arch {
+        Arch::X86_64 => entry_x86_64(code)?,
+        Arch::Aarch64 => entry_aarch64(code)?,
+    };
+    let (start, root) = (elf.entry, Packed::new(Rule::Root, elf.arch)?);
+    Some(Block { source: "entry", wins: false, start, end: start.checked_add(length)?, rows: vec![(start, root)] })
+}
+
+fn entry_x86_64(code: &[u8]) -> Option<u64> {
+    let mut rest = code;
+    // `endbr64`, then `xor ebp, ebp` or `xor rbp, rbp`.
+    rest = rest.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(rest);
+    rest = rest.strip_prefix(&[0x31, 0xed]).or_else(|| rest.strip_prefix(&[0x48, 0x31, 0xed]))?;
+    loop {
+        let length = match rest {
+            // call, jmp: the end, and one byte that is returned to.
+            [0xe8 | 0xe9, _, _, _, _, ..] => return Some((code.len() - rest.len() + 6) as u64),
+            // mov or xor between registers; and rsp, -16; lea from rip
+            [0x48 | 0x49 | 0x45 | 0x4c, 0x89 | 0x31, _, ..] => 3,
+            [0x48, 0x83, 0xe4, 0xf0, ..] => 4,
+            [0x48 | 0x4c, 0x8d, 0x05 | 0x0d | 0x15 | 0x35 | 0x3d, ..] => 7,
+            [0x31, _, ..] => 2,
+            _ => return None,
+        };
+        rest = rest.get(length..)?;
+    }
+}
+
+fn entry_aarch64(code: &[u8]) -> Option<u64> {
+    let mut words = code.chunks_exact(4).filter_map(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word)).peekable();
+    let mut length = 0;
+    // bti c
+    if words.next_if_eq(&0xd503_245f).is_some() {
+        length += 4;
+    }
+    // mov x29, 0; mov x30, 0
+    if (words.next()?, words.next()?) != (0xd280_001d, 0xd280_001e) {
+        return None;
+    }
+    length += 8;
+    for word in words {
+        length += 4;
+        // b, bl
+        if word >> 26 & 0x1f == 5 {
+            return Some(length + 1);
+        }
+    }
+    None
 }
 
 fn frame(size: i32) -> Packed {
@@ -80,5 +148,5 @@ fn plt(section: &SectionHeader, code: &[u8]) -> Option<Block> {
             _ => rows.push((address, frame(8))),
         }
     }
-    Some(Block { source: ".plt", start: section.address, end, rows })
+    Some(Block { source: ".plt", wins: false, start: section.address, end, rows })
 }
