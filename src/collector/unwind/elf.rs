@@ -15,6 +15,7 @@ const PT_LOAD: u32 = 1;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PF_X: u32 = 1;
 const SHT_NOBITS: u32 = 8;
+const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 0x800;
 
 /// Sections beyond these are not looked at; programs have some 40.
@@ -226,7 +227,14 @@ impl Elf {
         segment.offset.checked_add(address - segment.address)
     }
 
-    /// Executable code: sorted, without overlaps, `start..end`.
+    /// How many bytes of code there are. Executable segments may have read-only data, too; sections tell, if they are there.
+    pub(super) fn code_size(&self) -> u64 {
+        let code = self.sections.iter().filter(|section| section.flags & SHF_EXECINSTR != 0 && section.kind != SHT_NOBITS);
+        let size = code.fold(0u64, |sum, section| sum.saturating_add(section.size));
+        if size > 0 { size } else { self.text().iter().map(|range| range.end - range.start).sum() }
+    }
+
+    /// Executable segments: sorted, without overlaps, `start..end`.
     pub(super) fn text(&self) -> Vec<std::ops::Range<u64>> {
         let executable = self.segments.iter().filter(|segment| segment.executable && segment.size > 0);
         let mut text: Vec<_> = executable.map(|segment| segment.address..segment.end()).collect();

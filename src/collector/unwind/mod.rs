@@ -33,3 +33,6 @@ pub use rows::{Report, Table};
 pub use rule::{Arch, Packed, Rule};
 pub use separate::{Beside, Nowhere, OnDisk};
 pub use source::{FileImage, Image, Unreadable};
+
+#[cfg(test)]
+mod tests;

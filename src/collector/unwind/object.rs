@@ -35,8 +35,8 @@ impl Evidence {
         let blocks = stubs::find(&elf, image);
         let mut evidence = Evidence { elf, sources, blocks };
         let mut table = evidence.table(image);
-        // Stripped libraries are covered by more than 95 %; what is less may have data among its code, and asking for files
-        // that are not there costs little.
+        // Libraries are covered by more than 95 %; what is less may have assembly, and asking for files that are not there
+        // costs little.
         if table.report.covered < table.report.text / 10 * 9 {
             let more = separate::find(&evidence.elf, image, beside);
             if !more.is_empty() {
@@ -180,7 +180,7 @@ impl<'a, I: Image + ?Sized> Object<'_, 'a, I> {
         }
         builder.report.fdes_in_error += self.entries.iter().map(|entries| entries.unreadable).sum::<u64>();
         builder.report.fdes += self.entries.iter().map(|entries| entries.unreadable).sum::<u64>();
-        builder.report.text = self.text.iter().map(|range| range.end - range.start).sum();
+        builder.report.text = self.elf.code_size();
         builder.report.rbx = needs_rbx;
         let mut table = builder.finish(self.elf.arch);
         table.report.sources = self.source_names();

@@ -61,7 +61,7 @@ pub struct Report {
     pub invalid: [u64; REASONS.len()],
     /// Places where no description follows.
     pub gaps: u64,
-    /// Bytes of code in executable segments.
+    /// Bytes of code: of executable sections, or of executable segments where no section is named.
     pub text: u64,
     /// Bytes of it under a description.
     pub covered: u64,

@@ -1,9 +1,9 @@
 //! Code that is known by its bytes where no description covers it: stubs of the linkage table, entry points, returns from
 //! signal handlers.
 
-use super::elf::{Elf, SectionHeader};
+use super::elf::Elf;
 use super::rule::{Arch, Cfa, Fp, Frame, Packed, Ra, Rbx, Reg, Rule};
-use super::source::Image;
+use super::source::{Image, read};
 
 /// Code and the rules that hold in it, each from its address on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +24,11 @@ const RESTORER_AARCH64: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 /// Linkage tables larger than this are not looked at: 2 million stubs.
 const LARGEST_PLT: u64 = 32 << 20;
 
+/// Code is searched for returns from signal handlers up to this size: what musl is in, alone or linked statically. Code that
+/// runs is in memory already; searching it takes a millisecond.
+const LARGEST_SEARCHED: u64 = 16 << 20;
+const MOST_RESTORERS: usize = 16;
+
 fn restorer(arch: Arch) -> &'static [u8] {
     match arch {
         Arch::X86_64 => &RESTORER_X86_64,
@@ -41,15 +46,33 @@ pub(super) fn is_restorer(elf: &Elf, image: &(impl Image + ?Sized), start: u64) 
     image.read_exact_at(offset, code).is_ok() && memchr::memmem::find(code, restorer(elf.arch)).is_some_and(|at| at <= 8)
 }
 
+/// Returns from signal handlers in code that nothing describes: musl's. Where something does, that wins.
+fn restorers(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let Some(signal) = Packed::new(Rule::Signal, elf.arch) else { return blocks };
+    let pattern = restorer(elf.arch);
+    for segment in elf.segments.iter().filter(|segment| segment.executable && segment.size <= LARGEST_SEARCHED) {
+        let Ok(code) = read(image, segment.offset, segment.size, LARGEST_SEARCHED, "code") else { continue };
+        for at in memchr::memmem::find_iter(&code, pattern).take(MOST_RESTORERS) {
+            // A handler returns to the first byte, which is looked up one before.
+            let Some(start) = segment.address.checked_add(at as u64).and_then(|start| start.checked_sub(1)) else { continue };
+            let end = start + 1 + pattern.len() as u64;
+            blocks.push(Block { source: "rt_sigreturn", wins: false, start, end, rows: vec![(start, signal)] });
+        }
+    }
+    blocks
+}
+
 /// All that is known without descriptions, sorted by nothing. Go's own table knows more than the descriptions that
 /// Go writes for debuggers; otherwise descriptions win.
 pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
     let mut blocks: Vec<Block> = super::golang::find(elf, image).into_iter().collect();
     blocks.extend(entry(elf, image));
+    blocks.extend(restorers(elf, image));
     if elf.arch == Arch::X86_64 {
         for name in [".plt", ".plt.got", ".plt.sec", ".iplt"] {
             let section = elf.section(name).filter(|section| section.size <= LARGEST_PLT);
-            blocks.extend(section.and_then(|section| plt(section, &elf.bytes(image, section).ok()?)));
+            blocks.extend(section.and_then(|section| plt(section.address, &elf.bytes(image, section).ok()?)));
         }
     }
     blocks
@@ -133,14 +156,14 @@ fn frame(size: i32) -> Packed {
 /// lazy, with IBT:     endbr64; push n; (bnd) jmp first         the same, from byte 9 on
 /// others:             (endbr64;) (bnd) jmp [got+n]; nop        CFA = rsp + 8
 /// ```
-fn plt(section: &SectionHeader, code: &[u8]) -> Option<Block> {
-    if section.address % 16 != 0 {
+fn plt(start: u64, code: &[u8]) -> Option<Block> {
+    if !start.is_multiple_of(16) {
         return None;
     }
-    let end = section.address.checked_add(code.len() as u64)?;
+    let end = start.checked_add(code.len() as u64)?;
     let pushed = |pushed| Packed::new(Rule::Plt { pushed }, Arch::X86_64);
     let mut rows = Vec::new();
-    for (stub, address) in code.chunks(16).zip((section.address..).step_by(16)) {
+    for (stub, address) in code.chunks(16).zip((start..).step_by(16)) {
         match stub {
             [0xff, 0x35, ..] => rows.extend([(address, frame(16)), (address.checked_add(6)?, frame(24))]),
             [0xff, 0x25, _, _, _, _, 0x68, ..] => rows.push((address, pushed(11)?)),
@@ -148,5 +171,45 @@ fn plt(section: &SectionHeader, code: &[u8]) -> Option<Block> {
             _ => rows.push((address, frame(8))),
         }
     }
-    Some(Block { source: ".plt", wins: false, start: section.address, end, rows })
+    Some(Block { source: ".plt", wins: false, start, end, rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_points_by_hand_are_known_by_their_code() {
+        // musl: xor rbp, rbp; mov rdi, rsp; lea rsi, [rip + …]; and rsp, -16; call
+        let musl = [
+            0x48, 0x31, 0xed, 0x48, 0x89, 0xe7, 0x48, 0x8d, 0x35, 1, 2, 3, 4, 0x48, 0x83, 0xe4, 0xf0, 0xe8, 0, 0, 0, 0, 0x90,
+            0x90,
+        ];
+        assert_eq!(entry_x86_64(&musl), Some(23));
+        // The same without a call in reach; another function.
+        assert_eq!(entry_x86_64(&musl[..17]), None);
+        assert_eq!(entry_x86_64(&[0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 0, 0, 0, 0]), None);
+        let words = [0xd280_001du32, 0xd280_001e, 0x9100_03e0, 0x9400_0002, 0xd503_201f];
+        let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(entry_aarch64(&code), Some(17));
+        assert_eq!(entry_aarch64(&code[4..]), None);
+    }
+
+    #[test]
+    fn stubs_of_the_linkage_table_are_told_apart_by_their_code() {
+        let mut elf = Vec::new();
+        for stub in [
+            &[0xff, 0x35, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0][..],
+            &[0xff, 0x25, 0, 0, 0, 0, 0x68, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0],
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0x68, 0, 0, 0, 0, 0xf2, 0xe9, 0, 0, 0, 0, 0x90],
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0, 0, 0, 0, 0x66, 0x0f, 0x1f, 0x44, 0, 0],
+        ] {
+            elf.extend_from_slice(stub);
+        }
+        let rules = plt(0x1000, &elf).unwrap().rows;
+        let pushed = |pushed| Packed::new(Rule::Plt { pushed }, Arch::X86_64).unwrap();
+        let expected = [(0x1000, frame(16)), (0x1006, frame(24)), (0x1010, pushed(11)), (0x1020, pushed(9)), (0x1030, frame(8))];
+        assert_eq!(rules, expected);
+        assert_eq!(plt(0x1008, &elf), None);
+    }
 }
