@@ -345,3 +345,157 @@ fn damaged_files_cost_neither_the_program_nor_much_time() {
     assert!(runs > 500, "{runs}");
     assert!(slowest < Duration::from_secs(2), "{slowest:?}");
 }
+
+/// An ELF file for `machine` with 64 KiB of code at 0x10000 and this `.eh_frame` at 0x100000.
+fn elf_with(machine: u16, eh_frame: &[u8]) -> Vec<u8> {
+    let (code, frame_at) = (0x1_0000usize, 0x2_0000usize);
+    let mut image = vec![0; frame_at];
+    image[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
+    image[16..18].copy_from_slice(&3u16.to_le_bytes());
+    image[18..20].copy_from_slice(&machine.to_le_bytes());
+    image[32..40].copy_from_slice(&64u64.to_le_bytes());
+    let sections = (frame_at + eh_frame.len()) as u64;
+    image[40..48].copy_from_slice(&sections.to_le_bytes());
+    for (at, value) in [(54, 56u16), (56, 1), (58, 64), (60, 3), (62, 2)] {
+        image[at..at + 2].copy_from_slice(&value.to_le_bytes());
+    }
+    let program = [1 | 5 << 32, code as u64, 0x1_0000, 0x1_0000, 0x1_0000, 0x1_0000, 0x1000];
+    program.iter().enumerate().for_each(|(at, word)| image[64 + 8 * at..72 + 8 * at].copy_from_slice(&u64::to_le_bytes(*word)));
+    image.extend_from_slice(eh_frame);
+    let names = b"\0.eh_frame\0.names\0";
+    let section = |name: u32, address: u64, offset: u64, size: u64| {
+        let kind = u64::from(name) | 1 << 32;
+        [kind, 2, address, offset, size, 0, 1, 0].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()
+    };
+    image.extend([0; 64]);
+    image.extend(section(1, 0x10_0000, frame_at as u64, eh_frame.len() as u64));
+    image.extend(section(11, 0, sections + 192, names.len() as u64));
+    image.extend_from_slice(names);
+    image
+}
+
+/// An entry with its length in front, padded to 4 bytes with nops.
+fn entry(content: &[u8]) -> Vec<u8> {
+    let padded = content.len().next_multiple_of(4);
+    let mut entry = (padded as u32).to_le_bytes().to_vec();
+    entry.extend_from_slice(content);
+    entry.resize(4 + padded, 0);
+    entry
+}
+
+/// A CIE for absolute addresses of 4 bytes; `instructions` are run first.
+fn cie(augmentation: &str, ra: u8, instructions: &[u8]) -> Vec<u8> {
+    let mut content = vec![0, 0, 0, 0, 1];
+    content.extend_from_slice(augmentation.as_bytes());
+    // Code by 1, data by −8, one byte of augmentation: pointers are udata4.
+    content.extend_from_slice(&[0, 1, 0x78, ra, 1, 3]);
+    content.extend_from_slice(instructions);
+    entry(&content)
+}
+
+/// An FDE of the CIE at the section's begin.
+fn fde(section: &[u8], start: u32, length: u32, instructions: &[u8]) -> Vec<u8> {
+    let mut content = (section.len() as u32 + 4).to_le_bytes().to_vec();
+    content.extend_from_slice(&start.to_le_bytes());
+    content.extend_from_slice(&length.to_le_bytes());
+    content.push(0);
+    content.extend_from_slice(instructions);
+    entry(&content)
+}
+
+fn rule_at(table: &Table, address: u64) -> Rule {
+    table.lookup(address).rule(table.arch).unwrap()
+}
+
+#[test]
+fn a_bad_description_costs_its_own_function_only() {
+    use rule::Invalid;
+    // CFA = rsp + 8, return address at CFA − 8.
+    let mut section = cie("zR", 16, &[0x0c, 7, 8, 0x90, 1]);
+    for (start, instructions) in [
+        (0x1_0000, &[0x44, 0x0e, 16][..]),
+        // From byte 4 on: an instruction that nobody knows.
+        (0x1_0040, &[0x44, 0x3f, 0x44, 0x0e, 32]),
+        // Restores what was never remembered.
+        (0x1_0080, &[0x44, 0x0b]),
+        // Remembers ten deep, and comes back.
+        (0x1_00c0, &[10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 0x44, 0x0e, 64, 11, 11, 11, 11, 11, 11, 11, 11, 11, 0x44, 11]),
+        // Cut in an operand.
+        (0x1_0100, &[0x44, 0x0f, 0x7f]),
+        (0x1_0140, &[0x44, 0x0e, 24]),
+    ] {
+        section.extend(fde(&section, start, 0x40, instructions));
+    }
+    let image = elf_with(62, &section);
+    let (table, evidence) = Evidence::read(image.as_slice(), &Nowhere).unwrap();
+    let size = |address| match rule_at(&table, address) {
+        Rule::Frame(Frame { cfa: Cfa::Register(Reg(7), size), .. }) => size,
+        other => panic!("{address:#x}: {other:?}"),
+    };
+    assert_eq!([0x1_0000, 0x1_0004, 0x1_0040, 0x1_0080, 0x1_0100, 0x1_0144].map(size), [8, 16, 8, 8, 8, 24]);
+    assert_eq!([0x1_00c3, 0x1_00c4, 0x1_00c8].map(size), [8, 8, 8]);
+    assert_eq!(rule_at(&table, 0x1_0044), Rule::Invalid(Invalid::Instruction));
+    assert_eq!(rule_at(&table, 0x1_0084), Rule::Invalid(Invalid::StateStack));
+    assert_eq!(rule_at(&table, 0x1_0104), Rule::Invalid(Invalid::Malformed));
+    assert_eq!(rule_at(&table, 0x1_0180), Rule::Gap);
+    assert_eq!((table.report.fdes, table.report.fdes_in_error), (6, 3));
+    let verdict = oracle::check(&evidence, &table, &Paged::new(&table));
+    assert_eq!(verdict.wrong, 0, "{verdict:#?}");
+}
+
+#[test]
+fn signed_return_addresses_of_arm64_are_where_unsigned_ones_are() {
+    for augmentation in ["zRB", "zRG", "zRBG", "zR"] {
+        // CFA = sp; paciasp; stp x29, x30, [sp, -32]!
+        let mut section = cie(augmentation, 30, &[0x0c, 31, 0]);
+        section.extend(fde(&section, 0x1_0000, 0x40, &[0x44, 0x2d, 0x44, 0x0e, 32, 0x9d, 4, 0x9e, 3]));
+        let image = elf_with(183, &section);
+        let (table, evidence) = Evidence::read(image.as_slice(), &Nowhere).unwrap();
+        let frame = |size, ra, fp| {
+            Rule::Frame(Frame { cfa: Cfa::Register(Reg(31), size), ra, fp, rbx: Rbx::Unknown, interrupted: false })
+        };
+        assert_eq!(rule_at(&table, 0x1_0004), frame(0, Ra::Register(Reg(30)), Fp::Unchanged), "{augmentation}");
+        assert_eq!(rule_at(&table, 0x1_0008), frame(32, Ra::AtCfa(-24), Fp::AtCfa(-32)), "{augmentation}");
+        let verdict = oracle::check(&evidence, &table, &Paged::new(&table));
+        assert_eq!((verdict.wrong, verdict.rows), (0, 3), "{augmentation}: {verdict:#?}");
+    }
+}
+
+#[test]
+fn overlapping_descriptions_are_counted_and_the_first_wins() {
+    let mut section = cie("zR", 16, &[0x0c, 7, 8, 0x90, 1]);
+    for (start, length, size) in
+        [(0x1_0000, 0x40, 16), (0x1_0020, 0x40, 24), (0x1_0000, 0x10, 32), (0x5000, 0x10, 40), (0, 0x40, 48)]
+    {
+        section.extend(fde(&section, start, length, &[0x0e, size]));
+    }
+    let image = elf_with(62, &section);
+    let (table, evidence) = Evidence::read(image.as_slice(), &Nowhere).unwrap();
+    assert_eq!((table.report.overlapping, table.report.discarded), (2, 2));
+    assert!(matches!(rule_at(&table, 0x1_003f), Rule::Frame(Frame { cfa: Cfa::Register(_, 16), .. })));
+    assert!(matches!(rule_at(&table, 0x1_0040), Rule::Frame(Frame { cfa: Cfa::Register(_, 24), .. })));
+    assert_eq!(rule_at(&table, 0x1_0060), Rule::Gap);
+    assert_eq!(oracle::check(&evidence, &table, &Paged::new(&table)).wrong, 0);
+}
+
+#[test]
+fn what_is_made_to_take_long_does_not() {
+    let begin = Instant::now();
+    // A CIE of 1 MiB of instructions, for 60,000 descriptions; and a description that remembers a million states.
+    let mut slow = cie("zR", 16, &vec![0x0a; 1000].into_iter().chain(vec![0; 1 << 20]).collect::<Vec<u8>>());
+    for number in 0..60_000 {
+        slow.extend(fde(&slow, 0x1_0000 + number, 1, &[]));
+    }
+    slow.extend(fde(&slow, 0x1_ff00, 0x100, &vec![0x0a; 1 << 20]));
+    let table = convert(elf_with(62, &slow).as_slice(), &Nowhere).unwrap();
+    assert_eq!(table.report.fdes, 60_001);
+    // Pointers into the midst of other entries: none is a CIE.
+    let mut crossed = cie("zR", 16, &[]);
+    for number in 1..60_000u32 {
+        let mut entry = fde(&crossed, 0x1_0000, 1, &[]);
+        entry[4..8].copy_from_slice(&number.to_le_bytes());
+        crossed.extend(entry);
+    }
+    convert(elf_with(62, &crossed).as_slice(), &Nowhere).unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+}
