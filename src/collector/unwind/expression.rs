@@ -45,7 +45,8 @@ const PLT: [Option<u8>; 11] = [
     Some(0x22), // plus
 ];
 
-/// What an expression computes, if it has a rule's form. `initial` is what is on the stack before, the CFA, if anything.
+/// What an expression computes, if it has a rule's form. Those that use the CFA that a register's expression finds on its
+/// stack have none: no compiler writes them.
 pub(super) fn evaluate(code: &[u8]) -> Option<Value> {
     if code.len() > LONGEST {
         return None;
