@@ -35,6 +35,8 @@ pub enum Command {
     View(View),
     /// Tell what this machine offers, and how to mend what it lacks
     Doctor,
+    /// Tell how well the stacks of programs and libraries can be walked
+    UnwindCheck(UnwindCheck),
     /// Stops itself, and becomes the command when it is let go on: so that it is sampled from its first instruction.
     #[command(name = "__hold", hide = true)]
     Hold(Hold),
@@ -164,6 +166,17 @@ pub struct View {
     /// How the screen looks.
     #[command(flatten)]
     pub looks: Looks,
+}
+
+/// Options of `unwind-check`.
+#[derive(Args, Debug, Clone)]
+pub struct UnwindCheck {
+    /// ELF files; of a directory all that are below it
+    #[arg(value_name = "FILE", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Print only the sum and what is wrong
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// Reads the command line; on a mistake, or when asked for help, says so and ends the program.

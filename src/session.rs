@@ -14,6 +14,7 @@ mod link;
 mod live;
 mod record;
 mod sampling;
+mod unwind_check;
 mod view;
 
 use anyhow::{Context, Result};
@@ -35,6 +36,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::Record(options)) => record::run(options),
         Some(Command::View(options)) => view::run(&options),
         Some(Command::Doctor) => doctor::run(),
+        Some(Command::UnwindCheck(options)) => unwind_check::run(&options),
         Some(Command::Hold(options)) => child::hold(&options),
     }
 }

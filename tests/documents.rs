@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 /// The options that the program's own help lists, of all its commands.
 fn options() -> BTreeSet<String> {
     let mut options = BTreeSet::new();
-    for command in [&["--help"][..], &["record", "--help"], &["view", "--help"], &["doctor", "--help"]] {
+    for command in
+        [&["--help"][..], &["record", "--help"], &["view", "--help"], &["doctor", "--help"], &["unwind-check", "--help"]]
+    {
         let output = common::flametop(command);
         assert!(output.status.success(), "flametop {command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
         for line in String::from_utf8_lossy(&output.stdout).lines() {

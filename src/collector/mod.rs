@@ -24,6 +24,7 @@ mod processes;
 mod records;
 mod resolve;
 mod sampler;
+pub mod unwind;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,0 +1,206 @@
+//! Go: rules from `.gopclntab`, the table by which Go's own runtime walks its stacks. It is in stripped programs, too.
+//!
+//! Format: `src/internal/abi/symtab.go`, `src/runtime/symtab.go` and `src/cmd/link/internal/ld/pcln.go` of Go 1.16 to 1.25.
+//! For each function it has, by program counter, how far the stack pointer is below where it was at the function's entry
+//! (`pcsp`). That is right in prologues and epilogues, too, where following frame pointers misses the caller:
+//!
+//! ```text
+//! x86_64:  CFA = rsp + pcsp + 8    RA = *(CFA − 8)       rbp' = *(CFA − 16) if pcsp ≥ 8
+//! arm64:   CFA = sp + pcsp         RA = *(CFA − pcsp)    x29' = *(CFA − pcsp − 8) if pcsp > 0, else RA in x30
+//! ```
+//!
+//! Functions that write the stack pointer themselves (`SPWRITE`: systemstack, asmcgocall, morestack, calls of the vDSO) are
+//! on another stack in between; by the frame pointer, which they leave alone, the old one is found:
+//! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)`.
+
+use super::bytes::Cursor;
+use super::elf::Elf;
+use super::rule::{Arch, Cfa, Fp, Frame, Invalid, Packed, Ra, Rbx, Reg, Rule};
+use super::source::Image;
+use super::stubs::Block;
+
+/// `abi.FuncFlag`: the outermost frame of a stack; writes the stack pointer; assembly.
+const TOP_FRAME: u8 = 1;
+const SP_WRITE: u8 = 2;
+const ASSEMBLY: u8 = 4;
+
+/// Names of functions that nothing calls in a way that could be followed: of Go before 1.17, which has no flags, and `mcall`,
+/// which leaves a goroutine for good.
+const ROOTS: [&[u8]; 6] =
+    [b"runtime.goexit", b"runtime.mstart", b"runtime.rt0_go", b"runtime.mcall", b"_rt0_amd64_linux", b"_rt0_arm64_linux"];
+const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.asmcgocall", b"runtime.morestack"];
+
+/// More rows than the largest programs have; see also [`super::rows::MOST_ROWS`].
+const MOST_ROWS: usize = super::rows::MOST_ROWS;
+
+/// The code of Go in an object, if there is any.
+pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Option<Block> {
+    let section = elf.section(".gopclntab").or_else(|| elf.section(".data.rel.ro.gopclntab"))?;
+    let bytes = elf.bytes(image, section).ok()?;
+    Table::new(&bytes, elf)?.block()
+}
+
+struct Table<'a> {
+    arch: Arch,
+    /// Where addresses count from.
+    text: u64,
+    /// The least length of an instruction, in which program counters are counted.
+    quantum: u64,
+    functions: u64,
+    names: &'a [u8],
+    steps: &'a [u8],
+    /// Begins with the table of entries; functions are found from here, too.
+    entries: &'a [u8],
+    /// Whether entries are addresses of 8 bytes, as before Go 1.18.
+    wide: bool,
+    /// Whether functions have their first line, as from Go 1.20 on.
+    has_line: bool,
+}
+
+/// A function: where it is, and the place of its description.
+struct Function {
+    start: u64,
+    end: u64,
+    name: u32,
+    steps: u32,
+    flags: u8,
+}
+
+impl<'a> Table<'a> {
+    fn new(bytes: &'a [u8], elf: &Elf) -> Option<Table<'a>> {
+        let mut header = Cursor::new(bytes);
+        let magic = header.u32()?;
+        let (wide, has_line) = (magic == 0xffff_fffa, magic == 0xffff_fff1);
+        if !matches!(magic, 0xffff_fffa | 0xffff_fff0 | 0xffff_fff1) || header.u16()? != 0 {
+            return None;
+        }
+        let (quantum, pointer) = (header.u8()?, header.u8()?);
+        if pointer != 8 || !matches!(quantum, 1 | 4) {
+            return None;
+        }
+        let (functions, _files) = (header.u64()?, header.u64()?);
+        let text = if wide { 0 } else { header.u64()? };
+        let mut part = || bytes.get(usize::try_from(header.u64()?).ok()?..);
+        let (names, _units, _files, steps, entries) = (part()?, part()?, part()?, part()?, part()?);
+        let mut table = Table { arch: elf.arch, text, quantum: quantum.into(), functions, names, steps, entries, wide, has_line };
+        // As many entries as there can be, and one that is the end.
+        let size = if wide { 16 } else { 8 };
+        if functions == 0 || functions > entries.len() as u64 / size {
+            return None;
+        }
+        if !wide && elf.segment_of(text).is_none_or(|segment| !segment.executable) {
+            // From Go 1.26 on, and where the program may be loaded anywhere, the field is 0. Without C code the text of Go is
+            // all there is; then the program's entry is a function of Go.
+            table.text = elf.section(".text")?.address;
+            let is_entry = |number| table.function(number).is_some_and(|function| function.start == elf.entry);
+            if !(0..functions).any(is_entry) {
+                return None;
+            }
+        }
+        Some(table)
+    }
+
+    /// The entry of a function, or, after the last, the end; and where its description is.
+    fn entry(&self, number: u64) -> Option<(u64, usize)> {
+        let size = if self.wide { 16 } else { 8 };
+        let mut cursor = Cursor::new(self.entries.get(usize::try_from(number).ok()?.checked_mul(size)?..)?);
+        if self.wide {
+            let entry = cursor.u64()?;
+            // The end has no description.
+            return Some((entry, usize::try_from(cursor.u64().unwrap_or(0)).ok()?));
+        }
+        let entry = self.text.checked_add(cursor.u32()?.into())?;
+        Some((entry, cursor.u32().unwrap_or(0) as usize))
+    }
+
+    fn function(&self, number: u64) -> Option<Function> {
+        let (start, at) = self.entry(number)?;
+        let (end, _) = self.entry(number.checked_add(1)?)?;
+        let mut cursor = Cursor::new(self.entries.get(at..)?);
+        cursor.take(if self.wide { 8 } else { 4 })?;
+        let name = cursor.u32()?;
+        cursor.take(8)?;
+        let steps = cursor.u32()?;
+        // pcfile, pcln, npcdata, cuOffset; from Go 1.20 on startLine; funcID.
+        cursor.take(if self.has_line { 21 } else { 17 })?;
+        let flags = cursor.u8()?;
+        Some(Function { start, end, name, steps, flags })
+    }
+
+    fn block(&self) -> Option<Block> {
+        let (start, _) = self.entry(0)?;
+        let (end, _) = self.entry(self.functions)?;
+        let mut rows = Vec::new();
+        let mut reached = start;
+        for number in 0..self.functions {
+            let Some(function) = self.function(number) else { continue };
+            // Sorted, each with code of its own: so that all steps together are no more than the code.
+            if function.start < reached || function.end <= function.start || function.end > end || rows.len() > MOST_ROWS {
+                return None;
+            }
+            reached = function.end;
+            self.rows(&function, &mut rows);
+        }
+        Some(Block { source: ".gopclntab", wins: true, start, end, rows })
+    }
+
+    fn rows(&self, function: &Function, rows: &mut Vec<(u64, Packed)>) {
+        let mut push = |address, rule: Packed| {
+            if rows.last().is_none_or(|(_, last)| *last != rule) {
+                rows.push((address, rule));
+            }
+        };
+        let name = self.names.get(function.name as usize..).and_then(|rest| rest.get(..memchr::memchr(0, rest)?));
+        let name = name.unwrap_or_default();
+        let always = |rule| Packed::new(rule, self.arch).unwrap_or(Packed::GAP);
+        if name.starts_with(b"runtime.sigreturn") {
+            // A handler returns to its first byte, which is looked up one before: between two functions.
+            push(function.start.saturating_sub(1), always(Rule::Signal));
+        } else if function.flags & TOP_FRAME != 0 || ROOTS.contains(&name) {
+            push(function.start, always(Rule::Root));
+        } else if function.flags & SP_WRITE != 0 || SWITCHES.contains(&name) {
+            push(function.start, self.by_frame_pointer());
+        } else if self.steps(function, &mut push).is_none() {
+            push(function.start, Packed::invalid(Invalid::Malformed));
+        }
+    }
+
+    /// Runs the function's `pcsp`: pairs of how much the value (zigzag) and the program counter change.
+    fn steps(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
+        let mut cursor = Cursor::new(self.steps.get(function.steps as usize..)?);
+        let (mut value, mut address) = (-1i64, function.start);
+        while address < function.end {
+            let change = cursor.uleb()?;
+            if change == 0 && address > function.start {
+                // The rest aligns the next function.
+                return Some(());
+            }
+            value = value.checked_add((change >> 1).cast_signed() ^ -(change & 1).cast_signed())?;
+            let length = cursor.uleb()?.checked_mul(self.quantum).filter(|length| *length > 0)?;
+            push(address, self.rule(value, function.flags & ASSEMBLY != 0));
+            address = address.checked_add(length)?;
+        }
+        Some(())
+    }
+
+    fn rule(&self, pcsp: i64, assembly: bool) -> Packed {
+        let Ok(pcsp) = i32::try_from(pcsp) else { return Packed::invalid(Invalid::DoesNotFit) };
+        // Assembly saves the frame pointer anywhere or nowhere, once it has a frame.
+        let saved = |place| if assembly { Fp::Undefined } else { Fp::AtCfa(place) };
+        let (size, ra, fp) = match (self.arch, pcsp) {
+            (_, i32::MIN..0) => return Packed::invalid(Invalid::Malformed),
+            (Arch::X86_64, 0..8) => (pcsp.saturating_add(8), Ra::AtCfa(-8), Fp::Unchanged),
+            (Arch::X86_64, _) => (pcsp.saturating_add(8), Ra::AtCfa(-8), saved(-16)),
+            (Arch::Aarch64, 0) => (0, Ra::Register(Reg(30)), Fp::Unchanged),
+            (Arch::Aarch64, _) => (pcsp, Ra::AtCfa(-pcsp), saved((-pcsp).saturating_sub(8))),
+        };
+        let frame = Frame { cfa: Cfa::Register(self.arch.sp(), size), ra, fp, rbx: Rbx::Unknown, interrupted: false };
+        Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
+    }
+
+    fn by_frame_pointer(&self) -> Packed {
+        let cfa = Cfa::Register(self.arch.fp(), 16);
+        let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp: Fp::AtCfa(-16), rbx: Rbx::Unknown, interrupted: false };
+        Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::GAP)
+    }
+}

@@ -1,0 +1,38 @@
+//! How stacks without frame pointers are walked: unwind information of objects → compact tables.
+//!
+//! ```text
+//! ELF image ─ source, elf ─► sections ─ entries ─► FDEs ─ cfi ─► states ─ translate ─► rules ─ rows ─► Table ─ paged ─► Paged
+//!                                   stubs, by their code ────────────────────────────────┘
+//! ```
+//!
+//! Pure: bytes in, rows out. Promises: every address of an object has a rule, a reason why there is none, or is a gap; a
+//! rule says what the object's own unwind information says (`oracle` compares it with gimli's reading); damage costs the
+//! function that it is in; memory and time are in proportion to the file. Bytes are hostile.
+
+mod bytes;
+mod cfi;
+mod check;
+mod elf;
+mod entries;
+mod expression;
+mod golang;
+mod object;
+pub mod oracle;
+pub mod paged;
+pub mod rows;
+pub mod rule;
+mod separate;
+pub mod source;
+mod stubs;
+mod translate;
+
+pub use check::{Checked, check_file};
+pub use object::convert;
+pub use paged::Paged;
+pub use rows::{Report, Table};
+pub use rule::{Arch, Packed, Rule};
+pub use separate::{Beside, Nowhere, OnDisk};
+pub use source::{FileImage, Image, Unreadable};
+
+#[cfg(test)]
+mod tests;

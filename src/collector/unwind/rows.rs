@@ -1,0 +1,256 @@
+//! The table of one object: from which address on which rule holds.
+//!
+//! Made front to back. Equal neighbours become one row. Where a description ends and no other begins within
+//! [`PADDING`] bytes a row says [`Rule::Gap`]: a hole is not the end of a stack.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use rustc_hash::FxHasher;
+
+use super::rule::{Arch, Invalid, Packed, REASONS, Rule};
+
+/// Bytes between two functions that inherit the rule before them: what aligns functions to 16 bytes. Nothing runs there.
+pub const PADDING: u64 = 15;
+
+/// More rows than any object has: libLLVM has 1.3 million. Of a hostile file those beyond are a gap.
+pub const MOST_ROWS: usize = 16 << 20;
+
+/// A row: the rule holds from here to the next row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// From [`Table::base`].
+    pub offset: u32,
+    /// Which of [`Table::rules`].
+    pub rule: u16,
+}
+
+/// The table of one object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// Whose registers the rules name.
+    pub arch: Arch,
+    /// The lowest address of executable code; ELF addresses, as all here.
+    pub base: u64,
+    /// Sorted, each at another address, no two neighbours equal. The last is a gap.
+    pub rows: Vec<Row>,
+    /// Each once. The first is the gap, then one for each [`Invalid`], then those of the object.
+    pub rules: Vec<Packed>,
+    /// What was found.
+    pub report: Report,
+}
+
+/// What was found in an object, and what became of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Where descriptions came from: `.eh_frame`, `.debug_frame`, ….
+    pub sources: Vec<&'static str>,
+    /// Descriptions of code.
+    pub fdes: u64,
+    /// Of them those that could not be read, wholly or in part.
+    pub fdes_in_error: u64,
+    /// Descriptions of code that is not there: of functions that the linker threw away.
+    pub discarded: u64,
+    /// Descriptions that begin where another one, which won, still goes on.
+    pub overlapping: u64,
+    /// Rows, before equal neighbours became one.
+    pub rows: u64,
+    /// Rows that were equal to the row before.
+    pub merged: u64,
+    /// Rows for which there is no rule, by reason, in the order of [`REASONS`].
+    pub invalid: [u64; REASONS.len()],
+    /// Places where no description follows.
+    pub gaps: u64,
+    /// Bytes of code: of executable sections, or of executable segments where no section is named.
+    pub text: u64,
+    /// Bytes of it under a description.
+    pub covered: u64,
+    /// Bytes of those without a rule.
+    pub covered_invalid: u64,
+    /// Whether rbx is followed.
+    pub rbx: bool,
+}
+
+impl Report {
+    /// Rows for which there is no rule.
+    pub fn invalid_rows(&self) -> u64 {
+        self.invalid.iter().sum()
+    }
+}
+
+impl Table {
+    /// The rule at an address, by binary search.
+    pub fn lookup(&self, address: u64) -> Packed {
+        let Some(offset) = address.checked_sub(self.base).and_then(|offset| u32::try_from(offset).ok()) else {
+            return Packed::GAP;
+        };
+        let after = self.rows.partition_point(|row| row.offset <= offset);
+        let row = after.checked_sub(1).and_then(|before| self.rows.get(before));
+        row.and_then(|row| self.rules.get(usize::from(row.rule))).copied().unwrap_or(Packed::GAP)
+    }
+}
+
+/// Makes a table from rows in the order of their addresses.
+pub(super) struct Builder {
+    base: u64,
+    rows: Vec<Row>,
+    rules: Vec<Packed>,
+    places: HashMap<u64, u16, BuildHasherDefault<FxHasher>>,
+    last: Option<Packed>,
+    end: u64,
+    pub(super) report: Report,
+}
+
+impl Builder {
+    pub(super) fn new(base: u64) -> Builder {
+        let mut builder = Builder {
+            base,
+            rows: Vec::new(),
+            rules: Vec::new(),
+            places: HashMap::default(),
+            last: None,
+            end: base,
+            report: Report::default(),
+        };
+        builder.place(Packed::GAP);
+        for reason in REASONS {
+            builder.place(Packed::invalid(reason));
+        }
+        builder
+    }
+
+    /// Where what was added ends: blocks begin here or later.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Begins a block of code at `start`, which is not before [`Builder::end`].
+    pub(super) fn begin(&mut self, start: u64) {
+        if start > self.end {
+            if start - self.end > PADDING || self.rows.is_empty() {
+                self.close();
+            }
+            self.end = start;
+        }
+    }
+
+    /// The rule holds in `from..to`, which follows what was added last.
+    pub(super) fn add(&mut self, from: u64, to: u64, rule: Packed) {
+        if from >= to {
+            return;
+        }
+        self.report.rows += 1;
+        self.report.covered += to - from;
+        if let Some(reason) = invalid(rule) {
+            self.report.covered_invalid += to - from;
+            if let Some(count) = self.report.invalid.get_mut(reason) {
+                *count += 1;
+            }
+        }
+        if self.last == Some(rule) {
+            self.report.merged += 1;
+        } else {
+            self.push(from, rule);
+        }
+        self.end = to;
+    }
+
+    fn close(&mut self) {
+        if !self.rows.is_empty() && self.last != Some(Packed::GAP) {
+            self.report.gaps += 1;
+            self.push(self.end, Packed::GAP);
+        }
+    }
+
+    fn push(&mut self, address: u64, rule: Packed) {
+        let rule = match self.rows.len() {
+            ..MOST_ROWS => rule,
+            MOST_ROWS => Packed::GAP,
+            _ => return,
+        };
+        let rule_place = self.place(rule);
+        // Code beyond 4 GiB from the first is never given to a builder.
+        let Ok(offset) = u32::try_from(address.saturating_sub(self.base)) else { return };
+        self.last = Some(rule);
+        self.rows.push(Row { offset, rule: rule_place });
+    }
+
+    fn place(&mut self, rule: Packed) -> u16 {
+        if let Some(place) = self.places.get(&rule.0) {
+            return *place;
+        }
+        let Ok(place) = u16::try_from(self.rules.len()) else {
+            return self.places.get(&Packed::invalid(Invalid::TooManyRules).0).copied().unwrap_or(0);
+        };
+        self.rules.push(rule);
+        self.places.insert(rule.0, place);
+        place
+    }
+
+    pub(super) fn finish(mut self, arch: Arch) -> Table {
+        self.close();
+        self.rows.shrink_to_fit();
+        Table { arch, base: self.base, rows: self.rows, rules: self.rules, report: self.report }
+    }
+}
+
+/// The place in [`REASONS`] of an invalid rule's reason. The architecture does not matter for those.
+fn invalid(rule: Packed) -> Option<usize> {
+    // Kind 0, see `Packed`; asked for each row, so not by unpacking.
+    if rule.0 & 7 != 0 {
+        return None;
+    }
+    match rule.rule(Arch::X86_64) {
+        Some(Rule::Invalid(reason)) => Some(reason as usize),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_merge_padding_inherits_and_holes_are_gaps() {
+        let (a, b) = (Packed(REGISTER_A), Packed(REGISTER_B));
+        let mut builder = Builder::new(0x1000);
+        builder.begin(0x1000);
+        builder.add(0x1000, 0x1004, a);
+        builder.add(0x1004, 0x1008, a);
+        builder.add(0x1008, 0x1008, b);
+        builder.begin(0x1010);
+        builder.add(0x1010, 0x1020, b);
+        builder.begin(0x1030);
+        builder.add(0x1030, 0x1040, b);
+        let table = builder.finish(Arch::X86_64);
+        let rows: Vec<(u32, Packed)> = table.rows.iter().map(|row| (row.offset, table.rules[usize::from(row.rule)])).collect();
+        assert_eq!(rows, [(0, a), (0x10, b), (0x20, Packed::GAP), (0x30, b), (0x40, Packed::GAP)]);
+        assert_eq!((table.report.rows, table.report.merged, table.report.gaps, table.report.covered), (4, 1, 2, 0x28));
+        for (address, rule) in [
+            (0xfff, Packed::GAP),
+            (0x1000, a),
+            (0x100f, a),
+            (0x1010, b),
+            (0x1020, Packed::GAP),
+            (0x1030, b),
+            (u64::MAX, Packed::GAP),
+        ] {
+            assert_eq!(table.lookup(address), rule, "{address:#x}");
+        }
+    }
+
+    #[test]
+    fn a_rule_more_than_there_are_numbers_is_invalid() {
+        let mut builder = Builder::new(0);
+        for number in 0..70_000u64 {
+            builder.add(number, number + 1, Packed(REGISTER_A | number << 40));
+        }
+        let table = builder.finish(Arch::X86_64);
+        assert_eq!(table.rules.len(), 65_536);
+        assert_eq!(table.lookup(60_000), Packed(REGISTER_A | 60_000 << 40));
+        assert_eq!(table.lookup(69_999), Packed::invalid(Invalid::TooManyRules));
+    }
+
+    const REGISTER_A: u64 = 5 | 7 << 3;
+    const REGISTER_B: u64 = 5 | 6 << 3;
+}

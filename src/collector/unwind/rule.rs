@@ -1,0 +1,539 @@
+//! What one row of an unwind table says: how the caller's registers follow from the callee's.
+//!
+//! Words: *CFA* is the canonical frame address, what the stack pointer was before the call pushed (x86_64) or would have
+//! pushed (arm64) anything: the caller's stack pointer after the return. `*x` is the 8 bytes in memory at `x`.
+//!
+//! A walk carries few registers from frame to frame: program counter, stack pointer, frame pointer (rbp, x29), and rbx on
+//! x86_64. All others are known in the interrupted frame alone; a rule that reads one of them fails anywhere else, by the
+//! mask of valid registers that the walk keeps.
+//!
+//! Packed, a rule is 8 bytes that are copied by value: the walk's cache holds them beside their address.
+
+/// A machine whose rules these are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Arch {
+    /// System V psABI for AMD64.
+    X86_64,
+    /// AAPCS64.
+    Aarch64,
+}
+
+/// A register by its DWARF number, below 32. System V AMD64 psABI 3.6.2: rax 0, rdx 1, rcx 2, rbx 3, rsi 4, rdi 5, rbp 6,
+/// rsp 7, r8 to r15. AADWARF64 4.1: x0 to x30, sp 31.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reg(pub u8);
+
+impl Arch {
+    /// The stack pointer.
+    pub fn sp(self) -> Reg {
+        Reg(if self == Arch::X86_64 { 7 } else { 31 })
+    }
+
+    /// The frame pointer.
+    pub fn fp(self) -> Reg {
+        Reg(if self == Arch::X86_64 { 6 } else { 29 })
+    }
+
+    /// DWARF's column of the return address: on arm64 the link register, x30; on x86_64 no register.
+    pub fn ra(self) -> u64 {
+        if self == Arch::X86_64 { 16 } else { 30 }
+    }
+
+    /// A register that can be in a rule: a general one.
+    pub fn reg(self, number: u64) -> Option<Reg> {
+        let known = if self == Arch::X86_64 { number < 16 } else { number < 32 };
+        u8::try_from(number).ok().filter(|_| known).map(Reg)
+    }
+}
+
+/// DWARF's number of rbx.
+pub const RBX: Reg = Reg(3);
+
+/// A row of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rule {
+    /// Covered by nothing: code without unwind information. Not the end of a stack.
+    Gap,
+    /// Covered, but the information is wrong or cannot be said in a rule.
+    Invalid(Invalid),
+    /// No caller: the return address is undefined. The stack is complete here.
+    Root,
+    /// The kernel's return from a signal handler: all registers are in the `ucontext` at the stack pointer.
+    ///
+    /// `x86_64: *(rsp + 40 + 8·i) = r8 … r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip`;
+    /// `arm64: *(sp + 312 + 8·i) = x0 … x30, sp, pc`.
+    Signal,
+    /// A stub of the procedure linkage table, 16 bytes of code each, that has pushed a number from byte `pushed` on; x86_64.
+    ///
+    /// `CFA = rsp + 8 + (rip & 15 ≥ pushed ? 8 : 0); RA = *(CFA − 8); rbp unchanged`
+    Plt {
+        /// The first byte of the stub where the number is on the stack.
+        pushed: u8,
+    },
+    /// An ordinary frame.
+    Frame(Frame),
+}
+
+/// An ordinary frame: `sp = CFA` in the caller, program counter by `ra`, and so on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Frame {
+    /// Where the frame ends.
+    pub cfa: Cfa,
+    /// The return address.
+    pub ra: Ra,
+    /// The caller's frame pointer: rbp or x29.
+    pub fp: Fp,
+    /// The caller's rbx, in objects that need it.
+    pub rbx: Rbx,
+    /// The caller was interrupted, not calling: its program counter is looked up as it is, not one byte before.
+    pub interrupted: bool,
+}
+
+/// The canonical frame address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Cfa {
+    /// `CFA = register + offset`
+    Register(Reg, i32),
+    /// `CFA = *(register + inner) + outer`
+    Deref(Reg, i32, i32),
+    /// `CFA = *(register + scale·index + inner) + outer`, OpenSSL's AES for blocks in parallel
+    Indexed {
+        /// The register.
+        base: Reg,
+        /// The other register.
+        index: Reg,
+        /// 1, 2, 4, or 8.
+        scale: u8,
+        /// Added before the load.
+        inner: i32,
+        /// Added to what was loaded.
+        outer: i32,
+    },
+}
+
+/// The return address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ra {
+    /// `RA = *(CFA + offset)`; −8 always on x86_64
+    AtCfa(i32),
+    /// `RA = register`: x30 in arm64 leaves, rdi in `vfork` of glibc
+    Register(Reg),
+}
+
+/// The caller's frame pointer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fp {
+    /// `FP' = FP`
+    Unchanged,
+    /// `FP' = *(CFA + offset)`
+    AtCfa(i32),
+    /// `FP' = *(FP + offset)`: functions that realign their stack
+    AtFp(i32),
+    /// `FP' = *(SP + offset)`
+    AtSp(i32),
+    /// `FP' = register`
+    Register(Reg),
+    /// Not known in the caller.
+    Undefined,
+}
+
+/// The caller's rbx.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rbx {
+    /// Not followed, or not known: no frame of this object is found by it.
+    Unknown,
+    /// `rbx' = rbx`
+    Unchanged,
+    /// `rbx' = *(CFA + offset)`
+    AtCfa(i32),
+}
+
+/// Why there is no rule. The numbers are in the packed form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Invalid {
+    /// The entry cannot be read.
+    Malformed,
+    /// An instruction that is not known.
+    Instruction,
+    /// `DW_CFA_remember_state` nested too deep, or restored without.
+    StateStack,
+    /// The CFA's expression has no rule's form.
+    CfaExpression,
+    /// The CFA is computed from a register that is not known anywhere.
+    CfaRegister,
+    /// There is no rule for the CFA.
+    NoCfa,
+    /// The return address is where no rule looks for it.
+    ReturnAddress,
+    /// The frame pointer's rule has no rule's form.
+    FramePointer,
+    /// The caller's stack pointer is not the CFA.
+    StackPointer,
+    /// A rule that the packed form has no room for.
+    DoesNotFit,
+    /// More than 65,536 different rules in one object.
+    TooManyRules,
+}
+
+/// Every reason, in the order of their numbers.
+pub const REASONS: [Invalid; 11] = [
+    Invalid::Malformed,
+    Invalid::Instruction,
+    Invalid::StateStack,
+    Invalid::CfaExpression,
+    Invalid::CfaRegister,
+    Invalid::NoCfa,
+    Invalid::ReturnAddress,
+    Invalid::FramePointer,
+    Invalid::StackPointer,
+    Invalid::DoesNotFit,
+    Invalid::TooManyRules,
+];
+
+impl Invalid {
+    /// In a few words, for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Invalid::Malformed => "malformed",
+            Invalid::Instruction => "unknown instruction",
+            Invalid::StateStack => "remember_state",
+            Invalid::CfaExpression => "CFA expression",
+            Invalid::CfaRegister => "CFA register",
+            Invalid::NoCfa => "no CFA",
+            Invalid::ReturnAddress => "return address",
+            Invalid::FramePointer => "frame pointer",
+            Invalid::StackPointer => "stack pointer",
+            Invalid::DoesNotFit => "does not fit",
+            Invalid::TooManyRules => "too many rules",
+        }
+    }
+}
+
+/// A rule in 8 bytes.
+///
+/// ```text
+///  bit  0      3        8        11     13       14           16        32         40            64
+///       │ kind │ register │ fp kind │ rbx │ ra kind │ interrupted │ slot i16 │ extra i8 │ offset i24 │
+///
+/// kind      0 INVALID   register = reason
+///           1 GAP
+///           2 ROOT
+///           3 SIGNAL
+///           4 PLT       extra = first byte of the stub that has pushed; rbx as below
+///           5 REGISTER  CFA = register + offset
+///           6 DEREF     CFA = *(register + offset) + 8·extra
+///           7 INDEXED   CFA = *(register + (index << shift) + inner) + 8·extra
+///                       offset = inner i16 (bits 40–55) | index (56–60) | shift (61–63)
+/// fp kind   0 unchanged   1 *(CFA + 8·slot)   2 *(FP + 8·slot)   3 *(SP + 8·slot)   4 register number slot   5 undefined
+///           6 (arm64) *(RA's place + 8·extra)
+/// rbx       0 unknown     1 unchanged         2 *(CFA + 8·extra), kind REGISTER only
+/// ra kind   0 in memory: *(CFA − 8) on x86_64, *(CFA + 8·slot) on arm64
+///           1 in a register: its number is extra, kind REGISTER without rbx in memory only
+/// ```
+///
+/// An offset of 24 bits is a frame of up to 8 MiB, the default limit of a whole stack. On arm64 the frame pointer is nearly
+/// always saved right below the return address, at the lower end of the frame: its place is relative to that one's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Packed(pub u64);
+
+const _: () = assert!(size_of::<Packed>() == 8);
+
+const INVALID: u64 = 0;
+const GAP: u64 = 1;
+const ROOT: u64 = 2;
+const SIGNAL: u64 = 3;
+const PLT: u64 = 4;
+const REGISTER: u64 = 5;
+const DEREF: u64 = 6;
+const INDEXED: u64 = 7;
+
+/// The fields of a packed rule, each in its own variable.
+#[derive(Default)]
+struct Fields {
+    kind: u64,
+    register: u8,
+    fp_kind: u64,
+    rbx: u64,
+    ra_in_register: bool,
+    interrupted: bool,
+    slot: i16,
+    extra: i8,
+    offset: i32,
+}
+
+impl Fields {
+    fn join(&self) -> Option<Packed> {
+        if !(-(1 << 23)..1 << 23).contains(&self.offset) {
+            return None;
+        }
+        Some(Packed(
+            self.kind
+                | u64::from(self.register & 31) << 3
+                | self.fp_kind << 8
+                | self.rbx << 11
+                | u64::from(self.ra_in_register) << 13
+                | u64::from(self.interrupted) << 14
+                | u64::from(self.slot.cast_unsigned()) << 16
+                | u64::from(self.extra.cast_unsigned()) << 32
+                | u64::from(self.offset.cast_unsigned()) << 40,
+        ))
+    }
+
+    fn split(Packed(bits): Packed) -> Fields {
+        Fields {
+            kind: bits & 7,
+            register: (bits >> 3) as u8 & 31,
+            fp_kind: bits >> 8 & 7,
+            rbx: bits >> 11 & 3,
+            ra_in_register: bits >> 13 & 1 != 0,
+            interrupted: bits >> 14 & 1 != 0,
+            slot: (bits >> 16) as i16,
+            extra: (bits >> 32) as i8,
+            // The sign is bit 63.
+            offset: (bits.cast_signed() >> 40) as i32,
+        }
+    }
+}
+
+/// `offset` in words, if it is a multiple of 8 and there is room.
+fn words<T: TryFrom<i32>>(offset: i32) -> Option<T> {
+    if offset % 8 == 0 { T::try_from(offset / 8).ok() } else { None }
+}
+
+impl Packed {
+    /// The packed form, or `None` where there is no room for it.
+    pub fn new(rule: Rule, arch: Arch) -> Option<Packed> {
+        let mut fields = Fields::default();
+        match rule {
+            Rule::Gap => fields.kind = GAP,
+            Rule::Root => fields.kind = ROOT,
+            Rule::Signal => fields.kind = SIGNAL,
+            Rule::Invalid(reason) => (fields.kind, fields.register) = (INVALID, reason as u8),
+            Rule::Plt { pushed } => (fields.kind, fields.extra) = (PLT, i8::try_from(pushed).ok()?),
+            Rule::Frame(frame) => pack_frame(frame, arch, &mut fields)?,
+        }
+        fields.join()
+    }
+
+    /// A rule that always fits.
+    pub fn invalid(reason: Invalid) -> Packed {
+        Packed(INVALID | (reason as u64) << 3)
+    }
+
+    /// [`Rule::Gap`].
+    pub const GAP: Packed = Packed(GAP);
+
+    /// What it says; `None` for bits that [`Packed::new`] does not make.
+    pub fn rule(self, arch: Arch) -> Option<Rule> {
+        let fields = Fields::split(self);
+        Some(match fields.kind {
+            GAP => Rule::Gap,
+            ROOT => Rule::Root,
+            SIGNAL => Rule::Signal,
+            INVALID => Rule::Invalid(*REASONS.get(usize::from(fields.register))?),
+            PLT => Rule::Plt { pushed: u8::try_from(fields.extra).ok()? },
+            _ => Rule::Frame(unpack_frame(&fields, arch)?),
+        })
+    }
+}
+
+fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
+    fields.interrupted = frame.interrupted;
+    // `extra` serves one purpose at a time.
+    let mut extra = None;
+    match frame.cfa {
+        Cfa::Register(Reg(register), offset) => {
+            (fields.kind, fields.register, fields.offset) = (REGISTER, register, offset);
+        }
+        Cfa::Deref(Reg(register), inner, outer) => {
+            (fields.kind, fields.register, fields.offset) = (DEREF, register, inner);
+            extra = Some(words::<i8>(outer)?);
+        }
+        Cfa::Indexed { base, index, scale, inner, outer } => {
+            (fields.kind, fields.register) = (INDEXED, base.0);
+            extra = Some(words::<i8>(outer)?);
+            let shift = if scale.is_power_of_two() && scale <= 8 { scale.trailing_zeros().cast_signed() } else { return None };
+            let inner = i32::from(i16::try_from(inner).ok()?.cast_unsigned());
+            // The upper bits wrap into the sign, as they are meant to.
+            fields.offset = (inner | i32::from(index.0) << 16 | shift << 21) << 8 >> 8;
+        }
+    }
+    let mut slot = None;
+    match (frame.ra, arch) {
+        (Ra::AtCfa(-8), Arch::X86_64) => {}
+        (Ra::AtCfa(_), Arch::X86_64) => return None,
+        (Ra::AtCfa(offset), Arch::Aarch64) => slot = Some(words::<i16>(offset)?),
+        (Ra::Register(register), _) => {
+            if extra.replace(register.0.cast_signed()).is_some() {
+                return None;
+            }
+            fields.ra_in_register = true;
+        }
+    }
+    let place = match (frame.fp, frame.ra) {
+        (Fp::Unchanged, _) => None,
+        (Fp::Undefined, _) => {
+            fields.fp_kind = 5;
+            None
+        }
+        (Fp::AtCfa(offset), Ra::AtCfa(ra)) if arch == Arch::Aarch64 => {
+            fields.fp_kind = 6;
+            if extra.replace(words::<i8>(offset.checked_sub(ra)?)?).is_some() {
+                return None;
+            }
+            None
+        }
+        (Fp::AtCfa(offset), _) => Some((1, words::<i16>(offset)?)),
+        (Fp::AtFp(offset), _) => Some((2, words::<i16>(offset)?)),
+        (Fp::AtSp(offset), _) => Some((3, words::<i16>(offset)?)),
+        (Fp::Register(register), _) => Some((4, i16::from(register.0))),
+    };
+    if let Some((kind, place)) = place {
+        fields.fp_kind = kind;
+        if slot.replace(place).is_some() {
+            return None;
+        }
+    }
+    match frame.rbx {
+        Rbx::Unknown => {}
+        Rbx::Unchanged => fields.rbx = 1,
+        Rbx::AtCfa(offset) => {
+            fields.rbx = 2;
+            if extra.replace(words::<i8>(offset)?).is_some() {
+                return None;
+            }
+        }
+    }
+    fields.slot = slot.unwrap_or(0);
+    fields.extra = extra.unwrap_or(0);
+    Some(())
+}
+
+fn unpack_frame(fields: &Fields, arch: Arch) -> Option<Frame> {
+    let register = Reg(fields.register);
+    let slot = i32::from(fields.slot) * 8;
+    let extra = i32::from(fields.extra) * 8;
+    let ra = match arch {
+        _ if fields.ra_in_register => Ra::Register(Reg(u8::try_from(fields.extra).ok()?)),
+        Arch::X86_64 => Ra::AtCfa(-8),
+        Arch::Aarch64 => Ra::AtCfa(slot),
+    };
+    let cfa = match fields.kind {
+        REGISTER => Cfa::Register(register, fields.offset),
+        DEREF => Cfa::Deref(register, fields.offset, extra),
+        _ => Cfa::Indexed {
+            base: register,
+            index: Reg((fields.offset >> 16) as u8 & 31),
+            scale: 1u8.checked_shl((fields.offset >> 21).cast_unsigned() & 7)?,
+            inner: i32::from(fields.offset as i16),
+            outer: extra,
+        },
+    };
+    let fp = match fields.fp_kind {
+        0 => Fp::Unchanged,
+        1 => Fp::AtCfa(slot),
+        2 => Fp::AtFp(slot),
+        3 => Fp::AtSp(slot),
+        4 => Fp::Register(Reg(u8::try_from(fields.slot).ok()?)),
+        5 => Fp::Undefined,
+        6 => Fp::AtCfa(slot + extra),
+        _ => return None,
+    };
+    let rbx = match fields.rbx {
+        0 => Rbx::Unknown,
+        1 => Rbx::Unchanged,
+        2 => Rbx::AtCfa(extra),
+        _ => return None,
+    };
+    Some(Frame { cfa, ra, fp, rbx, interrupted: fields.interrupted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn offset() -> impl Strategy<Value = i32> {
+        prop_oneof![-9_000_000..9_000_000, -70_000i32..70_000, (-200i32..200).prop_map(|words| words * 8), Just(-8)]
+    }
+
+    fn register() -> impl Strategy<Value = Reg> {
+        (0u8..32).prop_map(Reg)
+    }
+
+    fn frame() -> impl Strategy<Value = Frame> {
+        let cfa =
+            prop_oneof![
+                (register(), offset()).prop_map(|(register, offset)| Cfa::Register(register, offset)),
+                (register(), offset(), offset()).prop_map(|(register, a, b)| Cfa::Deref(register, a, b)),
+                (register(), register(), 0u8..12, offset(), offset())
+                    .prop_map(|(base, index, scale, inner, outer)| Cfa::Indexed { base, index, scale, inner, outer }),
+            ];
+        let ra = prop_oneof![Just(Ra::AtCfa(-8)), offset().prop_map(Ra::AtCfa), register().prop_map(Ra::Register)];
+        let fp = prop_oneof![
+            Just(Fp::Unchanged),
+            Just(Fp::Undefined),
+            offset().prop_map(Fp::AtCfa),
+            offset().prop_map(Fp::AtFp),
+            offset().prop_map(Fp::AtSp),
+            register().prop_map(Fp::Register),
+        ];
+        let rbx = prop_oneof![Just(Rbx::Unknown), Just(Rbx::Unchanged), offset().prop_map(Rbx::AtCfa)];
+        (cfa, ra, fp, rbx, any::<bool>()).prop_map(|(cfa, ra, fp, rbx, interrupted)| Frame { cfa, ra, fp, rbx, interrupted })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn what_was_packed_is_unpacked_the_same(frame in frame(), arm in any::<bool>()) {
+            let arch = if arm { Arch::Aarch64 } else { Arch::X86_64 };
+            if let Some(packed) = Packed::new(Rule::Frame(frame), arch) {
+                prop_assert_eq!(packed.rule(arch), Some(Rule::Frame(frame)));
+            }
+        }
+
+        #[test]
+        fn any_bits_unpack_without_harm(bits in any::<u64>()) {
+            for arch in [Arch::X86_64, Arch::Aarch64] {
+                if let Some(rule) = Packed(bits).rule(arch) {
+                    // Two packed forms of one rule may differ in bits that say nothing.
+                    if let Some(again) = Packed::new(rule, arch) {
+                        prop_assert_eq!(again.rule(arch), Some(rule));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_common_rules_fit() {
+        let x86 = |cfa, fp, rbx| {
+            let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp, rbx, interrupted: false };
+            Packed::new(Rule::Frame(frame), Arch::X86_64).and_then(|packed| packed.rule(Arch::X86_64)) == Some(Rule::Frame(frame))
+        };
+        assert!(x86(Cfa::Register(Reg(7), 8), Fp::Unchanged, Rbx::Unknown));
+        assert!(x86(Cfa::Register(Reg(7), 1_000_000), Fp::AtCfa(-56), Rbx::AtCfa(-64)));
+        assert!(x86(Cfa::Deref(Reg(6), -8, 0), Fp::AtFp(0), Rbx::Unchanged));
+        assert!(x86(Cfa::Indexed { base: Reg(7), index: Reg(9), scale: 8, inner: -16, outer: 8 }, Fp::AtCfa(-16), Rbx::Unknown));
+        let arm = |ra, fp| {
+            let frame = Frame { cfa: Cfa::Register(Reg(31), 4096), ra, fp, rbx: Rbx::Unknown, interrupted: true };
+            Packed::new(Rule::Frame(frame), Arch::Aarch64).and_then(|packed| packed.rule(Arch::Aarch64))
+                == Some(Rule::Frame(frame))
+        };
+        assert!(arm(Ra::AtCfa(-4088), Fp::AtCfa(-4096)));
+        assert!(arm(Ra::AtCfa(-4088), Fp::Unchanged));
+        assert!(arm(Ra::Register(Reg(30)), Fp::AtCfa(-4096)));
+        for reason in REASONS {
+            let rule = Rule::Invalid(reason);
+            assert_eq!(Packed::new(rule, Arch::X86_64), Some(Packed::invalid(reason)));
+            assert_eq!(Packed::invalid(reason).rule(Arch::Aarch64), Some(rule));
+        }
+        assert_eq!(Packed::new(Rule::Gap, Arch::X86_64), Some(Packed::GAP));
+        assert_eq!(
+            Packed::new(Rule::Plt { pushed: 11 }, Arch::X86_64).unwrap().rule(Arch::X86_64),
+            Some(Rule::Plt { pushed: 11 })
+        );
+    }
+}

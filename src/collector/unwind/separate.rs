@@ -1,0 +1,158 @@
+//! Unwind information that is not in the file itself: `.debug_frame` in `.gnu_debugdata`, or in a separate file that
+//! distributions install under /usr/lib/debug.
+//!
+//! gdb's manual, "Debugging Information in Separate Files" and "Debugging information in a special section".
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+
+use super::elf::{Elf, Information};
+use super::entries::Format;
+use super::source::{FileImage, Image, read, unpack_debugdata};
+use crate::collector::build_id;
+use crate::profile::BuildId;
+
+/// Files larger than this are not compared by their checksum: that reads them whole.
+const LARGEST_CHECKED: u64 = 256 << 20;
+
+/// A neighbourhood in which separate files are looked for.
+pub trait Beside {
+    /// The directory of the object's own file, as its process sees it.
+    fn directory(&self) -> Option<PathBuf>;
+    /// Opens a regular file by the path under which the process sees it.
+    fn open(&self, path: &Path) -> Option<File>;
+    /// The object's build id.
+    fn build_id(&self) -> Option<BuildId>;
+}
+
+/// For objects that have no files beside them: the vDSO, bytes in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Nowhere;
+
+impl Beside for Nowhere {
+    fn directory(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn open(&self, _: &Path) -> Option<File> {
+        None
+    }
+
+    fn build_id(&self) -> Option<BuildId> {
+        None
+    }
+}
+
+/// Files under a root: our own, or a process's (`/proc/PID/root`), whose links cannot lead out of it.
+#[derive(Clone, Debug)]
+pub struct OnDisk {
+    root: PathBuf,
+    directory: Option<PathBuf>,
+    build_id: Option<BuildId>,
+}
+
+impl OnDisk {
+    /// The object at a path of ours.
+    pub fn of(path: &Path) -> OnDisk {
+        let real = std::fs::canonicalize(path).ok();
+        let directory = real.as_deref().and_then(Path::parent).map(Path::to_owned);
+        let build_id = real.and_then(|real| build_id::of_file(&File::open(real).ok()?));
+        OnDisk { root: PathBuf::from("/"), directory, build_id }
+    }
+
+    /// An object with that build id in `directory`, both as a process with that root sees them.
+    pub fn under(root: PathBuf, directory: Option<PathBuf>, build_id: Option<BuildId>) -> OnDisk {
+        OnDisk { root, directory, build_id }
+    }
+}
+
+impl Beside for OnDisk {
+    fn directory(&self) -> Option<PathBuf> {
+        self.directory.clone()
+    }
+
+    fn open(&self, path: &Path) -> Option<File> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&self.root, flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let place = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve).ok()?;
+        // Opening a pipe or a device may wait or do something; by now it cannot become another file.
+        if FileType::from_raw_mode(rustix::fs::fstat(&place).ok()?.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        File::open(format!("/proc/self/fd/{}", place.as_fd().as_raw_fd())).ok()
+    }
+
+    fn build_id(&self) -> Option<BuildId> {
+        self.build_id
+    }
+}
+
+/// What there is besides the file's own sections: at most one from inside, and one from another file.
+pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized), beside: &dyn Beside) -> Vec<Information> {
+    let inside = debugdata(elf, image);
+    let outside = by_build_id(elf, beside).or_else(|| by_link(elf, image, beside));
+    inside.into_iter().chain(outside).collect()
+}
+
+/// `.debug_frame` of a file of debugging information, if it is for the same machine and code.
+fn debug_frame(own: &Elf, image: &(impl Image + ?Sized), name: &'static str) -> Option<Information> {
+    let other = Elf::read(image).ok().filter(|other| other.arch == own.arch)?;
+    let information = other.information(image, ".debug_frame", Format::DebugFrame)?.ok()?;
+    Some(Information { name, ..information })
+}
+
+fn debugdata(elf: &Elf, image: &(impl Image + ?Sized)) -> Option<Information> {
+    let section = elf.section(".gnu_debugdata")?;
+    let unpacked = unpack_debugdata(&elf.bytes(image, section).ok()?).ok()?;
+    debug_frame(elf, unpacked.as_slice(), ".gnu_debugdata")
+}
+
+/// `/usr/lib/debug/.build-id/12/3456….debug`, which must have the same build id itself.
+fn by_build_id(elf: &Elf, beside: &dyn Beside) -> Option<Information> {
+    let id = beside.build_id()?;
+    let digits = id.to_string();
+    let (first, rest) = digits.split_at_checked(2)?;
+    let file = beside.open(Path::new(&format!("/usr/lib/debug/.build-id/{first}/{rest}.debug")))?;
+    if build_id::of_file(&file) != Some(id) {
+        return None;
+    }
+    debug_frame(elf, &FileImage::new(file).ok()?, "build-id file")
+}
+
+/// The file that `.gnu_debuglink` names, in the places where gdb looks, which must have the checksum that it says.
+fn by_link(elf: &Elf, image: &(impl Image + ?Sized), beside: &dyn Beside) -> Option<Information> {
+    let section = elf.section(".gnu_debuglink").filter(|section| section.size < 4096)?;
+    let link = elf.bytes(image, section).ok()?;
+    let name = std::str::from_utf8(link.get(..memchr::memchr(0, &link)?)?).ok()?;
+    if name.is_empty() || name.contains('/') {
+        return None;
+    }
+    let (_, checksum) = link.split_last_chunk()?;
+    let directory = beside.directory()?;
+    let below = Path::new("/usr/lib/debug").join(directory.strip_prefix("/").unwrap_or(&directory));
+    for place in [directory.join(name), directory.join(".debug").join(name), below.join(name)] {
+        let Some(image) = beside.open(&place).and_then(|file| FileImage::new(file).ok()) else { continue };
+        if checksum_of(&image) == Some(u32::from_le_bytes(*checksum)) {
+            return debug_frame(elf, &image, "debuglink file");
+        }
+    }
+    None
+}
+
+/// CRC-32 of a whole file, in pieces.
+fn checksum_of(image: &FileImage) -> Option<u32> {
+    let length = image.length();
+    if length > LARGEST_CHECKED {
+        return None;
+    }
+    let mut crc = flate2::Crc::new();
+    for offset in (0..length).step_by(1 << 20) {
+        let piece = (length - offset).min(1 << 20);
+        crc.update(&read(image, offset, piece, piece, "a debug file").ok()?);
+    }
+    Some(crc.sum())
+}

@@ -1,0 +1,215 @@
+//! Code that is known by its bytes where no description covers it: stubs of the linkage table, entry points, returns from
+//! signal handlers.
+
+use super::elf::Elf;
+use super::rule::{Arch, Cfa, Fp, Frame, Packed, Ra, Rbx, Reg, Rule};
+use super::source::{Image, read};
+
+/// Code and the rules that hold in it, each from its address on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Block {
+    pub(super) source: &'static str,
+    /// Whether it wins over a description that begins at the same place.
+    pub(super) wins: bool,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) rows: Vec<(u64, Packed)>,
+}
+
+/// `mov rax, 15 (rt_sigreturn); syscall`: what `__restore_rt` is in glibc and musl, and what gdb tells it by.
+const RESTORER_X86_64: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+/// `mov x8, 139 (rt_sigreturn); svc 0`: `__kernel_rt_sigreturn` of the vDSO, and musl's.
+const RESTORER_AARCH64: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
+
+/// Linkage tables larger than this are not looked at: 2 million stubs.
+const LARGEST_PLT: u64 = 32 << 20;
+
+/// Code is searched for returns from signal handlers up to this size: what musl is in, alone or linked statically. Code that
+/// runs is in memory already; searching it takes a millisecond.
+const LARGEST_SEARCHED: u64 = 16 << 20;
+const MOST_RESTORERS: usize = 16;
+
+fn restorer(arch: Arch) -> &'static [u8] {
+    match arch {
+        Arch::X86_64 => &RESTORER_X86_64,
+        Arch::Aarch64 => &RESTORER_AARCH64,
+    }
+}
+
+/// Whether a description that begins at `start` is of the kernel's return from a signal handler. It begins some bytes
+/// before the code: the return address of a handler is looked up one byte before, so C libraries put a nop there.
+pub(super) fn is_restorer(elf: &Elf, image: &(impl Image + ?Sized), start: u64) -> bool {
+    let mut code = [0; 24];
+    let Some(offset) = elf.file_offset(start) else { return false };
+    let length = image.length().saturating_sub(offset).min(code.len() as u64) as usize;
+    let Some(code) = code.get_mut(..length) else { return false };
+    image.read_exact_at(offset, code).is_ok() && memchr::memmem::find(code, restorer(elf.arch)).is_some_and(|at| at <= 8)
+}
+
+/// Returns from signal handlers in code that nothing describes: musl's. Where something does, that wins.
+fn restorers(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let Some(signal) = Packed::new(Rule::Signal, elf.arch) else { return blocks };
+    let pattern = restorer(elf.arch);
+    for segment in elf.segments.iter().filter(|segment| segment.executable && segment.size <= LARGEST_SEARCHED) {
+        let Ok(code) = read(image, segment.offset, segment.size, LARGEST_SEARCHED, "code") else { continue };
+        for at in memchr::memmem::find_iter(&code, pattern).take(MOST_RESTORERS) {
+            // A handler returns to the first byte, which is looked up one before.
+            let Some(start) = segment.address.checked_add(at as u64).and_then(|start| start.checked_sub(1)) else { continue };
+            let end = start + 1 + pattern.len() as u64;
+            blocks.push(Block { source: "rt_sigreturn", wins: false, start, end, rows: vec![(start, signal)] });
+        }
+    }
+    blocks
+}
+
+/// All that is known without descriptions, sorted by nothing. Go's own table knows more than the descriptions that
+/// Go writes for debuggers; otherwise descriptions win.
+pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
+    let mut blocks: Vec<Block> = super::golang::find(elf, image).into_iter().collect();
+    blocks.extend(entry(elf, image));
+    blocks.extend(restorers(elf, image));
+    if elf.arch == Arch::X86_64 {
+        for name in [".plt", ".plt.got", ".plt.sec", ".iplt"] {
+            let section = elf.section(name).filter(|section| section.size <= LARGEST_PLT);
+            blocks.extend(section.and_then(|section| plt(section.address, &elf.bytes(image, section).ok()?)));
+        }
+    }
+    blocks
+}
+
+/// The program's entry, where it is code by hand that clears the frame pointer and goes on to C: nobody called it.
+///
+/// ```text
+/// x86_64 (musl):        xor rbp, rbp; mov rdi, rsp; lea rsi, …; and rsp, -16; call …
+/// arm64 (musl, glibc):  mov x29, 0; mov x30, 0; mov x0, sp; …; b or bl …
+/// ```
+///
+/// It ends behind its call or jump: what is called returns to that byte, which is looked up one before.
+fn entry(elf: &Elf, image: &(impl Image + ?Sized)) -> Option<Block> {
+    let mut code = [0; 80];
+    let offset = elf.file_offset(elf.entry)?;
+    let length = usize::try_from(image.length().saturating_sub(offset)).ok()?.min(code.len());
+    let code = code.get_mut(..length)?;
+    image.read_exact_at(offset, code).ok()?;
+    let length = match elf.arch {
+        Arch::X86_64 => entry_x86_64(code)?,
+        Arch::Aarch64 => entry_aarch64(code)?,
+    };
+    let (start, root) = (elf.entry, Packed::new(Rule::Root, elf.arch)?);
+    Some(Block { source: "entry", wins: false, start, end: start.checked_add(length)?, rows: vec![(start, root)] })
+}
+
+fn entry_x86_64(code: &[u8]) -> Option<u64> {
+    let mut rest = code;
+    // `endbr64`, then `xor ebp, ebp` or `xor rbp, rbp`.
+    rest = rest.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(rest);
+    rest = rest.strip_prefix(&[0x31, 0xed]).or_else(|| rest.strip_prefix(&[0x48, 0x31, 0xed]))?;
+    loop {
+        let length = match rest {
+            // call, jmp: the end, and one byte that is returned to.
+            [0xe8 | 0xe9, _, _, _, _, ..] => return Some((code.len() - rest.len() + 6) as u64),
+            // mov or xor between registers; and rsp, -16; lea from rip
+            [0x48 | 0x49 | 0x45 | 0x4c, 0x89 | 0x31, _, ..] => 3,
+            [0x48, 0x83, 0xe4, 0xf0, ..] => 4,
+            [0x48 | 0x4c, 0x8d, 0x05 | 0x0d | 0x15 | 0x35 | 0x3d, ..] => 7,
+            [0x31, _, ..] => 2,
+            _ => return None,
+        };
+        rest = rest.get(length..)?;
+    }
+}
+
+fn entry_aarch64(code: &[u8]) -> Option<u64> {
+    let mut words = code.chunks_exact(4).filter_map(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word)).peekable();
+    let mut length = 0;
+    // bti c
+    if words.next_if_eq(&0xd503_245f).is_some() {
+        length += 4;
+    }
+    // mov x29, 0; mov x30, 0
+    if (words.next()?, words.next()?) != (0xd280_001d, 0xd280_001e) {
+        return None;
+    }
+    length += 8;
+    for word in words {
+        length += 4;
+        // b, bl
+        if word >> 26 & 0x1f == 5 {
+            return Some(length + 1);
+        }
+    }
+    None
+}
+
+fn frame(size: i32) -> Packed {
+    let cfa = Cfa::Register(Reg(7), size);
+    let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp: Fp::Unchanged, rbx: Rbx::Unknown, interrupted: false };
+    Packed::new(Rule::Frame(frame), Arch::X86_64).unwrap_or(Packed::GAP)
+}
+
+/// The rules in a linkage table: what is pushed, by the instructions that linkers put there. lld describes none of it.
+///
+/// ```text
+/// first stub, lazy:   push [got+8]; jmp [got+16]               CFA = rsp + 16, then + 24
+/// lazy:               jmp [got+n]; push n; jmp first           CFA = rsp + 8, from byte 11 on + 16
+/// lazy, with IBT:     endbr64; push n; (bnd) jmp first         the same, from byte 9 on
+/// others:             (endbr64;) (bnd) jmp [got+n]; nop        CFA = rsp + 8
+/// ```
+fn plt(start: u64, code: &[u8]) -> Option<Block> {
+    if !start.is_multiple_of(16) {
+        return None;
+    }
+    let end = start.checked_add(code.len() as u64)?;
+    let pushed = |pushed| Packed::new(Rule::Plt { pushed }, Arch::X86_64);
+    let mut rows = Vec::new();
+    for (stub, address) in code.chunks(16).zip((start..).step_by(16)) {
+        match stub {
+            [0xff, 0x35, ..] => rows.extend([(address, frame(16)), (address.checked_add(6)?, frame(24))]),
+            [0xff, 0x25, _, _, _, _, 0x68, ..] => rows.push((address, pushed(11)?)),
+            [0xf3, 0x0f, 0x1e, 0xfa, 0x68, ..] => rows.push((address, pushed(9)?)),
+            _ => rows.push((address, frame(8))),
+        }
+    }
+    Some(Block { source: ".plt", wins: false, start, end, rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_points_by_hand_are_known_by_their_code() {
+        // musl: xor rbp, rbp; mov rdi, rsp; lea rsi, [rip + …]; and rsp, -16; call
+        let musl = [
+            0x48, 0x31, 0xed, 0x48, 0x89, 0xe7, 0x48, 0x8d, 0x35, 1, 2, 3, 4, 0x48, 0x83, 0xe4, 0xf0, 0xe8, 0, 0, 0, 0, 0x90,
+            0x90,
+        ];
+        assert_eq!(entry_x86_64(&musl), Some(23));
+        // The same without a call in reach; another function.
+        assert_eq!(entry_x86_64(&musl[..17]), None);
+        assert_eq!(entry_x86_64(&[0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 0, 0, 0, 0]), None);
+        let words = [0xd280_001du32, 0xd280_001e, 0x9100_03e0, 0x9400_0002, 0xd503_201f];
+        let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(entry_aarch64(&code), Some(17));
+        assert_eq!(entry_aarch64(&code[4..]), None);
+    }
+
+    #[test]
+    fn stubs_of_the_linkage_table_are_told_apart_by_their_code() {
+        let mut elf = Vec::new();
+        for stub in [
+            &[0xff, 0x35, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0][..],
+            &[0xff, 0x25, 0, 0, 0, 0, 0x68, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0],
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0x68, 0, 0, 0, 0, 0xf2, 0xe9, 0, 0, 0, 0, 0x90],
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0, 0, 0, 0, 0x66, 0x0f, 0x1f, 0x44, 0, 0],
+        ] {
+            elf.extend_from_slice(stub);
+        }
+        let rules = plt(0x1000, &elf).unwrap().rows;
+        let pushed = |pushed| Packed::new(Rule::Plt { pushed }, Arch::X86_64).unwrap();
+        let expected = [(0x1000, frame(16)), (0x1006, frame(24)), (0x1010, pushed(11)), (0x1020, pushed(9)), (0x1030, frame(8))];
+        assert_eq!(rules, expected);
+        assert_eq!(plt(0x1008, &elf), None);
+    }
+}
