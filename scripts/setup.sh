@@ -77,6 +77,7 @@ package() {
     pacman:pkg-config | apk:pkg-config) echo pkgconf ;;
     dnf:shellcheck | zypper:shellcheck) echo ShellCheck ;;
     *:readelf) echo binutils ;;
+    apt:xz) echo xz-utils ;;
     *:llvm-symbolizer) echo llvm ;;
     *:node) echo nodejs ;;
     *) echo "$2" ;;
@@ -141,7 +142,7 @@ case ${1:-} in
 build) ;;
 # gcc by name: the call chains that test programs promise were proved with it, and clang may stand in as cc and c++.
 # The others are what names, saved files and scripts are checked against.
-test) WANTED="$WANTED gcc g++ shellcheck chromium readelf llvm-symbolizer node" ;;
+test) WANTED="$WANTED gcc g++ shellcheck chromium readelf llvm-symbolizer node xz" ;;
 clang)
     find_clang || fail "no clang of version $CLANG_OLDEST or newer with the BPF target: run scripts/setup.sh build"
     exit
