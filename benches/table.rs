@@ -2,7 +2,7 @@
 //! against the targets of issue 2.
 //!
 //! ```text
-//! make bench                 everything, about ten minutes
+//! make bench                 everything, about eight minutes
 //! make bench ROW=view        one row: view, keys, live-keys, first, record, live
 //! ```
 //!
