@@ -487,6 +487,7 @@ fn in_a_storm(copied: bool) {
     let turns: usize = slots.values().map(Vec::len).sum();
     let mut results: BTreeMap<(bool, &str, bool), usize> = BTreeMap::new();
     let (mut pcs, mut code_found, mut torn, mut wrong, mut true_later) = (0, 0, 0, Vec::new(), 0);
+    let mut mixed = 0;
     for answer in &answers {
         *results.entry((answer.is_pc, answer.result(), answer.stable)).or_default() += 1;
         if answer.is_pc {
@@ -504,7 +505,12 @@ fn in_a_storm(copied: bool) {
         let turns = slots.get(&place).map_or(&[][..], Vec::as_slice);
         let later = Answer { time: (answer.time.0 + 1_000_000, answer.time.1 + 1_000_000), ..*answer };
         true_later += usize::from(was_true(&later, place, bytes_of_slot, turns));
-        if answer.result() != "torn" && !was_true(answer, place, bytes_of_slot, turns) {
+        let doubtful = answer.result() != "torn" && !was_true(answer, place, bytes_of_slot, turns);
+        if doubtful && !answer.stable {
+            // Read beside a writer, as it says itself: start and page offset may be of two moments. docs/unwinding.md: such an
+            // answer is for this sample at most, never kept.
+            mixed += 1;
+        } else if doubtful {
             wrong.push(format!("{:#x} is {} {:x?} stable {}", answer.address, answer.result(), answer.mapping, answer.stable));
         }
     }
@@ -518,6 +524,8 @@ fn in_a_storm(copied: bool) {
         );
     }
     assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+    println!("{mixed} answers given beside a writer were of two moments");
+    assert!(mixed * 10_000 <= answers.len(), "{mixed} of {} answers were of two moments", answers.len());
     // 6.1 may be interrupted while a node is neither the old one nor the new one.
     let allowed = if has_generation() { pcs / 10_000 } else { pcs / 200 };
     assert!(torn <= allowed, "{torn} of {pcs} instruction pointers were not found");
