@@ -524,8 +524,11 @@ fn in_a_storm(copied: bool) {
         );
     }
     assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
-    println!("{mixed} answers given beside a writer were of two moments");
-    assert!(mixed * 10_000 <= answers.len(), "{mixed} of {} answers were of two moments", answers.len());
+    println!("{mixed} answers given beside a writer were of two moments{}", if copied { ", by copies" } else { ", in place" });
+    // In place none is excused. By copies a writer can be between two of the words that are copied one after the other: not
+    // solved, see docs/unwinding.md, so the walker may use copies only where it asks for MAPPING_STABLE.
+    let excused = if copied { answers.len() / 10_000 } else { 0 };
+    assert!(mixed <= excused, "{mixed} of {} answers were of two moments", answers.len());
     // 6.1 may be interrupted while a node is neither the old one nor the new one.
     let allowed = if has_generation() { pcs / 10_000 } else { pcs / 200 };
     assert!(torn <= allowed, "{torn} of {pcs} instruction pointers were not found");
