@@ -544,12 +544,12 @@ __noinline int guess_caller(__u32 cpu_number, __u32 reason)
 #endif
 	}
 	if (walk->valid >> REG_FP & 1) {
-		/* By the psABI a frame pointer of 0 marks the outermost frame. */
+		/* By the psABI a frame pointer of 0 marks the outermost frame; where there may be a table, that will tell. */
 		if (!fp)
-			return ends(walk, USER_END_ZERO);
+			return ends(walk, reason == USER_END_NO_TABLE ? reason : USER_END_ZERO);
 		if (fp >= sp && !read_stack(cpu, fp, &saved) && !read_stack(cpu, fp + 8, &pc)) {
 			if (!saved && !pc)
-				return ends(walk, USER_END_ZERO);
+				return ends(walk, reason == USER_END_NO_TABLE ? reason : USER_END_ZERO);
 			if (believe(walk, pc, fp + 16, saved))
 				return 0;
 		}

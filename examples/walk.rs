@@ -31,7 +31,7 @@ fn main() {
     let mut deepest = 0;
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(seconds) {
-        std::thread::sleep(Duration::from_millis(100));
+        collector.wait(Duration::from_millis(100));
         collector.drain(&mut batch).expect("drained");
         for sample in &batch.samples {
             samples += 1;
