@@ -170,6 +170,8 @@ struct Inner {
     objects: Vec<Object>,
     by_build_id: FxHashMap<(BuildId, u64), usize>,
     queue: VecDeque<Job>,
+    /// Bytes of tables above which the least used ones go.
+    most_bytes: u64,
     evicted: u64,
     from_cache: u64,
     stop: bool,
@@ -202,6 +204,7 @@ impl Tables {
             objects: Vec::new(),
             by_build_id: FxHashMap::default(),
             queue: VecDeque::new(),
+            most_bytes: MOST_BYTES,
             evicted: 0,
             from_cache: 0,
             stop: false,
@@ -237,7 +240,7 @@ impl Tables {
     pub(crate) fn tidy(&self, now: u64) {
         let mut inner = self.shared.lock();
         inner.kernel.collect();
-        if inner.kernel.bytes().0 > MOST_BYTES {
+        if inner.kernel.bytes().0 > inner.most_bytes {
             inner.evict((now >> 30) as u32);
         }
     }
@@ -325,7 +328,7 @@ impl Inner {
             self.objects.iter().enumerate().skip(1).filter_map(|(number, object)| Some((used(object)?, number))).collect();
         order.sort_unstable();
         for (used, number) in order {
-            if self.kernel.bytes().0 < MOST_BYTES / 10 * 9 || now.saturating_sub(used) < RECENTLY {
+            if self.kernel.bytes().0 < self.most_bytes / 10 * 9 || now.saturating_sub(used) < RECENTLY {
                 break;
             }
             let Some(object) = self.objects.get_mut(number) else { continue };
@@ -438,3 +441,6 @@ fn vdso() -> Made {
     let table = unwind::convert(image.as_slice(), &unwind::Nowhere).map_err(|error| error.to_string())?;
     finish_table(&table)
 }
+
+#[cfg(test)]
+mod tests;
