@@ -52,7 +52,7 @@ pub struct Snapshot {
     pub span: Option<(Timestamp, Timestamp)>,
     /// What is not there.
     pub losses: Losses,
-    /// Bytes of samples, stacks and threads.
+    /// Bytes of samples, stacks, threads and names.
     pub memory: usize,
 }
 
@@ -167,7 +167,7 @@ impl Engine {
             totals: self.shown.builder.totals(),
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),
-            losses: profile.losses,
+            losses: Losses { coarse: self.names.refused(), ..profile.losses },
             memory: profile.memory(),
         };
         drop(profile);

@@ -6,6 +6,7 @@
 //! Sizes that matter: a [`Sample`] is 32 bytes; a node of the stack trie is 8 bytes and about 8 more in its hash
 //! index; a node of a call tree is 32 bytes.
 
+mod budget;
 mod engine;
 mod frame;
 mod ids;
