@@ -14,6 +14,7 @@
 #![deny(clippy::indexing_slicing)]
 
 mod build_id;
+mod cgroups;
 mod error;
 mod events;
 pub mod features;
@@ -31,6 +32,7 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+pub use cgroups::{CgroupPaths, Cgroups};
 pub use error::CollectorError;
 
 use crate::profile::{CgroupId, Cpu, FrameId, Losses, NameRequest, Names, Processes, Tgid, Thread, Timestamp, UserEnd};

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
 
 use super::frame::Names;
-use super::ids::{LabelId, Tgid, Timestamp};
+use super::ids::{CgroupId, Cpu, LabelId, Tgid, Timestamp};
 use super::processes::Processes;
 use super::query::{Direction, Query, Request};
 use super::samples::{Limits, Losses, Profile};
@@ -42,6 +42,10 @@ pub struct Snapshot {
     pub activity: Arc<[ActivityRow]>,
     /// The command lines of the processes in `activity`, and whether each has exited.
     pub processes: Arc<FxHashMap<Tgid, (Arc<str>, bool)>>,
+    /// What ran in each cgroup, the heaviest first, and on each CPU; target and filters not applied.
+    pub cgroups: Arc<[(CgroupId, u64)]>,
+    /// See `cgroups`.
+    pub cpus: Arc<[(Cpu, u64)]>,
     /// CPU use per second.
     pub timeline: Timeline,
     /// Sums over what is shown.
@@ -163,6 +167,8 @@ impl Engine {
             search: search.flatten(),
             processes: self.describe(&activity),
             activity: activity.into(),
+            cgroups: self.shown.builder.cgroups(&profile).into(),
+            cpus: self.shown.builder.cpus().into(),
             timeline: self.shown.builder.timeline(if profile.limits() == Limits::NONE { Timestamp(0) } else { now }),
             totals: self.shown.builder.totals(),
             stored: profile.samples.len(),

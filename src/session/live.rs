@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
+use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
 use crate::profile::{Query, Target, Tgid};
 use crate::ui::{App, Event, Status};
@@ -124,8 +125,10 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
     let mut cost = Cost::new();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut stood = None;
+    let mut around = Around::default();
     loop {
         tick.tick().await;
+        around = around.look(&shared).await;
         let ended = sampling.ended();
         if let Some(Ended::Failed(why)) = ended {
             bail!("sampling stopped: {why}");
@@ -138,6 +141,8 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             source: format!("{} {frequency} Hz", sampling.event),
             frequency,
             cpus: sampling.cpus,
+            online: Arc::clone(&around.online),
+            cgroups: Arc::clone(&around.paths),
             elapsed,
             live: ended.is_none(),
             ended: ended.map(|ended| match ended {
@@ -148,6 +153,35 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             problems: problems(&shared),
             notes: Vec::new(),
         });
+    }
+}
+
+/// What the pickers show and samples do not tell: which CPUs are on, what cgroups are called.
+#[derive(Default)]
+struct Around {
+    cgroups: Option<Cgroups>,
+    paths: Arc<CgroupPaths>,
+    online: Arc<[u16]>,
+    /// Many cgroups take time to look through: never more than a fiftieth of it.
+    rest_until: Option<Instant>,
+}
+
+impl Around {
+    /// Looks again, on a thread that may wait for files.
+    async fn look(mut self, shared: &Shared) -> Around {
+        if self.rest_until.is_some_and(|until| Instant::now() < until) {
+            return self;
+        }
+        let profile = Arc::clone(&shared.profile);
+        let looked = tokio::task::spawn_blocking(move || {
+            let began = Instant::now();
+            let wanted = profile.read().unwrap_or_else(PoisonError::into_inner).cgroups.clone();
+            self.paths = self.cgroups.get_or_insert_with(Cgroups::new).paths(&wanted);
+            self.online = features::cpus_on().into();
+            self.rest_until = Some(Instant::now() + began.elapsed() * 50);
+            self
+        });
+        looked.await.unwrap_or_default()
     }
 }
 

@@ -281,7 +281,11 @@ impl App {
             }
             Action::ChooseProcess => self.overlay = Some(Overlay::Picker(self.process_picker())),
             Action::ChooseThread => self.overlay = Some(Overlay::Picker(self.thread_picker())),
-            Action::ChooseCpu => self.overlay = Some(Overlay::Picker(Picker::cpus(self.status.cpus))),
+            Action::ChooseCgroup | Action::ChooseCpu if self.status.frequency == 0 => {
+                self.message = Some(Message { text: "a file does not tell cgroups and CPUs".to_owned(), bad: false });
+            }
+            Action::ChooseCgroup => self.overlay = Some(Overlay::Picker(Picker::cgroups(&self.snapshot, &self.status))),
+            Action::ChooseCpu => self.overlay = Some(Overlay::Picker(Picker::cpus(&self.snapshot, &self.status))),
             Action::NextView => self.turn_view(1),
             Action::PreviousView => self.turn_view(View::ALL.len() - 1),
             Action::FlameView => self.view = View::Flame,
@@ -557,6 +561,14 @@ impl App {
         }
         if let Some(tid) = target.tid {
             words.push(format!("thread {tid}"));
+        }
+        if let Some(cgroup) = target.cgroup {
+            // The end of a path tells more than its beginning.
+            let name = self.status.cgroups.get(&cgroup).map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
+            words.push(format!(
+                "cgroup {}",
+                name.map_or_else(|| cgroup.to_string(), |name| if name.is_empty() { "/".to_owned() } else { name })
+            ));
         }
         if let Some(cpu) = target.cpu {
             words.push(format!("CPU {cpu}"));

@@ -27,6 +27,7 @@ pub enum Action {
     RemoveAllFilters,
     ChooseProcess,
     ChooseThread,
+    ChooseCgroup,
     ChooseCpu,
     NextView,
     PreviousView,
@@ -130,8 +131,8 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["j", "Down"], Action::Down, Section::Move, "one row down", ""),
     bind(&["B", "PgUp"], Action::PageUp, Section::Move, "one page up", ""),
     bind(&["f", "PgDn"], Action::PageDown, Section::Move, "one page down", ""),
-    bind(&["g", "Home"], Action::Top, Section::Move, "to the top", ""),
-    bind(&["G", "End"], Action::Bottom, Section::Move, "to the bottom", ""),
+    bind(&["g", "Home", "<"], Action::Top, Section::Move, "to the top", ""),
+    bind(&["End", ">"], Action::Bottom, Section::Move, "to the bottom", ""),
     bind(&["Esc", "Backspace"], Action::ZoomOut, Section::Zoom, "one level out: zoom, filters, target; never quits", ""),
     bind(&["r"], Action::ResetZoom, Section::Zoom, "back to the whole view", ""),
     bind(&["n"], Action::NextMatch, Section::Find, "next match", ""),
@@ -140,6 +141,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["x"], Action::RemoveFilter, Section::Find, "remove the last filter", ""),
     bind(&["X"], Action::RemoveAllFilters, Section::Find, "remove all filters and the target", ""),
     bind(&["T"], Action::ChooseThread, Section::Choose, "choose a thread", ""),
+    bind(&["G"], Action::ChooseCgroup, Section::Choose, "choose a cgroup", ""),
     bind(&["C"], Action::ChooseCpu, Section::Choose, "choose a CPU", ""),
     bind(&["m"], Action::CycleRange, Section::Time, "everything / last 10 s / last 60 s", ""),
     bind(&["["], Action::RangeEarlier, Section::Time, "select time: move the range earlier", ""),
@@ -223,7 +225,7 @@ mod tests {
         let key = |code, modifiers| action(KeyEvent::new(code, modifiers));
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
         assert_eq!(key(KeyCode::Char('?'), KeyModifiers::SHIFT), Some(Action::Help));
-        assert_eq!(key(KeyCode::Char('G'), KeyModifiers::SHIFT), Some(Action::Bottom));
+        assert_eq!(key(KeyCode::Char('G'), KeyModifiers::SHIFT), Some(Action::ChooseCgroup));
         assert_eq!(key(KeyCode::Enter, KeyModifiers::NONE), Some(Action::ZoomIn));
         assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), None);
     }

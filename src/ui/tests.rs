@@ -10,8 +10,8 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::profile::{
-    Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Sample, Tgid, Thread, Tid, TimeRange, Timestamp,
-    UserEnd,
+    CgroupId, Cpu, Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Sample, Tgid, Thread, Tid, TimeRange,
+    Timestamp, UserEnd,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -44,7 +44,9 @@ impl Bench {
                 let label = |name| names.labels.intern(name, "prog", FrameKind::User);
                 let frames: Vec<_> = path.split(';').map(|name| names.intern_named(label(name))).collect();
                 let user_end = UserEnd::FramePointerEnd;
-                let sample = Sample { time: Timestamp(SECOND + time), weight: 1, user_end, ..Sample::default() };
+                // Processes in cgroups of their number, on CPUs 0 and 2.
+                let (cgroup, cpu) = (profile.cgroup(CgroupId(u64::from(tgid))), Cpu(u16::from(tgid == 20) * 2));
+                let sample = Sample { time: Timestamp(SECOND + time), weight: 1, cgroup, cpu, user_end, ..Sample::default() };
                 profile.record(thread, frames, sample);
             }
         }
@@ -110,7 +112,7 @@ fn the_cursor_goes_to_the_widest_callee_and_to_neighbours() {
     assert_eq!(bench.cursor(), "postgres;_start;main;exec");
     bench.keys("g");
     assert_eq!(bench.cursor(), "");
-    bench.keys("G");
+    bench.keys(">");
     assert_eq!(bench.cursor(), "nginx;_start;main;worker;parse");
 }
 
@@ -207,6 +209,45 @@ fn p_and_enter_drill_into_the_process_under_the_cursor() {
 }
 
 #[test]
+fn a_cgroup_is_chosen_by_its_path_or_by_its_number() {
+    let mut bench = Bench::new();
+    let path = (CgroupId(20), Arc::from("/system.slice/database.service"));
+    bench.app.status.cgroups = Arc::new([path].into_iter().collect());
+    bench.keys("G");
+    let screen = bench.screen(100, 24);
+    let rows: Vec<&str> = screen.lines().filter(|line| line.contains('│') && line.contains(" % ")).collect();
+    assert!(rows[0].contains("10") && rows[0].contains("65.0 %") && rows[0].contains("no path is known"), "{screen}");
+    assert!(rows[1].contains("35.0 %") && rows[1].contains("database.service  /system.slice/database.service"), "{screen}");
+    bench.keys("slcdb");
+    bench.key(KeyCode::Enter);
+    assert_eq!((bench.app.target().cgroup, bench.app.snapshot.tree.total()), (Some(CgroupId(20)), 35));
+    assert!(bench.screen(120, 24).contains(" cgroup database.service × "), "{}", bench.screen(120, 24));
+    bench.keys("G10");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.snapshot.tree.total(), 65);
+    bench.keys("G");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.snapshot.tree.total(), 100, "all of them are on top");
+}
+
+#[test]
+fn cpus_to_choose_from_are_those_that_are_on_or_were() {
+    let mut bench = Bench::new();
+    bench.app.status.online = [0, 5].into();
+    bench.keys("C");
+    let screen = bench.screen(100, 24);
+    let shares = ["0  65.0 %", "2  35.0 %", "5   0.0 %"];
+    let rows: Vec<&str> = screen.lines().filter(|line| line.contains(" CPU ") && line.contains('%')).collect();
+    assert!(rows.len() == 3 && rows.iter().zip(shares).all(|(row, share)| row.contains(share)), "{screen}");
+    assert!(rows[1].contains("off") && !rows[0].contains("off"), "{screen}");
+    bench.keys("2");
+    bench.key(KeyCode::Enter);
+    assert_eq!((bench.app.target().cpu, bench.app.snapshot.tree.total()), (Some(Cpu(2)), 35));
+    bench.keys("x");
+    assert_eq!(bench.app.snapshot.tree.total(), 100);
+}
+
+#[test]
 fn the_cursor_stays_on_its_frame_while_the_tree_changes_under_it() {
     let mut bench = Bench::new();
     bench.keys("jl");
@@ -269,7 +310,7 @@ fn a_process_is_entered_from_the_table_of_processes() {
     bench.keys("3");
     let screen = bench.screen(100, 24);
     assert!(screen.contains("nginx") && screen.contains("postgres"), "{screen}");
-    bench.keys("SG");
+    bench.keys("S>");
     bench.key(KeyCode::Enter);
     assert_eq!((bench.app.view, bench.app.target().tgids.as_slice()), (View::Flame, &[Tgid(20)][..]));
 }
@@ -354,7 +395,7 @@ proptest! {
     #[test]
     fn any_keys_at_any_size_do_no_harm(
         keys in prop::collection::vec(prop_oneof![
-            12 => prop::sample::select("hjklgGfBrnN#*&!xXpTCmceuisSaveOyw/?125 3[]{}z".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+            12 => prop::sample::select("hjklgG<>fBrnN#*&!xXpTCmceuisSaveOyw/?125 3[]{}z".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
             2 => Just(KeyCode::Enter),
             2 => Just(KeyCode::Esc),
             1 => Just(KeyCode::Tab),
