@@ -21,7 +21,7 @@ use flametop::profile::{
     ThreadIndex, Tid, Timestamp, UserEnd,
 };
 use flametop::session::answer_requests;
-use flametop::ui::{App, ColourMode, Depth, Link, Status, Theme};
+use flametop::ui::{App, Depth, Link, Status, Theme};
 use tokio::sync::{mpsc, watch};
 
 fn main() {
@@ -43,8 +43,8 @@ fn main() {
     let (saves, _saves) = mpsc::unbounded_channel();
     let (stop, stopped) = watch::channel(flametop::ui::Stop::No);
     let link = Link { snapshots: new_snapshots, status: new_status, events, requests, saves, stop: stopped.clone() };
-    let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, mode: ColourMode::Kind };
-    let app = App::new(Arc::clone(&names), theme, Query::default(), "made-up".into());
+    let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, ..Theme::default() };
+    let app = App::new(Arc::clone(&names), theme, Query::default(), || "made-up".to_owned());
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("no threads");
     let handle = runtime.handle().clone();

@@ -19,7 +19,7 @@ use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
 use super::link::ends;
 use super::sampling::{Ended, LIVE_WINDOW, Sampling, Shared, Watcher, limits};
-use super::{default_file, runtime, theme};
+use super::{config, default_file, runtime, theme};
 
 /// The newest lines of a command's output that are kept for its pane, and how often they are shown.
 const OUTPUT_LINES: usize = 1000;
@@ -28,6 +28,7 @@ const OUTPUT_EVERY: Duration = Duration::from_millis(100);
 /// Runs the live view until the reader quits.
 pub(super) fn run(options: cli::Live) -> Result<()> {
     need_a_terminal()?;
+    let settings = config::load(options.looks.config.as_deref())?;
     let runtime = runtime()?;
     let shared = Shared::new(limits(&options.sampling, Some(LIVE_WINDOW)), &runtime);
     let mut child = start_child(&options)?;
@@ -36,7 +37,8 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let query = Query { target: if options.program.is_empty() { target } else { Target::default() }, ..Query::default() };
-    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks), query, default_file());
+    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
+    app.keys = settings.keys;
     app.output_open = has_pane;
 
     let (ends, link) = ends();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind};
+use crossterm::event::{KeyEvent, KeyEventKind};
 
 use crate::profile::{
     Direction, Filter, FilterMode, Grouping, LabelId, MAX_FILTERS, Names, Pattern, Query, Request, Snapshot, Target, Tgid, Tid,
@@ -11,7 +11,7 @@ use crate::profile::{
 
 use super::areas::Areas;
 use super::flame::Flame;
-use super::keys::{self, Action};
+use super::keys::{Action, KeyMap, is_ctrl_c};
 use super::messages::{Effect, Event, Message, SaveOrder, Saved, Status};
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
@@ -69,6 +69,8 @@ pub struct App {
     pub names: Arc<Names>,
     /// How things look.
     pub theme: Theme,
+    /// Which key does what.
+    pub keys: KeyMap,
     /// The newest answer.
     pub snapshot: Arc<Snapshot>,
     /// What the run tells about itself.
@@ -105,15 +107,17 @@ pub struct App {
     pub(super) asked: Option<Request>,
     pub(super) search_before: Option<Pattern>,
     pub(super) pending_save: Option<SaveOrder>,
-    pub(super) default_file: String,
+    pub(super) default_file: Box<dyn Fn() -> String + Send + Sync>,
 }
 
 impl App {
-    /// A program that has seen nothing yet. `query` is what it starts with; `default_file` what `w` proposes, without its ending.
-    pub fn new(names: Arc<Names>, theme: Theme, query: Query, default_file: String) -> App {
+    /// A program that has seen nothing yet. `query` is what it starts with; `default_file` makes what `w` proposes, without its
+    /// ending, when that is pressed.
+    pub fn new(names: Arc<Names>, theme: Theme, query: Query, default_file: impl Fn() -> String + Send + Sync + 'static) -> App {
         App {
             names,
             theme,
+            keys: KeyMap::default(),
             snapshot: Arc::default(),
             status: Status::default(),
             view: View::Flame,
@@ -134,7 +138,7 @@ impl App {
             asked: None,
             search_before: None,
             pending_save: None,
-            default_file,
+            default_file: Box::new(default_file),
         }
     }
 
@@ -212,7 +216,10 @@ impl App {
 
     fn on_status(&mut self, status: Status) {
         if let (None, Some(how)) = (&self.status.ended, &status.ended) {
-            self.message = Some(Message { text: format!("{how}; this is what was seen of it. q quits"), bad: false });
+            self.message = Some(Message {
+                text: format!("{how}; this is what was seen of it. {} quits", self.keys.first(Action::Quit)),
+                bad: false,
+            });
         }
         self.status = status;
     }
@@ -232,11 +239,11 @@ impl App {
     }
 
     fn on_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
-        if keys::action(key) == Some(Action::Quit) && (self.overlay.is_none() || key.code == KeyCode::Char('c')) {
+        if is_ctrl_c(key) {
             effects.push(Effect::Quit);
         } else if self.overlay.is_some() {
             self.on_overlay_key(key, effects);
-        } else if let Some(action) = keys::action(key) {
+        } else if let Some(action) = self.keys.action(key) {
             self.act(action, effects);
         }
     }
@@ -311,7 +318,7 @@ impl App {
                     ColourMode::Own => ColourMode::Kind,
                 }
             }
-            Action::Save => self.open_prompt(PromptKind::Save, format!("{}.svg", self.default_file)),
+            Action::Save => self.open_prompt(PromptKind::Save, format!("{}.svg", (self.default_file)())),
             Action::Copy => self.copy(effects),
             Action::Output => self.output_open = !self.output_open,
             Action::Help => self.overlay = Some(Overlay::Help(Help::default())),
@@ -445,7 +452,10 @@ impl App {
     /// Adds a chip; too many are refused with a word.
     pub fn add_filter(&mut self, mode: FilterMode, pattern: Pattern) {
         if self.query.filters.len() == MAX_FILTERS {
-            self.message = Some(Message { text: format!("{MAX_FILTERS} filters are the most; remove one with x"), bad: true });
+            self.message = Some(Message {
+                text: format!("{MAX_FILTERS} filters are the most; {} removes one", self.keys.first(Action::RemoveFilter)),
+                bad: true,
+            });
         } else {
             self.query.filters.push(Filter { mode, pattern });
         }
@@ -462,7 +472,10 @@ impl App {
 
     fn next_match(&mut self, forward: bool) {
         let Some(found) = self.snapshot.search.as_ref() else {
-            self.message = Some(Message { text: "nothing is searched for; / searches".to_owned(), bad: false });
+            self.message = Some(Message {
+                text: format!("nothing is searched for; {} searches", self.keys.first(Action::Search)),
+                bad: false,
+            });
             return;
         };
         let moved = match self.view {

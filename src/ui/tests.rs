@@ -51,7 +51,7 @@ impl Bench {
             }
         }
         let engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::new(RwLock::new(profile)));
-        let mut app = App::new(names, Theme::default(), Query::default(), "out".to_owned());
+        let mut app = App::new(names, Theme::default(), Query::default(), || "out".to_owned());
         app.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
         let mut bench = Bench { app, engine, asked: Vec::new(), others: Vec::new() };
         bench.send(Event::Resize(80, 24));
