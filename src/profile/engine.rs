@@ -13,7 +13,7 @@ use super::processes::Processes;
 use super::query::{Direction, Query, Request};
 use super::samples::{Limits, Losses, Profile};
 use super::search::{SearchResult, Searcher};
-use super::top::{FunctionTable, Neighbours};
+use super::top::{FunctionOrder, FunctionTable, Neighbours};
 use super::tree::CallTree;
 use super::view::{ActivityRow, Progress, Timeline, Totals, ViewBuilder};
 
@@ -130,7 +130,7 @@ pub struct Engine {
     shown: Answer,
     /// A tree from callers to callees, kept while the table of functions is wanted beside a bottom-up tree.
     upright: Option<Answer>,
-    functions: Option<Arc<FunctionTable>>,
+    functions: Option<(FunctionOrder, Arc<FunctionTable>)>,
     neighbours: Option<(LabelId, Arc<Neighbours>)>,
     searcher: Option<Searcher>,
 }
@@ -162,7 +162,7 @@ impl Engine {
             request: request.clone(),
             now,
             tree: Arc::clone(&self.shown.tree),
-            functions: self.functions.clone(),
+            functions: self.functions.as_ref().map(|(_, table)| Arc::clone(table)),
             neighbours: self.neighbours.clone(),
             search: search.flatten(),
             processes: self.describe(&activity),
@@ -181,7 +181,7 @@ impl Engine {
     }
 
     fn update_tables(&mut self, request: &Request, now: Timestamp, tree_changed: bool) {
-        if !request.functions && request.neighbours_of.is_none() {
+        if request.functions.is_none() && request.neighbours_of.is_none() {
             (self.upright, self.functions, self.neighbours) = (None, None, None);
             return;
         }
@@ -194,10 +194,10 @@ impl Engine {
             let changed = upright.update(&query, &self.profile, now);
             (Arc::clone(&upright.tree), changed)
         };
-        if !request.functions {
-            self.functions = None;
-        } else if changed || self.functions.is_none() {
-            self.functions = Some(Arc::new(FunctionTable::of(&tree)));
+        let known = self.functions.as_ref().map(|(order, _)| *order);
+        if changed || known != request.functions {
+            let table = |order| (order, Arc::new(FunctionTable::of(&tree, order, &self.names)));
+            self.functions = request.functions.map(table);
         }
         let wanted = request.neighbours_of.map(|label| self.names.labels.current(label));
         if changed || self.neighbours.as_ref().map(|(label, _)| *label) != wanted {

@@ -32,6 +32,6 @@ pub use samples::{Limits, Losses, Profile, Sample, SampleKind, SampleStore, User
 pub use search::{SearchResult, Searcher};
 pub use stacks::StackTable;
 pub use threads::{Thread, ThreadTable};
-pub use top::{FunctionRow, FunctionTable, Neighbours};
+pub use top::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
 pub use tree::{CallTree, NodeId, TreeBuilder, TreeNode};
 pub use view::{ActivityRow, MAX_FILTERS, Progress, Timeline, Totals, ViewBuilder};

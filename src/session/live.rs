@@ -34,11 +34,16 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let mut child = start_child(&options)?;
     let output = child.as_mut().and_then(|child| child.output.take());
     let has_pane = output.is_some();
+    let family = child.as_ref().map(|child| match options.sampling.pids.len() {
+        0 => format!("{} and children", child.short_name()),
+        others => format!("{}, {others} more, and children", child.short_name()),
+    });
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let query = Query { target: if options.program.is_empty() { target } else { Target::default() }, ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
     app.keys = settings.keys;
+    app.everything = family;
     app.output_open = has_pane;
 
     let (ends, link) = ends();

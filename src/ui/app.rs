@@ -103,8 +103,12 @@ pub struct App {
     pub output_open: bool,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
+    /// What is sampled at all, in words, where that is not every process.
+    pub everything: Option<String>,
     pub(super) query: Query,
     pub(super) asked: Option<Request>,
+    /// The seconds in the time strip where the mouse's button went down.
+    pub(super) drag_from: Option<(u64, u64)>,
     pub(super) search_before: Option<Pattern>,
     pub(super) pending_save: Option<SaveOrder>,
     pub(super) default_file: Box<dyn Fn() -> String + Send + Sync>,
@@ -134,8 +138,10 @@ impl App {
             output: Vec::new(),
             output_open: false,
             size: (80, 24),
+            everything: None,
             query,
             asked: None,
+            drag_from: None,
             search_before: None,
             pending_save: None,
             default_file: Box::new(default_file),
@@ -205,7 +211,7 @@ impl App {
         let request = Request {
             query: self.query(),
             search: self.search.clone(),
-            functions: self.view == View::Functions,
+            functions: (self.view == View::Functions).then_some(self.functions.sort),
             neighbours_of: self.functions.open.filter(|_| self.view == View::Functions),
         };
         if self.asked.as_ref() != Some(&request) {
@@ -334,7 +340,7 @@ impl App {
                 let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
                 self.flame.go(action, &self.snapshot.tree, &layout, usize::from(body.height));
             }
-            View::Functions => self.functions.go(action, &self.names, &self.snapshot, usize::from(body.height)),
+            View::Functions => self.functions.go(action, &self.snapshot, usize::from(body.height)),
             View::Processes => self.processes.go(action, &self.snapshot, &self.names, usize::from(body.height)),
             View::Health => {
                 let page = usize::from(body.height).max(1);
@@ -353,10 +359,10 @@ impl App {
     fn zoom_in(&mut self) {
         match self.view {
             View::Flame => self.flame.zoom_in(),
-            View::Functions => self.functions.enter(&self.names, &self.snapshot),
+            View::Functions => self.functions.enter(&self.snapshot),
             View::Processes => {
-                if let Some((tgid, tid)) = self.processes.selected(&self.snapshot, &self.names) {
-                    self.aim(tgid, tid);
+                if let Some((tgids, tid)) = self.processes.selected(&self.snapshot, &self.names) {
+                    self.aim(tgids, tid);
                     self.view = View::Flame;
                 }
             }
@@ -376,9 +382,9 @@ impl App {
         }
     }
 
-    /// Shows one process, or one thread of it, from now on.
-    pub fn aim(&mut self, tgid: Tgid, tid: Option<Tid>) {
-        self.query.target = Target { tgids: vec![tgid], tid, ..Target::default() };
+    /// Shows these processes, or one thread of one, from now on.
+    pub fn aim(&mut self, tgids: Vec<Tgid>, tid: Option<Tid>) {
+        self.query.target = Target { tgids, tid, ..Target::default() };
         self.flame.reset();
     }
 
@@ -430,7 +436,7 @@ impl App {
     pub fn selected_label(&self) -> Option<LabelId> {
         match self.view {
             View::Flame => self.flame.cursor.path.last().copied(),
-            View::Functions => self.functions.selected_label(&self.names, &self.snapshot),
+            View::Functions => self.functions.selected_label(&self.snapshot),
             View::Processes | View::Health => None,
         }
     }
@@ -479,7 +485,7 @@ impl App {
             return;
         };
         let moved = match self.view {
-            View::Functions => self.functions.next_match(&self.names, &self.snapshot, found, forward),
+            View::Functions => self.functions.next_match(&self.snapshot, found, forward),
             _ => {
                 self.view = View::Flame;
                 let body = self.areas().body;
@@ -570,7 +576,16 @@ impl App {
                 let name = row.map_or("pid", |row| self.names.labels.name(row.thread.process));
                 words.push(format!("{name} {tgid}"));
             }
-            several => words.push(format!("{} processes", several.len())),
+            several => {
+                let of_them = self.snapshot.activity.iter().filter(|row| several.contains(&row.thread.tgid));
+                let mut named = of_them.map(|row| row.thread.process);
+                let first = named.next().filter(|first| named.all(|name| name == *first));
+                let times = if self.theme.ascii { 'x' } else { '×' };
+                words.push(match first {
+                    Some(name) => format!("{} {times}{}", self.names.labels.name(name), several.len()),
+                    None => format!("{} processes", several.len()),
+                });
+            }
         }
         if let Some(tid) = target.tid {
             words.push(format!("thread {tid}"));
@@ -589,7 +604,7 @@ impl App {
         match (words.is_empty(), self.query.grouping) {
             (false, _) => words.join(" "),
             (true, Grouping::None) => "all stacks".to_owned(),
-            (true, _) => "all processes".to_owned(),
+            (true, _) => self.everything.clone().unwrap_or_else(|| "all processes".to_owned()),
         }
     }
 

@@ -160,7 +160,7 @@ fn picture(app: &mut App, link: &Link, guard: &mut terminal::Guard) -> io::Resul
     if app.size != (size.width, size.height) {
         apply(app, Event::Resize(size.width, size.height), link, guard)?;
     }
-    guard.screen.draw(|frame| draw(app, frame)).map(drop)
+    guard.draw(|frame| draw(app, frame))
 }
 
 fn from_terminal(event: TerminalEvent) -> Vec<Event> {

@@ -81,7 +81,10 @@ impl Bench {
     }
 
     fn click(&mut self, column: u16, row: u16) {
-        let kind = MouseEventKind::Down(MouseButton::Left);
+        self.mouse(MouseEventKind::Down(MouseButton::Left), column, row);
+    }
+
+    fn mouse(&mut self, kind: MouseEventKind, column: u16, row: u16) {
         self.send(Event::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
     }
 
@@ -290,7 +293,7 @@ fn a_range_of_time_can_be_moved_and_widened() {
 fn functions_open_to_their_callers_and_callees() {
     let mut bench = Bench::new();
     bench.keys("2");
-    assert!(bench.asked.last().unwrap().functions);
+    assert!(bench.asked.last().unwrap().functions.is_some());
     let screen = bench.screen(120, 30);
     let first = screen.lines().find(|line| line.contains("parse") || line.contains("memcpy")).unwrap().to_owned();
     assert!(first.contains("50") && first.contains("memcpy"), "the most self time comes first: {first}");
@@ -353,6 +356,30 @@ fn a_click_selects_and_another_one_zooms() {
     assert_eq!(bench.app.flame.zoom, Place::default());
     bench.click(2, body.y + 1);
     assert_eq!(bench.app.flame.zoom.path.len(), 1);
+}
+
+#[test]
+fn a_drag_over_the_time_strip_selects_from_where_it_began_to_where_it_is() {
+    let mut bench = Bench::new();
+    let time = bench.app.areas().time;
+    let left = MouseButton::Left;
+    // Samples are in the seconds 1 to 6, a column each.
+    bench.click(time.x + 2, time.y);
+    assert_eq!((bench.app.span, bench.app.snapshot.tree.total()), (Span::Seconds(2, 3), 20));
+    bench.mouse(MouseEventKind::Drag(left), time.x + 4, time.y);
+    assert_eq!((bench.app.span, bench.app.snapshot.tree.total()), (Span::Seconds(2, 5), 60));
+    bench.mouse(MouseEventKind::Drag(left), time.x + 3, time.y + 5);
+    assert_eq!(bench.app.span, Span::Seconds(2, 4), "back again, and off the strip");
+    bench.mouse(MouseEventKind::Drag(left), 0, time.y);
+    assert_eq!(bench.app.span, Span::Seconds(1, 3), "to the other side");
+    bench.mouse(MouseEventKind::Up(left), 0, time.y);
+    bench.mouse(MouseEventKind::Drag(left), time.x + 4, time.y);
+    assert_eq!(bench.app.span, Span::Seconds(1, 3), "the button was let go");
+    bench.keys("c");
+    let body = bench.app.areas().body;
+    bench.click(2, body.y + 1);
+    bench.mouse(MouseEventKind::Drag(left), time.x + 4, time.y);
+    assert_eq!(bench.app.span, Span::All, "what begins elsewhere selects no time");
 }
 
 #[test]

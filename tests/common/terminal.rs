@@ -72,6 +72,11 @@ pub(crate) fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
     hay.windows(needle.len().max(1)).position(|window| window == needle)
 }
 
+/// Position of the last `needle` in `hay`.
+fn rfind(hay: &[u8], needle: &[u8]) -> Option<usize> {
+    hay.windows(needle.len().max(1)).rposition(|window| window == needle)
+}
+
 /// What the mouse does; see [`Terminal::mouse`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mouse {
@@ -323,7 +328,7 @@ impl Terminal {
     ///
     /// # Panics
     ///
-    /// With all that was left behind: alternate screen, hidden cursor, mouse or paste reports, raw mode.
+    /// With all that was left behind: alternate screen, hidden cursor, mouse or paste reports, title, raw mode.
     #[track_caller]
     pub(crate) fn assert_restored(&self) {
         let mut left = Vec::new();
@@ -344,6 +349,13 @@ impl Terminal {
                 left.push("colours are still set".to_owned());
             }
         });
+        // The emulator knows neither of these: they have to come in pairs, the one that undoes the other last.
+        let raw = self.raw();
+        for (name, set, undone) in [("the title", "\x1b[22;0t", "\x1b[23;0t"), ("half a picture", "\x1b[?2026h", "\x1b[?2026l")] {
+            if rfind(&raw, set.as_bytes()) > rfind(&raw, undone.as_bytes()) {
+                left.push(format!("{name} was left behind"));
+            }
+        }
         let modes = format!("{:?}", self.master.get_termios());
         if modes != self.modes {
             left.push(format!("the terminal's modes were {} and are {modes}", self.modes));

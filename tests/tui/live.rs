@@ -363,6 +363,24 @@ fn the_mouse_selects_zooms_and_scrolls() {
 }
 
 #[test]
+fn a_drag_over_the_time_strip_selects_seconds() {
+    let (_chain, terminal) = watching(24, 100);
+    // Until there are enough seconds to drag over.
+    let strip = |screen: &str| screen.lines().nth(1).map_or(0, |line| line.chars().skip(1).take_while(|c| *c != ' ').count());
+    terminal.wait_for(|screen| strip(screen) >= 5, SOON);
+    terminal.mouse(Mouse::Press, 1, 2);
+    terminal.wait_for_text("1 s selected", SOON);
+    terminal.mouse(Mouse::Drag, 1, 4);
+    terminal.wait_for_text("3 s selected", SOON);
+    terminal.mouse(Mouse::Drag, 6, 3);
+    terminal.wait_for_text("2 s selected", SOON);
+    terminal.mouse(Mouse::Release, 6, 3);
+    terminal.keys("c");
+    terminal.wait_for_text("live", SOON);
+    quit(terminal);
+}
+
+#[test]
 fn sizes_change_while_samples_come() {
     let (_chain, terminal) = watching(24, 80);
     for (rows, cols) in [(1, 1), (36, 132), (2, 300), (100, 3), (9, 9), (24, 80)] {

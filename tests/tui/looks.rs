@@ -120,6 +120,26 @@ fn any_size_is_survived() {
 }
 
 #[test]
+fn each_picture_is_shown_when_it_is_complete() {
+    let shop = Shop::new();
+    let mut terminal = shop.view(&[], 24, 80, &[]);
+    terminal.keys("j j l 2 1 q");
+    terminal.wait_exit_within(SOON);
+    terminal.assert_restored();
+    let raw = terminal.raw();
+    assert!(find(&raw, b"\x1b[22;0t") < find(&raw, b"\x1b]0;flametop"), "the title is kept before it is set");
+    // Whatever is drawn is between the two marks.
+    let text = String::from_utf8_lossy(&raw).into_owned();
+    let pictures: Vec<&str> = text.split("\x1b[?2026h").skip(1).collect();
+    assert!(pictures.len() >= 5, "{} pictures", pictures.len());
+    for picture in &pictures[..pictures.len() - 1] {
+        let (drawn, after) = picture.split_once("\x1b[?2026l").expect("a picture that is never shown");
+        assert!(after.is_empty(), "drawn outside of a picture: {after:?}");
+        assert!(!drawn.contains("\x1b[?2026"), "{drawn:?}");
+    }
+}
+
+#[test]
 fn a_terminal_of_one_cell_can_be_started_in_and_left() {
     let shop = Shop::new();
     let terminal = shop.view(&[], 1, 1, &[]);
