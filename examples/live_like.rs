@@ -1,5 +1,5 @@
 //! The live view over a profile that is made up: as many distinct stacks as one likes, and new samples all the time.
-//! `benches/table.rs` presses keys on it.
+//! `benches/table` presses keys on it.
 //!
 //! ```text
 //! cargo run --release --example live_like -- STACKS [SAMPLES_A_SECOND] < FILE.folded     leave with q

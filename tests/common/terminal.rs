@@ -2,7 +2,7 @@
 //!
 //! Nothing here is a fake: the program gets a controlling terminal of its own, and what it writes goes through a terminal
 //! emulator (vt100). So what a test sees is what a user would see. Used by integration tests (through `mod common`), by
-//! `examples/screenshot.rs` and by `benches/table.rs`.
+//! `examples/screenshot.rs` and by `benches/table`.
 //!
 //! ```text
 //! test ──keys, mouse, resize──► pty ──► program

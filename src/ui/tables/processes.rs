@@ -96,6 +96,8 @@ pub enum ProcessRow {
         sums: ProcessSums,
         open: bool,
         exited: bool,
+        /// It belongs to the row of all of its name above.
+        folded: bool,
     },
     Thread {
         row: ActivityRow,
@@ -141,7 +143,7 @@ impl Processes {
         let mut rows = Vec::new();
         for Entry { sums, mut folded } in entries {
             if folded.is_empty() {
-                self.push(&mut rows, sums, snapshot);
+                self.push(&mut rows, sums, snapshot, false);
                 continue;
             }
             let open = self.open.contains(&RowKey::Exited(sums.name));
@@ -149,7 +151,7 @@ impl Processes {
             let processes = folded.iter().map(|process| process.tgid).collect();
             rows.push(ProcessRow::Exited { sums, processes, open });
             if open {
-                folded.into_iter().for_each(|process| self.push(&mut rows, process, snapshot));
+                folded.into_iter().for_each(|process| self.push(&mut rows, process, snapshot, true));
             }
         }
         rows
@@ -170,14 +172,14 @@ impl Processes {
         }
     }
 
-    fn push(&self, rows: &mut Vec<ProcessRow>, mut sums: ProcessSums, snapshot: &Snapshot) {
+    fn push(&self, rows: &mut Vec<ProcessRow>, mut sums: ProcessSums, snapshot: &Snapshot, folded: bool) {
         let open = self.open.contains(&RowKey::Process(sums.tgid));
         let mut threads = if open { sums.threads.clone() } else { Vec::new() };
         threads.retain(|row| row.shown > 0);
         threads.sort_by_key(|row| (std::cmp::Reverse((row.recent, row.shown)), row.thread.tid));
         sums.threads.retain(|row| row.shown > 0);
         let exited = has_exited(snapshot, sums.tgid);
-        rows.push(ProcessRow::Process { sums, open, exited });
+        rows.push(ProcessRow::Process { sums, open, exited, folded });
         rows.extend(threads.into_iter().map(|row| ProcessRow::Thread { row }));
     }
 

@@ -72,7 +72,8 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
             x = put(buffer, line, x, line.y, &format!(" {times}{}, ", processes.len()), app.theme.strong());
             put(buffer, line, x, line.y, "exited", app.theme.warning());
         }
-        ProcessRow::Process { sums, open, exited } => {
+        ProcessRow::Process { sums, open, exited, folded } => {
+            x += 2 * u16::from(*folded);
             let sign = match (sums.threads.len() > 1, *open) {
                 (true, true) => opened,
                 (true, false) => closed,
