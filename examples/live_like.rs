@@ -1,5 +1,5 @@
 //! The live view over a profile that is made up: as many distinct stacks as one likes, and new samples all the time.
-//! `benches/table.rs` presses keys on it.
+//! `benches/table` presses keys on it.
 //!
 //! ```text
 //! cargo run --release --example live_like -- STACKS [SAMPLES_A_SECOND] < FILE.folded     leave with q
@@ -21,7 +21,7 @@ use flametop::profile::{
     ThreadIndex, Tid, Timestamp, UserEnd,
 };
 use flametop::session::answer_requests;
-use flametop::ui::{App, ColourMode, Depth, Link, Status, Theme};
+use flametop::ui::{App, Depth, Link, Status, Theme};
 use tokio::sync::{mpsc, watch};
 
 fn main() {
@@ -43,8 +43,8 @@ fn main() {
     let (saves, _saves) = mpsc::unbounded_channel();
     let (stop, stopped) = watch::channel(flametop::ui::Stop::No);
     let link = Link { snapshots: new_snapshots, status: new_status, events, requests, saves, stop: stopped.clone() };
-    let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, mode: ColourMode::Kind };
-    let app = App::new(Arc::clone(&names), theme, Query::default(), "made-up".into());
+    let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, ..Theme::default() };
+    let app = App::new(Arc::clone(&names), theme, Query::default(), || "made-up".to_owned());
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("no threads");
     let handle = runtime.handle().clone();

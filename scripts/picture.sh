@@ -15,5 +15,5 @@ trap 'kill "$load" 2>/dev/null || true' EXIT
 as_root=()
 if [ "$(id -u)" != 0 ]; then as_root=(sudo --); fi
 "${as_root[@]}" "${CARGO_TARGET_DIR:-target}/release/examples/screenshot" --rows 36 --cols 132 --title flametop \
-    --wait 15s --keys "${PICTURE_KEYS:-Down Down Down}" --settle 2s --output "$picture.new" -- "$flametop" --color true
+    --wait 12s --keys "${PICTURE_KEYS:-Down Down Down Down Down}" --settle 2s --output "$picture.new" -- "$flametop" --color true
 mv -f "$picture.new" "$picture"

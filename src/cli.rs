@@ -100,6 +100,36 @@ pub struct Looks {
     /// How many colours to use
     #[arg(long, value_enum, default_value_t = Colours::Auto)]
     pub color: Colours,
+    /// Which colours [default: `standard`]; `colour-blind` keeps kinds apart for every kind of colour vision
+    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true)]
+    pub palette: Option<PaletteName>,
+    /// Keys and looks from this file [default: `flametop/config.toml` below `$XDG_CONFIG_HOME` or `~/.config`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Which colours.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PaletteName {
+    /// Those of flame graphs
+    Standard,
+    /// Those of Okabe and Ito
+    #[value(alias = "color-blind", alias = "okabe-ito")]
+    ColourBlind,
+}
+
+/// What is chosen from a list, on the command line or in the configuration file.
+pub trait Choice: ValueEnum {}
+impl<T: ValueEnum> Choice for T {}
+
+/// The choice of this name, or the names of those there are.
+///
+/// # Errors
+///
+/// When there is none of this name: with the names.
+pub fn choice<T: Choice>(text: &str) -> Result<T, Vec<String>> {
+    let names = || T::value_variants().iter().filter_map(|value| Some(value.to_possible_value()?.get_name().to_owned()));
+    T::from_str(text, false).map_err(|_| names().collect())
 }
 
 /// The terminal's background.

@@ -8,6 +8,7 @@
 //! ```
 
 mod child;
+mod config;
 mod cost;
 mod doctor;
 mod link;
@@ -21,9 +22,9 @@ use anyhow::{Context, Result};
 
 pub use link::answer_requests;
 
-use crate::cli::{Background, Cli, Colours, Command, Looks};
+use crate::cli::{Background, Cli, Colours, Command, Looks, PaletteName};
 use crate::formats::save::{DateTime, Format, default_name};
-use crate::ui::{ColourMode, Depth, Theme};
+use crate::ui::{ColourMode, Depth, Palette, Theme};
 
 /// Does what the command line says.
 ///
@@ -52,26 +53,32 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .context("failed to start threads")
 }
 
-/// What the options and the environment say about the terminal.
-fn theme(looks: &Looks) -> Theme {
+/// What the options, the configuration file and the environment say about the terminal, in this order.
+fn theme(looks: &Looks, settings: &config::Settings) -> Theme {
     let environment = |name: &str| std::env::var(name).ok();
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
     let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default().to_ascii_lowercase();
     let utf8 = locale.contains("utf-8") || locale.contains("utf8");
-    let depth = match looks.color {
+    let color = if looks.color == Colours::Auto { settings.color.unwrap_or(Colours::Auto) } else { looks.color };
+    let depth = match color {
         Colours::Auto => Depth::from_environment(environment),
         Colours::Never => Depth::None,
         Colours::Sixteen => Depth::Sixteen,
         Colours::Indexed => Depth::Indexed,
         Colours::True => Depth::True,
     };
-    let dark = match looks.theme {
+    let ground = if looks.theme == Background::Auto { settings.theme.unwrap_or(Background::Auto) } else { looks.theme };
+    let dark = match ground {
         Background::Dark => true,
         Background::Light => false,
         // `15;0`: foreground and background, as rxvt, Konsole and others set it; 7 and 15 are light grounds.
         Background::Auto => !set("COLORFGBG").is_some_and(|value| matches!(value.rsplit(';').next(), Some("7" | "15"))),
     };
-    Theme { depth, dark, ascii: looks.ascii || !utf8, mode: ColourMode::Kind }
+    let palette = match looks.palette.or(settings.palette) {
+        Some(PaletteName::ColourBlind) => Palette::ColourBlind,
+        Some(PaletteName::Standard) | None => Palette::Standard,
+    };
+    Theme { depth, dark, ascii: looks.ascii || settings.ascii || !utf8, mode: ColourMode::Kind, palette }
 }
 
 /// A name for a file to save to, without its ending: it has the time in it, in UTC.

@@ -33,6 +33,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("cpp_demangle", &["symbolize/"]),
     ("inferno", &["formats/"]),
     ("clap", &["cli"]),
+    ("toml", &["session/config"]),
     ("anyhow", &["main.rs", "session", "cli"]),
 ];
 

@@ -56,3 +56,13 @@ fn the_readme_uses_only_options_that_exist() {
         }
     }
 }
+
+#[test]
+fn the_manual_page_knows_every_action_that_keys_can_be_bound_to() {
+    let page = include_str!("../assets/flametop.1").replace("\\-", "-");
+    let words: BTreeSet<&str> = page.split(|c: char| c.is_whitespace() || matches!(c, ',' | '.')).collect();
+    for binding in flametop::ui::BINDINGS {
+        let name = binding.action.name();
+        assert!(words.contains(name.as_str()), "assets/flametop.1 does not name the action {name}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Saving where it cannot work, and for the person behind sudo. Needs root: for a file system of 64 kB, and to become others.
-//! Without root these tests say that they did nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
 
 use std::fs;
 use std::io::Write;
@@ -9,24 +10,18 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::root_or_fail;
 use flametop::formats::FormatError;
 use flametop::formats::save::{Overwrite, save};
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("NOT TESTED: this test needs root");
-    }
-    root
-}
 
 /// A tiny file system, unmounted when the test is over.
 struct TinyDisk(PathBuf);
 
 impl TinyDisk {
-    fn mount(at: &Path) -> Option<TinyDisk> {
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "flametop-test"]).arg(at).status().ok()?;
-        mounted.success().then(|| TinyDisk(at.to_owned()))
+    fn mount(at: &Path) -> TinyDisk {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "flametop-test"]).arg(at).status();
+        assert!(mounted.is_ok_and(|status| status.success()), "NOT TESTED: tmpfs cannot be mounted here");
+        TinyDisk(at.to_owned())
     }
 }
 
@@ -38,14 +33,9 @@ impl Drop for TinyDisk {
 
 #[test]
 fn a_full_disk_leaves_nothing_behind_and_what_was_there_stays() {
-    if !is_root() {
-        return;
-    }
+    root_or_fail();
     let directory = tempfile::tempdir().unwrap();
-    let Some(disk) = TinyDisk::mount(directory.path()) else {
-        eprintln!("NOT TESTED: tmpfs cannot be mounted here");
-        return;
-    };
+    let disk = TinyDisk::mount(directory.path());
     let path = disk.0.join("graph.svg");
     fs::write(&path, "mine").unwrap();
     let large = |out: &mut dyn Write| -> Result<(), FormatError> {
@@ -84,9 +74,7 @@ fn this_program() -> Command {
 
 #[test]
 fn the_file_belongs_to_the_person_who_called_sudo() {
-    if !is_root() {
-        return;
-    }
+    root_or_fail();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.svg");
     assert_eq!(save_as(this_program().env("SUDO_UID", "12345").env("SUDO_GID", "23456"), &path), "5");
@@ -99,9 +87,7 @@ fn the_file_belongs_to_the_person_who_called_sudo() {
 
 #[test]
 fn a_directory_of_somebody_else_is_named_in_the_message() {
-    if !is_root() {
-        return;
-    }
+    root_or_fail();
     // A copy of this program where everyone can run it, and a directory where nobody but root can write.
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();

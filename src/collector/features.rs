@@ -274,6 +274,11 @@ fn max_stack() -> Feature {
     )
 }
 
+/// The CPUs that are switched on, by number; none when the kernel does not tell.
+pub fn cpus_on() -> Vec<u16> {
+    perf::online_cpus().unwrap_or_default().into_iter().filter_map(|cpu| u16::try_from(cpu).ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

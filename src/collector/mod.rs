@@ -14,6 +14,7 @@
 #![deny(clippy::indexing_slicing)]
 
 mod build_id;
+mod cgroups;
 mod error;
 mod events;
 pub mod features;
@@ -32,6 +33,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use cgroups::{CgroupPaths, Cgroups};
 pub use error::CollectorError;
 
 use crate::profile::{CgroupId, Cpu, FrameId, Losses, NameRequest, Names, Processes, Tgid, Thread, Timestamp, UserEnd};

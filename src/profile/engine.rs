@@ -8,12 +8,12 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
 
 use super::frame::Names;
-use super::ids::{LabelId, Tgid, Timestamp};
+use super::ids::{CgroupId, Cpu, LabelId, Tgid, Timestamp};
 use super::processes::Processes;
 use super::query::{Direction, Query, Request};
 use super::samples::{Limits, Losses, Profile};
 use super::search::{SearchResult, Searcher};
-use super::top::{FunctionTable, Neighbours};
+use super::top::{FunctionOrder, FunctionTable, Neighbours};
 use super::tree::CallTree;
 use super::view::{ActivityRow, Progress, Timeline, Totals, ViewBuilder};
 
@@ -42,6 +42,10 @@ pub struct Snapshot {
     pub activity: Arc<[ActivityRow]>,
     /// The command lines of the processes in `activity`, and whether each has exited.
     pub processes: Arc<FxHashMap<Tgid, (Arc<str>, bool)>>,
+    /// What ran in each cgroup, the heaviest first, and on each CPU; target and filters not applied.
+    pub cgroups: Arc<[(CgroupId, u64)]>,
+    /// See `cgroups`.
+    pub cpus: Arc<[(Cpu, u64)]>,
     /// CPU use per second.
     pub timeline: Timeline,
     /// Sums over what is shown.
@@ -52,7 +56,7 @@ pub struct Snapshot {
     pub span: Option<(Timestamp, Timestamp)>,
     /// What is not there.
     pub losses: Losses,
-    /// Bytes of samples, stacks and threads.
+    /// Bytes of samples, stacks, threads and names.
     pub memory: usize,
 }
 
@@ -126,7 +130,7 @@ pub struct Engine {
     shown: Answer,
     /// A tree from callers to callees, kept while the table of functions is wanted beside a bottom-up tree.
     upright: Option<Answer>,
-    functions: Option<Arc<FunctionTable>>,
+    functions: Option<(FunctionOrder, Arc<FunctionTable>)>,
     neighbours: Option<(LabelId, Arc<Neighbours>)>,
     searcher: Option<Searcher>,
 }
@@ -158,16 +162,18 @@ impl Engine {
             request: request.clone(),
             now,
             tree: Arc::clone(&self.shown.tree),
-            functions: self.functions.clone(),
+            functions: self.functions.as_ref().map(|(_, table)| Arc::clone(table)),
             neighbours: self.neighbours.clone(),
             search: search.flatten(),
             processes: self.describe(&activity),
             activity: activity.into(),
+            cgroups: self.shown.builder.cgroups(&profile).into(),
+            cpus: self.shown.builder.cpus().into(),
             timeline: self.shown.builder.timeline(if profile.limits() == Limits::NONE { Timestamp(0) } else { now }),
             totals: self.shown.builder.totals(),
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),
-            losses: profile.losses,
+            losses: Losses { coarse: self.names.refused(), ..profile.losses },
             memory: profile.memory(),
         };
         drop(profile);
@@ -175,7 +181,7 @@ impl Engine {
     }
 
     fn update_tables(&mut self, request: &Request, now: Timestamp, tree_changed: bool) {
-        if !request.functions && request.neighbours_of.is_none() {
+        if request.functions.is_none() && request.neighbours_of.is_none() {
             (self.upright, self.functions, self.neighbours) = (None, None, None);
             return;
         }
@@ -188,10 +194,10 @@ impl Engine {
             let changed = upright.update(&query, &self.profile, now);
             (Arc::clone(&upright.tree), changed)
         };
-        if !request.functions {
-            self.functions = None;
-        } else if changed || self.functions.is_none() {
-            self.functions = Some(Arc::new(FunctionTable::of(&tree)));
+        let known = self.functions.as_ref().map(|(order, _)| *order);
+        if changed || known != request.functions {
+            let table = |order| (order, Arc::new(FunctionTable::of(&tree, order, &self.names)));
+            self.functions = request.functions.map(table);
         }
         let wanted = request.neighbours_of.map(|label| self.names.labels.current(label));
         if changed || self.neighbours.as_ref().map(|(label, _)| *label) != wanted {

@@ -2,7 +2,8 @@
 //!
 //! A frame is an address in an object. It is given a [`Label`] at once, a provisional one such as `libc.so.6+0x1234`, and
 //! a better one when the symbolizer has found it. Labels are what trees merge by: two addresses of one function have one
-//! label. All three tables only grow and can be read without a lock; they are shared by every room through [`Names`].
+//! label. All three tables only grow and can be read without a lock; they are shared by every room through [`Names`]. How far
+//! they grow is bounded: see [`Names::bounded`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use dashmap::{DashMap, Entry};
 use rustc_hash::FxBuildHasher;
 
+use super::budget::{Budget, hashed, listed, shared};
 use super::ids::{BuildId, FrameId, LabelId, ObjectId};
 
 /// Longest name kept, in characters; what is longer is cut and ends in `…`. Names come from hostile processes.
@@ -128,6 +130,7 @@ type LabelKey = (Arc<str>, Arc<str>, FrameKind);
 pub struct LabelTable {
     labels: boxcar::Vec<Label>,
     ids: DashMap<LabelKey, LabelId, FxBuildHasher>,
+    budget: Arc<Budget>,
 }
 
 impl LabelTable {
@@ -138,21 +141,36 @@ impl LabelTable {
     }
 
     fn push(&self, name: Arc<str>, object: Arc<str>, kind: FrameKind, provisional: bool) -> LabelId {
+        self.budget.take(listed::<Label>() + shared(&name) + shared(&object));
         let label = Label { name, object, kind, provisional, replaced_by: AtomicU32::new(0) };
         LabelId(u32::try_from(self.labels.push(label)).unwrap_or(0))
     }
 
-    /// The label of this name, object and kind, made if it is new. Control characters are replaced first.
+    /// The label of this name, object and kind, made if it is new. Control characters are replaced first. When names have
+    /// filled their memory, a new one is `[more names]`.
     pub fn intern(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
+        self.find_or_make(name, object, kind, !self.budget.is_overfull()).unwrap_or_else(|| {
+            self.budget.refuse();
+            self.intern_always("[more names]", "", kind)
+        })
+    }
+
+    /// The same for the few labels that stand for all that is refused.
+    fn intern_always(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
+        self.find_or_make(name, object, kind, true).unwrap_or_default()
+    }
+
+    fn find_or_make(&self, name: &str, object: &str, kind: FrameKind, make: bool) -> Option<LabelId> {
         let key: LabelKey = (sanitize(name).into(), sanitize(object).into(), kind);
         match self.ids.entry(key) {
-            Entry::Occupied(entry) => *entry.get(),
-            Entry::Vacant(entry) => {
+            Entry::Occupied(entry) => Some(*entry.get()),
+            Entry::Vacant(entry) => make.then(|| {
                 let (name, object, ..) = entry.key().clone();
+                self.budget.take(hashed::<(LabelKey, LabelId)>());
                 let id = self.push(name, object, kind, false);
                 entry.insert(id);
                 id
-            }
+            }),
         }
     }
 
@@ -233,7 +251,12 @@ impl Object {
 pub struct ObjectTable {
     objects: boxcar::Vec<Object>,
     ids: DashMap<Object, ObjectId, FxBuildHasher>,
+    budget: Arc<Budget>,
 }
+
+/// What is charged for an object besides its entries: open files and symbol tables have bounds of their own, but what went wrong
+/// and how many frames were named is kept by the symbolizer for each object ever seen.
+const OF_AN_OBJECT: usize = 512;
 
 impl ObjectId {
     /// Frames that are names only.
@@ -246,31 +269,45 @@ impl ObjectId {
     pub const ANONYMOUS: ObjectId = ObjectId(3);
     /// Addresses for which no mapping was known.
     pub const UNMAPPED: ObjectId = ObjectId(4);
+    /// Objects that were first seen when names had filled their memory: what they are is not kept.
+    pub const MORE: ObjectId = ObjectId(5);
 }
 
 impl Default for ObjectTable {
     fn default() -> Self {
-        let table = ObjectTable { objects: boxcar::Vec::new(), ids: DashMap::default() };
+        ObjectTable::new(Arc::default())
+    }
+}
+
+impl ObjectTable {
+    fn new(budget: Arc<Budget>) -> ObjectTable {
+        let table = ObjectTable { objects: boxcar::Vec::new(), ids: DashMap::default(), budget };
         let fixed = [
             (ObjectKind::Named, ""),
             (ObjectKind::Kernel, "kernel"),
             (ObjectKind::Vdso, "[vdso]"),
             (ObjectKind::Anonymous, "[anon]"),
             (ObjectKind::Unmapped, "[unmapped]"),
+            (ObjectKind::Unmapped, "[more objects]"),
         ];
         for (kind, path) in fixed {
             table.intern(Object { kind, path: path.into(), build_id: None, file: None });
         }
         table
     }
-}
 
-impl ObjectTable {
-    /// The object's id, made if it is new.
+    /// The object's id, made if it is new; [`ObjectId::MORE`] when names have filled their memory.
     pub fn intern(&self, object: Object) -> ObjectId {
         match self.ids.entry(object) {
             Entry::Occupied(entry) => *entry.get(),
+            // The fixed ones come first, whatever the limit.
+            Entry::Vacant(_) if self.budget.is_overfull() && self.objects.count() > ObjectId::MORE.0 as usize => {
+                self.budget.refuse();
+                ObjectId::MORE
+            }
             Entry::Vacant(entry) => {
+                let path = shared(&entry.key().path);
+                self.budget.take(listed::<Object>() + hashed::<(Object, ObjectId)>() + path + OF_AN_OBJECT);
                 let id = ObjectId(u32::try_from(self.objects.push(entry.key().clone())).unwrap_or(0));
                 entry.insert(id);
                 id
@@ -283,12 +320,12 @@ impl ObjectTable {
         self.objects.get(id.0 as usize)
     }
 
-    /// How many objects there are, the five fixed ones included.
+    /// How many objects there are, the six fixed ones included.
     pub fn len(&self) -> usize {
         self.objects.count()
     }
 
-    /// Never: five objects are always there.
+    /// Never: six objects are always there.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -328,7 +365,6 @@ impl FrameTable {
 }
 
 /// The three tables that every room shares, and the count of changes that tells a view when to look again.
-#[derive(Default)]
 pub struct Names {
     /// Where code lives.
     pub objects: ObjectTable,
@@ -337,24 +373,94 @@ pub struct Names {
     /// The frames.
     pub frames: FrameTable,
     generation: AtomicU64,
+    budget: Arc<Budget>,
 }
 
+impl Default for Names {
+    /// Without a bound: for files.
+    fn default() -> Self {
+        Names::bounded(usize::MAX)
+    }
+}
+
+/// The address of the frame that stands for all of an object's addresses that are refused. No file is that long.
+const MORE_ADDRESSES: u64 = u64::MAX;
+
 impl Names {
+    /// Empty tables that take no new address once they hold `limit` bytes: those become one frame an object, such as
+    /// `[more addresses of libc.so.6]`. Names of addresses that were taken before have another eighth.
+    pub fn bounded(limit: usize) -> Names {
+        let budget = Arc::new(Budget::new(limit));
+        Names {
+            objects: ObjectTable::new(Arc::clone(&budget)),
+            labels: LabelTable { budget: Arc::clone(&budget), ..LabelTable::default() },
+            frames: FrameTable::default(),
+            generation: AtomicU64::new(0),
+            budget,
+        }
+    }
+
+    /// Bytes held, as counted by what was made.
+    pub fn memory(&self) -> usize {
+        self.budget.used()
+    }
+
+    /// How often an address, a name or an object was not taken because names had filled their memory.
+    pub fn refused(&self) -> u64 {
+        self.budget.refused()
+    }
+
+    pub(super) fn budget(&self) -> Arc<Budget> {
+        Arc::clone(&self.budget)
+    }
+
     /// The frame's id. A new frame gets `module+0x1234` for a name and `true` comes back: somebody should look it up.
     pub fn intern_frame(&self, frame: Frame) -> (FrameId, bool) {
         if let Some(id) = self.frames.ids.get(&frame) {
             return (*id, false);
         }
+        if frame.object == ObjectId::MORE || self.budget.is_full() && self.has_many_addresses(frame.object) {
+            self.budget.refuse();
+            return (self.more_addresses(frame.object), false);
+        }
+        self.insert_frame(frame, |frame| self.first_label(frame))
+    }
+
+    fn insert_frame(&self, frame: Frame, label: impl FnOnce(Frame) -> LabelId) -> (FrameId, bool) {
         match self.frames.ids.entry(frame) {
             Entry::Occupied(entry) => (*entry.get(), false),
             Entry::Vacant(entry) => {
-                let label = self.first_label(frame);
+                let label = label(frame);
+                self.budget.take(listed::<FrameEntry>() + hashed::<(Frame, FrameId)>());
                 let slot = self.frames.frames.push(FrameEntry { frame, naming: AtomicU32::new(label.0) });
                 let id = FrameId(u32::try_from(slot).unwrap_or(0));
                 entry.insert(id);
                 (id, true)
             }
         }
+    }
+
+    /// Whether the object's frames are addresses: others are names, or one frame for all.
+    fn has_many_addresses(&self, object: ObjectId) -> bool {
+        let kind = self.objects.get(object).map(|object| object.kind);
+        matches!(kind, Some(ObjectKind::Elf | ObjectKind::Kernel | ObjectKind::Vdso))
+    }
+
+    /// The frame of all addresses of an object that are refused.
+    fn more_addresses(&self, object: ObjectId) -> FrameId {
+        let frame = Frame { object, is_return: false, address: MORE_ADDRESSES };
+        if let Some(id) = self.frames.ids.get(&frame) {
+            return *id;
+        }
+        let label = |_| {
+            let short = self.objects.get(object).map_or("", Object::short_name);
+            let kind = if object == ObjectId::KERNEL { FrameKind::Kernel } else { FrameKind::Unknown };
+            match object {
+                ObjectId::MORE => self.labels.intern_always(short, "", kind),
+                _ => self.labels.intern_always(&format!("[more addresses of {short}]"), short, kind),
+            }
+        };
+        self.insert_frame(frame, label).0
     }
 
     /// A frame that is only a name.
@@ -367,12 +473,12 @@ impl Names {
             return LabelId(u32::try_from(frame.address).unwrap_or(0));
         }
         let Some(object) = self.objects.get(frame.object) else {
-            return self.labels.intern("[unknown]", "", FrameKind::Unknown);
+            return self.labels.intern_always("[unknown]", "", FrameKind::Unknown);
         };
         let short = object.short_name();
         match object.kind {
-            ObjectKind::Anonymous => self.labels.intern("[anon]", "", FrameKind::Jit),
-            ObjectKind::Unmapped => self.labels.intern("[unknown]", "", FrameKind::Unknown),
+            ObjectKind::Anonymous => self.labels.intern_always("[anon]", "", FrameKind::Jit),
+            ObjectKind::Unmapped => self.labels.intern_always("[unknown]", "", FrameKind::Unknown),
             kind => {
                 let shown = if kind == ObjectKind::Kernel { FrameKind::Kernel } else { FrameKind::Unknown };
                 self.labels.stand_in(&format!("{short}+{:#x}", frame.address), short, shown)
@@ -390,6 +496,7 @@ impl Names {
         let naming = if labels.len() == 1 {
             first.0
         } else {
+            self.budget.take(listed::<Box<[LabelId]>>() + size_of_val(labels) + 16);
             u32::try_from(self.frames.chains.push(labels.into())).map_or(first.0, |index| CHAIN | index)
         };
         let before = entry.naming.swap(naming, Ordering::AcqRel);
@@ -485,6 +592,46 @@ mod tests {
         let mut after = Vec::new();
         names.labels_of(frame, |label| after.push(label));
         assert_eq!(after, [outer, inner]);
+    }
+
+    #[test]
+    fn names_that_fill_their_memory_become_coarser_and_are_counted() {
+        let names = Names::bounded(100_000);
+        let elf = |path: &str| Object { kind: ObjectKind::Elf, path: path.into(), build_id: None, file: Some((1, 2)) };
+        let object = names.objects.intern(elf("/usr/lib/libfoo.so"));
+        let at = |address| names.intern_frame(Frame { object, is_return: true, address });
+        let (first, _) = at(0);
+        let mut taken = 1u64;
+        while at(taken).1 {
+            taken += 1;
+        }
+        assert!((200..2000).contains(&taken), "{taken} addresses in 100 kB");
+        assert_eq!(at(0), (first, false), "what was taken stays");
+        let (more, wanted) = at(taken + 1);
+        assert!(!wanted, "nobody is to look it up");
+        let label_of = |frame| {
+            let mut found = String::new();
+            names.labels_of(frame, |label| found = names.labels.name(label).to_owned());
+            found
+        };
+        assert_eq!(label_of(more), "[more addresses of libfoo.so]");
+        assert_eq!(names.refused(), 2);
+        // An address that was taken still gets its name, from the last eighth; then there are no more names and objects.
+        let label = names.labels.intern("function", "libfoo.so", FrameKind::User);
+        names.name_frame(first, &[label]);
+        assert_eq!(label_of(first), "function");
+        for number in 0..100_000 {
+            names.labels.intern(&format!("f{number}"), "libfoo.so", FrameKind::User);
+            names.objects.intern(elf(&format!("/tmp/{number}")));
+        }
+        assert!(names.memory() < 115_000, "{}", names.memory());
+        assert_eq!(names.labels.name(names.labels.intern("late", "libfoo.so", FrameKind::User)), "[more names]");
+        let late = names.objects.intern(elf("/usr/lib/late.so"));
+        assert_eq!(late, ObjectId::MORE);
+        let (frame, wanted) = names.intern_frame(Frame { object: late, is_return: false, address: 77 });
+        assert_eq!((label_of(frame).as_str(), wanted), ("[more objects]", false));
+        let anonymous = Frame { object: ObjectId::ANONYMOUS, is_return: false, address: 0 };
+        assert!(names.refused() > 100_000 && label_of(names.intern_frame(anonymous).0) == "[anon]");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Sizes that matter: a [`Sample`] is 32 bytes; a node of the stack trie is 8 bytes and about 8 more in its hash
 //! index; a node of a call tree is 32 bytes.
 
+mod budget;
 mod engine;
 mod frame;
 mod ids;
@@ -31,6 +32,6 @@ pub use samples::{Limits, Losses, Profile, Sample, SampleKind, SampleStore, User
 pub use search::{SearchResult, Searcher};
 pub use stacks::StackTable;
 pub use threads::{Thread, ThreadTable};
-pub use top::{FunctionRow, FunctionTable, Neighbours};
+pub use top::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
 pub use tree::{CallTree, NodeId, TreeBuilder, TreeNode};
 pub use view::{ActivityRow, MAX_FILTERS, Progress, Timeline, Totals, ViewBuilder};

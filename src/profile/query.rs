@@ -146,8 +146,8 @@ pub struct Request {
     pub query: Query,
     /// What is searched for, if anything.
     pub search: Option<Pattern>,
-    /// Whether the table of functions is on screen.
-    pub functions: bool,
+    /// The order of the table of functions, if that is on screen.
+    pub functions: Option<super::FunctionOrder>,
     /// The function whose callers and callees are on screen.
     pub neighbours_of: Option<super::LabelId>,
 }

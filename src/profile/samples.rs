@@ -2,13 +2,15 @@
 //!
 //! Samples lie in chunks of 1,024. A full chunk is sealed and shared by reference count, so a view can keep the ones it has
 //! counted while the store lets them go. Memory is bounded twice: by age (`window`) and by bytes (`memory`); what is let go
-//! is counted.
+//! is counted. Names count against the same bytes: the more of them there are, the fewer samples are kept.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::budget::Budget;
+use super::frame::Names;
 use super::ids::{CgroupId, Cpu, FrameId, StackId, ThreadIndex, Timestamp};
 use super::stacks::StackTable;
 use super::threads::{Thread, ThreadTable};
@@ -254,6 +256,13 @@ impl SampleStore {
         gone
     }
 
+    /// Takes the oldest chunk out, at last the open one; `None` when nothing is left.
+    fn pop_oldest(&mut self) -> Option<Arc<[Sample]>> {
+        self.sealed
+            .pop_front()
+            .or_else(|| Some(std::mem::take(&mut self.open).into()).filter(|open: &Arc<[Sample]>| !open.is_empty()))
+    }
+
     fn memory(&self) -> usize {
         self.sealed.len() * CHUNK * size_of::<Sample>() + self.open.capacity() * size_of::<Sample>()
     }
@@ -264,7 +273,7 @@ impl SampleStore {
 pub struct Limits {
     /// Samples older than this are let go: nanoseconds.
     pub window: u64,
-    /// Bytes of samples, stacks and threads together.
+    /// Bytes of samples, stacks, threads and names together.
     pub memory: usize,
 }
 
@@ -278,6 +287,12 @@ impl Default for Limits {
 impl Limits {
     /// Nothing is ever let go: for files.
     pub const NONE: Limits = Limits { window: u64::MAX, memory: usize::MAX };
+
+    /// How much of it [`Names`] may take. They are never let go, so samples need a part that is safe from them; and both have to
+    /// be large for the picture to be fine. (256 MB hold about 450,000 addresses and 2 million samples in 5 million nodes.)
+    pub fn names(&self) -> usize {
+        self.memory / 2
+    }
 }
 
 /// What did not make it into the store, and why. All counts are of samples since the start.
@@ -293,6 +308,9 @@ pub struct Losses {
     pub over_memory: u64,
     /// Records from the kernel that made no sense.
     pub malformed: u64,
+    /// Addresses and names that were not taken in because names had filled their memory. Nothing of a sample is lost by it, but
+    /// `[more addresses of …]` stands for the function.
+    pub coarse: u64,
 }
 
 /// Everything known about what ran: samples and the tables that they point into.
@@ -313,12 +331,18 @@ pub struct Profile {
     stacks_at_compaction: usize,
     threads_at_compaction: usize,
     cgroup_ids: FxHashMap<CgroupId, u32>,
+    names: Arc<Budget>,
 }
 
 impl Profile {
-    /// An empty profile that keeps to `limits`.
+    /// An empty profile that keeps to `limits`, names not counted.
     pub fn new(limits: Limits) -> Profile {
         Profile { limits, ..Profile::default() }
+    }
+
+    /// An empty profile that keeps to `limits` together with these names, whose own bound is to be [`Limits::names`].
+    pub fn beside(names: &Names, limits: Limits) -> Profile {
+        Profile { names: names.budget(), ..Profile::new(limits) }
     }
 
     /// Changes when stack and thread ids were given out anew; views must start again.
@@ -340,9 +364,9 @@ impl Profile {
         })
     }
 
-    /// Bytes held by samples, stacks and threads.
+    /// Bytes held by samples, stacks, threads and names.
     pub fn memory(&self) -> usize {
-        self.samples.memory() + self.stacks.memory() + self.threads.memory()
+        self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.names.used()
     }
 
     /// Lets go what is too old or too much as of `now`. To be called about once a second.
@@ -373,7 +397,9 @@ impl Profile {
 
     /// Rebuilds the tables with only what samples still point to. All stack and thread ids change.
     pub fn compact(&mut self) {
-        let old = std::mem::take(self);
+        let mut old = std::mem::take(self);
+        // Old and new are there together for a moment: of the old, only what is still read.
+        old.stacks.freeze();
         let mut new_stack = vec![0u32; old.stacks.len()];
         for slice in old.samples.slices_from(0) {
             for sample in slice {
@@ -392,8 +418,9 @@ impl Profile {
             }
         }
         self.samples.first = old.samples.first;
-        for slice in old.samples.slices_from(0) {
-            for sample in slice {
+        old.stacks = StackTable::default();
+        while let Some(chunk) = old.samples.pop_oldest() {
+            for sample in chunk.iter() {
                 let stack = StackId(new_stack.get(sample.stack.0 as usize).copied().unwrap_or(0));
                 let thread = old.threads.get(sample.thread).map_or(sample.thread, |thread| self.threads.intern(thread));
                 let cgroup = old.cgroups.get(sample.cgroup as usize).map_or(0, |id| self.cgroup(*id));
@@ -402,6 +429,7 @@ impl Profile {
         }
         self.losses = old.losses;
         self.limits = old.limits;
+        self.names = old.names;
         self.epoch = old.epoch + 1;
         self.stacks_at_compaction = self.stacks.len();
         self.threads_at_compaction = self.threads.rows().len();

@@ -1,5 +1,8 @@
 //! The flat table of functions, and who calls one of them and whom it calls.
 
+use std::cmp::Reverse;
+
+use super::frame::{FrameKind, Names};
 use super::ids::LabelId;
 use super::tree::{CallTree, NodeId, TreeBuilder};
 
@@ -14,7 +17,19 @@ pub struct FunctionRow {
     pub total: u64,
 }
 
-/// Every function of a tree, the heaviest by own weight first.
+/// By which column functions are ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FunctionOrder {
+    /// The heaviest by own weight first.
+    #[default]
+    Own,
+    /// The heaviest by total weight first.
+    Total,
+    /// By name.
+    Name,
+}
+
+/// Every function of a tree. Processes and threads are levels of a tree, not functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionTable {
     /// The rows.
@@ -48,7 +63,7 @@ fn walk(tree: &CallTree, top: NodeId, mut enter: impl FnMut(NodeId), mut leave: 
 
 impl FunctionTable {
     /// Sums up a tree that grows from callers to callees.
-    pub fn of(tree: &CallTree) -> FunctionTable {
+    pub fn of(tree: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
         let labels = tree.nodes().iter().map(|node| node.label.0 as usize + 1).max().unwrap_or(0);
         let mut rows: Vec<FunctionRow> =
             (0..labels).map(|label| FunctionRow { label: LabelId(label as u32), own: 0, total: 0 }).collect();
@@ -75,8 +90,13 @@ impl FunctionTable {
                 }
             },
         );
-        rows.retain(|row| row.total > 0);
-        rows.sort_unstable_by(|a, b| b.own.cmp(&a.own).then(b.total.cmp(&a.total)).then(a.label.cmp(&b.label)));
+        let is_function = |label| names.labels.get(label).is_none_or(|label| label.kind != FrameKind::Process);
+        rows.retain(|row| row.total > 0 && is_function(row.label));
+        match order {
+            FunctionOrder::Own => rows.sort_unstable_by_key(|row| (Reverse((row.own, row.total)), row.label)),
+            FunctionOrder::Total => rows.sort_unstable_by_key(|row| (Reverse(row.total), row.label)),
+            FunctionOrder::Name => rows.sort_unstable_by_key(|row| (names.labels.name(row.label), row.label)),
+        }
         FunctionTable { rows }
     }
 }
@@ -132,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_recursive_function_counts_once_in_its_total() {
-        let table = FunctionTable::of(&tree(&[(&[1, 2, 2, 3], 5), (&[1, 2], 1), (&[1, 3], 2)]));
+        let table =
+            FunctionTable::of(&tree(&[(&[1, 2, 2, 3], 5), (&[1, 2], 1), (&[1, 3], 2)]), FunctionOrder::Own, &Names::default());
         let row = |label| table.rows.iter().find(|row| row.label == LabelId(label)).copied().unwrap();
         assert_eq!((row(1).own, row(1).total), (0, 8));
         assert_eq!((row(2).own, row(2).total), (1, 6));

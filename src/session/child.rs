@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,8 +117,14 @@ impl Child {
     pub(super) fn start(command: &[OsString], output: Output, terms: Terms) -> Result<Child> {
         let [program, ..] = command else { bail!("no command to start") };
         let name = shown(program);
-        if !is_executable(program) {
-            bail!("{name}: no such command; check its spelling, or give its path");
+        match executable(program) {
+            Executable::Yes => {}
+            Executable::Directory(path) => bail!("{} is a directory, not a command", shown(path.as_os_str())),
+            Executable::Forbidden(path) => {
+                let path = shown(path.as_os_str());
+                bail!("{path} is not executable; allow it with chmod +x, or start it by its interpreter, as in sh {path}");
+            }
+            Executable::Nowhere => bail!("{name}: no such command; check its spelling, or give its path"),
         }
         let mut holder = Command::new("/proc/self/exe");
         holder.arg("__hold");
@@ -153,6 +159,11 @@ impl Child {
         let child = Child { process, name, output: reading, hurry: Arc::default(), terms };
         child.wait_until_it_holds()?;
         Ok(child)
+    }
+
+    /// The command without its directories.
+    pub(super) fn short_name(&self) -> &str {
+        self.name.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(&self.name)
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -321,13 +332,39 @@ pub(super) fn describe(name: &str, status: ExitStatus) -> String {
     }
 }
 
-fn is_executable(program: &OsStr) -> bool {
-    let runnable = |path: &Path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+/// Whether a command can be started, and what is in the way.
+#[derive(Debug, PartialEq, Eq)]
+enum Executable {
+    Yes,
+    /// There is a file of that name that may not be executed.
+    Forbidden(PathBuf),
+    Directory(PathBuf),
+    Nowhere,
+}
+
+/// Looks for a command as a shell does: where its path says, else along `PATH`, past what may not be executed.
+fn executable(program: &OsStr) -> Executable {
+    let look = |path: PathBuf| match std::fs::metadata(&path) {
+        Ok(about) if about.is_dir() => Executable::Directory(path),
+        Ok(_) if rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_ok() => Executable::Yes,
+        Ok(_) => Executable::Forbidden(path),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Executable::Forbidden(path),
+        Err(_) => Executable::Nowhere,
+    };
     if program.as_bytes().contains(&b'/') {
-        return runnable(Path::new(program));
+        return look(PathBuf::from(program));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| runnable(&directory.join(program)))
+    let mut best = Executable::Nowhere;
+    for directory in std::env::split_paths(&path) {
+        match look(directory.join(program)) {
+            Executable::Yes => return Executable::Yes,
+            // A directory of that name on the way is nothing that anybody meant.
+            found @ Executable::Forbidden(_) if best == Executable::Nowhere => best = found,
+            _ => {}
+        }
+    }
+    best
 }
 
 fn pseudo_terminal() -> rustix::io::Result<(File, File)> {
@@ -425,6 +462,19 @@ mod tests {
             false
         });
         assert_eq!(calls, 1, "nobody listens any more");
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_started_is_told_from_one_that_is_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let plain = directory.path().join("plain");
+        std::fs::write(&plain, "text").unwrap();
+        assert_eq!(executable(plain.as_os_str()), Executable::Forbidden(plain.clone()));
+        assert_eq!(executable(directory.path().as_os_str()), Executable::Directory(directory.path().to_owned()));
+        assert_eq!(executable(OsStr::new("/bin/sh")), Executable::Yes);
+        assert_eq!(executable(OsStr::new("sh")), Executable::Yes);
+        assert_eq!(executable(OsStr::new("no-such-command-anywhere")), Executable::Nowhere);
+        assert_eq!(executable(OsStr::new("/no/such")), Executable::Nowhere);
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub(super) fn run() -> Result<()> {
 }
 
 fn terminal(out: &mut impl Write) -> Result<()> {
-    let looks = Looks { ascii: false, theme: Background::Auto, color: Colours::Auto };
-    let theme = super::theme(&looks);
+    let looks = Looks { ascii: false, theme: Background::Auto, color: Colours::Auto, palette: None, config: None };
+    let theme = super::theme(&looks, &super::config::Settings::default());
     if !io::stdout().is_terminal() {
         writeln!(out, "limited  {:<22} standard output is not one; the live view needs it", "terminal")?;
         return Ok(());

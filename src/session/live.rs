@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
+use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
 use crate::profile::{Query, Target, Tgid};
 use crate::ui::{App, Event, Status};
@@ -18,7 +19,7 @@ use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
 use super::link::ends;
 use super::sampling::{Ended, LIVE_WINDOW, Sampling, Shared, Watcher, limits};
-use super::{default_file, runtime, theme};
+use super::{config, default_file, runtime, theme};
 
 /// The newest lines of a command's output that are kept for its pane, and how often they are shown.
 const OUTPUT_LINES: usize = 1000;
@@ -27,15 +28,22 @@ const OUTPUT_EVERY: Duration = Duration::from_millis(100);
 /// Runs the live view until the reader quits.
 pub(super) fn run(options: cli::Live) -> Result<()> {
     need_a_terminal()?;
+    let settings = config::load(options.looks.config.as_deref())?;
     let runtime = runtime()?;
     let shared = Shared::new(limits(&options.sampling, Some(LIVE_WINDOW)), &runtime);
     let mut child = start_child(&options)?;
     let output = child.as_mut().and_then(|child| child.output.take());
     let has_pane = output.is_some();
+    let family = child.as_ref().map(|child| match options.sampling.pids.len() {
+        0 => format!("{} and children", child.short_name()),
+        others => format!("{}, {others} more, and children", child.short_name()),
+    });
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let query = Query { target: if options.program.is_empty() { target } else { Target::default() }, ..Query::default() };
-    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks), query, default_file());
+    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
+    app.keys = settings.keys;
+    app.everything = family;
     app.output_open = has_pane;
 
     let (ends, link) = ends();
@@ -124,8 +132,10 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
     let mut cost = Cost::new();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut stood = None;
+    let mut around = Around::default();
     loop {
         tick.tick().await;
+        around = around.look(&shared).await;
         let ended = sampling.ended();
         if let Some(Ended::Failed(why)) = ended {
             bail!("sampling stopped: {why}");
@@ -138,6 +148,8 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             source: format!("{} {frequency} Hz", sampling.event),
             frequency,
             cpus: sampling.cpus,
+            online: Arc::clone(&around.online),
+            cgroups: Arc::clone(&around.paths),
             elapsed,
             live: ended.is_none(),
             ended: ended.map(|ended| match ended {
@@ -148,6 +160,35 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             problems: problems(&shared),
             notes: Vec::new(),
         });
+    }
+}
+
+/// What the pickers show and samples do not tell: which CPUs are on, what cgroups are called.
+#[derive(Default)]
+struct Around {
+    cgroups: Option<Cgroups>,
+    paths: Arc<CgroupPaths>,
+    online: Arc<[u16]>,
+    /// Many cgroups take time to look through: never more than a fiftieth of it.
+    rest_until: Option<Instant>,
+}
+
+impl Around {
+    /// Looks again, on a thread that may wait for files.
+    async fn look(mut self, shared: &Shared) -> Around {
+        if self.rest_until.is_some_and(|until| Instant::now() < until) {
+            return self;
+        }
+        let profile = Arc::clone(&shared.profile);
+        let looked = tokio::task::spawn_blocking(move || {
+            let began = Instant::now();
+            let wanted = profile.read().unwrap_or_else(PoisonError::into_inner).cgroups.clone();
+            self.paths = self.cgroups.get_or_insert_with(Cgroups::new).paths(&wanted);
+            self.online = features::cpus_on().into();
+            self.rest_until = Some(Instant::now() + began.elapsed() * 50);
+            self
+        });
+        looked.await.unwrap_or_default()
     }
 }
 

@@ -34,9 +34,10 @@ pub(super) struct Shared {
 impl Shared {
     /// Empty tables within these limits.
     pub(super) fn new(limits: Limits, runtime: &tokio::runtime::Runtime) -> Shared {
-        let names = Arc::new(Names::default());
+        let names = Arc::new(Names::bounded(limits.names()));
+        let profile = Arc::new(RwLock::new(Profile::beside(&names, limits)));
         let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
-        Shared { names, processes: Arc::default(), profile: Arc::new(RwLock::new(Profile::new(limits))), symbolizer }
+        Shared { names, processes: Arc::default(), profile, symbolizer }
     }
 }
 

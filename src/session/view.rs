@@ -16,11 +16,12 @@ use crate::ui::{App, Message, Status};
 use super::link::ends;
 use super::live::need_a_terminal;
 use super::sampling::Shared;
-use super::{default_file, runtime, theme};
+use super::{config, default_file, runtime, theme};
 
 /// Opens the file, and shows it until the reader quits.
 pub(super) fn run(options: &cli::View) -> Result<()> {
     need_a_terminal()?;
+    let settings = config::load(options.looks.config.as_deref())?;
     let runtime = runtime()?;
     let shared = Shared::new(Limits::NONE, &runtime);
     let report = read(&options.file, &shared)?;
@@ -30,7 +31,8 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
         options.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     };
     let query = Query { grouping: Grouping::None, ..Query::default() };
-    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks), query, default_file());
+    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
+    app.keys = settings.keys;
     app.message = remark(&report);
     app.status = Status { host: crate::profile::sanitize(&name).into_owned(), ..Status::default() };
     let (ends, link) = ends();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind};
+use crossterm::event::{KeyEvent, KeyEventKind};
 
 use crate::profile::{
     Direction, Filter, FilterMode, Grouping, LabelId, MAX_FILTERS, Names, Pattern, Query, Request, Snapshot, Target, Tgid, Tid,
@@ -11,7 +11,7 @@ use crate::profile::{
 
 use super::areas::Areas;
 use super::flame::Flame;
-use super::keys::{self, Action};
+use super::keys::{Action, KeyMap, is_ctrl_c};
 use super::messages::{Effect, Event, Message, SaveOrder, Saved, Status};
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
@@ -69,6 +69,8 @@ pub struct App {
     pub names: Arc<Names>,
     /// How things look.
     pub theme: Theme,
+    /// Which key does what.
+    pub keys: KeyMap,
     /// The newest answer.
     pub snapshot: Arc<Snapshot>,
     /// What the run tells about itself.
@@ -101,19 +103,25 @@ pub struct App {
     pub output_open: bool,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
+    /// What is sampled at all, in words, where that is not every process.
+    pub everything: Option<String>,
     pub(super) query: Query,
     pub(super) asked: Option<Request>,
+    /// The seconds in the time strip where the mouse's button went down.
+    pub(super) drag_from: Option<(u64, u64)>,
     pub(super) search_before: Option<Pattern>,
     pub(super) pending_save: Option<SaveOrder>,
-    pub(super) default_file: String,
+    pub(super) default_file: Box<dyn Fn() -> String + Send + Sync>,
 }
 
 impl App {
-    /// A program that has seen nothing yet. `query` is what it starts with; `default_file` what `w` proposes, without its ending.
-    pub fn new(names: Arc<Names>, theme: Theme, query: Query, default_file: String) -> App {
+    /// A program that has seen nothing yet. `query` is what it starts with; `default_file` makes what `w` proposes, without its
+    /// ending, when that is pressed.
+    pub fn new(names: Arc<Names>, theme: Theme, query: Query, default_file: impl Fn() -> String + Send + Sync + 'static) -> App {
         App {
             names,
             theme,
+            keys: KeyMap::default(),
             snapshot: Arc::default(),
             status: Status::default(),
             view: View::Flame,
@@ -130,11 +138,13 @@ impl App {
             output: Vec::new(),
             output_open: false,
             size: (80, 24),
+            everything: None,
             query,
             asked: None,
+            drag_from: None,
             search_before: None,
             pending_save: None,
-            default_file,
+            default_file: Box::new(default_file),
         }
     }
 
@@ -201,7 +211,7 @@ impl App {
         let request = Request {
             query: self.query(),
             search: self.search.clone(),
-            functions: self.view == View::Functions,
+            functions: (self.view == View::Functions).then_some(self.functions.sort),
             neighbours_of: self.functions.open.filter(|_| self.view == View::Functions),
         };
         if self.asked.as_ref() != Some(&request) {
@@ -212,7 +222,10 @@ impl App {
 
     fn on_status(&mut self, status: Status) {
         if let (None, Some(how)) = (&self.status.ended, &status.ended) {
-            self.message = Some(Message { text: format!("{how}; this is what was seen of it. q quits"), bad: false });
+            self.message = Some(Message {
+                text: format!("{how}; this is what was seen of it. {} quits", self.keys.first(Action::Quit)),
+                bad: false,
+            });
         }
         self.status = status;
     }
@@ -232,11 +245,11 @@ impl App {
     }
 
     fn on_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
-        if keys::action(key) == Some(Action::Quit) && (self.overlay.is_none() || key.code == KeyCode::Char('c')) {
+        if is_ctrl_c(key) {
             effects.push(Effect::Quit);
         } else if self.overlay.is_some() {
             self.on_overlay_key(key, effects);
-        } else if let Some(action) = keys::action(key) {
+        } else if let Some(action) = self.keys.action(key) {
             self.act(action, effects);
         }
     }
@@ -281,7 +294,11 @@ impl App {
             }
             Action::ChooseProcess => self.overlay = Some(Overlay::Picker(self.process_picker())),
             Action::ChooseThread => self.overlay = Some(Overlay::Picker(self.thread_picker())),
-            Action::ChooseCpu => self.overlay = Some(Overlay::Picker(Picker::cpus(self.status.cpus))),
+            Action::ChooseCgroup | Action::ChooseCpu if self.status.frequency == 0 => {
+                self.message = Some(Message { text: "a file does not tell cgroups and CPUs".to_owned(), bad: false });
+            }
+            Action::ChooseCgroup => self.overlay = Some(Overlay::Picker(Picker::cgroups(&self.snapshot, &self.status))),
+            Action::ChooseCpu => self.overlay = Some(Overlay::Picker(Picker::cpus(&self.snapshot, &self.status))),
             Action::NextView => self.turn_view(1),
             Action::PreviousView => self.turn_view(View::ALL.len() - 1),
             Action::FlameView => self.view = View::Flame,
@@ -307,7 +324,7 @@ impl App {
                     ColourMode::Own => ColourMode::Kind,
                 }
             }
-            Action::Save => self.open_prompt(PromptKind::Save, format!("{}.svg", self.default_file)),
+            Action::Save => self.open_prompt(PromptKind::Save, format!("{}.svg", (self.default_file)())),
             Action::Copy => self.copy(effects),
             Action::Output => self.output_open = !self.output_open,
             Action::Help => self.overlay = Some(Overlay::Help(Help::default())),
@@ -323,7 +340,7 @@ impl App {
                 let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
                 self.flame.go(action, &self.snapshot.tree, &layout, usize::from(body.height));
             }
-            View::Functions => self.functions.go(action, &self.names, &self.snapshot, usize::from(body.height)),
+            View::Functions => self.functions.go(action, &self.snapshot, usize::from(body.height)),
             View::Processes => self.processes.go(action, &self.snapshot, &self.names, usize::from(body.height)),
             View::Health => {
                 let page = usize::from(body.height).max(1);
@@ -342,10 +359,10 @@ impl App {
     fn zoom_in(&mut self) {
         match self.view {
             View::Flame => self.flame.zoom_in(),
-            View::Functions => self.functions.enter(&self.names, &self.snapshot),
+            View::Functions => self.functions.enter(&self.snapshot),
             View::Processes => {
-                if let Some((tgid, tid)) = self.processes.selected(&self.snapshot, &self.names) {
-                    self.aim(tgid, tid);
+                if let Some((tgids, tid)) = self.processes.selected(&self.snapshot, &self.names) {
+                    self.aim(tgids, tid);
                     self.view = View::Flame;
                 }
             }
@@ -365,9 +382,9 @@ impl App {
         }
     }
 
-    /// Shows one process, or one thread of it, from now on.
-    pub fn aim(&mut self, tgid: Tgid, tid: Option<Tid>) {
-        self.query.target = Target { tgids: vec![tgid], tid, ..Target::default() };
+    /// Shows these processes, or one thread of one, from now on.
+    pub fn aim(&mut self, tgids: Vec<Tgid>, tid: Option<Tid>) {
+        self.query.target = Target { tgids, tid, ..Target::default() };
         self.flame.reset();
     }
 
@@ -419,7 +436,7 @@ impl App {
     pub fn selected_label(&self) -> Option<LabelId> {
         match self.view {
             View::Flame => self.flame.cursor.path.last().copied(),
-            View::Functions => self.functions.selected_label(&self.names, &self.snapshot),
+            View::Functions => self.functions.selected_label(&self.snapshot),
             View::Processes | View::Health => None,
         }
     }
@@ -441,7 +458,10 @@ impl App {
     /// Adds a chip; too many are refused with a word.
     pub fn add_filter(&mut self, mode: FilterMode, pattern: Pattern) {
         if self.query.filters.len() == MAX_FILTERS {
-            self.message = Some(Message { text: format!("{MAX_FILTERS} filters are the most; remove one with x"), bad: true });
+            self.message = Some(Message {
+                text: format!("{MAX_FILTERS} filters are the most; {} removes one", self.keys.first(Action::RemoveFilter)),
+                bad: true,
+            });
         } else {
             self.query.filters.push(Filter { mode, pattern });
         }
@@ -458,11 +478,14 @@ impl App {
 
     fn next_match(&mut self, forward: bool) {
         let Some(found) = self.snapshot.search.as_ref() else {
-            self.message = Some(Message { text: "nothing is searched for; / searches".to_owned(), bad: false });
+            self.message = Some(Message {
+                text: format!("nothing is searched for; {} searches", self.keys.first(Action::Search)),
+                bad: false,
+            });
             return;
         };
         let moved = match self.view {
-            View::Functions => self.functions.next_match(&self.names, &self.snapshot, found, forward),
+            View::Functions => self.functions.next_match(&self.snapshot, found, forward),
             _ => {
                 self.view = View::Flame;
                 let body = self.areas().body;
@@ -553,10 +576,27 @@ impl App {
                 let name = row.map_or("pid", |row| self.names.labels.name(row.thread.process));
                 words.push(format!("{name} {tgid}"));
             }
-            several => words.push(format!("{} processes", several.len())),
+            several => {
+                let of_them = self.snapshot.activity.iter().filter(|row| several.contains(&row.thread.tgid));
+                let mut named = of_them.map(|row| row.thread.process);
+                let first = named.next().filter(|first| named.all(|name| name == *first));
+                let times = if self.theme.ascii { 'x' } else { '×' };
+                words.push(match first {
+                    Some(name) => format!("{} {times}{}", self.names.labels.name(name), several.len()),
+                    None => format!("{} processes", several.len()),
+                });
+            }
         }
         if let Some(tid) = target.tid {
             words.push(format!("thread {tid}"));
+        }
+        if let Some(cgroup) = target.cgroup {
+            // The end of a path tells more than its beginning.
+            let name = self.status.cgroups.get(&cgroup).map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
+            words.push(format!(
+                "cgroup {}",
+                name.map_or_else(|| cgroup.to_string(), |name| if name.is_empty() { "/".to_owned() } else { name })
+            ));
         }
         if let Some(cpu) = target.cpu {
             words.push(format!("CPU {cpu}"));
@@ -564,7 +604,7 @@ impl App {
         match (words.is_empty(), self.query.grouping) {
             (false, _) => words.join(" "),
             (true, Grouping::None) => "all stacks".to_owned(),
-            (true, _) => "all processes".to_owned(),
+            (true, _) => self.everything.clone().unwrap_or_else(|| "all processes".to_owned()),
         }
     }
 

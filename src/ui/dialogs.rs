@@ -139,10 +139,15 @@ impl App {
 
     pub(super) fn choose(&mut self, choice: Choice) {
         match choice {
-            Choice::AllProcesses => self.query.target = Target { cpu: self.query.target.cpu, ..Target::default() },
+            Choice::AllProcesses => {
+                let Target { cpu, cgroup, .. } = self.query.target;
+                self.query.target = Target { cpu, cgroup, ..Target::default() };
+            }
+            Choice::AllCgroups => self.query.target.cgroup = None,
+            Choice::Cgroup(id) => self.query.target.cgroup = Some(id),
             Choice::AllCpus => self.query.target.cpu = None,
-            Choice::Process(tgid) => self.aim(tgid, None),
-            Choice::Thread(tgid, tid) => self.aim(tgid, Some(tid)),
+            Choice::Process(tgid) => self.aim(vec![tgid], None),
+            Choice::Thread(tgid, tid) => self.aim(vec![tgid], Some(tid)),
             Choice::Cpu(cpu) => self.query.target.cpu = Some(Cpu(cpu)),
         }
         if self.view == View::Processes {

@@ -1,4 +1,8 @@
 //! One table: key → action → help text. Help and the hint line are made from it; nothing else knows which key does what.
+//!
+//! [`KeyMap`] is the table with what the configuration file changed in it.
+
+use std::borrow::Cow;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -27,6 +31,7 @@ pub enum Action {
     RemoveAllFilters,
     ChooseProcess,
     ChooseThread,
+    ChooseCgroup,
     ChooseCpu,
     NextView,
     PreviousView,
@@ -130,8 +135,8 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["j", "Down"], Action::Down, Section::Move, "one row down", ""),
     bind(&["B", "PgUp"], Action::PageUp, Section::Move, "one page up", ""),
     bind(&["f", "PgDn"], Action::PageDown, Section::Move, "one page down", ""),
-    bind(&["g", "Home"], Action::Top, Section::Move, "to the top", ""),
-    bind(&["G", "End"], Action::Bottom, Section::Move, "to the bottom", ""),
+    bind(&["g", "Home", "<"], Action::Top, Section::Move, "to the top", ""),
+    bind(&["End", ">"], Action::Bottom, Section::Move, "to the bottom", ""),
     bind(&["Esc", "Backspace"], Action::ZoomOut, Section::Zoom, "one level out: zoom, filters, target; never quits", ""),
     bind(&["r"], Action::ResetZoom, Section::Zoom, "back to the whole view", ""),
     bind(&["n"], Action::NextMatch, Section::Find, "next match", ""),
@@ -140,6 +145,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["x"], Action::RemoveFilter, Section::Find, "remove the last filter", ""),
     bind(&["X"], Action::RemoveAllFilters, Section::Find, "remove all filters and the target", ""),
     bind(&["T"], Action::ChooseThread, Section::Choose, "choose a thread", ""),
+    bind(&["G"], Action::ChooseCgroup, Section::Choose, "choose a cgroup", ""),
     bind(&["C"], Action::ChooseCpu, Section::Choose, "choose a CPU", ""),
     bind(&["m"], Action::CycleRange, Section::Time, "everything / last 10 s / last 60 s", ""),
     bind(&["["], Action::RangeEarlier, Section::Time, "select time: move the range earlier", ""),
@@ -184,16 +190,172 @@ pub(super) fn name(key: KeyEvent) -> Option<String> {
         KeyCode::End => "End".to_owned(),
         KeyCode::Tab => "Tab".to_owned(),
         KeyCode::BackTab => "S-Tab".to_owned(),
+        KeyCode::Delete => "Del".to_owned(),
+        KeyCode::Insert => "Ins".to_owned(),
         KeyCode::F(n) => format!("F{n}"),
         _ => return None,
     };
     Some(base)
 }
 
-/// What a key does, if it does anything.
-pub(super) fn action(key: KeyEvent) -> Option<Action> {
-    let name = name(key)?;
-    BINDINGS.iter().find(|binding| binding.keys.contains(&name.as_str())).map(|binding| binding.action)
+/// Ctrl-C quits wherever one is, and cannot be given another meaning.
+pub(super) fn is_ctrl_c(key: KeyEvent) -> bool {
+    name(key).as_deref() == Some("Ctrl-C")
+}
+
+impl Action {
+    /// As the configuration file calls it: `ZoomIn` is `zoom-in`.
+    pub fn name(self) -> String {
+        let mut name = String::new();
+        for c in format!("{self:?}").chars() {
+            if c.is_ascii_uppercase() && !name.is_empty() {
+                name.push('-');
+            }
+            name.push(c.to_ascii_lowercase());
+        }
+        name
+    }
+}
+
+/// Names of keys that are no characters.
+const NAMED: [&str; 16] = [
+    "Space",
+    "Enter",
+    "Esc",
+    "Backspace",
+    "Left",
+    "Right",
+    "Up",
+    "Down",
+    "PgUp",
+    "PgDn",
+    "Home",
+    "End",
+    "Tab",
+    "S-Tab",
+    "Del",
+    "Ins",
+];
+
+/// A key as somebody wrote it → as [`name`] calls it.
+fn key_called(text: &str) -> Result<String, String> {
+    let mut chars = text.chars();
+    if let (Some(c), None) = (chars.next(), chars.next())
+        && !c.is_control()
+        && !c.is_whitespace()
+    {
+        return Ok(text.to_owned());
+    }
+    if let Some(named) = NAMED.iter().find(|named| named.eq_ignore_ascii_case(text)) {
+        return Ok((*named).to_owned());
+    }
+    let upper = text.to_ascii_uppercase();
+    let number = upper.strip_prefix('F').and_then(|number| number.parse::<u8>().ok());
+    if number.is_some_and(|number| (1..=24).contains(&number)) {
+        return Ok(upper);
+    }
+    match upper.strip_prefix("CTRL-").map(str::as_bytes) {
+        Some(b"C") => Err("Ctrl-C always quits".to_owned()),
+        Some(letter @ (b"I" | b"M")) => {
+            let same = if letter == b"I" { "Tab" } else { "Enter" };
+            Err(format!("terminals send the same for {text} and {same}; write {same}"))
+        }
+        Some([letter]) if letter.is_ascii_alphabetic() => Ok(format!("Ctrl-{}", char::from(*letter))),
+        _ => Err(format!(
+            "no key is called `{text}`; write a character, Ctrl-A to Ctrl-Z, F1 to F24, or one of {}",
+            NAMED.join(" ")
+        )),
+    }
+}
+
+/// Which key does what in this run: the table, with what the configuration file changed.
+#[derive(Clone, Debug)]
+pub struct KeyMap {
+    /// Keys of each row of the table.
+    rows: Vec<Vec<Cow<'static, str>>>,
+    /// Rows that the configuration file has changed.
+    changed: Vec<bool>,
+}
+
+impl Default for KeyMap {
+    fn default() -> Self {
+        let keys = |binding: &Binding| binding.keys.iter().copied().map(Cow::Borrowed).collect();
+        KeyMap { rows: BINDINGS.iter().map(keys).collect(), changed: vec![false; BINDINGS.len()] }
+    }
+}
+
+impl KeyMap {
+    /// The rows of the table, each with its keys.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static Binding, &[Cow<'static, str>])> {
+        BINDINGS.iter().zip(&self.rows).map(|(binding, keys)| (binding, keys.as_slice()))
+    }
+
+    /// The keys of an action.
+    pub fn keys_of(&self, action: Action) -> impl Iterator<Item = &str> {
+        let row = self.rows().find(|(binding, _)| binding.action == action);
+        row.into_iter().flat_map(|(_, keys)| keys.iter().map(|key| &**key))
+    }
+
+    /// The key that is to be told for an action.
+    pub fn first(&self, action: Action) -> &str {
+        self.keys_of(action).next().unwrap_or("(no key)")
+    }
+
+    /// What a key does, if it does anything.
+    pub(super) fn action(&self, key: KeyEvent) -> Option<Action> {
+        let name = name(key)?;
+        self.rows().find(|(_, keys)| keys.iter().any(|key| *key == name)).map(|(binding, _)| binding.action)
+    }
+
+    /// Gives the action of this name these keys and no others; they are taken from whatever had them by default.
+    ///
+    /// # Errors
+    ///
+    /// In words: there is no such action or key, or a key was given to another action before.
+    pub fn rebind(&mut self, action: &str, keys: &[String]) -> Result<(), String> {
+        let Some(at) = BINDINGS.iter().position(|binding| binding.action.name() == action) else {
+            return Err(format!("unknown action `{action}`; did you mean `{}`?", nearest(action)));
+        };
+        let mut wanted = Vec::new();
+        for key in keys {
+            let key = key_called(key)?;
+            let owner = self.rows.iter().position(|keys| keys.iter().any(|had| *had == key));
+            match owner.filter(|owner| *owner != at) {
+                Some(owner) if self.changed[owner] => {
+                    return Err(format!("`{key}` is the key of {} already", BINDINGS[owner].action.name()));
+                }
+                Some(owner) => self.rows[owner].retain(|had| *had != key),
+                None => {}
+            }
+            wanted.push(Cow::Owned(key));
+        }
+        if BINDINGS[at].action == Action::Quit {
+            wanted.push(Cow::Borrowed("Ctrl-C"));
+        }
+        self.rows[at] = wanted;
+        self.changed[at] = true;
+        Ok(())
+    }
+}
+
+/// The action whose name is most like what was written.
+fn nearest(written: &str) -> String {
+    let names = BINDINGS.iter().map(|binding| binding.action.name());
+    names.min_by_key(|name| distance(name, written)).unwrap_or_default()
+}
+
+/// How many characters have to be changed, put in or taken out (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let here = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], here);
+        }
+    }
+    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -220,11 +382,45 @@ mod tests {
 
     #[test]
     fn keys_find_their_actions() {
-        let key = |code, modifiers| action(KeyEvent::new(code, modifiers));
+        let key = |code, modifiers| KeyMap::default().action(KeyEvent::new(code, modifiers));
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
         assert_eq!(key(KeyCode::Char('?'), KeyModifiers::SHIFT), Some(Action::Help));
-        assert_eq!(key(KeyCode::Char('G'), KeyModifiers::SHIFT), Some(Action::Bottom));
+        assert_eq!(key(KeyCode::Char('G'), KeyModifiers::SHIFT), Some(Action::ChooseCgroup));
         assert_eq!(key(KeyCode::Enter, KeyModifiers::NONE), Some(Action::ZoomIn));
         assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), None);
+    }
+
+    #[test]
+    fn a_rebound_key_is_taken_from_whoever_had_it() {
+        let mut keys = KeyMap::default();
+        let press = |keys: &KeyMap, c| keys.action(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        keys.rebind("bottom", &["G".to_owned(), "pgdn".to_owned()]).unwrap();
+        assert_eq!(press(&keys, 'G'), Some(Action::Bottom));
+        assert_eq!(press(&keys, '>'), None, "what it had is free");
+        assert_eq!(keys.keys_of(Action::Bottom).collect::<Vec<_>>(), ["G", "PgDn"]);
+        assert_eq!((keys.first(Action::ChooseCgroup), keys.first(Action::PageDown)), ("(no key)", "f"));
+        assert_eq!(keys.rebind("page-down", &["G".to_owned()]).unwrap_err(), "`G` is the key of bottom already");
+        keys.rebind("quit", &[]).unwrap();
+        assert_eq!(keys.first(Action::Quit), "Ctrl-C");
+    }
+
+    #[test]
+    fn each_action_has_a_row_and_a_name_that_leads_to_it() {
+        for binding in BINDINGS {
+            assert_eq!(KeyMap::default().rebind(&binding.action.name(), &[]), Ok(()));
+        }
+        assert_eq!((Action::ZoomIn.name(), Action::Quit.name()), ("zoom-in".to_owned(), "quit".to_owned()));
+        assert_eq!(nearest("zom_in"), "zoom-in");
+    }
+
+    #[test]
+    fn the_names_of_the_table_can_be_written_in_the_file() {
+        for key in BINDINGS.iter().flat_map(|binding| binding.keys).filter(|key| **key != "Ctrl-C") {
+            assert_eq!(key_called(key).as_deref(), Ok(*key));
+        }
+        assert_eq!(key_called("ctrl-q").as_deref(), Ok("Ctrl-Q"));
+        for wrong in ["", " ", "Ctrl-", "Ctrl-1", "F0", "F99", "Alt-x", "ab", "Ctrl-I", "\u{1b}"] {
+            assert!(key_called(wrong).is_err(), "{wrong}");
+        }
     }
 }

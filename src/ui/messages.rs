@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossterm::event::{KeyEvent, MouseEvent};
+use rustc_hash::FxHashMap;
 
-use crate::profile::{CallTree, LabelId, Request, Snapshot};
+use crate::profile::{CallTree, CgroupId, LabelId, Request, Snapshot};
 
 /// What the run tells about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +19,10 @@ pub struct Status {
     pub frequency: u32,
     /// CPUs sampled.
     pub cpus: usize,
+    /// CPUs that are switched on now.
+    pub online: Arc<[u16]>,
+    /// Paths of cgroups, as far as they are known.
+    pub cgroups: Arc<FxHashMap<CgroupId, Arc<str>>>,
     /// Seconds since sampling began.
     pub elapsed: u64,
     /// Whether samples still come.

@@ -34,11 +34,11 @@ use tokio::sync::{mpsc, watch};
 
 pub use app::{App, Span, View};
 pub use areas::Areas;
-pub use keys::{Action, BINDINGS, Binding, Section};
+pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
 pub use messages::{Effect, Event, Message, SaveOrder, Saved, Status};
 pub use place::Place;
 pub use text::{bytes as format_bytes, grouped as format_grouped};
-pub use theme::{ColourMode, Depth, Theme};
+pub use theme::{ColourMode, Depth, Palette, Theme};
 pub use views::draw;
 
 use crate::profile::{Request, Snapshot};
@@ -160,7 +160,7 @@ fn picture(app: &mut App, link: &Link, guard: &mut terminal::Guard) -> io::Resul
     if app.size != (size.width, size.height) {
         apply(app, Event::Resize(size.width, size.height), link, guard)?;
     }
-    guard.screen.draw(|frame| draw(app, frame)).map(drop)
+    guard.draw(|frame| draw(app, frame))
 }
 
 fn from_terminal(event: TerminalEvent) -> Vec<Event> {

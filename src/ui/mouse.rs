@@ -25,7 +25,8 @@ impl App {
                 self.wheel(mouse.kind == MouseEventKind::ScrollDown, areas.body, effects);
             }
             MouseEventKind::Down(MouseButton::Left) if areas.time.contains(at) => self.click_time(at, areas.time),
-            MouseEventKind::Drag(MouseButton::Left) if areas.time.contains(at) => self.drag_time(at, areas.time),
+            MouseEventKind::Drag(MouseButton::Left) => self.drag_time(at, areas.time),
+            MouseEventKind::Up(MouseButton::Left) => self.drag_from = None,
             MouseEventKind::Down(button) if areas.body.contains(at) => {
                 self.click_body(at, areas.body, button == MouseButton::Right, effects);
             }
@@ -65,7 +66,7 @@ impl App {
                 let (before, after) = match self.view {
                     View::Functions => {
                         let before = self.functions.at;
-                        self.functions.select(self.functions.scroll + row, &self.names, &self.snapshot);
+                        self.functions.select(self.functions.scroll + row, &self.snapshot);
                         (before, self.functions.at)
                     }
                     _ => {
@@ -100,14 +101,16 @@ impl App {
             self.remove_filter(index);
         } else if let Some(view) = views::header::tab_at(self, area, at.x) {
             self.view = view;
-        } else if let Some(second) = views::header::second_at(self, area, at.x) {
-            self.select_seconds(second, second);
+        } else if let Some((first, last)) = views::header::seconds_at(self, area, at.x) {
+            self.drag_from = Some((first, last));
+            self.select_seconds(first, last);
         }
     }
 
+    /// From where the button went down to where the pointer is, in either direction.
     fn drag_time(&mut self, at: Position, area: Rect) {
-        if let (super::app::Span::Seconds(from, to), Some(second)) = (self.span, views::header::second_at(self, area, at.x)) {
-            self.select_seconds(from.min(second), (to - 1).max(second));
+        if let (Some(from), Some(to)) = (self.drag_from, views::header::seconds_near(self, area, at.x)) {
+            self.select_seconds(from.0.min(to.0), from.1.max(to.1));
         }
     }
 }

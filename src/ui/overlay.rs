@@ -1,12 +1,15 @@
 //! What lies over a view: prompts, pickers, help, and the question before a file is overwritten.
 
+use std::collections::BTreeMap;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern as Fuzzy};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 use rustc_hash::FxHashMap;
 
-use crate::profile::{LabelId, Names, Snapshot, Target, Tgid, Tid};
+use crate::profile::{CgroupId, LabelId, Names, Snapshot, Target, Tgid, Tid};
 
+use super::messages::Status;
 use super::tables::processes_of;
 use super::text;
 
@@ -153,7 +156,9 @@ impl Prompt {
 #[allow(missing_docs)]
 pub enum Choice {
     AllProcesses,
+    AllCgroups,
     AllCpus,
+    Cgroup(CgroupId),
     Process(Tgid),
     Thread(Tgid, Tid),
     Cpu(u16),
@@ -172,6 +177,13 @@ pub struct Row {
     pub share: String,
     /// For example the command line.
     pub detail: String,
+}
+
+impl Row {
+    /// The row that leaves nothing out.
+    fn all(choice: Choice, name: &str) -> Row {
+        Row { choice, number: String::new(), name: name.to_owned(), share: String::new(), detail: String::new() }
+    }
 }
 
 /// A list to choose from, narrowed by typing.
@@ -226,13 +238,7 @@ impl Picker {
                 }
             })
             .collect();
-        let everything = Row {
-            choice: Choice::AllProcesses,
-            number: String::new(),
-            name: "all processes".to_owned(),
-            share: String::new(),
-            detail: String::new(),
-        };
+        let everything = Row::all(Choice::AllProcesses, "all processes");
         // Leaving a process again is as near as choosing one.
         rows.insert(if current.is_some() { 0 } else { rows.len() }, everything);
         Picker::new("process", rows)
@@ -260,17 +266,36 @@ impl Picker {
         Picker::new("thread", rows.collect())
     }
 
-    /// The CPUs.
-    pub fn cpus(count: usize) -> Picker {
-        let row = |choice, number: String, name: &str| Row {
-            choice,
-            number,
-            name: name.to_owned(),
-            share: String::new(),
-            detail: String::new(),
-        };
-        let cpus = (0..u16::try_from(count).unwrap_or(u16::MAX)).map(|cpu| row(Choice::Cpu(cpu), cpu.to_string(), "CPU"));
-        Picker::new("CPU", std::iter::once(row(Choice::AllCpus, String::new(), "all CPUs")).chain(cpus).collect())
+    /// The cgroups that anything ran in, those with the most samples first; by number where the path is not known.
+    pub fn cgroups(snapshot: &Snapshot, status: &Status) -> Picker {
+        let all: u64 = snapshot.cgroups.iter().map(|(_, weight)| weight).sum();
+        let rows = snapshot.cgroups.iter().map(|(id, weight)| {
+            let path = status.cgroups.get(id).map(|path| &**path);
+            let last = path.map(|path| path.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or("/"));
+            Row {
+                choice: Choice::Cgroup(*id),
+                number: id.to_string(),
+                name: last.unwrap_or("(no path is known)").to_owned(),
+                share: format!("{} %", text::percent(*weight, all)),
+                detail: path.unwrap_or_default().to_owned(),
+            }
+        });
+        Picker::new("cgroup", std::iter::once(Row::all(Choice::AllCgroups, "all cgroups")).chain(rows).collect())
+    }
+
+    /// The CPUs that are on, and those that were when samples were taken.
+    pub fn cpus(snapshot: &Snapshot, status: &Status) -> Picker {
+        let all: u64 = snapshot.cpus.iter().map(|(_, weight)| weight).sum();
+        let mut cpus: BTreeMap<u16, u64> = status.online.iter().map(|cpu| (*cpu, 0)).collect();
+        cpus.extend(snapshot.cpus.iter().map(|(cpu, weight)| (cpu.0, *weight)));
+        let rows = cpus.into_iter().map(|(cpu, weight)| Row {
+            choice: Choice::Cpu(cpu),
+            number: cpu.to_string(),
+            name: "CPU".to_owned(),
+            share: format!("{} %", text::percent(weight, all)),
+            detail: if status.online.contains(&cpu) { String::new() } else { "off".to_owned() },
+        });
+        Picker::new("CPU", std::iter::once(Row::all(Choice::AllCpus, "all CPUs")).chain(rows).collect())
     }
 
     /// The rows that match, best first.

@@ -7,13 +7,21 @@ use std::io::{self, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode};
-use crossterm::{cursor, execute};
-use ratatui::Terminal;
+use crossterm::style::Print;
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, SetTitle, disable_raw_mode,
+    enable_raw_mode,
+};
+use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
+use ratatui::{Frame, Terminal};
 
 /// What is drawn to.
 pub(super) type Screen = Terminal<CrosstermBackend<Stdout>>;
+
+/// Put the window's title onto the terminal's stack, and take it back.
+const PUSH_TITLE: &str = "\x1b[22;0t";
+const POP_TITLE: &str = "\x1b[23;0t";
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -30,13 +38,31 @@ impl Guard {
         enable_raw_mode()?;
         TAKEN.store(true, Ordering::SeqCst);
         let mut out = io::stdout();
-        let entered =
-            execute!(out, EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide, SetTitle("flametop"));
+        // The title is pushed onto the terminal's stack (xterm, XTWINOPS 22) before it is set; who does not know that, ignores it.
+        let entered = execute!(
+            out,
+            Print(PUSH_TITLE),
+            EnterAlternateScreen,
+            EnableMouseCapture,
+            EnableBracketedPaste,
+            cursor::Hide,
+            SetTitle("flametop")
+        );
         if let Err(error) = entered {
             give_back();
             return Err(error);
         }
         Terminal::new(CrosstermBackend::new(out)).map(|screen| Guard { screen }).inspect_err(|_| give_back())
+    }
+}
+
+impl Guard {
+    /// Draws a picture that the terminal shows at once when it is complete (synchronized output, mode 2026): never half of it,
+    /// however slow the line is. Terminals that do not know the mode ignore it.
+    pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        queue!(self.screen.backend_mut(), BeginSynchronizedUpdate)?;
+        self.screen.draw(render)?;
+        execute!(self.screen.backend_mut(), EndSynchronizedUpdate)
     }
 }
 
@@ -49,7 +75,16 @@ impl Drop for Guard {
 /// Undoes what [`Guard::take`] did. A terminal that is gone cannot be mended, so errors are of no use here.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let _ = execute!(io::stdout(), DisableBracketedPaste, DisableMouseCapture, LeaveAlternateScreen, cursor::Show);
+        // A panic may come in the middle of a picture: first the terminal has to show again what it is told.
+        let _ = execute!(
+            io::stdout(),
+            EndSynchronizedUpdate,
+            DisableBracketedPaste,
+            DisableMouseCapture,
+            LeaveAlternateScreen,
+            cursor::Show,
+            Print(POP_TITLE)
+        );
         let _ = disable_raw_mode();
     }
 }

@@ -10,8 +10,8 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::profile::{
-    Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Sample, Tgid, Thread, Tid, TimeRange, Timestamp,
-    UserEnd,
+    CgroupId, Cpu, Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Sample, Tgid, Thread, Tid, TimeRange,
+    Timestamp, UserEnd,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -44,12 +44,14 @@ impl Bench {
                 let label = |name| names.labels.intern(name, "prog", FrameKind::User);
                 let frames: Vec<_> = path.split(';').map(|name| names.intern_named(label(name))).collect();
                 let user_end = UserEnd::FramePointerEnd;
-                let sample = Sample { time: Timestamp(SECOND + time), weight: 1, user_end, ..Sample::default() };
+                // Processes in cgroups of their number, on CPUs 0 and 2.
+                let (cgroup, cpu) = (profile.cgroup(CgroupId(u64::from(tgid))), Cpu(u16::from(tgid == 20) * 2));
+                let sample = Sample { time: Timestamp(SECOND + time), weight: 1, cgroup, cpu, user_end, ..Sample::default() };
                 profile.record(thread, frames, sample);
             }
         }
         let engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::new(RwLock::new(profile)));
-        let mut app = App::new(names, Theme::default(), Query::default(), "out".to_owned());
+        let mut app = App::new(names, Theme::default(), Query::default(), || "out".to_owned());
         app.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
         let mut bench = Bench { app, engine, asked: Vec::new(), others: Vec::new() };
         bench.send(Event::Resize(80, 24));
@@ -79,7 +81,10 @@ impl Bench {
     }
 
     fn click(&mut self, column: u16, row: u16) {
-        let kind = MouseEventKind::Down(MouseButton::Left);
+        self.mouse(MouseEventKind::Down(MouseButton::Left), column, row);
+    }
+
+    fn mouse(&mut self, kind: MouseEventKind, column: u16, row: u16) {
         self.send(Event::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
     }
 
@@ -110,7 +115,7 @@ fn the_cursor_goes_to_the_widest_callee_and_to_neighbours() {
     assert_eq!(bench.cursor(), "postgres;_start;main;exec");
     bench.keys("g");
     assert_eq!(bench.cursor(), "");
-    bench.keys("G");
+    bench.keys(">");
     assert_eq!(bench.cursor(), "nginx;_start;main;worker;parse");
 }
 
@@ -207,6 +212,45 @@ fn p_and_enter_drill_into_the_process_under_the_cursor() {
 }
 
 #[test]
+fn a_cgroup_is_chosen_by_its_path_or_by_its_number() {
+    let mut bench = Bench::new();
+    let path = (CgroupId(20), Arc::from("/system.slice/database.service"));
+    bench.app.status.cgroups = Arc::new([path].into_iter().collect());
+    bench.keys("G");
+    let screen = bench.screen(100, 24);
+    let rows: Vec<&str> = screen.lines().filter(|line| line.contains('│') && line.contains(" % ")).collect();
+    assert!(rows[0].contains("10") && rows[0].contains("65.0 %") && rows[0].contains("no path is known"), "{screen}");
+    assert!(rows[1].contains("35.0 %") && rows[1].contains("database.service  /system.slice/database.service"), "{screen}");
+    bench.keys("slcdb");
+    bench.key(KeyCode::Enter);
+    assert_eq!((bench.app.target().cgroup, bench.app.snapshot.tree.total()), (Some(CgroupId(20)), 35));
+    assert!(bench.screen(120, 24).contains(" cgroup database.service × "), "{}", bench.screen(120, 24));
+    bench.keys("G10");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.snapshot.tree.total(), 65);
+    bench.keys("G");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.snapshot.tree.total(), 100, "all of them are on top");
+}
+
+#[test]
+fn cpus_to_choose_from_are_those_that_are_on_or_were() {
+    let mut bench = Bench::new();
+    bench.app.status.online = [0, 5].into();
+    bench.keys("C");
+    let screen = bench.screen(100, 24);
+    let shares = ["0  65.0 %", "2  35.0 %", "5   0.0 %"];
+    let rows: Vec<&str> = screen.lines().filter(|line| line.contains(" CPU ") && line.contains('%')).collect();
+    assert!(rows.len() == 3 && rows.iter().zip(shares).all(|(row, share)| row.contains(share)), "{screen}");
+    assert!(rows[1].contains("off") && !rows[0].contains("off"), "{screen}");
+    bench.keys("2");
+    bench.key(KeyCode::Enter);
+    assert_eq!((bench.app.target().cpu, bench.app.snapshot.tree.total()), (Some(Cpu(2)), 35));
+    bench.keys("x");
+    assert_eq!(bench.app.snapshot.tree.total(), 100);
+}
+
+#[test]
 fn the_cursor_stays_on_its_frame_while_the_tree_changes_under_it() {
     let mut bench = Bench::new();
     bench.keys("jl");
@@ -249,7 +293,7 @@ fn a_range_of_time_can_be_moved_and_widened() {
 fn functions_open_to_their_callers_and_callees() {
     let mut bench = Bench::new();
     bench.keys("2");
-    assert!(bench.asked.last().unwrap().functions);
+    assert!(bench.asked.last().unwrap().functions.is_some());
     let screen = bench.screen(120, 30);
     let first = screen.lines().find(|line| line.contains("parse") || line.contains("memcpy")).unwrap().to_owned();
     assert!(first.contains("50") && first.contains("memcpy"), "the most self time comes first: {first}");
@@ -269,7 +313,7 @@ fn a_process_is_entered_from_the_table_of_processes() {
     bench.keys("3");
     let screen = bench.screen(100, 24);
     assert!(screen.contains("nginx") && screen.contains("postgres"), "{screen}");
-    bench.keys("SG");
+    bench.keys("S>");
     bench.key(KeyCode::Enter);
     assert_eq!((bench.app.view, bench.app.target().tgids.as_slice()), (View::Flame, &[Tgid(20)][..]));
 }
@@ -315,6 +359,30 @@ fn a_click_selects_and_another_one_zooms() {
 }
 
 #[test]
+fn a_drag_over_the_time_strip_selects_from_where_it_began_to_where_it_is() {
+    let mut bench = Bench::new();
+    let time = bench.app.areas().time;
+    let left = MouseButton::Left;
+    // Samples are in the seconds 1 to 6, a column each.
+    bench.click(time.x + 2, time.y);
+    assert_eq!((bench.app.span, bench.app.snapshot.tree.total()), (Span::Seconds(2, 3), 20));
+    bench.mouse(MouseEventKind::Drag(left), time.x + 4, time.y);
+    assert_eq!((bench.app.span, bench.app.snapshot.tree.total()), (Span::Seconds(2, 5), 60));
+    bench.mouse(MouseEventKind::Drag(left), time.x + 3, time.y + 5);
+    assert_eq!(bench.app.span, Span::Seconds(2, 4), "back again, and off the strip");
+    bench.mouse(MouseEventKind::Drag(left), 0, time.y);
+    assert_eq!(bench.app.span, Span::Seconds(1, 3), "to the other side");
+    bench.mouse(MouseEventKind::Up(left), 0, time.y);
+    bench.mouse(MouseEventKind::Drag(left), time.x + 4, time.y);
+    assert_eq!(bench.app.span, Span::Seconds(1, 3), "the button was let go");
+    bench.keys("c");
+    let body = bench.app.areas().body;
+    bench.click(2, body.y + 1);
+    bench.mouse(MouseEventKind::Drag(left), time.x + 4, time.y);
+    assert_eq!(bench.app.span, Span::All, "what begins elsewhere selects no time");
+}
+
+#[test]
 fn help_lists_every_key_of_the_table() {
     let mut bench = Bench::new();
     bench.keys("?");
@@ -354,7 +422,7 @@ proptest! {
     #[test]
     fn any_keys_at_any_size_do_no_harm(
         keys in prop::collection::vec(prop_oneof![
-            12 => prop::sample::select("hjklgGfBrnN#*&!xXpTCmceuisSaveOyw/?125 3[]{}z".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+            12 => prop::sample::select("hjklgG<>fBrnN#*&!xXpTCmceuisSaveOyw/?125 3[]{}z".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
             2 => Just(KeyCode::Enter),
             2 => Just(KeyCode::Esc),
             1 => Just(KeyCode::Tab),

@@ -49,6 +49,17 @@ pub enum ColourMode {
     Own,
 }
 
+/// Which colours kinds have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Palette {
+    /// Warm for user code, as flame graphs are.
+    #[default]
+    Standard,
+    /// After Okabe and Ito's eight colours (Color Universal Design, 2008), which people with any kind of colour vision tell
+    /// apart; kinds also differ in lightness.
+    ColourBlind,
+}
+
 /// Everything about how things look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Theme {
@@ -60,11 +71,13 @@ pub struct Theme {
     pub ascii: bool,
     /// What colour tells.
     pub mode: ColourMode,
+    /// Which colours.
+    pub palette: Palette,
 }
 
 impl Default for Theme {
     fn default() -> Self {
-        Theme { depth: Depth::True, dark: true, ascii: false, mode: ColourMode::Kind }
+        Theme { depth: Depth::True, dark: true, ascii: false, mode: ColourMode::Kind, palette: Palette::Standard }
     }
 }
 
@@ -77,6 +90,26 @@ fn base(kind: FrameKind) -> (f32, f32) {
         FrameKind::Inlined => (48.0, 0.52),
         FrameKind::Jit => (110.0, 0.36),
         FrameKind::Unknown => (0.0, 0.0),
+    }
+}
+
+/// Hue, saturation and lightness of a kind, on a dark or a light ground: near Okabe and Ito's vermilion, blue, yellow and bluish
+/// green, moved until the least difference between two kinds, over all names and four kinds of colour vision, was 20 (CIE 1976;
+/// unmoved it was 7).
+fn colour_blind_base(kind: FrameKind, dark: bool) -> (f32, f32, f32) {
+    match (kind, dark) {
+        (FrameKind::Process, true) => (215.0, 0.16, 0.63),
+        (FrameKind::User, true) => (28.0, 0.75, 0.50),
+        (FrameKind::Kernel, true) => (208.0, 0.80, 0.58),
+        (FrameKind::Inlined, true) => (57.0, 0.85, 0.62),
+        (FrameKind::Jit, true) => (162.0, 0.85, 0.66),
+        (FrameKind::Unknown, true) => (0.0, 0.0, 0.45),
+        (FrameKind::Process, false) => (215.0, 0.16, 0.76),
+        (FrameKind::User, false) => (28.0, 0.68, 0.60),
+        (FrameKind::Kernel, false) => (208.0, 0.65, 0.62),
+        (FrameKind::Inlined, false) => (58.0, 0.90, 0.66),
+        (FrameKind::Jit, false) => (170.0, 0.85, 0.84),
+        (FrameKind::Unknown, false) => (0.0, 0.0, 0.55),
     }
 }
 
@@ -126,8 +159,10 @@ fn indexed((r, g, b): (u8, u8, u8)) -> u8 {
 }
 
 /// The 16-colour background of a kind, one of two so that neighbours can differ.
-fn sixteen(kind: FrameKind, second: bool) -> Color {
+fn sixteen(palette: Palette, kind: FrameKind, second: bool) -> Color {
     let (a, b) = match kind {
+        FrameKind::Kernel if palette == Palette::ColourBlind => (Color::LightBlue, Color::LightCyan),
+        FrameKind::Jit if palette == Palette::ColourBlind => (Color::Magenta, Color::LightMagenta),
         FrameKind::Process => (Color::Gray, Color::White),
         FrameKind::User => (Color::Yellow, Color::LightYellow),
         FrameKind::Kernel => (Color::Cyan, Color::LightCyan),
@@ -160,7 +195,7 @@ impl Theme {
         match self.depth {
             Depth::None => return BoxColours { ground: Color::Reset, ink: Color::Reset },
             Depth::Sixteen => {
-                let ground = if faded { Color::DarkGray } else { sixteen(kind, shift) };
+                let ground = if faded { Color::DarkGray } else { sixteen(self.palette, kind, shift) };
                 let ground = if self.mode == ColourMode::Own && !faded { own_sixteen(own) } else { ground };
                 return BoxColours { ground, ink: if faded { Color::White } else { Color::Black } };
             }
@@ -168,12 +203,26 @@ impl Theme {
         }
         let (mut hue, mut saturation) = base(kind);
         let mut lightness = if self.dark { 0.63 } else { 0.76 };
-        if self.mode == ColourMode::Own {
-            (hue, saturation) = (50.0 - 46.0 * own as f32, 0.15 + 0.65 * own as f32);
-        } else if let Some(label) = label {
-            let name = small_hash(&label.name);
-            hue += (small_hash(&label.object) % 21) as f32 - 10.0 + (name % 17) as f32 - 8.0;
-            lightness += ((name / 17 % 9) as f32 - 4.0) * 0.018;
+        // How far objects and names may shift the hue: less where the hue itself has to be recognised.
+        let mut shifts = 1.0;
+        if self.palette == Palette::ColourBlind {
+            (hue, saturation, lightness) = colour_blind_base(kind, self.dark);
+            shifts = 0.25;
+        }
+        match (self.mode, self.palette) {
+            (ColourMode::Own, Palette::Standard) => (hue, saturation) = (50.0 - 46.0 * own as f32, 0.15 + 0.65 * own as f32),
+            // Told by lightness as well: yellow to red is one colour to some.
+            (ColourMode::Own, Palette::ColourBlind) => {
+                (hue, saturation) = (41.0, 0.1 + 0.85 * own as f32);
+                lightness = if self.dark { 0.42 + 0.25 * own as f32 } else { 0.88 - 0.3 * own as f32 };
+            }
+            (ColourMode::Kind, _) => {
+                if let Some(label) = label {
+                    let name = small_hash(&label.name);
+                    hue += shifts * ((small_hash(&label.object) % 21) as f32 - 10.0 + (name % 17) as f32 - 8.0);
+                    lightness += shifts.max(0.5) * ((name / 17 % 9) as f32 - 4.0) * 0.018;
+                }
+            }
         }
         if shift {
             lightness -= 0.06;
@@ -214,6 +263,10 @@ impl Theme {
     pub fn warning(&self) -> Style {
         match self.depth {
             Depth::None => Style::new().add_modifier(Modifier::BOLD),
+            Depth::Indexed | Depth::True if self.palette == Palette::ColourBlind => {
+                // Vermilion, and against it blue for what is well: not red and green.
+                Style::new().fg(self.rgb(if self.dark { (240, 120, 30) } else { (170, 70, 0) })).add_modifier(Modifier::BOLD)
+            }
             _ => Style::new().fg(if self.dark { Color::LightRed } else { Color::Red }).add_modifier(Modifier::BOLD),
         }
     }
@@ -222,6 +275,10 @@ impl Theme {
     pub fn good(&self) -> Style {
         match self.depth {
             Depth::None => Style::new(),
+            Depth::Indexed | Depth::True if self.palette == Palette::ColourBlind => {
+                Style::new().fg(self.rgb(if self.dark { (86, 180, 233) } else { (0, 114, 178) }))
+            }
+            _ if self.palette == Palette::ColourBlind => Style::new().fg(Color::Blue),
             _ => Style::new().fg(Color::Green),
         }
     }
@@ -318,11 +375,63 @@ mod tests {
                 let label = labels.get(labels.intern(name, name, kind));
                 for (dark, shift, faded) in [(true, false, false), (true, true, true), (false, true, false), (false, false, true)]
                 {
-                    let theme = Theme { dark, ..Theme::default() };
+                    let palette = if name == "main" { Palette::ColourBlind } else { Palette::Standard };
+                    let theme = Theme { dark, palette, ..Theme::default() };
                     let colours = theme.frame(label, shift, faded, 0.3);
                     let (Color::Rgb(r, g, b), Color::Rgb(x, y, z)) = (colours.ground, colours.ink) else { panic!() };
                     let light = |r: u8, g: u8, b: u8| 0.299 * f32::from(r) + 0.587 * f32::from(g) + 0.114 * f32::from(b);
                     assert!((light(r, g, b) - light(x, y, z)).abs() > 90.0, "{name} {kind:?} {colours:?}");
+                }
+            }
+        }
+    }
+
+    /// How a colour looks to somebody, in CIE L*a*b* (D65): Machado, Oliveira and Fernandes 2009, severity 1.
+    fn seen((r, g, b): (u8, u8, u8), vision: &[[f32; 3]; 3]) -> [f32; 3] {
+        let linear = [r, g, b].map(|value| {
+            let value = f32::from(value) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        });
+        let times = |matrix: &[[f32; 3]; 3], v: [f32; 3]| matrix.map(|row| row[0] * v[0] + row[1] * v[1] + row[2] * v[2]);
+        let rgb = times(vision, linear).map(|value| value.clamp(0.0, 1.0));
+        const XYZ: [[f32; 3]; 3] = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]];
+        let [x, y, z] = times(&XYZ, rgb);
+        let [x, y, z] = [x / 0.9505, y, z / 1.089].map(|t| if t > 0.008856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 });
+        [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+    }
+
+    #[test]
+    fn kinds_differ_for_every_kind_of_colour_vision() {
+        let visions = [
+            ("usual", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+            ("without red", [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+            ("without green", [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]),
+            ("without blue", [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]]),
+        ];
+        let kinds = [FrameKind::User, FrameKind::Kernel, FrameKind::Inlined, FrameKind::Jit, FrameKind::Unknown];
+        let labels = crate::profile::LabelTable::default();
+        for dark in [true, false] {
+            let theme = Theme { dark, palette: Palette::ColourBlind, ..Theme::default() };
+            // Names and objects shift colours: every one of some is compared with every one of the other kinds.
+            let colours = |kind| {
+                ["main", "parse", "x86_64", "tokio::runtime", "memcpy"].map(|name| {
+                    let colours = theme.frame(labels.get(labels.intern(name, name, kind)), false, false, 0.0);
+                    let Color::Rgb(r, g, b) = colours.ground else { panic!() };
+                    (r, g, b)
+                })
+            };
+            for (vision, matrix) in &visions {
+                for (index, a) in kinds.iter().enumerate() {
+                    for b in &kinds[..index] {
+                        let pairs = colours(*a).into_iter().flat_map(|one| colours(*b).map(|other| (one, other)));
+                        let nearest = pairs.map(|(one, other)| {
+                            let (one, other) = (seen(one, matrix), seen(other, matrix));
+                            one.iter().zip(other).map(|(x, y)| (x - y).powi(2)).sum::<f32>().sqrt()
+                        });
+                        let nearest = nearest.fold(f32::MAX, f32::min);
+                        // 2.3 is a difference that is just noticed side by side.
+                        assert!(nearest > 18.0, "{a:?} and {b:?} {vision}, dark {dark}: {nearest}");
+                    }
                 }
             }
         }

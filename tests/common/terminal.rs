@@ -2,7 +2,7 @@
 //!
 //! Nothing here is a fake: the program gets a controlling terminal of its own, and what it writes goes through a terminal
 //! emulator (vt100). So what a test sees is what a user would see. Used by integration tests (through `mod common`), by
-//! `examples/screenshot.rs` and by `benches/table.rs`.
+//! `examples/screenshot.rs` and by `benches/table`.
 //!
 //! ```text
 //! test ──keys, mouse, resize──► pty ──► program
@@ -72,6 +72,11 @@ pub(crate) fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
     hay.windows(needle.len().max(1)).position(|window| window == needle)
 }
 
+/// Position of the last `needle` in `hay`.
+fn rfind(hay: &[u8], needle: &[u8]) -> Option<usize> {
+    hay.windows(needle.len().max(1)).rposition(|window| window == needle)
+}
+
 /// What the mouse does; see [`Terminal::mouse`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mouse {
@@ -117,7 +122,10 @@ impl Terminal {
                 command.env(name, value);
             }
         }
-        for (name, value) in [("TERM", "xterm-256color"), ("LANG", "C.UTF-8"), ("RUST_BACKTRACE", "1")].iter().chain(env) {
+        // No configuration file: that of whoever runs the tests may say anything.
+        let fixed =
+            [("TERM", "xterm-256color"), ("LANG", "C.UTF-8"), ("RUST_BACKTRACE", "1"), ("XDG_CONFIG_HOME", "/nonexistent")];
+        for (name, value) in fixed.iter().chain(env) {
             if value.is_empty() {
                 command.env_remove(name);
             } else {
@@ -320,7 +328,7 @@ impl Terminal {
     ///
     /// # Panics
     ///
-    /// With all that was left behind: alternate screen, hidden cursor, mouse or paste reports, raw mode.
+    /// With all that was left behind: alternate screen, hidden cursor, mouse or paste reports, title, raw mode.
     #[track_caller]
     pub(crate) fn assert_restored(&self) {
         let mut left = Vec::new();
@@ -341,6 +349,13 @@ impl Terminal {
                 left.push("colours are still set".to_owned());
             }
         });
+        // The emulator knows neither of these: they have to come in pairs, the one that undoes the other last.
+        let raw = self.raw();
+        for (name, set, undone) in [("the title", "\x1b[22;0t", "\x1b[23;0t"), ("half a picture", "\x1b[?2026h", "\x1b[?2026l")] {
+            if rfind(&raw, set.as_bytes()) > rfind(&raw, undone.as_bytes()) {
+                left.push(format!("{name} was left behind"));
+            }
+        }
         let modes = format!("{:?}", self.master.get_termios());
         if modes != self.modes {
             left.push(format!("the terminal's modes were {} and are {modes}", self.modes));

@@ -10,6 +10,8 @@ fn a_command_is_shown_with_its_output_and_its_end_and_the_screen_stays() {
     let script = format!("printf 'from \\033[31mthe\\033[0m pane\\n'; '{}' 2; exit 3", chain.path.display());
     let terminal = Terminal::start(&["-F", "499", "--", "sh", "-c", &script], 36, 132, &[]);
     terminal.wait_for(|screen| screen.contains("from the pane") && screen.contains("inner"), SOON);
+    let header = terminal.screen().lines().next().unwrap_or_default().to_owned();
+    assert!(header.contains(" sh and children ") && !header.contains("all processes"), "{header}");
     terminal.wait_for_text("status 3", SOON);
     // The picture of what was is still there, and can be walked in.
     terminal.keys("g");
@@ -136,9 +138,11 @@ fn what_cannot_be_started_is_refused_before_the_screen_is_taken() {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(shop.0.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let as_nobody = [&nobody[..], &[copy.to_str().unwrap()]].concat();
-    let cases: [(&str, Vec<&str>, &str); 4] = [
+    let cases: [(&str, Vec<&str>, &str); 6] = [
         (common::FLAMETOP, vec!["-p", &gone], "no process"),
         (common::FLAMETOP, vec!["--", "no-such-command-anywhere"], "no such command"),
+        (common::FLAMETOP, vec!["--", "/etc/passwd"], "/etc/passwd is not executable; allow it with chmod +x"),
+        (common::FLAMETOP, vec!["--", "/etc"], "/etc is a directory"),
         ("setpriv", as_nobody.clone(), "sudo"),
         ("setpriv", [&as_nobody[..], &["--", "true"]].concat(), "sudo"),
     ];

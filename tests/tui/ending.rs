@@ -111,10 +111,10 @@ fn panics_when_told_to() {
         return;
     }
     use flametop::profile::{Names, Query};
-    use flametop::ui::{App, ColourMode, Depth, Link, Theme};
+    use flametop::ui::{App, Depth, Link, Theme};
     use tokio::sync::{mpsc, watch};
-    let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, mode: ColourMode::Kind };
-    let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), "x".to_owned());
+    let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, ..Theme::default() };
+    let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), || "x".to_owned());
     let (_snapshots, snapshots) = watch::channel(Default::default());
     let (_status, status) = watch::channel(Default::default());
     let (_events, events) = mpsc::channel(1);

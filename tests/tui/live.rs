@@ -40,7 +40,7 @@ fn moving_zooming_and_going_back() {
     };
     terminal.keys("g");
     on("all");
-    terminal.keys("G");
+    terminal.keys("End");
     terminal.wait_for(|screen| !detail(screen).starts_with(" all "), SOON);
     prompt(&terminal, SEARCH, "^outer$");
     terminal.keys("n");
@@ -170,6 +170,62 @@ fn a_process_is_chosen_by_name_by_number_and_by_the_cursor() {
     terminal.wait_for(|screen| screen.contains("inner") && !screen.contains("parse_text"), SOON);
     assert!(terminal.screen().lines().nth(1).is_some_and(|line| line.contains(" chain ")), "{}", terminal.screen());
     quit(terminal);
+}
+
+/// A cgroup of its own, removed when the test is over.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn make(name: &str) -> Cgroup {
+        let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+        let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"));
+        let mount = mount.expect("NOT TESTED: no cgroup2 file system is mounted").split(' ').nth(1).unwrap();
+        let path = std::path::Path::new(mount).join(format!("flametop-test-{}", std::process::id())).join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Cgroup(path)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // A cgroup is busy for a moment after its last process has ended.
+        let end = std::time::Instant::now() + Duration::from_secs(5);
+        while std::fs::remove_dir(&self.0).is_err() && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.0.parent().map(std::fs::remove_dir);
+    }
+}
+
+#[test]
+fn a_cgroup_and_a_cpu_are_chosen() {
+    root_or_fail();
+    let group = Cgroup::make("lonely.scope");
+    let (chain, threads) = (Program::build("chain.c").run(&[]), Program::build("threads.c").run(&[]));
+    std::fs::write(group.0.join("cgroup.procs"), chain.pid_text()).unwrap();
+    let pids = format!("{},{}", chain.pid(), threads.pid());
+    let terminal = Terminal::start(&["-F", "499", "-p", &pids], 36, 132, &[]);
+    terminal.wait_for(|screen| screen.contains("inner") && screen.contains("parse_text"), SOON);
+    terminal.keys("G");
+    terminal.wait_for_text("all cgroups", SOON);
+    terminal.keys("Esc");
+    // The path is there within a second or two of the first sample; the list is as it was when it was opened.
+    std::thread::sleep(Duration::from_millis(2500));
+    terminal.keys("G");
+    terminal.text("lonely");
+    terminal.wait_for(|screen| screen.contains("lonely.scope  /flametop-test-"), SOON);
+    terminal.keys("Enter");
+    terminal.wait_for(|screen| screen.contains("cgroup lonely.scope") && screen.contains("inner"), SOON);
+    terminal.wait_for(|screen| !screen.contains("parse_text"), SOON);
+    terminal.keys("G Enter");
+    terminal.wait_for(|screen| screen.contains("parse_text") && screen.contains("inner"), SOON);
+    terminal.keys("C");
+    let screen = terminal.wait_for(|screen| screen.contains("all CPUs"), SOON);
+    let cpus = screen.lines().filter(|line| line.contains(" CPU ") && line.contains(" % ")).count();
+    assert_eq!(cpus, std::thread::available_parallelism().unwrap().get(), "{screen}");
+    terminal.keys("Down Enter");
+    terminal.wait_for(|screen| screen.lines().nth(1).is_some_and(|line| line.contains("CPU 0 ×")), SOON);
+    drop((terminal, chain, threads));
 }
 
 #[test]
@@ -303,6 +359,24 @@ fn the_mouse_selects_zooms_and_scrolls() {
     terminal.wait_for(|screen| !screen.lines().any(|line| line.starts_with("all ")) && screen.contains("inner"), SOON);
     terminal.mouse(Mouse::WheelUp, 4, 5);
     terminal.wait_for(|screen| screen.lines().any(|line| line.starts_with("all ")), SOON);
+    quit(terminal);
+}
+
+#[test]
+fn a_drag_over_the_time_strip_selects_seconds() {
+    let (_chain, terminal) = watching(24, 100);
+    // Until there are enough seconds to drag over.
+    let strip = |screen: &str| screen.lines().nth(1).map_or(0, |line| line.chars().skip(1).take_while(|c| *c != ' ').count());
+    terminal.wait_for(|screen| strip(screen) >= 5, SOON);
+    terminal.mouse(Mouse::Press, 1, 2);
+    terminal.wait_for_text("1 s selected", SOON);
+    terminal.mouse(Mouse::Drag, 1, 4);
+    terminal.wait_for_text("3 s selected", SOON);
+    terminal.mouse(Mouse::Drag, 6, 3);
+    terminal.wait_for_text("2 s selected", SOON);
+    terminal.mouse(Mouse::Release, 6, 3);
+    terminal.keys("c");
+    terminal.wait_for_text("live", SOON);
     quit(terminal);
 }
 

@@ -120,6 +120,26 @@ fn any_size_is_survived() {
 }
 
 #[test]
+fn each_picture_is_shown_when_it_is_complete() {
+    let shop = Shop::new();
+    let mut terminal = shop.view(&[], 24, 80, &[]);
+    terminal.keys("j j l 2 1 q");
+    terminal.wait_exit_within(SOON);
+    terminal.assert_restored();
+    let raw = terminal.raw();
+    assert!(find(&raw, b"\x1b[22;0t") < find(&raw, b"\x1b]0;flametop"), "the title is kept before it is set");
+    // Whatever is drawn is between the two marks.
+    let text = String::from_utf8_lossy(&raw).into_owned();
+    let pictures: Vec<&str> = text.split("\x1b[?2026h").skip(1).collect();
+    assert!(pictures.len() >= 5, "{} pictures", pictures.len());
+    for picture in &pictures[..pictures.len() - 1] {
+        let (drawn, after) = picture.split_once("\x1b[?2026l").expect("a picture that is never shown");
+        assert!(after.is_empty(), "drawn outside of a picture: {after:?}");
+        assert!(!drawn.contains("\x1b[?2026"), "{drawn:?}");
+    }
+}
+
+#[test]
 fn a_terminal_of_one_cell_can_be_started_in_and_left() {
     let shop = Shop::new();
     let terminal = shop.view(&[], 1, 1, &[]);
@@ -147,4 +167,37 @@ fn names_in_a_file_never_reach_the_terminal_raw() {
         assert!(find(&raw, forbidden).is_none(), "{:?} reached the terminal", String::from_utf8_lossy(forbidden));
     }
     quit(terminal);
+}
+
+#[test]
+fn keys_and_colours_come_from_the_configuration_file() {
+    let shop = Shop::new();
+    let home = shop.path("home");
+    std::fs::create_dir_all(home.join("flametop")).unwrap();
+    let file = home.join("flametop/config.toml");
+    std::fs::write(&file, "palette = 'colour-blind'\ncolor = 'true'\n[keys]\nquit = ['Z', 'F10']\nsearch = []\n").unwrap();
+    let terminal = shop.view(&[], 40, 132, &[("XDG_CONFIG_HOME", home.to_str().unwrap())]);
+    let hints = |screen: &str| screen.lines().last().unwrap_or_default().to_owned();
+    let screen = terminal.wait_for(|screen| hints(screen).contains("Z quit"), SOON);
+    assert!(!hints(&screen).contains("search"), "{screen}");
+    // Vermilion for user code, where the standard colours have a paler brown.
+    let (row, column) = position(&terminal, "serve");
+    let ground = terminal.with_screen(|screen| screen.cell(row, column).unwrap().bgcolor());
+    assert!(matches!(ground, vt100::Color::Rgb(200..=255, 100..=150, 0..=60)), "{ground:?}");
+    terminal.keys("? /");
+    terminal.text("quit");
+    terminal.wait_for(|screen| screen.lines().any(|line| line.contains("Z F10 Ctrl-C") && line.contains("quit")), SOON);
+    terminal.keys("Esc Esc q F10");
+    let mut terminal = terminal;
+    assert!(terminal.wait_exit_within(SOON).success());
+    terminal.assert_restored();
+    // The option wins; what is wrong in the file is told before the screen is taken.
+    std::fs::write(&file, "\n[keys]\nqiut = 'Z'\n").unwrap();
+    for command in [vec!["view", "-", "--config", file.to_str().unwrap()], vec!["--config", file.to_str().unwrap()]] {
+        let mut terminal = Terminal::start(&command, 24, 250, &[]);
+        assert!(!terminal.wait_exit_within(SOON).success());
+        let screen = terminal.screen();
+        assert!(screen.contains("config.toml, line 3: unknown action `qiut`; did you mean `quit`?"), "{screen}");
+        assert!(find(&terminal.raw(), b"\x1b[?1049h").is_none(), "{screen}");
+    }
 }

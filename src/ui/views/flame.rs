@@ -10,6 +10,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::profile::{CallTree, Label, NodeId};
 use crate::ui::app::App;
+use crate::ui::keys::Action;
 use crate::ui::layout::{Layout, Span};
 use crate::ui::place::Place;
 use crate::ui::text;
@@ -49,7 +50,11 @@ fn empty(app: &App, area: Rect, buffer: &mut Buffer) {
     let nothing_known = app.snapshot.now.0 == 0 && !app.status.live;
     let words = match (filtered, app.status.live) {
         _ if nothing_known => "counting …",
-        (true, _) => "nothing matches what is asked for: Esc goes one level out, X removes filters and target",
+        (true, _) => &format!(
+            "nothing matches what is asked for: {} goes one level out, {} removes filters and target",
+            app.keys.first(Action::ZoomOut),
+            app.keys.first(Action::RemoveAllFilters)
+        ),
         (false, true) => "waiting for the first samples …",
         (false, false) => "there are no samples",
     };

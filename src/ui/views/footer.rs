@@ -7,7 +7,6 @@ use ratatui::style::Modifier;
 
 use crate::profile::{CallTree, FrameKind, TreeNode};
 use crate::ui::app::{App, View};
-use crate::ui::keys::BINDINGS;
 use crate::ui::overlay::{Overlay, Prompt};
 use crate::ui::text;
 
@@ -132,8 +131,8 @@ fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
 
 fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
     let mut hints: Vec<(&str, &str)> = Vec::new();
-    for binding in BINDINGS.iter().filter(|binding| !binding.hint.is_empty()) {
-        if let Some(key) = binding.keys.iter().find(|key| !app.theme.ascii || key.is_ascii()) {
+    for (binding, keys) in app.keys.rows().filter(|(binding, _)| !binding.hint.is_empty()) {
+        if let Some(key) = keys.iter().find(|key| !app.theme.ascii || key.is_ascii()) {
             hints.push((key, binding.hint));
         }
     }

@@ -4,8 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use crate::profile::FunctionOrder;
 use crate::ui::app::App;
-use crate::ui::tables::{FunctionSort, FunctionsRow};
+use crate::ui::tables::FunctionsRow;
 use crate::ui::text;
 
 use super::put;
@@ -22,13 +23,13 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let heading = format!(
         "{:>8}{}{:>9}   {:>8}{}{:>9}   {:BAR$} function{}",
         "self",
-        mark(FunctionSort::Own),
+        mark(FunctionOrder::Own),
         "",
         "total",
-        mark(FunctionSort::Total),
+        mark(FunctionOrder::Total),
         "",
         "",
-        mark(FunctionSort::Name),
+        mark(FunctionOrder::Name),
         BAR = usize::from(BAR)
     );
     put(buffer, area, area.x, area.y, &heading, app.theme.dim());
@@ -36,7 +37,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         put(buffer, area, area.x + 1, area.y + 1, "counting …", app.theme.dim());
         return;
     }
-    let rows = app.functions.rows(&app.names, &app.snapshot);
+    let rows = app.functions.rows(&app.snapshot);
     let lines = usize::from(area.height).saturating_sub(1);
     for (line, (at, row)) in rows.iter().enumerate().skip(app.functions.scroll).take(lines).enumerate() {
         let y = area.y + 1 + line as u16;

@@ -179,6 +179,11 @@ struct Strip {
 }
 
 impl Strip {
+    fn seconds(&self, column: usize) -> (u64, u64) {
+        let first = self.first_second + column as u64 * self.seconds_a_column;
+        (first, first + self.seconds_a_column - 1)
+    }
+
     fn new(app: &App, area: Rect) -> Option<Strip> {
         let timeline = &app.snapshot.timeline;
         if app.status.frequency == 0 || timeline.weights.is_empty() {
@@ -218,11 +223,18 @@ impl Strip {
     }
 }
 
-/// The second that a column of the time strip stands for.
-pub(in crate::ui) fn second_at(app: &App, area: Rect, x: u16) -> Option<u64> {
+/// The first and the last second that a column of the time strip stands for; `None` beside the strip.
+pub(in crate::ui) fn seconds_at(app: &App, area: Rect, x: u16) -> Option<(u64, u64)> {
     let strip = Strip::new(app, area)?;
     let column = usize::from(x.checked_sub(area.x + 1)?);
-    (column < strip.columns.len()).then(|| strip.first_second + column as u64 * strip.seconds_a_column)
+    (column < strip.columns.len()).then(|| strip.seconds(column))
+}
+
+/// The same of the column that is nearest: whoever drags need not keep to the strip.
+pub(in crate::ui) fn seconds_near(app: &App, area: Rect, x: u16) -> Option<(u64, u64)> {
+    let strip = Strip::new(app, area)?;
+    let column = usize::from(x.saturating_sub(area.x + 1));
+    Some(strip.seconds(column.min(strip.columns.len().saturating_sub(1))))
 }
 
 /// The chips from left to right: filter index (one past the filters for the target), column, words.

@@ -51,6 +51,7 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         (losses.events_lost, "mapping and exit events lost; some frames may be unnamed"),
         (losses.malformed, "records that made no sense"),
         (losses.over_memory, "samples let go because memory was full; --memory holds more"),
+        (losses.coarse, "addresses without a name of their own, memory being full; --memory holds more"),
         (losses.aged_out, "samples older than the window; --window keeps more"),
     ];
     for (count, what) in kinds {
@@ -63,7 +64,7 @@ fn lines(app: &App) -> Vec<(String, Style)> {
     lines.push((format!("{:>9}  resident memory", text::bytes(app.status.own_memory)), plain));
     lines.push((
         format!(
-            "{:>9}  of it for {} samples and their stacks",
+            "{:>9}  of it for {} samples, their stacks and names",
             text::bytes(snapshot.memory),
             text::grouped(snapshot.stored as u64)
         ),

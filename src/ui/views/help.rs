@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use crate::profile::FrameKind;
 use crate::ui::app::App;
-use crate::ui::keys::{BINDINGS, Section};
+use crate::ui::keys::Section;
 use crate::ui::overlay::Help;
 use crate::ui::text;
 
@@ -46,9 +46,10 @@ fn lines(app: &App, wanted: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     for section in Section::ALL {
         let mut rows: Vec<Line> = Vec::new();
-        for binding in BINDINGS.iter().filter(|binding| binding.section == section) {
-            let keys: Vec<&str> = binding.keys.iter().copied().filter(|key| key.is_ascii()).collect();
-            let keys = keys.join(" ");
+        for (binding, keys) in app.keys.rows().filter(|(binding, _)| binding.section == section) {
+            // The sign for Enter is for the hint line; here the key has its name.
+            let keys: Vec<&str> = keys.iter().map(|key| &**key).filter(|key| *key != "↵").collect();
+            let keys = if keys.is_empty() { "(no key)".to_owned() } else { keys.join(" ") };
             if wanted.is_empty() || format!("{keys} {}", binding.help).to_lowercase().contains(&wanted) {
                 rows.push(Line::Row { keys, help: binding.help.to_owned(), style: app.theme.key() });
             }

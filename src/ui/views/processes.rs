@@ -50,8 +50,9 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
     let whole = app.snapshot.tree.total();
     let (opened, closed) = if app.theme.ascii { ("- ", "+ ") } else { ("▾ ", "▸ ") };
     let (number, recent, shown, complete, user) = match row {
-        ProcessRow::Process { sums, .. } => (sums.tgid.0, sums.recent, sums.shown, sums.complete, sums.user),
-        ProcessRow::Thread { row } => (row.thread.tid.0, row.recent, row.shown, row.complete, row.user),
+        ProcessRow::Exited { sums, .. } => (String::new(), sums.recent, sums.shown, sums.complete, sums.user),
+        ProcessRow::Process { sums, .. } => (sums.tgid.to_string(), sums.recent, sums.shown, sums.complete, sums.user),
+        ProcessRow::Thread { row } => (row.thread.tid.to_string(), row.recent, row.shown, row.complete, row.user),
     };
     let complete = if user == 0 { "-".to_owned() } else { format!("{} %", text::percent(complete, user)) };
     let figures = format!(
@@ -64,7 +65,15 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
     let x = draw_bar(app, shown, whole, line, x, buffer);
     let mut x = put(buffer, line, x, line.y, &format!(" {complete:>9}  "), app.theme.dim());
     match row {
-        ProcessRow::Process { sums, open } => {
+        ProcessRow::Exited { sums, processes, open } => {
+            let times = if app.theme.ascii { 'x' } else { '×' };
+            x = put(buffer, line, x, line.y, if *open { opened } else { closed }, app.theme.dim());
+            x = put(buffer, line, x, line.y, app.names.labels.name(sums.name), app.theme.strong());
+            x = put(buffer, line, x, line.y, &format!(" {times}{}, ", processes.len()), app.theme.strong());
+            put(buffer, line, x, line.y, "exited", app.theme.warning());
+        }
+        ProcessRow::Process { sums, open, exited, folded } => {
+            x += 2 * u16::from(*folded);
             let sign = match (sums.threads.len() > 1, *open) {
                 (true, true) => opened,
                 (true, false) => closed,
@@ -75,10 +84,10 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
             if sums.threads.len() > 1 {
                 x = put(buffer, line, x, line.y, &format!("  {} threads", sums.threads.len()), app.theme.dim());
             }
-            if let Some((command, exited)) = app.snapshot.processes.get(&sums.tgid) {
-                if *exited {
-                    x = put(buffer, line, x + 2, line.y, "exited", app.theme.warning());
-                }
+            if *exited {
+                x = put(buffer, line, x + 2, line.y, "exited", app.theme.warning());
+            }
+            if let Some((command, _)) = app.snapshot.processes.get(&sums.tgid) {
                 put(buffer, line, x + 2, line.y, command, app.theme.dim());
             }
         }

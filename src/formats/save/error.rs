@@ -1,0 +1,78 @@
+//! Why nothing was saved, in sentences.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::formats::FormatError;
+
+/// Why nothing was saved. Each message is one sentence that names the file and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum SaveError {
+    /// The name does not say which format is meant.
+    #[error("`{}` does not end in .svg, .folded or .txt, which tells the format; add one of them", path.display())]
+    UnknownEnding {
+        /// As it was given.
+        path: PathBuf,
+    },
+    /// There is a file already, and replacing it was not agreed to.
+    #[error("`{}` exists already; agree to replace it, or choose another name", path.display())]
+    Exists {
+        /// As it was given.
+        path: PathBuf,
+    },
+    /// There is a directory of that name.
+    #[error("`{}` is a directory; give the name of a file", path.display())]
+    IsDirectory {
+        /// As it was given.
+        path: PathBuf,
+    },
+    /// The directory is missing.
+    #[error("there is no directory `{}`; create it, or choose another", directory.display())]
+    NoDirectory {
+        /// The part of the name before the last `/`.
+        directory: PathBuf,
+    },
+    /// The file could not be made or written.
+    #[error("failed to save `{}`: {source}; {advice}", path.display())]
+    Failed {
+        /// As it was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+        /// What may help.
+        advice: &'static str,
+    },
+    /// There was nothing that could be written.
+    #[error(transparent)]
+    Content(FormatError),
+}
+
+/// An error of the writer: the system's with the file's name, the format's as it is.
+pub(super) fn content_error(path: &Path, error: FormatError) -> SaveError {
+    match error {
+        FormatError::Write(source) => failure(path, source),
+        other => SaveError::Content(other),
+    }
+}
+
+pub(super) fn failure(path: &Path, source: io::Error) -> SaveError {
+    let path = path.into();
+    let source = without_temporary_name(source);
+    let advice = match source.kind() {
+        io::ErrorKind::AlreadyExists => return SaveError::Exists { path },
+        io::ErrorKind::IsADirectory => return SaveError::IsDirectory { path },
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room, or choose another place",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "choose a directory that you may write to",
+        io::ErrorKind::NotADirectory => "a part of the name before the last `/` is a file",
+        io::ErrorKind::InvalidFilename => "choose a shorter name",
+        io::ErrorKind::BrokenPipe => "whoever read it has gone",
+        _ => "choose another place",
+    };
+    SaveError::Failed { path, source, advice }
+}
+
+/// What the system said, without the temporary file's name that `tempfile` adds: it is gone when the message is read.
+fn without_temporary_name(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|wrapped| wrapped.source()).and_then(|source| source.downcast_ref::<io::Error>());
+    inner.and_then(io::Error::raw_os_error).map(io::Error::from_raw_os_error).unwrap_or(error)
+}

@@ -1,0 +1,58 @@
+//! The person behind sudo: whose home `~` is, and whose the file will be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A path as somebody has typed it where no shell has seen it: `~` and `~/…` are the home of whoever called sudo, or one's own.
+pub fn expand_home(path: &Path) -> PathBuf {
+    expand(path, home)
+}
+
+pub(super) fn expand(path: &Path, home: impl FnOnce() -> Option<PathBuf>) -> PathBuf {
+    // By whole components: `~x/` is another one's home, which is left to shells.
+    match path.strip_prefix("~") {
+        Ok(rest) => home().map_or_else(|| path.to_owned(), |home| if rest == Path::new("") { home } else { home.join(rest) }),
+        Err(_) => path.to_owned(),
+    }
+}
+
+/// sudo sets `HOME` to root's on many systems; whose file it will be wants it in their own.
+fn home() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if rustix::process::geteuid().is_root()
+        && let Some((user, _)) = caller_of_sudo(|name| std::env::var(name).ok())
+        && let Some(home) =
+            set("SUDO_HOME").or_else(|| home_in_passwd(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user))
+    {
+        return Some(home);
+    }
+    set("HOME")
+}
+
+/// `name:password:uid:gid:comment:home:shell`
+pub(super) fn home_in_passwd(passwd: &str, user: u32) -> Option<PathBuf> {
+    let home = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let found = fields.get(2)?.parse() == Ok(user);
+        fields.get(5).filter(|home| found && home.starts_with('/')).map(PathBuf::from)
+    };
+    passwd.lines().find_map(home)
+}
+
+/// Under sudo the file should belong to the person, not to root. That it cannot (FAT knows no owners) is no reason to lose it.
+pub(super) fn give_to_caller_of_sudo(file: &fs::File) {
+    if rustix::process::geteuid().is_root()
+        && let Some((user, group)) = caller_of_sudo(|name| std::env::var(name).ok())
+    {
+        let _ = std::os::unix::fs::fchown(file, Some(user), Some(group));
+    }
+}
+
+/// Who called sudo, if both ids are plain numbers. `u32::MAX` means "leave as it is" to the kernel and is nobody's id.
+pub(super) fn caller_of_sudo(variable: impl Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
+    let id = |name: &str| {
+        let text = variable(name).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+        text.parse().ok().filter(|id| *id != u32::MAX)
+    };
+    Some((id("SUDO_UID")?, id("SUDO_GID")?))
+}

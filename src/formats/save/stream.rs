@@ -1,0 +1,55 @@
+//! Targets that are no files: standard output and its like.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// A target that takes bytes and has no name of its own to protect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stream {
+    Output,
+    Error,
+    Device,
+}
+
+impl Stream {
+    pub(super) fn open(self, path: &Path) -> io::Result<Box<dyn Write>> {
+        Ok(match self {
+            Stream::Output => Box::new(io::stdout()),
+            Stream::Error => Box::new(io::stderr()),
+            Stream::Device => Box::new(fs::OpenOptions::new().write(true).open(path)?),
+        })
+    }
+}
+
+/// Standard output and error by any of their names, other character devices and pipes under `/dev` and `/proc`. Not devices
+/// elsewhere, and no block device: a link or a slip must not cost a disk.
+pub(super) fn stream_of(path: &Path) -> Option<Stream> {
+    match path.to_str()? {
+        "-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1" => Some(Stream::Output),
+        "/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2" => Some(Stream::Error),
+        name if name.starts_with("/dev/") || name.starts_with("/proc/") => {
+            let kind = fs::metadata(path).ok()?.file_type();
+            (kind.is_char_device() || kind.is_fifo()).then_some(Stream::Device)
+        }
+        _ => None,
+    }
+}
+
+/// Whether what is saved there goes to standard output, by whichever name.
+pub fn is_standard_output(path: &Path) -> bool {
+    match stream_of(path) {
+        Some(Stream::Output) => true,
+        // `/dev/tty2`, `/proc/12/fd/5`. Not `/dev/null`, in which nothing mixes.
+        Some(Stream::Device) => {
+            let output = rustix::fs::fstat(rustix::stdio::stdout());
+            let mixes = rustix::termios::isatty(rustix::stdio::stdout())
+                || output.is_ok_and(|output| rustix::fs::FileType::from_raw_mode(output.st_mode) == rustix::fs::FileType::Fifo);
+            mixes
+                && fs::metadata(path)
+                    .is_ok_and(|there| output.is_ok_and(|output| (there.dev(), there.ino()) == (output.st_dev, output.st_ino)))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,106 @@
+//! What a view tells: its tree, its sums, and what pickers list.
+
+use rustc_hash::FxHashMap;
+
+use super::{ActivityRow, CallTree, CgroupId, Cpu, Profile, RECENT, SECOND, TimeRange, Timeline, Timestamp, Totals, ViewBuilder};
+
+impl ViewBuilder {
+    /// The tree as it is now.
+    pub fn tree(&mut self) -> CallTree {
+        self.tree.snapshot()
+    }
+
+    /// The same in the memory of a tree that is not needed any more.
+    pub fn tree_into(&mut self, tree: &mut CallTree) {
+        self.tree.snapshot_into(tree);
+    }
+
+    /// Takes the finished tree out and leaves the sums; for a profile that will not grow. The next query starts again.
+    pub fn take_tree(&mut self) -> CallTree {
+        self.node_of = FxHashMap::default();
+        self.node_of_ungrouped = Vec::new();
+        self.stack_complete = Vec::new();
+        self.stack_filter_bits = Vec::new();
+        std::mem::take(&mut self.tree).finish()
+    }
+
+    /// Starts again at the next update if most of the tree weighs nothing any more: processes and threads that are gone leave
+    /// their branches behind.
+    pub fn tidy(&mut self, tree: &CallTree) {
+        const WORTH_IT: usize = 1 << 16;
+        let live = || tree.nodes().iter().filter(|node| node.total > 0).count();
+        self.stale = tree.nodes().len() > WORTH_IT && tree.nodes().len() > 4 * live();
+    }
+
+    /// Changes whenever the tree or the sums did.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Number of the next sample to see.
+    pub fn seen(&self) -> u64 {
+        self.next
+    }
+
+    /// Sums over what is shown.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// CPU use per second, up to the second of `now`: what is idle has seconds without weight.
+    pub fn timeline(&self, now: Timestamp) -> Timeline {
+        let seconds = usize::try_from((now.0 / SECOND + 1).saturating_sub(self.timeline_second)).unwrap_or(0);
+        let idle = seconds.min(1 << 20).saturating_sub(self.timeline.len());
+        let weights = self.timeline.iter().copied().chain(std::iter::repeat_n(0, idle)).collect();
+        Timeline { first_second: self.timeline_second, weights }
+    }
+
+    /// What each thread did, in the order they were first seen; only those that did anything in the range.
+    pub fn activity(&self, profile: &Profile, now: Timestamp) -> Vec<ActivityRow> {
+        let mut recent = vec![0u64; profile.threads.rows().len()];
+        let mut number = profile.samples.end();
+        // Of a picture that was frozen or a range that was selected, the last seconds are those before its end.
+        let now = match self.query.range {
+            TimeRange::Between(_, to) => now.min(to),
+            TimeRange::All | TimeRange::Last(_) => now,
+        };
+        while let Some(sample) = number.checked_sub(1).and_then(|number| profile.samples.get(number)) {
+            if now.since(sample.time) > RECENT {
+                break;
+            }
+            if sample.time <= now
+                && let Some(slot) = recent.get_mut(sample.thread.0 as usize)
+            {
+                *slot += sample.weight;
+            }
+            number -= 1;
+        }
+        let rows = profile.threads.rows().iter().zip(&self.sums).zip(recent);
+        rows.filter(|((_, sums), _)| sums.all > 0)
+            .map(|((thread, sums), recent)| ActivityRow {
+                thread: *thread,
+                all: sums.all,
+                shown: sums.shown,
+                complete: sums.complete,
+                user: sums.user,
+                recent,
+            })
+            .collect()
+    }
+
+    /// What ran in each cgroup within the range, target and filters not applied: for the picker. The heaviest first.
+    pub fn cgroups(&self, profile: &Profile) -> Vec<(CgroupId, u64)> {
+        let sums = profile.cgroups.iter().copied().zip(self.cgroup_sums.iter().copied());
+        let mut sums: Vec<_> = sums.filter(|(_, weight)| *weight > 0).collect();
+        sums.sort_by_key(|(id, weight)| (std::cmp::Reverse(*weight), *id));
+        sums
+    }
+
+    /// What ran on each CPU within the range, likewise, by number.
+    pub fn cpus(&self) -> Vec<(Cpu, u64)> {
+        (0..=u16::MAX).map(Cpu).zip(self.cpu_sums.iter().copied()).filter(|(_, weight)| *weight > 0).collect()
+    }
+
+    /// How far back [`ActivityRow::recent`] looks, in nanoseconds.
+    pub const RECENT: u64 = RECENT;
+}

@@ -1,0 +1,230 @@
+//! The view against one that counts all samples at once, and what is special about it.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::profile::{Cpu, Filter, Limits, Pattern, Searcher, Target, Tgid, Tid};
+
+const NAMES: [&str; 6] = ["main", "alpha", "beta", "gamma", "alphabet", "_start"];
+
+struct World {
+    names: Arc<Names>,
+    profile: Profile,
+}
+
+fn world(limits: Limits) -> World {
+    World { names: Arc::new(Names::default()), profile: Profile::new(limits) }
+}
+
+impl World {
+    fn push(&mut self, time: u64, tgid: u32, path: &[usize]) {
+        let process = self.names.labels.intern(if tgid.is_multiple_of(2) { "even" } else { "odd" }, "", FrameKind::Process);
+        let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process };
+        let frames: Vec<_> = path
+            .iter()
+            .map(|index| self.names.intern_named(self.names.labels.intern(NAMES[*index], "", FrameKind::User)))
+            .collect();
+        let sample =
+            Sample { time: Timestamp(time), weight: 1, cpu: Cpu(0), user_end: UserEnd::FramePointerEnd, ..Sample::default() };
+        self.profile.record(thread, frames, sample);
+    }
+
+    fn folded(&self, tree: &CallTree) -> BTreeMap<String, u64> {
+        let mut lines = BTreeMap::new();
+        for (index, node) in tree.nodes().iter().enumerate().filter(|(_, node)| node.own > 0) {
+            let path = tree.path(NodeId(index as u32));
+            let line: Vec<_> = path.iter().map(|id| self.names.labels.name(tree.node(*id).label)).collect();
+            *lines.entry(line.join(";")).or_default() += node.own;
+        }
+        lines
+    }
+}
+
+fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64, window: u64) -> BTreeMap<String, u64> {
+    let mut lines = BTreeMap::new();
+    for (time, tgid, path) in samples {
+        let group = if tgid.is_multiple_of(2) { "even" } else { "odd" };
+        let names: Vec<&str> = path.iter().map(|index| NAMES[*index]).collect();
+        let within = match query.range {
+            TimeRange::All => *time >= now.saturating_sub(window),
+            TimeRange::Last(span) => *time >= now.saturating_sub(span),
+            TimeRange::Between(from, to) => *time >= from.0 && *time < to.0,
+        };
+        let passes = query.filters.iter().all(|filter| {
+            let hit = names.iter().chain([&group]).any(|name| filter.pattern.matches(name));
+            hit == (filter.mode == FilterMode::Keep)
+        });
+        if !within || !passes || !(query.target.tgids.is_empty() || query.target.tgids.contains(&Tgid(*tgid))) {
+            continue;
+        }
+        let label = match query.grouping {
+            Grouping::Process => format!("{group} {tgid}"),
+            _ => group.to_owned(),
+        };
+        let line: Vec<&str> = match query.direction {
+            Direction::TopDown => std::iter::once(&*label).chain(names).collect(),
+            Direction::BottomUp => names.into_iter().rev().chain([&*label]).collect(),
+        };
+        *lines.entry(line.join(";")).or_default() += 1;
+    }
+    lines
+}
+
+fn queries() -> impl Strategy<Value = Query> {
+    let range = prop_oneof![
+        Just(TimeRange::All),
+        (1u64..4000).prop_map(TimeRange::Last),
+        (0u64..3000, 0u64..3000).prop_map(|(a, b)| TimeRange::Between(Timestamp(a), Timestamp(a + b))),
+    ];
+    let filter =
+        (any::<bool>(), prop_oneof![Just("alpha"), Just("^beta$"), Just("even"), Just("z")]).prop_map(|(keep, source)| Filter {
+            mode: if keep { FilterMode::Keep } else { FilterMode::Drop },
+            pattern: Pattern::new(source).unwrap(),
+        });
+    let target = prop_oneof![3 => Just(vec![]), 1 => Just(vec![Tgid(2)]), 1 => Just(vec![Tgid(1), Tgid(3)])];
+    (range, prop::collection::vec(filter, 0..3), target, any::<bool>(), any::<bool>()).prop_map(
+        |(range, filters, tgids, up, apart)| Query {
+            range,
+            filters,
+            target: Target { tgids, ..Target::default() },
+            direction: if up { Direction::BottomUp } else { Direction::TopDown },
+            grouping: if apart { Grouping::Process } else { Grouping::Name },
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// However samples arrive and leave, the picture is the one that counting all of them at once would give.
+    #[test]
+    fn an_updated_view_equals_one_made_at_once(
+        query in queries(),
+        samples in prop::collection::vec((1u64..5, 1u32..5, prop::collection::vec(0usize..6, 0..5)), 1..2600),
+        every in 1usize..700,
+        window in prop_oneof![Just(u64::MAX), 500u64..5000],
+        budget in prop_oneof![Just(usize::MAX), 1usize..500],
+    ) {
+        let mut world = world(Limits { window, memory: usize::MAX });
+        let mut builder = ViewBuilder::new(Arc::clone(&world.names), query.clone());
+        let (mut now, mut all) = (0, Vec::new());
+        for (index, (step, tgid, path)) in samples.into_iter().enumerate() {
+            now += step;
+            world.push(now, tgid, &path);
+            all.push((now, tgid, path));
+            if index % every == 0 {
+                world.profile.trim(Timestamp(now));
+                while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
+            }
+        }
+        while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
+        let kept = &all[usize::try_from(world.profile.samples.first()).unwrap()..];
+        let tree = builder.tree();
+        prop_assert_eq!(world.folded(&tree), expected(kept, &query, now, window));
+        prop_assert_eq!(builder.totals().samples, tree.total());
+        let shown: u64 = builder.activity(&world.profile, Timestamp(now)).iter().map(|row| row.shown).sum();
+        prop_assert_eq!(shown, tree.total());
+    }
+}
+
+#[test]
+fn a_new_name_moves_samples_to_the_function_they_belong_to() {
+    let mut world = world(Limits::NONE);
+    let process = world.names.labels.intern("cc1", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+    let object = crate::profile::ObjectId::KERNEL;
+    let frame = |address| crate::profile::Frame { object, is_return: false, address };
+    let (a, _) = world.names.intern_frame(frame(0x10));
+    let (b, _) = world.names.intern_frame(frame(0x18));
+    for frame in [a, b] {
+        world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+    }
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    assert_eq!(world.folded(&builder.tree()).len(), 2);
+    let label = world.names.labels.intern("do_idle", "kernel", FrameKind::Kernel);
+    world.names.name_frame(a, &[label]);
+    world.names.name_frame(b, &[label]);
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    assert_eq!(world.folded(&builder.tree()), BTreeMap::from([("cc1;do_idle".to_owned(), 2)]));
+}
+
+#[test]
+fn two_frames_of_one_address_are_named_one_by_one() {
+    let mut world = world(Limits::NONE);
+    let process = world.names.labels.intern("cc1", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+    let object = crate::profile::ObjectId::KERNEL;
+    let frame = |is_return| crate::profile::Frame { object, is_return, address: 0x10 };
+    let (a, b) = (world.names.intern_frame(frame(false)).0, world.names.intern_frame(frame(true)).0);
+    for frame in [a, b] {
+        world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+    }
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    world.names.name_frame(a, &[world.names.labels.intern("do_idle", "kernel", FrameKind::Kernel)]);
+    let steps = (0..9).take_while(|_| builder.update(&world.profile, Timestamp(0), 1) == Progress::More).count();
+    assert_eq!(steps, 1, "one of them has its name for good, the other waits for its own");
+    assert_eq!(world.folded(&builder.tree()).len(), 2);
+}
+
+#[test]
+fn branches_of_processes_that_are_gone_are_not_kept() {
+    let mut world = world(Limits { window: SECOND, memory: usize::MAX });
+    let query = Query { grouping: Grouping::Process, ..Query::default() };
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), query);
+    for i in 0..60_000u64 {
+        world.push(i * SECOND / 1000, u32::try_from(i).unwrap(), &[0, 1, 2, 3]);
+        if i % 1000 == 0 {
+            world.profile.trim(Timestamp(i * SECOND / 1000));
+            builder.update(&world.profile, Timestamp(i * SECOND / 1000), usize::MAX);
+            let tree = builder.tree();
+            builder.tidy(&tree);
+        }
+    }
+    assert!(builder.tree().nodes().len() < 100_000, "{}", builder.tree().nodes().len());
+    assert!(world.profile.threads.rows().len() < 40_000, "{}", world.profile.threads.rows().len());
+}
+
+#[test]
+fn a_stack_is_complete_when_its_root_is_an_entry() {
+    let mut world = world(Limits::NONE);
+    world.push(1, 1, &[5, 0, 1]);
+    world.push(2, 1, &[0, 1]);
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+    builder.update(&world.profile, Timestamp(2), usize::MAX);
+    let totals = builder.totals();
+    assert_eq!((totals.samples, totals.user, totals.complete), (2, 2, 1));
+}
+
+#[test]
+fn a_search_counts_each_sample_once() {
+    let mut world = world(Limits::NONE);
+    world.push(1, 1, &[0, 1, 4]);
+    world.push(2, 1, &[0, 2]);
+    world.push(3, 1, &[0, 4]);
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+    builder.update(&world.profile, Timestamp(3), usize::MAX);
+    let found = Searcher::new(Arc::clone(&world.names), Pattern::new("alpha").unwrap()).search(&builder.tree());
+    assert_eq!((found.weight, found.nodes), (2, 3));
+}
+
+#[test]
+fn the_timeline_has_one_weight_a_second_and_forgets_what_the_store_forgot() {
+    let mut world = world(Limits { window: 3 * SECOND, memory: usize::MAX });
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+    for i in 0..5000u64 {
+        world.push(i * SECOND / 500, 1, &[0]);
+        if i % 100 == 0 {
+            builder.update(&world.profile, Timestamp(i * SECOND / 500), usize::MAX);
+        }
+    }
+    world.profile.trim(Timestamp(10 * SECOND));
+    builder.update(&world.profile, Timestamp(10 * SECOND), usize::MAX);
+    let timeline = builder.timeline(Timestamp(12 * SECOND));
+    assert_eq!(timeline.weights.last(), Some(&0), "nothing has run for two seconds");
+    assert_eq!(timeline.weights.iter().sum::<u64>(), world.profile.samples.len() as u64);
+    assert_eq!(timeline.first_second, world.profile.samples.first_time().unwrap().0 / SECOND);
+}

@@ -1,0 +1,297 @@
+//! Functions with their callers and callees.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use super::move_cursor;
+use crate::profile::{CallTree, FunctionOrder, FunctionTable, LabelId, Names, Neighbours, NodeId, SearchResult, Snapshot};
+use crate::ui::keys::Action;
+
+/// The rows of the table of functions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum FunctionsRow {
+    Function {
+        label: LabelId,
+        own: u64,
+        total: u64,
+        open: bool,
+    },
+    /// Above the callers (`true`) or callees of the open function.
+    Heading {
+        callers: bool,
+    },
+    /// A caller or callee, with the labels that lead to it from the open function.
+    Node {
+        callers: bool,
+        path: Vec<LabelId>,
+        weight: u64,
+        own: u64,
+        children: bool,
+        open: bool,
+    },
+}
+
+/// The table of functions' state.
+#[derive(Clone, Debug, Default)]
+pub struct Functions {
+    /// The row under the cursor.
+    pub at: usize,
+    /// First row on screen.
+    pub scroll: usize,
+    /// The order.
+    pub sort: FunctionOrder,
+    /// The function whose callers and callees are shown.
+    pub open: Option<LabelId>,
+    expanded: FxHashSet<(bool, Vec<LabelId>)>,
+    made: RefCell<Made>,
+    /// What is under the cursor, to find it again.
+    anchor: Option<LabelId>,
+}
+
+/// Rows, and what they were made from. Held by count, so that no other table can come to lie at the same address.
+#[derive(Clone, Debug, Default)]
+struct Made {
+    table: Option<Arc<FunctionTable>>,
+    neighbours: Option<Arc<Neighbours>>,
+    open: Option<LabelId>,
+    expanded: FxHashSet<(bool, Vec<LabelId>)>,
+    rows: Rc<[FunctionsRow]>,
+}
+
+/// Most callers or callees listed below one row; what is less is in the flame graph.
+const MAX_BRANCHES: usize = 12;
+
+impl Functions {
+    /// The rows as they are on screen: made anew when the table or what is open in it has changed, not for every key and picture.
+    /// (Of 100,000 functions that takes 4 ms, and sorting them by name 50 ms, which is the engine's work; a key needs them twice.)
+    pub fn rows(&self, snapshot: &Snapshot) -> Rc<[FunctionsRow]> {
+        let Some(table) = &snapshot.functions else { return Rc::default() };
+        let neighbours = snapshot.neighbours.as_ref().filter(|(label, _)| self.open == Some(*label)).map(|(_, found)| found);
+        let mut made = self.made.borrow_mut();
+        let fits = made.table.as_ref().is_some_and(|known| Arc::ptr_eq(known, table))
+            && made.neighbours.as_ref().map(Arc::as_ptr) == neighbours.map(Arc::as_ptr)
+            && made.open == self.open
+            && made.expanded == self.expanded;
+        if !fits {
+            *made = Made {
+                table: Some(Arc::clone(table)),
+                neighbours: neighbours.cloned(),
+                open: self.open,
+                expanded: self.expanded.clone(),
+                rows: self.make(table, neighbours).into(),
+            };
+        }
+        Rc::clone(&made.rows)
+    }
+
+    fn make(&self, table: &FunctionTable, neighbours: Option<&Arc<Neighbours>>) -> Vec<FunctionsRow> {
+        let mut rows = Vec::with_capacity(table.rows.len());
+        for row in &table.rows {
+            let open = self.open == Some(row.label);
+            rows.push(FunctionsRow::Function { label: row.label, own: row.own, total: row.total, open });
+            if let Some(neighbours) = neighbours.filter(|_| open) {
+                for (callers, tree) in [(true, &neighbours.callers), (false, &neighbours.callees)] {
+                    rows.push(FunctionsRow::Heading { callers });
+                    self.push_branches(&mut rows, tree, callers, CallTree::ROOT, &mut Vec::new());
+                }
+            }
+        }
+        rows
+    }
+
+    fn push_branches(&self, rows: &mut Vec<FunctionsRow>, tree: &CallTree, callers: bool, node: NodeId, path: &mut Vec<LabelId>) {
+        let mut children: Vec<NodeId> = tree.children(node).collect();
+        children.sort_by_key(|id| (std::cmp::Reverse(tree.node(*id).total), id.0));
+        for child in children.into_iter().take(MAX_BRANCHES) {
+            let found = tree.node(child);
+            path.push(found.label);
+            let open = self.expanded.contains(&(callers, path.clone()));
+            rows.push(FunctionsRow::Node {
+                callers,
+                path: path.clone(),
+                weight: found.total,
+                own: found.own,
+                children: tree.children(child).next().is_some(),
+                open,
+            });
+            if open {
+                self.push_branches(rows, tree, callers, child, path);
+            }
+            path.pop();
+        }
+    }
+
+    /// Shows callers and callees of a function, with the cursor on it.
+    pub fn open_function(&mut self, label: LabelId) {
+        self.open = Some(label);
+        self.anchor = Some(label);
+        self.expanded.clear();
+    }
+
+    /// Finds the anchored row again.
+    pub fn refresh(&mut self, names: &Names, snapshot: &Snapshot) {
+        if snapshot.functions.is_none() {
+            return;
+        }
+        let rows = self.rows(snapshot);
+        if let Some(anchor) = self.anchor.map(|label| names.labels.current(label)) {
+            self.open = self.open.map(|label| names.labels.current(label));
+            let found = rows.iter().position(|row| matches!(row, FunctionsRow::Function { label, .. } if *label == anchor));
+            let under = rows.get(self.at);
+            let on_branch = matches!(under, Some(FunctionsRow::Node { .. } | FunctionsRow::Heading { .. }));
+            if let Some(found) = found.filter(|_| !on_branch) {
+                let line = self.at.saturating_sub(self.scroll);
+                self.at = found;
+                self.scroll = found.saturating_sub(line);
+            }
+        }
+        self.at = self.at.min(rows.len().saturating_sub(1));
+        self.scroll = self.scroll.min(self.at);
+    }
+
+    /// Puts the cursor on a row that was clicked.
+    pub(crate) fn select(&mut self, at: usize, snapshot: &Snapshot) {
+        let rows = self.rows(snapshot);
+        self.at = at.min(rows.len().saturating_sub(1));
+        if let Some(FunctionsRow::Function { label, .. }) = rows.get(self.at) {
+            self.anchor = Some(*label);
+        }
+    }
+
+    /// The function or branch under the cursor.
+    pub fn selected_label(&self, snapshot: &Snapshot) -> Option<LabelId> {
+        match self.rows(snapshot).get(self.at)? {
+            FunctionsRow::Function { label, .. } => Some(*label),
+            FunctionsRow::Node { path, .. } => path.last().copied(),
+            FunctionsRow::Heading { .. } => None,
+        }
+    }
+
+    /// Opens or closes what is under the cursor.
+    pub fn enter(&mut self, snapshot: &Snapshot) {
+        match self.rows(snapshot).get(self.at) {
+            Some(FunctionsRow::Function { label, open, .. }) => {
+                self.anchor = Some(*label);
+                self.expanded.clear();
+                self.open = if *open { None } else { Some(*label) };
+            }
+            Some(FunctionsRow::Node { callers, path, open, .. }) => {
+                let key = (*callers, path.clone());
+                if *open {
+                    self.expanded.remove(&key);
+                } else {
+                    self.expanded.insert(key);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves the cursor; left closes, right opens.
+    pub fn go(&mut self, action: Action, snapshot: &Snapshot, height: usize) {
+        let rows = self.rows(snapshot);
+        let wants_open = match rows.get(self.at) {
+            Some(FunctionsRow::Function { open, .. }) => Some(!open),
+            Some(FunctionsRow::Node { open, children, .. }) if *children || *open => Some(!open),
+            _ => None,
+        };
+        match (action, wants_open) {
+            (Action::Right, Some(true)) | (Action::Left, Some(false)) => self.enter(snapshot),
+            (Action::Left, _) => {
+                // Out of a branch, back to its function.
+                let up = rows.iter().take(self.at).rposition(|row| matches!(row, FunctionsRow::Function { .. }));
+                self.at = up.unwrap_or(self.at);
+            }
+            _ => move_cursor(action, &mut self.at, &mut self.scroll, rows.len(), height.saturating_sub(1)),
+        }
+        if let Some(FunctionsRow::Function { label, .. }) = rows.get(self.at) {
+            self.anchor = Some(*label);
+        }
+    }
+
+    /// To the next function that the search found.
+    pub fn next_match(&mut self, snapshot: &Snapshot, found: &SearchResult, forward: bool) -> bool {
+        let rows = self.rows(snapshot);
+        let matches: Vec<usize> = rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| matches!(row, FunctionsRow::Function { label, .. } if found.matches(*label)))
+            .map(|(at, _)| at)
+            .collect();
+        let next = if forward {
+            matches.iter().find(|at| **at > self.at).or(matches.first())
+        } else {
+            matches.iter().rev().find(|at| **at < self.at).or(matches.last())
+        };
+        let Some(&at) = next else { return false };
+        self.at = at;
+        self.scroll = at.saturating_sub(3);
+        if let Some(FunctionsRow::Function { label, .. }) = rows.get(at) {
+            self.anchor = Some(*label);
+        }
+        true
+    }
+
+    /// The next column to sort by.
+    pub fn next_sort(&mut self) {
+        self.sort = match self.sort {
+            FunctionOrder::Own => FunctionOrder::Total,
+            FunctionOrder::Total => FunctionOrder::Name,
+            FunctionOrder::Name => FunctionOrder::Own,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{FrameKind, TreeBuilder};
+    use std::time::Instant;
+
+    #[test]
+    fn rows_are_made_when_the_data_changes_and_not_for_each_key() {
+        const MANY: u32 = 100_000;
+        let names = Names::default();
+        let mut tree = TreeBuilder::new();
+        let main = tree.child(CallTree::ROOT, names.labels.intern("main", "", FrameKind::User));
+        for number in 0..MANY {
+            let name = format!("space::of<{}>::function", number.reverse_bits());
+            let node = tree.child(main, names.labels.intern(&name, "", FrameKind::User));
+            tree.add(node, i64::from(number % 7 + 1));
+        }
+        let tree = tree.finish();
+        let began = Instant::now();
+        let table = FunctionTable::of(&tree, FunctionOrder::Name, &names);
+        let sorted = began.elapsed();
+        let mut snapshot = Snapshot { functions: Some(Arc::new(table)), ..Snapshot::default() };
+        let mut functions = Functions { sort: FunctionOrder::Name, ..Functions::default() };
+        let began = Instant::now();
+        let rows = functions.rows(&snapshot);
+        let made = began.elapsed();
+        let began = Instant::now();
+        for _ in 0..100 {
+            functions.go(Action::Down, &snapshot, 40);
+            assert!(Rc::ptr_eq(&rows, &functions.rows(&snapshot)), "made anew for a key");
+        }
+        println!("{} rows: sorted in {sorted:?} by the engine, made in {made:?}, a key {:?}", rows.len(), began.elapsed() / 100);
+        assert_eq!((rows.len(), functions.at), (MANY as usize + 1, 100));
+        let name = |row: &FunctionsRow| match row {
+            FunctionsRow::Function { label, .. } => names.labels.name(*label).to_owned(),
+            _ => String::new(),
+        };
+        assert!(rows.windows(2).all(|two| name(&two[0]) <= name(&two[1])));
+        // What is opened, and new data, are seen at once.
+        functions.enter(&snapshot);
+        let opened = functions.rows(&snapshot);
+        assert!(matches!(opened[100], FunctionsRow::Function { open: true, .. }));
+        let label = functions.open.unwrap();
+        snapshot.neighbours = Some((label, Arc::new(Neighbours::of(&tree, label))));
+        assert!(matches!(functions.rows(&snapshot)[101], FunctionsRow::Heading { callers: true }));
+        snapshot.functions = Some(Arc::default());
+        assert!(functions.rows(&snapshot).is_empty());
+    }
+}

@@ -1,0 +1,379 @@
+//! Processes with their threads.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::move_cursor;
+use crate::profile::{ActivityRow, LabelId, Names, Snapshot, Tgid, Tid};
+use crate::ui::keys::Action;
+
+/// A process and what its threads did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessSums {
+    /// The process.
+    pub tgid: Tgid,
+    /// Its newest name.
+    pub name: LabelId,
+    /// See [`ActivityRow`].
+    pub all: u64,
+    /// See [`ActivityRow`].
+    pub shown: u64,
+    /// See [`ActivityRow`].
+    pub complete: u64,
+    /// See [`ActivityRow`].
+    pub user: u64,
+    /// See [`ActivityRow`].
+    pub recent: u64,
+    /// Its threads, each once.
+    pub threads: Vec<ActivityRow>,
+}
+
+/// Sums the threads of each process up, in the order the processes were first seen.
+pub(in crate::ui) fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
+    let mut at: FxHashMap<Tgid, usize> = FxHashMap::default();
+    let mut thread_at: FxHashMap<(Tgid, Tid), usize> = FxHashMap::default();
+    let mut sums: Vec<ProcessSums> = Vec::new();
+    for row in snapshot.activity.iter() {
+        let index = *at.entry(row.thread.tgid).or_insert_with(|| {
+            sums.push(ProcessSums {
+                tgid: row.thread.tgid,
+                name: row.thread.process,
+                all: 0,
+                shown: 0,
+                complete: 0,
+                user: 0,
+                recent: 0,
+                threads: Vec::new(),
+            });
+            sums.len() - 1
+        });
+        let process = &mut sums[index];
+        process.name = row.thread.process;
+        process.all += row.all;
+        process.shown += row.shown;
+        process.complete += row.complete;
+        process.user += row.user;
+        process.recent += row.recent;
+        let thread = *thread_at.entry((row.thread.tgid, row.thread.tid)).or_insert(process.threads.len());
+        match process.threads.get_mut(thread) {
+            Some(known) => {
+                *known = ActivityRow {
+                    thread: row.thread,
+                    all: known.all + row.all,
+                    shown: known.shown + row.shown,
+                    complete: known.complete + row.complete,
+                    user: known.user + row.user,
+                    recent: known.recent + row.recent,
+                }
+            }
+            None => process.threads.push(*row),
+        }
+    }
+    sums
+}
+
+/// By which column processes are ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs)]
+pub enum ProcessSort {
+    #[default]
+    Cpu,
+    Samples,
+    Name,
+    Pid,
+}
+
+/// The rows of the table of processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ProcessRow {
+    /// Several processes of one name that have all exited, as one: a build leaves thousands of them.
+    Exited {
+        sums: ProcessSums,
+        processes: Vec<Tgid>,
+        open: bool,
+    },
+    Process {
+        sums: ProcessSums,
+        open: bool,
+        exited: bool,
+        /// It belongs to the row of all of its name above.
+        folded: bool,
+    },
+    Thread {
+        row: ActivityRow,
+    },
+}
+
+/// What a row is, whatever its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum RowKey {
+    Exited(LabelId),
+    Process(Tgid),
+    Thread(Tgid, Tid),
+}
+
+impl ProcessRow {
+    fn key(&self) -> RowKey {
+        match self {
+            ProcessRow::Exited { sums, .. } => RowKey::Exited(sums.name),
+            ProcessRow::Process { sums, .. } => RowKey::Process(sums.tgid),
+            ProcessRow::Thread { row } => RowKey::Thread(row.thread.tgid, row.thread.tid),
+        }
+    }
+}
+
+/// The table of processes' state.
+#[derive(Clone, Debug, Default)]
+pub struct Processes {
+    /// The row under the cursor.
+    pub at: usize,
+    /// First row on screen.
+    pub scroll: usize,
+    /// The order.
+    pub sort: ProcessSort,
+    open: FxHashSet<RowKey>,
+    anchor: Option<RowKey>,
+}
+
+impl Processes {
+    /// The rows as they are on screen: only what the view shows.
+    pub fn rows(&self, snapshot: &Snapshot, names: &Names) -> Vec<ProcessRow> {
+        let mut entries = fold_exited(processes_of(snapshot), snapshot);
+        self.order(names, &mut entries, |entry| &entry.sums);
+        let mut rows = Vec::new();
+        for Entry { sums, mut folded } in entries {
+            if folded.is_empty() {
+                self.push(&mut rows, sums, snapshot, false);
+                continue;
+            }
+            let open = self.open.contains(&RowKey::Exited(sums.name));
+            self.order(names, &mut folded, |process| process);
+            let processes = folded.iter().map(|process| process.tgid).collect();
+            rows.push(ProcessRow::Exited { sums, processes, open });
+            if open {
+                folded.into_iter().for_each(|process| self.push(&mut rows, process, snapshot, true));
+            }
+        }
+        rows
+    }
+
+    fn order<T>(&self, names: &Names, entries: &mut [T], sums: impl Fn(&T) -> &ProcessSums) {
+        use std::cmp::Reverse;
+        match self.sort {
+            ProcessSort::Cpu => entries.sort_by_key(|entry| (Reverse((sums(entry).recent, sums(entry).shown)), sums(entry).tgid)),
+            ProcessSort::Samples => entries.sort_by_key(|entry| (Reverse(sums(entry).shown), sums(entry).tgid)),
+            ProcessSort::Name => {
+                entries.sort_by(|a, b| {
+                    let key = |entry| (names.labels.name(sums(entry).name), sums(entry).tgid);
+                    key(a).cmp(&key(b))
+                });
+            }
+            ProcessSort::Pid => entries.sort_by_key(|entry| sums(entry).tgid),
+        }
+    }
+
+    fn push(&self, rows: &mut Vec<ProcessRow>, mut sums: ProcessSums, snapshot: &Snapshot, folded: bool) {
+        let open = self.open.contains(&RowKey::Process(sums.tgid));
+        let mut threads = if open { sums.threads.clone() } else { Vec::new() };
+        threads.retain(|row| row.shown > 0);
+        threads.sort_by_key(|row| (std::cmp::Reverse((row.recent, row.shown)), row.thread.tid));
+        sums.threads.retain(|row| row.shown > 0);
+        let exited = has_exited(snapshot, sums.tgid);
+        rows.push(ProcessRow::Process { sums, open, exited, folded });
+        rows.extend(threads.into_iter().map(|row| ProcessRow::Thread { row }));
+    }
+
+    /// Finds the row under the cursor again.
+    pub fn refresh(&mut self, snapshot: &Snapshot, names: &Names) {
+        let Some(anchor) = self.anchor else { return };
+        let rows = self.rows(snapshot, names);
+        let place = |key: RowKey| rows.iter().position(|row| row.key() == key);
+        // One that has exited may have gone into the row of all of its name.
+        let folded = || match anchor {
+            RowKey::Process(tgid) | RowKey::Thread(tgid, _) => rows
+                .iter()
+                .position(|row| matches!(row, ProcessRow::Exited { processes, open: false, .. } if processes.contains(&tgid))),
+            RowKey::Exited(_) => None,
+        };
+        if let Some(found) = place(anchor).or_else(folded) {
+            let line = self.at.saturating_sub(self.scroll);
+            self.at = found;
+            self.scroll = found.saturating_sub(line);
+        }
+        self.at = self.at.min(rows.len().saturating_sub(1));
+        self.scroll = self.scroll.min(self.at);
+    }
+
+    /// Puts the cursor on a row that was clicked.
+    pub(crate) fn select(&mut self, at: usize, snapshot: &Snapshot, names: &Names) {
+        let rows = self.rows(snapshot, names);
+        self.at = at.min(rows.len().saturating_sub(1));
+        self.anchor = rows.get(self.at).map(ProcessRow::key);
+    }
+
+    /// The process, or the processes that are one row, and on a thread's row the thread under the cursor.
+    pub fn selected(&self, snapshot: &Snapshot, names: &Names) -> Option<(Vec<Tgid>, Option<Tid>)> {
+        match self.rows(snapshot, names).into_iter().nth(self.at)? {
+            ProcessRow::Exited { processes, .. } => Some((processes, None)),
+            ProcessRow::Process { sums, .. } => Some((vec![sums.tgid], None)),
+            ProcessRow::Thread { row } => Some((vec![row.thread.tgid], Some(row.thread.tid))),
+        }
+    }
+
+    /// Moves the cursor; left closes, right opens.
+    pub fn go(&mut self, action: Action, snapshot: &Snapshot, names: &Names, height: usize) {
+        let rows = self.rows(snapshot, names);
+        let key = rows.get(self.at).map(ProcessRow::key);
+        match (action, key) {
+            (Action::Right, Some(key @ (RowKey::Process(_) | RowKey::Exited(_)))) => {
+                self.open.insert(key);
+            }
+            (Action::Left, Some(key)) => {
+                // What is open is closed; else what it is in.
+                let mut close = match key {
+                    RowKey::Thread(tgid, _) => RowKey::Process(tgid),
+                    other => other,
+                };
+                if !self.open.remove(&close) {
+                    let outer = rows.iter().take(self.at).rposition(|row| matches!(row, ProcessRow::Exited { .. }));
+                    if let (RowKey::Process(tgid), Some(ProcessRow::Exited { processes, sums, .. })) =
+                        (close, outer.and_then(|outer| rows.get(outer)))
+                        && processes.contains(&tgid)
+                    {
+                        close = RowKey::Exited(sums.name);
+                        self.open.remove(&close);
+                    }
+                }
+                self.at = rows.iter().position(|row| row.key() == close).unwrap_or(self.at);
+            }
+            _ => move_cursor(action, &mut self.at, &mut self.scroll, rows.len(), height.saturating_sub(1)),
+        }
+        self.anchor = rows.get(self.at).map(ProcessRow::key);
+    }
+
+    /// The next column to sort by.
+    pub fn next_sort(&mut self) {
+        self.sort = match self.sort {
+            ProcessSort::Cpu => ProcessSort::Samples,
+            ProcessSort::Samples => ProcessSort::Name,
+            ProcessSort::Name => ProcessSort::Pid,
+            ProcessSort::Pid => ProcessSort::Cpu,
+        };
+    }
+}
+
+/// A process; or several exited ones of one name, and their sums.
+struct Entry {
+    sums: ProcessSums,
+    folded: Vec<ProcessSums>,
+}
+
+fn has_exited(snapshot: &Snapshot, tgid: Tgid) -> bool {
+    snapshot.processes.get(&tgid).is_some_and(|(_, exited)| *exited)
+}
+
+/// Puts exited processes of one name together where there is more than one; what is not shown is left out.
+fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut first_of: FxHashMap<LabelId, usize> = FxHashMap::default();
+    for process in processes.into_iter().filter(|process| process.shown > 0) {
+        let at = match has_exited(snapshot, process.tgid) {
+            true => *first_of.entry(process.name).or_insert(entries.len()),
+            false => entries.len(),
+        };
+        match entries.get_mut(at) {
+            None => entries.push(Entry { sums: process, folded: Vec::new() }),
+            Some(entry) => {
+                if entry.folded.is_empty() {
+                    entry.folded.push(entry.sums.clone());
+                    entry.sums.threads.clear();
+                }
+                let sums = &mut entry.sums;
+                sums.tgid = sums.tgid.min(process.tgid);
+                sums.all += process.all;
+                sums.shown += process.shown;
+                sums.complete += process.complete;
+                sums.user += process.user;
+                sums.recent += process.recent;
+                entry.folded.push(process);
+            }
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{FrameKind, Thread};
+    use std::sync::Arc;
+
+    /// Processes by number, name, weight, and whether they have exited.
+    fn world(processes: &[(u32, &str, u64, bool)]) -> (Names, Snapshot) {
+        let names = Names::default();
+        let rows = processes.iter().map(|(tgid, name, weight, _)| {
+            let name = names.labels.intern(name, "", FrameKind::Process);
+            let thread = Thread { tgid: Tgid(*tgid), tid: Tid(*tgid), process: name, name };
+            ActivityRow { thread, all: weight + 1, shown: *weight, complete: 1, user: 2, recent: 0 }
+        });
+        let snapshot = Snapshot {
+            activity: rows.collect(),
+            processes: Arc::new(processes.iter().map(|(tgid, .., exited)| (Tgid(*tgid), (Arc::from(""), *exited))).collect()),
+            ..Snapshot::default()
+        };
+        (names, snapshot)
+    }
+
+    fn lines(table: &Processes, names: &Names, snapshot: &Snapshot) -> Vec<String> {
+        let line = |row: ProcessRow| match row {
+            ProcessRow::Exited { sums, processes, .. } => {
+                format!("{} x{} {} {}/{}", names.labels.name(sums.name), processes.len(), sums.shown, sums.complete, sums.user)
+            }
+            ProcessRow::Process { sums, exited, .. } => {
+                format!("{} {} {}{}", sums.tgid, names.labels.name(sums.name), sums.shown, if exited { " exited" } else { "" })
+            }
+            ProcessRow::Thread { row } => format!("thread {}", row.thread.tid),
+        };
+        table.rows(snapshot, names).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn exited_processes_of_one_name_are_one_row_that_opens() {
+        let (names, snapshot) = world(&[
+            (1, "make", 9, false),
+            (5, "cc1", 3, true),
+            (2, "cc1", 4, true),
+            (3, "cc1", 20, false),
+            (4, "sh", 2, true),
+            (6, "cc1", 5, true),
+            (7, "cc1", 0, true),
+        ]);
+        let mut table = Processes::default();
+        let folded = ["3 cc1 20", "cc1 x3 12 3/6", "1 make 9", "4 sh 2 exited"];
+        assert_eq!(lines(&table, &names, &snapshot), folded, "one that lives, and one alone of its name, stay by themselves");
+        table.at = 1;
+        assert_eq!(table.selected(&snapshot, &names), Some((vec![Tgid(6), Tgid(2), Tgid(5)], None)));
+        table.go(Action::Right, &snapshot, &names, 20);
+        let open =
+            ["3 cc1 20", "cc1 x3 12 3/6", "6 cc1 5 exited", "2 cc1 4 exited", "5 cc1 3 exited", "1 make 9", "4 sh 2 exited"];
+        assert_eq!(lines(&table, &names, &snapshot), open);
+        table.go(Action::Down, &snapshot, &names, 20);
+        table.go(Action::Right, &snapshot, &names, 20);
+        assert_eq!(lines(&table, &names, &snapshot)[2..4], ["6 cc1 5 exited", "thread 6"]);
+        // Left closes the process, then the row of all of them.
+        table.go(Action::Left, &snapshot, &names, 20);
+        assert_eq!((lines(&table, &names, &snapshot), table.at), (open.map(str::to_owned).to_vec(), 2));
+        table.go(Action::Left, &snapshot, &names, 20);
+        assert_eq!((lines(&table, &names, &snapshot), table.at), (folded.map(str::to_owned).to_vec(), 1));
+    }
+
+    #[test]
+    fn the_cursor_follows_a_process_that_exits_into_the_row_of_its_name() {
+        let (names, before) = world(&[(1, "make", 9, false), (2, "cc1", 4, true), (3, "cc1", 2, false)]);
+        let mut table = Processes::default();
+        table.select(2, &before, &names);
+        let (_, after) = world(&[(1, "make", 3, false), (2, "cc1", 4, true), (3, "cc1", 2, true)]);
+        table.refresh(&after, &names);
+        assert_eq!((table.at, lines(&table, &names, &after)[0].as_str()), (0, "cc1 x2 6 2/4"));
+    }
+}

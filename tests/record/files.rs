@@ -1,0 +1,203 @@
+//! What is written, who owns it, and what is refused.
+
+use super::*;
+
+#[test]
+fn standard_output_takes_folded_stacks_and_nothing_else() {
+    let place = Place::new();
+    let chain = Program::build("chain.c").run(&[]);
+    let output = place.record(&["-F", "997", "-p", &chain.pid_text(), "-d", "2", "-o", "-"]);
+    assert!(output.status.success(), "{}", words(&output));
+    assert_chain(&lines(&String::from_utf8(output.stdout).unwrap()), "chain", "main;outer;middle;inner");
+    assert_eq!(place.files(), [""; 0]);
+}
+
+#[test]
+fn an_svg_is_well_formed_and_has_the_names() {
+    let place = Place::new();
+    let names = Program::build("names.cpp").run(&[]);
+    let output = place.record(&["-F", "997", "-p", &names.pid_text(), "-d", "2", "-o", "x.SVG"]);
+    assert!(output.status.success(), "{}", words(&output));
+    let text = std::fs::read_to_string(place.path("x.SVG")).unwrap();
+    let titles = titles_of(&text);
+    assert!(titles.iter().any(|title| title.starts_with("shop::weigh<double, ")), "{titles:?}");
+    assert!(titles.iter().any(|title| title.contains("Market<int, shop::Fair>::trade")), "{titles:?}");
+}
+
+/// The titles in an SVG, which must be well-formed XML.
+#[track_caller]
+fn titles_of(text: &str) -> Vec<String> {
+    let mut reader = quick_xml::Reader::from_str(text);
+    let (mut depth, mut within, mut titles) = (0, false, Vec::new());
+    loop {
+        use quick_xml::events::Event;
+        match reader.read_event().expect("well-formed XML") {
+            Event::Start(tag) => {
+                depth += 1;
+                within = tag.name().as_ref() == b"title";
+                if within {
+                    titles.push(String::new());
+                }
+            }
+            Event::End(_) => {
+                depth -= 1;
+                within = false;
+            }
+            Event::Text(piece) if within => titles.last_mut().unwrap().push_str(&piece.decode().unwrap()),
+            Event::GeneralRef(entity) if within => titles.last_mut().unwrap().push_str(match &*entity.decode().unwrap() {
+                "lt" => "<",
+                "gt" => ">",
+                "amp" => "&",
+                "quot" => "\"",
+                "apos" => "'",
+                other => panic!("an unknown entity: {other}"),
+            }),
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    assert_eq!(depth, 0, "tags that are not closed");
+    titles
+}
+
+#[test]
+fn a_file_that_is_there_is_replaced_only_when_told_to() {
+    let place = Place::new();
+    let chain = Program::build("chain.c").run(&[]);
+    std::fs::write(place.path("x.folded"), "mine").unwrap();
+    let args = ["-F", "997", "-p", &chain.pid_text(), "-d", "2", "-o", "x.folded"];
+    place.refuses(&args, &["x.folded", "exists already", "--force"]);
+    assert_eq!(std::fs::read_to_string(place.path("x.folded")).unwrap(), "mine");
+    let output = place.record(&[&args[..], &["--force"]].concat());
+    assert!(output.status.success(), "{}", words(&output));
+    assert!(std::fs::read_to_string(place.path("x.folded")).unwrap().contains("inner"));
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let chain = Program::build("chain.c").run(&[]);
+    let pid = chain.pid_text();
+    std::fs::create_dir(place.path("there.svg")).unwrap();
+    // A process that has been and gone: its number is nobody's for a while.
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let gone = gone.id().to_string();
+    place.refuses(&["-p", &gone, "-d", "1", "-o", "x.svg"], &[&gone, "no process"]);
+    place.refuses(&["-d", "1", "-o", "x.png"], &["x.png", ".svg", ".folded"]);
+    place.refuses(&["-d", "1", "-o", "x"], &[".svg", ".folded"]);
+    place.refuses(&["-o", "x.svg", "--", "no-such-command-anywhere"], &["no-such-command-anywhere", "no such command"]);
+    place.refuses(&["-o", "x.svg", "--", "./there.svg"], &["./there.svg"]);
+    place.refuses(&["-F", "997", "-p", &pid, "-d", "2", "-o", "/dev/full"], &["/dev/full", "No space left"]);
+    // These two are seen before anything is sampled: nobody should record for an hour and then hear of it.
+    let long = Duration::from_secs(20);
+    let begin = std::time::Instant::now();
+    place.refuses(&["-p", &pid, "-d", "40", "-o", "there.svg"], &["there.svg", "is a directory"]);
+    place.refuses(&["-p", &pid, "-d", "40", "-o", "no/such/x.svg"], &["no/such", "no directory"]);
+    assert!(begin.elapsed() < long, "it was found out only after recording");
+}
+
+#[test]
+fn a_target_that_never_runs_is_said_so() {
+    let place = Place::new();
+    let mut sleeper = Command::new("sleep").arg("30").spawn().unwrap();
+    // Asleep for good once it is in its system call; what it does before may or may not be sampled.
+    let asleep = || std::fs::read_to_string(format!("/proc/{}/wchan", sleeper.id())).unwrap_or_default().contains("nanosleep");
+    let end = std::time::Instant::now() + SOON;
+    while !asleep() && std::time::Instant::now() < end {
+        std::thread::yield_now();
+    }
+    place.refuses(&["-p", &sleeper.id().to_string(), "-d", "0.5", "-o", "x.svg"], &["no samples", "x.svg"]);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_half_written() {
+    let place = Place::new();
+    let chain = Program::build("chain.c").run(&[]);
+    let disk = TinyDisk::mount(&place.path("disk"));
+    for name in ["x.svg", "x.folded"] {
+        let path = disk.0.join(name);
+        let output = place.record(&["-F", "997", "-p", &chain.pid_text(), "-d", "2", "-o", path.to_str().unwrap()]);
+        assert_refusal(&output, &[name, "No space left", "make room"]);
+    }
+    let left: Vec<_> = std::fs::read_dir(&disk.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["filler"]);
+}
+
+/// A file system without a free byte, unmounted when dropped.
+struct TinyDisk(PathBuf);
+
+impl TinyDisk {
+    fn mount(at: &Path) -> TinyDisk {
+        std::fs::create_dir(at).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "flametop-test"]).arg(at).status();
+        assert!(mounted.is_ok_and(|status| status.success()), "this test mounts a tmpfs, which is not allowed here");
+        let disk = TinyDisk(at.to_owned());
+        let full = std::fs::write(at.join("filler"), vec![0; 1 << 20]).unwrap_err();
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+        disk
+    }
+}
+
+impl Drop for TinyDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn the_file_belongs_to_whoever_called_sudo() {
+    let place = Place::new();
+    let chain = Program::build("chain.c").run(&[]);
+    let mut command = place.command(&["-F", "997", "-p", &chain.pid_text(), "-d", "2", "-o", "x.svg"]);
+    let output = to_its_end(command.env("SUDO_UID", "65534").env("SUDO_GID", "65533"));
+    assert!(output.status.success(), "{}", words(&output));
+    let file = std::fs::metadata(place.path("x.svg")).unwrap();
+    assert_eq!((file.uid(), file.gid(), file.mode() & 0o777), (65534, 65533, 0o644));
+}
+
+#[test]
+fn without_the_right_to_load_bpf_programs_it_says_what_to_do() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    // Nobody may look into the home directory in which this was built.
+    let program = place.path("flametop");
+    std::fs::copy(FLAMETOP, &program).unwrap();
+    std::fs::set_permissions(place.0.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let before = place.files();
+    let nobody = |args: &[&str]| {
+        let mut command = Command::new(&program);
+        to_its_end(command.args(args).current_dir(place.0.path()).uid(65534).gid(65534))
+    };
+    let advice = ["sudo", "CAP_BPF", "CAP_PERFMON"];
+    assert_refusal(&nobody(&["record", "-d", "1", "-o", "x.svg"]), &advice);
+    assert_refusal(&nobody(&["record", "-o", "x.svg", "--", "true"]), &advice);
+    let doctor = nobody(&["doctor"]);
+    assert!(!doctor.status.success());
+    assert!(String::from_utf8_lossy(&doctor.stdout).contains("MISSING"), "{doctor:?}");
+    assert_eq!(place.files(), before);
+}
+
+#[test]
+fn a_hostile_program_does_no_harm_to_files() {
+    let place = Place::new();
+    let long = "n".repeat(10_000);
+    let evil = Program::build("hostile.c").patched(b"harmless", b"\x1b[2J;<\n&");
+    let long_named = Program::build_with("hostile.c", &[&format!("-DHOSTILE_NAME={long}")]);
+    let running = [evil.run(&[]), long_named.run(&[])];
+    let pids = format!("{},{}", running[0].pid(), running[1].pid());
+    // `lines` looks at each line: no control character, a count at the end.
+    let found = place.folded(&["-p", &pids, "-d", "2"]);
+    // `;` in a process's or a function's name must not make frames of its own.
+    assert!(found.iter().all(|line| line.frames.iter().all(|frame| !frame.is_empty() && frame != "<" && frame != "\n&")));
+    assert!(found.iter().any(|line| line.process().contains("evil")), "{}", listing(&found));
+    assert!(found.iter().any(|line| line.text().contains("nnnnnnnn")), "the long name is missing");
+    let output = place.record(&["-F", "997", "-p", &pids, "-d", "1", "-o", "x.svg"]);
+    assert!(output.status.success(), "{}", words(&output));
+    let text = std::fs::read_to_string(place.path("x.svg")).unwrap();
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t' && c != '\r'), "a control character in the SVG");
+    assert!(titles_of(&text).iter().any(|title| title.contains("evil")));
+    assert!(!words(&output).contains('\x1b'));
+}
