@@ -31,6 +31,7 @@ pub use query::{Direction, Filter, FilterMode, Grouping, Pattern, Query, Request
 pub use samples::{Limits, Losses, Profile, Sample, SampleKind, SampleStore, UserEnd};
 pub use search::{SearchResult, Searcher};
 pub use stacks::StackTable;
+pub(crate) use stacks::Walk;
 pub use threads::{Thread, ThreadTable};
 pub use top::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
 pub use tree::{CallTree, NodeId, TreeBuilder, TreeNode};

@@ -26,6 +26,20 @@ struct Node {
     frame: u32,
 }
 
+/// A way down the trie: where it is, and the frames that are still to come.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Walk<'a> {
+    pub(crate) stack: StackId,
+    pub(crate) rest: &'a [FrameId],
+    ended: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(rest: &'a [FrameId]) -> Walk<'a> {
+        Walk { stack: StackId(0), rest, ended: false }
+    }
+}
+
 /// The trie of all stacks that samples refer to.
 pub struct StackTable {
     nodes: Vec<Node>,
@@ -67,6 +81,38 @@ impl StackTable {
         let rehash = |&id: &u32| nodes.get(id as usize).map_or(0, |node| hash(node.parent, node.frame));
         self.index.insert_unique(wanted, id, rehash);
         StackId(id)
+    }
+
+    /// The same, if it is known.
+    fn known_child(&self, parent: StackId, frame: FrameId) -> Option<StackId> {
+        let same = |&id: &u32| self.nodes.get(id as usize).is_some_and(|node| node.parent == parent.0 && node.frame == frame.0);
+        let next = parent.0.saturating_add(1);
+        if same(&next) {
+            return Some(StackId(next));
+        }
+        self.index.find(hash(parent.0, frame.0), same).copied().map(StackId)
+    }
+
+    /// Takes several walks as far down as stacks are known, a step of each in turn: each step waits for memory, and the waits of
+    /// walks that do not depend on each other pass at the same time.
+    pub(crate) fn descend(&self, walks: &mut [Walk<'_>]) {
+        let mut going = true;
+        while going {
+            going = false;
+            for walk in walks.iter_mut() {
+                if let Some((frame, rest)) = walk.rest.split_first()
+                    && !walk.ended
+                {
+                    match self.known_child(walk.stack, *frame) {
+                        Some(stack) => {
+                            (walk.stack, walk.rest) = (stack, rest);
+                            going = true;
+                        }
+                        None => walk.ended = true,
+                    }
+                }
+            }
+        }
     }
 
     /// The stack of these frames, root first.

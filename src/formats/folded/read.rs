@@ -3,6 +3,7 @@
 //! Time goes into looking up names (about 25 a line), so two things avoid it. Files are usually sorted, so the frames that
 //! a line shares with the line before it are not looked up at all; and a name that was seen before is found by its bytes as
 //! they stand in the file, in a table of this load only, without decoding it and without the locks of the shared tables.
+//! Where files are not sorted, time goes into waiting for memory in the trie: there several lines go down it together.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -14,7 +15,7 @@ use rustc_hash::FxHasher;
 use super::super::FormatError;
 use super::super::input::{Encoding, Lines};
 use super::line::{Count, Line, parse, parse_frame};
-use crate::profile::{FrameId, FrameKind, Names, Profile, Sample, SampleKind, StackId, Tgid, Thread, ThreadIndex, Tid};
+use crate::profile::{FrameId, FrameKind, Names, Profile, Sample, SampleKind, StackId, Tgid, Thread, ThreadIndex, Tid, Walk};
 
 /// Most that all counts may add up to: views add and take back signed weights.
 const MAX_TOTAL: u64 = i64::MAX as u64;
@@ -71,22 +72,23 @@ pub fn read(input: impl Read, names: &Names, profile: &mut Profile) -> Result<Re
     let mut lines = Lines::new(input)?;
     let file = names.labels.intern("[file]", "", FrameKind::Process);
     let thread = profile.threads.intern(Thread { tgid: Tgid(0), tid: Tid(0), process: file, name: file });
-    let mut loader = Loader { names, profile, thread, known: NameCache::default(), last: LastStack::default() };
+    let mut loader =
+        Loader { names, profile, thread, known: NameCache::default(), last: LastStack::default(), waiting: Waiting::default() };
     let mut weights = Weights::default();
     let mut report = ReadReport { encoding: lines.encoding(), ..ReadReport::default() };
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next().inspect_err(|_| loader.flush())? {
         match parse(line) {
             Line::Stack { frames, count } => {
                 report.stacks += 1;
                 report.fractional += u64::from(count.billionths > 0);
-                let stack = loader.stack(frames);
                 let weight = weights.round(count);
                 let Some(total) = weights.admit(weight) else {
+                    loader.flush();
                     let limit = MAX_TOTAL as f64;
                     return Err(FormatError::CountsTooLarge { line: lines.number(), limit });
                 };
                 report.total = total;
-                loader.push(stack, weight);
+                loader.add(frames, weight);
             }
             Line::Comment => report.comments += 1,
             Line::Blank => {}
@@ -96,6 +98,7 @@ pub fn read(input: impl Read, names: &Names, profile: &mut Profile) -> Result<Re
             }
         }
     }
+    loader.flush();
     report.lines = lines.number();
     if report.stacks == 0 {
         return Err(FormatError::NoStacks { lines: report.lines });
@@ -136,12 +139,70 @@ struct Loader<'a> {
     thread: ThreadIndex,
     known: NameCache,
     last: LastStack,
+    waiting: Waiting,
 }
 
+/// Lines that share little with the one before wait for each other, to be looked up together.
+#[derive(Default)]
+struct Waiting {
+    frames: Vec<FrameId>,
+    /// End in `frames`, and weight.
+    lines: Vec<(usize, u64)>,
+}
+
+/// How many: more than a processor has loads from memory in flight.
+const TOGETHER: usize = 16;
+/// A line of which more than one part in so many is as in the line before is looked up from where it parts from that. Of a file
+/// that is sorted nearly all lines are like that, of one that is not nearly none.
+const SHARES: usize = 8;
+
 impl Loader<'_> {
+    fn add(&mut self, frames: &[u8], weight: u64) {
+        let common = common_prefix(&self.last.text, frames);
+        if common * SHARES > frames.len() {
+            self.flush();
+            let stack = self.stack(frames, common);
+            return self.push(stack, weight);
+        }
+        self.last.replace(frames);
+        let (known, names) = (&mut self.known, self.names);
+        let mut begin = 0;
+        for end in memchr::memchr_iter(b';', frames).chain(std::iter::once(frames.len())) {
+            self.waiting.frames.push(known.frame(frames.get(begin..end).unwrap_or_default(), names));
+            begin = end + 1;
+        }
+        self.waiting.lines.push((self.waiting.frames.len(), weight));
+        if self.waiting.lines.len() == TOGETHER {
+            self.flush();
+        }
+    }
+
+    /// Looks up what waits.
+    fn flush(&mut self) {
+        if self.waiting.lines.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut walks = [Walk::default(); TOGETHER];
+        let mut begin = 0;
+        for (walk, (end, _)) in walks.iter_mut().zip(&waiting.lines) {
+            *walk = Walk::new(waiting.frames.get(begin..*end).unwrap_or_default());
+            begin = *end;
+        }
+        let walks = walks.get_mut(..waiting.lines.len()).unwrap_or_default();
+        self.profile.stacks.descend(walks);
+        for (walk, (_, weight)) in walks.iter().zip(&waiting.lines) {
+            let stack = walk.rest.iter().fold(walk.stack, |stack, frame| self.profile.stacks.child(stack, *frame));
+            self.push(stack, *weight);
+        }
+        self.waiting = waiting;
+        self.waiting.frames.clear();
+        self.waiting.lines.clear();
+    }
+
     /// The stack of these frames, looked up from where it parts from the line before.
-    fn stack(&mut self, frames: &[u8]) -> StackId {
-        let (mut stack, start) = self.last.share(frames);
+    fn stack(&mut self, frames: &[u8], common: usize) -> StackId {
+        let (mut stack, start) = self.last.share(frames, common);
         let Some(rest) = frames.get(start..) else { return stack };
         let ends = memchr::memchr_iter(b';', rest).chain(std::iter::once(rest.len()));
         let mut begin = 0;
@@ -171,6 +232,13 @@ struct LastStack {
 }
 
 impl LastStack {
+    /// Takes `frames` for the last line, of which no stack is known yet.
+    fn replace(&mut self, frames: &[u8]) {
+        self.ends.clear();
+        self.text.clear();
+        self.text.extend_from_slice(frames);
+    }
+
     /// Takes `frames` for the last stack from now on. Returns the stack that both have in common, and where in `frames` what
     /// is not in common begins: past the end if nothing is left.
     ///
@@ -178,8 +246,7 @@ impl LastStack {
     /// last    main;run;read_file
     /// frames  main;run;read_dir     in common by bytes: main;run;read_   by frames: main;run
     /// ```
-    fn share(&mut self, frames: &[u8]) -> (StackId, usize) {
-        let common = common_prefix(&self.text, frames);
+    fn share(&mut self, frames: &[u8], common: usize) -> (StackId, usize) {
         let at_border = frames.get(common).is_none_or(|byte| *byte == b';');
         while self.ends.last().is_some_and(|(end, _)| *end > common || (*end == common && !at_border)) {
             self.ends.pop();
@@ -269,6 +336,30 @@ mod tests {
         let expected = input.replace("a; 8", "a;[unknown] 8").replace("a;;b 9", "a;[unknown];b 9");
         assert_eq!(samples, expected.lines().collect::<Vec<_>>());
         assert_eq!((report.lines, report.stacks, report.total, report.nonsense), (11, 11, 66, 0));
+    }
+
+    #[test]
+    fn lines_that_wait_for_each_other_stay_in_order_and_find_what_they_share() {
+        // Some that share all or half with the line before, most that do not; many times over.
+        let line = |n: usize| match n % 5 {
+            0 => format!("r{};a;b{};c {}", n % 7, n % 3, n + 1),
+            1 => format!("r{};a;b{};c;d{} {}", (n - 1) % 7, (n - 1) % 3, n % 11, n + 1),
+            2 => format!("{};x 1", n % 13),
+            3 => format!("r{} 3", n % 7),
+            _ => format!("s;{};t;{} 2", n % 4, n % 2),
+        };
+        let lines: Vec<String> = (0..1003).map(line).collect();
+        let (samples, report) = read_all(lines.join("\n").as_bytes());
+        assert_eq!(samples, lines);
+        assert_eq!(report.stacks, 1003);
+        let (names, mut profile) = (Names::default(), Profile::new(Limits::NONE));
+        read(lines.join("\n").as_bytes(), &names, &mut profile).unwrap();
+        let mut nodes = std::collections::BTreeSet::new();
+        for line in &lines {
+            let (stack, _) = line.rsplit_once(' ').unwrap();
+            nodes.extend(stack.match_indices(';').map(|(at, _)| &stack[..at]).chain([stack]));
+        }
+        assert_eq!(profile.stacks.len(), nodes.len() + 1, "each stack has one node, and the empty one");
     }
 
     #[test]
