@@ -356,7 +356,7 @@ fn the_mouse_selects_zooms_and_scrolls() {
     // Until the smaller screen is drawn, there is nothing to scroll.
     terminal.wait_for(|screen| screen.lines().nth(8).is_some_and(|line| line.contains("q quit")), SOON);
     terminal.mouse(Mouse::WheelDown, 4, 5);
-    terminal.wait_for(|screen| !screen.lines().any(|line| line.starts_with("all ")) && screen.contains("inner"), SOON);
+    terminal.wait_for(|screen| !screen.lines().any(|line| line.starts_with("all ")) && screen.contains("middle"), SOON);
     terminal.mouse(Mouse::WheelUp, 4, 5);
     terminal.wait_for(|screen| screen.lines().any(|line| line.starts_with("all ")), SOON);
     quit(terminal);
