@@ -29,10 +29,12 @@ typedef __u32 __wsum;
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define BPF_MAP_TYPE_LPM_TRIE 11
+#define BPF_MAP_TYPE_ARRAY_OF_MAPS 12
 #define BPF_MAP_TYPE_RINGBUF 27
 
 /* Flags of bpf_map_update_elem, bpf_get_stack, bpf_ringbuf_output and bpf_ringbuf_query. */
 #define BPF_ANY 0
+#define BPF_F_MMAPABLE (1ULL << 10)
 #define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_RB_NO_WAKEUP (1ULL << 0)
 #define BPF_RB_FORCE_WAKEUP (1ULL << 1)
@@ -47,16 +49,27 @@ typedef __u32 __wsum;
 /* vm_area_struct::vm_flags of include/linux/mm.h: not a user interface, but the same since 1.0. */
 #define VM_EXEC 0x00000004UL
 
+/* The counter of bpf_for, 6.4 and later: enum of include/uapi/linux/bpf.h. */
+struct bpf_iter_num {
+	__u64 opaque[1];
+} __attribute__((aligned(8)));
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct super_block {
 	__u32 s_dev;
 };
 
+struct timespec64 {
+	__s64 tv_sec;
+	long tv_nsec;
+};
+
 struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	__u32 i_generation;
+	struct timespec64 i_mtime; /* up to 6.6 */
 };
 
 struct file {
@@ -70,10 +83,6 @@ struct rb_node {
 
 struct rb_root {
 	struct rb_node *rb_node;
-};
-
-struct timespec64 {
-	__s64 tv_sec;
 };
 
 struct maple_tree {
@@ -115,6 +124,15 @@ struct vm_area_struct___before_maple {
 	struct rb_node vm_rb;
 };
 
+struct inode___private_times { /* 6.7 to 6.10 */
+	struct timespec64 __i_mtime;
+};
+
+struct inode___split_times { /* 6.11 */
+	__s64 i_mtime_sec;
+	__u32 i_mtime_nsec;
+};
+
 struct mm_struct___lock_count { /* 6.4 to early 6.12 */
 	int mm_lock_seq;
 };
@@ -136,12 +154,30 @@ struct task_struct {
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
+	unsigned long r15;
+	unsigned long r14;
+	unsigned long r13;
+	unsigned long r12;
+	unsigned long bp;
+	unsigned long bx;
+	unsigned long r11;
+	unsigned long r10;
+	unsigned long r9;
+	unsigned long r8;
+	unsigned long ax;
+	unsigned long cx;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
 	unsigned long orig_ax;
 	unsigned long ip;
-	unsigned long cs;
+	unsigned short cs; /* 8 bytes up to 6.8, of which the lower two are the same */
+	unsigned long sp;
 };
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
+	__u64 regs[31];
+	__u64 sp;
 	__u64 pc;
 	__u64 pstate;
 	int syscallno;

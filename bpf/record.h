@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The wire record and every map value. src/collector/records.rs has the same layouts; both sides assert them.
+ * The wire records and every map value. src/collector/records.rs has the same layouts; both sides assert them.
  *
- * A record in the ring buffer:
+ * A sample in the ring buffer:
  *
  *   0        8        16     20    24    28       30       32       48        49    50     52        56
  *   | time   | cgroup | tgid | tid | cpu | kernel | user   | comm   | user_end| kind| flags| reserved| u64 frames …
  *                                         frames   frames
  *
- * frames: kernel frames, innermost first, then user frames, innermost first. Nothing follows the last frame.
+ * frames: kernel frames, innermost first, then user frames, innermost first. Nothing follows the last frame. The upper
+ * byte of a user frame holds bits of enum frame_bits; what is below is an address of user space.
+ *
+ * A wish for a table (kind RECORD_WISH, struct wish): code ran that no table is about yet.
  */
 #ifndef FLAMETOP_RECORD_H
 #define FLAMETOP_RECORD_H
@@ -16,29 +19,53 @@
 /* bpf_get_stack gives at most kernel.perf_event_max_stack frames, 127 unless an administrator raised it. A power of two
  * less one, so that `& MAX` is the bounds check that every verifier since 5.15 understands. */
 #define MAX_KERNEL_FRAMES 127
-#define MAX_USER_FRAMES 127
+/* Of user frames our own walk takes so many; a sample of them is 17 KiB, and a value of a map for each CPU 32 at most. */
+#define MAX_USER_FRAMES 2048
 #define COMM_LENGTH 16
 
 /* Why the user part of a stack ends: the numbers of UserEnd in src/profile/samples.rs. */
 enum user_end {
 	USER_END_UNSPECIFIED = 0,
 	USER_END_KERNEL_THREAD = 1,
-	USER_END_FRAME_POINTER = 2,
-	USER_END_CUT = 3,
-	USER_END_UNREADABLE = 4,
+	USER_END_FRAME_POINTER = 2, /* the kernel's walk by frame pointers ended */
+	USER_END_CUT = 3, /* deeper than the walk goes */
+	USER_END_UNREADABLE = 4, /* memory of the stack could not be read */
+	USER_END_NO_CODE = 5, /* what should be the caller is no code */
+	USER_END_ROOT = 6, /* the outermost frame: complete */
+	USER_END_NO_TABLE = 7, /* code of an object whose table is being made */
+	USER_END_GAP = 8, /* code that its object's unwind information does not cover */
+	USER_END_INVALID = 9, /* unwind information that is wrong, or that no rule can say */
+	USER_END_REGISTER = 10, /* a rule that needs a register which only the interrupted function knows */
+	USER_END_BAD_FRAME = 11, /* a frame that would lie below its callee, or not at a multiple of 8 */
+	USER_END_ANONYMOUS = 12, /* code of no file, made at run time, that keeps no frame pointers */
+	USER_END_ZERO = 13, /* the return address is 0 */
+	USER_END_CHANGING = 14, /* the mappings were being changed */
+	USER_END_NO_MEMORY = 15, /* exiting: its memory is gone */
+	USER_END_32_BIT = 16, /* a task of 32 bits */
+	USER_END_REGISTERS = 17, /* there are no registers of user mode that can be trusted */
 };
 
-/* What kind of observation: the numbers of SampleKind in src/profile/samples.rs. */
-enum sample_kind {
+/* Bits in the upper byte of a user frame. */
+enum frame_bits {
+	/* The address of an instruction that was interrupted, not of one that a call returns to. */
+	FRAME_INTERRUPTED = 1,
+	/* Found by its frame pointer, or by the code, for want of unwind information. */
+	FRAME_GUESSED = 2,
+};
+#define FRAME_BITS_SHIFT 56
+
+/* What kind of record: of samples the numbers of SampleKind in src/profile/samples.rs. */
+enum record_kind {
 	SAMPLE_ON_CPU = 0,
+	/* The sample before this one, its user stack walked by frame pointers: for comparing the two. */
+	SAMPLE_COMPARED = 1,
+	RECORD_WISH = 255,
 };
 
 /* Bits of sample::flags. */
 enum sample_flags {
 	/* The kernel stack was deeper than MAX_KERNEL_FRAMES: its outermost frames are missing. */
 	SAMPLE_KERNEL_CUT = 1 << 0,
-	/* The task is in a system call: its user instruction pointer is the instruction after it, like a return address. */
-	SAMPLE_IN_SYSCALL = 1 << 1,
 };
 
 struct sample_header {
@@ -61,12 +88,78 @@ struct sample {
 	__u64 frames[MAX_KERNEL_FRAMES + MAX_USER_FRAMES];
 };
 
+/* A file's content, as far as the kernel tells: two equal ones have the same code. */
+struct object_key {
+	__u64 inode;
+	__u32 device; /* dev_t of the kernel: major << 20 | minor */
+	__u32 generation; /* of the inode and of what is in it: see bpf/vma.h */
+};
+
+/* Somebody runs code of an object that no table is about. The prefix is that of a sample. */
+struct wish {
+	__u64 time;
+	__u64 start; /* the mapping in that process: /proc/TGID/map_files/START-END leads to the file */
+	__u32 tgid;
+	__u32 tid;
+	__u64 end;
+	struct object_key key;
+	__u8 reserved;
+	__u8 kind; /* RECORD_WISH, where a sample has its kind */
+	__u8 reserved2[6];
+};
+
 /* What became of each tick of the clock on one CPU: taken + idle + filtered + ring_full = ticks. */
 struct counters {
 	__u64 taken; /* a record was sent */
 	__u64 idle; /* the CPU ran its idle task */
 	__u64 filtered; /* the process is not among the targets */
 	__u64 ring_full; /* the ring buffer had no room: a lost sample */
+	/* Of the table walk, for measuring. */
+	__u64 user_frames;
+	__u64 mapping_misses; /* look-ups that the cache of mappings could not answer */
+	__u64 rule_misses; /* and the cache of rules */
+	__u64 guesses; /* frames without unwind information */
+};
+
+/* Objects that can have a table at one time. Machines have some thousand mapped at most. */
+#define MAX_OBJECTS 16384
+/* Code of an object is in so many pieces at most; nearly always 1. */
+#define MAX_RANGES 8
+/* Bytes of code that a page of a table is about: PAGE in src/collector/unwind/paged.rs. */
+#define TABLE_PAGE_SHIFT 10
+/* Tables are in segments: values of 2 MiB, of words of 4 bytes. */
+#define SEGMENT_WORDS (1 << 19)
+#define MAX_SEGMENTS 1024
+
+/* Pages of a table that follow each other, and what code they are about. */
+struct object_range {
+	__u32 first_page; /* offset in the file >> TABLE_PAGE_SHIFT */
+	__u32 pages;
+	__u32 index_word; /* where the index begins: word of a segment, even */
+	__u32 index_segment;
+};
+
+/* An object's table. Offsets are of its file; of the vDSO, of its memory. */
+struct object {
+	__u32 serial; /* no two objects have ever had the same; 0: nobody's place */
+	__u32 used; /* when a cache last missed it: time >> 30, about seconds. Written by the walk */
+	__u32 rules_word; /* where its rules begin, 8 bytes each */
+	__u16 rules_segment;
+	__u16 ranges; /* 0: it has no unwind information */
+	struct object_range range[MAX_RANGES];
+};
+
+/* Which object it is: the value to an object_key. */
+struct object_place {
+	__u32 slot; /* in `objects` */
+	__u32 serial;
+};
+
+/* The index of a table: where the rows of a page are. */
+struct table_page {
+	__u32 first; /* word of the segment */
+	__u16 count;
+	__u16 segment;
 };
 
 /* Forks that could not be followed, for the families of targets. */
@@ -91,9 +184,19 @@ OFFSET_IS(struct sample_header, kind, 49);
 OFFSET_IS(struct sample_header, flags, 50);
 OFFSET_IS(struct sample, frames, 56);
 _Static_assert(sizeof(struct sample_header) == 56, "the header of a record is 56 bytes: see records.rs");
-_Static_assert(sizeof(struct counters) == 32, "four counters: see records.rs");
+OFFSET_IS(struct wish, time, 0);
+OFFSET_IS(struct wish, start, 8);
+OFFSET_IS(struct wish, tgid, 16);
+OFFSET_IS(struct wish, end, 24);
+OFFSET_IS(struct wish, key, 32);
+OFFSET_IS(struct wish, kind, 49);
+_Static_assert(sizeof(struct wish) == 56, "a wish is 56 bytes: see records.rs");
+_Static_assert(sizeof(struct object_key) == 16, "the key of `files`: see tables");
+_Static_assert(sizeof(struct object) == 16 + 16 * MAX_RANGES, "the value of `objects`: see tables");
+_Static_assert(sizeof(struct object_place) == 8, "the value of `files`: see tables");
+_Static_assert(sizeof(struct table_page) == 8, "Page of paged.rs");
+_Static_assert(sizeof(struct counters) == 64, "eight counters: see records.rs");
 _Static_assert(sizeof(struct fork_counters) == 16, "two counters: see records.rs");
 _Static_assert((MAX_KERNEL_FRAMES & (MAX_KERNEL_FRAMES + 1)) == 0, "used as a mask");
-_Static_assert((MAX_USER_FRAMES & (MAX_USER_FRAMES + 1)) == 0, "used as a mask");
 
 #endif

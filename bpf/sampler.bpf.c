@@ -17,7 +17,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Set before loading: the verifier removes what they switch off. */
 const volatile __u32 include_idle;
 const volatile __u32 filter_targets;
-const volatile __u32 max_depth = MAX_USER_FRAMES;
+const volatile __u32 max_depth = MAX_KERNEL_FRAMES;
+/* For tests: each user stack is walked by frame pointers, too, and sent behind the other. */
+const volatile __u32 compare_walks;
 const volatile __u64 half_ring;
 
 /* Sizes of `records` and `targets` are set before loading. */
@@ -34,15 +36,6 @@ struct {
 	__type(value, __u32);
 } targets SEC(".maps");
 
-/* A record is up to 2,088 bytes, the BPF stack 512. Ticks of one CPU do not nest: the kernel runs no second perf_event
- * program on a CPU while one is running (bpf_prog_active). */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct sample);
-} scratch SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -56,21 +49,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct fork_counters);
 } forks SEC(".maps");
-
-/*
- * Whether the task entered the kernel by a system call, so that its user instruction pointer is that of the instruction
- * after it. Interrupts and faults put -1 in these members (x86: idtentry_body; arm64: kernel_entry sets NO_SYSCALL).
- */
-static __always_inline int in_syscall(struct task_struct *task)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-
-#if defined(__TARGET_ARCH_x86)
-	return (__s64)regs->orig_ax >= 0;
-#else
-	return regs->syscallno >= 0;
-#endif
-}
 
 /* As many frames as fit behind the header, innermost first; 0 when the tick came in user mode. */
 static __always_inline __u32 walk_kernel(void *ctx, struct sample *sample)
@@ -87,17 +65,47 @@ static __always_inline __u64 wakeup(void)
 	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > half_ring ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
+/* Sends the sample; its size, for the verifier, in words. */
+static __always_inline long send(struct sample *sample, __u32 kernel, __u32 user)
+{
+	__u64 size = sizeof(sample->header) + ((__u64)kernel + user) * sizeof(__u64);
+
+	if (size > sizeof(*sample)) /* never */
+		return -1;
+	return bpf_ringbuf_output(&records, sample, size, wakeup());
+}
+
+/* Tells user space which tables the walk lacked, and wakes it: until they are there, stacks are short. A wish that finds no
+ * room comes again with the next sample. */
+static __always_inline void send_wishes(struct cpu_state *cpu)
+{
+	struct sample_header *header = &cpu->sample.header;
+	__u32 count = cpu->walk.wishes;
+
+	for (__u32 i = 0; i < MAX_WISHES; i++) {
+		struct wish *wish = &cpu->wishes[i];
+
+		if (i >= count)
+			break;
+		wish->time = header->time;
+		wish->tgid = header->tgid;
+		wish->tid = header->tid;
+		bpf_ringbuf_output(&records, wish, sizeof(*wish), BPF_RB_FORCE_WAKEUP);
+	}
+}
+
 SEC("perf_event")
 int take_sample(void *ctx)
 {
 	__u32 zero = 0;
+	__u32 cpu_number = bpf_get_smp_processor_id();
 	__u64 id = bpf_get_current_pid_tgid();
 	__u32 tgid = id >> 32;
 	__u32 tid = (__u32)id;
 	struct counters *count = bpf_map_lookup_elem(&counters, &zero);
-	struct sample *sample = bpf_map_lookup_elem(&scratch, &zero);
+	struct cpu_state *cpu = state_of(cpu_number);
 
-	if (!count || !sample)
+	if (!count || !cpu)
 		return 0;
 	if (!include_idle && tid == 0) {
 		count->idle++;
@@ -109,36 +117,44 @@ int take_sample(void *ctx)
 	}
 
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 task_flags = task->flags;
+	struct sample *sample = &cpu->sample;
 	struct sample_header *header = &sample->header;
+	struct walk *walk = &cpu->walk;
 
 	header->time = bpf_ktime_get_ns();
 	header->cgroup = bpf_get_current_cgroup_id();
 	header->tgid = tgid;
 	header->tid = tid;
-	header->cpu = bpf_get_smp_processor_id();
+	header->cpu = cpu_number;
 	header->kind = SAMPLE_ON_CPU;
 	header->flags = 0;
 	bpf_get_current_comm(header->comm, sizeof(header->comm));
 
 	__u32 kernel = walk_kernel(ctx, sample);
-	struct user_walk user = walk_user(ctx, task_flags, &sample->frames[kernel], max_depth);
+	walk_user(ctx, task, cpu, cpu_number, kernel, max_depth);
 
 	if (kernel >= max_depth)
 		header->flags |= SAMPLE_KERNEL_CUT;
-	if (kernel && user.frames && in_syscall(task))
-		header->flags |= SAMPLE_IN_SYSCALL;
 	header->kernel_frames = kernel;
-	header->user_frames = user.frames;
-	header->user_end = user.end;
-
-	__u64 size = sizeof(*header) + (kernel + user.frames) * sizeof(__u64);
-	if (size > sizeof(*sample)) /* never: for the verifier */
-		return 0;
-	if (bpf_ringbuf_output(&records, sample, size, wakeup()))
+	header->user_frames = walk->frames;
+	header->user_end = walk->end;
+	if (send(sample, kernel, walk->frames))
 		count->ring_full++;
 	else
 		count->taken++;
+	count->user_frames += walk->frames;
+	count->mapping_misses += walk->mapping_misses;
+	count->rule_misses += walk->rule_misses;
+	count->guesses += walk->guesses;
+	if (walk->wishes)
+		send_wishes(cpu);
+	if (compare_walks && walk->frames) {
+		follow_frame_pointers(ctx, cpu, task->flags, max_depth);
+		header->kind = SAMPLE_COMPARED;
+		header->user_frames = walk->frames;
+		header->user_end = walk->end;
+		send(sample, kernel, walk->frames);
+	}
 	return 0;
 }
 

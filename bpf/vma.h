@@ -73,7 +73,7 @@ struct mapping {
 	__u64 page_offset; /* of the file, in pages */
 	__u64 inode;
 	__u32 device; /* dev_t of the kernel: major << 20 | minor */
-	__u32 generation; /* of the inode: tells apart two files that had one number */
+	__u32 generation; /* of the inode and its content: two files that had one number, and a file that was written again */
 	__u32 flags;
 	__u32 reserved;
 };
@@ -110,7 +110,7 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 /* A red-black tree of n nodes is at most 2 * log2(n + 1) deep: enough for a million. */
 #define RBTREE_MAX_DEPTH 40
 /* How often a search that met a writer begins anew. */
-#define MAPPING_ATTEMPTS 3
+#define MAPPING_ATTEMPTS 4
 
 #define MAPLE_NODE_MASK 255ULL
 #define MAPLE_LEAF_64 1
@@ -121,6 +121,8 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 #define HAS_LOCK_COUNT bpf_core_field_exists(((struct mm_struct___lock_count *)0)->mm_lock_seq)
 #define HAS_VMACACHE bpf_core_field_exists(((struct mm_struct___before_maple *)0)->vmacache_seqnum)
 #define CAN_READ_IN_PLACE bpf_ksym_exists(bpf_rdonly_cast)
+#define HAS_SPLIT_TIMES bpf_core_field_exists(((struct inode___split_times *)0)->i_mtime_sec)
+#define HAS_PRIVATE_TIMES bpf_core_field_exists(((struct inode___private_times *)0)->__i_mtime)
 
 /* A number into which the compiler cannot look: or else it turns masks back into jumps. */
 #define OPAQUE(value) asm volatile("" : "+r"(value))
@@ -295,6 +297,13 @@ static __always_inline __u64 find_in_rbtree(struct mm_struct *mm, __u64 address,
 	return 0;
 }
 
+/* A number that changes when another file gets the inode's, and when the file is written: some file systems give no
+ * generations, and a library that is overwritten in place has another table. */
+static __always_inline __u32 content_generation(__u32 generation, __u64 seconds, __u64 nanoseconds)
+{
+	return generation ^ (__u32)((seconds * 1000000000ULL + nanoseconds) * 0x9e3779b97f4a7c15ULL >> 32);
+}
+
 /* Reads a mapping by plain loads. */
 static __always_inline void read_mapping_in_place(__u64 at, struct mapping *out, __u64 *mm, __u64 *flags)
 {
@@ -309,8 +318,24 @@ static __always_inline void read_mapping_in_place(__u64 at, struct mapping *out,
 	if (file) {
 		struct inode *inode = file->f_inode;
 
+		__u64 seconds, nanoseconds;
+
+		if (HAS_SPLIT_TIMES) {
+			struct inode___split_times *times = (void *)inode;
+
+			seconds = times->i_mtime_sec;
+			nanoseconds = times->i_mtime_nsec;
+		} else if (HAS_PRIVATE_TIMES) {
+			struct inode___private_times *times = (void *)inode;
+
+			seconds = times->__i_mtime.tv_sec;
+			nanoseconds = times->__i_mtime.tv_nsec;
+		} else {
+			seconds = inode->i_mtime.tv_sec;
+			nanoseconds = inode->i_mtime.tv_nsec;
+		}
 		out->inode = inode->i_ino;
-		out->generation = inode->i_generation;
+		out->generation = content_generation(inode->i_generation, seconds, nanoseconds);
 		out->device = inode->i_sb->s_dev;
 		out->flags = MAPPING_FILE;
 	}
@@ -323,7 +348,7 @@ static __always_inline int read_mapping_copied(
 	__u64 at, struct mapping *out, __u64 *mm, __u64 *flags, struct vma_scratch *scratch)
 {
 	char *copy = (char *)scratch->words;
-	__u64 file, inode = 0, super = 0;
+	__u64 file, inode = 0, super = 0, seconds = 0, nanoseconds = 0;
 	long failed;
 
 	/* Not beyond its end: that may be the end of memory. */
@@ -342,6 +367,20 @@ static __always_inline int read_mapping_copied(
 	failed = READ(inode, file, struct file, f_inode);
 	failed |= READ(out->inode, inode, struct inode, i_ino);
 	failed |= READ(out->generation, inode, struct inode, i_generation);
+	if (HAS_SPLIT_TIMES) {
+		__u32 split = 0;
+
+		failed |= READ(seconds, inode, struct inode___split_times, i_mtime_sec);
+		failed |= READ(split, inode, struct inode___split_times, i_mtime_nsec);
+		nanoseconds = split;
+	} else if (HAS_PRIVATE_TIMES) {
+		failed |= READ(seconds, inode, struct inode___private_times, __i_mtime.tv_sec);
+		failed |= READ(nanoseconds, inode, struct inode___private_times, __i_mtime.tv_nsec);
+	} else {
+		failed |= READ(seconds, inode, struct inode, i_mtime.tv_sec);
+		failed |= READ(nanoseconds, inode, struct inode, i_mtime.tv_nsec);
+	}
+	out->generation = content_generation(out->generation, seconds, nanoseconds);
 	failed |= READ(super, inode, struct inode, i_sb);
 	failed |= READ(out->device, super, struct super_block, s_dev);
 #undef READ
@@ -422,17 +461,31 @@ __noinline int search_by_copies(
 	return search_once(space, address, out, 0, scratch);
 }
 
+/*
+ * What is mapped, with patience for writers. An answer that no writer could have disturbed is taken at once; one beside
+ * which somebody wrote, when a second search gives the same: a mapping is several words, which a writer on another CPU
+ * changes one after the other. "Nothing" is believed at the end of all attempts.
+ */
 static __always_inline int find_mapping_by(
 	const struct address_space *space, __u64 address, struct mapping *out, int in_place, struct vma_scratch *scratch)
 {
+	__u64 start = 0, end = 0, page_offset = 0, inode = 0;
 	int result = MAPPING_TORN;
 
 	for (int attempt = 0; attempt < MAPPING_ATTEMPTS; attempt++) {
 		result = in_place ? search_in_place(space, address, out) : search_by_copies(space, address, out, scratch);
-		if (result < MAPPING_NONE || out->flags & MAPPING_STABLE || result == MAPPING_NO_MM)
-			break;
+		if (out->flags & MAPPING_STABLE || result == MAPPING_NO_MM)
+			return result;
+		if (result >= MAPPING_NOT_EXECUTABLE)
+			continue;
+		if (end && out->start == start && out->end == end && out->page_offset == page_offset && out->inode == inode)
+			return result;
+		start = out->start;
+		end = out->end;
+		page_offset = out->page_offset;
+		inode = out->inode;
 	}
-	return result;
+	return result < MAPPING_NOT_EXECUTABLE ? MAPPING_TORN : result;
 }
 
 /*

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flametop::collector::{Batch, Collector, CollectorOptions, Targets};
+use flametop::collector::{Batch, Collector, CollectorOptions};
 use flametop::profile::{Names, ObjectId, Processes};
 
 /// CPU time of this thread so far.
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let frequency = arguments.next().map_or(Ok(999), |text| text.parse())?;
     let seconds = arguments.next().map_or(Ok(5), |text| text.parse())?;
     let (names, processes) = (Arc::new(Names::default()), Arc::new(Processes::default()));
-    let options = CollectorOptions { frequency, include_idle: false, targets: Targets::All };
+    let options = CollectorOptions { frequency, ..Default::default() };
     let started = Instant::now();
     let mut collector = Collector::start(options, names.clone(), processes.clone())?;
     println!(

@@ -68,12 +68,24 @@ pub struct Sampling {
     /// Sample CPUs that have nothing to do, too
     #[arg(long)]
     pub idle: bool,
+    /// How callers are found in programs and libraries
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Tables)]
+    pub unwind: Unwind,
     /// Keep at most this much time: 90s, 10m, 2h [default: 10m in the live view, all of it in `record`]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub window: Option<Duration>,
     /// Keep at most this much in memory: 64M, 1G
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     pub memory: usize,
+}
+
+/// How callers are found in programs and libraries.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unwind {
+    /// By their unwind information: whole stacks of nearly everything
+    Tables,
+    /// By frame pointers: only where everything is built with them
+    Fp,
 }
 
 /// How the screen looks.

@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use flametop::collector::{Batch, Collected, Collector, CollectorError, CollectorOptions, Targets};
+use flametop::collector::{Batch, Collected, Collector, CollectorError, CollectorOptions, Targets, Walk};
 use flametop::profile::{Frame, Names, Object, ObjectId, ObjectKind, Processes, Tgid, Thread, UserEnd};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
@@ -58,8 +58,12 @@ impl Session {
     }
 
     fn start_with(targets: Targets, include_idle: bool) -> Session {
+        Session::start_as(CollectorOptions { include_idle, targets, ..Default::default() })
+    }
+
+    fn start_as(options: CollectorOptions) -> Session {
         let (names, processes) = (Arc::new(Names::default()), Arc::new(Processes::default()));
-        let options = CollectorOptions { frequency: 499, include_idle, targets };
+        let options = CollectorOptions { frequency: 499, cache_tables: false, ..options };
         let collector = Collector::start(options, names.clone(), processes.clone());
         let collector = collector.unwrap_or_else(|error| panic!("these tests need root and BPF: {error}"));
         Session { collector, names, processes, batch: Batch::default(), seen: Vec::new(), exited: BTreeSet::new() }
@@ -169,23 +173,33 @@ fn a_busy_program_is_seen_in_its_functions_in_its_file() {
         assert!(kinds.iter().rev().skip(1).all(|is_return| *is_return), "{:?}", seen.frames);
     }
     assert!(seen.windows(2).all(|pair| pair[0].sample.time <= pair[1].sample.time));
-    assert!(seen.iter().filter(|seen| seen.sample.user_end == UserEnd::FramePointerEnd).count() * 10 > seen.len() * 9);
+    assert!(seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Root).count() * 10 > seen.len() * 9);
 }
 
-#[test]
-fn a_stack_that_is_too_deep_keeps_its_leaf_side_and_says_so() {
+/// Asserts that nearly all stacks of `levels` levels are cut at `frames` frames, at the root side.
+fn assert_cut_at(frames: usize, levels: &str, walk: Walk) {
     let _alone = alone();
-    let mut session = Session::start(Targets::All);
-    let child = run(&["deep", "200", "200"]);
+    let mut session = Session::start_as(CollectorOptions { walk, ..Default::default() });
+    let child = run(&["deep", "300", levels]);
     let tgid = child.id();
     session.follow(child);
     let seen = session.of(tgid);
     let cut: Vec<&&Seen> = seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Cut).collect();
     assert!(cut.len() * 10 > seen.len() * 8 && cut.len() > 20, "{} of {}", cut.len(), seen.len());
     for seen in cut {
-        assert_eq!(user_frames(seen).count(), 127);
+        assert_eq!(user_frames(seen).count(), frames);
         assert!(functions(seen, work()).contains(&"outer".to_string()));
     }
+}
+
+#[test]
+fn a_stack_that_is_too_deep_keeps_its_leaf_side_and_says_so() {
+    assert_cut_at(2048, "3000", Walk::Tables);
+}
+
+#[test]
+fn by_frame_pointers_a_stack_may_be_as_deep_as_the_kernel_says() {
+    assert_cut_at(127, "200", Walk::FramePointers);
 }
 
 #[test]
@@ -196,7 +210,7 @@ fn a_process_that_is_exiting_has_no_readable_user_stack() {
     let tgid = child.id();
     session.follow(child);
     let seen = session.of(tgid);
-    let unreadable: Vec<&&Seen> = seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Unreadable).collect();
+    let unreadable: Vec<&&Seen> = seen.iter().filter(|seen| seen.sample.user_end == UserEnd::NoMemory).collect();
     assert!(!unreadable.is_empty(), "none of {}", seen.len());
     assert!(unreadable.iter().all(|seen| user_frames(seen).next().is_none() && !seen.frames.is_empty()));
 }
@@ -395,7 +409,7 @@ fn the_vdso_and_the_kernel_are_objects_of_their_own() {
     for seen in &in_call {
         let (kernel, user): (Vec<_>, Vec<_>) = seen.frames.iter().partition(|(_, frame)| frame.object == ObjectId::KERNEL);
         assert!(kernel.iter().all(|(_, frame)| frame.address >> 63 == 1));
-        assert!(!user.is_empty() || seen.sample.user_end != UserEnd::FramePointerEnd);
+        assert!(!user.is_empty() || seen.sample.user_end == UserEnd::NoMemory);
         let order: Vec<bool> = seen.frames.iter().map(|(_, frame)| frame.object == ObjectId::KERNEL).collect();
         assert!(order.is_sorted(), "user frames come before kernel frames");
     }

@@ -24,12 +24,13 @@ mod processes;
 mod records;
 mod resolve;
 mod sampler;
+mod tables;
 pub mod unwind;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use error::CollectorError;
 
@@ -39,6 +40,8 @@ use perf::EventRing;
 use processes::{Happened, ProcessTable};
 use records::Record;
 use sampler::{Sampler, Settings};
+use tables::{Cache, Tables};
+pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
 
 /// An event is written to its ring some microseconds after the time in it; a virtual CPU may be stopped in between. What
 /// is younger than this when the rings are read waits for the next drain.
@@ -56,6 +59,29 @@ pub struct CollectorOptions {
     pub include_idle: bool,
     /// Whose samples are taken.
     pub targets: Targets,
+    /// How user stacks are walked.
+    pub walk: Walk,
+    /// Whether unwind tables are kept on disk, in the cache directory of the user that we run as, for the next run.
+    pub cache_tables: bool,
+}
+
+impl Default for CollectorOptions {
+    /// Everybody's samples at 99 Hz without idle CPUs, walked by tables, which are kept on disk.
+    fn default() -> CollectorOptions {
+        let (frequency, include_idle, targets) = (99, false, Targets::All);
+        CollectorOptions { frequency, include_idle, targets, walk: Walk::Tables, cache_tables: true }
+    }
+}
+
+/// How user stacks are walked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Walk {
+    /// By tables made from the unwind information of programs and libraries.
+    Tables,
+    /// By frame pointers, as the kernel does it: for programs that were built with them.
+    FramePointers,
+    /// Both, the second in a sample behind the first ([`Collected::compared`]): for comparing them.
+    Compared,
 }
 
 /// Whose samples are taken. Others are dropped in the kernel before their stacks are walked.
@@ -111,10 +137,14 @@ pub struct Collected {
     pub cpu: Cpu,
     /// Why the user stack ends.
     pub user_end: UserEnd,
+    /// The sample before once more, walked by frame pointers; with [`Walk::Compared`] only. Not to be counted.
+    pub compared: bool,
 }
 
 /// A running collection; it ends, and leaves nothing in the kernel, when this is dropped.
 pub struct Collector {
+    /// Ends its workers before the maps that they write to are closed.
+    tables: Option<Tables>,
     sampler: Sampler,
     rings: BTreeMap<u32, EventRing>,
     table: ProcessTable,
@@ -160,10 +190,13 @@ impl Collector {
             Targets::Families(wanted) => (Some(wanted), true),
         };
         let filter = wanted.is_some();
-        let settings =
-            Settings { frequency: options.frequency, include_idle: options.include_idle, filter, follow_forks, ring_bytes };
+        let CollectorOptions { frequency, include_idle, walk, .. } = options;
+        let sampler = Sampler::load(Settings { walk, frequency, include_idle, filter, follow_forks, ring_bytes })?;
+        let by_tables = walk != Walk::FramePointers;
+        let cache = if options.cache_tables && by_tables { Cache::of_user() } else { None };
         let mut collector = Collector {
-            sampler: Sampler::load(settings)?,
+            tables: if by_tables { Some(sampler.tables(cache)?) } else { None },
+            sampler,
             rings: BTreeMap::new(),
             table: ProcessTable::new(names, processes),
             events: Vec::new(),
@@ -228,9 +261,26 @@ impl Collector {
         self.sampler.cpus()
     }
 
-    /// A descriptor that becomes readable when the ring buffer is more than half full: to be drained before its turn.
-    pub fn wake_fd(&self) -> RawFd {
-        self.sampler.wake_fd()
+    /// Sleeps for so long, or until the kernel's buffer wants to be drained before its turn: it is more than half full, or code
+    /// ran that has no unwind table yet.
+    pub fn wait(&self, timeout: Duration) {
+        self.sampler.wait(timeout);
+    }
+
+    /// How it stands with unwind tables; `None` when stacks are walked by frame pointers.
+    pub fn tables(&self) -> Option<TablesStatus> {
+        self.tables.as_ref().map(Tables::status)
+    }
+
+    /// The objects that code ran of, and what became of their unwind tables.
+    pub fn objects(&self) -> Vec<ObjectStatus> {
+        self.tables.as_ref().map(Tables::objects).unwrap_or_default()
+    }
+
+    /// What the walk by tables has done so far: user frames, look-ups that missed the cache of mappings, look-ups that missed
+    /// the cache of rules, frames that were guessed.
+    pub fn walked(&self) -> [u64; 4] {
+        self.sampler.walked()
     }
 
     /// Drains the kernel's buffers, without sleeping, and hands over what is ready in the place of what the batch held.
@@ -247,6 +297,7 @@ impl Collector {
         if now.saturating_sub(self.tidied_at) >= TIDY_EVERY {
             self.tidied_at = now;
             self.table.tidy(now, &mut self.happened);
+            self.tables.iter().for_each(|tables| tables.tidy(now));
             self.follow_cpus();
         }
         self.report(batch);
@@ -273,7 +324,7 @@ impl Collector {
     fn merge(&mut self, watermark: u64, batch: &mut Batch) -> Result<(), CollectorError> {
         let ready = self.events.partition_point(|timed| timed.time <= watermark);
         let mut events = self.events.drain(..ready).peekable();
-        let (table, happened) = (&mut self.table, &mut self.happened);
+        let (table, tables, happened) = (&mut self.table, &self.tables, &mut self.happened);
         self.sampler.drain(|pending| {
             pending.sort();
             let mut malformed = 0;
@@ -287,6 +338,11 @@ impl Collector {
                 }
             }
             events.for_each(|timed| table.apply(timed, happened));
+            if let Some(tables) = tables {
+                for wish in pending.take_wishes() {
+                    tables.wish(&wish, || table.path_of(wish.tgid, wish.start));
+                }
+            }
             pending.forget_until(watermark);
             pending.malformed(malformed);
         })
@@ -349,11 +405,11 @@ fn event_ring_bytes(cpus: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     #[test]
     fn samples_that_find_the_ring_full_are_counted() {
-        let options = CollectorOptions { frequency: 999, include_idle: true, targets: Targets::All };
+        let options = CollectorOptions { frequency: 999, include_idle: true, ..Default::default() };
         let (names, processes) = (Arc::default(), Arc::default());
         let mut collector = Collector::start_with_ring(options, names, processes, 4096).expect("this test needs root");
         let until = Instant::now() + Duration::from_secs(10);
@@ -369,7 +425,7 @@ mod tests {
 
     #[test]
     fn cpus_that_come_and_go_are_followed() {
-        let options = CollectorOptions { frequency: 99, include_idle: true, targets: Targets::All };
+        let options = CollectorOptions { include_idle: true, ..Default::default() };
         let mut collector = Collector::start(options, Arc::default(), Arc::default()).expect("this test needs root");
         let all = collector.cpus();
         let first = perf::online_cpus().unwrap()[0];
@@ -422,7 +478,7 @@ mod tests {
     #[test]
     fn a_frequency_of_zero_and_processes_that_are_not_there_are_refused() {
         let start = |frequency, targets| {
-            let options = CollectorOptions { frequency, include_idle: false, targets };
+            let options = CollectorOptions { frequency, targets, ..Default::default() };
             Collector::start(options, Arc::default(), Arc::default()).map(drop)
         };
         assert!(matches!(start(0, Targets::All), Err(CollectorError::NoFrequency)));

@@ -1,10 +1,11 @@
-//! `perf_event_open`: the sampling clock, the side-band events, and the ring that the latter come through.
+//! `perf_event_open`: the sampling clock, the side-band events, and the ring that the latter come through; and writing into
+//! mapped BPF maps.
 //!
 //! The collector's only module with unsafe code of its own.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -167,6 +168,32 @@ impl Drop for EventRing {
         // SAFETY: mapped in `open` with this length, and nothing points into it: `drain` copies.
         unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped) };
     }
+}
+
+/// Writes into the value of a BPF map that can be mapped, from byte `offset` on. Mapped only for that long: what stays mapped
+/// counts as our memory.
+pub(crate) fn write_mapped(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> io::Result<()> {
+    let page = rustix::param::page_size();
+    let slack = offset % page;
+    let length = slack + bytes.len();
+    let at = i64::try_from(offset - slack).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours. The kernel refuses what goes
+    // beyond the map's value.
+    let mapped =
+        unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, map.as_raw_fd(), at) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `slack + bytes.len()` bytes are mapped and writable, and no reference points into them: the kernel's programs
+    // read them, but only once they are told of them, after this. They are unmapped with the length they were mapped with.
+    unsafe {
+        ptr::copy_nonoverlapping(bytes.as_ptr(), mapped.cast::<u8>().add(slack), bytes.len());
+        libc::munmap(mapped, length);
+    }
+    Ok(())
 }
 
 /// Now, by the clock of samples and events.

@@ -311,6 +311,13 @@ impl ProcessTable {
         }
     }
 
+    /// What a process calls the file that it has mapped at an address; empty if that is not known.
+    pub(crate) fn path_of(&mut self, tgid: u32, address: u64) -> Arc<str> {
+        self.read_mappings(tgid);
+        let mapping = self.states.get(&tgid).and_then(|state| state.mappings.find(address).copied());
+        mapping.and_then(|mapping| Some(self.files.get_mut(mapping.file)?.path.clone())).unwrap_or_default()
+    }
+
     /// The process, and beside it the tables that resolving its frames needs.
     pub(crate) fn parts(&mut self, tgid: u32) -> Option<(&mut State, &mut Files, &Names, &mut FxHashMap<u64, FrameId>)> {
         let state = self.states.get_mut(&tgid)?;

@@ -4,18 +4,26 @@
 
 use std::mem::offset_of;
 
+use super::tables::ObjectKey;
+
 /// Length of a task's name with its zero bytes: `TASK_COMM_LEN`.
 pub(crate) const COMM_LENGTH: usize = 16;
 
-/// Most frames of either part: `MAX_KERNEL_FRAMES` and `MAX_USER_FRAMES`.
+/// Most frames that the kernel's own walks give: `MAX_KERNEL_FRAMES`.
 pub(crate) const MAX_FRAMES: u32 = 127;
+
+/// What a record is: `enum record_kind`.
+const COMPARED: u8 = 1;
+const WISH: u8 = 255;
+
+/// Bits in the upper byte of a user frame: `enum frame_bits`.
+const FRAME_BITS_SHIFT: u32 = 56;
+const FRAME_INTERRUPTED: u64 = 1;
+const FRAME_GUESSED: u64 = 2;
 
 /// The kernel stack was cut at its outer side: `SAMPLE_KERNEL_CUT`. Nothing shows it yet.
 #[cfg(test)]
 pub(crate) const KERNEL_CUT: u16 = 1;
-
-/// The task is in a system call: `SAMPLE_IN_SYSCALL`.
-pub(crate) const IN_SYSCALL: u16 = 1 << 1;
 
 /// `struct sample_header`, used for its offsets.
 #[repr(C)]
@@ -41,6 +49,26 @@ struct Counters {
     idle: u64,
     filtered: u64,
     ring_full: u64,
+    user_frames: u64,
+    mapping_misses: u64,
+    rule_misses: u64,
+    guesses: u64,
+}
+
+/// `struct wish`, used for its offsets.
+#[repr(C)]
+struct WishRecord {
+    time: u64,
+    start: u64,
+    tgid: u32,
+    tid: u32,
+    end: u64,
+    inode: u64,
+    device: u32,
+    generation: u32,
+    reserved: u8,
+    kind: u8,
+    reserved2: [u8; 6],
 }
 
 /// `struct fork_counters`.
@@ -65,7 +93,14 @@ const _: () = {
     assert!(offset_of!(SampleHeader, flags) == 50);
     assert!(offset_of!(SampleHeader, reserved) == 52);
     assert!(HEADER == 56);
-    assert!(size_of::<Counters>() == 32);
+    assert!(offset_of!(WishRecord, start) == 8);
+    assert!(offset_of!(WishRecord, tgid) == 16);
+    assert!(offset_of!(WishRecord, end) == 24);
+    assert!(offset_of!(WishRecord, inode) == 32);
+    assert!(offset_of!(WishRecord, device) == 40);
+    assert!(offset_of!(WishRecord, kind) == offset_of!(SampleHeader, kind));
+    assert!(size_of::<WishRecord>() == 56);
+    assert!(size_of::<Counters>() == 64);
     assert!(size_of::<ForkCounters>() == 16);
 };
 
@@ -109,7 +144,10 @@ pub(crate) struct Record<'a> {
     /// A number of `UserEnd`.
     pub(crate) user_end: u8,
     /// Bits of `enum sample_flags`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "nothing shows yet that a kernel stack was cut"))]
     pub(crate) flags: u16,
+    /// The user stack was walked by frame pointers, for comparing it with the sample before.
+    pub(crate) compared: bool,
     kernel: &'a [u8],
     user: &'a [u8],
 }
@@ -133,6 +171,7 @@ impl<'a> Record<'a> {
             comm: array_at(bytes, offset_of!(SampleHeader, comm))?,
             user_end: *bytes.get(offset_of!(SampleHeader, user_end))?,
             flags: u16_at(bytes, offset_of!(SampleHeader, flags))?,
+            compared: bytes.get(offset_of!(SampleHeader, kind)) == Some(&COMPARED),
             kernel,
             user,
         })
@@ -148,14 +187,57 @@ impl<'a> Record<'a> {
         addresses(self.kernel)
     }
 
-    /// User addresses, innermost first.
-    pub(crate) fn user(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + 'a {
-        addresses(self.user)
+    /// User frames, innermost first.
+    pub(crate) fn user(&self) -> impl DoubleEndedIterator<Item = UserFrame> + ExactSizeIterator + 'a {
+        addresses(self.user).map(UserFrame::from_wire)
     }
+}
 
-    /// Whether the innermost user address is a return address: so it is in a system call, whose instruction is over.
-    pub(crate) fn user_leaf_is_return(&self) -> bool {
-        !self.kernel.is_empty() && self.flags & IN_SYSCALL != 0
+/// A frame of the user part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct UserFrame {
+    /// Where.
+    pub(crate) address: u64,
+    /// Whether it is a return address: the call ends there. Else an instruction that was interrupted.
+    pub(crate) is_return: bool,
+    /// Whether it was found without unwind information.
+    pub(crate) guessed: bool,
+}
+
+impl UserFrame {
+    fn from_wire(word: u64) -> UserFrame {
+        let bits = word >> FRAME_BITS_SHIFT;
+        let address = word & ((1 << FRAME_BITS_SHIFT) - 1);
+        UserFrame { address, is_return: bits & FRAME_INTERRUPTED == 0, guessed: bits & FRAME_GUESSED != 0 }
+    }
+}
+
+/// Code ran for which there is no table: `struct wish`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wish {
+    pub(crate) tgid: u32,
+    /// The mapping in that process.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) key: ObjectKey,
+}
+
+impl Wish {
+    /// The wish in `bytes`; `None` when it is another record.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Wish> {
+        if bytes.len() != size_of::<WishRecord>() || bytes.get(offset_of!(WishRecord, kind)) != Some(&WISH) {
+            return None;
+        }
+        Some(Wish {
+            tgid: u32_at(bytes, offset_of!(WishRecord, tgid))?,
+            start: u64_at(bytes, offset_of!(WishRecord, start))?,
+            end: u64_at(bytes, offset_of!(WishRecord, end))?,
+            key: ObjectKey {
+                inode: u64_at(bytes, offset_of!(WishRecord, inode))?,
+                device: u32_at(bytes, offset_of!(WishRecord, device))?,
+                generation: u32_at(bytes, offset_of!(WishRecord, generation))?,
+            },
+        })
     }
 }
 
@@ -166,6 +248,13 @@ fn addresses(bytes: &[u8]) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIt
 /// Ticks that found the ring buffer full, from one CPU's `struct counters`.
 pub(crate) fn ring_full(counters: &[u8]) -> Option<u64> {
     u64_at(counters, offset_of!(Counters, ring_full))
+}
+
+/// What the walk by tables has done, from one CPU's `struct counters`: user frames, look-ups that missed the cache of
+/// mappings and that of rules, frames that were guessed.
+pub(crate) fn walked(counters: &[u8]) -> Option<[u64; 4]> {
+    let first = offset_of!(Counters, user_frames);
+    Some([u64_at(counters, first)?, u64_at(counters, first + 8)?, u64_at(counters, first + 16)?, u64_at(counters, first + 24)?])
 }
 
 /// Forks that found no room among the targets, from one CPU's `struct fork_counters`.
@@ -203,14 +292,22 @@ pub(crate) mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        let bytes =
-            record_bytes(5, 42, b"worker", &[0xffff_0000, 0xffff_0001], &[0x1000, 0x2000, 0x3000], IN_SYSCALL | KERNEL_CUT);
+        let bytes = record_bytes(
+            5,
+            42,
+            b"worker",
+            &[0xffff_0000, 0xffff_0001],
+            &[1 << 56 | 0x1000, 0x2000, 2 << 56 | 0x3000],
+            KERNEL_CUT,
+        );
         let record = Record::parse(&bytes).unwrap();
         assert_eq!((record.time, record.cgroup, record.tgid, record.tid, record.cpu), (5, 77, 42, 42, 3));
         assert_eq!(comm_text(&record.comm), "worker");
         assert_eq!(record.kernel().collect::<Vec<_>>(), [0xffff_0000, 0xffff_0001]);
-        assert_eq!(record.user().collect::<Vec<_>>(), [0x1000, 0x2000, 0x3000]);
-        assert!(record.user_leaf_is_return());
+        let frame = |address, is_return, guessed| UserFrame { address, is_return, guessed };
+        let frames = [frame(0x1000, false, false), frame(0x2000, true, false), frame(0x3000, true, true)];
+        assert_eq!(record.user().collect::<Vec<_>>(), frames);
+        assert_eq!((record.flags, record.compared), (KERNEL_CUT, false));
         assert_eq!(record.user_end, 2);
     }
 
@@ -224,6 +321,23 @@ pub(crate) mod tests {
         longer.push(0);
         assert!(Record::parse(&longer).is_none());
         assert!(Record::parse(&bytes).is_some());
+    }
+
+    #[test]
+    fn a_wish_is_told_from_a_sample() {
+        let mut bytes = vec![0; 56];
+        bytes[8] = 0x10;
+        bytes[16] = 42;
+        bytes[24] = 0x20;
+        bytes[32] = 7;
+        bytes[40] = 8;
+        bytes[44] = 9;
+        assert_eq!(Wish::parse(&bytes), None);
+        assert!(Record::parse(&bytes).is_some());
+        bytes[49] = WISH;
+        let key = ObjectKey { inode: 7, device: 8, generation: 9 };
+        assert_eq!(Wish::parse(&bytes), Some(Wish { tgid: 42, start: 0x10, end: 0x20, key }));
+        assert_eq!(Wish::parse(&bytes[..55]), None);
     }
 
     #[test]

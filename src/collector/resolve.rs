@@ -8,7 +8,7 @@ use super::build_id::{self, Missing};
 use super::events::Identity;
 use super::mappings::{FileIndex, Files, Mapping};
 use super::processes::{ProcessTable, State};
-use super::records::Record;
+use super::records::{Record, UserFrame};
 use super::{Batch, Collected};
 use crate::profile::{
     CgroupId, Cpu, Frame, FrameId, NameRequest, Names, Object, ObjectId, ObjectKind, ProcessAddress, Tgid, Thread, Tid,
@@ -27,11 +27,9 @@ impl ProcessTable {
         let from = batch.frames.len();
         let mut user_end = UserEnd::from_wire(record.user_end);
 
-        // Innermost first on the wire: of each part, the first is an instruction pointer, the others are return addresses.
-        // A user part below a system call begins behind the instruction that made it: also a return address. Below an
-        // interrupt or a fault it begins at the instruction that was running.
-        for (depth, address) in record.user().enumerate() {
-            let is_return = depth > 0 || record.user_leaf_is_return();
+        // Innermost first on the wire. A user part below a system call begins behind the instruction that made it: a return
+        // address. Below an interrupt, a fault or a signal it is the instruction that was running.
+        for (depth, UserFrame { address, is_return, .. }) in record.user().enumerate() {
             let key = address << 1 | u64::from(is_return);
             let known = state.frames.get(&key).copied();
             let frame = known.or_else(|| new_user_frame(state, files, names, record.tgid, address, is_return, &mut batch.wanted));
@@ -46,6 +44,7 @@ impl ProcessTable {
         if let Some(user) = batch.frames.get_mut(from..) {
             user.reverse();
         }
+        // Of kernel frames, the first is an instruction pointer, the others are return addresses.
         let kernel = record.kernel();
         let mut callers = kernel.len();
         for address in kernel.rev() {
@@ -73,6 +72,7 @@ impl ProcessTable {
             cgroup: CgroupId(record.cgroup),
             cpu: Cpu(u16::try_from(record.cpu).unwrap_or(u16::MAX)),
             user_end,
+            compared: record.compared,
         });
     }
 }

@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
 
 use super::error::CollectorError;
 use super::perf::{self, Clock};
-use super::records::{self, MAX_FRAMES, Record};
+use rustix::event::{Timespec, epoll};
+
+use super::Walk;
+use super::records::{self, MAX_FRAMES, Record, Wish};
+use super::tables::{Cache, Tables};
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {
@@ -59,6 +64,8 @@ fn bpf_error(what: &'static str, error: &libbpf_rs::Error) -> CollectorError {
 /// What the program is told before it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
+    /// How user stacks are walked.
+    pub(crate) walk: Walk,
     /// Samples a second on each CPU.
     pub(crate) frequency: u32,
     /// Whether idle CPUs are sampled.
@@ -77,11 +84,16 @@ pub(crate) struct Pending {
     bytes: Vec<u8>,
     /// Time and place in `bytes` of each.
     index: Vec<(u64, usize, usize)>,
+    /// Tables that samples lacked.
+    wishes: Vec<Wish>,
     malformed: u64,
 }
 
 impl Pending {
     fn push(&mut self, record: &[u8]) {
+        if let Some(wish) = Wish::parse(record) {
+            return self.wishes.push(wish);
+        }
         match Record::time_of(record) {
             Some(time) => {
                 self.index.push((time, self.bytes.len(), record.len()));
@@ -100,6 +112,11 @@ impl Pending {
     pub(crate) fn until(&self, watermark: u64) -> impl Iterator<Item = (u64, &[u8])> {
         let ready = self.index.partition_point(|(time, ..)| *time <= watermark);
         self.index.iter().take(ready).filter_map(|(time, from, length)| Some((*time, self.bytes.get(*from..from + length)?)))
+    }
+
+    /// Takes the wishes for tables.
+    pub(crate) fn take_wishes(&mut self) -> Vec<Wish> {
+        std::mem::take(&mut self.wishes)
     }
 
     /// Lets go what `until` gave.
@@ -131,6 +148,8 @@ pub(crate) struct Sampler {
     clocks: BTreeMap<u32, Link>,
     fork: Option<Link>,
     ring: RingBuffer<'static>,
+    /// Readable when the program woke us.
+    wakes: OwnedFd,
     pending: Arc<Mutex<Pending>>,
     skeleton: SamplerSkel<'static>,
     clock: Clock,
@@ -148,12 +167,15 @@ impl Sampler {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.include_idle = u32::from(settings.include_idle);
             rodata.filter_targets = u32::from(settings.filter);
+            rodata.walk_by_tables = u32::from(settings.walk != Walk::FramePointers);
+            rodata.compare_walks = u32::from(settings.walk == Walk::Compared);
             rodata.max_depth = max_depth();
             rodata.half_ring = u64::from(settings.ring_bytes / 2);
         }
         open.progs.follow_fork.set_autoload(settings.follow_forks);
         let sized = open.maps.records.set_max_entries(settings.ring_bytes);
         let sized = sized.and_then(|()| open.maps.targets.set_max_entries(if settings.filter { MAX_TARGETS } else { 1 }));
+        let sized = sized.and_then(|()| open.maps.cpu_states.set_max_entries(possible_cpus()?));
         sized.map_err(|error| bpf_error("size the BPF maps", &error))?;
         let skeleton = open.load().map_err(|error| bpf_error("load the BPF programs", &error))?;
 
@@ -169,8 +191,10 @@ impl Sampler {
         let ring_failed = |error| bpf_error("map the ring buffer", &error);
         builder.add(&skeleton.maps.records, take).map_err(ring_failed)?;
         let ring = builder.build().map_err(ring_failed)?;
+        let wakes = wakes_of(&skeleton.maps.records)
+            .map_err(|source| CollectorError::Read { path: "the ring buffer's wake-ups", source })?;
         let clock = Clock::CpuClock;
-        Ok(Sampler { clocks: BTreeMap::new(), fork, ring, pending, skeleton, clock, frequency: settings.frequency })
+        Ok(Sampler { clocks: BTreeMap::new(), fork, ring, wakes, pending, skeleton, clock, frequency: settings.frequency })
     }
 
     /// Starts the clock on these CPUs: the cycle counter if all of them have one, else the kernel's timer.
@@ -230,14 +254,30 @@ impl Sampler {
         total(&self.skeleton.maps.counters, records::ring_full)
     }
 
+    /// What the walk by tables has done so far: see [`records::walked`].
+    pub(crate) fn walked(&self) -> [u64; 4] {
+        let counter = |number: usize| total(&self.skeleton.maps.counters, |bytes| records::walked(bytes)?.get(number).copied());
+        [counter(0), counter(1), counter(2), counter(3)]
+    }
+
+    /// The tables that the walk reads, empty yet.
+    pub(crate) fn tables(&self, cache: Option<Cache>) -> Result<Tables, CollectorError> {
+        let maps = &self.skeleton.maps;
+        let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of unwind tables", &error));
+        Ok(Tables::start(handle(&maps.segments)?, handle(&maps.objects)?, handle(&maps.files)?, cache))
+    }
+
     /// Forks so far that could not be followed: their processes are not sampled.
     pub(crate) fn forks_lost(&self) -> u64 {
         if self.fork.is_some() { total(&self.skeleton.maps.forks, records::targets_full) } else { 0 }
     }
 
-    /// Descriptor that is readable when the ring buffer is more than half full.
-    pub(crate) fn wake_fd(&self) -> std::os::fd::RawFd {
-        self.ring.epoll_fd()
+    /// Sleeps, until the ring buffer is more than half full or a table is wished for, or for so long.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; 1];
+        // A signal ends it early, and the caller looks around early.
+        let _ = epoll::wait(&self.wakes, &mut events, Some(&timeout));
     }
 
     /// Makes a process a target.
@@ -256,16 +296,30 @@ impl Sampler {
     }
 }
 
+/// What becomes readable when a program wakes the ring buffer's reader. By edges: otherwise it would be readable whenever
+/// there is a record, and most records are sent without waking anybody.
+fn wakes_of(ring: &impl AsFd) -> io::Result<OwnedFd> {
+    let wakes = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&wakes, ring, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+    Ok(wakes)
+}
+
 /// The sum of one counter over all CPUs.
-fn total(map: &impl MapCore, counter: fn(&[u8]) -> Option<u64>) -> u64 {
+fn total(map: &impl MapCore, counter: impl Fn(&[u8]) -> Option<u64>) -> u64 {
     let counters = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
     counters.iter().filter_map(|bytes| counter(bytes)).sum()
 }
 
 /// Tries to load the sampling program, or the one that follows forks, and throws it away: for telling what the kernel offers.
 pub(crate) fn try_load(follow_forks: bool) -> Result<(), CollectorError> {
-    Sampler::load(Settings { frequency: 1, include_idle: false, filter: follow_forks, follow_forks, ring_bytes: 4096 * 16 })
+    let filter = follow_forks;
+    Sampler::load(Settings { walk: Walk::Tables, frequency: 1, include_idle: false, filter, follow_forks, ring_bytes: 4096 * 16 })
         .map(drop)
+}
+
+/// CPUs that there may ever be; numbers of CPUs are below.
+fn possible_cpus() -> libbpf_rs::Result<u32> {
+    Ok(u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(u32::MAX))
 }
 
 /// `kernel.perf_event_max_stack`: the kernel's own limit for stacks, as far as our records go.
@@ -300,7 +354,8 @@ mod tests {
         pending.push(&record_bytes(35, 1, b"x", &[], &[35], 0));
         pending.sort();
         assert_eq!(times(&pending, 100), [30, 35, 40]);
-        let frames: Vec<u64> = pending.until(100).filter_map(|(_, bytes)| Record::parse(bytes)?.user().next()).collect();
+        let frames: Vec<u64> =
+            pending.until(100).filter_map(|(_, bytes)| Some(Record::parse(bytes)?.user().next()?.address)).collect();
         assert_eq!(frames, [30, 35, 40]);
         assert_eq!(pending.malformed, 1);
     }

@@ -39,19 +39,55 @@ pub enum UserEnd {
     Cut = 3,
     /// The user stack could not be read.
     Unreadable = 4,
-    /// The frame pointer led to something that is no code: found where addresses are looked up, not on the wire.
+    /// What should be the caller is no code.
     NoCode = 5,
+    /// The outermost frame, marked as such by its unwind information: complete.
+    Root = 6,
+    /// The unwind table of the outermost frame's object was not there yet.
+    NoTable = 7,
+    /// Code that its object's unwind information does not cover.
+    Gap = 8,
+    /// Unwind information that is wrong, or that no rule can say.
+    Invalid = 9,
+    /// A rule needs a register that only the interrupted function knows.
+    Register = 10,
+    /// A frame would lie below its callee's, or not at a multiple of 8.
+    BadFrame = 11,
+    /// Code of no file, made at run time, that keeps no frame pointers.
+    Anonymous = 12,
+    /// The return address, or the frame pointer where only that is followed, is 0.
+    Zero = 13,
+    /// The process's mappings were being changed.
+    Changing = 14,
+    /// The process was exiting: its memory was gone.
+    NoMemory = 15,
+    /// A program of 32 bits.
+    Bits32 = 16,
+    /// There were no registers of user mode that can be trusted.
+    Registers = 17,
 }
 
 impl UserEnd {
     /// All of them, in the order of their numbers.
-    pub const ALL: [UserEnd; 6] = [
+    pub const ALL: [UserEnd; 18] = [
         UserEnd::Unspecified,
         UserEnd::KernelThread,
         UserEnd::FramePointerEnd,
         UserEnd::Cut,
         UserEnd::Unreadable,
         UserEnd::NoCode,
+        UserEnd::Root,
+        UserEnd::NoTable,
+        UserEnd::Gap,
+        UserEnd::Invalid,
+        UserEnd::Register,
+        UserEnd::BadFrame,
+        UserEnd::Anonymous,
+        UserEnd::Zero,
+        UserEnd::Changing,
+        UserEnd::NoMemory,
+        UserEnd::Bits32,
+        UserEnd::Registers,
     ];
 
     /// From the number on the wire; unknown numbers are [`UserEnd::Unspecified`].
@@ -68,12 +104,42 @@ impl UserEnd {
                 "the chain of frame pointers ended",
                 "complete if that was in _start or a thread's entry; code built with -fno-omit-frame-pointer gets there",
             ),
-            UserEnd::Cut => ("deeper than 127 frames, cut at the root side", "raise kernel.perf_event_max_stack"),
-            UserEnd::NoCode => (
-                "the frame pointer led out of the code: callers are unknown",
-                "the program or a library is built without frame pointers; -fno-omit-frame-pointer gives whole stacks",
+            UserEnd::Cut => (
+                "deeper than the walk goes, cut at the root side",
+                "2,048 frames are kept; with --unwind fp as many as kernel.perf_event_max_stack says",
             ),
-            UserEnd::Unreadable => ("user stack not readable", "the page was not in memory, or the task was exiting"),
+            UserEnd::NoCode => (
+                "what should be the caller is no code",
+                "with --unwind fp: the program or a library is built without frame pointers; else its unwind information is wrong",
+            ),
+            UserEnd::Unreadable => {
+                ("the stack's memory was not readable", "the page was not in memory: it was never written, or it is swapped out")
+            }
+            UserEnd::Root => ("complete: ended at the outermost function", ""),
+            UserEnd::NoTable => {
+                ("the unwind table of its object was still being made", "passes in a moment; kept for the next start")
+            }
+            UserEnd::Gap => (
+                "code without unwind information",
+                "the object was stripped of it, or is assembly: install its debug symbols, or build with -fasynchronous-unwind-tables",
+            ),
+            UserEnd::Invalid => {
+                ("unwind information that is wrong or too special", "flametop unwind-check FILE tells what it is")
+            }
+            UserEnd::Register => ("needs a register that is not known in callers", "hand-written assembly: nothing helps"),
+            UserEnd::BadFrame => {
+                ("a caller's frame would lie below its callee's", "the unwind information or the stack is damaged")
+            }
+            UserEnd::Anonymous => {
+                ("code made at run time without frame pointers", "Java: -XX:+PreserveFramePointer; Node.js and .NET keep them")
+            }
+            UserEnd::Zero => {
+                ("the return address or frame pointer was 0", "the outermost frame of programs without unwind information there")
+            }
+            UserEnd::Changing => ("mappings were being changed at that moment", ""),
+            UserEnd::NoMemory => ("the process was exiting", ""),
+            UserEnd::Bits32 => ("a program of 32 bits", "those are not walked"),
+            UserEnd::Registers => ("no registers that can be trusted", ""),
         }
     }
 }

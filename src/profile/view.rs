@@ -358,7 +358,12 @@ impl ViewBuilder {
         let node = self.node_for(profile, sample);
         self.tree.add(node, sign * sample.weight.cast_signed());
         let has_user_stack = !matches!(sample.user_end, UserEnd::KernelThread | UserEnd::Unspecified);
-        let complete = has_user_stack && sample.user_end != UserEnd::Cut && self.is_complete(profile, sample.stack);
+        // A walk by tables knows; else the outermost function's name tells.
+        let complete = match sample.user_end {
+            UserEnd::Root => true,
+            UserEnd::Cut => false,
+            _ => has_user_stack && self.is_complete(profile, sample.stack),
+        };
         let sums = &mut self.sums[slot];
         add(&mut sums.shown);
         add(&mut self.totals.samples);

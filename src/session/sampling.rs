@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use crate::cli;
-use crate::collector::{Batch, Collector, CollectorOptions, Targets};
+use crate::collector::{Batch, Collector, CollectorOptions, Targets, Walk};
 use crate::profile::{Limits, Names, Processes, Profile, Sample, SampleKind, Tgid};
 use crate::symbolize::Symbolizer;
 
@@ -19,6 +19,8 @@ use super::now;
 /// How often the kernel's buffers are read. The first second is quicker, so that the first picture is.
 const DRAIN_EVERY: Duration = Duration::from_millis(100);
 const DRAIN_AT_FIRST: Duration = Duration::from_millis(20);
+/// Not more often than this, however often the kernel wakes us.
+const DRAIN_AT_MOST: Duration = Duration::from_millis(5);
 
 /// What the rooms share in one run.
 #[derive(Clone)]
@@ -102,7 +104,12 @@ impl Sampling {
             None => Targets::Processes(watched.clone()),
         };
         let (ready, started) = std::sync::mpsc::channel();
-        let collector_options = CollectorOptions { frequency: options.frequency, include_idle: options.idle, targets };
+        let walk = match options.unwind {
+            cli::Unwind::Tables => Walk::Tables,
+            cli::Unwind::Fp => Walk::FramePointers,
+        };
+        let collector_options =
+            CollectorOptions { frequency: options.frequency, include_idle: options.idle, targets, walk, ..Default::default() };
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());
@@ -235,7 +242,10 @@ impl Collecting {
                 trimmed = Instant::now();
                 self.shared.profile.write().unwrap_or_else(PoisonError::into_inner).trim(now());
             }
-            std::thread::sleep(if began.elapsed() < Duration::from_secs(1) { DRAIN_AT_FIRST } else { DRAIN_EVERY });
+            let waited = Instant::now();
+            self.collector.wait(if began.elapsed() < Duration::from_secs(1) { DRAIN_AT_FIRST } else { DRAIN_EVERY });
+            // Each sample that lacks a table wakes us: the others of this moment may come along.
+            std::thread::sleep(DRAIN_AT_MOST.saturating_sub(waited.elapsed()));
         }
     }
 
@@ -276,7 +286,14 @@ mod tests {
 
     #[test]
     fn the_window_is_what_was_asked_for_or_the_commands_own() {
-        let options = |window| cli::Sampling { pids: Vec::new(), frequency: 99, idle: false, window, memory: 5 };
+        let options = |window| cli::Sampling {
+            pids: Vec::new(),
+            frequency: 99,
+            idle: false,
+            window,
+            memory: 5,
+            unwind: cli::Unwind::Tables,
+        };
         let window = |asked: Option<u64>, own| limits(&options(asked.map(Duration::from_secs)), own).window;
         assert_eq!(window(None, Some(LIVE_WINDOW)), 600_000_000_000);
         assert_eq!(window(None, None), u64::MAX);

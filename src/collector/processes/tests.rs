@@ -19,6 +19,11 @@ struct World {
     time: u64,
 }
 
+/// No bit of records: the user part of the sample is to be as below a system call.
+const IN_SYSCALL: u16 = 1 << 15;
+/// `FRAME_INTERRUPTED`, where it is in a frame.
+const INTERRUPTED: u64 = 1 << 56;
+
 impl World {
     fn new() -> World {
         let (names, shared) = (Arc::new(Names::default()), Arc::new(Processes::default()));
@@ -52,7 +57,13 @@ impl World {
     fn sample(&mut self, tgid: u32, name: &str, user: &[u64], flags: u16) -> (Vec<(String, Frame)>, String) {
         let mut batch = Batch::default();
         let kernel: &[u64] = if flags == 0 { &[] } else { &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_1000] };
-        let bytes = record_bytes(self.time, tgid, name.as_bytes(), kernel, user, flags);
+        let mut user = user.to_vec();
+        if flags != IN_SYSCALL
+            && let Some(leaf) = user.first_mut()
+        {
+            *leaf |= INTERRUPTED;
+        }
+        let bytes = record_bytes(self.time, tgid, name.as_bytes(), kernel, &user, flags);
         self.table.resolve(&Record::parse(&bytes).unwrap(), &mut batch);
         let frames = batch.frames.iter().filter_map(|id| self.names.frames.get(*id));
         let frames = frames.map(|frame| (self.names.objects.get(frame.object).unwrap().path.to_string(), frame)).collect();
@@ -94,7 +105,7 @@ fn below_a_system_call_the_user_part_begins_with_a_return_address() {
     world.exec(NOBODY, "prog");
     world.map(NOBODY, 0x10000, "/bin/prog", 1);
     let returns = |frames: &[(String, Frame)]| frames.iter().map(|(_, frame)| frame.is_return).collect::<Vec<_>>();
-    let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020], records::IN_SYSCALL);
+    let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020], IN_SYSCALL);
     assert_eq!(returns(&frames), [true, true, true, false]);
     let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020], records::KERNEL_CUT);
     assert_eq!(returns(&frames), [true, false, true, false]);

@@ -28,8 +28,8 @@ mod translate;
 
 pub use check::{Checked, check_file};
 pub use object::convert;
-pub use paged::Paged;
-pub use rows::{Report, Table};
+pub use paged::{Page, Paged};
+pub use rows::{Code, Report, Table};
 pub use rule::{Arch, Packed, Rule};
 pub use separate::{Beside, Nowhere, OnDisk};
 pub use source::{FileImage, Image, Unreadable};

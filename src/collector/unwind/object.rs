@@ -3,7 +3,7 @@
 use super::cfi::{CfaState, Machine, Program, State};
 use super::elf::{Elf, Information};
 use super::entries::{Entries, Fde, Format, Section};
-use super::rows::{Builder, Table};
+use super::rows::{Builder, Code, Table};
 use super::rule::{Arch, Invalid, Packed, RBX, Rule};
 use super::separate::{self, Beside};
 use super::source::{Image, Unreadable};
@@ -183,6 +183,12 @@ impl<'a, I: Image + ?Sized> Object<'_, 'a, I> {
         builder.report.text = self.elf.code_size();
         builder.report.rbx = needs_rbx;
         let mut table = builder.finish(self.elf.arch);
+        let executable = self.elf.segments.iter().filter(|segment| segment.executable && segment.size > 0);
+        table.code.extend(executable.map(|segment| Code {
+            address: segment.address,
+            offset: segment.offset,
+            size: segment.size,
+        }));
         table.report.sources = self.source_names();
         table
     }

@@ -36,8 +36,21 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Each once. The first is the gap, then one for each [`Invalid`], then those of the object.
     pub rules: Vec<Packed>,
+    /// The code that it is about: executable segments.
+    pub code: Vec<Code>,
     /// What was found.
     pub report: Report,
+}
+
+/// A piece of code: an executable segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Code {
+    /// Its ELF address.
+    pub address: u64,
+    /// Where it is in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
 }
 
 /// What was found in an object, and what became of it.
@@ -190,7 +203,7 @@ impl Builder {
     pub(super) fn finish(mut self, arch: Arch) -> Table {
         self.close();
         self.rows.shrink_to_fit();
-        Table { arch, base: self.base, rows: self.rows, rules: self.rules, report: self.report }
+        Table { arch, base: self.base, rows: self.rows, rules: self.rules, code: Vec::new(), report: self.report }
     }
 }
 

@@ -1,0 +1,95 @@
+//! How user stacks are walked on this machine: how they end, where, and what a sample costs in the kernel.
+//!
+//! `cargo run --release --example walk -- [SECONDS [HZ [tables|fp]]]`, as root, beside some load.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flametop::collector::{Batch, Collector, CollectorOptions, ObjectState, Walk};
+use flametop::profile::{Names, Processes, UserEnd};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let seconds: u64 = arguments.next().map_or(5, |text| text.parse().expect("seconds"));
+    let frequency: u32 = arguments.next().map_or(99, |text| text.parse().expect("samples a second"));
+    let walk = if arguments.next().as_deref() == Some("fp") { Walk::FramePointers } else { Walk::Tables };
+    let names = Arc::new(Names::default());
+    let options = CollectorOptions { frequency, walk, ..Default::default() };
+    let mut collector = Collector::start(options, names.clone(), Arc::new(Processes::default())).expect("this needs root");
+    let mut batch = Batch::default();
+    let mut ends: BTreeMap<UserEndOrder, u64> = BTreeMap::new();
+    let mut places: BTreeMap<(UserEndOrder, String), u64> = BTreeMap::new();
+    let mut samples = 0u64;
+    let mut deepest = 0;
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        std::thread::sleep(Duration::from_millis(100));
+        collector.drain(&mut batch).expect("drained");
+        for sample in &batch.samples {
+            samples += 1;
+            let end = UserEndOrder(sample.user_end as u8);
+            *ends.entry(end).or_default() += 1;
+            deepest = deepest.max(sample.frames.len());
+            if !matches!(sample.user_end, UserEnd::Root | UserEnd::KernelThread) {
+                let outermost = batch.frames[sample.frames.clone()].first().and_then(|id| names.frames.get(*id));
+                let place = outermost.map_or("no frame".to_string(), |frame| {
+                    let object = names.objects.get(frame.object).map(|object| object.path.to_string()).unwrap_or_default();
+                    format!("{object}+{:#x}", frame.address)
+                });
+                *places.entry((end, place)).or_default() += 1;
+            }
+        }
+    }
+    println!("{samples} samples, deepest {deepest}; lost {:?}", batch.losses);
+    for (end, count) in &ends {
+        println!(
+            "{count:>8}  {:>6.2} %  {}",
+            *count as f64 * 100.0 / samples.max(1) as f64,
+            UserEnd::from_wire(end.0).explain().0
+        );
+    }
+    let mut places: Vec<_> = places.into_iter().collect();
+    places.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for ((end, place), count) in places.into_iter().take(25) {
+        println!("{count:>8}  {:?} in {place}", UserEnd::from_wire(end.0));
+    }
+    let [frames, mapping_misses, rule_misses, guesses] = collector.walked();
+    let each = |count: u64| count as f64 / samples.max(1) as f64;
+    println!(
+        "a sample: {:.1} user frames, {:.2} misses of mappings, {:.2} of rules, {:.2} guesses",
+        each(frames),
+        each(mapping_misses),
+        each(rule_misses),
+        each(guesses)
+    );
+    println!("{:?}", collector.tables());
+    for object in collector.objects() {
+        if let ObjectState::Without(why) = object.state {
+            println!("without: {}: {why}", object.path);
+        }
+    }
+    for line in bpf_cost() {
+        println!("{line}");
+    }
+}
+
+/// Orders ends by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct UserEndOrder(u8);
+
+/// What the kernel has counted, if it counts (`sysctl kernel.bpf_stats_enabled=1`): of the programs that we hold.
+fn bpf_cost() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fdinfo") else { return Vec::new() };
+    let infos = entries.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
+    let field = |info: &str, name: &str| {
+        info.lines().find_map(|line| line.strip_prefix(name)?.trim_start_matches(':').trim().parse::<u64>().ok())
+    };
+    infos
+        .filter_map(|info| {
+            let (time, count) = (field(&info, "run_time_ns")?, field(&info, "run_cnt").filter(|count| *count > 0)?);
+            Some(format!("BPF: {count} runs, {} ns each", time / count))
+        })
+        .collect()
+}

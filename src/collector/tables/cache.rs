@@ -1,0 +1,266 @@
+//! Tables that were made before, on disk: making them again costs a second of a CPU for a large browser.
+//!
+//! A table is found by its object's build id and size. Only what nobody else could have written is trusted: the directories
+//! and the file belong to us and are writable for nobody else.
+//!
+//! ```text
+//! "flametop" │ version u32 │ arch u32 │ summary 6 × u64 │ ranges, rows, rules, each with its count │ CRC-32 of all before
+//! ```
+//!
+//! Numbers are in the machine's byte order: a cache is of one machine.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::Summary;
+use super::layout::{Layout, Range};
+use crate::collector::records::{array_at, u16_at, u32_at, u64_at};
+use crate::collector::unwind::{Arch, Packed, Page};
+use crate::profile::BuildId;
+
+/// Changes whenever the converter makes other tables, or the format changes.
+const VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"flametop";
+
+/// When there is more, the files that were not used for longest go.
+const MOST_BYTES: u64 = 512 << 20;
+
+/// No table is larger: 16 million rows and their index.
+const LARGEST: u64 = 160 << 20;
+
+/// A directory of tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache {
+    directory: PathBuf,
+}
+
+impl Cache {
+    /// The cache of the user that we run as; `None` where there is no place that can be trusted.
+    pub(crate) fn of_user() -> Option<Cache> {
+        let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute() && ours(path));
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute() && ours(path));
+        // sudo may leave HOME as it was: to root, that is somebody else's.
+        let root = rustix::process::geteuid().is_root().then(|| PathBuf::from("/root")).filter(|path| ours(path));
+        let base = base.or_else(|| home.or(root).map(|home| home.join(".cache")))?;
+        Cache::at(base.join("flametop").join("unwind"))
+    }
+
+    /// A cache in a directory, which is made if need be.
+    pub(crate) fn at(directory: PathBuf) -> Option<Cache> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).ok()?;
+        let (first, second) = (directory.as_path(), directory.parent()?);
+        (ours(first) && ours(second)).then_some(Cache { directory })
+    }
+
+    fn path(&self, id: BuildId, size: u64) -> PathBuf {
+        self.directory.join(format!("{id}-{size:x}"))
+    }
+
+    /// The table of an object, if it is there and whole.
+    pub(crate) fn load(&self, id: BuildId, size: u64) -> Option<(Layout, Summary)> {
+        let path = self.path(id, size);
+        let mut file = File::open(&path).ok()?;
+        let metadata = file.metadata().ok()?;
+        if !metadata.is_file() || !is_ours(&metadata) || metadata.len() > LARGEST {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
+        file.read_to_end(&mut bytes).ok()?;
+        let found = decode(&bytes)?;
+        // For the order of what is to go first.
+        let _ = file.set_modified(SystemTime::now());
+        Some(found)
+    }
+
+    /// Keeps a table. A failure costs time later, nothing else.
+    pub(crate) fn store(&self, id: BuildId, size: u64, layout: &Layout, summary: &Summary) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
+        file.write_all(&encode(layout, summary))?;
+        file.persist(self.path(id, size))?;
+        Ok(())
+    }
+
+    /// Removes what was not used for longest while there is too much.
+    pub(crate) fn prune(&self) {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                let metadata = entry.metadata().ok()?;
+                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+            })
+            .collect();
+        files.sort();
+        let mut total: u64 = files.iter().map(|(_, size, _)| size).sum();
+        for (_, size, path) in files {
+            if total <= MOST_BYTES {
+                break;
+            }
+            // Somebody else may have been faster.
+            let _ = fs::remove_file(path);
+            total -= size;
+        }
+    }
+}
+
+/// Whether a directory belongs to us, and nobody else may write in it.
+fn ours(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_dir() && is_ours(&metadata))
+}
+
+fn is_ours(metadata: &fs::Metadata) -> bool {
+    metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o022 == 0
+}
+
+fn encode(layout: &Layout, summary: &Summary) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(layout.bytes() + 256);
+    bytes.extend(MAGIC);
+    bytes.extend(VERSION.to_ne_bytes());
+    bytes.extend((layout.arch as u32).to_ne_bytes());
+    summary.numbers().iter().for_each(|number| bytes.extend(number.to_ne_bytes()));
+    bytes.extend((layout.ranges.len() as u32).to_ne_bytes());
+    for range in &layout.ranges {
+        bytes.extend(range.first_page.to_ne_bytes());
+        bytes.extend((range.pages.len() as u32).to_ne_bytes());
+        for page in &range.pages {
+            bytes.extend(page.first.to_ne_bytes());
+            bytes.extend(page.count.to_ne_bytes());
+            bytes.extend(page.segment.to_ne_bytes());
+        }
+    }
+    bytes.extend((layout.rows.len() as u32).to_ne_bytes());
+    for rows in &layout.rows {
+        bytes.extend((rows.len() as u32).to_ne_bytes());
+        rows.iter().for_each(|row| bytes.extend(row.to_ne_bytes()));
+    }
+    bytes.extend((layout.rules.len() as u32).to_ne_bytes());
+    layout.rules.iter().for_each(|Packed(rule)| bytes.extend(rule.to_ne_bytes()));
+    let mut crc = flate2::Crc::new();
+    crc.update(&bytes);
+    bytes.extend(crc.sum().to_ne_bytes());
+    bytes
+}
+
+/// Reads numbers one after the other.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        u32_at(self.take(4)?, 0)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        u64_at(self.take(8)?, 0)
+    }
+
+    /// A count, and so many items of `size` bytes.
+    fn items(&mut self, size: usize) -> Option<std::slice::ChunksExact<'a, u8>> {
+        let count = usize::try_from(self.u32()?).ok()?;
+        Some(self.take(count.checked_mul(size)?)?.chunks_exact(size))
+    }
+}
+
+fn decode(bytes: &[u8]) -> Option<(Layout, Summary)> {
+    let (body, crc) = bytes.split_last_chunk()?;
+    let mut sum = flate2::Crc::new();
+    sum.update(body);
+    if sum.sum() != u32::from_ne_bytes(*crc) {
+        return None;
+    }
+    let mut reader = Reader { rest: body };
+    if array_at(reader.take(8)?, 0) != Some(MAGIC) || reader.u32()? != VERSION {
+        return None;
+    }
+    let arch = [Arch::X86_64, Arch::Aarch64]
+        .into_iter()
+        .find(|arch| Some(*arch as u32) == reader.rest.get(..4).and_then(|b| u32_at(b, 0)))?;
+    reader.u32()?;
+    let mut numbers = [0; 6];
+    for number in &mut numbers {
+        *number = reader.u64()?;
+    }
+    let mut ranges = Vec::new();
+    for _ in 0..reader.u32()? {
+        let first_page = reader.u32()?;
+        let pages = reader.items(size_of::<Page>())?;
+        let page = |bytes| Some(Page { first: u32_at(bytes, 0)?, count: u16_at(bytes, 4)?, segment: u16_at(bytes, 6)? });
+        ranges.push(Range { first_page, pages: pages.map(page).collect::<Option<_>>()? });
+    }
+    let mut rows = Vec::new();
+    for _ in 0..reader.u32()? {
+        rows.push(reader.items(4)?.map(|bytes| u32_at(bytes, 0)).collect::<Option<_>>()?);
+    }
+    let rules = reader.items(8)?.map(|bytes| u64_at(bytes, 0).map(Packed)).collect::<Option<_>>()?;
+    reader.rest.is_empty().then_some((Layout { arch, ranges, rows, rules }, Summary::from_numbers(numbers)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn layout() -> Layout {
+        let pages = vec![Page { first: 0, count: 2, segment: 0 }, Page { first: 2, count: 1, segment: 1 }];
+        Layout {
+            arch: Arch::X86_64,
+            ranges: vec![Range { first_page: 7, pages }],
+            rows: vec![vec![1, 2, 3], vec![4]],
+            rules: vec![Packed::GAP, Packed(u64::MAX)],
+        }
+    }
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::at(directory.path().join("flametop/unwind")).unwrap();
+        (directory, cache)
+    }
+
+    #[test]
+    fn what_was_kept_is_found_again_and_nothing_else() {
+        let (_directory, cache) = cache();
+        let id = BuildId::new(&[1, 2, 3]).unwrap();
+        let summary = Summary::from_numbers([1, 2, 3, 4, 5, 6]);
+        assert!(cache.load(id, 100).is_none());
+        cache.store(id, 100, &layout(), &summary).unwrap();
+        assert_eq!(cache.load(id, 100), Some((layout(), summary)));
+        assert!(cache.load(id, 101).is_none());
+        assert!(cache.load(BuildId::new(&[1, 2, 4]).unwrap(), 100).is_none());
+    }
+
+    #[test]
+    fn damage_is_noticed_wherever_it_is() {
+        let bytes = encode(&layout(), &Summary::default());
+        assert!(decode(&bytes).is_some());
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            assert!(decode(&damaged).is_none(), "byte {at}");
+            assert!(decode(&bytes[..at]).is_none(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn what_others_may_write_is_not_trusted() {
+        let (_directory, cache) = cache();
+        let id = BuildId::new(&[9]).unwrap();
+        cache.store(id, 1, &layout(), &Summary::default()).unwrap();
+        let path = cache.path(id, 1);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(cache.load(id, 1).is_none());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(cache.load(id, 1).is_some());
+        fs::set_permissions(&cache.directory, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(Cache::at(cache.directory.clone()).is_none());
+    }
+}

@@ -1,0 +1,145 @@
+//! Room for tables: segments of words, handed out in extents. Pure.
+//!
+//! ```text
+//! segment 0  │ libc: index rows rules │ node: rows ……………… │ free │     524,288 words of 4 bytes: one value of a map
+//! segment 1  │ node: rows … rules │ free                          │
+//! ```
+//!
+//! An extent never spans two segments. What is given back joins its free neighbours.
+
+/// Words in a segment: `SEGMENT_WORDS` of bpf/record.h.
+pub(crate) const SEGMENT_WORDS: u32 = 1 << 19;
+
+/// Most segments: `MAX_SEGMENTS`. 2 GiB.
+pub(crate) const MAX_SEGMENTS: u32 = 1024;
+
+/// Extents begin at multiples of this many words: a line of the CPU's cache.
+const ALIGN: u32 = 16;
+
+/// Some words of one segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    pub(crate) segment: u32,
+    /// The first word.
+    pub(crate) word: u32,
+    /// How many, a multiple of `ALIGN`.
+    pub(crate) words: u32,
+}
+
+/// Which words of which segments are free.
+#[derive(Default, Debug)]
+pub(crate) struct Pool {
+    /// Of each segment its free extents `(first, words)`, sorted, none adjacent to another.
+    free: Vec<Vec<(u32, u32)>>,
+    used: u64,
+}
+
+impl Pool {
+    /// Room for `words` words in one segment, the tightest there is; perhaps in a segment that is new. `None` when all
+    /// segments are full.
+    pub(crate) fn take(&mut self, words: u32) -> Option<Extent> {
+        let words = words.max(1).checked_next_multiple_of(ALIGN).filter(|words| *words <= SEGMENT_WORDS)?;
+        let candidates = self.free.iter().enumerate().flat_map(|(segment, free)| {
+            free.iter().enumerate().filter(|(_, (_, room))| *room >= words).map(move |(at, (_, room))| (*room, segment, at))
+        });
+        let (segment, at) = match candidates.min() {
+            Some((_, segment, at)) => (segment, at),
+            None if self.free.len() < MAX_SEGMENTS as usize => {
+                self.free.push(vec![(0, SEGMENT_WORDS)]);
+                (self.free.len() - 1, 0)
+            }
+            None => return None,
+        };
+        let free = self.free.get_mut(segment)?;
+        let (word, room) = free.get_mut(at)?;
+        let extent = Extent { segment: u32::try_from(segment).ok()?, word: *word, words };
+        *word += words;
+        *room -= words;
+        if *room == 0 {
+            free.remove(at);
+        }
+        self.used += u64::from(words);
+        Some(extent)
+    }
+
+    /// Takes an extent back.
+    pub(crate) fn give_back(&mut self, extent: Extent) {
+        let Some(free) = self.free.get_mut(extent.segment as usize) else { return };
+        let at = free.partition_point(|(word, _)| *word < extent.word);
+        free.insert(at, (extent.word, extent.words));
+        self.used = self.used.saturating_sub(u64::from(extent.words));
+        // With the one behind, then with the one before.
+        for first in [at, at.saturating_sub(1)] {
+            if let (Some(&(word, words)), Some(&(next, more))) = (free.get(first), free.get(first + 1))
+                && word + words == next
+            {
+                free.remove(first + 1);
+                if let Some(joined) = free.get_mut(first) {
+                    joined.1 = words + more;
+                }
+            }
+        }
+    }
+
+    /// How many segments there are.
+    pub(crate) fn segments(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Bytes that were handed out.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used * 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_segment_is_used_to_its_end_and_then_another_one() {
+        let mut pool = Pool::default();
+        let whole = pool.take(SEGMENT_WORDS).unwrap();
+        assert_eq!(whole, Extent { segment: 0, word: 0, words: SEGMENT_WORDS });
+        let small = pool.take(3).unwrap();
+        assert_eq!(small, Extent { segment: 1, word: 0, words: ALIGN });
+        assert_eq!(pool.take(SEGMENT_WORDS + 1), None);
+        pool.give_back(whole);
+        assert_eq!(pool.take(SEGMENT_WORDS - 1).unwrap().segment, 0);
+        assert_eq!(pool.segments(), 2);
+    }
+
+    #[test]
+    fn there_is_an_end() {
+        let mut pool = Pool::default();
+        for _ in 0..MAX_SEGMENTS {
+            assert!(pool.take(SEGMENT_WORDS).is_some());
+        }
+        assert_eq!(pool.take(1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn extents_never_overlap_and_all_comes_back(steps in proptest::collection::vec((1u32..200_000, any::<bool>(), any::<usize>()), 1..200)) {
+            let mut pool = Pool::default();
+            let mut held: Vec<Extent> = Vec::new();
+            for (words, give, which) in steps {
+                if give && !held.is_empty() {
+                    pool.give_back(held.swap_remove(which % held.len()));
+                } else {
+                    let extent = pool.take(words).unwrap();
+                    prop_assert!(extent.words >= words && extent.word + extent.words <= SEGMENT_WORDS);
+                    for other in held.iter().filter(|other| other.segment == extent.segment) {
+                        prop_assert!(other.word + other.words <= extent.word || extent.word + extent.words <= other.word);
+                    }
+                    held.push(extent);
+                }
+                let words: u64 = held.iter().map(|extent| u64::from(extent.words)).sum();
+                prop_assert_eq!(pool.used_bytes(), words * 4);
+            }
+            held.drain(..).for_each(|extent| pool.give_back(extent));
+            prop_assert!(pool.free.iter().all(|free| *free == [(0, SEGMENT_WORDS)]));
+        }
+    }
+}
