@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use flametop::profile::UserEnd;
 
 use super::programs::{self, Built, Form};
-use super::session::{Sampling, Taken, Waiting, now};
+use super::session::{Sampling, Waiting, now};
 use super::stacks::{Images, Judge, Outcome};
+use super::storm::in_exec_or_exit;
 
 /// What a case is asked besides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,14 +175,15 @@ pub(crate) enum Pass {
 struct Row {
     samples: usize,
     whole: usize,
-    incomplete: BTreeMap<String, usize>,
+    /// Reason → how many, and a stack to look at.
+    incomplete: BTreeMap<String, (usize, String)>,
     wrong: Vec<String>,
-    /// An incomplete stack, to look at.
-    example: Option<String>,
     /// Samples before the first whole one, of objects that were new.
     warming: usize,
     /// How long that was.
     warm_after: Duration,
+    /// Samples at moments when there is no stack: see [`Outcome::Replaced`].
+    replaced: usize,
     /// Depths that were looked up in the program's log.
     depths: usize,
 }
@@ -201,10 +203,13 @@ impl Table {
             );
             self.begun = true;
         }
-        let incomplete: usize = row.incomplete.values().sum();
-        let mut notes: Vec<String> = row.incomplete.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        let incomplete: usize = row.incomplete.values().map(|(count, _)| count).sum();
+        let mut notes: Vec<String> = row.incomplete.iter().map(|(reason, (count, _))| format!("{reason} {count}")).collect();
         if row.warming > 0 {
             notes.push(format!("first {} in {:.0?}", row.warming, row.warm_after));
+        }
+        if row.replaced > 0 {
+            notes.push(format!("{} being replaced", row.replaced));
         }
         if let Also::Depth { .. } = case.also {
             notes.push(format!("{} depths", row.depths));
@@ -223,9 +228,13 @@ impl Table {
         if row.samples < 200 {
             complaints.push(format!("only {} samples", row.samples));
         }
+        if row.replaced * 10 > row.samples {
+            complaints.push(format!("{} of {} being replaced: that is more than exceptions take", row.replaced, row.samples));
+        }
         if incomplete > allowed {
-            let example = row.example.as_deref().unwrap_or_default();
-            complaints.push(format!("{incomplete} of {} incomplete, {allowed} allowed, such as {example}", row.samples));
+            let examples: Vec<String> =
+                row.incomplete.iter().map(|(reason, (count, stack))| format!("\n    {count} {reason}: {stack}")).collect();
+            complaints.push(format!("{incomplete} of {} incomplete, {allowed} allowed:{}", row.samples, examples.concat()));
         }
         if !row.wrong.is_empty() {
             complaints.push(format!(
@@ -253,64 +262,81 @@ fn at_once() -> usize {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(4))
 }
 
-/// Runs cases, some at once, until each has its samples.
+/// A program that has had its turn, and when that was.
+struct Turn<'a> {
+    case: &'a Case,
+    pid: u32,
+    time: std::ops::Range<u64>,
+    /// For the first instance of a program, which is looked at only for how long its tables took.
+    first: bool,
+}
+
+/// Runs cases, some at once, until each has its samples; then judges, as that takes time in which buffers would fill.
 pub(crate) fn run(cases: &[Case], pass: Pass, samples: usize, table: &mut Table) {
-    let mut images = Images::default();
     let start = |case: &Case| Waiting::start(&case.built.path, &case.arguments);
     let mut before: Vec<Option<Waiting>> = cases.iter().map(|case| (pass == Pass::Before).then(|| start(case))).collect();
     let mut sampling = Sampling::start();
+    let mut turns = Vec::new();
     for (cases, waiting) in cases.chunks(at_once()).zip(before.chunks_mut(at_once())) {
-        let mut running: Vec<Waiting> = Vec::new();
         if pass == Pass::After {
-            let mut first: Vec<Waiting> = cases.iter().map(start).collect();
-            first.iter_mut().for_each(Waiting::go);
-            sampling.watch(Duration::from_millis(400));
-            first.iter_mut().for_each(Waiting::kill);
-            let pids: Vec<u32> = first.iter().map(Waiting::pid).collect();
-            sampling.watch(Duration::from_millis(20));
-            for (case, pid) in cases.iter().zip(pids) {
-                let (_, warming, after) = warm(&sampling, &mut images, case, pid, 0);
-                if warming > 20 {
-                    println!(
-                        "{:6} {:32} its first instance has {warming} samples before the first whole one, {after:.0?}",
-                        "", case.name
-                    );
-                }
-            }
-            sampling.forget();
+            let first: Vec<Waiting> = cases.iter().map(start).collect();
+            turns.extend(take_turns(&mut sampling, cases, first, |_, begun| begun.elapsed() > Duration::from_millis(400)));
+            turns.iter_mut().rev().take(cases.len()).for_each(|turn| turn.first = true);
         }
-        let begin = now();
-        for (case, waiting) in cases.iter().zip(waiting) {
-            running.push(waiting.take().unwrap_or_else(|| start(case)));
-        }
-        running.iter_mut().for_each(Waiting::go);
-        let until = Instant::now() + PATIENCE;
-        let enough = |sampling: &Sampling| {
-            cases
-                .iter()
-                .zip(&running)
-                .all(|(case, program)| sampling.count(&sampling.family(program.pid(), case.children)) >= samples)
-        };
-        while !enough(&sampling) && Instant::now() < until {
-            sampling.watch(Duration::from_millis(50));
-        }
-        // What is killed has no user stack: its end does not count.
-        let end = now();
-        let pids: Vec<u32> = running.iter().map(Waiting::pid).collect();
-        running.iter_mut().for_each(Waiting::kill);
-        sampling.watch(Duration::from_millis(20));
-        for (case, pid) in cases.iter().zip(pids) {
-            let row = look(&sampling, &mut images, case, pass, pid, begin..end);
-            table.add(pass, case, &row);
-        }
-        sampling.forget();
+        let programs = cases.iter().zip(waiting).map(|(case, waiting)| waiting.take().unwrap_or_else(|| start(case))).collect();
+        turns.extend(take_turns(&mut sampling, cases, programs, |sampling, begun| {
+            begun.elapsed() > PATIENCE
+                || cases
+                    .iter()
+                    .zip(&sampling.running)
+                    .all(|(case, pid)| sampling.count(&sampling.family(*pid, case.children)) >= samples)
+        }));
     }
-    assert_eq!(sampling.losses(), flametop::profile::Losses::default(), "nothing is lost in a test");
+    let losses = sampling.losses();
+    let mut images = Images::default();
+    for turn in &turns {
+        if turn.first {
+            let (_, warming, after) = warm(&sampling, &mut images, turn);
+            if warming > 20 {
+                println!(
+                    "{:6} {:32} its first instance: {warming} samples before the first whole one, {after:.0?}",
+                    "", turn.case.name
+                );
+            }
+        } else {
+            table.add(pass, turn.case, &look(&sampling, &mut images, pass, turn));
+        }
+    }
+    if losses != flametop::profile::Losses::default() {
+        table.failed.push(format!("{pass:?}: lost: {losses:?}"));
+    }
+}
+
+/// Lets programs go and samples them until it is enough, then ends them.
+fn take_turns<'a>(
+    sampling: &mut Sampling,
+    cases: &'a [Case],
+    mut programs: Vec<Waiting>,
+    enough: impl Fn(&Sampling, Instant) -> bool,
+) -> Vec<Turn<'a>> {
+    sampling.running = programs.iter().map(Waiting::pid).collect();
+    let (begin, begun) = (now(), Instant::now());
+    programs.iter_mut().for_each(Waiting::go);
+    while !enough(sampling, begun) {
+        sampling.watch(Duration::from_millis(20));
+    }
+    // What is killed has no user stack: its end does not count.
+    let time = begin..now();
+    programs.iter_mut().for_each(Waiting::kill);
+    sampling.watch(Duration::from_millis(10));
+    let pids = sampling.running.iter();
+    cases.iter().zip(pids).map(|(case, pid)| Turn { case, pid: *pid, time: time.clone(), first: false }).collect()
 }
 
 /// From when on stacks are whole: time, samples until then, and how long that took. Half a second at most is granted.
-fn warm(sampling: &Sampling, images: &mut Images, case: &Case, pid: u32, begin: u64) -> (u64, usize, Duration) {
-    let family = sampling.family(pid, case.children);
+fn warm(sampling: &Sampling, images: &mut Images, turn: &Turn<'_>) -> (u64, usize, Duration) {
+    let (case, begin) = (turn.case, turn.time.start);
+    let family = sampling.family(turn.pid, case.children);
     let mut judge = Judge::new(&case.built.grammar, &sampling.names, images);
     let mut first = None;
     for (number, taken) in sampling.of(&family, begin..u64::MAX).enumerate() {
@@ -325,26 +351,30 @@ fn warm(sampling: &Sampling, images: &mut Images, case: &Case, pid: u32, begin: 
 }
 
 /// Holds all samples of a case against the truth.
-fn look(sampling: &Sampling, images: &mut Images, case: &Case, pass: Pass, pid: u32, time: std::ops::Range<u64>) -> Row {
+fn look(sampling: &Sampling, images: &mut Images, pass: Pass, turn: &Turn<'_>) -> Row {
     let mut row = Row::default();
-    let mut time = time;
+    let (case, mut time) = (turn.case, turn.time.clone());
     if pass == Pass::Before {
-        // Tables of programs that are there are made when the collector starts, or when they are first seen.
-        (time.start, row.warming, row.warm_after) = warm(sampling, images, case, pid, time.start);
+        // Tables of programs that are there are made when they are first seen.
+        (time.start, row.warming, row.warm_after) = warm(sampling, images, turn);
     }
-    let family = sampling.family(pid, case.children);
+    let family = sampling.family(turn.pid, case.children);
     let phases = match &case.also {
         Also::Depth { log, .. } => phases(log),
         _ => BTreeMap::new(),
     };
     let mut judge = Judge::new(&case.built.grammar, &sampling.names, images);
     for taken in sampling.of(&family, time) {
-        if case.children && is_without_user(sampling, taken) {
+        let stack = sampling.look(&taken.user);
+        let outcome = judge.judge(&stack, taken.end);
+        if stack.len() <= 1 && !matches!(outcome, Outcome::Whole) && in_exec_or_exit(&sampling.look(&taken.kernel)) {
+            continue;
+        }
+        if matches!(outcome, Outcome::Replaced) {
+            row.replaced += 1;
             continue;
         }
         row.samples += 1;
-        let stack = sampling.look(&taken.user);
-        let outcome = judge.judge(&stack, taken.end);
         let outcome = match (&case.also, outcome) {
             (Also::Cut, Outcome::Whole) if stack.len() < *CUT_TO.end() => Outcome::Whole,
             (Also::Cut, Outcome::Incomplete(_)) if taken.end == UserEnd::Cut && CUT_TO.contains(&stack.len()) => Outcome::Whole,
@@ -352,10 +382,13 @@ fn look(sampling: &Sampling, images: &mut Images, case: &Case, pass: Pass, pid: 
             (_, outcome) => outcome,
         };
         match outcome {
-            Outcome::Whole => row.whole += 1,
+            Outcome::Whole | Outcome::Replaced => row.whole += 1,
             Outcome::Incomplete(reason) => {
-                row.example.get_or_insert_with(|| format!("{reason}: {}", judge.text(&stack)));
-                *row.incomplete.entry(reason).or_default() += 1;
+                let (count, example) = row.incomplete.entry(reason).or_default();
+                *count += 1;
+                if *count == 1 {
+                    *example = judge.text(&stack);
+                }
                 continue;
             }
             Outcome::Wrong(what) => {
@@ -376,11 +409,6 @@ fn look(sampling: &Sampling, images: &mut Images, case: &Case, pass: Pass, pid: 
         }
     }
     row
-}
-
-/// A process that has no user stack at that moment: it is leaving the kernel's hands or has left its memory, in exec, in exit.
-fn is_without_user(sampling: &Sampling, taken: &Taken) -> bool {
-    taken.user.is_empty() && super::storm::in_exec_or_exit(&sampling.look(&taken.kernel))
 }
 
 /// Beginning → end and depth.

@@ -184,17 +184,15 @@ impl Grammar {
     }
 
     fn matches(&self, node: usize, place: &Place) -> bool {
+        // In a static program everything that is not its own is in it; the linker then is none of it.
+        let own = |kind: &String| kind == "rest" || self.is_static && !matches!(&**kind, "ld" | "ldentry" | "plt" | "clone");
         match (&self.nodes[node].matcher, place) {
             (Matcher::Function(function), Place::Built(names)) => names.contains(function),
             (Matcher::Stretch(kinds), Place::Built(names)) => {
-                // In a static program everything that is not its own is in it; the linker then is none of it.
-                let undeclared = !names.iter().any(|name| self.declared.contains(name));
-                let own =
-                    |kind: &String| kind == "rest" || self.is_static && !matches!(&**kind, "ld" | "ldentry" | "plt" | "clone");
-                undeclared && kinds.iter().any(own)
+                !names.iter().any(|name| self.declared.contains(name)) && kinds.iter().any(own)
             }
+            (Matcher::Stretch(kinds), Place::Plt) => kinds.iter().any(|kind| kind == "plt" || self.is_static && own(kind)),
             (Matcher::Stretch(kinds), Place::Library(kind)) => kinds.iter().any(|own| kind.split('|').any(|kind| kind == own)),
-            (Matcher::Stretch(kinds), Place::Plt) => kinds.iter().any(|kind| kind == "plt"),
             (Matcher::Function(_), _) | (_, Place::Strange(_)) => false,
         }
     }

@@ -134,9 +134,15 @@ impl Image {
         self.stubs.iter().any(|range| range.contains(&address))
     }
 
-    /// Whether handlers of signals return to this address.
+    /// Whether handlers of signals return to this address, or it is one of the two instructions that are there.
     pub(crate) fn is_restorer(&self, address: u64) -> bool {
-        RESTORERS.iter().any(|code| self.bytes_at(address, 16).starts_with(code))
+        let begins = |address| RESTORERS.iter().any(|code| self.bytes_at(address, 16).starts_with(code));
+        (0..=9).any(|behind| address.checked_sub(behind).is_some_and(begins))
+    }
+
+    /// Whether it is near the end of a function that ends by `pop rcx; jmp *rcx`.
+    pub(crate) fn jumps_to_handler(&self, address: u64) -> bool {
+        memchr::memmem::find(self.bytes_at(address, 160), &[0x59, 0xff, 0xe1]).is_some()
     }
 
     /// What is known of the place: `address` is that of the instruction or of the return, `lookup` inside its function.

@@ -63,10 +63,7 @@ fn gdb_finds_the_declared_calls_only() {
 }
 
 #[test]
-fn frame_pointers_lead_through_programs_that_have_them() {
-    let cases = ["sort", "one", "signals", "threads"];
-    let cases: Vec<Case> =
-        cases::of(Form::FramePointers).into_iter().filter(|case| cases.iter().any(|name| case.name.contains(name))).collect();
+fn both_walks_agree_on_programs_that_keep_frame_pointers() {
     let _alone = alone();
-    agreement::by_frame_pointers(&cases);
+    agreement::live(&cases::of(Form::FramePointers));
 }

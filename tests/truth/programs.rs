@@ -163,9 +163,8 @@ pub(crate) fn chain(count: usize, digits: usize, form: Form) -> Built {
     }
     writeln!(
         program,
-        "//= main > {}[{:0digits$}..{}] > last\n//= main > <libc:main>\nint main(int argc, char **argv)\n{{\n\tbegin(argc, argv);\n\
+        "//= main > f[{:0digits$}..{}] > last\n//= main > <libc:main>\nint main(int argc, char **argv)\n{{\n\tbegin(argc, argv);\n\
          \tfor (;;)\n\t\tsink += {}(1000000);\n}}",
-        "f",
         0,
         function(count - 1).trim_start_matches('f'),
         function(0),

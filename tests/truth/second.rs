@@ -121,7 +121,7 @@ pub(crate) fn opinion(cases: &[Case]) {
             for stack in stacks_of(program.pid(), &names) {
                 // gdb says nothing of how a stack ends: what begins at a root is believed.
                 match judge.judge_alone(&stack) {
-                    Outcome::Whole => whole += 1,
+                    Outcome::Whole | Outcome::Replaced => whole += 1,
                     Outcome::Incomplete(_) => incomplete.push(judge.text(&stack)),
                     Outcome::Wrong(what) => wrong.push(what),
                 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flametop::collector::{Batch, Collector, CollectorOptions, Targets};
+use flametop::collector::{Batch, Collector, CollectorOptions, Walk};
 use flametop::profile::{Frame, FrameId, Names, ObjectId, Processes, Tgid, UserEnd};
 
 use super::common::terminal::kill;
@@ -62,6 +62,8 @@ pub(crate) struct Taken {
     pub(crate) time: u64,
     pub(crate) tgid: u32,
     pub(crate) end: UserEnd,
+    /// The sample before, walked by frame pointers.
+    pub(crate) compared: bool,
     pub(crate) user: Range<usize>,
     pub(crate) kernel: Range<usize>,
 }
@@ -74,15 +76,22 @@ pub(crate) struct Sampling {
     batch: Batch,
     pub(crate) frames: Vec<FrameId>,
     pub(crate) taken: Vec<Taken>,
+    /// The programs whose turn it is.
+    pub(crate) running: Vec<u32>,
     /// How many samples each process has.
     counts: BTreeMap<u32, usize>,
     parents: BTreeMap<u32, u32>,
 }
 
 impl Sampling {
+    /// By tables, which are made for this run alone.
     pub(crate) fn start() -> Sampling {
+        Sampling::walking(Walk::Tables)
+    }
+
+    pub(crate) fn walking(walk: Walk) -> Sampling {
         let (names, processes) = (Arc::new(Names::default()), Arc::new(Processes::default()));
-        let options = CollectorOptions { frequency: FREQUENCY, include_idle: false, targets: Targets::All };
+        let options = CollectorOptions { frequency: FREQUENCY, walk, cache_tables: false, ..CollectorOptions::default() };
         let collector = Collector::start(options, names.clone(), processes.clone());
         let collector = collector.unwrap_or_else(|error| panic!("these tests need root and BPF: {error}"));
         Sampling {
@@ -92,6 +101,7 @@ impl Sampling {
             batch: Batch::default(),
             frames: Vec::new(),
             taken: Vec::new(),
+            running: Vec::new(),
             counts: BTreeMap::new(),
             parents: BTreeMap::new(),
         }
@@ -107,13 +117,13 @@ impl Sampling {
             self.frames.extend_from_slice(frames);
             let kernel = user.end..self.frames.len();
             let tgid = sample.thread.tgid.0;
-            *self.counts.entry(tgid).or_default() += 1;
+            *self.counts.entry(tgid).or_default() += usize::from(!sample.compared);
             if let std::collections::btree_map::Entry::Vacant(parent) = self.parents.entry(tgid)
                 && let Some(process) = self.processes.get(&Tgid(tgid))
             {
                 parent.insert(process.parent.0);
             }
-            self.taken.push(Taken { time: sample.time.0, tgid, end: sample.user_end, user, kernel });
+            self.taken.push(Taken { time: sample.time.0, tgid, end: sample.user_end, compared: sample.compared, user, kernel });
         }
     }
 
@@ -133,14 +143,14 @@ impl Sampling {
     /// A process and, if wanted, all that descend from it.
     pub(crate) fn family(&self, tgid: u32, children: bool) -> BTreeSet<u32> {
         let mut family = BTreeSet::from([tgid]);
-        while children {
+        loop {
             let more: Vec<u32> = self
                 .parents
                 .iter()
                 .filter(|(child, parent)| family.contains(parent) && !family.contains(child))
                 .map(|(child, _)| *child)
                 .collect();
-            if more.is_empty() {
+            if !children || more.is_empty() {
                 break;
             }
             family.extend(more);
@@ -163,13 +173,6 @@ impl Sampling {
 
     pub(crate) fn losses(&self) -> flametop::profile::Losses {
         self.batch.losses
-    }
-
-    /// Forgets what came up to now.
-    pub(crate) fn forget(&mut self) {
-        self.taken.clear();
-        self.frames.clear();
-        self.counts.clear();
     }
 }
 

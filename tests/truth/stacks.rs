@@ -23,7 +23,8 @@ impl Images {
 }
 
 /// libgcc: `uw_install_context` copies the registers of the frame that will go on, the return address among them, over those
-/// that these have saved. For that moment the stack in memory says something else than how one came there.
+/// that these functions have saved; then they jump there. In between the stack in memory does not say how one came there, and
+/// nothing else does.
 const REPLACE_RETURN: [&str; 4] =
     ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow", "_Unwind_ForcedUnwind"];
 
@@ -37,7 +38,7 @@ struct Known {
     lookup: u64,
     /// A handler of a signal returns here: its caller was interrupted, and called nothing.
     is_restorer: bool,
-    /// Writes the address of a handler over its own return address, to return there.
+    /// About to jump to a handler of an exception: see [`REPLACE_RETURN`].
     replaces_return: bool,
     text: String,
 }
@@ -55,19 +56,12 @@ pub(crate) struct Judge<'a> {
 /// What came of one stack.
 pub(crate) enum Outcome {
     Whole,
+    /// There is none in memory: an exception is about to go on in its handler.
+    Replaced,
     /// The reason that the walker gave.
     Incomplete(String),
     /// What is wrong, in words.
     Wrong(String),
-}
-
-/// Whether the walker can say that a stack ended at a root; until it can, the outermost function is believed.
-fn can_say_root() -> bool {
-    UserEnd::ALL.iter().any(says_root)
-}
-
-fn says_root(end: &UserEnd) -> bool {
-    format!("{end:?}") == "Root"
 }
 
 impl<'a> Judge<'a> {
@@ -90,7 +84,8 @@ impl<'a> Judge<'a> {
         };
         let is_restorer = image.as_ref().is_some_and(|image| image.is_restorer(address));
         let names = image.as_ref().map(|image| image.names(lookup)).unwrap_or_default();
-        let replaces_return = names.iter().any(|name| REPLACE_RETURN.contains(&&**name));
+        let replaces_return = names.iter().any(|name| REPLACE_RETURN.contains(&&**name))
+            && image.as_ref().is_some_and(|image| image.jumps_to_handler(address));
         let text = match &place {
             Place::Library(_) | Place::Plt => format!("{place}+{address:#x}"),
             _ => format!("{place}"),
@@ -121,10 +116,9 @@ impl<'a> Judge<'a> {
     /// Holds one stack, root first, against the grammar, and each return address against the call before it; and what the
     /// walker says of its end against both.
     pub(crate) fn judge(&mut self, stack: &[Frame], end: UserEnd) -> Outcome {
-        let at_root = says_root(&end) || !can_say_root() && end == UserEnd::FramePointerEnd;
         match self.judge_alone(stack) {
-            Outcome::Whole if !at_root => Outcome::Incomplete(format!("{end:?}, though whole")),
-            Outcome::Incomplete(_) if says_root(&end) => {
+            Outcome::Whole if end != UserEnd::Root => Outcome::Incomplete(format!("{end:?}, though whole")),
+            Outcome::Incomplete(_) if end == UserEnd::Root => {
                 Outcome::Wrong(format!("said to end at a root, and does not: {}", self.text(stack)))
             }
             Outcome::Incomplete(_) => Outcome::Incomplete(format!("{end:?}")),
@@ -138,6 +132,9 @@ impl<'a> Judge<'a> {
         let marks = stack.iter().take_while(|frame| frame.object == ObjectId::UNMAPPED).count();
         let stack = &stack[marks..];
         let known: Vec<usize> = stack.iter().map(|frame| self.known(*frame)).collect();
+        if known.iter().rev().take(2).any(|known| self.frames[*known].replaces_return) {
+            return Outcome::Replaced;
+        }
         for (depth, pair) in known.windows(2).enumerate() {
             if !self.can_call(pair[0], pair[1]) {
                 let (caller, callee) = (&self.frames[pair[0]], &self.frames[pair[1]]);

@@ -13,7 +13,8 @@ use super::programs::{self, Form};
 use super::session::{FREQUENCY, Sampling, Waiting, now};
 use super::stacks::{Images, Judge, Outcome};
 
-/// Whether the kernel is about to replace or to give up the task's memory, or has done so.
+/// Whether the kernel is about to replace or to give up the task's memory, or has done so. Then there is no user stack: no
+/// memory, or, in exec, the registers of the old program beside the memory of the new one.
 pub(crate) fn in_exec_or_exit(kernel: &[Frame]) -> bool {
     // Sorted by address. Other names of the same functions do no harm.
     static SYMBOLS: OnceLock<Vec<(u64, bool)>> = OnceLock::new();
@@ -119,14 +120,15 @@ fn a_storm_of_short_processes_loses_nothing_and_spoils_nothing() {
     let mut count = |family: &BTreeSet<u32>, time: &std::ops::Range<u64>| {
         let mut count = Count::default();
         for taken in sampling.of(family, time.clone()) {
-            if taken.user.is_empty() && in_exec_or_exit(&sampling.look(&taken.kernel)) {
+            let stack = sampling.look(&taken.user);
+            let outcome = judge.judge(&stack, taken.end);
+            if stack.len() <= 1 && !matches!(outcome, Outcome::Whole) && in_exec_or_exit(&sampling.look(&taken.kernel)) {
                 count.without_user += 1;
                 continue;
             }
             count.all += 1;
-            let stack = sampling.look(&taken.user);
-            match judge.judge(&stack, taken.end) {
-                Outcome::Whole => count.whole += 1,
+            match outcome {
+                Outcome::Whole | Outcome::Replaced => count.whole += 1,
                 Outcome::Incomplete(reason) => {
                     count.example.get_or_insert_with(|| format!("{reason}: {}", judge.text(&stack)));
                 }

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::io::{Read, Write};
 
 //= ^<ldentry:boot>*1 > <ld:boot> > <libc,gcc:boot> | <rest:boot>
-//= <ldentry:boot>*1 > <rest:boot>
+//= <ldentry:boot>*1 > <rest:boot> > <libc,gcc:boot>
 //= <libc,gcc:boot> > <ld:exit> > <rest:boot> | <libc,gcc:boot>
 //= ^_start > <libc:start>*1..3 > main | <libc,gcc:boot> | <rest:boot>
 //= main > <rest:main> > closures_mode | panics_mode | threads_mode | <libc,ld,vdso:main>

@@ -45,7 +45,7 @@ NOINLINE void churn_mode(const char *directory)
 }
 //= main > churn_mode | bind_mode > load > <libc,ld,gcc:dl>
 //= churn_mode > <libc,ld,gcc:dl>
-//= <libc,ld,gcc:dl> > <rest:dl>
+//= <libc,ld,gcc:dl> > <rest:dl> > <libc,ld,gcc:dl>
 //= churn_mode > churn0_enter > churn0_middle > churn0_inner > called_back
 //= churn_mode > churn1_enter > churn1_middle > churn1_inner > called_back
 //= churn_mode > churn2_enter > churn2_middle > churn2_inner > called_back

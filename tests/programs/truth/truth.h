@@ -39,6 +39,7 @@ static volatile unsigned long sink;
  * first function of ld.so. */
 //= ^<ldentry:boot>*1 > <ld:boot> > <libc,stdc++,gcc:boot> | <rest:boot>
 //= <ldentry:boot>*1 > <rest:boot>
+//= <rest:boot> > <libc,stdc++,gcc:boot>
 //= ^_start > <libc:start>*1..3 > main | <libc,stdc++,gcc:boot> | <rest:boot>
 //= <libc,stdc++,gcc:boot> > <ld:exit> > <rest:boot> | <libc,stdc++,gcc:boot>
 //= main > begin > <libc:begin>
