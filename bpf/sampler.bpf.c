@@ -18,8 +18,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile __u32 include_idle;
 const volatile __u32 filter_targets;
 const volatile __u32 max_depth = MAX_KERNEL_FRAMES;
-/* For tests: each user stack is walked by frame pointers, too, and sent behind the other. */
-const volatile __u32 compare_walks;
 const volatile __u64 half_ring;
 
 /* Sizes of `records` and `targets` are set before loading. */
@@ -148,7 +146,7 @@ int take_sample(void *ctx)
 	count->guesses += walk->guesses;
 	if (walk->wishes)
 		send_wishes(cpu);
-	if (compare_walks && walk->frames) {
+	if (walk_how == WALK_BOTH && walk->frames) {
 		follow_frame_pointers(ctx, cpu, task->flags, max_depth);
 		header->kind = SAMPLE_COMPARED;
 		header->user_frames = walk->frames;

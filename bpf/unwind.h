@@ -169,8 +169,14 @@ struct {
 	__type(value, struct object_place);
 } files SEC(".maps");
 
-/* Walk by tables; or by the kernel's walk of frame pointers. Set before loading. */
-const volatile __u32 walk_by_tables = 1;
+/* How user stacks are walked: set before loading. The numbers of `Walk` in src/collector/mod.rs. */
+enum walk_how {
+	WALK_BY_TABLES = 0,
+	WALK_BY_FRAME_POINTERS = 1, /* the kernel does */
+	WALK_BOTH = 2,
+	WALK_NOTHING = 3, /* for measuring what the rest costs */
+};
+const volatile __u32 walk_how;
 /* For tests: also where bpf_for is offered, walk as kernels before 6.4 do; and search mappings as those before 6.2 do. */
 const volatile __u32 loop_plainly;
 const volatile __u32 search_by_copy;
@@ -538,12 +544,12 @@ __noinline int guess_caller(__u32 cpu_number, __u32 reason)
 #endif
 	}
 	if (walk->valid >> REG_FP & 1) {
-		/* By the psABI a frame pointer of 0 marks the outermost frame. */
+		/* By the psABI a frame pointer of 0 marks the outermost frame; where there may be a table, that will tell. */
 		if (!fp)
-			return ends(walk, USER_END_ZERO);
+			return ends(walk, reason == USER_END_NO_TABLE ? reason : USER_END_ZERO);
 		if (fp >= sp && !read_stack(cpu, fp, &saved) && !read_stack(cpu, fp + 8, &pc)) {
 			if (!saved && !pc)
-				return ends(walk, USER_END_ZERO);
+				return ends(walk, reason == USER_END_NO_TABLE ? reason : USER_END_ZERO);
 			if (believe(walk, pc, fp + 16, saved))
 				return 0;
 		}
@@ -776,8 +782,12 @@ static __always_inline void walk_user(
 		walk->end = task_flags & PF_USER_WORKER ? USER_END_KERNEL_THREAD : reason;
 		return;
 	}
-	if (!walk_by_tables) {
+	if (walk_how == WALK_BY_FRAME_POINTERS) {
 		follow_frame_pointers(ctx, cpu, task_flags, max_depth);
+		return;
+	}
+	if (walk_how == WALK_NOTHING) {
+		walk->end = USER_END_UNSPECIFIED;
 		return;
 	}
 	if (read_address_space(task, &walk->space)) {

@@ -1,22 +1,28 @@
 //! How user stacks are walked on this machine: how they end, where, and what a sample costs in the kernel.
 //!
-//! `cargo run --release --example walk -- [SECONDS [HZ [tables|fp]]]`, as root, beside some load.
+//! `cargo run --release --example walk -- [SECONDS [HZ [tables|fp|nothing [PID]]]]`, as root, beside some load.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flametop::collector::{Batch, Collector, CollectorOptions, ObjectState, Walk};
-use flametop::profile::{Names, Processes, UserEnd};
+use flametop::collector::{Batch, Collector, CollectorOptions, ObjectState, Targets, Walk};
+use flametop::profile::{Names, Processes, Tgid, UserEnd};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let seconds: u64 = arguments.next().map_or(5, |text| text.parse().expect("seconds"));
     let frequency: u32 = arguments.next().map_or(99, |text| text.parse().expect("samples a second"));
-    let walk = if arguments.next().as_deref() == Some("fp") { Walk::FramePointers } else { Walk::Tables };
+    let walk = match arguments.next().as_deref() {
+        Some("fp") => Walk::FramePointers,
+        Some("nothing") => Walk::Nothing,
+        _ => Walk::Tables,
+    };
+    let target = arguments.next().map(|text| Tgid(text.parse().expect("a process")));
+    let targets = target.map_or(Targets::All, |target| Targets::Processes(vec![target]));
     let names = Arc::new(Names::default());
-    let options = CollectorOptions { frequency, walk, ..Default::default() };
+    let options = CollectorOptions { frequency, walk, targets, ..Default::default() };
     let mut collector = Collector::start(options, names.clone(), Arc::new(Processes::default())).expect("this needs root");
     let mut batch = Batch::default();
     let mut ends: BTreeMap<UserEndOrder, u64> = BTreeMap::new();
@@ -25,7 +31,7 @@ fn main() {
     let mut deepest = 0;
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(seconds) {
-        std::thread::sleep(Duration::from_millis(100));
+        collector.wait(Duration::from_millis(100));
         collector.drain(&mut batch).expect("drained");
         for sample in &batch.samples {
             samples += 1;
@@ -70,8 +76,8 @@ fn main() {
             println!("without: {}: {why}", object.path);
         }
     }
-    for line in bpf_cost() {
-        println!("{line}");
+    for (time, count) in bpf_cost() {
+        println!("BPF: {count} runs, {} ns each; {} ns for each sample", time / count, time / samples.max(1));
     }
 }
 
@@ -79,17 +85,13 @@ fn main() {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct UserEndOrder(u8);
 
-/// What the kernel has counted, if it counts (`sysctl kernel.bpf_stats_enabled=1`): of the programs that we hold.
-fn bpf_cost() -> Vec<String> {
+/// What the kernel has counted, if it counts (`sysctl kernel.bpf_stats_enabled=1`): nanoseconds and runs of the programs
+/// that we hold.
+fn bpf_cost() -> Vec<(u64, u64)> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fdinfo") else { return Vec::new() };
     let infos = entries.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
     let field = |info: &str, name: &str| {
         info.lines().find_map(|line| line.strip_prefix(name)?.trim_start_matches(':').trim().parse::<u64>().ok())
     };
-    infos
-        .filter_map(|info| {
-            let (time, count) = (field(&info, "run_time_ns")?, field(&info, "run_cnt").filter(|count| *count > 0)?);
-            Some(format!("BPF: {count} runs, {} ns each", time / count))
-        })
-        .collect()
+    infos.filter_map(|info| Some((field(&info, "run_time_ns")?, field(&info, "run_cnt").filter(|count| *count > 0)?))).collect()
 }

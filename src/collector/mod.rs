@@ -73,15 +73,18 @@ impl Default for CollectorOptions {
     }
 }
 
-/// How user stacks are walked.
+/// How user stacks are walked. The numbers are those of `enum walk_how` in bpf/unwind.h.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
 pub enum Walk {
     /// By tables made from the unwind information of programs and libraries.
-    Tables,
+    Tables = 0,
     /// By frame pointers, as the kernel does it: for programs that were built with them.
-    FramePointers,
+    FramePointers = 1,
     /// Both, the second in a sample behind the first ([`Collected::compared`]): for comparing them.
-    Compared,
+    Compared = 2,
+    /// Not at all: for measuring what the rest of a sample costs.
+    Nothing = 3,
 }
 
 /// Whose samples are taken. Others are dropped in the kernel before their stacks are walked.
@@ -192,7 +195,7 @@ impl Collector {
         let filter = wanted.is_some();
         let CollectorOptions { frequency, include_idle, walk, .. } = options;
         let sampler = Sampler::load(Settings { walk, frequency, include_idle, filter, follow_forks, ring_bytes })?;
-        let by_tables = walk != Walk::FramePointers;
+        let by_tables = matches!(walk, Walk::Tables | Walk::Compared);
         let cache = if options.cache_tables && by_tables { Cache::of_user() } else { None };
         let mut collector = Collector {
             tables: if by_tables { Some(sampler.tables(cache)?) } else { None },

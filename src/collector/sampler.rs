@@ -167,8 +167,7 @@ impl Sampler {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.include_idle = u32::from(settings.include_idle);
             rodata.filter_targets = u32::from(settings.filter);
-            rodata.walk_by_tables = u32::from(settings.walk != Walk::FramePointers);
-            rodata.compare_walks = u32::from(settings.walk == Walk::Compared);
+            rodata.walk_how = settings.walk as u32;
             rodata.max_depth = max_depth();
             rodata.half_ring = u64::from(settings.ring_bytes / 2);
         }

@@ -4,7 +4,7 @@
 //! and the file belong to us and are writable for nobody else.
 //!
 //! ```text
-//! "flametop" │ version u32 │ arch u32 │ summary 6 × u64 │ ranges, rows, rules, each with its count │ CRC-32 of all before
+//! "flametop" │ version u32 │ arch u32 │ summary 7 × u64 │ ranges, rows, rules, each with its count │ CRC-32 of all before
 //! ```
 //!
 //! Numbers are in the machine's byte order: a cache is of one machine.
@@ -22,7 +22,7 @@ use crate::collector::unwind::{Arch, Packed, Page};
 use crate::profile::BuildId;
 
 /// Changes whenever the converter makes other tables, or the format changes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"flametop";
 
 /// When there is more, the files that were not used for longest go.
@@ -134,7 +134,7 @@ fn encode(layout: &Layout, summary: &Summary) -> Vec<u8> {
     bytes.extend((layout.rows.len() as u32).to_ne_bytes());
     for rows in &layout.rows {
         bytes.extend((rows.len() as u32).to_ne_bytes());
-        rows.iter().for_each(|row| bytes.extend(row.to_ne_bytes()));
+        bytes.extend_from_slice(bytemuck::cast_slice(rows));
     }
     bytes.extend((layout.rules.len() as u32).to_ne_bytes());
     layout.rules.iter().for_each(|Packed(rule)| bytes.extend(rule.to_ne_bytes()));
@@ -186,7 +186,7 @@ fn decode(bytes: &[u8]) -> Option<(Layout, Summary)> {
         .into_iter()
         .find(|arch| Some(*arch as u32) == reader.rest.get(..4).and_then(|b| u32_at(b, 0)))?;
     reader.u32()?;
-    let mut numbers = [0; 6];
+    let mut numbers = [0; Summary::NUMBERS];
     for number in &mut numbers {
         *number = reader.u64()?;
     }
@@ -199,7 +199,8 @@ fn decode(bytes: &[u8]) -> Option<(Layout, Summary)> {
     }
     let mut rows = Vec::new();
     for _ in 0..reader.u32()? {
-        rows.push(reader.items(4)?.map(|bytes| u32_at(bytes, 0)).collect::<Option<_>>()?);
+        let count = usize::try_from(reader.u32()?).ok()?;
+        rows.push(bytemuck::pod_collect_to_vec(reader.take(count.checked_mul(4)?)?));
     }
     let rules = reader.items(8)?.map(|bytes| u64_at(bytes, 0).map(Packed)).collect::<Option<_>>()?;
     reader.rest.is_empty().then_some((Layout { arch, ranges, rows, rules }, Summary::from_numbers(numbers)))
@@ -230,7 +231,7 @@ mod tests {
     fn what_was_kept_is_found_again_and_nothing_else() {
         let (_directory, cache) = cache();
         let id = BuildId::new(&[1, 2, 3]).unwrap();
-        let summary = Summary::from_numbers([1, 2, 3, 4, 5, 6]);
+        let summary = Summary::from_numbers([1, 2, 3, 4, 5, 6, 1]);
         assert!(cache.load(id, 100).is_none());
         cache.store(id, 100, &layout(), &summary).unwrap();
         assert_eq!(cache.load(id, 100), Some((layout(), summary)));

@@ -140,8 +140,7 @@ impl Kernel {
     fn fill(&mut self, layout: &Layout, placed: &mut Placed) -> Result<(), NotPlaced> {
         let mut rows = Vec::with_capacity(layout.rows.len());
         for piece in &layout.rows {
-            let bytes: Vec<u8> = piece.iter().flat_map(|row| row.to_ne_bytes()).collect();
-            rows.push(self.store(&bytes, placed)?);
+            rows.push(self.store(bytemuck::cast_slice(piece), placed)?);
         }
         let rules: Vec<u8> = layout.rules.iter().flat_map(|Packed(rule)| rule.to_ne_bytes()).collect();
         let rules = self.store(&rules, placed)?;

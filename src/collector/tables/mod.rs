@@ -65,15 +65,21 @@ pub struct Summary {
     pub covered_invalid: u64,
     /// Descriptions that could not be read.
     pub fdes_in_error: u64,
+    /// Whether some of it is from a separate file of debugging information.
+    pub separate: bool,
 }
 
 impl Summary {
-    fn numbers(&self) -> [u64; 6] {
-        [self.rows, self.bytes, self.text, self.covered, self.covered_invalid, self.fdes_in_error]
+    const NUMBERS: usize = 7;
+
+    fn numbers(&self) -> [u64; Summary::NUMBERS] {
+        let Summary { rows, bytes, text, covered, covered_invalid, fdes_in_error, separate } = *self;
+        [rows, bytes, text, covered, covered_invalid, fdes_in_error, u64::from(separate)]
     }
 
-    fn from_numbers([rows, bytes, text, covered, covered_invalid, fdes_in_error]: [u64; 6]) -> Summary {
-        Summary { rows, bytes, text, covered, covered_invalid, fdes_in_error }
+    fn from_numbers(numbers: [u64; Summary::NUMBERS]) -> Summary {
+        let [rows, bytes, text, covered, covered_invalid, fdes_in_error, separate] = numbers;
+        Summary { rows, bytes, text, covered, covered_invalid, fdes_in_error, separate: separate != 0 }
     }
 
     fn of(table: &Table, layout: &Layout) -> Summary {
@@ -85,6 +91,7 @@ impl Summary {
             covered: report.covered,
             covered_invalid: report.covered_invalid,
             fdes_in_error: report.fdes_in_error,
+            separate: report.sources.iter().any(|source| unwind::SEPARATE_FILES.contains(source)),
         }
     }
 }
@@ -364,16 +371,15 @@ fn work(shared: &Shared) {
             shared.lock().name(job.key, number);
             continue;
         }
+        let beside = beside(&job, build_id.map(|(id, _)| id));
         let cached = shared.cache.as_ref().zip(build_id).and_then(|(cache, (id, size))| cache.load(id, size));
+        // Where much code is not covered, a file with more of it may have been installed since.
+        let cached = cached.filter(|(_, summary)| {
+            summary.separate || summary.covered >= summary.text / 10 * 9 || !unwind::has_separate_file(&beside)
+        });
         let from_cache = cached.is_some();
-        let made = match cached {
-            Some(found) => Ok(found),
-            None => make(file, &job, build_id.map(|(id, _)| id)),
-        };
-        if let (Ok((layout, summary)), Some(cache), Some((id, size)), false) = (&made, &shared.cache, build_id, from_cache)
-            // Where much code is not covered, more may be found in a file that is installed later.
-            && summary.covered >= summary.text / 10 * 9
-        {
+        let made = cached.map_or_else(|| make(file, &beside), Ok);
+        if let (Ok((layout, summary)), Some(cache), Some((id, size)), false) = (&made, &shared.cache, build_id, from_cache) {
             // Only the time of the next run depends on it.
             stored |= cache.store(id, size, layout, summary).is_ok();
         }
@@ -400,11 +406,15 @@ fn open(job: &Job) -> Option<File> {
     (metadata.is_file() && metadata.ino() as u32 == job.key.inode as u32).then_some(file)
 }
 
-fn make(file: File, job: &Job, build_id: Option<BuildId>) -> Made {
+/// Where files of debugging information are, as the process sees it.
+fn beside(job: &Job, build_id: Option<BuildId>) -> OnDisk {
     let directory = Path::new(&*job.path).parent().map(Path::to_owned);
-    let beside = OnDisk::under(PathBuf::from(format!("/proc/{}/root", job.tgid)), directory, build_id);
+    OnDisk::under(PathBuf::from(format!("/proc/{}/root", job.tgid)), directory, build_id)
+}
+
+fn make(file: File, beside: &OnDisk) -> Made {
     let image = FileImage::new(file).map_err(|error| error.to_string())?;
-    let table = unwind::convert(&image, &beside).map_err(|error| error.to_string())?;
+    let table = unwind::convert(&image, beside).map_err(|error| error.to_string())?;
     finish_table(&table)
 }
 

@@ -31,7 +31,7 @@ pub use object::convert;
 pub use paged::{Page, Paged};
 pub use rows::{Code, Report, Table};
 pub use rule::{Arch, Packed, Rule};
-pub use separate::{Beside, Nowhere, OnDisk};
+pub use separate::{Beside, Nowhere, OnDisk, SEPARATE_FILES, has_separate_file};
 pub use source::{FileImage, Image, Unreadable};
 
 #[cfg(test)]

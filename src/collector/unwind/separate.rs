@@ -111,16 +111,25 @@ fn debugdata(elf: &Elf, image: &(impl Image + ?Sized)) -> Option<Information> {
     debug_frame(elf, unpacked.as_slice(), ".gnu_debugdata")
 }
 
+/// Sources that are separate files, as a report names them.
+pub const SEPARATE_FILES: [&str; 2] = ["build-id file", "debuglink file"];
+
+/// Whether there is a file of debugging information with the object's build id.
+pub fn has_separate_file(beside: &dyn Beside) -> bool {
+    build_id_file(beside).is_some()
+}
+
 /// `/usr/lib/debug/.build-id/12/3456….debug`, which must have the same build id itself.
-fn by_build_id(elf: &Elf, beside: &dyn Beside) -> Option<Information> {
+fn build_id_file(beside: &dyn Beside) -> Option<File> {
     let id = beside.build_id()?;
     let digits = id.to_string();
     let (first, rest) = digits.split_at_checked(2)?;
     let file = beside.open(Path::new(&format!("/usr/lib/debug/.build-id/{first}/{rest}.debug")))?;
-    if build_id::of_file(&file) != Some(id) {
-        return None;
-    }
-    debug_frame(elf, &FileImage::new(file).ok()?, "build-id file")
+    (build_id::of_file(&file) == Some(id)).then_some(file)
+}
+
+fn by_build_id(elf: &Elf, beside: &dyn Beside) -> Option<Information> {
+    debug_frame(elf, &FileImage::new(build_id_file(beside)?).ok()?, SEPARATE_FILES[0])
 }
 
 /// The file that `.gnu_debuglink` names, in the places where gdb looks, which must have the checksum that it says.
@@ -137,7 +146,7 @@ fn by_link(elf: &Elf, image: &(impl Image + ?Sized), beside: &dyn Beside) -> Opt
     for place in [directory.join(name), directory.join(".debug").join(name), below.join(name)] {
         let Some(image) = beside.open(&place).and_then(|file| FileImage::new(file).ok()) else { continue };
         if checksum_of(&image) == Some(u32::from_le_bytes(*checksum)) {
-            return debug_frame(elf, &image, "debuglink file");
+            return debug_frame(elf, &image, SEPARATE_FILES[1]);
         }
     }
     None

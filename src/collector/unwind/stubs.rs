@@ -83,6 +83,7 @@ pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
 /// ```text
 /// x86_64 (musl):        xor rbp, rbp; mov rdi, rsp; lea rsi, …; and rsp, -16; call …
 /// arm64 (musl, glibc):  mov x29, 0; mov x30, 0; mov x0, sp; …; b or bl …
+/// x86_64 (glibc's dynamic linker):  mov rdi, rsp; call _dl_start; …; call _dl_init; …; jmp r12
 /// ```
 ///
 /// It ends behind its call or jump: what is called returns to that byte, which is looked up one before.
@@ -101,6 +102,10 @@ fn entry(elf: &Elf, image: &(impl Image + ?Sized)) -> Option<Block> {
 }
 
 fn entry_x86_64(code: &[u8]) -> Option<u64> {
+    if code.starts_with(&[0x48, 0x89, 0xe7, 0xe8]) {
+        let jump = memchr::memmem::find(code, &[0x41, 0xff, 0xe4])?;
+        return Some(jump as u64 + 3);
+    }
     let mut rest = code;
     // `endbr64`, then `xor ebp, ebp` or `xor rbp, rbp`.
     rest = rest.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(rest);
@@ -211,5 +216,16 @@ mod tests {
         let expected = [(0x1000, frame(16)), (0x1006, frame(24)), (0x1010, pushed(11)), (0x1020, pushed(9)), (0x1030, frame(8))];
         assert_eq!(rules, expected);
         assert_eq!(plt(0x1008, &elf), None);
+    }
+
+    #[test]
+    fn the_dynamic_linkers_entry_ends_behind_its_jump_to_the_program() {
+        // mov rdi, rsp; call; mov r12, rax; xor ebp, ebp; call; mov rsp, r13; jmp r12; nop
+        let code = [
+            0x48, 0x89, 0xe7, 0xe8, 0, 0, 0, 0, 0x49, 0x89, 0xc4, 0x31, 0xed, 0xe8, 0, 0, 0, 0, 0x4c, 0x89, 0xec, 0x41, 0xff,
+            0xe4, 0x0f, 0x1f,
+        ];
+        assert_eq!(entry_x86_64(&code), Some(24));
+        assert_eq!(entry_x86_64(&code[..20]), None);
     }
 }

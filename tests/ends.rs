@@ -1,0 +1,213 @@
+//! Every way a user stack can end, made to happen: rule 5 of ARCHITECTURE.md. The counterpart, stacks that are whole, is
+//! `truth.rs`.
+//!
+//! Needs root and gcc; fails without, never skips.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::{Program, Running, root_or_fail};
+use flametop::collector::{Batch, Collector, CollectorOptions, Targets, Walk};
+use flametop::profile::{Frame, Names, Processes, Tgid, UserEnd};
+
+/// One at a time: they measure.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    root_or_fail();
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A sample: how it ended, and its frames, root first.
+type Seen = (UserEnd, Vec<Frame>);
+
+struct Session {
+    collector: Collector,
+    names: Arc<Names>,
+    batch: Batch,
+    seen: Vec<(Tgid, Seen)>,
+}
+
+impl Session {
+    fn start(walk: Walk) -> Session {
+        let names = Arc::new(Names::default());
+        let options =
+            CollectorOptions { frequency: 499, walk, targets: Targets::All, cache_tables: false, ..CollectorOptions::default() };
+        let collector = Collector::start(options, names.clone(), Arc::new(Processes::default())).expect("a collector starts");
+        Session { collector, names, batch: Batch::default(), seen: Vec::new() }
+    }
+
+    fn drain(&mut self) {
+        self.collector.drain(&mut self.batch).unwrap();
+        for sample in &self.batch.samples {
+            let frames = self.batch.frames[sample.frames.clone()].iter().map(|id| self.names.frames.get(*id).unwrap());
+            self.seen.push((sample.thread.tgid, (sample.user_end, frames.collect())));
+        }
+    }
+
+    fn drain_for(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            self.collector.wait(Duration::from_millis(20));
+            self.drain();
+        }
+    }
+
+    /// What was seen of a process so far, which is forgotten.
+    fn take(&mut self, running: &Running) -> Vec<Seen> {
+        let tgid = Tgid(running.pid());
+        std::mem::take(&mut self.seen).into_iter().filter(|(who, _)| *who == tgid).map(|(_, seen)| seen).collect()
+    }
+}
+
+fn counts(seen: &[Seen]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    seen.iter().for_each(|(end, _)| *counts.entry(format!("{end:?}")).or_default() += 1);
+    counts
+}
+
+fn ends() -> Program {
+    Program::build_with("ends.c", &["-O2", "-fomit-frame-pointer"])
+}
+
+/// Asserts that nearly all stacks of a mode end like that, with `frames` user frames above it at least.
+fn assert_ends(mode: &str, end: UserEnd, frames: usize) {
+    let _alone = alone();
+    let running = ends().run(&["20", mode]);
+    let mut session = Session::start(Walk::Tables);
+    // Its tables are made in the first moments.
+    session.drain_for(Duration::from_millis(500));
+    session.take(&running);
+    session.drain_for(Duration::from_millis(700));
+    let seen = session.take(&running);
+    assert!(seen.len() > 20, "{} samples of a program that does nothing else", seen.len());
+    let right = seen.iter().filter(|(how, stack)| *how == end && stack.len() >= frames).count();
+    assert!(right * 100 >= seen.len() * 95, "{mode}: {:?}", counts(&seen));
+}
+
+#[test]
+fn a_stack_that_is_described_to_its_end_is_complete() {
+    // spin, middle, outer, main, two of libc, _start
+    assert_ends("root", UserEnd::Root, 7);
+}
+
+#[test]
+fn code_without_unwind_information_is_a_gap() {
+    assert_ends("gap", UserEnd::Gap, 2);
+}
+
+#[test]
+fn a_rule_that_cannot_be_said_is_invalid() {
+    assert_ends("invalid", UserEnd::Invalid, 2);
+}
+
+#[test]
+fn a_register_that_only_the_leaf_knows_is_not_believed_in_its_caller() {
+    assert_ends("register", UserEnd::Register, 2);
+}
+
+#[test]
+fn a_frame_below_its_callee_is_refused() {
+    assert_ends("bad", UserEnd::BadFrame, 2);
+}
+
+#[test]
+fn a_caller_that_is_data_is_no_caller() {
+    assert_ends("nocode", UserEnd::NoCode, 2);
+}
+
+#[test]
+fn a_return_address_of_zero_is_an_end() {
+    assert_ends("zero", UserEnd::Zero, 2);
+}
+
+#[test]
+fn a_stack_that_cannot_be_read_says_so() {
+    assert_ends("unread", UserEnd::Unreadable, 1);
+}
+
+#[test]
+fn code_of_no_file_without_frame_pointers_is_told_apart() {
+    assert_ends("anonymous", UserEnd::Anonymous, 1);
+}
+
+#[test]
+fn a_program_of_32_bits_is_not_walked() {
+    let _alone = alone();
+    let running = Program::build_with("bits32.c", &["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie"]).run(&[]);
+    let mut session = Session::start(Walk::Tables);
+    session.drain_for(Duration::from_millis(700));
+    let seen = session.take(&running);
+    assert!(seen.len() > 20 && seen.iter().all(|(end, _)| *end == UserEnd::Bits32), "{:?}", counts(&seen));
+}
+
+#[test]
+fn a_process_that_gives_back_its_memory_at_its_end_has_no_user_stack() {
+    let _alone = alone();
+    let mut session = Session::start(Walk::Tables);
+    let mut running = ends().run(&["20", "exit"]);
+    running.wait(Duration::from_secs(20));
+    session.drain_for(Duration::from_millis(50));
+    let seen = session.take(&running);
+    assert!(seen.iter().any(|(end, _)| *end == UserEnd::NoMemory), "{:?}", counts(&seen));
+}
+
+#[test]
+fn before_its_table_is_made_code_is_told_to_have_none_yet_and_afterwards_its_stacks_are_complete() {
+    let _alone = alone();
+    let running = ends().run(&["20", "root"]);
+    let mut session = Session::start(Walk::Tables);
+    // Nobody hears what is wished for.
+    std::thread::sleep(Duration::from_millis(300));
+    session.drain();
+    let seen = session.take(&running);
+    assert!(seen.len() > 20 && seen.iter().all(|(end, _)| *end == UserEnd::NoTable), "{:?}", counts(&seen));
+    let wished = Instant::now();
+    while session.collector.tables().unwrap().ready < 3 {
+        assert!(wished.elapsed() < Duration::from_secs(5), "{:?}", session.collector.tables());
+        session.drain_for(Duration::from_millis(5));
+    }
+    // Samples are handed over when they are a moment old.
+    session.drain_for(Duration::from_millis(20));
+    session.take(&running);
+    session.drain_for(Duration::from_millis(400));
+    let seen = session.take(&running);
+    assert!(seen.len() > 20 && seen.iter().all(|(end, _)| *end == UserEnd::Root), "{:?}", counts(&seen));
+}
+
+#[test]
+fn frame_pointers_lead_nowhere_in_code_without_them() {
+    let _alone = alone();
+    let running = ends().run(&["20", "root"]);
+    let mut session = Session::start(Walk::FramePointers);
+    session.drain_for(Duration::from_millis(500));
+    let seen = session.take(&running);
+    assert!(seen.iter().all(|(end, _)| matches!(end, UserEnd::FramePointerEnd | UserEnd::NoCode)), "{:?}", counts(&seen));
+    assert!(seen.iter().all(|(_, frames)| frames.len() < 7));
+}
+
+#[test]
+fn both_walks_of_one_sample_come_one_after_the_other() {
+    let _alone = alone();
+    let flags = ["-fno-omit-frame-pointer"];
+    let running = Program::build_with("chain.c", &flags).run(&["20"]);
+    let mut session = Session::start(Walk::Compared);
+    session.drain_for(Duration::from_millis(500));
+    let mut pairs = 0;
+    let until = Instant::now() + Duration::from_secs(10);
+    while pairs < 50 {
+        assert!(Instant::now() < until, "{pairs} pairs");
+        session.collector.wait(Duration::from_millis(20));
+        session.collector.drain(&mut session.batch).unwrap();
+        let of_chain: Vec<_> =
+            session.batch.samples.iter().filter(|sample| sample.thread.tgid == Tgid(running.pid())).collect();
+        for pair in of_chain.windows(2).filter(|pair| pair[1].compared) {
+            assert!(!pair[0].compared && pair[0].time == pair[1].time);
+            pairs += 1;
+        }
+    }
+}
