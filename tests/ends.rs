@@ -203,8 +203,7 @@ fn both_walks_of_one_sample_come_one_after_the_other() {
         assert!(Instant::now() < until, "{pairs} pairs");
         session.collector.wait(Duration::from_millis(20));
         session.collector.drain(&mut session.batch).unwrap();
-        let of_chain: Vec<_> =
-            session.batch.samples.iter().filter(|sample| sample.thread.tgid == Tgid(running.pid())).collect();
+        let of_chain: Vec<_> = session.batch.samples.iter().filter(|sample| sample.thread.tgid == Tgid(running.pid())).collect();
         for pair in of_chain.windows(2).filter(|pair| pair[1].compared) {
             assert!(!pair[0].compared && pair[0].time == pair[1].time);
             pairs += 1;

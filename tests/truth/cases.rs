@@ -9,7 +9,7 @@ use flametop::profile::UserEnd;
 use super::programs::{self, Built, Form};
 use super::session::{Sampling, Waiting, now};
 use super::stacks::{Images, Judge, Outcome};
-use super::storm::in_exec_or_exit;
+use super::storm::{in_exec_or_exit, kernel_names};
 
 /// What a case is asked besides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -387,7 +387,12 @@ fn look(sampling: &Sampling, images: &mut Images, pass: Pass, turn: &Turn<'_>) -
                 let (count, example) = row.incomplete.entry(reason).or_default();
                 *count += 1;
                 if *count == 1 {
-                    *example = judge.text(&stack);
+                    let after = Duration::from_nanos(taken.time - turn.time.start);
+                    *example = format!(
+                        "after {after:.0?}: {} | {}",
+                        judge.text(&stack),
+                        kernel_names(&sampling.look(&taken.kernel)).join(" > ")
+                    );
                 }
                 continue;
             }

@@ -142,7 +142,7 @@ impl Image {
 
     /// Whether it is near the end of a function that ends by `pop rcx; jmp *rcx`.
     pub(crate) fn jumps_to_handler(&self, address: u64) -> bool {
-        memchr::memmem::find(self.bytes_at(address, 160), &[0x59, 0xff, 0xe1]).is_some()
+        memchr::memmem::find(self.bytes_at(address.saturating_sub(1), 160), &[0x59, 0xff, 0xe1]).is_some()
     }
 
     /// What is known of the place: `address` is that of the instruction or of the return, `lookup` inside its function.

@@ -117,7 +117,9 @@ impl<'a> Judge<'a> {
     /// walker says of its end against both.
     pub(crate) fn judge(&mut self, stack: &[Frame], end: UserEnd) -> Outcome {
         match self.judge_alone(stack) {
-            Outcome::Whole if end != UserEnd::Root => Outcome::Incomplete(format!("{end:?}, though whole")),
+            Outcome::Whole if end == UserEnd::Root => Outcome::Whole,
+            _ if self.is_replaced(stack) => Outcome::Replaced,
+            Outcome::Whole => Outcome::Incomplete(format!("{end:?}, though whole")),
             Outcome::Incomplete(_) if end == UserEnd::Root => {
                 Outcome::Wrong(format!("said to end at a root, and does not: {}", self.text(stack)))
             }
@@ -126,15 +128,20 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// Whether the leaf or its caller is about to jump to a handler of an exception.
+    fn is_replaced(&mut self, stack: &[Frame]) -> bool {
+        stack.iter().rev().take(2).any(|frame| {
+            let known = self.known(*frame);
+            self.frames[known].replaces_return
+        })
+    }
+
     /// The same without a word about its end.
     pub(crate) fn judge_alone(&mut self, stack: &[Frame]) -> Outcome {
         // The mark that what the walker found at last was no code: the stack is what is before.
         let marks = stack.iter().take_while(|frame| frame.object == ObjectId::UNMAPPED).count();
         let stack = &stack[marks..];
         let known: Vec<usize> = stack.iter().map(|frame| self.known(*frame)).collect();
-        if known.iter().rev().take(2).any(|known| self.frames[*known].replaces_return) {
-            return Outcome::Replaced;
-        }
         for (depth, pair) in known.windows(2).enumerate() {
             if !self.can_call(pair[0], pair[1]) {
                 let (caller, callee) = (&self.frames[pair[0]], &self.frames[pair[1]]);

@@ -13,37 +13,47 @@ use super::programs::{self, Form};
 use super::session::{FREQUENCY, Sampling, Waiting, now};
 use super::stacks::{Images, Judge, Outcome};
 
+/// The kernel's functions, sorted by address.
+fn kernel_symbols() -> &'static [(u64, String)] {
+    static SYMBOLS: OnceLock<Vec<(u64, String)>> = OnceLock::new();
+    SYMBOLS.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/kallsyms").expect("the kernel says where its functions are");
+        let of = |line: &str| {
+            let mut words = line.split_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            let kind = words.next()?;
+            Some((address, words.next()?.to_owned())).filter(|_| matches!(kind, "t" | "T" | "w" | "W"))
+        };
+        let mut symbols: Vec<(u64, String)> = text.lines().filter_map(of).collect();
+        symbols.sort_unstable();
+        symbols
+    })
+}
+
+/// The names of a stack of kernel frames.
+pub(crate) fn kernel_names(kernel: &[Frame]) -> Vec<&'static str> {
+    let symbols = kernel_symbols();
+    let name = |frame: &Frame| {
+        let at = symbols.partition_point(|(address, _)| *address <= frame.lookup_address());
+        at.checked_sub(1).map_or("?", |at| &*symbols[at].1)
+    };
+    kernel.iter().map(name).collect()
+}
+
 /// Whether the kernel is about to replace or to give up the task's memory, or has done so. Then there is no user stack: no
 /// memory, or, in exec, the registers of the old program beside the memory of the new one.
 pub(crate) fn in_exec_or_exit(kernel: &[Frame]) -> bool {
-    // Sorted by address. Other names of the same functions do no harm.
-    static SYMBOLS: OnceLock<Vec<(u64, bool)>> = OnceLock::new();
-    let symbols = SYMBOLS.get_or_init(|| {
-        let text = std::fs::read_to_string("/proc/kallsyms").expect("the kernel says where its functions are");
-        let of = |line: &str| {
-            let mut words = line.split(' ');
-            let address = u64::from_str_radix(words.next()?, 16).ok()?;
-            let name = words.nth(1)?.split_whitespace().next()?;
-            let starts = [
-                "do_exit",
-                "do_group_exit",
-                "begin_new_exec",
-                "load_elf_binary",
-                "bprm_execve",
-                "exec_binprm",
-                "exit_mmap",
-                "do_execveat_common",
-            ];
-            Some((address, starts.iter().any(|start| name.starts_with(start))))
-        };
-        let mut symbols: Vec<(u64, bool)> = text.lines().filter_map(of).collect();
-        symbols.sort_unstable();
-        symbols
-    });
-    kernel.iter().any(|frame| {
-        let at = symbols.partition_point(|(address, _)| *address <= frame.lookup_address());
-        at > 0 && symbols[at - 1].1
-    })
+    let starts = [
+        "do_exit",
+        "do_group_exit",
+        "begin_new_exec",
+        "load_elf_binary",
+        "bprm_execve",
+        "exec_binprm",
+        "exit_mmap",
+        "do_execveat_common",
+    ];
+    kernel_names(kernel).iter().any(|name| starts.iter().any(|start| name.starts_with(start)))
 }
 
 /// How many children a second, and how long each works.
@@ -130,7 +140,8 @@ fn a_storm_of_short_processes_loses_nothing_and_spoils_nothing() {
             match outcome {
                 Outcome::Whole | Outcome::Replaced => count.whole += 1,
                 Outcome::Incomplete(reason) => {
-                    count.example.get_or_insert_with(|| format!("{reason}: {}", judge.text(&stack)));
+                    let kernel = kernel_names(&sampling.look(&taken.kernel)).join(" > ");
+                    count.example.get_or_insert_with(|| format!("{reason}: {} | {kernel}", judge.text(&stack)));
                 }
                 Outcome::Wrong(what) => count.wrong.push(format!("{:?}: {what}", taken.end)),
             }
