@@ -37,7 +37,7 @@ test: ## install what is missing and run all tests, as CI does
 	@$(WITH_CLANG) scripts/test.sh
 
 test-all: ## the same, with the slow tests
-	@scripts/setup.sh test
+	@scripts/setup.sh test-all
 	@$(WITH_CLANG) scripts/test.sh --all
 
 bench: build ## measure flametop beside perf and flamelens (ROW=view, keys, live-keys, first, record, live)

@@ -2,8 +2,9 @@
 # Installs what building (or testing) flametop needs and this machine lacks, through the machine's own package manager.
 #
 #   scripts/setup.sh build    a C compiler, clang >= 14 with the BPF target, make, pkg-config, headers of libelf and zlib
-#   scripts/setup.sh test     the same, and what the tests run: gcc and g++, shellcheck, Chromium, binutils,
+#   scripts/setup.sh test     the same, and what the tests run: gcc and g++, musl-gcc, Go, shellcheck, Chromium, binutils,
 #                             LLVM's symbolizer, Node.js, Rust's own formatter and linter
+#   scripts/setup.sh test-all the same, and what only the slow tests run: gdb
 #   scripts/setup.sh clang    prints the clang that will be used
 #
 # What is there already is never touched, so a machine that has everything needs neither root nor network. Rust itself is
@@ -44,6 +45,8 @@ is_there() {
     clang) find_clang >/dev/null ;;
     cc) have cc && has_header stdio.h ;;
     g++) have g++ && printf '#include <vector>\n' | g++ -E -x c++ - >/dev/null 2>&1 ;;
+    # Fedora and others keep the archives of static glibc in a package of their own.
+    libc.a) printf 'int main(void) { return 0; }\n' | cc -static -x c - -o /dev/null >/dev/null 2>&1 ;;
     libelf) has_header libelf.h ;;
     zlib) has_header zlib.h ;;
     *) have "$1" ;;
@@ -77,6 +80,18 @@ package() {
     pacman:pkg-config | apk:pkg-config) echo pkgconf ;;
     dnf:shellcheck | zypper:shellcheck) echo ShellCheck ;;
     *:readelf) echo binutils ;;
+    apt:libc.a) echo libc6-dev ;;
+    dnf:libc.a) echo glibc-static ;;
+    zypper:libc.a) echo glibc-devel-static ;;
+    pacman:libc.a) echo glibc ;;
+    apk:libc.a) echo musl-dev ;;
+    apt:musl-gcc) echo musl-tools ;;
+    dnf:musl-gcc) echo musl-gcc musl-libc-static ;;
+    apk:musl-gcc) echo musl-dev ;;
+    *:musl-gcc) echo musl ;;
+    apt:go) echo golang-go ;;
+    dnf:go) echo golang-bin ;;
+    *:go) echo go ;;
     apt:xz) echo xz-utils ;;
     *:llvm-symbolizer) echo llvm ;;
     *:node) echo nodejs ;;
@@ -142,13 +157,15 @@ case ${1:-} in
 build) ;;
 # gcc by name: the call chains that test programs promise were proved with it, and clang may stand in as cc and c++.
 # The others are what names, saved files and scripts are checked against.
-test) WANTED="$WANTED gcc g++ shellcheck chromium readelf llvm-symbolizer node xz" ;;
+# musl-gcc and go: programs of tests/programs/truth.
+test | test-all) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck chromium readelf llvm-symbolizer node xz" ;;
 clang)
     find_clang || fail "no clang of version $CLANG_OLDEST or newer with the BPF target: run scripts/setup.sh build"
     exit
     ;;
-*) fail "usage: scripts/setup.sh build|test|clang" ;;
+*) fail "usage: scripts/setup.sh build|test|test-all|clang" ;;
 esac
+[ "$1" != test-all ] || WANTED="$WANTED gdb"
 install_missing
 check_rust
 [ "$1" = build ] || check_rust_tools

@@ -50,15 +50,19 @@ impl Program {
             "rs" => ("rustc", RUST_FLAGS),
             other => panic!("no compiler for .{other}"),
         };
-        let mut hasher = DefaultHasher::new();
-        (text, compiler, usual, flags).hash(&mut hasher);
-        // By user: what root has built, another user could not replace.
-        let user = rustix::process::geteuid().as_raw();
-        let directory =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("programs-{user}")).join(format!("{:016x}", hasher.finish()));
-        let path = directory.join(name);
+        let path = place_of(&(text, compiler, usual, flags)).join(name);
         if !path.exists() {
             compile(compiler, usual, flags, source, text, &path);
+        }
+        Self { path }
+    }
+
+    /// What `make` writes to the path that it is given, a file or a directory; made once for a name and a `key`, which must
+    /// say all that the result depends on.
+    pub(crate) fn made(name: &str, key: &impl Hash, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Self {
+        let path = place_of(key).join(name);
+        if !path.exists() {
+            put_in_place(&path, make);
         }
         Self { path }
     }
@@ -156,6 +160,14 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The directory of what is built from `key`. By user: what root has built, another user could not replace.
+fn place_of(key: &impl Hash) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    let user = rustix::process::geteuid().as_raw();
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("programs-{user}")).join(format!("{:016x}", hasher.finish()))
 }
 
 /// Compiles `text` to `path`.

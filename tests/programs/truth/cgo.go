@@ -1,0 +1,83 @@
+// Go that calls C: the stack goes from a goroutine's to its thread's.
+package main
+
+/*
+#include <stdlib.h>
+#include <string.h>
+
+#define NOINLINE __attribute__((noinline, noclone, noipa, used))
+
+static volatile unsigned long c_sink;
+
+NOINLINE void c_burn(long rounds)
+{
+	for (long i = 0; i < rounds; i++)
+		c_sink += i;
+}
+
+NOINLINE long c_middle(long rounds)
+{
+	volatile char room[100];
+
+	room[rounds & 63] = 1;
+	c_burn(rounds);
+	return room[rounds & 63];
+}
+
+NOINLINE long c_enter(long rounds)
+{
+	long result = c_middle(rounds);
+
+	c_sink += result;
+	return result;
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+)
+
+//= ^runtime.goexit > <rest:go> | runtime.main
+//= runtime.main > main.main | <rest:go>
+//= ^runtime.mstart > <rest:go>
+//= ^runtime.mcall > <rest:go>
+//= ^runtime.rt0_go > <rest:go> | runtime.mstart
+//= * > <rest:go> | <vdso:go>
+//= <rest:go> > <vdso:go>
+//= ^<ldentry:boot>*1 > <ld:boot> > <libc:boot> | <rest:boot>
+//= ^_start > <libc:start>*1..3 > main | <libc:boot> | <rest:boot>
+//= main > <rest:go>
+//= ^<clone:thread>*1 > <libc:thread>*1 > <rest:thread> | <libc,ld:thread>
+//= <rest:thread> > <libc,ld:thread> | runtime.mstart
+//= <rest:go> > <libc,ld,vdso:go>
+//= c_enter > c_middle > c_burn
+// runtime.cgocall, runtime.asmcgocall, and the function that cgo makes.
+//= main.main > main.calls > main.inGo | <rest:cgo>*1..5
+//= <rest:cgo>*1..5 > c_enter
+
+var sink uint64
+
+//go:noinline
+func inGo(rounds int) uint64 {
+	var sum uint64
+	for i := 0; i < rounds; i++ {
+		sum = sum*31 ^ uint64(i)
+	}
+	return sum
+}
+
+//go:noinline
+func calls() {
+	for {
+		sink += uint64(C.c_enter(20000))
+		sink += inGo(2000)
+	}
+}
+
+func main() {
+	fmt.Println("ready")
+	os.Stdin.Read(make([]byte, 1))
+	calls()
+}

@@ -1,0 +1,347 @@
+/* Stacks of one process without tricks of the system: see truth.h for the lines that declare calls.
+ *
+ *   one LOG DEPTH SPREAD     one function, DEPTH deep and up to SPREAD deeper; LOG is told when and how deep
+ *   grow                     alloca and arrays of variable length
+ *   realign                  stacks that are realigned: the caller's is found through another register (DRAP)
+ *   tails                    functions that are jumped to
+ *   sort                     callbacks that libc calls
+ *   copy                     libc's assembly
+ *   calls                    system calls
+ *   threads                  threads that come and go
+ */
+#include "truth.h"
+
+#include <alloca.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+
+static struct phase *phases;
+static long phase_count;
+
+NOINLINE uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	sink++;
+	return time.tv_sec * 1000000000ULL + time.tv_nsec;
+}
+//= now > <libc,vdso:clock>
+
+/* Times are taken by the innermost function: in between, nothing is called and nothing returns. */
+NOINLINE void bottom(long depth)
+{
+	struct phase *phase = &phases[phase_count < PHASES ? phase_count++ : 0];
+
+	phase->depth = depth;
+	phase->begin = now();
+	burn(1000000);
+	phase->end = now();
+}
+//= bottom > now | burn
+
+NOINLINE long one(long left, long depth)
+{
+	if (left > 0)
+		sink += one(left - 1, depth);
+	else
+		bottom(depth);
+	sink++;
+	return left;
+}
+//= one > one | bottom
+
+NOINLINE void one_mode(const char *log, long depth, long spread)
+{
+	int fd = open(log, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	unsigned random = 1;
+
+	if (fd < 0 || ftruncate(fd, sizeof(struct phase) * PHASES))
+		exit(1);
+	phases = mmap(NULL, sizeof(struct phase) * PHASES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (phases == MAP_FAILED)
+		exit(1);
+	for (;;) {
+		random = random * 1103515245 + 12345;
+		long deep = depth + (spread ? random / 65536 % spread : 0);
+		one(deep - 1, deep);
+		sink++;
+	}
+}
+//= main > one_mode > one | <libc:open>
+
+NOINLINE long with_array(long size)
+{
+	volatile char array[size];
+
+	array[0] = 1;
+	array[size - 1] = 2;
+	burn(20000 + size);
+	sink += array[0];
+	return array[size - 1];
+}
+//= with_array > burn
+
+NOINLINE long with_alloca(long size)
+{
+	volatile char *array = alloca(size);
+
+	for (long at = 0; at < size; at += 512)
+		array[at] = at;
+	long result = with_array(size / 2 + 1);
+	/* More while the frame stands. */
+	volatile char *more = alloca(size / 3 + 16);
+	more[0] = result;
+	result += with_array(size / 5 + 1);
+	sink += array[0] + more[0];
+	return result;
+}
+//= with_alloca > with_array
+
+NOINLINE void grow_mode(void)
+{
+	for (unsigned random = 1;; sink++) {
+		random = random * 1103515245 + 12345;
+		sink += with_alloca(16 + random / 65536 % 20000);
+	}
+}
+//= main > grow_mode > with_alloca
+
+typedef long wide __attribute__((vector_size(64)));
+
+NOINLINE void wide_leaf(wide *vector, long rounds)
+{
+	KEEP_FRAME();
+	for (long i = 0; i < rounds; i++)
+		*(volatile wide *)vector += (wide){1, 2, 3, 4, 5, 6, 7, 8};
+}
+
+/* More arguments than registers, an aligned local, and alloca: the arguments are found through one register, the frame through
+ * another. */
+NOINLINE long with_drap(long a, long b, long c, long d, long e, long f, long g, long h, long i)
+{
+	wide vector = {a, b, c, d, e, f, g, h};
+	volatile char *array = alloca(i + 1);
+
+	array[0] = i;
+	wide_leaf(&vector, 3000);
+	burn(3000);
+	return vector[0] + a + g * h + i + array[0];
+}
+//= with_drap > wide_leaf | burn
+
+NOINLINE long aligned(long seed)
+{
+	_Alignas(64) volatile long local[16] = {seed};
+
+	long result = with_drap(seed, 2, 3, 4, 5, 6, local[0], 8, seed & 1023);
+	burn(3000);
+	local[3] = result;
+	return local[0] + local[3];
+}
+//= aligned > with_drap | burn
+
+__attribute__((force_align_arg_pointer)) NOINLINE long forced(long seed)
+{
+	long result = aligned(seed);
+
+	burn(3000);
+	sink += result;
+	return result;
+}
+//= forced > aligned | burn
+
+/* Forced, and no frame to be left: nothing but the alignment. */
+__attribute__((force_align_arg_pointer)) NOINLINE long forced_more(long seed, long a, long b, long c, long d, long e, long f)
+{
+	wide vector = {a, b, c, d, e, f, seed, 1};
+
+	wide_leaf(&vector, 3000);
+	return forced(seed) + vector[6] + f;
+}
+//= forced_more > wide_leaf | forced
+
+NOINLINE void realign_mode(void)
+{
+	for (long seed = 0;; seed++)
+		sink += forced_more(seed, 1, 2, 3, 4, 5, 6);
+}
+//= main > realign_mode > forced_more
+
+NOINLINE long tail_third(long n)
+{
+	for (long i = 0; i < 20000; i++)
+		sink += i;
+	burn(20000);
+	sink += n;
+	return n + 3;
+}
+//= tail_third > burn
+
+NOINLINE long tail_second(long n)
+{
+	volatile char room[200];
+
+	room[n & 127] = n;
+	for (long i = 0; i < 20000; i++)
+		sink += room[i & 127];
+	burn(20000);
+	return tail_third(n + room[n & 127]);
+}
+//= tail_second > burn
+
+NOINLINE long tail_first(long n)
+{
+	long a = sink, b = sink * 3, c = sink * 5, d = sink * 7, e = sink * 11, f = sink * 13;
+
+	for (long i = 0; i < 20000; i++)
+		sink += i + (a ^ b);
+	burn(20000);
+	sink = a + b + c + d + e + f;
+	return tail_second(n);
+}
+//= tail_first > burn
+
+/* Through a pointer, so that it is a jump to an address in a register. */
+static long (*volatile chosen)(long) = tail_first;
+
+NOINLINE long tail_chosen(long n)
+{
+	sink += n;
+	return chosen(n);
+}
+
+NOINLINE void tails_mode(void)
+{
+	for (long n = 0;; n++)
+		sink += tail_chosen(n) + tail_second(n);
+}
+/* Who was jumped to stands in the place of who jumped. */
+//= main > tails_mode > tail_chosen | tail_first | tail_second | tail_third
+
+NOINLINE int compare_work(const int *a, const int *b)
+{
+	KEEP_FRAME();
+	for (int i = 0; i < 100; i++)
+		sink += i;
+	return (*a > *b) - (*a < *b);
+}
+
+NOINLINE int compare(const void *a, const void *b)
+{
+	int result = compare_work(a, b);
+
+	sink += result;
+	return result;
+}
+//= compare > compare_work
+
+/* Through a pointer: the header of glibc has it inline. */
+static void *(*volatile search)(const void *, const void *, size_t, size_t, int (*)(const void *, const void *)) = bsearch;
+
+NOINLINE void sort_mode(void)
+{
+	static int numbers[5000];
+
+	for (unsigned random = 1;;) {
+		for (int i = 0; i < 5000; i++)
+			numbers[i] = (random = random * 1103515245 + 12345) / 65536;
+		qsort(numbers, 5000, sizeof(int), compare);
+		for (int i = 0; i < 500; i++)
+			sink += (unsigned long)search(&numbers[i], numbers, 5000, sizeof(int), compare);
+	}
+}
+//= main > sort_mode > <libc:sort> > compare
+
+NOINLINE void copy_mode(void)
+{
+	static char from[1 << 16], to[1 << 16];
+
+	memset(from, 'x', sizeof(from) - 1);
+	for (unsigned random = 1;; random = random * 1103515245 + 12345) {
+		size_t size = random / 65536 % 30000 + 1;
+
+		memcpy(to, from, size);
+		memmove(to + 3, to, size);
+		to[size] = 0;
+		sink += strlen(to);
+		sink += (unsigned long)memchr(from, 'y', size);
+		sink += (unsigned long)strchr(to, 'z');
+		sink += memcmp(from, to, size) + strcmp(from, to);
+		memset(to, 'x', size + 1);
+	}
+}
+//= main > copy_mode > <libc:copy>*1
+
+NOINLINE void calls_mode(void)
+{
+	static char buffer[1 << 16];
+	int zero = open("/dev/zero", O_RDONLY), null = open("/dev/null", O_WRONLY);
+
+	for (long n = 0;; n++) {
+		sink += read(zero, buffer, sizeof(buffer));
+		sink += read(zero, buffer, 1);
+		sink += write(null, buffer, 100);
+		for (int i = 0; i < 20; i++)
+			sink += syscall(SYS_getppid) + getppid();
+		struct timespec time = {0, 0};
+		if (n % 16 == 0)
+			clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+	}
+}
+//= main > calls_mode > <libc:call>*1..2
+
+NOINLINE void thread_inner(long rounds)
+{
+	burn(rounds);
+	sink++;
+}
+//= thread_inner > burn
+
+NOINLINE void *thread_main(void *rounds)
+{
+	thread_inner((long)rounds);
+	sink++;
+	return NULL;
+}
+/* clone3 and start_thread, or musl's __clone and start; then what a thread does before and after its function. */
+//= ^<clone:thread>*1 > <libc:thread>*1 > thread_main > thread_inner
+//= <libc:thread>*1 > <libc,gcc,ld:thread>
+
+NOINLINE void threads_mode(void)
+{
+	for (;;) {
+		pthread_t threads[16];
+
+		for (long i = 0; i < 16; i++)
+			if (pthread_create(&threads[i], NULL, thread_main, (void *)(200000 + i * 100000)))
+				exit(1);
+		for (int i = 0; i < 16; i++)
+			pthread_join(threads[i], NULL);
+	}
+}
+//= main > threads_mode > <libc:threads>
+
+int main(int argc, char **argv)
+{
+	const char *mode = begin(argc, argv);
+
+	if (!strcmp(mode, "one") && argc > 4)
+		one_mode(argv[2], atol(argv[3]), atol(argv[4]));
+	else if (!strcmp(mode, "grow"))
+		grow_mode();
+	else if (!strcmp(mode, "realign"))
+		realign_mode();
+	else if (!strcmp(mode, "tails"))
+		tails_mode();
+	else if (!strcmp(mode, "sort"))
+		sort_mode();
+	else if (!strcmp(mode, "copy"))
+		copy_mode();
+	else if (!strcmp(mode, "calls"))
+		calls_mode();
+	else if (!strcmp(mode, "threads"))
+		threads_mode();
+	return 2;
+}
+//= main > <libc:main>

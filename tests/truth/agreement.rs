@@ -1,0 +1,130 @@
+//! Two walks of one stack, by tables and by frame pointers: where they may differ, and what is left.
+//!
+//! ```text
+//! leaf first        by tables             by frame pointers
+//!                   leaf                  leaf
+//!                   caller of the leaf    -            in a prologue or epilogue, in a stub, in code without a frame
+//!                   …                     …
+//!                   main                  main
+//!                   in libc               whatever     libc keeps no frame pointers: there it ends for good
+//! ```
+//!
+//! So the frames of the program itself are compared, from the leaf to where the first caller without frame pointers comes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use flametop::collector::Walk;
+use flametop::profile::{Frame, UserEnd};
+
+use super::cases::Case;
+use super::session::{Sampling, Taken, Waiting, now};
+
+/// How two walks compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Agreement {
+    /// The same, as far as frame pointers go.
+    Same,
+    /// The same, but for the leaf's caller, which frame pointers cannot know at that moment.
+    ButTheLeafsCaller,
+    /// They differ at this frame, counted from the leaf.
+    At(usize),
+}
+
+/// Compares addresses, leaf first; `followed` says whether code keeps frame pointers, `cut` whether the walk along them was cut.
+pub(crate) fn compare<T: PartialEq>(tables: &[T], pointers: &[T], cut: bool, followed: impl Fn(&T) -> bool) -> Agreement {
+    // A caller's address is found through the frame below it: the first that is not followed is still right.
+    let reach = |walk: &[T]| walk.iter().position(|frame| !followed(frame)).map_or(walk.len(), |at| at + 1);
+    let (tables, pointers) = (&tables[..reach(tables)], &pointers[..reach(pointers)]);
+    let differ = |tables: &[&T]| {
+        let common = tables.iter().zip(pointers).take_while(|(a, b)| *a == b).count();
+        (common < pointers.len() || common < tables.len() && !cut).then_some(common)
+    };
+    let all: Vec<&T> = tables.iter().collect();
+    match differ(&all) {
+        None => Agreement::Same,
+        Some(at) if at > 1 => Agreement::At(at),
+        Some(at) => {
+            let without: Vec<&T> = tables.iter().enumerate().filter(|(depth, _)| *depth != 1).map(|(_, frame)| frame).collect();
+            if differ(&without).is_none() { Agreement::ButTheLeafsCaller } else { Agreement::At(at) }
+        }
+    }
+}
+
+#[test]
+fn two_walks_agree_but_for_what_frame_pointers_cannot_know() {
+    let program = |frame: &u64| *frame < 100;
+    let compare = |tables: &[u64], pointers: &[u64]| compare(tables, pointers, pointers.len() == 5, program);
+    assert_eq!(compare(&[1, 2, 3, 4], &[1, 2, 3, 4]), Agreement::Same);
+    // main is called from libc, which has its own mind about that register.
+    assert_eq!(compare(&[1, 2, 3, 200, 201, 4], &[1, 2, 3, 200, 777]), Agreement::Same);
+    assert_eq!(compare(&[1, 2, 3, 200], &[1, 2, 3, 300]), Agreement::At(3));
+    // Before `push rbp` and after `pop rbp`.
+    assert_eq!(compare(&[1, 2, 3, 200], &[1, 3, 200]), Agreement::ButTheLeafsCaller);
+    assert_eq!(compare(&[1, 2, 3, 4, 200], &[1, 2, 4, 200]), Agreement::At(2));
+    assert_eq!(compare(&[1, 2, 3], &[1, 2]), Agreement::At(2));
+    // Cut after five.
+    assert_eq!(compare(&[1, 2, 3, 4, 5, 6, 7], &[1, 2, 3, 4, 5]), Agreement::Same);
+    assert_eq!(compare(&[1, 2, 3, 4, 5, 6, 7], &[1, 3, 4, 5, 6]), Agreement::ButTheLeafsCaller);
+    assert_eq!(compare(&[1, 2, 3, 4, 5, 6, 7], &[1, 2, 3, 5, 6]), Agreement::At(3));
+    // A leaf in libc: nothing to compare.
+    assert_eq!(compare(&[200, 1, 2], &[200, 2]), Agreement::Same);
+}
+
+/// Both walks of each sample of programs that keep frame pointers. At most one in a thousand may differ for no known reason.
+pub(crate) fn live(cases: &[Case]) {
+    let mut sampling = Sampling::walking(Walk::Compared);
+    let mut turns = Vec::new();
+    for case in cases {
+        let mut program = Waiting::start(&case.built.path, &case.arguments);
+        program.go();
+        // Tables first.
+        sampling.watch(Duration::from_millis(300));
+        let begin = now();
+        sampling.watch(Duration::from_millis(1500));
+        turns.push((case, program.pid(), begin..now()));
+        program.kill();
+    }
+    let mut failed = Vec::new();
+    for (case, pid, time) in turns {
+        let own = |frame: &Frame| {
+            let object = sampling.names.objects.get(frame.object);
+            object.is_some_and(|object| *object.path == *case.built.path.to_string_lossy())
+        };
+        let family = sampling.family(pid, case.children);
+        let taken: Vec<&Taken> = sampling.of(&family, time).collect();
+        let (mut counts, mut examples) = (BTreeMap::<&str, usize>::new(), Vec::new());
+        for pair in taken.windows(2).filter(|pair| pair[1].compared && !pair[0].compared && pair[0].time == pair[1].time) {
+            let leaf_first = |taken: &Taken| -> Vec<Frame> { sampling.look(&taken.user).into_iter().rev().collect() };
+            let (tables, pointers) = (leaf_first(pair[0]), leaf_first(pair[1]));
+            // The kernel's own walk goes 127 frames deep.
+            let what = match compare(&tables, &pointers, pair[1].end == UserEnd::Cut, own) {
+                Agreement::Same => "the same",
+                Agreement::ButTheLeafsCaller => "but the leaf's caller",
+                // Frame pointers know nothing of what a signal has interrupted.
+                Agreement::At(_) if case.name.contains("signals") && in_handler(&tables, own) => "behind a signal",
+                Agreement::At(at) => {
+                    examples.push(format!("frame {at}: {tables:x?} by tables, {pointers:x?} by frame pointers"));
+                    "different"
+                }
+            };
+            *counts.entry(what).or_default() += 1;
+        }
+        let all: usize = counts.values().sum();
+        println!("{:32} {all:6} samples walked twice: {counts:?}", case.name);
+        if all < 300 || examples.len() > all.div_ceil(1000) {
+            failed.push(format!(
+                "{}: {} of {all} differ, such as {}",
+                case.name,
+                examples.len(),
+                examples.first().cloned().unwrap_or_default()
+            ));
+        }
+    }
+    assert!(failed.is_empty(), "no agreement:\n  {}", failed.join("\n  "));
+}
+
+/// Whether between frames of the program there is one of a library, leaf first: a handler's return.
+fn in_handler(stack: &[Frame], own: impl Fn(&Frame) -> bool) -> bool {
+    stack.windows(3).any(|three| own(&three[0]) && !own(&three[1]) && own(&three[2]))
+}

@@ -1,0 +1,280 @@
+//! ELF files as the tests read them: function names, where functions begin and end, and what is at an address. Nothing of it is
+//! the program's own code, which is what is tested.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
+
+use super::grammar::Place;
+
+/// One file.
+pub(crate) struct Image {
+    bytes: Vec<u8>,
+    /// File offsets of segments, and the address of each.
+    segments: Vec<(Range<u64>, u64)>,
+    /// Functions by their beginning: end (the beginning where none is said) and names.
+    symbols: BTreeMap<u64, (u64, Vec<String>)>,
+    /// Functions by unwind information: what stripped libraries still have.
+    functions: BTreeMap<u64, u64>,
+    stubs: Vec<Range<u64>>,
+    entry: u64,
+    kind: Option<&'static str>,
+}
+
+/// What of glibc's and musl's clone comes after the call of a thread's first function: `mov eax, edi; mov 60, eax; syscall`.
+const AFTER_THREAD: [&[u8]; 3] = [
+    &[0x48, 0x89, 0xc7, 0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05],
+    &[0x89, 0xc7, 0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05],
+    &[0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05],
+];
+
+/// `mov 15, rax; syscall` and the same in 32 bits: where handlers of signals return to.
+const RESTORERS: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
+
+/// What a library of the system is, by its file's name; `None` for what the tests have built.
+fn kind_of(path: &Path) -> Option<&'static str> {
+    let kinds = [
+        ("ld-linux", "ld"),
+        ("ld-musl", "ld"),
+        ("libc.so", "libc"),
+        ("libc-", "libc"),
+        ("libpthread", "libc"),
+        ("libm.so", "libc"),
+        ("libdl", "libc"),
+        ("libstdc++", "stdc++"),
+        ("libgcc_s", "gcc"),
+    ];
+    let name = path.file_name()?.to_str()?;
+    kinds.iter().find(|(start, _)| name.starts_with(start)).map(|(_, kind)| *kind)
+}
+
+/// A function's name as the sources have it: demangled, and without what compilers add to it.
+fn plain(name: &str) -> String {
+    let name = format!("{:#}", rustc_demangle::demangle(name));
+    for added in [".cold", ".part.", ".constprop.", ".isra.", ".abi0", ".llvm."] {
+        if let Some(at) = name.find(added) {
+            return name[..at].to_owned();
+        }
+    }
+    name
+}
+
+impl Image {
+    pub(crate) fn read(path: &Path) -> Option<Image> {
+        let bytes = std::fs::read(path).ok()?;
+        let file = object::File::parse(&*bytes).ok()?;
+        let segments = file.segments().map(|segment| {
+            let (offset, size) = segment.file_range();
+            (offset..offset + size, segment.address())
+        });
+        let segments = segments.collect();
+        let mut symbols: BTreeMap<u64, (u64, Vec<String>)> = BTreeMap::new();
+        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            let is_code =
+                symbol.kind() == object::SymbolKind::Text || symbol.size() == 0 && symbol.kind() == object::SymbolKind::Unknown;
+            let in_code = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
+            if let Some(name) = symbol.name().ok().filter(|name| !name.is_empty())
+                && is_code
+                && in_code.is_some_and(|section| section.kind() == object::SectionKind::Text)
+            {
+                let (end, names) = symbols.entry(symbol.address()).or_default();
+                *end = (*end).max(symbol.address() + symbol.size());
+                let name = plain(name);
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        let sections = file.sections().filter(|section| section.name().is_ok_and(|name| name.contains("plt")));
+        let stubs = sections.filter(|section| section.kind() == object::SectionKind::Text);
+        let stubs = stubs.map(|section| section.address()..section.address() + section.size()).collect();
+        let functions = described_functions(&file);
+        let entry = file.entry();
+        Some(Image { segments, symbols, functions, stubs, entry, kind: kind_of(path), bytes })
+    }
+
+    /// The address, as the file's symbols have it, of a place in the file.
+    pub(crate) fn address(&self, offset: u64) -> Option<u64> {
+        let (range, address) = self.segments.iter().find(|(range, _)| range.contains(&offset))?;
+        Some(offset - range.start + address)
+    }
+
+    /// Up to `most` bytes at an address.
+    pub(crate) fn bytes_at(&self, address: u64, most: usize) -> &[u8] {
+        let found = self.segments.iter().find(|(range, start)| (*start..start + (range.end - range.start)).contains(&address));
+        let Some((range, start)) = found else { return &[] };
+        let from = (address - start + range.start) as usize;
+        let to = (range.end as usize).min(from + most).min(self.bytes.len());
+        self.bytes.get(from..to).unwrap_or_default()
+    }
+
+    /// The names of the function at an address; of none if it is in no function.
+    pub(crate) fn names(&self, address: u64) -> Vec<String> {
+        // Names without a size reach as far as the next.
+        let Some((_, (end, names))) = self.symbols.range(..=address).next_back() else { return Vec::new() };
+        let start = self.symbols.range(..=address).next_back().map_or(0, |(start, _)| *start);
+        if address < *end || *end <= start {
+            return names.clone();
+        }
+        // One that began earlier and is larger, such as an outer one of two.
+        let around = self.symbols.range(..start).rev().take(4).find(|(_, (end, _))| address < *end);
+        around.map(|(_, (_, names))| names.clone()).unwrap_or_default()
+    }
+
+    /// Beginning and end of the function at an address.
+    pub(crate) fn function(&self, address: u64) -> Option<Range<u64>> {
+        let described = self.functions.range(..=address).next_back().map(|(start, end)| *start..*end);
+        let named = || self.symbols.range(..=address).next_back().map(|(start, (end, _))| *start..*end);
+        described.filter(|range| range.contains(&address)).or_else(|| named().filter(|range| range.contains(&address)))
+    }
+
+    pub(crate) fn in_stub(&self, address: u64) -> bool {
+        self.stubs.iter().any(|range| range.contains(&address))
+    }
+
+    /// Whether handlers of signals return to this address, or it is one of the two instructions that are there.
+    pub(crate) fn is_restorer(&self, address: u64) -> bool {
+        let begins = |address| RESTORERS.iter().any(|code| self.bytes_at(address, 16).starts_with(code));
+        (0..=9).any(|behind| address.checked_sub(behind).is_some_and(begins))
+    }
+
+    /// Whether it is near the end of a function that ends by `pop rcx; jmp *rcx`.
+    pub(crate) fn jumps_to_handler(&self, address: u64) -> bool {
+        memchr::memmem::find(self.bytes_at(address.saturating_sub(1), 160), &[0x59, 0xff, 0xe1]).is_some()
+    }
+
+    /// What is known of the place: `address` is that of the instruction or of the return, `lookup` inside its function.
+    pub(crate) fn place(&self, address: u64, lookup: u64) -> Place {
+        if self.in_stub(lookup) && self.kind.is_none() {
+            return Place::Plt;
+        }
+        let after = self.bytes_at(address, 80);
+        let names = self.names(lookup);
+        let is_clone = self.kind == Some("libc") || self.kind.is_none() && names.iter().any(|name| name.contains("clone"));
+        if is_clone && lookup < address && AFTER_THREAD.iter().any(|code| after.starts_with(code)) {
+            return Place::Library("clone");
+        }
+        // A leaf just before that: who starts a thread, or the thread that begins.
+        if is_clone && lookup == address && AFTER_THREAD.iter().any(|code| memchr::memmem::find(after, code).is_some()) {
+            return Place::Library("clone|libc");
+        }
+        match self.kind {
+            Some("ld") if (self.entry..self.entry + 64).contains(&lookup) => Place::Library("ldentry"),
+            Some(kind) => Place::Library(kind),
+            None => Place::Built(names),
+        }
+    }
+}
+
+/// Functions that `.eh_frame` describes, read by gimli: only where they begin and end.
+fn described_functions(file: &object::File<'_>) -> BTreeMap<u64, u64> {
+    use gimli::UnwindSection as _;
+    let mut functions = BTreeMap::new();
+    let Some(section) = file.section_by_name(".eh_frame") else { return functions };
+    let data = section.uncompressed_data().unwrap_or_default();
+    let frames = gimli::EhFrame::new(&data, gimli::LittleEndian);
+    let bases = gimli::BaseAddresses::default().set_eh_frame(section.address());
+    let mut entries = frames.entries(&bases);
+    while let Ok(Some(entry)) = entries.next() {
+        if let gimli::CieOrFde::Fde(partial) = entry
+            && let Ok(fde) = partial.parse(|section, bases, offset| section.cie_from_offset(bases, offset))
+        {
+            functions.insert(fde.initial_address(), fde.end_address());
+        }
+    }
+    functions
+}
+
+/// How the instruction before a return address calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// That function.
+    To(u64),
+    /// What a register or memory says.
+    Anywhere,
+    /// It is no call.
+    None,
+}
+
+impl Image {
+    /// The call that returns to this address (x86_64).
+    pub(crate) fn call_before(&self, address: u64) -> Call {
+        let from = address.saturating_sub(8);
+        let code = self.bytes_at(from, (address - from) as usize);
+        if code.len() < 8 {
+            return Call::Anywhere;
+        }
+        if let [0xe8, displacement @ ..] = &code[3..]
+            && let Ok(displacement) = <[u8; 4]>::try_from(displacement)
+        {
+            let target = address.wrapping_add_signed(i64::from(i32::from_le_bytes(displacement)));
+            // A byte of a longer call may look like one; its target is no place of code then.
+            if self.function(target).is_some() || self.in_stub(target) {
+                return Call::To(target);
+            }
+        }
+        // ff /2: by how many bytes come behind opcode and ModRM.
+        let indirect = |length: usize| {
+            let [0xff, form, rest @ ..] = &code[8 - length..] else { return false };
+            if form >> 3 & 7 != 2 {
+                return false;
+            }
+            let (mode, register) = (form >> 6, form & 7);
+            let index = usize::from(mode != 3 && register == 4);
+            let displacement = match mode {
+                0 if register == 5 || index == 1 && rest.first().is_some_and(|index| index & 7 == 5) => 4,
+                0 | 3 => 0,
+                1 => 1,
+                _ => 4,
+            };
+            rest.len() == index + displacement
+        };
+        if (2..=7).any(indirect) || code[3] == 0xe8 { Call::Anywhere } else { Call::None }
+    }
+
+    /// Whether a call of `target` can lead to a frame at `callee` in this file: it is in that function, or in one that is jumped
+    /// to from there. Unknown ways (stubs, jumps by register) count as leading anywhere.
+    pub(crate) fn leads(&self, target: u64, callee: u64) -> bool {
+        let mut seen: Vec<Range<u64>> = Vec::new();
+        let mut waiting = vec![target];
+        while let Some(target) = waiting.pop() {
+            if self.in_stub(target) {
+                return true;
+            }
+            let Some(function) = self.function(target) else { return true };
+            if function.contains(&callee) {
+                return true;
+            }
+            if seen.contains(&function) || seen.len() > 200 {
+                continue;
+            }
+            seen.push(function.clone());
+            let code = self.bytes_at(function.start, (function.end - function.start) as usize);
+            for (at, window) in code.windows(2).enumerate() {
+                let long = |skip: usize| {
+                    let displacement = code.get(at + skip..at + skip + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+                    let next = function.start + (at + skip + 4) as u64;
+                    displacement.map(|displacement| next.wrapping_add_signed(i64::from(i32::from_le_bytes(displacement))))
+                };
+                let jump = match window {
+                    [0xe9, _] => long(1),
+                    [0x0f, 0x80..=0x8f] => long(2),
+                    [0xff, form] if form >> 3 & 7 == 4 => return true,
+                    _ => None,
+                };
+                waiting.extend(
+                    jump.filter(|jump| !function.contains(jump) && self.function(*jump).is_some() || self.in_stub(*jump)),
+                );
+            }
+            // Falls through into its neighbour, as assembly does; what is between may have no description (clone3's system call).
+            if self.function(callee).is_none() && (function.end..function.end + 16).contains(&callee) {
+                return true;
+            }
+            let neighbour = self.functions.range(function.end..function.end + 16).next();
+            waiting.extend(neighbour.map(|(start, _)| *start));
+        }
+        false
+    }
+}

@@ -1,0 +1,69 @@
+//! Programs that know their own stack, sampled by the collector: how many of their stacks are whole and right.
+//!
+//! ```text
+//! cargo test --test truth -- --nocapture                          the quick selection, with its table
+//! cargo test --test truth -- --nocapture --ignored --test-threads=1     all forms of all programs, many samples
+//! TRUTH=sort cargo test --test truth -- --nocapture               only cases whose name has that in it
+//! ```
+//!
+//! Wrong frames: none. Whole and right: all user stacks but one in a thousand. Needs root, gcc, g++, musl-gcc, rustc, go.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod agreement;
+mod cases;
+#[path = "../common/mod.rs"]
+mod common;
+mod grammar;
+mod images;
+mod programs;
+mod second;
+mod session;
+mod stacks;
+mod storm;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cases::{Case, Pass, Table};
+use programs::Form;
+
+/// One at a time: they count ticks, and time is what they share.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    common::root_or_fail();
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Programs that ran before the collector, then programs that start after it.
+fn judge(cases: &[Case], samples: usize) {
+    let _alone = alone();
+    let mut table = Table::default();
+    for pass in [Pass::Before, Pass::After] {
+        cases::run(cases, pass, samples, &mut table);
+    }
+    table.finish();
+}
+
+#[test]
+fn programs_know_their_own_stack() {
+    judge(&cases::quick(), 1_000);
+}
+
+#[test]
+#[ignore = "six minutes"]
+fn programs_in_all_forms_know_their_own_stack() {
+    judge(&cases::all(), 3_000);
+}
+
+/// What the walker is not asked about: whether the declared calls are the ones that there are.
+#[test]
+#[ignore = "needs gdb"]
+fn gdb_finds_the_declared_calls_only() {
+    let _alone = alone();
+    second::opinion(&cases::all());
+}
+
+#[test]
+fn both_walks_agree_on_programs_that_keep_frame_pointers() {
+    let _alone = alone();
+    agreement::live(&cases::of(Form::FramePointers));
+}

@@ -1,0 +1,228 @@
+//! The programs of `tests/programs/truth`, built in the forms in which programs come.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::Write as _;
+use std::hash::{Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::common::Program;
+use super::grammar::Grammar;
+
+/// How a program is compiled and linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Form {
+    /// As distributions do: -O2, position independent, no frame pointers, lazy binding.
+    Usual,
+    /// The same with frame pointers everywhere, in leaves, too.
+    FramePointers,
+    /// One file, glibc in it.
+    Static,
+    /// The same, loaded anywhere.
+    StaticPie,
+    /// One file, musl in it.
+    Musl,
+}
+
+impl Form {
+    fn name(self) -> &'static str {
+        match self {
+            Form::Usual => "",
+            Form::FramePointers => "-fp",
+            Form::Static => "-static",
+            Form::StaticPie => "-static-pie",
+            Form::Musl => "-musl",
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Form::Usual => &["-fomit-frame-pointer", "-pie", "-fPIE", "-Wl,-z,lazy"],
+            Form::FramePointers => &["-fno-omit-frame-pointer", "-DKEEP_FRAMES", "-pie", "-fPIE", "-Wl,-z,lazy"],
+            Form::Static => &["-fomit-frame-pointer", "-static"],
+            Form::StaticPie => &["-fomit-frame-pointer", "-static-pie", "-fPIE"],
+            Form::Musl => &["-fomit-frame-pointer", "-static"],
+        }
+    }
+
+    fn is_static(self) -> bool {
+        !matches!(self, Form::Usual | Form::FramePointers)
+    }
+}
+
+/// A program and the calls that there are in it.
+#[derive(Clone)]
+pub(crate) struct Built {
+    pub(crate) path: PathBuf,
+    pub(crate) grammar: Grammar,
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/truth")
+}
+
+fn text(source: &str) -> String {
+    let path = sources().join(source);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("failed to read {}: {error}", path.display()))
+}
+
+fn run(command: &mut Command) {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().unwrap_or_else(|error| panic!("failed to run {program} (`make test` installs it): {error}"));
+    assert!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A source's name without its ending.
+fn stem(source: &str) -> &str {
+    source.split('.').next().unwrap_or(source)
+}
+
+/// A C or C++ program of `tests/programs/truth`.
+pub(crate) fn c(source: &str, form: Form) -> Built {
+    c_text(source, &text(source), form)
+}
+
+fn c_text(source: &str, program: &str, form: Form) -> Built {
+    let compiler = match (form, source.ends_with(".cpp")) {
+        (Form::Musl, false) => "musl-gcc",
+        (_, true) => "g++",
+        (_, false) => "gcc",
+    };
+    // fno-builtin: calls of memcpy and the like are calls.
+    let usual = ["-O2", "-g0", "-pthread", "-fno-builtin", "-Wall", "-Wextra", "-Werror"];
+    let header = text("truth.h");
+    let name = format!("{}{}", stem(source), form.name());
+    let key = ("c", source, program, &header, compiler, usual, form.flags());
+    let built = Program::made(&name, &key, |output| {
+        let input = output.with_file_name(source);
+        std::fs::write(&input, program)?;
+        let mut command = Command::new(compiler);
+        command.args(usual).args(form.flags()).arg("-I").arg(sources()).arg(&input).arg("-o").arg(output);
+        run(&mut command);
+        Ok(())
+    });
+    Built { path: built.path, grammar: Grammar::read(&[&header, program], form.is_static()) }
+}
+
+/// A release program of Rust.
+pub(crate) fn rust(source: &str) -> Built {
+    let program = text(source);
+    let flags = ["--edition=2024", "-O", "--crate-name", "truth_closures"];
+    let built = Program::made(stem(source), &("rust", &program, flags), |output| {
+        run(Command::new("rustc").args(flags).arg("-o").arg(output).arg(sources().join(source)));
+        Ok(())
+    });
+    Built { path: built.path, grammar: Grammar::read(&[&program], false) }
+}
+
+/// A program of Go. One that calls C is linked with libc.
+pub(crate) fn go(source: &str) -> Built {
+    let program = text(source);
+    let calls_c = program.contains("import \"C\"");
+    let built = Program::made(stem(source), &("go", &program), |output| {
+        // Go refuses sources of C beside its own.
+        let input = output.with_file_name(source);
+        std::fs::write(&input, &program)?;
+        let mut command = Command::new("go");
+        command.env("CGO_ENABLED", if calls_c { "1" } else { "0" }).env("GOFLAGS", "").env("GO111MODULE", "off");
+        if std::env::var_os("HOME").is_none() {
+            command.env("HOME", env!("CARGO_TARGET_TMPDIR"));
+        }
+        run(command.arg("build").arg("-o").arg(output).arg(&input));
+        Ok(())
+    });
+    Built { path: built.path, grammar: Grammar::read(&[&program], !calls_c) }
+}
+
+/// `count` functions, each of which calls the next; `digits` are those of their numbers. What is on the stack between them
+/// differs: nothing, registers that are kept over the call (the frame pointer's, too), arrays, alloca, arguments.
+pub(crate) fn chain(count: usize, digits: usize, form: Form) -> Built {
+    let mut program = String::from("#include \"truth.h\"\n#include <alloca.h>\n");
+    let function = |n: usize| format!("f{n:0digits$}");
+    for n in (0..count).rev() {
+        let (name, next) = (function(n), if n + 1 < count { function(n + 1) } else { "last".to_owned() });
+        if n + 1 == count {
+            program.push_str("NOINLINE long last(long n)\n{\n\tburn(n);\n\tsink++;\n\treturn n;\n}\n//= last > burn\n");
+        }
+        let body = match (n * 7 + n / 13) % 7 {
+            0 | 1 => format!("long below = {next}(n);\n\tsink += below;\n\treturn below + 1;"),
+            2 => format!(
+                "long a = sink, b = sink * 3, c = sink * 5, d = sink * 7, e = sink * 9, f = sink * 11;\n\tlong below = {next}(n);\n\
+                 \tsink += a ^ b ^ c ^ d ^ e ^ f;\n\treturn below + a - a;"
+            ),
+            3 => format!("volatile long room[{}];\n\troom[0] = {next}(n);\n\tsink++;\n\treturn room[0];", n % 37 + 1),
+            4 => format!(
+                "volatile char *room = alloca((n & 63) + {n});\n\troom[0] = 1;\n\tlong below = {next}(n);\n\treturn below + room[0] - 1;"
+            ),
+            5 => {
+                format!("static long (*volatile pointer)(long) = {next};\n\tlong below = pointer(n);\n\tsink++;\n\treturn below;")
+            }
+            _ => format!("_Alignas(64) volatile long room[8];\n\troom[1] = {next}(n);\n\tsink++;\n\treturn room[1];"),
+        };
+        writeln!(program, "NOINLINE long {name}(long n)\n{{\n\t{body}\n}}").expect("a string takes all");
+    }
+    writeln!(
+        program,
+        "//= main > f[{:0digits$}..{}] > last\n//= main > <libc:main>\nint main(int argc, char **argv)\n{{\n\tbegin(argc, argv);\n\
+         \tfor (;;)\n\t\tsink += {}(1000000);\n}}",
+        0,
+        function(count - 1).trim_start_matches('f'),
+        function(0),
+    )
+    .expect("a string takes all");
+    c_text(&format!("chain{count}.c"), &program, form)
+}
+
+/// How many functions are bound one after the other.
+const BOUND: usize = 500;
+
+/// The libraries that `loader.c` opens, in one directory, and its grammar.
+pub(crate) fn loader() -> (Built, PathBuf) {
+    let functions = || (0..BOUND).map(|n| format!("bound{n:03}"));
+    let mut bound = String::from("static volatile long sink;\n");
+    let mut binds = String::new();
+    for name in functions() {
+        writeln!(bound, "long {name}(long n)\n{{\n\tsink += n;\n\treturn n + 1;\n}}").expect("a string takes all");
+        writeln!(binds, "long {name}(long n);").expect("a string takes all");
+    }
+    binds.push_str("long binds_all(long n)\n{\n");
+    functions().for_each(|name| writeln!(binds, "\tn += {name}(n);").expect("a string takes all"));
+    binds.push_str("\treturn n;\n}\n");
+    let grammar = format!("//= binds_all > {}", functions().collect::<Vec<_>>().join(" | "));
+
+    let churn = text("churn.c");
+    let flags = ["-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-Wl,-z,lazy"];
+    let libraries = Program::made("libraries", &(&churn, &bound, &binds, flags), |output| {
+        std::fs::create_dir_all(output)?;
+        let build = |name: &str, source: &str, defines: &[String]| -> std::io::Result<()> {
+            let input = output.join(format!("{name}.c"));
+            std::fs::write(&input, source)?;
+            let library = output.join(format!("{name}.so"));
+            run(Command::new("gcc").args(flags).args(defines).arg(&input).arg("-o").arg(library));
+            std::fs::remove_file(input)
+        };
+        build("bound", &bound, &[])?;
+        build("binds", &binds, &[])?;
+        (0..8)
+            .try_for_each(|n| build(&format!("churn{n}"), &churn, &[format!("-DNAME=churn{n}"), format!("-DSIZE={}", n * 3 + 2)]))
+    });
+    let program = format!("{}\n{grammar}\n", text("loader.c"));
+    (c_text("loader.c", &program, Form::Usual), libraries.path)
+}
+
+/// A helper of the tests that is not looked at itself.
+pub(crate) fn helper(source: &str) -> PathBuf {
+    let program = text(source);
+    let built = Program::made(stem(source), &("helper", &program), |output| {
+        run(Command::new("gcc").args(["-O2", "-Wall", "-Werror", "-o"]).arg(output).arg(sources().join(source)));
+        Ok(())
+    });
+    built.path
+}
+
+/// A name for a file of a test's own, different for each text.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    (name, std::process::id()).hash(&mut hasher);
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("truth-{:016x}", hasher.finish()))
+}
