@@ -345,7 +345,7 @@ impl Collector {
             events.for_each(|timed| table.apply(timed, happened));
             if let Some(tables) = tables {
                 for wish in pending.take_wishes() {
-                    tables.wish(&wish, || table.path_of(wish.tgid, wish.start));
+                    tables.wish(&wish, || table.paths_of(wish.tgid, wish.start));
                 }
             }
             pending.forget_until(watermark);

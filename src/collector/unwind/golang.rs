@@ -11,7 +11,12 @@
 //!
 //! Functions that write the stack pointer themselves (`SPWRITE`: systemstack, asmcgocall, morestack, calls of the vDSO) are
 //! on another stack in between; by the frame pointer, which they leave alone, the old one is found:
-//! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)`.
+//! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)`. Those of them that have no frame (systemstack, asmcgocall, morestack)
+//! find their caller's frame so, and with it who called *that*: the caller itself is not told by any register, and is marked
+//! as missing ([`Frame::skips`]).
+//!
+//! `sigtramp` is said to be the outermost frame of the signal's stack; but it returns to `sigreturn`, and from there the walk
+//! goes on with what was interrupted.
 
 use super::bytes::Cursor;
 use super::elf::Elf;
@@ -28,6 +33,8 @@ const ASSEMBLY: u8 = 4;
 /// which leaves a goroutine for good.
 const ROOTS: [&[u8]; 6] =
     [b"runtime.goexit", b"runtime.mstart", b"runtime.rt0_go", b"runtime.mcall", b"_rt0_amd64_linux", b"_rt0_arm64_linux"];
+/// What the kernel calls for a signal: said to be outermost, and yet they return.
+const HANDLERS: [&[u8]; 2] = [b"runtime.sigtramp", b"runtime.cgoSigtramp"];
 const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.asmcgocall", b"runtime.morestack"];
 
 /// More rows than the largest programs have; see also [`super::rows::MOST_ROWS`].
@@ -156,17 +163,50 @@ impl<'a> Table<'a> {
         if name.starts_with(b"runtime.sigreturn") {
             // A handler returns to its first byte, which is looked up one before: between two functions.
             push(function.start.saturating_sub(1), always(Rule::Signal));
-        } else if function.flags & TOP_FRAME != 0 || ROOTS.contains(&name) {
+        } else if (function.flags & TOP_FRAME != 0 && !HANDLERS.contains(&name)) || ROOTS.contains(&name) {
             push(function.start, always(Rule::Root));
         } else if function.flags & SP_WRITE != 0 || SWITCHES.contains(&name) {
-            push(function.start, self.by_frame_pointer());
+            if self.switching(function, &mut push).is_none() {
+                push(function.start, Packed::invalid(Invalid::Malformed));
+            }
         } else if self.steps(function, &mut push).is_none() {
             push(function.start, Packed::invalid(Invalid::Malformed));
         }
     }
 
+    /// The rules of a function that runs on another stack in between.
+    ///
+    /// ```text
+    /// sub rsp, n │ mov [rsp + n - 8], rbp; lea rbp, [rsp + n - 8] │ …… │ mov rbp, [rsp + n - 8]; add rsp, n │ ret
+    ///  by rsp    │                 not told                       │ rbp│           not told                │ by rsp
+    /// ```
+    fn switching(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
+        let mut steps = Vec::new();
+        self.each_step(function, |address, value| steps.push((address, value)))?;
+        if steps.iter().all(|(_, value)| *value <= 0) {
+            push(function.start, self.by_frame_pointer(true));
+            return Some(());
+        }
+        let nexts = steps.iter().skip(1).map(|(address, _)| *address).chain([function.end]);
+        for ((from, value), to) in steps.iter().zip(nexts) {
+            if *value <= 0 {
+                push(*from, self.rule(*value, true));
+                continue;
+            }
+            // Two instructions after the frame is made, of 5 bytes each or 8; and the two at its end.
+            let (made, given_up) = if *value < 128 { (10, 9) } else { (16, 15) };
+            let unsure = Packed::invalid(Invalid::StackPointer);
+            push(*from, unsure);
+            if from + made < to.saturating_sub(given_up) {
+                push(from + made, self.by_frame_pointer(false));
+                push(to - given_up, unsure);
+            }
+        }
+        Some(())
+    }
+
     /// Runs the function's `pcsp`: pairs of how much the value (zigzag) and the program counter change.
-    fn steps(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
+    fn each_step(&self, function: &Function, mut step: impl FnMut(u64, i64)) -> Option<()> {
         let mut cursor = Cursor::new(self.steps.get(function.steps as usize..)?);
         let (mut value, mut address) = (-1i64, function.start);
         while address < function.end {
@@ -177,10 +217,14 @@ impl<'a> Table<'a> {
             }
             value = value.checked_add((change >> 1).cast_signed() ^ -(change & 1).cast_signed())?;
             let length = cursor.uleb()?.checked_mul(self.quantum).filter(|length| *length > 0)?;
-            push(address, self.rule(value, function.flags & ASSEMBLY != 0));
+            step(address, value);
             address = address.checked_add(length)?;
         }
         Some(())
+    }
+
+    fn steps(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
+        self.each_step(function, |address, value| push(address, self.rule(value, function.flags & ASSEMBLY != 0)))
     }
 
     fn rule(&self, pcsp: i64, assembly: bool) -> Packed {
@@ -194,13 +238,14 @@ impl<'a> Table<'a> {
             (Arch::Aarch64, 0) => (0, Ra::Register(Reg(30)), Fp::Unchanged),
             (Arch::Aarch64, _) => (pcsp, Ra::AtCfa(-pcsp), saved((-pcsp).saturating_sub(8))),
         };
-        let frame = Frame { cfa: Cfa::Register(self.arch.sp(), size), ra, fp, rbx: Rbx::Unknown, interrupted: false };
+        let frame =
+            Frame { cfa: Cfa::Register(self.arch.sp(), size), ra, fp, rbx: Rbx::Unknown, interrupted: false, skips: false };
         Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
     }
 
-    fn by_frame_pointer(&self) -> Packed {
+    fn by_frame_pointer(&self, skips: bool) -> Packed {
         let cfa = Cfa::Register(self.arch.fp(), 16);
-        let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp: Fp::AtCfa(-16), rbx: Rbx::Unknown, interrupted: false };
+        let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp: Fp::AtCfa(-16), rbx: Rbx::Unknown, interrupted: false, skips };
         Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::GAP)
     }
 }
