@@ -21,6 +21,8 @@ pub(crate) struct Image {
     stubs: Vec<Range<u64>>,
     entry: u64,
     kind: Option<&'static str>,
+    /// Compiled by Go.
+    is_go: bool,
 }
 
 /// What of glibc's and musl's clone comes after the call of a thread's first function: `mov eax, edi; mov 60, eax; syscall`.
@@ -92,7 +94,8 @@ impl Image {
         let stubs = stubs.map(|section| section.address()..section.address() + section.size()).collect();
         let functions = described_functions(&file);
         let entry = file.entry();
-        Some(Image { segments, symbols, functions, stubs, entry, kind: kind_of(path), bytes })
+        let is_go = file.section_by_name(".gopclntab").is_some();
+        Some(Image { is_go, segments, symbols, functions, stubs, entry, kind: kind_of(path), bytes })
     }
 
     /// The address, as the file's symbols have it, of a place in the file.
@@ -261,7 +264,7 @@ impl Image {
                 let jump = match window {
                     [0xe9, _] => long(1),
                     [0x0f, 0x80..=0x8f] => long(2),
-                    [0xff, form] if form >> 3 & 7 == 4 => return true,
+                    [0xff, form] if form >> 3 & 7 == 4 && !self.is_go => return true,
                     _ => None,
                 };
                 waiting.extend(

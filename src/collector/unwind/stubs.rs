@@ -74,6 +74,10 @@ pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
             let section = elf.section(name).filter(|section| section.size <= LARGEST_PLT);
             blocks.extend(section.and_then(|section| plt(section.address, &elf.bytes(image, section).ok()?)));
         }
+        for name in [".init", ".fini"] {
+            let section = elf.section(name).filter(|section| section.size <= 64);
+            blocks.extend(section.and_then(|section| init(section.address, &elf.bytes(image, section).ok()?)));
+        }
     }
     blocks
 }
@@ -179,9 +183,39 @@ fn plt(start: u64, code: &[u8]) -> Option<Block> {
     Some(Block { source: ".plt", wins: false, start, end, rows })
 }
 
+/// `_init` and `_fini`, put together from pieces of the C library without a description: what runs when a library is opened
+/// and closed.
+///
+/// ```text
+/// (endbr64;) sub rsp, 8                     CFA = rsp + 8
+/// …                                         CFA = rsp + 16
+/// add rsp, 8                                CFA = rsp + 16
+/// ret                                       CFA = rsp + 8
+/// ```
+fn init(start: u64, code: &[u8]) -> Option<Block> {
+    let begin = if code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) { 4 } else { 0 };
+    let made = begin + 4;
+    if code.get(begin..made) != Some(&[0x48, 0x83, 0xec, 0x08]) || !code.ends_with(&[0x48, 0x83, 0xc4, 0x08, 0xc3]) {
+        return None;
+    }
+    let at = |offset: usize| start.checked_add(offset as u64);
+    let rows = vec![(start, frame(8)), (at(made)?, frame(16)), (at(code.len() - 1)?, frame(8))];
+    Some(Block { source: ".init", wins: false, start, end: at(code.len())?, rows })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn init_and_fini_are_known_by_their_code() {
+        let code = [&[0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08][..], &[0x90; 7], &[0x48, 0x83, 0xc4, 0x08, 0xc3]].concat();
+        let rows = init(0x1000, &code).unwrap().rows;
+        assert_eq!(rows, [(0x1000, frame(8)), (0x1008, frame(16)), (0x1013, frame(8))]);
+        assert_eq!(init(0x1000, &code[4..]).unwrap().rows[1], (0x1004, frame(16)));
+        assert!(init(0x1000, &code[..12]).is_none());
+        assert!(init(0x1000, &[]).is_none());
+    }
 
     #[test]
     fn entry_points_by_hand_are_known_by_their_code() {

@@ -271,12 +271,12 @@ fn a_file_without_section_headers_has_the_same_table() {
     image[60..64].fill(0);
     let stripped = convert(image.as_slice(), &Nowhere).unwrap();
     assert_eq!(stripped.report.sources.first(), Some(&".eh_frame_hdr"));
-    // Without names there are no linkage tables by their bytes; all else is the same.
+    // Without names there are no linkage tables, no .init and no .fini by their bytes; all else is the same.
     let differ = whole.rows.iter().filter(|row| {
         let address = whole.base + u64::from(row.offset);
         whole.lookup(address) != stripped.lookup(address)
     });
-    assert!(differ.count() <= 4);
+    assert!(differ.count() <= 12);
 }
 
 #[test]
