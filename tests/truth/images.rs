@@ -21,6 +21,8 @@ pub(crate) struct Image {
     stubs: Vec<Range<u64>>,
     entry: u64,
     kind: Option<&'static str>,
+    /// Compiled by Go.
+    is_go: bool,
 }
 
 /// What of glibc's and musl's clone comes after the call of a thread's first function: `mov eax, edi; mov 60, eax; syscall`.
@@ -92,7 +94,8 @@ impl Image {
         let stubs = stubs.map(|section| section.address()..section.address() + section.size()).collect();
         let functions = described_functions(&file);
         let entry = file.entry();
-        Some(Image { segments, symbols, functions, stubs, entry, kind: kind_of(path), bytes })
+        let is_go = file.section_by_name(".gopclntab").is_some();
+        Some(Image { is_go, segments, symbols, functions, stubs, entry, kind: kind_of(path), bytes })
     }
 
     /// The address, as the file's symbols have it, of a place in the file.
@@ -146,6 +149,14 @@ impl Image {
     }
 
     /// What is known of the place: `address` is that of the instruction or of the return, `lookup` inside its function.
+    /// Whether an address is within three instructions behind a system call, in a function that then calls a thread's own.
+    pub(crate) fn is_behind_clone(&self, address: u64) -> bool {
+        let before = self.bytes_at(address.saturating_sub(8), 8);
+        let after = self.bytes_at(address, 80);
+        memchr::memmem::find(before, &[0x0f, 0x05]).is_some()
+            && AFTER_THREAD.iter().any(|code| memchr::memmem::find(after, code).is_some())
+    }
+
     pub(crate) fn place(&self, address: u64, lookup: u64) -> Place {
         if self.in_stub(lookup) && self.kind.is_none() {
             return Place::Plt;
@@ -261,7 +272,7 @@ impl Image {
                 let jump = match window {
                     [0xe9, _] => long(1),
                     [0x0f, 0x80..=0x8f] => long(2),
-                    [0xff, form] if form >> 3 & 7 == 4 => return true,
+                    [0xff, form] if form >> 3 & 7 == 4 && !self.is_go => return true,
                     _ => None,
                 };
                 waiting.extend(

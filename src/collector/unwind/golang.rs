@@ -174,32 +174,39 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The rules of a function that runs on another stack in between.
+    /// The rules of a function that writes the stack pointer: by `pcsp` at its begin and at its end, by the frame pointer in
+    /// between.
     ///
     /// ```text
-    /// sub rsp, n │ mov [rsp + n - 8], rbp; lea rbp, [rsp + n - 8] │ …… │ mov rbp, [rsp + n - 8]; add rsp, n │ ret
-    ///  by rsp    │                 not told                       │ rbp│           not told                │ by rsp
+    /// sub rsp, 16; mov [rsp+8], rbp; lea rbp, [rsp+8];    …    mov rbp, [rsp+8]; add rsp, 16; ret
+    ///              5 bytes           5 bytes                                     4 bytes
+    /// └─────────────── by pcsp ──────────────────────┘ by rbp                  └──── by pcsp ───┘
     /// ```
     fn switching(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
         let mut steps = Vec::new();
-        self.each_step(function, |address, value| steps.push((address, value)))?;
-        if steps.iter().all(|(_, value)| *value <= 0) {
-            push(function.start, self.by_frame_pointer(true));
+        self.each_step(function, |address, pcsp| steps.push((address, pcsp)))?;
+        // What comes after the frame is made is of the other stack.
+        let frame = steps.iter().map(|(_, pcsp)| *pcsp).find(|pcsp| *pcsp >= 16);
+        // Offsets of one byte, so that instructions have the length above.
+        let Some(frame) = frame.filter(|frame| self.arch == Arch::X86_64 && *frame < 128) else {
+            push(function.start, self.by_frame_pointer(frame.is_none()));
             return Some(());
-        }
-        let nexts = steps.iter().skip(1).map(|(address, _)| *address).chain([function.end]);
-        for ((from, value), to) in steps.iter().zip(nexts) {
-            if *value <= 0 {
-                push(*from, self.rule(*value, true));
+        };
+        let by_stack = |pcsp| self.rule(pcsp, function.flags & ASSEMBLY != 0);
+        let mut made = false;
+        for (number, (start, pcsp)) in steps.iter().copied().enumerate() {
+            if pcsp < 16 {
+                push(start, by_stack(pcsp));
                 continue;
             }
-            // Two instructions after the frame is made, of 5 bytes each or 8; and the two at its end.
-            let (made, given_up) = if *value < 128 { (10, 9) } else { (16, 15) };
-            let unsure = Packed::invalid(Invalid::StackPointer);
-            push(*from, unsure);
-            if from + made < to.saturating_sub(given_up) {
-                push(from + made, self.by_frame_pointer(false));
-                push(to - given_up, unsure);
+            if !made {
+                push(start, by_stack(frame));
+            }
+            let (switched, end) = (if made { start } else { start.saturating_add(10) }, steps.get(number + 1));
+            made = true;
+            push(switched, self.by_frame_pointer(false));
+            if let Some((end, _)) = end.filter(|(end, pcsp)| *pcsp < 16 && *end > switched.saturating_add(4)) {
+                push(end.saturating_sub(4), by_stack(frame));
             }
         }
         Some(())

@@ -73,13 +73,13 @@ pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
     blocks.extend(entry(elf, image));
     blocks.extend(restorers(elf, image));
     if elf.arch == Arch::X86_64 {
-        for name in [".init", ".fini"] {
-            let section = elf.section(name).filter(|section| section.size <= LARGEST_INIT);
-            blocks.extend(section.and_then(|section| init(section.address, &elf.bytes(image, section).ok()?)));
-        }
         for name in [".plt", ".plt.got", ".plt.sec", ".iplt"] {
             let section = elf.section(name).filter(|section| section.size <= LARGEST_PLT);
             blocks.extend(section.and_then(|section| plt(section.address, &elf.bytes(image, section).ok()?)));
+        }
+        for name in [".init", ".fini"] {
+            let section = elf.section(name).filter(|section| section.size <= LARGEST_INIT);
+            blocks.extend(section.and_then(|section| init(section.address, &elf.bytes(image, section).ok()?)));
         }
     }
     blocks
@@ -106,17 +106,6 @@ fn entry(elf: &Elf, image: &(impl Image + ?Sized)) -> Option<Block> {
     };
     let (start, root) = (elf.entry, Packed::new(Rule::Root, elf.arch)?);
     Some(Block { source: "entry", wins: false, start, end: start.checked_add(length)?, rows: vec![(start, root)] })
-}
-
-/// `_init` and `_fini`, of which pieces come from several files: `[endbr64;] sub rsp, 8; …; add rsp, 8; ret`.
-fn init(address: u64, code: &[u8]) -> Option<Block> {
-    let marked = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]);
-    let body = marked.unwrap_or(code).strip_prefix(&[0x48, 0x83, 0xec, 0x08])?;
-    let body = body.strip_suffix(&[0x48, 0x83, 0xc4, 0x08, 0xc3])?;
-    let begin = address.checked_add((code.len() - body.len() - 5) as u64)?;
-    let end = address.checked_add(code.len() as u64)?;
-    let rows = vec![(address, frame(8)), (begin, frame(16)), (end - 1, frame(8))];
-    Some(Block { source: "init", wins: false, start: address, end, rows })
 }
 
 fn entry_x86_64(code: &[u8]) -> Option<u64> {
@@ -197,9 +186,39 @@ fn plt(start: u64, code: &[u8]) -> Option<Block> {
     Some(Block { source: ".plt", wins: false, start, end, rows })
 }
 
+/// `_init` and `_fini`, put together from pieces of the C library without a description: what runs when a library is opened
+/// and closed.
+///
+/// ```text
+/// (endbr64;) sub rsp, 8                     CFA = rsp + 8
+/// …                                         CFA = rsp + 16
+/// add rsp, 8                                CFA = rsp + 16
+/// ret                                       CFA = rsp + 8
+/// ```
+fn init(start: u64, code: &[u8]) -> Option<Block> {
+    let begin = if code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) { 4 } else { 0 };
+    let made = begin + 4;
+    if code.get(begin..made) != Some(&[0x48, 0x83, 0xec, 0x08]) || !code.ends_with(&[0x48, 0x83, 0xc4, 0x08, 0xc3]) {
+        return None;
+    }
+    let at = |offset: usize| start.checked_add(offset as u64);
+    let rows = vec![(start, frame(8)), (at(made)?, frame(16)), (at(code.len() - 1)?, frame(8))];
+    Some(Block { source: ".init", wins: false, start, end: at(code.len())?, rows })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn init_and_fini_are_known_by_their_code() {
+        let code = [&[0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08][..], &[0x90; 7], &[0x48, 0x83, 0xc4, 0x08, 0xc3]].concat();
+        let rows = init(0x1000, &code).unwrap().rows;
+        assert_eq!(rows, [(0x1000, frame(8)), (0x1008, frame(16)), (0x1013, frame(8))]);
+        assert_eq!(init(0x1000, &code[4..]).unwrap().rows[1], (0x1004, frame(16)));
+        assert!(init(0x1000, &code[..12]).is_none());
+        assert!(init(0x1000, &[]).is_none());
+    }
 
     #[test]
     fn entry_points_by_hand_are_known_by_their_code() {
@@ -234,16 +253,6 @@ mod tests {
         let expected = [(0x1000, frame(16)), (0x1006, frame(24)), (0x1010, pushed(11)), (0x1020, pushed(9)), (0x1030, frame(8))];
         assert_eq!(rules, expected);
         assert_eq!(plt(0x1008, &elf), None);
-    }
-
-    #[test]
-    fn the_pieces_of_init_are_one_function() {
-        let code = [0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08, 0x90, 0x48, 0x83, 0xc4, 0x08, 0xc3];
-        let block = init(0x1000, &code).unwrap();
-        assert_eq!(block.rows, [(0x1000, frame(8)), (0x1008, frame(16)), (0x100d, frame(8))]);
-        assert_eq!(block.end, 0x100e);
-        assert_eq!(init(0x1000, &code[4..]).unwrap().rows[1], (0x1004, frame(16)));
-        assert_eq!(init(0x1000, &code[..12]), None);
     }
 
     #[test]

@@ -277,7 +277,8 @@ fn a_file_without_section_headers_has_the_same_table() {
     let by_bytes = [".plt", ".plt.got", ".plt.sec", ".iplt", ".init", ".fini"].map(|name| elf.section(name));
     for row in &whole.rows {
         let address = whole.base + u64::from(row.offset);
-        let known = by_bytes.iter().flatten().any(|section| (section.address..=section.address + section.size).contains(&address));
+        let known =
+            by_bytes.iter().flatten().any(|section| (section.address..=section.address + section.size).contains(&address));
         assert!(known || whole.lookup(address) == stripped.lookup(address), "{address:#x}");
     }
 }
@@ -311,7 +312,7 @@ impl Random {
 fn damaged_files_cost_neither_the_program_nor_much_time() {
     let path = std::fs::canonicalize("/bin/true").unwrap_or_else(|_| PathBuf::from("/bin/sh"));
     let whole = std::fs::read(path).unwrap();
-    let elf = elf::Elf::read(whole.as_slice()).unwrap();
+    let elf = Elf::read(whole.as_slice()).unwrap();
     let section = elf.section(".eh_frame").unwrap();
     let eh_frame = section.offset as usize..(section.offset + section.size) as usize;
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

@@ -43,6 +43,7 @@ import (
 //= runtime.main > main.main | <rest:go>
 //= ^runtime.mstart > <rest:go>
 //= ^runtime.mcall > <rest:go>
+//= ^runtime.morestack > <rest:go>
 //= ^runtime.rt0_go > <rest:go> | runtime.mstart
 //= * > <rest:go> | <vdso:go>
 //= <rest:go> > <vdso:go>

@@ -18,9 +18,11 @@ import (
 //= runtime.main > main.main | <rest:go>
 //= ^runtime.mstart > <rest:go>
 //= ^runtime.mcall > <rest:go>
+//= ^runtime.morestack > <rest:go>
 //= ^runtime.rt0_go > <rest:go> | runtime.mstart
 //= ^_rt0_amd64_linux > <rest:go>
 //= ^runtime.clone > runtime.mstart
+//= <rest:go> > runtime.clone
 // Any function may grow its stack, collect garbage, or be told to give way by a signal.
 //= * > <rest:go> | <vdso:go>
 //= <rest:go> > <vdso:go>
