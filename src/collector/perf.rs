@@ -196,6 +196,16 @@ pub(crate) fn write_mapped(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> 
     Ok(())
 }
 
+/// Gives memory that was freed back to the system: making the table of a large library takes tens of megabytes for a moment,
+/// which the allocator would keep for the thread that had them.
+pub(crate) fn release_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time, from any thread: malloc_trim(3).
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Now, by the clock of samples and events.
 pub(crate) fn now() -> Timestamp {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -15,7 +15,7 @@ use super::samples::{Limits, Losses, Profile};
 use super::search::{SearchResult, Searcher};
 use super::top::{FunctionOrder, FunctionTable, Neighbours};
 use super::tree::CallTree;
-use super::view::{ActivityRow, Progress, Timeline, Totals, ViewBuilder};
+use super::view::{ActivityRow, Progress, ShortStacks, Timeline, Totals, ViewBuilder};
 
 /// Answers after which a tree is looked through for what weighs nothing any more: some ten seconds.
 const TIDY_EVERY: u64 = 50;
@@ -50,6 +50,8 @@ pub struct Snapshot {
     pub timeline: Timeline,
     /// Sums over what is shown.
     pub totals: Totals,
+    /// Where stacks that are not complete ended; see [`ViewBuilder::short_stacks`].
+    pub short: Arc<[ShortStacks]>,
     /// Samples in the store.
     pub stored: usize,
     /// Time of the first and the last stored sample.
@@ -171,6 +173,7 @@ impl Engine {
             cpus: self.shown.builder.cpus().into(),
             timeline: self.shown.builder.timeline(if profile.limits() == Limits::NONE { Timestamp(0) } else { now }),
             totals: self.shown.builder.totals(),
+            short: self.shown.builder.short_stacks().into(),
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),
             losses: Losses { coarse: self.names.refused(), ..profile.losses },

@@ -35,4 +35,4 @@ pub(crate) use stacks::Walk;
 pub use threads::{Thread, ThreadTable};
 pub use top::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
 pub use tree::{CallTree, NodeId, TreeBuilder, TreeNode};
-pub use view::{ActivityRow, MAX_FILTERS, Progress, Timeline, Totals, ViewBuilder};
+pub use view::{ActivityRow, MAX_FILTERS, Progress, ShortStacks, Timeline, Totals, ViewBuilder};

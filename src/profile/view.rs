@@ -19,7 +19,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::frame::{FrameKind, Label, Names};
-use super::ids::{CgroupId, Cpu, FrameId, LabelId, StackId, ThreadIndex, Timestamp};
+use super::ids::{CgroupId, Cpu, FrameId, LabelId, ObjectId, StackId, ThreadIndex, Timestamp};
 use super::query::{Direction, FilterMode, Grouping, Query, TimeRange};
 use super::samples::{Profile, Sample, UserEnd};
 use super::search::LabelMatches;
@@ -71,6 +71,17 @@ pub struct Totals {
     pub ends: [u64; UserEnd::ALL.len()],
 }
 
+/// Stacks that are not complete, of one reason and one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShortStacks {
+    /// Why they end.
+    pub end: UserEnd,
+    /// The path of the object that their outermost user frame is in.
+    pub object: Arc<str>,
+    /// How much they weigh.
+    pub weight: u64,
+}
+
 /// Whether an update took in everything there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
@@ -117,6 +128,8 @@ pub struct ViewBuilder {
     timeline: VecDeque<u64>,
     timeline_second: u64,
     totals: Totals,
+    /// What stacks that are not complete weigh, by the number of their [`UserEnd`] and the object that they ended in.
+    short: FxHashMap<(u8, ObjectId), u64>,
     sums: Vec<ThreadSums>,
     /// Weight in the range by cgroup and by CPU, target and filters not applied.
     cgroup_sums: Vec<u64>,
@@ -157,6 +170,7 @@ impl ViewBuilder {
             timeline: VecDeque::new(),
             timeline_second: 0,
             totals: Totals::default(),
+            short: FxHashMap::default(),
             sums: Vec::new(),
             cgroup_sums: Vec::new(),
             cpu_sums: Vec::new(),
@@ -383,8 +397,36 @@ impl ViewBuilder {
             if complete {
                 add(&mut sums.complete);
                 add(&mut self.totals.complete);
+            } else {
+                self.count_short(profile, sample, sign);
             }
         }
+    }
+
+    /// Counts a stack that is not complete under the object that it ended in: that of its outermost user frame.
+    fn count_short(&mut self, profile: &Profile, sample: &Sample, sign: i64) {
+        let outermost = profile.stacks.frames(sample.stack).last();
+        let object = outermost.and_then(|frame| self.names.frames.get(frame)).map(|frame| frame.object);
+        let Some(object) = object.filter(|object| *object != ObjectId::KERNEL) else { return };
+        let entry = self.short.entry((sample.user_end as u8, object)).or_default();
+        *entry = entry.saturating_add_signed(sign * sample.weight.cast_signed());
+        if *entry == 0 {
+            self.short.remove(&(sample.user_end as u8, object));
+        }
+    }
+
+    /// Where stacks that are not complete ended: why, in which object, and how many. The heaviest of each reason first.
+    pub fn short_stacks(&self) -> Vec<ShortStacks> {
+        let mut all: Vec<ShortStacks> = self
+            .short
+            .iter()
+            .map(|((end, object), weight)| {
+                let object = self.names.objects.get(*object).map(|object| object.path.clone()).unwrap_or_default();
+                ShortStacks { end: UserEnd::from_wire(*end), object, weight: *weight }
+            })
+            .collect();
+        all.sort_by(|a, b| (a.end as u8, b.weight, &a.object).cmp(&(b.end as u8, a.weight, &b.object)));
+        all
     }
 
     /// Whether the outermost function is one in which threads or processes begin. That is decided by the two outermost

@@ -158,7 +158,7 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             own_cpu,
             own_memory,
             problems: problems(&shared),
-            notes: Vec::new(),
+            notes: sampling.notes(),
         });
     }
 }

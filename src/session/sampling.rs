@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use crate::cli;
-use crate::collector::{Batch, Collector, CollectorOptions, Targets, Walk};
+use crate::collector::{Batch, Collector, CollectorOptions, ObjectState, Targets, Walk};
 use crate::profile::{Limits, Names, Processes, Profile, Sample, SampleKind, Tgid};
 use crate::symbolize::Symbolizer;
 
@@ -53,6 +53,7 @@ pub(super) enum Ended {
 /// A running collection on a thread of its own.
 pub(super) struct Sampling {
     stop: Arc<AtomicBool>,
+    notes: Arc<Mutex<Vec<String>>>,
     ended: Arc<Mutex<Option<Ended>>>,
     thread: Option<JoinHandle<()>>,
     /// When the last sample was read.
@@ -71,6 +72,7 @@ pub(super) struct Sampling {
 #[derive(Clone)]
 pub(super) struct Watcher {
     ended: Arc<Mutex<Option<Ended>>>,
+    notes: Arc<Mutex<Vec<String>>>,
     /// What samples are taken by.
     pub(super) event: &'static str,
     /// CPUs sampled at the start.
@@ -83,6 +85,11 @@ impl Watcher {
     /// How it ended, once it has.
     pub(super) fn ended(&self) -> Option<Ended> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How it stands with unwind tables, in lines.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -114,9 +121,11 @@ impl Sampling {
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());
+        let notes = Arc::new(Mutex::new(Vec::new()));
         let hurry = child.as_ref().map(|child| Arc::clone(&child.hurry));
         let thread = {
             let (shared, stop, ended, until) = (shared.clone(), Arc::clone(&stop), Arc::clone(&ended), Arc::clone(&until));
+            let notes = Arc::clone(&notes);
             let body = move || {
                 let begun = Collector::start(collector_options, Arc::clone(&shared.names), Arc::clone(&shared.processes));
                 let collector = match begun {
@@ -134,7 +143,8 @@ impl Sampling {
                     *ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ended::Failed(format!("{error:#}")));
                     return;
                 }
-                let collecting = Collecting { collector, shared, child, watched: std::mem::take(&mut watched), stop, until };
+                let watched = std::mem::take(&mut watched);
+                let collecting = Collecting { collector, shared, child, watched, stop, until, notes };
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
                 let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
                 *ended.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
@@ -142,7 +152,7 @@ impl Sampling {
             std::thread::Builder::new().name("flametop-drain".to_owned()).spawn(body).context("failed to start a thread")?
         };
         let (event, cpus) = started.recv().map_err(|_| anyhow!("the collecting thread failed at its start"))??;
-        Ok(Sampling { stop, ended, thread: Some(thread), until, hurry, event, cpus, since: Instant::now() })
+        Ok(Sampling { stop, ended, notes, thread: Some(thread), until, hurry, event, cpus, since: Instant::now() })
     }
 
     /// How it ended, once it has.
@@ -152,7 +162,13 @@ impl Sampling {
 
     /// For those who watch it.
     pub(super) fn watcher(&self) -> Watcher {
-        Watcher { ended: Arc::clone(&self.ended), event: self.event, cpus: self.cpus, since: self.since }
+        Watcher {
+            ended: Arc::clone(&self.ended),
+            notes: Arc::clone(&self.notes),
+            event: self.event,
+            cpus: self.cpus,
+            since: self.since,
+        }
     }
 
     /// How long samples were taken, until now if they still are.
@@ -201,6 +217,36 @@ struct Collecting {
     watched: Vec<Tgid>,
     stop: Arc<AtomicBool>,
     until: Arc<OnceLock<Instant>>,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+/// How it stands with unwind tables: a line for all, and one for each object that has none.
+fn describe_tables(collector: &Collector) -> Vec<String> {
+    let Some(tables) = collector.tables() else { return Vec::new() };
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let mut lines = vec![format!(
+        "{} objects, {:.2} million rows in {:.1} MB of the kernel's memory; {} of them from the cache on disk",
+        tables.ready,
+        tables.rows as f64 / 1e6,
+        megabytes(tables.bytes),
+        tables.from_cache
+    )];
+    if tables.waiting > 0 {
+        lines.push(format!("{} more are being made", tables.waiting));
+    }
+    if tables.evicted > 0 {
+        lines.push(format!("{} were let go for want of room", tables.evicted));
+    }
+    let without = collector.objects().into_iter().filter_map(|object| match object.state {
+        ObjectState::Without(why) => Some(format!("none for {}: {why}", object.path)),
+        ObjectState::Ready(summary) if summary.covered < summary.text / 2 => {
+            let percent = summary.covered * 100 / summary.text.max(1);
+            Some(format!("{}: only {percent} % of its code has unwind information; its debug symbols may have more", object.path))
+        }
+        ObjectState::Ready(_) => None,
+    });
+    lines.extend(without.take(50));
+    lines
 }
 
 impl Collecting {
@@ -241,6 +287,7 @@ impl Collecting {
             }
             if trimmed.elapsed() > Duration::from_secs(1) {
                 trimmed = Instant::now();
+                *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = describe_tables(&self.collector);
                 self.shared.profile.write().unwrap_or_else(PoisonError::into_inner).trim(now());
             }
             let waited = Instant::now();

@@ -35,7 +35,7 @@ pub struct Status {
     pub own_memory: usize,
     /// Objects whose names could not be had: object, reason, remedy.
     pub problems: Vec<(String, String, String)>,
-    /// Kernel side: what could not be set up, with its remedy.
+    /// How it stands with unwind tables, and which objects have none.
     pub notes: Vec<String>,
 }
 

@@ -31,7 +31,7 @@ use rustc_hash::FxHashMap;
 
 use super::records::Wish;
 use super::unwind::{self, Arch, FileImage, OnDisk, Table};
-use super::{build_id, proc};
+use super::{build_id, perf, proc};
 use crate::profile::BuildId;
 pub(crate) use cache::Cache;
 pub(crate) use kernel::ObjectKey;
@@ -351,7 +351,7 @@ impl Inner {
 }
 
 fn work(shared: &Shared) {
-    let mut stored = false;
+    let (mut worked, mut stored) = (false, false);
     loop {
         let mut inner = shared.lock();
         let job = loop {
@@ -360,16 +360,20 @@ fn work(shared: &Shared) {
             }
             match inner.queue.pop_front() {
                 Some(job) => break job,
-                None if stored => {
+                None if worked => {
                     drop(inner);
-                    stored = false;
-                    shared.cache.iter().for_each(Cache::prune);
+                    worked = false;
+                    perf::release_memory();
+                    if std::mem::take(&mut stored) {
+                        shared.cache.iter().for_each(Cache::prune);
+                    }
                     inner = shared.lock();
                 }
                 None => inner = shared.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
             }
         };
         drop(inner);
+        worked = true;
         let Some((file, path)) = open(&job) else {
             shared.lock().states.insert(job.key, State::Later(Instant::now() + PAUSE));
             continue;

@@ -22,6 +22,9 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
+/// How many objects are named for each reason.
+const MOST_OBJECTS: usize = 4;
+
 fn lines(app: &App) -> Vec<(String, Style)> {
     let plain = Style::new();
     let heading = app.theme.key();
@@ -35,6 +38,14 @@ fn lines(app: &App) -> Vec<(String, Style)> {
             lines.push((format!("{:>9}  {share:>5} %  {what}", text::grouped(weight)), plain));
             if !remedy.is_empty() {
                 lines.push((format!("{:22}{remedy}", ""), app.theme.dim()));
+            }
+            let objects = snapshot.short.iter().filter(|short| short.end == end);
+            for short in objects.clone().take(MOST_OBJECTS) {
+                lines.push((format!("{:>32}  in {}", text::grouped(short.weight), short.object), app.theme.dim()));
+            }
+            let more = objects.count().saturating_sub(MOST_OBJECTS);
+            if more > 0 {
+                lines.push((format!("{:>32}  more objects", more), app.theme.dim()));
             }
         }
     }
@@ -70,7 +81,7 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         ),
         plain,
     ));
-    for (title, rows) in [("This machine", &app.status.notes)] {
+    for (title, rows) in [("Unwind tables", &app.status.notes)] {
         if !rows.is_empty() {
             lines.push((String::new(), plain));
             lines.push((title.to_owned(), heading));
