@@ -46,6 +46,9 @@ typedef __u32 __wsum;
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 
+/* Flags of clone: include/uapi/linux/sched.h. */
+#define CLONE_VM 0x00000100
+
 /* vm_area_struct::vm_flags of include/linux/mm.h: not a user interface, but the same since 1.0. */
 #define VM_EXEC 0x00000004UL
 
@@ -180,6 +183,7 @@ struct pt_regs {
 	__u64 sp;
 	__u64 pc;
 	__u64 pstate;
+	__u64 orig_x0;
 	int syscallno;
 };
 #else

@@ -54,6 +54,7 @@ enum rule_kind {
 #define RULE_RBX(rule) ((rule) >> 11 & 3)
 #define RULE_RA_IN_REGISTER(rule) ((rule) >> 13 & 1)
 #define RULE_INTERRUPTED(rule) ((rule) >> 14 & 1)
+#define RULE_SKIPS(rule) ((rule) >> 15 & 1)
 #define RULE_SLOT(rule) ((__s64)(__s16)((rule) >> 16))
 #define RULE_EXTRA(rule) ((__s64)(__s8)((rule) >> 32))
 #define RULE_OFFSET(rule) ((__s64)(rule) >> 40)
@@ -93,7 +94,8 @@ struct walk {
 	__u8 in_syscall;
 	__u8 guess_end; /* why the frame before was guessed: the reason, if what was found is no code */
 	__u8 end;
-	__u8 pad[2];
+	__u8 newborn; /* a thread that has not left the system call that made it */
+	__u8 pad[1];
 };
 
 struct cached_mapping {
@@ -180,6 +182,22 @@ const volatile __u32 walk_how;
 /* For tests: also where bpf_for is offered, walk as kernels before 6.4 do; and search mappings as those before 6.2 do. */
 const volatile __u32 loop_plainly;
 const volatile __u32 search_by_copy;
+
+/*
+ * Whether this is a clone that made a thread: on a stack of its own, where nobody has pushed a return address. (A child of
+ * fork has a copy of its parent's.) What clone3 was given may be gone by now: then it is no copy.
+ */
+static __always_inline int shares_memory(__u64 number, __u64 clone, __u64 clone3, __u64 argument)
+{
+	__u64 flags = 0;
+
+	if (number == clone)
+		return (argument & CLONE_VM) != 0;
+	if (number != clone3)
+		return 0;
+	bpf_probe_read_user(&flags, sizeof(flags), (void *)argument);
+	return (flags & CLONE_VM) != 0;
+}
 
 #if defined(__TARGET_ARCH_x86)
 #include "arch/x86.h"
@@ -488,10 +506,30 @@ static __always_inline int add_frame(struct cpu_state *cpu)
 	return 1;
 }
 
+/* Adds a frame of which nothing is known, in front of which frames are missing. */
+static __always_inline int skip_frame(struct cpu_state *cpu)
+{
+	struct walk *walk = &cpu->walk;
+	__u32 place = walk->first_frame + walk->frames;
+
+	OPAQUE(place);
+	if (walk->frames >= MAX_USER_FRAMES || place >= MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
+		return 0;
+	cpu->sample.frames[place] = (__u64)FRAME_GUESSED << FRAME_BITS_SHIFT;
+	walk->frames++;
+	return 1;
+}
+
 static __always_inline int ends(struct walk *walk, int reason)
 {
 	walk->end = reason;
 	return 1;
+}
+
+/* The stack ends where there should be a return address and is none. */
+static __always_inline int ends_without_caller(struct walk *walk, int reason)
+{
+	return ends(walk, walk->fresh && returns_from_syscall(walk) ? USER_END_ROOT : reason);
 }
 
 /* Goes to the caller. */
@@ -564,7 +602,7 @@ __noinline int guess_caller(__u32 cpu_number, __u32 reason)
 			return 0;
 #endif
 	}
-	return ends(walk, reason);
+	return ends_without_caller(walk, reason);
 }
 
 /* Whether a register is known in this frame; its value. */
@@ -659,7 +697,7 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 		if (!known(walk, RULE_EXTRA(rule), &pc))
 			return ends(walk, USER_END_REGISTER);
 	} else if (read_stack(cpu, ra_place, &pc)) {
-		return ends(walk, USER_END_UNREADABLE);
+		return ends_without_caller(walk, USER_END_UNREADABLE);
 	}
 #if defined(__TARGET_ARCH_x86)
 	if (RULE_RBX(rule) == 1)
@@ -671,9 +709,12 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 		valid |= 1U << REG_FP;
 	pc = code_address(pc);
 	if (!pc)
-		return ends(walk, USER_END_ZERO);
-	if (jumped && !is_return_address(pc))
+		return ends_without_caller(walk, USER_END_ZERO);
+	if ((jumped || RULE_SKIPS(rule)) && !is_return_address(pc))
 		return ends(walk, USER_END_BAD_FRAME);
+	/* A stack that was left: its innermost frame is not found from here. It is told as a frame at address 0. */
+	if (RULE_SKIPS(rule) && !skip_frame(cpu))
+		return ends(walk, USER_END_CUT);
 	walk->regs[REG_FP] = fp;
 	walk->valid = valid;
 	walk->guess_end = 0;
@@ -806,6 +847,11 @@ static __always_inline void walk_user(
 	walk->guessed = 0;
 	walk->guess_end = 0;
 	walk->end = USER_END_CUT;
+	if (walk->newborn) {
+		add_frame(cpu);
+		walk->end = USER_END_ROOT;
+		return;
+	}
 	if (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly) {
 		int i;
 

@@ -11,6 +11,10 @@
 #define REG_LR 30
 #define REG_SP 31
 
+/* include/uapi/asm-generic/unistd.h */
+#define SYSCALL_CLONE 220
+#define SYSCALL_CLONE3 435
+
 /* pstate: arch/arm64/include/uapi/asm/ptrace.h. */
 #define PSR_MODE_MASK 0xf
 #define PSR_MODE32_BIT 0x10
@@ -39,7 +43,19 @@ static __always_inline int read_user_registers(struct task_struct *task, struct 
 	walk->valid = 0xffffffff;
 	/* kernel_entry puts NO_SYSCALL (-1) there for all but svc. */
 	walk->in_syscall = regs->syscallno >= 0;
+	walk->newborn = regs->regs[0] == 0 && shares_memory(regs->syscallno, SYSCALL_CLONE, SYSCALL_CLONE3, regs->orig_x0);
 	return 0;
+}
+
+/* Whether a system call has just returned 0 here, in user mode: of a return address that is not there this is the reason, if
+ * the call was clone. svc 0 is d4000001. */
+static __always_inline int returns_from_syscall(struct walk *walk)
+{
+	__u32 code[3] = {};
+
+	if (walk->regs[0] || bpf_probe_read_user(code, sizeof(code), (void *)(walk->pc - 12)))
+		return 0;
+	return code[0] == 0xd4000001 || code[1] == 0xd4000001 || code[2] == 0xd4000001;
 }
 
 /* A code address without its signature. */

@@ -13,6 +13,10 @@
 #define REG_RCX 2
 #define REG_R11 11
 
+/* arch/x86/entry/syscalls/syscall_64.tbl */
+#define SYSCALL_CLONE 56
+#define SYSCALL_CLONE3 435
+
 /* Selectors of code in user mode: arch/x86/include/asm/segment.h; of Xen's guests, include/xen/interface/xen-x86_64.h. */
 #define USER_CS 0x33
 #define XEN_USER_CS 0xe033
@@ -52,7 +56,25 @@ static __always_inline int read_user_registers(struct task_struct *task, struct 
 	walk->in_syscall = (__s64)regs->orig_ax >= 0;
 	if (walk->in_syscall)
 		walk->valid &= ~(1U << REG_RCX | 1U << REG_R11);
+	walk->newborn = regs->ax == 0 && shares_memory(regs->orig_ax, SYSCALL_CLONE, SYSCALL_CLONE3, regs->di);
 	return 0;
+}
+
+/*
+ * Whether a system call has just returned 0 here, in user mode: of a return address that is not there this is the reason, if
+ * the call was clone. The instructions up to the thread's own code have no unwind information, or their parent's.
+ */
+static __always_inline int returns_from_syscall(struct walk *walk)
+{
+	__u64 code;
+	int found = 0;
+
+	if (walk->regs[0] || bpf_probe_read_user(&code, sizeof(code), (void *)(walk->pc - 8)))
+		return 0;
+#pragma unroll
+	for (int i = 0; i < 7; i++)
+		found |= (code >> (8 * i) & 0xffff) == 0x050f;
+	return found;
 }
 
 /* Return addresses bear no signatures. */
@@ -95,10 +117,13 @@ static __always_inline int is_return_address(__u64 address)
 {
 	__u64 code;
 
-	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - 8)))
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - 7)))
 		return 0;
-#define BYTE_BEFORE(n) ((code >> ((8 - (n)) * 8)) & 0xff)
+#define BYTE_BEFORE(n) ((code >> ((7 - (n)) * 8)) & 0xff)
 #define CALLS_INDIRECTLY(n) (BYTE_BEFORE(n) == 0xff && (BYTE_BEFORE((n) - 1) & 0x38) == 0x10)
+	/* goexit of Go is "returned to" behind its first instruction: nop; call goexit1. */
+	if (BYTE_BEFORE(1) == 0x90 && BYTE_BEFORE(0) == 0xe8)
+		return 1;
 	return BYTE_BEFORE(5) == 0xe8 || CALLS_INDIRECTLY(2) || CALLS_INDIRECTLY(3) || CALLS_INDIRECTLY(4) ||
 	       CALLS_INDIRECTLY(6) || CALLS_INDIRECTLY(7);
 }

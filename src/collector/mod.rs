@@ -345,7 +345,7 @@ impl Collector {
             events.for_each(|timed| table.apply(timed, happened));
             if let Some(tables) = tables {
                 for wish in pending.take_wishes() {
-                    tables.wish(&wish, || table.path_of(wish.tgid, wish.start));
+                    tables.wish(&wish, || table.paths_of(wish.tgid, wish.start));
                 }
             }
             pending.forget_until(watermark);
@@ -395,10 +395,11 @@ fn online() -> Result<Vec<u32>, CollectorError> {
     perf::online_cpus().map_err(|source| CollectorError::Read { path: "/sys/devices/system/cpu/online", source })
 }
 
-/// Room for half a second of samples of 512 bytes (about 57 frames) from CPUs that are all busy; 1 to 64 MiB.
+/// Room for half a second of samples of 512 bytes (about 57 frames) from CPUs that are all busy, or for a few of those that are
+/// as deep as can be, of 17 KiB; 2 to 64 MiB. Half of it wakes us.
 fn ring_bytes(frequency: u32, cpus: usize) -> u32 {
-    let wanted = u64::from(frequency).saturating_mul(256).saturating_mul(cpus as u64);
-    u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1 << 20, 1 << 26).next_power_of_two()
+    let wanted = u64::from(frequency).saturating_mul(1024).saturating_mul(cpus as u64);
+    u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1 << 21, 1 << 26).next_power_of_two()
 }
 
 /// A program that starts and ends writes about 1.5 KB of events. With the page of its head, 512 KiB are just what an
@@ -468,8 +469,8 @@ mod tests {
 
     #[test]
     fn the_ring_grows_with_cpus_and_frequency_within_bounds() {
-        assert_eq!(ring_bytes(99, 2), 1 << 20);
-        assert_eq!(ring_bytes(999, 64), 1 << 24);
+        assert_eq!(ring_bytes(99, 2), 1 << 21);
+        assert_eq!(ring_bytes(999, 64), 1 << 26);
         assert_eq!(ring_bytes(u32::MAX, 8192), 1 << 26);
     }
 

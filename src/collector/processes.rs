@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::events::{Event, Timed, comm_bytes};
-use super::mappings::{Files, MAX_MAPPINGS, Mapping, Mappings};
+use super::mappings::{FileIndex, Files, MAX_MAPPINGS, Mapping, Mappings};
 use super::perf;
 use super::proc;
 use super::records::{COMM_LENGTH, comm_text};
@@ -27,6 +27,9 @@ const KEEP_EXITED: u64 = 3_000_000_000;
 
 /// How many exited processes that had samples stay in the shared table, for their names.
 const MAX_REMEMBERED: usize = 16_384;
+
+/// How many files are remembered as mapped lately.
+const MAX_LATELY: usize = 64;
 
 /// How many names of threads are kept before starting again: a hostile program may make many.
 const MAX_COMMS: usize = 65_536;
@@ -71,6 +74,8 @@ pub(crate) struct ProcessTable {
     states: FxHashMap<u32, State>,
     shared: Arc<Processes>,
     comms: FxHashMap<[u8; COMM_LENGTH], LabelId>,
+    /// Files that were mapped lately, newest last.
+    lately: VecDeque<FileIndex>,
     exited: VecDeque<(u64, u32)>,
     remembered: VecDeque<(u64, u32)>,
     /// Processes whose main thread is gone and whose others are, by our count, not.
@@ -87,6 +92,7 @@ impl ProcessTable {
             states: FxHashMap::default(),
             shared,
             comms: FxHashMap::default(),
+            lately: VecDeque::new(),
             exited: VecDeque::new(),
             remembered: VecDeque::new(),
             lingering: Vec::new(),
@@ -123,6 +129,12 @@ impl ProcessTable {
             Event::Map { tgid, start, end, offset, identity, path } => {
                 let file = self.files.intern(&path, identity);
                 self.map(tgid, Mapping { start, end, offset, file });
+                if !self.lately.contains(&file) {
+                    self.lately.push_back(file);
+                    if self.lately.len() > MAX_LATELY {
+                        self.lately.pop_front();
+                    }
+                }
             }
             Event::Name { tgid, exec: true, comm, .. } => self.exec(tgid, comm),
             Event::Name { tgid, tid, exec: false, comm } => {
@@ -311,11 +323,14 @@ impl ProcessTable {
         }
     }
 
-    /// What a process calls the file that it has mapped at an address; empty if that is not known.
-    pub(crate) fn path_of(&mut self, tgid: u32, address: u64) -> Arc<str> {
+    /// What a process may call the file that it had mapped at an address a moment ago: by what we know of it now, and what
+    /// was mapped lately by anybody. It may have unmapped it since, or be gone.
+    pub(crate) fn paths_of(&mut self, tgid: u32, address: u64) -> Vec<Arc<str>> {
         self.read_mappings(tgid);
-        let mapping = self.states.get(&tgid).and_then(|state| state.mappings.find(address).copied());
-        mapping.and_then(|mapping| Some(self.files.get_mut(mapping.file)?.path.clone())).unwrap_or_default()
+        let now = self.states.get(&tgid).and_then(|state| state.mappings.find(address)).map(|mapping| mapping.file);
+        let lately = self.lately.iter().rev().copied().filter(|file| Some(*file) != now);
+        let files: Vec<FileIndex> = now.into_iter().chain(lately).collect();
+        files.into_iter().filter_map(|file| Some(self.files.get_mut(file)?.path.clone())).collect()
     }
 
     /// The process, and beside it the tables that resolving its frames needs.

@@ -29,7 +29,12 @@ impl ProcessTable {
 
         // Innermost first on the wire. A user part below a system call begins behind the instruction that made it: a return
         // address. Below an interrupt, a fault or a signal it is the instruction that was running.
-        for (depth, UserFrame { address, is_return, .. }) in record.user().enumerate() {
+        for (depth, UserFrame { address, is_return, guessed }) in record.user().enumerate() {
+            if address == 0 && guessed {
+                // The walk says that frames are missing here.
+                batch.frames.push(unmapped(names));
+                continue;
+            }
             let key = address << 1 | u64::from(is_return);
             let known = state.frames.get(&key).copied();
             let frame = known.or_else(|| new_user_frame(state, files, names, record.tgid, address, is_return, &mut batch.wanted));

@@ -231,7 +231,14 @@ impl Table {
         if row.replaced * 10 > row.samples {
             complaints.push(format!("{} of {} being replaced: that is more than exceptions take", row.replaced, row.samples));
         }
-        if incomplete > allowed {
+        let open = OPEN.iter().find(|(name, _)| *name == case.name);
+        if let Some((_, why)) = open {
+            println!("       open: {why}");
+            if incomplete <= allowed && row.samples >= 200 {
+                complaints.push("holds now: to be taken off the list of what is open".to_owned());
+            }
+        }
+        if incomplete > allowed && open.is_none() {
             let examples: Vec<String> =
                 row.incomplete.iter().map(|(reason, (count, stack))| format!("\n    {count} {reason}: {stack}")).collect();
             complaints.push(format!("{incomplete} of {} incomplete, {allowed} allowed:{}", row.samples, examples.concat()));
@@ -256,6 +263,12 @@ impl Table {
         assert!(self.failed.is_empty(), "not true:\n  {}", self.failed.join("\n  "));
     }
 }
+
+/// What does not hold, and why. Their stacks are short, and say so; wrong frames are no more allowed than anywhere.
+const OPEN: [(&str, &str); 2] = [
+    ("sort, Musl", "Debian's musl has neither unwind information nor frame pointers: what it calls ends in it"),
+    ("threads, Musl", "the same: pthread's start and clone are in it"),
+];
 
 /// How many cases run at once: each wants one CPU.
 fn at_once() -> usize {

@@ -149,6 +149,14 @@ impl Image {
     }
 
     /// What is known of the place: `address` is that of the instruction or of the return, `lookup` inside its function.
+    /// Whether an address is within three instructions behind a system call, in a function that then calls a thread's own.
+    pub(crate) fn is_behind_clone(&self, address: u64) -> bool {
+        let before = self.bytes_at(address.saturating_sub(8), 8);
+        let after = self.bytes_at(address, 80);
+        memchr::memmem::find(before, &[0x0f, 0x05]).is_some()
+            && AFTER_THREAD.iter().any(|code| memchr::memmem::find(after, code).is_some())
+    }
+
     pub(crate) fn place(&self, address: u64, lookup: u64) -> Place {
         if self.in_stub(lookup) && self.kind.is_none() {
             return Place::Plt;

@@ -64,6 +64,9 @@ pub(crate) enum Outcome {
     Wrong(String),
 }
 
+/// Functions of Go's runtime that go on on another stack, without a frame on their own.
+const LEAVE_THEIR_STACK: [&str; 3] = ["runtime.systemstack", "runtime.asmcgocall", "runtime.morestack"];
+
 impl<'a> Judge<'a> {
     pub(crate) fn new(grammar: &'a Grammar, names: &'a Names, images: &'a mut Images) -> Judge<'a> {
         Judge { grammar, names, images, known: HashMap::new(), frames: Vec::new(), calls: HashMap::new() }
@@ -117,6 +120,8 @@ impl<'a> Judge<'a> {
     /// walker says of its end against both.
     pub(crate) fn judge(&mut self, stack: &[Frame], end: UserEnd) -> Outcome {
         match self.judge_alone(stack) {
+            // A thread that is still in the system call that made it has no frame but this.
+            Outcome::Incomplete(_) if end == UserEnd::Root && self.has_just_begun(stack) => Outcome::Whole,
             Outcome::Whole if end == UserEnd::Root => Outcome::Whole,
             _ if self.is_replaced(stack) => Outcome::Replaced,
             Outcome::Whole => Outcome::Incomplete(format!("{end:?}, though whole")),
@@ -126,6 +131,14 @@ impl<'a> Judge<'a> {
             Outcome::Incomplete(_) => Outcome::Incomplete(format!("{end:?}")),
             outcome => outcome,
         }
+    }
+
+    /// Whether the only frame is in clone, right behind its system call.
+    fn has_just_begun(&mut self, stack: &[Frame]) -> bool {
+        let [leaf] = stack else { return false };
+        let known = self.known(*leaf);
+        let known = &self.frames[known];
+        known.image.as_ref().is_some_and(|image| image.is_behind_clone(known.address))
     }
 
     /// Whether the leaf or its caller is about to jump to a handler of an exception.
@@ -141,6 +154,28 @@ impl<'a> Judge<'a> {
         // The mark that what the walker found at last was no code: the stack is what is before.
         let marks = stack.iter().take_while(|frame| frame.object == ObjectId::UNMAPPED).count();
         let stack = &stack[marks..];
+        // The mark that frames are missing, below a function that left its stack: each side is judged for itself.
+        let mut outer = true;
+        for side in stack.split(|frame| frame.object == ObjectId::UNMAPPED) {
+            let leaver = side.first().filter(|_| !outer).map(|frame| self.known(*frame));
+            let leaver = leaver.map(|known| self.frames[known].text.clone());
+            if let Some(name) = leaver.filter(|name| !LEAVE_THEIR_STACK.contains(&&**name)) {
+                return Outcome::Wrong(format!("{name} has not left its stack: {}", self.text(stack)));
+            }
+            match self.judge_side(side) {
+                Outcome::Whole => {}
+                // Where the inner side begins is not known, so it is not held against it.
+                Outcome::Incomplete(_) if !outer => {}
+                Outcome::Wrong(what) => return Outcome::Wrong(format!("{what}; all of it: {}", self.text(stack))),
+                other => return other,
+            }
+            outer = false;
+        }
+        Outcome::Whole
+    }
+
+    /// Frames that follow each other without a mark.
+    fn judge_side(&mut self, stack: &[Frame]) -> Outcome {
         let known: Vec<usize> = stack.iter().map(|frame| self.known(*frame)).collect();
         for (depth, pair) in known.windows(2).enumerate() {
             if !self.can_call(pair[0], pair[1]) {
@@ -195,6 +230,8 @@ impl<'a> Judge<'a> {
         match image.call_before(caller.address) {
             Call::None => false,
             Call::Anywhere => true,
+            // It jumps to what it is to call when it is on the system's stack already.
+            Call::To(target) if image.names(target).iter().any(|name| name == "runtime.systemstack") => true,
             Call::To(target) => {
                 let same = callee.image.as_ref().is_some_and(|other| Arc::ptr_eq(other, image));
                 if same { image.leads(target, callee.lookup) } else { image.in_stub(target) || image.leads(target, u64::MAX) }

@@ -45,7 +45,7 @@ const MOST_BYTES: u64 = 384 << 20;
 const RECENTLY: u32 = 30;
 
 /// How long a wish that failed for want of its process is not tried again.
-const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Files whose address of code did not change since they were opened are few in a second: more wait.
 const MOST_WAITING: usize = 4096;
@@ -141,8 +141,14 @@ struct Job {
     key: ObjectKey,
     tgid: u32,
     mapping: (u64, u64),
-    /// As the process sees it; empty if nobody knows.
-    path: Arc<str>,
+    /// What it may be called, as its process sees it; the likeliest first.
+    paths: Vec<Arc<str>>,
+}
+
+impl Job {
+    fn path(&self) -> Arc<str> {
+        self.paths.first().cloned().unwrap_or_default()
+    }
 }
 
 /// How it stands with a file.
@@ -221,8 +227,8 @@ impl Tables {
         Tables { shared, workers }
     }
 
-    /// A sample ran code without a table. `path` is what its process calls the file.
-    pub(crate) fn wish(&self, wish: &Wish, path: impl FnOnce() -> Arc<str>) {
+    /// A sample ran code without a table. `paths` are what its process may call the file.
+    pub(crate) fn wish(&self, wish: &Wish, paths: impl FnOnce() -> Vec<Arc<str>>) {
         let mut inner = self.shared.lock();
         match inner.states.get(&wish.key) {
             Some(State::Asked | State::Done) => return,
@@ -231,7 +237,7 @@ impl Tables {
             _ => {}
         }
         inner.states.insert(wish.key, State::Asked);
-        let job = Job { key: wish.key, tgid: wish.tgid, mapping: (wish.start, wish.end), path: path() };
+        let job = Job { key: wish.key, tgid: wish.tgid, mapping: (wish.start, wish.end), paths: paths() };
         inner.queue.push_back(job);
         self.shared.work.notify_one();
     }
@@ -364,7 +370,7 @@ fn work(shared: &Shared) {
             }
         };
         drop(inner);
-        let Some(file) = open(&job) else {
+        let Some((file, path)) = open(&job) else {
             shared.lock().states.insert(job.key, State::Later(Instant::now() + PAUSE));
             continue;
         };
@@ -374,7 +380,7 @@ fn work(shared: &Shared) {
             shared.lock().name(job.key, number);
             continue;
         }
-        let beside = beside(&job, build_id.map(|(id, _)| id));
+        let beside = beside(&job, &path, build_id.map(|(id, _)| id));
         let cached = shared.cache.as_ref().zip(build_id).and_then(|(cache, (id, size))| cache.load(id, size));
         // Where much code is not covered, a file with more of it may have been installed since.
         let cached = cached.filter(|(_, summary)| {
@@ -388,30 +394,36 @@ fn work(shared: &Shared) {
         }
         let mut inner = shared.lock();
         inner.from_cache += u64::from(from_cache);
-        inner.finish(job.key, job.path, build_id, made);
+        inner.finish(job.key, path, build_id, made);
     }
 }
 
-/// The file of a mapping: through the mapping itself, through the process's root, or by its path if the process is gone. It
-/// must have the inode's number; the device is not compared: overlay file systems tell the kernel's programs one and stat
+/// The file of a mapping, and its path: through the mapping itself, or, if the process has unmapped it or is gone, by what it
+/// may be called.
+///
+/// It must have the inode's number; the device is not compared: overlay file systems tell the kernel's programs one and stat
 /// another. (Nor are the upper bits of the number, where they put which of their layers it is in.)
-fn open(job: &Job) -> Option<File> {
+fn open(job: &Job) -> Option<(File, Arc<str>)> {
     let (start, end) = job.mapping;
-    let Job { tgid, path, .. } = job;
-    let through = File::open(format!("/proc/{tgid}/map_files/{start:x}-{end:x}"));
-    let file = through.ok().or_else(|| {
-        let path = path.strip_prefix('/').filter(|path| !path.ends_with(" (deleted)"))?;
-        let root = PathBuf::from(format!("/proc/{tgid}/root"));
-        let root = if root.exists() { root } else { PathBuf::from("/") };
-        unwind::Beside::open(&OnDisk::under(root, None, None), &Path::new("/").join(path))
-    })?;
-    let metadata = file.metadata().ok()?;
-    (metadata.is_file() && metadata.ino() as u32 == job.key.inode as u32).then_some(file)
+    let is_it =
+        |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.ino() as u32 == job.key.inode as u32);
+    let through = File::open(format!("/proc/{}/map_files/{start:x}-{end:x}", job.tgid)).ok();
+    if let Some(file) = through.filter(is_it) {
+        return Some((file, job.path()));
+    }
+    let root = PathBuf::from(format!("/proc/{}/root", job.tgid));
+    let root = if root.exists() { root } else { PathBuf::from("/") };
+    let place = OnDisk::under(root, None, None);
+    let mut paths = job.paths.iter().filter(|path| path.starts_with('/') && !path.ends_with(" (deleted)"));
+    paths.find_map(|path| {
+        let file = unwind::Beside::open(&place, Path::new(&**path)).filter(is_it)?;
+        Some((file, path.clone()))
+    })
 }
 
 /// Where files of debugging information are, as the process sees it.
-fn beside(job: &Job, build_id: Option<BuildId>) -> OnDisk {
-    let directory = Path::new(&*job.path).parent().map(Path::to_owned);
+fn beside(job: &Job, path: &str, build_id: Option<BuildId>) -> OnDisk {
+    let directory = Path::new(path).parent().map(Path::to_owned);
     OnDisk::under(PathBuf::from(format!("/proc/{}/root", job.tgid)), directory, build_id)
 }
 

@@ -38,14 +38,14 @@ fn files_of_one_build_id_share_a_table_which_goes_when_there_is_no_room_and_come
     // The vDSO's.
     assert_eq!(tables.status().ready, 1);
     let (wish, path) = wish_for_libc(7);
-    tables.wish(&wish, || path.clone());
+    tables.wish(&wish, || vec![path.clone()]);
     // Asked for again while it is made: once is enough.
-    tables.wish(&wish, || path.clone());
+    tables.wish(&wish, || vec![path.clone()]);
     let one = wait_for(&tables, |status| status.ready == 2 && status.waiting == 0);
     assert!(one.rows > 10_000 && one.bytes > 40_000 && one.segment_bytes == 2 << 20, "{one:?}");
 
     let (other, _) = wish_for_libc(8);
-    tables.wish(&other, || path.clone());
+    tables.wish(&other, || vec![path.clone()]);
     let shared = wait_for(&tables, |status| status.waiting == 0);
     assert_eq!((shared.ready, shared.bytes), (2, one.bytes));
     assert_eq!(tables.objects().iter().filter(|object| object.path == path).count(), 1);
@@ -56,7 +56,7 @@ fn files_of_one_build_id_share_a_table_which_goes_when_there_is_no_room_and_come
     let evicted = tables.status();
     assert_eq!((evicted.ready, evicted.evicted), (1, 1));
     tables.shared.lock().most_bytes = MOST_BYTES;
-    tables.wish(&wish, || path.clone());
+    tables.wish(&wish, || vec![path.clone()]);
     let again = wait_for(&tables, |status| status.ready == 2);
     // The room that it had is not used again so soon: a program may still be reading there.
     assert!(again.bytes > one.bytes, "{again:?}");
@@ -71,7 +71,7 @@ fn a_table_is_found_on_disk_the_second_time() {
     for from_cache in [0, 1] {
         let sampler = sampler();
         let tables = sampler.tables(cache()).unwrap();
-        tables.wish(&wish, || path.clone());
+        tables.wish(&wish, || vec![path.clone()]);
         let status = wait_for(&tables, |status| status.ready == 2);
         assert_eq!(status.from_cache, from_cache);
         rows.push((status.rows, status.bytes));
@@ -86,7 +86,7 @@ fn what_cannot_be_had_is_tried_again_later_and_what_has_nothing_is_not() {
     let (mut wish, path) = wish_for_libc(7);
     // Another file is there than the kernel says: perhaps the process went on to another program meanwhile.
     wish.key.inode += 1;
-    tables.wish(&wish, || path.clone());
+    tables.wish(&wish, || vec![path.clone()]);
     wait_for(&tables, |status| status.waiting == 0);
     assert!(matches!(tables.shared.lock().states.get(&wish.key), Some(State::Later(_))));
     assert_eq!(tables.status().ready + tables.status().without, 1);
@@ -96,7 +96,7 @@ fn what_cannot_be_had_is_tried_again_later_and_what_has_nothing_is_not() {
     let path: Arc<str> = file.path().to_str().unwrap().into();
     let inode = file.as_file().metadata().unwrap().ino();
     let wish = Wish { start: 0, end: 0, key: ObjectKey { inode, device: 1, generation: 1 }, ..wish };
-    tables.wish(&wish, || path.clone());
+    tables.wish(&wish, || vec![path.clone()]);
     wait_for(&tables, |status| status.without == 1);
     let without = tables.objects().into_iter().find(|object| object.path == path).unwrap();
     assert_eq!(without.state, ObjectState::Without("not an ELF file".to_string()));

@@ -9,10 +9,14 @@
 //! arm64:   CFA = sp + pcsp         RA = *(CFA − pcsp)    x29' = *(CFA − pcsp − 8) if pcsp > 0, else RA in x30
 //! ```
 //!
-//! Functions that write the stack pointer themselves (`SPWRITE`: systemstack, asmcgocall, calls of the vDSO) are on another
-//! stack in between; by the frame pointer, which they leave alone, the old one is found:
-//! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)`. Where their own frame is not yet made or no longer there, they are
-//! on the old stack, and the frame pointer is their caller's: there `pcsp` holds.
+//! Functions that write the stack pointer themselves (`SPWRITE`: systemstack, asmcgocall, morestack, calls of the vDSO) are
+//! on another stack in between; by the frame pointer, which they leave alone, the old one is found:
+//! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)`. Those of them that have no frame (systemstack, asmcgocall, morestack)
+//! find their caller's frame so, and with it who called *that*: the caller itself is not told by any register, and is marked
+//! as missing ([`Frame::skips`]).
+//!
+//! `sigtramp` is said to be the outermost frame of the signal's stack; but it returns to `sigreturn`, and from there the walk
+//! goes on with what was interrupted.
 
 use super::bytes::Cursor;
 use super::elf::Elf;
@@ -25,23 +29,13 @@ const TOP_FRAME: u8 = 1;
 const SP_WRITE: u8 = 2;
 const ASSEMBLY: u8 = 4;
 
-/// Names of functions that nothing calls in a way that could be followed: of Go before 1.17, which has no flags; `mcall`,
-/// which leaves a goroutine for good; `morestack`, which does so too, to begin its caller again: it has no frame, and the
-/// frame pointer is that of its caller's caller, so that by it two functions would be left out.
-const ROOTS: [&[u8]; 7] = [
-    b"runtime.goexit",
-    b"runtime.mstart",
-    b"runtime.rt0_go",
-    b"runtime.mcall",
-    b"runtime.morestack",
-    b"_rt0_amd64_linux",
-    b"_rt0_arm64_linux",
-];
-const SWITCHES: [&[u8]; 2] = [b"runtime.systemstack", b"runtime.asmcgocall"];
-
-/// Flagged as the outermost frame, which it is for a thread's own stack; but the kernel called it, and beyond its return is
-/// what the signal has interrupted.
-const HANDLER: &[u8] = b"runtime.sigtramp";
+/// Names of functions that nothing calls in a way that could be followed: of Go before 1.17, which has no flags, and `mcall`,
+/// which leaves a goroutine for good.
+const ROOTS: [&[u8]; 6] =
+    [b"runtime.goexit", b"runtime.mstart", b"runtime.rt0_go", b"runtime.mcall", b"_rt0_amd64_linux", b"_rt0_arm64_linux"];
+/// What the kernel calls for a signal: said to be outermost, and yet they return.
+const HANDLERS: [&[u8]; 2] = [b"runtime.sigtramp", b"runtime.cgoSigtramp"];
+const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.asmcgocall", b"runtime.morestack"];
 
 /// More rows than the largest programs have; see also [`super::rows::MOST_ROWS`].
 const MOST_ROWS: usize = super::rows::MOST_ROWS;
@@ -165,35 +159,38 @@ impl<'a> Table<'a> {
         };
         let name = self.names.get(function.name as usize..).and_then(|rest| rest.get(..memchr::memchr(0, rest)?));
         let name = name.unwrap_or_default();
-        let assembly = function.flags & ASSEMBLY != 0;
         let always = |rule| Packed::new(rule, self.arch).unwrap_or(Packed::GAP);
         if name.starts_with(b"runtime.sigreturn") {
             // A handler returns to its first byte, which is looked up one before: between two functions.
             push(function.start.saturating_sub(1), always(Rule::Signal));
-        } else if function.flags & TOP_FRAME != 0 && name != HANDLER || ROOTS.contains(&name) {
+        } else if (function.flags & TOP_FRAME != 0 && !HANDLERS.contains(&name)) || ROOTS.contains(&name) {
             push(function.start, always(Rule::Root));
         } else if function.flags & SP_WRITE != 0 || SWITCHES.contains(&name) {
-            self.switching(function, &mut push);
-        } else if self.steps(function, &mut |address, pcsp| push(address, self.rule(pcsp, assembly))).is_none() {
+            if self.switching(function, &mut push).is_none() {
+                push(function.start, Packed::invalid(Invalid::Malformed));
+            }
+        } else if self.steps(function, &mut push).is_none() {
             push(function.start, Packed::invalid(Invalid::Malformed));
         }
     }
 
-    /// A function that writes the stack pointer: by `pcsp` at its begin and at its end, by the frame pointer in between.
+    /// The rules of a function that writes the stack pointer: by `pcsp` at its begin and at its end, by the frame pointer in
+    /// between.
     ///
     /// ```text
     /// sub rsp, 16; mov [rsp+8], rbp; lea rbp, [rsp+8];    …    mov rbp, [rsp+8]; add rsp, 16; ret
     ///              5 bytes           5 bytes                                     4 bytes
     /// └─────────────── by pcsp ──────────────────────┘ by rbp                  └──── by pcsp ───┘
     /// ```
-    fn switching(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) {
+    fn switching(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
         let mut steps = Vec::new();
-        let whole = self.steps(function, &mut |address, pcsp| steps.push((address, pcsp)));
+        self.each_step(function, |address, pcsp| steps.push((address, pcsp)))?;
         // What comes after the frame is made is of the other stack.
         let frame = steps.iter().map(|(_, pcsp)| *pcsp).find(|pcsp| *pcsp >= 16);
-        // Offsets of one byte, so that instructions have the length above. Without a frame all is on the frame pointer.
-        let Some(frame) = frame.filter(|frame| self.arch == Arch::X86_64 && whole.is_some() && *frame < 128) else {
-            return push(function.start, self.by_frame_pointer());
+        // Offsets of one byte, so that instructions have the length above.
+        let Some(frame) = frame.filter(|frame| self.arch == Arch::X86_64 && *frame < 128) else {
+            push(function.start, self.by_frame_pointer(frame.is_none()));
+            return Some(());
         };
         let by_stack = |pcsp| self.rule(pcsp, function.flags & ASSEMBLY != 0);
         let mut made = false;
@@ -207,15 +204,16 @@ impl<'a> Table<'a> {
             }
             let (switched, end) = (if made { start } else { start.saturating_add(10) }, steps.get(number + 1));
             made = true;
-            push(switched, self.by_frame_pointer());
+            push(switched, self.by_frame_pointer(false));
             if let Some((end, _)) = end.filter(|(end, pcsp)| *pcsp < 16 && *end > switched.saturating_add(4)) {
                 push(end.saturating_sub(4), by_stack(frame));
             }
         }
+        Some(())
     }
 
     /// Runs the function's `pcsp`: pairs of how much the value (zigzag) and the program counter change.
-    fn steps(&self, function: &Function, push: &mut impl FnMut(u64, i64)) -> Option<()> {
+    fn each_step(&self, function: &Function, mut step: impl FnMut(u64, i64)) -> Option<()> {
         let mut cursor = Cursor::new(self.steps.get(function.steps as usize..)?);
         let (mut value, mut address) = (-1i64, function.start);
         while address < function.end {
@@ -226,10 +224,14 @@ impl<'a> Table<'a> {
             }
             value = value.checked_add((change >> 1).cast_signed() ^ -(change & 1).cast_signed())?;
             let length = cursor.uleb()?.checked_mul(self.quantum).filter(|length| *length > 0)?;
-            push(address, value);
+            step(address, value);
             address = address.checked_add(length)?;
         }
         Some(())
+    }
+
+    fn steps(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
+        self.each_step(function, |address, value| push(address, self.rule(value, function.flags & ASSEMBLY != 0)))
     }
 
     fn rule(&self, pcsp: i64, assembly: bool) -> Packed {
@@ -243,13 +245,14 @@ impl<'a> Table<'a> {
             (Arch::Aarch64, 0) => (0, Ra::Register(Reg(30)), Fp::Unchanged),
             (Arch::Aarch64, _) => (pcsp, Ra::AtCfa(-pcsp), saved((-pcsp).saturating_sub(8))),
         };
-        let frame = Frame { cfa: Cfa::Register(self.arch.sp(), size), ra, fp, rbx: Rbx::Unknown, interrupted: false };
+        let frame =
+            Frame { cfa: Cfa::Register(self.arch.sp(), size), ra, fp, rbx: Rbx::Unknown, interrupted: false, skips: false };
         Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
     }
 
-    fn by_frame_pointer(&self) -> Packed {
+    fn by_frame_pointer(&self, skips: bool) -> Packed {
         let cfa = Cfa::Register(self.arch.fp(), 16);
-        let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp: Fp::AtCfa(-16), rbx: Rbx::Unknown, interrupted: false };
+        let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp: Fp::AtCfa(-16), rbx: Rbx::Unknown, interrupted: false, skips };
         Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::GAP)
     }
 }

@@ -87,6 +87,9 @@ pub struct Frame {
     pub rbx: Rbx,
     /// The caller was interrupted, not calling: its program counter is looked up as it is, not one byte before.
     pub interrupted: bool,
+    /// What this leads to is not the caller but one further out; those between are not known. By `CFA = FP + 16` in a
+    /// function that has no frame and runs on another stack than its caller.
+    pub skips: bool,
 }
 
 /// The canonical frame address.
@@ -213,8 +216,8 @@ impl Invalid {
 /// A rule in 8 bytes.
 ///
 /// ```text
-///  bit  0      3        8        11     13       14           16        32         40            64
-///       │ kind │ register │ fp kind │ rbx │ ra kind │ interrupted │ slot i16 │ extra i8 │ offset i24 │
+///  bit  0      3          8         11    13        14            15      16         32         40           64
+///       │ kind │ register │ fp kind │ rbx │ ra kind │ interrupted │ skips │ slot i16 │ extra i8 │ offset i24 │
 ///
 /// kind      0 INVALID   register = reason
 ///           1 GAP
@@ -258,6 +261,7 @@ struct Fields {
     rbx: u64,
     ra_in_register: bool,
     interrupted: bool,
+    skips: bool,
     slot: i16,
     extra: i8,
     offset: i32,
@@ -275,6 +279,7 @@ impl Fields {
                 | self.rbx << 11
                 | u64::from(self.ra_in_register) << 13
                 | u64::from(self.interrupted) << 14
+                | u64::from(self.skips) << 15
                 | u64::from(self.slot.cast_unsigned()) << 16
                 | u64::from(self.extra.cast_unsigned()) << 32
                 | u64::from(self.offset.cast_unsigned()) << 40,
@@ -289,6 +294,7 @@ impl Fields {
             rbx: bits >> 11 & 3,
             ra_in_register: bits >> 13 & 1 != 0,
             interrupted: bits >> 14 & 1 != 0,
+            skips: bits >> 15 & 1 != 0,
             slot: (bits >> 16) as i16,
             extra: (bits >> 32) as i8,
             // The sign is bit 63.
@@ -341,6 +347,7 @@ impl Packed {
 
 fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
     fields.interrupted = frame.interrupted;
+    fields.skips = frame.skips;
     // `extra` serves one purpose at a time.
     let mut extra = None;
     match frame.cfa {
@@ -447,7 +454,7 @@ fn unpack_frame(fields: &Fields, arch: Arch) -> Option<Frame> {
         2 => Rbx::AtCfa(extra),
         _ => return None,
     };
-    Some(Frame { cfa, ra, fp, rbx, interrupted: fields.interrupted })
+    Some(Frame { cfa, ra, fp, rbx, interrupted: fields.interrupted, skips: fields.skips })
 }
 
 #[cfg(test)]
@@ -481,7 +488,14 @@ mod tests {
             register().prop_map(Fp::Register),
         ];
         let rbx = prop_oneof![Just(Rbx::Unknown), Just(Rbx::Unchanged), offset().prop_map(Rbx::AtCfa)];
-        (cfa, ra, fp, rbx, any::<bool>()).prop_map(|(cfa, ra, fp, rbx, interrupted)| Frame { cfa, ra, fp, rbx, interrupted })
+        (cfa, ra, fp, rbx, any::<[bool; 2]>()).prop_map(|(cfa, ra, fp, rbx, [interrupted, skips])| Frame {
+            cfa,
+            ra,
+            fp,
+            rbx,
+            interrupted,
+            skips,
+        })
     }
 
     proptest! {
@@ -510,7 +524,7 @@ mod tests {
     #[test]
     fn the_common_rules_fit() {
         let x86 = |cfa, fp, rbx| {
-            let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp, rbx, interrupted: false };
+            let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp, rbx, interrupted: false, skips: false };
             Packed::new(Rule::Frame(frame), Arch::X86_64).and_then(|packed| packed.rule(Arch::X86_64)) == Some(Rule::Frame(frame))
         };
         assert!(x86(Cfa::Register(Reg(7), 8), Fp::Unchanged, Rbx::Unknown));
@@ -518,7 +532,7 @@ mod tests {
         assert!(x86(Cfa::Deref(Reg(6), -8, 0), Fp::AtFp(0), Rbx::Unchanged));
         assert!(x86(Cfa::Indexed { base: Reg(7), index: Reg(9), scale: 8, inner: -16, outer: 8 }, Fp::AtCfa(-16), Rbx::Unknown));
         let arm = |ra, fp| {
-            let frame = Frame { cfa: Cfa::Register(Reg(31), 4096), ra, fp, rbx: Rbx::Unknown, interrupted: true };
+            let frame = Frame { cfa: Cfa::Register(Reg(31), 4096), ra, fp, rbx: Rbx::Unknown, interrupted: true, skips: false };
             Packed::new(Rule::Frame(frame), Arch::Aarch64).and_then(|packed| packed.rule(Arch::Aarch64))
                 == Some(Rule::Frame(frame))
         };

@@ -29,6 +29,9 @@ const LARGEST_PLT: u64 = 32 << 20;
 const LARGEST_SEARCHED: u64 = 16 << 20;
 const MOST_RESTORERS: usize = 16;
 
+/// `.init` has some 30 bytes; what calls constructors the old way may have more.
+const LARGEST_INIT: u64 = 4096;
+
 fn restorer(arch: Arch) -> &'static [u8] {
     match arch {
         Arch::X86_64 => &RESTORER_X86_64,
@@ -75,7 +78,7 @@ pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
             blocks.extend(section.and_then(|section| plt(section.address, &elf.bytes(image, section).ok()?)));
         }
         for name in [".init", ".fini"] {
-            let section = elf.section(name).filter(|section| section.size <= 64);
+            let section = elf.section(name).filter(|section| section.size <= LARGEST_INIT);
             blocks.extend(section.and_then(|section| init(section.address, &elf.bytes(image, section).ok()?)));
         }
     }
@@ -153,7 +156,7 @@ fn entry_aarch64(code: &[u8]) -> Option<u64> {
 
 fn frame(size: i32) -> Packed {
     let cfa = Cfa::Register(Reg(7), size);
-    let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp: Fp::Unchanged, rbx: Rbx::Unknown, interrupted: false };
+    let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp: Fp::Unchanged, rbx: Rbx::Unknown, interrupted: false, skips: false };
     Packed::new(Rule::Frame(frame), Arch::X86_64).unwrap_or(Packed::GAP)
 }
 

@@ -40,7 +40,7 @@ impl Translation {
         let ra = self.ra(state.ra, cfa)?;
         let fp = self.fp(state.fp, cfa)?;
         let rbx = if self.rbx { self.rbx(state.rbx, cfa) } else { Rbx::Unknown };
-        Ok(Rule::Frame(Frame { cfa, ra, fp, rbx, interrupted: self.interrupted }))
+        Ok(Rule::Frame(Frame { cfa, ra, fp, rbx, interrupted: self.interrupted, skips: false }))
     }
 
     /// `None` for a stub of the linkage table.
@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn frame(cfa: Cfa, ra: Ra, fp: Fp, rbx: Rbx) -> Rule {
-        Rule::Frame(Frame { cfa, ra, fp, rbx, interrupted: false })
+        Rule::Frame(Frame { cfa, ra, fp, rbx, interrupted: false, skips: false })
     }
 
     fn rule(translation: Translation, state: State<'_>) -> Rule {
