@@ -272,7 +272,7 @@ impl Image {
                 let jump = match window {
                     [0xe9, _] => long(1),
                     [0x0f, 0x80..=0x8f] => long(2),
-                    [0xff, form] if form >> 3 & 7 == 4 && !self.is_go => return true,
+                    [0xff, form] if form >> 3 & 7 == 4 && (!self.is_go || code.len() < 200) => return true,
                     _ => None,
                 };
                 waiting.extend(

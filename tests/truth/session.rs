@@ -24,7 +24,10 @@ pub(crate) struct Waiting {
 impl Waiting {
     #[track_caller]
     pub(crate) fn start(path: &Path, arguments: &[String]) -> Waiting {
-        let child = Command::new(path).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        // Should we be killed, it does not go on for long.
+        let limited = ["-c", "ulimit -t 120; exec \"$0\" \"$@\""];
+        let mut command = Command::new("sh");
+        let child = command.args(limited).arg(path).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.unwrap_or_else(|error| panic!("failed to start {}: {error}", path.display()));
         let output = child.stdout.take().expect("piped above");
         let waiting = Waiting { child };

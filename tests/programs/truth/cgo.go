@@ -79,6 +79,8 @@ func calls() {
 
 func main() {
 	fmt.Println("ready")
-	os.Stdin.Read(make([]byte, 1))
+	if n, _ := os.Stdin.Read(make([]byte, 1)); n != 1 {
+		os.Exit(1)
+	}
 	calls()
 }

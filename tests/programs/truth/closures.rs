@@ -141,7 +141,7 @@ pub fn threads_mode() {
 fn main() {
     println!("ready");
     std::io::stdout().flush().expect("somebody listens");
-    let _ = std::io::stdin().read(&mut [0]);
+    assert!(matches!(std::io::stdin().read(&mut [0]), Ok(1)), "somebody says a word");
     match std::env::args().nth(1).as_deref() {
         Some("closures") => closures_mode(),
         Some("panics") => panics_mode(),

@@ -145,7 +145,9 @@ func system() {
 
 func main() {
 	fmt.Println("ready")
-	os.Stdin.Read(make([]byte, 1))
+	if n, _ := os.Stdin.Read(make([]byte, 1)); n != 1 {
+		os.Exit(1)
+	}
 	mode := ""
 	if len(os.Args) > 1 {
 		mode = os.Args[1]

@@ -14,8 +14,8 @@
  *   *                    each function that a line declares
  *
  * A function that calls others may also be in a linkage stub or in the linker that binds it: that needs no line.
- * All programs take a mode and its arguments, say "ready", wait for a byte or the end of their input, and then do one
- * thing until they are killed, or for two minutes.
+ * All programs take a mode and its arguments, say "ready", wait for a byte, and then do one thing until they are killed, or
+ * for two minutes: of time, or, by the limit with which the tests start them, of a processor.
  */
 #ifndef _GNU_SOURCE /* g++ has it defined */
 #define _GNU_SOURCE
@@ -73,10 +73,11 @@ NOINLINE const char *begin(int argc, char **argv)
 {
 	char byte;
 
-	alarm(120);
 	puts("ready");
 	fflush(stdout);
-	if (read(0, &byte, 1) < 0)
+	/* Nobody there to say a word: nobody who will look. */
+	if (read(0, &byte, 1) != 1)
 		exit(1);
+	alarm(120);
 	return argc > 1 ? argv[1] : "";
 }
