@@ -134,7 +134,7 @@ fn a_new_name_moves_samples_to_the_function_they_belong_to() {
     let mut world = world(Limits::NONE);
     let process = world.names.labels.intern("cc1", "", FrameKind::Process);
     let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
-    let object = crate::profile::ObjectId::KERNEL;
+    let object = ObjectId::KERNEL;
     let frame = |address| crate::profile::Frame { object, is_return: false, address };
     let (a, _) = world.names.intern_frame(frame(0x10));
     let (b, _) = world.names.intern_frame(frame(0x18));
@@ -156,7 +156,7 @@ fn two_frames_of_one_address_are_named_one_by_one() {
     let mut world = world(Limits::NONE);
     let process = world.names.labels.intern("cc1", "", FrameKind::Process);
     let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
-    let object = crate::profile::ObjectId::KERNEL;
+    let object = ObjectId::KERNEL;
     let frame = |is_return| crate::profile::Frame { object, is_return, address: 0x10 };
     let (a, b) = (world.names.intern_frame(frame(false)).0, world.names.intern_frame(frame(true)).0);
     for frame in [a, b] {
