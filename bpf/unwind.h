@@ -602,7 +602,7 @@ __noinline int guess_caller(__u32 cpu_number, __u32 reason)
 			return 0;
 #endif
 	}
-	return ends_without_caller(walk, reason);
+	return ends(walk, reason);
 }
 
 /* Whether a register is known in this frame; its value. */
