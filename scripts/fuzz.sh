@@ -21,12 +21,14 @@ export CLANG
 
 # A target triple, though it is our own, keeps the flags away from build scripts, which have no fuzzer to link with.
 (
+    # The program's own dependencies, and what the fuzzer needs besides.
+    cp Cargo.lock fuzz/Cargo.lock
     cd fuzz
     instrument="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
     instrument="$instrument -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
     instrument="$instrument -Cllvm-args=-sanitizer-coverage-trace-compares"
     RUSTFLAGS="$instrument --cfg fuzzing -Ccodegen-units=1" \
-        cargo build --locked --release --quiet --target-dir "$directory" --target "$triple" --bin convert
+        cargo build --release --quiet --target-dir "$directory" --target "$triple" --bin convert
 )
 
 convert="$directory/$triple/release/convert"

@@ -148,7 +148,6 @@ impl Image {
         memchr::memmem::find(self.bytes_at(address.saturating_sub(1), 160), &[0x59, 0xff, 0xe1]).is_some()
     }
 
-    /// What is known of the place: `address` is that of the instruction or of the return, `lookup` inside its function.
     /// Whether an address is within three instructions behind a system call, in a function that then calls a thread's own.
     pub(crate) fn is_behind_clone(&self, address: u64) -> bool {
         let before = self.bytes_at(address.saturating_sub(8), 8);
@@ -157,6 +156,7 @@ impl Image {
             && AFTER_THREAD.iter().any(|code| memchr::memmem::find(after, code).is_some())
     }
 
+    /// What is known of the place: `address` is that of the instruction or of the return, `lookup` inside its function.
     pub(crate) fn place(&self, address: u64, lookup: u64) -> Place {
         if self.in_stub(lookup) && self.kind.is_none() {
             return Place::Plt;
