@@ -166,7 +166,7 @@ impl<'a> Table<'a> {
         } else if (function.flags & TOP_FRAME != 0 && !HANDLERS.contains(&name)) || ROOTS.contains(&name) {
             push(function.start, always(Rule::Root));
         } else if function.flags & SP_WRITE != 0 || SWITCHES.contains(&name) {
-            if self.switching(function, &mut push).is_none() {
+            if self.switching(function, SWITCHES.contains(&name), &mut push).is_none() {
                 push(function.start, Packed::invalid(Invalid::Malformed));
             }
         } else if self.steps(function, &mut push).is_none() {
@@ -182,14 +182,17 @@ impl<'a> Table<'a> {
     ///              5 bytes           5 bytes                                     4 bytes
     /// └─────────────── by pcsp ──────────────────────┘ by rbp                  └──── by pcsp ───┘
     /// ```
-    fn switching(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
+    ///
+    /// Without a frame, those that return (`skips`) lead to who called their caller; `gogo` and its like do not return.
+    fn switching(&self, function: &Function, skips: bool, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
         let mut steps = Vec::new();
         self.each_step(function, |address, pcsp| steps.push((address, pcsp)))?;
         // What comes after the frame is made is of the other stack.
         let frame = steps.iter().map(|(_, pcsp)| *pcsp).find(|pcsp| *pcsp >= 16);
         // Offsets of one byte, so that instructions have the length above.
         let Some(frame) = frame.filter(|frame| self.arch == Arch::X86_64 && *frame < 128) else {
-            push(function.start, self.by_frame_pointer(frame.is_none()));
+            let never = Packed::invalid(Invalid::StackPointer);
+            push(function.start, if frame.is_some() || skips { self.by_frame_pointer(frame.is_none()) } else { never });
             return Some(());
         };
         let by_stack = |pcsp| self.rule(pcsp, function.flags & ASSEMBLY != 0);
