@@ -48,6 +48,9 @@ enum rule_kind {
 /* A gap because there is no table at all: as no table has it. */
 #define RULE_NO_TABLE (RULE_GAP | 1 << 3)
 
+/* Not to be guessed either: the function is on its way to another stack. Invalid::StackPointer of rule.rs. */
+#define RULE_INVALID_STACK_POINTER (RULE_INVALID | 8 << 3)
+
 #define RULE_KIND(rule) ((rule) & 7)
 #define RULE_REGISTER_OF(rule) ((rule) >> 3 & 31)
 #define RULE_FP_KIND(rule) ((rule) >> 8 & 7)
@@ -762,6 +765,8 @@ static __always_inline int walk_step(struct cpu_state *cpu, __u32 cpu_number)
 		walk->guess_end = 0;
 		return 0;
 	}
+	if (rule == RULE_INVALID_STACK_POINTER)
+		return ends(walk, USER_END_INVALID);
 	return guess_caller(cpu_number,
 		rule == RULE_NO_TABLE ? USER_END_NO_TABLE : RULE_KIND(rule) == RULE_GAP ? USER_END_GAP : USER_END_INVALID);
 }

@@ -522,6 +522,12 @@ mod tests {
     }
 
     #[test]
+    fn the_walk_knows_one_reason_by_its_number() {
+        // RULE_INVALID_STACK_POINTER of bpf/unwind.h.
+        assert_eq!(Packed::invalid(Invalid::StackPointer), Packed(8 << 3));
+    }
+
+    #[test]
     fn the_common_rules_fit() {
         let x86 = |cfa, fp, rbx| {
             let frame = Frame { cfa, ra: Ra::AtCfa(-8), fp, rbx, interrupted: false, skips: false };
