@@ -677,8 +677,10 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 		place = cfa + 8 * RULE_SLOT(rule);
 		break;
 	case 2:
+		/* Behind its pop the frame pointer is the caller's already, beyond this frame; gcc does not say so. */
 		place = fp_known ? fp + 8 * RULE_SLOT(rule) : 0;
-		fp_known = 0;
+		if (place >= cfa && !jumped)
+			place = 0;
 		break;
 	case 3:
 		place = sp + 8 * RULE_SLOT(rule);

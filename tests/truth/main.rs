@@ -36,11 +36,20 @@ fn alone() -> MutexGuard<'static, ()> {
 /// Programs that ran before the collector, then programs that start after it.
 fn judge(cases: &[Case], samples: usize) {
     let _alone = alone();
-    let mut table = Table::default();
-    for pass in [Pass::Before, Pass::After] {
-        cases::run(cases, pass, samples, &mut table);
-    }
+    let run = |cases: &[Case], samples, may_ask_again| {
+        let mut table = Table::default();
+        table.may_ask_again = may_ask_again;
+        for pass in [Pass::Before, Pass::After] {
+            cases::run(cases, pass, samples, &mut table);
+        }
+        table
+    };
+    let table = run(cases, samples, true);
+    let again: Vec<Case> = cases.iter().filter(|case| table.again.contains(&case.name)).cloned().collect();
     table.finish();
+    if !again.is_empty() {
+        run(&again, samples * 5, false).finish();
+    }
 }
 
 #[test]
