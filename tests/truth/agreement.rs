@@ -12,7 +12,7 @@
 //! So the frames of the program itself are compared, from the leaf to where the first caller without frame pointers comes.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flametop::collector::Walk;
 use flametop::profile::{Frame, UserEnd};
@@ -82,6 +82,15 @@ pub(crate) fn live(cases: &[Case]) {
         sampling.watch(Duration::from_millis(300));
         let begin = now();
         sampling.watch(Duration::from_millis(1500));
+        // Two for each tick; some programs sleep, and machines have other things to do.
+        let patience = Instant::now();
+        while patience.elapsed() < Duration::from_secs(10) {
+            let family = sampling.family(program.pid(), case.children);
+            if sampling.of(&family, begin..u64::MAX).count() >= 1000 {
+                break;
+            }
+            sampling.watch(Duration::from_millis(300));
+        }
         turns.push((case, program.pid(), begin..now()));
         program.kill();
     }
