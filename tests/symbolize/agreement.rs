@@ -81,13 +81,17 @@ pub(crate) fn real_objects() -> Vec<PathBuf> {
 
 #[test]
 fn real_objects_get_the_names_that_readelf_gives_them() {
+    let mut same = 0;
     for file in real_objects() {
         let oracle = Oracle::of(&file);
         let agreement = compare(&file, &oracle, &oracle.random(5000));
-        assert!(agreement.same > 1000, "{}: {agreement:?}", file.display());
+        // One of them may be stripped: Debian's node has a few names only.
+        assert!(agreement.same + agreement.neither > 1000, "{}: {agreement:?}", file.display());
+        same += agreement.same;
         assert!(agreement.wrong.is_empty(), "{}: {:?}", file.display(), agreement.wrong);
         assert!(agreement.missed.is_empty(), "{}: {:?}", file.display(), agreement.missed);
     }
+    assert!(same > 4000, "only {same} addresses have names");
 }
 
 #[test]
