@@ -37,6 +37,8 @@ import "C"
 import (
 	"fmt"
 	"os"
+	"syscall"
+	"time"
 )
 
 //= ^runtime.goexit > <rest:go> | runtime.main
@@ -53,6 +55,8 @@ import (
 //= ^<clone:thread>*1 > <libc:thread>*1 > <rest:thread> | <libc,ld:thread>
 //= <rest:thread> > <libc,ld:thread> | runtime.mstart
 //= <rest:go> > <libc,ld,vdso:go>
+// Go's scheduler interrupts by a signal; with C in the program its handler returns through libc's stub.
+//= * > <libc:signal>*1 > <rest:go>
 //= c_enter > c_middle > c_burn
 // runtime.cgocall, runtime.asmcgocall, and the function that cgo makes.
 //= main.main > main.calls > main.inGo | <rest:cgo>*1..5
@@ -77,10 +81,19 @@ func calls() {
 	}
 }
 
+// As the scheduler does when a routine has run for long: here so often that such stacks are surely seen.
+func interrupt() {
+	for {
+		time.Sleep(200 * time.Microsecond)
+		syscall.Kill(syscall.Getpid(), syscall.SIGURG)
+	}
+}
+
 func main() {
 	fmt.Println("ready")
 	if n, _ := os.Stdin.Read(make([]byte, 1)); n != 1 {
 		os.Exit(1)
 	}
+	go interrupt()
 	calls()
 }
