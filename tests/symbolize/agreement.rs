@@ -73,25 +73,25 @@ pub(crate) fn real_objects() -> Vec<PathBuf> {
     let libraries = Path::new(sysroot.trim()).join("lib").read_dir().unwrap();
     let driver = libraries.map(|entry| entry.unwrap().path()).find(|path| path.to_string_lossy().contains("librustc_driver"));
     let node = run(Command::new("which").arg("node"));
+    // Debian's is a small stripped program beside a library that has the names.
+    let linked = run(Command::new("ldd").arg(node.trim()));
+    let library = linked.lines().find(|line| line.contains("libnode")).and_then(|line| line.split_whitespace().nth(2));
+    let node = library.unwrap_or(node.trim());
     let listed = run(Command::new("gcc").arg("-print-file-name=libstdc++.so.6"));
     let libc = run(Command::new("gcc").arg("-print-file-name=libc.so.6"));
-    let files = [libc.trim(), listed.trim(), node.trim()].map(PathBuf::from);
+    let files = [libc.trim(), listed.trim(), node].map(PathBuf::from);
     files.into_iter().chain(driver).map(|path| path.canonicalize().unwrap()).collect()
 }
 
 #[test]
 fn real_objects_get_the_names_that_readelf_gives_them() {
-    let mut same = 0;
     for file in real_objects() {
         let oracle = Oracle::of(&file);
         let agreement = compare(&file, &oracle, &oracle.random(5000));
-        // One of them may be stripped: Debian's node has a few names only.
-        assert!(agreement.same + agreement.neither > 1000, "{}: {agreement:?}", file.display());
-        same += agreement.same;
+        assert!(agreement.same > 1000, "{}: {agreement:?}", file.display());
         assert!(agreement.wrong.is_empty(), "{}: {:?}", file.display(), agreement.wrong);
         assert!(agreement.missed.is_empty(), "{}: {:?}", file.display(), agreement.missed);
     }
-    assert!(same > 4000, "only {same} addresses have names");
 }
 
 #[test]
