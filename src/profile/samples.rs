@@ -256,11 +256,12 @@ impl SampleStore {
         gone
     }
 
-    /// Takes the oldest chunk out, at last the open one; `None` when nothing is left.
-    fn pop_oldest(&mut self) -> Option<Arc<[Sample]>> {
-        self.sealed
-            .pop_front()
-            .or_else(|| Some(std::mem::take(&mut self.open).into()).filter(|open: &Arc<[Sample]>| !open.is_empty()))
+    /// Changes each sample, oldest first. A chunk that somebody else still reads is changed in a copy.
+    fn for_each_mut(&mut self, mut change: impl FnMut(&mut Sample)) {
+        for chunk in &mut self.sealed {
+            Arc::make_mut(chunk).iter_mut().for_each(&mut change);
+        }
+        self.open.iter_mut().for_each(change);
     }
 
     fn memory(&self) -> usize {
@@ -395,42 +396,33 @@ impl Profile {
         }
     }
 
-    /// Rebuilds the tables with only what samples still point to. All stack and thread ids change.
+    /// Leaves in the tables only what samples still point to, in the memory they have. All stack and thread ids change.
     pub fn compact(&mut self) {
-        let mut old = std::mem::take(self);
-        // Old and new are there together for a moment: of the old, only what is still read.
-        old.stacks.freeze();
-        let mut new_stack = vec![0u32; old.stacks.len()];
-        for slice in old.samples.slices_from(0) {
-            for sample in slice {
-                if let Some(slot) = new_stack.get_mut(sample.stack.0 as usize) {
-                    *slot = u32::MAX;
+        let mut stacks = vec![0; self.stacks.len()];
+        let mut threads = vec![0; self.threads.rows().len()];
+        let mut cgroups = vec![0; self.cgroups.len()];
+        for sample in self.samples.slices_from(0).flatten() {
+            for (marks, id) in [(&mut stacks, sample.stack.0), (&mut threads, sample.thread.0), (&mut cgroups, sample.cgroup)] {
+                if let Some(mark) = marks.get_mut(id as usize) {
+                    *mark = u32::MAX;
                 }
             }
         }
-        mark_callers(&old.stacks, &mut new_stack);
-        for id in 1..new_stack.len() {
-            if new_stack[id] == u32::MAX
-                && let Some((parent, frame)) = old.stacks.split(StackId(u32::try_from(id).unwrap_or(0)))
-            {
-                let parent = StackId(new_stack[parent.0 as usize]);
-                new_stack[id] = self.stacks.child(parent, frame).0;
+        self.stacks.keep(&mut stacks);
+        self.threads.keep(&mut threads);
+        self.cgroup_ids.clear();
+        for (old, id) in std::mem::take(&mut self.cgroups).into_iter().enumerate() {
+            if cgroups[old] == u32::MAX {
+                cgroups[old] = self.cgroup(id);
             }
         }
-        self.samples.first = old.samples.first;
-        old.stacks = StackTable::default();
-        while let Some(chunk) = old.samples.pop_oldest() {
-            for sample in chunk.iter() {
-                let stack = StackId(new_stack.get(sample.stack.0 as usize).copied().unwrap_or(0));
-                let thread = old.threads.get(sample.thread).map_or(sample.thread, |thread| self.threads.intern(thread));
-                let cgroup = old.cgroups.get(sample.cgroup as usize).map_or(0, |id| self.cgroup(*id));
-                self.samples.push(Sample { stack, thread, cgroup, ..*sample });
-            }
-        }
-        self.losses = old.losses;
-        self.limits = old.limits;
-        self.names = old.names;
-        self.epoch = old.epoch + 1;
+        let now = |marks: &[u32], id: u32| marks.get(id as usize).copied().unwrap_or(0);
+        self.samples.for_each_mut(|sample| {
+            sample.stack = StackId(now(&stacks, sample.stack.0));
+            sample.thread = ThreadIndex(now(&threads, sample.thread.0));
+            sample.cgroup = now(&cgroups, sample.cgroup);
+        });
+        self.epoch += 1;
         self.stacks_at_compaction = self.stacks.len();
         self.threads_at_compaction = self.threads.rows().len();
     }
@@ -440,18 +432,6 @@ impl Profile {
         let thread = self.threads.intern(thread);
         let stack = self.stacks.intern(frames_root_first);
         self.samples.push(Sample { thread, stack, ..sample });
-    }
-}
-
-/// Marks every caller of a marked stack: children come after their parents, so one pass backward does it.
-fn mark_callers(stacks: &StackTable, marks: &mut [u32]) {
-    for id in (1..marks.len()).rev() {
-        if marks[id] == u32::MAX
-            && let Some((parent, _)) = stacks.split(StackId(u32::try_from(id).unwrap_or(0)))
-            && parent.0 != 0
-        {
-            marks[parent.0 as usize] = u32::MAX;
-        }
     }
 }
 

@@ -58,6 +58,16 @@ fn hash(parent: u32, frame: u32) -> u64 {
     hasher.finish()
 }
 
+/// Nodes are never more than a `u32` counts: see [`StackTable::child`].
+fn number(node: usize) -> u32 {
+    u32::try_from(node).unwrap_or(u32::MAX)
+}
+
+/// Whether a node is right behind its parent, where it is found without the index.
+fn follows(node: u32, parent: u32) -> bool {
+    node == parent + 1
+}
+
 impl StackTable {
     /// The stack `parent` with `frame` called from it. Nodes are never more than `u32::MAX`; past that the parent comes back.
     pub fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
@@ -148,6 +158,42 @@ impl StackTable {
         self.nodes.capacity() * size_of::<Node>() + self.index.capacity() * 8 / 7 * 5
     }
 
+    /// Keeps the marked nodes (`u32::MAX`) and their callers only, in their order, in the memory that is there: tables beside which
+    /// new ones are made take twice what they are allowed, for a moment, and an allocator may keep that. Leaves in `marks` the new
+    /// number of each node that was kept, and 0 for the others.
+    pub(crate) fn keep(&mut self, marks: &mut [u32]) {
+        // Children come after their parents, so one pass backward marks all callers.
+        for id in (1..marks.len()).rev() {
+            if marks[id] == u32::MAX {
+                marks[self.nodes[id].parent as usize] = u32::MAX;
+            }
+        }
+        if let Some(empty) = marks.first_mut() {
+            *empty = 0;
+        }
+        self.index = HashTable::new();
+        let (mut kept, mut indexed) = (1, 0);
+        for id in 1..self.nodes.len() {
+            if marks.get(id) == Some(&u32::MAX) {
+                let Node { parent, frame } = self.nodes[id];
+                let parent = marks[parent as usize];
+                marks[id] = number(kept);
+                indexed += usize::from(!follows(number(kept), parent));
+                self.nodes[kept] = Node { parent, frame };
+                kept += 1;
+            }
+        }
+        self.nodes.truncate(kept);
+        self.nodes.shrink_to(kept + kept / 4);
+        self.index.reserve(indexed + indexed / 4, |_| 0);
+        for (id, node) in self.nodes.iter().enumerate().skip(1) {
+            if !follows(number(id), node.parent) {
+                let rehash = |&id: &u32| self.nodes.get(id as usize).map_or(0, |node| hash(node.parent, node.frame));
+                self.index.insert_unique(hash(node.parent, node.frame), number(id), rehash);
+            }
+        }
+    }
+
     /// Forgets how to intern, for a table that will not grow again, and gives the memory back.
     pub fn freeze(&mut self) {
         self.index = HashTable::new();
@@ -169,5 +215,26 @@ mod tests {
         assert_eq!(table.frames(b).collect::<Vec<_>>(), [4, 2, 1].map(FrameId));
         assert_eq!(table.frames(StackId(0)).count(), 0);
         assert!(table.split(a).is_some_and(|(parent, _)| parent.0 < a.0));
+    }
+
+    #[test]
+    fn what_is_kept_is_found_again_under_its_new_number() {
+        let mut table = StackTable::default();
+        let stacks = [[1, 2, 3], [1, 2, 4], [1, 5, 6], [7, 5, 6], [1, 5, 8]].map(|frames| table.intern(frames.map(FrameId)));
+        let mut marks = vec![0; table.len()];
+        for kept in [stacks[1], stacks[3], stacks[4]] {
+            marks[kept.0 as usize] = u32::MAX;
+        }
+        table.keep(&mut marks);
+        let now = stacks.map(|stack| StackId(marks[stack.0 as usize]));
+        assert_eq!(table.len(), 1 + [1, 2, 4, 5, 8, 7, 5, 6].len());
+        assert_eq!(now.map(|stack| stack.0 == 0), [true, false, true, false, false]);
+        for (frames, stack) in [([1, 2, 4], now[1]), ([7, 5, 6], now[3]), ([1, 5, 8], now[4])] {
+            assert_eq!(table.frames(stack).collect::<Vec<_>>(), [frames[2], frames[1], frames[0]].map(FrameId));
+            assert_eq!(table.intern(frames.map(FrameId)), stack);
+        }
+        assert_eq!(table.len(), 9, "nothing was made anew");
+        let again = table.intern([1, 2, 3].map(FrameId));
+        assert_eq!((again.0, table.intern([1, 2, 3].map(FrameId)).0), (9, 9));
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! A thread that is renamed, or a process that calls exec, becomes a new row, so that a sample keeps the names of its time.
 
-use rustc_hash::FxHashMap;
+use std::hash::{Hash, Hasher};
+
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
 
 use super::ids::{LabelId, Tgid, ThreadIndex, Tid};
 
@@ -23,18 +26,46 @@ pub struct Thread {
 #[derive(Default)]
 pub struct ThreadTable {
     rows: Vec<Thread>,
-    ids: FxHashMap<Thread, u32>,
+    index: HashTable<u32>,
+}
+
+fn hash(thread: &Thread) -> u64 {
+    let mut hasher = FxHasher::default();
+    thread.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl ThreadTable {
-    /// The row of this thread, made if it is new.
+    /// The row of this thread, made if it is new. Rows are never more than `u32::MAX`; past that the last one comes back.
     pub fn intern(&mut self, thread: Thread) -> ThreadIndex {
-        let rows = &mut self.rows;
-        let id = *self.ids.entry(thread).or_insert_with(|| {
-            rows.push(thread);
-            u32::try_from(rows.len() - 1).unwrap_or(u32::MAX)
-        });
+        let wanted = hash(&thread);
+        let same = |&id: &u32| self.rows.get(id as usize) == Some(&thread);
+        if let Some(&found) = self.index.find(wanted, same) {
+            return ThreadIndex(found);
+        }
+        let Ok(id) = u32::try_from(self.rows.len()) else { return ThreadIndex(u32::MAX - 1) };
+        self.rows.push(thread);
+        self.index.insert_unique(wanted, id, |&id| self.rows.get(id as usize).map_or(0, hash));
         ThreadIndex(id)
+    }
+
+    /// Keeps the marked rows (`u32::MAX`) only, in their order; leaves in `marks` the new number of each that was kept.
+    pub(crate) fn keep(&mut self, marks: &mut [u32]) {
+        self.index = HashTable::new();
+        let mut kept = 0;
+        for id in 0..self.rows.len() {
+            if let Some(mark) = marks.get_mut(id).filter(|mark| **mark == u32::MAX) {
+                *mark = u32::try_from(kept).unwrap_or(u32::MAX);
+                self.rows[kept] = self.rows[id];
+                kept += 1;
+            }
+        }
+        self.rows.truncate(kept);
+        self.rows.shrink_to(kept + kept / 4);
+        self.index.reserve(kept + kept / 4, |_| 0);
+        for (id, thread) in (0..).zip(&self.rows) {
+            self.index.insert_unique(hash(thread), id, |&id| self.rows.get(id as usize).map_or(0, hash));
+        }
     }
 
     /// The row, or `None` for an index of another table.
@@ -47,8 +78,8 @@ impl ThreadTable {
         &self.rows
     }
 
-    /// Bytes held.
+    /// Bytes held: 16 a row, and 5 a slot of the index.
     pub fn memory(&self) -> usize {
-        self.rows.capacity() * size_of::<Thread>() + self.ids.capacity() * (size_of::<Thread>() + 5)
+        self.rows.capacity() * size_of::<Thread>() + self.index.capacity() * 8 / 7 * 5
     }
 }
