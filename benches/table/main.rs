@@ -1,9 +1,9 @@
-//! What flametop costs, as one table, measured on whole processes beside perf and flamelens on the same machine, and held
-//! against the targets of issue 2.
+//! What flametop costs, as one table, measured on whole processes beside perf, flamelens and lightswitch on the same machine, and
+//! held against the targets of issues 2 and 3.
 //!
 //! ```text
-//! make bench                 everything, about eight minutes
-//! make bench ROW=view        one row: view, keys, live-keys, first, record, live
+//! make bench                 everything, about eleven minutes
+//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind
 //! ```
 //!
 //! CPU and memory are what the kernel counts for a process (`/proc/PID/stat`, `VmHWM`; `wait4` for those that end by
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 mod common;
 mod print;
 mod times;
+mod unwind;
 mod usage;
 
 use common::{FLAMETOP, Program, Running, Terminal, bpf_programs_of};
@@ -43,8 +44,15 @@ const KEY_TARGET: f64 = 16.0;
 /// A row's name, and what measures it.
 type Row = (&'static str, fn(&mut Table));
 
-const ROWS: [Row; 6] =
-    [("view", view), ("keys", keys), ("live-keys", live_keys), ("first", first_picture), ("record", record), ("live", live)];
+const ROWS: [Row; 7] = [
+    ("view", view),
+    ("keys", keys),
+    ("live-keys", live_keys),
+    ("first", first_picture),
+    ("record", record),
+    ("live", live),
+    ("unwind", unwind::unwind),
+];
 
 fn main() {
     // cargo bench adds --bench.

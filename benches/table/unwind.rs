@@ -1,0 +1,319 @@
+//! What walking user stacks costs: BPF's time by the kernel's count, in this process, so that it is read before the programs are
+//! gone; and what making tables costs.
+
+use std::sync::Arc;
+
+use flametop::collector::unwind::{FileImage, OnDisk, Paged, convert};
+use flametop::collector::{Batch, Collector, CollectorOptions, ObjectState, Targets, Walk};
+use flametop::profile::{Names, ObjectId, Processes, Tgid, UserEnd};
+
+use super::*;
+
+/// Recursion through qsort, 18 deep, then busy: 38 frames, half of them libc's. Bound to the first CPU, as flametop is to the
+/// last, so that neither empties the other's caches.
+const SORTS: &str = r#"
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+static volatile unsigned long counter;
+static int levels;
+__attribute__((noinline)) static void busy(void)
+{
+	for (;;)
+		counter++;
+}
+static int compare(const void *one, const void *other);
+__attribute__((noinline)) static void again(void)
+{
+	int two[2] = { 1, 2 };
+
+	if (levels-- == 0)
+		busy();
+	qsort(two, 2, sizeof(*two), compare);
+	counter++;
+}
+static int compare(const void *one, const void *other)
+{
+	again();
+	return *(const int *)one - *(const int *)other;
+}
+int main(void)
+{
+	cpu_set_t first;
+
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	sched_setaffinity(0, sizeof(first), &first);
+	puts("ready");
+	fflush(stdout);
+	levels = 12;
+	again();
+	return 0;
+}
+"#;
+
+/// Samples a second: enough for a figure in seconds.
+const HERTZ: u32 = 997;
+const ROUNDS: usize = 3;
+
+/// What a while of sampling was.
+#[derive(Clone, Copy, Default)]
+struct Walked {
+    /// Nanoseconds of BPF a sample.
+    nanoseconds: f64,
+    /// User frames a sample.
+    frames: f64,
+    /// Of samples with a user stack, those that were whole: per cent.
+    whole: f64,
+}
+
+/// The table's rows about walking.
+pub(crate) fn unwind(table: &mut Table) {
+    let _stats = BpfStats::switch_on();
+    warm(table);
+    beside_a_compiler(table);
+    beside_others(table);
+    conversion(table);
+}
+
+/// Samples for some seconds, the first of which does not count: tables are made and caches filled.
+fn sample(walk: Walk, targets: Targets) -> Walked {
+    let names = Arc::new(Names::default());
+    let options = CollectorOptions { frequency: HERTZ, walk, targets, ..Default::default() };
+    let mut collector = Collector::start(options, names, Arc::new(Processes::default())).expect("this needs root");
+    let mut batch = Batch::default();
+    let mut drain = |collector: &mut Collector, time: Duration| {
+        let (begin, mut samples, mut with_user, mut whole) = (Instant::now(), 0, 0, 0);
+        while begin.elapsed() < time {
+            collector.wait(Duration::from_millis(100));
+            collector.drain(&mut batch).expect("drained");
+            samples += batch.samples.len();
+            with_user += batch.samples.iter().filter(|sample| sample.user_end != UserEnd::KernelThread).count();
+            whole += batch.samples.iter().filter(|sample| sample.user_end == UserEnd::Root).count();
+        }
+        (samples as f64, whole as f64 * 100.0 / with_user.max(1) as f64)
+    };
+    drain(&mut collector, Duration::from_millis(1500));
+    let (time, frames) = (bpf_time(std::process::id()), collector.walked()[0]);
+    let (samples, whole) = drain(&mut collector, Duration::from_secs(3));
+    let taken = (bpf_time(std::process::id()) - time) * 1e9;
+    Walked { nanoseconds: taken / samples.max(1.0), frames: (collector.walked()[0] - frames) as f64 / samples.max(1.0), whole }
+}
+
+/// The middle one of some rounds, by time a sample.
+fn middle(mut rounds: Vec<Walked>) -> Walked {
+    rounds.sort_by(|a, b| a.nanoseconds.total_cmp(&b.nanoseconds));
+    rounds[rounds.len() / 2]
+}
+
+/// Nothing, tables and frame pointers in turn, so that what else happens meets all of them alike.
+fn in_turn(targets: &Targets, walks: &[Walk]) -> Vec<Walked> {
+    let mut rounds = vec![Vec::new(); walks.len()];
+    for _ in 0..ROUNDS {
+        for (walk, rounds) in walks.iter().zip(&mut rounds) {
+            rounds.push(sample(*walk, targets.clone()));
+        }
+    }
+    rounds.into_iter().map(middle).collect()
+}
+
+fn bind_to_the_last_cpu() {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut last = rustix::thread::CpuSet::new();
+    last.set(cpus - 1);
+    rustix::thread::sched_setaffinity(None, &last).expect("bound to a CPU");
+}
+
+/// Steady stacks of one program.
+fn warm(table: &mut Table) {
+    // In a thread of its own, which is bound to a CPU; the rest is not.
+    let walked = |flags: &[&str], walks: &'static [Walk]| {
+        let program = Program::build_text("sorts.c", SORTS, flags).run(&[]);
+        let targets = Targets::Processes(vec![Tgid(program.pid())]);
+        let thread = std::thread::spawn(move || {
+            bind_to_the_last_cpu();
+            in_turn(&targets, walks)
+        });
+        thread.join().expect("sampled")
+    };
+    let [nothing, tables] = walked(&["-O2", "-fomit-frame-pointer"], &[Walk::Nothing, Walk::Tables])[..] else { return };
+    let each = (tables.nanoseconds - nothing.nanoseconds) / tables.frames;
+    table.add(Line {
+        what: "walk of one warm stack, by tables".to_owned(),
+        program: "flametop",
+        figure: format!("{each:.0} ns a frame, {:.0} ns a sample of {:.1} frames", tables.nanoseconds, tables.frames),
+        target: "60 ns a frame".to_owned(),
+        held: Some(each <= 60.0 && tables.whole > 99.0),
+    });
+    let walks = &[Walk::Tables, Walk::FramePointers];
+    let [tables, pointers] = walked(&["-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"], walks)[..] else {
+        return;
+    };
+    let ratio = tables.nanoseconds / pointers.nanoseconds;
+    table.add(Line {
+        what: "the same with frame pointers, both ways".to_owned(),
+        program: "flametop",
+        figure: format!(
+            "{:.0} ns by tables, {:.0} ns by frame pointers: {ratio:.2} times",
+            tables.nanoseconds, pointers.nanoseconds
+        ),
+        target: "2 times".to_owned(),
+        held: Some(ratio <= 2.0),
+    });
+}
+
+/// A compiler that starts again and again on one CPU; ends with this.
+struct Compiling(std::process::Child);
+
+impl Compiling {
+    fn start() -> Option<Compiling> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/truth/plain.c");
+        let source = source.to_string_lossy().into_owned();
+        let script = format!("while :; do \"${{CLANG:-clang}}\" -O2 -w -S -o /dev/null '{source}' || exit 1; done");
+        let child = Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+        std::thread::sleep(Duration::from_secs(1));
+        let mut compiling = Compiling(child);
+        matches!(compiling.0.try_wait(), Ok(None)).then_some(compiling)
+    }
+}
+
+impl Drop for Compiling {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The whole machine, with a compiler, whose stacks are deep and which empties the CPU's caches between two samples.
+fn beside_a_compiler(table: &mut Table) {
+    let what = "walk of everything beside clang, by tables";
+    let Some(_compiling) = Compiling::start() else { return table.failed(what) };
+    let [nothing, tables, pointers] = in_turn(&Targets::All, &[Walk::Nothing, Walk::Tables, Walk::FramePointers])[..] else {
+        return;
+    };
+    let each = (tables.nanoseconds - nothing.nanoseconds) / tables.frames;
+    table.add(Line {
+        what: what.to_owned(),
+        program: "flametop",
+        figure: format!(
+            "{each:.0} ns a frame, {:.1} µs a sample of {:.1} frames, {:.1} % whole (by frame pointers {:.1} µs)",
+            tables.nanoseconds / 1000.0,
+            tables.frames,
+            tables.whole,
+            pointers.nanoseconds / 1000.0
+        ),
+        target: "200 ns a frame".to_owned(),
+        held: Some(each <= 200.0),
+    });
+}
+
+/// BPF's time a sample beside that of lightswitch, under the load of the other rows.
+fn beside_others(table: &mut Table) {
+    let _load = load();
+    let beside = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench-tools").join("bin/lightswitch");
+    for hertz in ["97", "997"] {
+        let what = format!("BPF a sample at {hertz} Hz, whole machine");
+        let folded = scratch().join("bench.folded").to_string_lossy().into_owned();
+        let seconds = seconds().to_string();
+        let ours = each_run(FLAMETOP, &["record", "-d", &seconds, "-F", hertz, "--force", "-o", &folded]);
+        let arguments = ["--duration", &seconds, "--sample-freq", hertz, "--sender", "none"];
+        let theirs = beside.exists().then(|| each_run(&beside.to_string_lossy(), &arguments)).flatten();
+        let line = |program, figure: Option<f64>| Line {
+            what: what.clone(),
+            program,
+            figure: figure.map_or("not measured: it is not there, or it failed".to_owned(), |figure| format!("{figure:.1} µs")),
+            target: String::new(),
+            held: None,
+        };
+        table.add(Line {
+            target: "1/3 of lightswitch's".to_owned(),
+            held: ours.zip(theirs).map(|(ours, theirs)| ours <= theirs / 3.0),
+            ..line("flametop", ours)
+        });
+        table.add(line("lightswitch", theirs));
+    }
+}
+
+/// Microseconds of BPF for each sample while a profiler runs to its end: for each run of that of its programs that ran longest.
+fn each_run(program: &str, args: &[&str]) -> Option<f64> {
+    let mut child =
+        Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+    let mut last = None;
+    while let Ok(None) = child.try_wait() {
+        last = bpf_of_each_sample(child.id()).or(last);
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    last
+}
+
+/// Those programs that go on by tail calls count as one run of the first; their time is in the first one's.
+fn bpf_of_each_sample(pid: u32) -> Option<f64> {
+    let ids: Vec<u32> = bpf_programs_of(pid).into_iter().map(|program| program.id).collect();
+    let programs = libbpf_rs::query::ProgInfoIter::default().filter(|program| ids.contains(&program.id) && program.run_cnt > 0);
+    let longest = programs.max_by_key(|program| program.run_time_ns)?;
+    Some(longest.run_time_ns as f64 / longest.run_cnt as f64 / 1000.0)
+}
+
+/// Making the table of the largest library of a compiler, and how soon it can be used.
+fn conversion(table: &mut Table) {
+    let library = Command::new("sh").args(["-c", "ldd \"$(command -v ${CLANG:-clang})\""]).output().ok();
+    let listed = library.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let Some(path) = listed.lines().find(|line| line.contains("libLLVM")).and_then(|line| line.split_whitespace().nth(2)) else {
+        return table.failed("table of libLLVM");
+    };
+    let image = FileImage::new(std::fs::File::open(path).expect("libLLVM can be read")).expect("libLLVM can be read");
+    let (mut fastest, mut rows, mut bytes) = (f64::INFINITY, 0, 0);
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        let converted = convert(&image, &OnDisk::of(Path::new(path))).expect("libLLVM has a table");
+        let paged = Paged::new(&converted);
+        fastest = fastest.min(begin.elapsed().as_secs_f64());
+        (rows, bytes) = (converted.rows.len(), paged.bytes());
+    }
+    let (speed, each) = (rows as f64 / fastest / 1e6, bytes as f64 / rows as f64);
+    table.add(Line {
+        what: "table of libLLVM".to_owned(),
+        program: "flametop",
+        figure: format!("{rows} rows in {fastest:.3} s: {speed:.1} M rows/s, {each:.2} bytes a row"),
+        target: "5 M rows/s, 5 bytes".to_owned(),
+        held: Some(speed >= 5.0 && each <= 5.0),
+    });
+    first_use(table, "libLLVM");
+}
+
+/// From the first sample in an object without a table, without any on disk, to the first one that ends at a root.
+fn first_use(table: &mut Table, name: &str) {
+    let what = format!("from the first sample in {name} until it is walked");
+    let names = Arc::new(Names::default());
+    let options = CollectorOptions { frequency: HERTZ, cache_tables: false, ..Default::default() };
+    let mut collector = Collector::start(options, names.clone(), Arc::new(Processes::default())).expect("this needs root");
+    let Some(_compiling) = Compiling::start() else { return table.failed(&what) };
+    let is_in = |object: ObjectId| names.objects.get(object).is_some_and(|object| object.path.contains(name));
+    let mut batch = Batch::default();
+    let (mut first, mut walked) = (None, None);
+    let begin = Instant::now();
+    while walked.is_none() && begin.elapsed() < Duration::from_secs(20) {
+        collector.wait(Duration::from_millis(20));
+        collector.drain(&mut batch).expect("drained");
+        for sample in &batch.samples {
+            let mut frames = batch.frames[sample.frames.clone()].iter().filter_map(|id| names.frames.get(*id));
+            if frames.any(|frame| is_in(frame.object)) {
+                first.get_or_insert(sample.time.0);
+                if sample.user_end == UserEnd::Root {
+                    walked.get_or_insert(sample.time.0);
+                }
+            }
+        }
+    }
+    let ready =
+        collector.objects().iter().any(|object| object.path.contains(name) && matches!(object.state, ObjectState::Ready(_)));
+    let after = first.zip(walked).filter(|_| ready).map(|(first, walked)| (walked - first) as f64 / 1e9);
+    table.add(Line {
+        what,
+        program: "flametop",
+        figure: after.map_or("not seen within 20 s".to_owned(), |after| format!("{after:.2} s")),
+        target: "0.5 s".to_owned(),
+        held: Some(after.is_some_and(|after| after <= 0.5)),
+    });
+}
