@@ -79,7 +79,7 @@ impl From<io::Error> for NotPlaced {
     }
 }
 
-/// The maps of bpf/unwind.h, and what is in them.
+/// The maps of bpf/tables.h, and what is in them.
 pub(crate) struct Kernel {
     segments: MapHandle,
     objects: MapHandle,

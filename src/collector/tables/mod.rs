@@ -202,7 +202,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// With the maps of bpf/unwind.h. The vDSO's table is made at once: every process has it.
+    /// With the maps of bpf/tables.h. The vDSO's table is made at once: every process has it.
     pub(crate) fn start(segments: MapHandle, objects: MapHandle, files: MapHandle, cache: Option<Cache>) -> Tables {
         let inner = Inner {
             kernel: Kernel::new(segments, objects, files),

@@ -523,7 +523,7 @@ mod tests {
 
     #[test]
     fn the_walk_knows_one_reason_by_its_number() {
-        // RULE_INVALID_STACK_POINTER of bpf/unwind.h.
+        // RULE_INVALID_STACK_POINTER of bpf/tables.h.
         assert_eq!(Packed::invalid(Invalid::StackPointer), Packed(8 << 3));
     }
 

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the walk of a user stack holds, one of each for each CPU, and what it looks up: the tables made from unwind
+ * information (src/collector/unwind), behind two caches.
+ *
+ *   pc ─► mapping ─► {object, offset in its file} ─► rule: to bpf/unwind.h
+ *         cache of CPU                               cache of CPU
+ *         else bpf/vma.h, `files`                    else `objects` ─► index ─► rows ─► rules, in `segments`
+ *
+ * The cache of mappings is keyed by address space and its generation: see docs/unwinding.md. That of rules is keyed by
+ * object and offset, whose content never changes: it is never emptied and serves all processes.
+ *
+ * Promises: bounded time; a cache answers what a search would. Owed by the caller: no second program on this CPU uses
+ * `cpu_states` meanwhile. perf_event programs of one CPU never nest (bpf_prog_active in kernel/events/core.c).
+ */
+#ifndef FLAMETOP_TABLES_H
+#define FLAMETOP_TABLES_H
+
+#include "record.h"
+#include "vma.h"
+
+/* Stack that is read at once: a call costs the same for 8 bytes as for 1 KiB, nearly (docs/unwinding.md). */
+#define WINDOW_WORDS 128
+/* Powers of two. 32 KiB and 64 KiB a CPU. */
+#define CACHED_MAPPINGS 512
+#define CACHED_RULES 4096
+/* Kinds of code for which no table was found, in one walk, that user space is told of. */
+#define MAX_WISHES 4
+
+/* A rule in 8 bytes: src/collector/unwind/rule.rs draws it. */
+enum rule_kind {
+	RULE_INVALID = 0,
+	RULE_GAP = 1,
+	RULE_ROOT = 2,
+	RULE_SIGNAL = 3,
+	RULE_PLT = 4,
+	RULE_REGISTER = 5,
+	RULE_DEREF = 6,
+	RULE_INDEXED = 7,
+};
+/* A gap because there is no table at all: as no table has it. */
+#define RULE_NO_TABLE (RULE_GAP | 1 << 3)
+
+/* Not to be guessed either: the function is on its way to another stack. Invalid::StackPointer of rule.rs. */
+#define RULE_INVALID_STACK_POINTER (RULE_INVALID | 8 << 3)
+
+#define RULE_KIND(rule) ((rule) & 7)
+#define RULE_REGISTER_OF(rule) ((rule) >> 3 & 31)
+#define RULE_FP_KIND(rule) ((rule) >> 8 & 7)
+#define RULE_RBX(rule) ((rule) >> 11 & 3)
+#define RULE_RA_IN_REGISTER(rule) ((rule) >> 13 & 1)
+#define RULE_INTERRUPTED(rule) ((rule) >> 14 & 1)
+#define RULE_SKIPS(rule) ((rule) >> 15 & 1)
+#define RULE_SLOT(rule) ((__s64)(__s16)((rule) >> 16))
+#define RULE_EXTRA(rule) ((__s64)(__s8)((rule) >> 32))
+#define RULE_OFFSET(rule) ((__s64)(rule) >> 40)
+
+enum code_kind {
+	CODE_OF_FILE = 0, /* also the vDSO */
+	CODE_ANONYMOUS = 1,
+	CODE_WITHOUT_TABLE = 2,
+};
+
+/* The state of a walk. */
+struct walk {
+	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
+	__u64 pc;
+	__u64 map_start; /* the mapping that the last address was in */
+	__u64 map_size;
+	__u64 map_offset; /* where in its file it begins */
+	__u64 rule;
+	__u64 window_at; /* address of window[0] */
+	struct address_space space;
+	__u32 valid;
+	__u32 map_slot;
+	__u32 map_serial;
+	__u32 map_kind;
+	__u32 first_frame; /* place of the first user frame among the sample's frames */
+	__u32 frames;
+	__u32 switches;
+	__u32 wishes;
+	__u32 mapping_misses;
+	__u32 rule_misses;
+	__u32 guesses;
+	__u32 time; /* about seconds: see struct object */
+	__u32 unstamped; /* where address spaces have no generation: the number of the walk */
+	__u8 is_return; /* pc is a return address: it is looked up one byte before */
+	__u8 fresh; /* all registers are those of pc's frame: nothing was unwound since they were saved */
+	__u8 guessed;
+	__u8 in_syscall;
+	__u8 guess_end; /* why the frame before was guessed: the reason, if what was found is no code */
+	__u8 end;
+	__u8 newborn; /* a thread that has not left the system call that made it */
+	__u8 pad[1];
+};
+
+struct cached_mapping {
+	__u64 mm;
+	__u64 id;
+	__u64 start;
+	__u64 size;
+	__u64 offset;
+	__u32 sequence;
+	__u32 slot;
+	__u32 serial;
+	__u32 kind;
+};
+
+struct cached_rule {
+	__u64 key; /* serial << 32 | offset; 0: none, as serials begin at 1 */
+	__u64 rule;
+};
+
+/* What a CPU walks with. Too large for a value for each CPU, of which the kernel allows 32 KiB. */
+struct cpu_state {
+	struct walk walk;
+	__u64 window[WINDOW_WORDS];
+	__u64 words[40]; /* signal frames */
+	struct vma_scratch scratch;
+	struct wish wishes[MAX_WISHES];
+	struct cached_mapping mappings[CACHED_MAPPINGS];
+	struct cached_rule rules[CACHED_RULES];
+	struct sample sample;
+};
+
+/* One element for each CPU, set before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu_state);
+} cpu_states SEC(".maps");
+
+struct segment {
+	__u32 words[SEGMENT_WORDS];
+};
+
+struct segment_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	/* Sizes, not types: of what is behind two pointers clang describes no more than the name. */
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct segment));
+};
+
+/* Rows, indexes and rules of all objects; filled by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_SEGMENTS);
+	__type(key, __u32);
+	__array(values, struct segment_map);
+} segments SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_OBJECTS);
+	__type(key, __u32);
+	__type(value, struct object);
+} objects SEC(".maps");
+
+/* Preallocated: perf_event programs may use no other hash map before 6.1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_OBJECTS);
+	__type(key, struct object_key);
+	__type(value, struct object_place);
+} files SEC(".maps");
+
+/* For tests: search mappings as kernels before 6.2 do, also on later ones. */
+const volatile __u32 search_by_copy;
+
+#define HASH_FACTOR 0x9e3779b97f4a7c15ULL
+
+static __always_inline struct cpu_state *state_of(__u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpu_states, &cpu);
+}
+
+static __always_inline __u32 *segment_words(__u32 number)
+{
+	__u32 zero = 0;
+	void *map = bpf_map_lookup_elem(&segments, &number);
+	struct segment *segment = map ? bpf_map_lookup_elem(map, &zero) : NULL;
+
+	return segment ? segment->words : NULL;
+}
+
+/* Two places for each address: neighbours in a pair. */
+static __always_inline __u32 mapping_hash(const struct address_space *space, __u64 address)
+{
+	return ((space->id + space->mm + (address >> 16)) * HASH_FACTOR) >> 55;
+}
+_Static_assert(CACHED_MAPPINGS == 1 << (64 - 55), "as many as the hash has values");
+
+/* User space is to make the table of an object. */
+static __always_inline void wish_for(struct cpu_state *cpu, const struct mapping *mapping, const struct object_key *key)
+{
+	__u32 number = cpu->walk.wishes;
+
+	if (number >= MAX_WISHES)
+		return;
+	OPAQUE(number);
+	struct wish *wish = &cpu->wishes[number & (MAX_WISHES - 1)];
+	wish->start = mapping->start;
+	wish->end = mapping->end;
+	wish->key = *key;
+	wish->kind = RECORD_WISH;
+	cpu->walk.wishes = number + 1;
+}
+
+/*
+ * What is mapped at an address, found the long way, and kept for the next time. 0, or an enum user_end. Global, as the
+ * next one, so that it is verified once.
+ */
+__noinline int search_mapping(__u32 cpu_number, __u64 address)
+{
+	struct cpu_state *cpu = state_of(cpu_number);
+	struct mapping mapping;
+	struct object_key key;
+	struct object_place *place;
+	int result;
+
+	if (!cpu)
+		return USER_END_UNSPECIFIED;
+	struct walk *walk = &cpu->walk;
+	walk->mapping_misses++;
+	if (CAN_READ_IN_PLACE && !search_by_copy)
+		result = find_mapping_by(&walk->space, address, &mapping, 1, NULL);
+	else
+		result = find_mapping_by(&walk->space, address, &mapping, 0, &cpu->scratch);
+	walk->map_size = 0;
+	switch (result) {
+	case MAPPING_FOUND:
+	case MAPPING_VDSO:
+		walk->map_kind = CODE_OF_FILE;
+		break;
+	case MAPPING_ANONYMOUS:
+		walk->map_kind = CODE_ANONYMOUS;
+		break;
+	case MAPPING_NO_MM:
+		return USER_END_NO_MEMORY;
+	case MAPPING_NONE:
+	case MAPPING_NOT_EXECUTABLE:
+		return USER_END_NO_CODE;
+	default:
+		return USER_END_CHANGING;
+	}
+	walk->map_start = mapping.start;
+	walk->map_size = mapping.end - mapping.start;
+	walk->map_offset = mapping.page_offset << 12;
+	walk->map_serial = 0;
+	if (walk->map_kind == CODE_OF_FILE) {
+		/* The vDSO is of no file: inode 0. */
+		key.inode = mapping.inode;
+		key.device = mapping.device;
+		key.generation = mapping.generation;
+		if (result == MAPPING_VDSO)
+			walk->map_offset = 0;
+		place = bpf_map_lookup_elem(&files, &key);
+		if (!place) {
+			walk->map_kind = CODE_WITHOUT_TABLE;
+			if (result == MAPPING_FOUND)
+				wish_for(cpu, &mapping, &key);
+			/* Not kept: its table may be there a moment later. */
+			return 0;
+		}
+		walk->map_slot = place->slot;
+		walk->map_serial = place->serial;
+	}
+	if (!(mapping.flags & MAPPING_STABLE) && walk->space.has_sequence)
+		return 0;
+
+	/* The one that was looked for moves to its neighbour. */
+	__u32 at = mapping_hash(&walk->space, address) & (CACHED_MAPPINGS - 1);
+	struct cached_mapping *first = &cpu->mappings[at & (CACHED_MAPPINGS - 1)];
+	struct cached_mapping *second = &cpu->mappings[(at ^ 1) & (CACHED_MAPPINGS - 1)];
+	*second = *first;
+	first->mm = walk->space.mm;
+	first->id = walk->space.id;
+	first->sequence = walk->space.sequence;
+	first->start = walk->map_start;
+	first->size = walk->map_size;
+	first->offset = walk->map_offset;
+	first->slot = walk->map_slot;
+	first->serial = walk->map_serial;
+	first->kind = walk->map_kind;
+	return 0;
+}
+
+/* Makes walk->map_* those of an address; 0, or an enum user_end. */
+static __always_inline int locate(struct cpu_state *cpu, __u32 cpu_number, __u64 address)
+{
+	struct walk *walk = &cpu->walk;
+	__u32 at = mapping_hash(&walk->space, address);
+
+#pragma unroll
+	for (int way = 0; way < 2; way++) {
+		__u32 index = at ^ way;
+
+		OPAQUE(index);
+		struct cached_mapping *cached = &cpu->mappings[index & (CACHED_MAPPINGS - 1)];
+		if (address - cached->start < cached->size && cached->id == walk->space.id && cached->mm == walk->space.mm &&
+		    cached->sequence == walk->space.sequence) {
+			walk->map_start = cached->start;
+			walk->map_size = cached->size;
+			walk->map_offset = cached->offset;
+			walk->map_slot = cached->slot;
+			walk->map_serial = cached->serial;
+			walk->map_kind = cached->kind;
+			return 0;
+		}
+	}
+	return search_mapping(cpu_number, address);
+}
+
+static __always_inline __u32 rule_hash(__u64 key)
+{
+	return key * HASH_FACTOR >> 52;
+}
+_Static_assert(CACHED_RULES == 1 << (64 - 52), "as many as the hash has values");
+
+/* One step of a binary search: half further if the row there does not lie behind the key. No jump depends on data. */
+#define SEARCH_STEP(half) \
+	do { \
+		__u32 probe = at + (half); \
+		__u64 row; \
+		OPAQUE(probe); \
+		row = rows[probe & (SEGMENT_WORDS - 1)]; \
+		at += (half) & -(__u32)((row - key - 1) >> 63) & -(__u32)(((__u64)probe - end) >> 63); \
+	} while (0)
+
+/* The rule at walk->map_* and an offset in the file, found the long way and kept: walk->rule. */
+__noinline int search_rule(__u32 cpu_number, __u64 offset)
+{
+	struct cpu_state *cpu = state_of(cpu_number);
+	__u32 page = offset >> TABLE_PAGE_SHIFT;
+	__u32 index_segment = 0, index_word = 0, slot, serial;
+	__u32 *words, *rows;
+	int found = 0;
+
+	if (!cpu)
+		return 0;
+	struct walk *walk = &cpu->walk;
+	walk->rule_misses++;
+	walk->rule = RULE_GAP;
+	slot = walk->map_slot;
+	serial = walk->map_serial;
+	struct object *object = bpf_map_lookup_elem(&objects, &slot);
+	/* Taken out meanwhile: what is kept of the mapping is out of date. */
+	if (!object || object->serial != serial) {
+		walk->rule = RULE_NO_TABLE;
+		return 0;
+	}
+	/* Coarse, so that CPUs seldom fight for the line. */
+	if (object->used != walk->time)
+		object->used = walk->time;
+	/* Keys have 32 bits for the offset; no code lies so far behind. */
+	if (offset >> 32)
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i < MAX_RANGES; i++) {
+		struct object_range *range = &object->range[i];
+		__u32 distance = page - range->first_page;
+
+		if (i < object->ranges && distance < range->pages) {
+			index_segment = range->index_segment;
+			index_word = range->index_word + 2 * distance;
+			found = 1;
+		}
+	}
+	if (found) {
+		words = segment_words(index_segment);
+		if (!words)
+			return 0;
+		OPAQUE(index_word);
+		struct table_page *entry = (struct table_page *)&words[index_word & (SEGMENT_WORDS - 2)];
+		__u32 at = entry->first;
+		__u32 count = entry->count;
+		__u64 end = at + count;
+		/* The last row that is not behind the offset: its upper half is not greater. */
+		__u64 key = (offset & ((1 << TABLE_PAGE_SHIFT) - 1)) << 16 | 0xffff;
+
+		rows = segment_words(entry->segment);
+		if (!rows)
+			return 0;
+		/* Pages have 21 rows, mostly. */
+		if (count > 128) {
+			SEARCH_STEP(512);
+			SEARCH_STEP(256);
+			SEARCH_STEP(128);
+		}
+		if (count > 16) {
+			SEARCH_STEP(64);
+			SEARCH_STEP(32);
+			SEARCH_STEP(16);
+		}
+		SEARCH_STEP(8);
+		SEARCH_STEP(4);
+		SEARCH_STEP(2);
+		SEARCH_STEP(1);
+		OPAQUE(at);
+		__u32 rule = object->rules_word + 2 * (rows[at & (SEGMENT_WORDS - 1)] & 0xffff);
+
+		words = segment_words(object->rules_segment);
+		if (!words)
+			return 0;
+		OPAQUE(rule);
+		walk->rule = *(__u64 *)&words[rule & (SEGMENT_WORDS - 2)];
+	}
+	if (object->serial != serial) {
+		walk->rule = RULE_NO_TABLE;
+		return 0;
+	}
+	__u64 key = (__u64)serial << 32 | (__u32)offset;
+	struct cached_rule *cached = &cpu->rules[rule_hash(key) & (CACHED_RULES - 1)];
+	cached->key = key;
+	cached->rule = walk->rule;
+	return 0;
+}
+
+static __always_inline __u64 find_rule(struct cpu_state *cpu, __u32 cpu_number, __u64 offset)
+{
+	struct walk *walk = &cpu->walk;
+	__u64 key = (__u64)walk->map_serial << 32 | (__u32)offset;
+	__u32 at = rule_hash(key);
+
+	OPAQUE(at);
+	struct cached_rule *cached = &cpu->rules[at & (CACHED_RULES - 1)];
+	if (cached->key == key && !(offset >> 32))
+		return cached->rule;
+	search_rule(cpu_number, offset);
+	return walk->rule;
+}
+
+#endif
