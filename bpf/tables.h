@@ -61,20 +61,33 @@ enum code_kind {
 	CODE_WITHOUT_TABLE = 2,
 };
 
+/* What is mapped, in a state of an address space. */
+struct cached_mapping {
+	__u64 mm;
+	__u64 id;
+	__u64 start;
+	__u64 size;
+	__u64 offset; /* where in its file it begins */
+	__u32 sequence;
+	__u32 slot;
+	__u32 serial;
+	__u32 kind;
+};
+
+struct cached_rule {
+	__u64 key; /* of rule_key(); 0: none, as serials begin at 1 */
+	__u64 rule;
+};
+
 /* The state of a walk. */
 struct walk {
 	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
 	__u64 pc;
-	__u64 map_start; /* the mapping that the last address was in */
-	__u64 map_size;
-	__u64 map_offset; /* where in its file it begins */
+	struct cached_mapping map; /* the mapping that the last address was in */
 	__u64 rule;
 	__u64 window_at; /* address of window[0] */
 	struct address_space space;
 	__u32 valid;
-	__u32 map_slot;
-	__u32 map_serial;
-	__u32 map_kind;
 	__u32 first_frame; /* place of the first user frame among the sample's frames */
 	__u32 frames;
 	__u32 switches;
@@ -92,23 +105,6 @@ struct walk {
 	__u8 end;
 	__u8 newborn; /* a thread that has not left the system call that made it */
 	__u8 pad[1];
-};
-
-struct cached_mapping {
-	__u64 mm;
-	__u64 id;
-	__u64 start;
-	__u64 size;
-	__u64 offset;
-	__u32 sequence;
-	__u32 slot;
-	__u32 serial;
-	__u32 kind;
-};
-
-struct cached_rule {
-	__u64 key; /* serial << 32 | offset; 0: none, as serials begin at 1 */
-	__u64 rule;
 };
 
 /* What a CPU walks with. Too large for a value for each CPU, of which the kernel allows 32 KiB. */
@@ -229,14 +225,14 @@ __noinline int search_mapping(__u32 cpu_number, __u64 address)
 		result = find_mapping_by(&walk->space, address, &mapping, 1, NULL);
 	else
 		result = find_mapping_by(&walk->space, address, &mapping, 0, &cpu->scratch);
-	walk->map_size = 0;
+	walk->map.size = 0;
 	switch (result) {
 	case MAPPING_FOUND:
 	case MAPPING_VDSO:
-		walk->map_kind = CODE_OF_FILE;
+		walk->map.kind = CODE_OF_FILE;
 		break;
 	case MAPPING_ANONYMOUS:
-		walk->map_kind = CODE_ANONYMOUS;
+		walk->map.kind = CODE_ANONYMOUS;
 		break;
 	case MAPPING_NO_MM:
 		return USER_END_NO_MEMORY;
@@ -246,27 +242,30 @@ __noinline int search_mapping(__u32 cpu_number, __u64 address)
 	default:
 		return USER_END_CHANGING;
 	}
-	walk->map_start = mapping.start;
-	walk->map_size = mapping.end - mapping.start;
-	walk->map_offset = mapping.page_offset << 12;
-	walk->map_serial = 0;
-	if (walk->map_kind == CODE_OF_FILE) {
+	walk->map.mm = walk->space.mm;
+	walk->map.id = walk->space.id;
+	walk->map.sequence = walk->space.sequence;
+	walk->map.start = mapping.start;
+	walk->map.size = mapping.end - mapping.start;
+	walk->map.offset = mapping.page_offset << 12;
+	walk->map.serial = 0;
+	if (walk->map.kind == CODE_OF_FILE) {
 		/* The vDSO is of no file: inode 0. */
 		key.inode = mapping.inode;
 		key.device = mapping.device;
 		key.generation = mapping.generation;
 		if (result == MAPPING_VDSO)
-			walk->map_offset = 0;
+			walk->map.offset = 0;
 		place = bpf_map_lookup_elem(&files, &key);
 		if (!place) {
-			walk->map_kind = CODE_WITHOUT_TABLE;
+			walk->map.kind = CODE_WITHOUT_TABLE;
 			if (result == MAPPING_FOUND)
 				wish_for(cpu, &mapping, &key);
 			/* Not kept: its table may be there a moment later. */
 			return 0;
 		}
-		walk->map_slot = place->slot;
-		walk->map_serial = place->serial;
+		walk->map.slot = place->slot;
+		walk->map.serial = place->serial;
 	}
 	if (!(mapping.flags & MAPPING_STABLE) && walk->space.has_sequence)
 		return 0;
@@ -276,19 +275,11 @@ __noinline int search_mapping(__u32 cpu_number, __u64 address)
 	struct cached_mapping *first = &cpu->mappings[at & (CACHED_MAPPINGS - 1)];
 	struct cached_mapping *second = &cpu->mappings[(at ^ 1) & (CACHED_MAPPINGS - 1)];
 	*second = *first;
-	first->mm = walk->space.mm;
-	first->id = walk->space.id;
-	first->sequence = walk->space.sequence;
-	first->start = walk->map_start;
-	first->size = walk->map_size;
-	first->offset = walk->map_offset;
-	first->slot = walk->map_slot;
-	first->serial = walk->map_serial;
-	first->kind = walk->map_kind;
+	*first = walk->map;
 	return 0;
 }
 
-/* Makes walk->map_* those of an address; 0, or an enum user_end. */
+/* Makes walk->map that of an address; 0, or an enum user_end. */
 static __always_inline int locate(struct cpu_state *cpu, __u32 cpu_number, __u64 address)
 {
 	struct walk *walk = &cpu->walk;
@@ -302,16 +293,17 @@ static __always_inline int locate(struct cpu_state *cpu, __u32 cpu_number, __u64
 		struct cached_mapping *cached = &cpu->mappings[index & (CACHED_MAPPINGS - 1)];
 		if (address - cached->start < cached->size && cached->id == walk->space.id && cached->mm == walk->space.mm &&
 		    cached->sequence == walk->space.sequence) {
-			walk->map_start = cached->start;
-			walk->map_size = cached->size;
-			walk->map_offset = cached->offset;
-			walk->map_slot = cached->slot;
-			walk->map_serial = cached->serial;
-			walk->map_kind = cached->kind;
+			walk->map = *cached;
 			return 0;
 		}
 	}
 	return search_mapping(cpu_number, address);
+}
+
+/* Only of offsets below 4 GiB. */
+static __always_inline __u64 rule_key(__u32 serial, __u64 offset)
+{
+	return (__u64)serial << 32 | (__u32)offset;
 }
 
 static __always_inline __u32 rule_hash(__u64 key)
@@ -330,7 +322,7 @@ _Static_assert(CACHED_RULES == 1 << (64 - 52), "as many as the hash has values")
 		at += (half) & -(__u32)((row - key - 1) >> 63) & -(__u32)(((__u64)probe - end) >> 63); \
 	} while (0)
 
-/* The rule at walk->map_* and an offset in the file, found the long way and kept: walk->rule. */
+/* The rule at an offset in the file of walk->map, found the long way and kept: walk->rule. */
 __noinline int search_rule(__u32 cpu_number, __u64 offset)
 {
 	struct cpu_state *cpu = state_of(cpu_number);
@@ -344,8 +336,8 @@ __noinline int search_rule(__u32 cpu_number, __u64 offset)
 	struct walk *walk = &cpu->walk;
 	walk->rule_misses++;
 	walk->rule = RULE_GAP;
-	slot = walk->map_slot;
-	serial = walk->map_serial;
+	slot = walk->map.slot;
+	serial = walk->map.serial;
 	struct object *object = bpf_map_lookup_elem(&objects, &slot);
 	/* Taken out meanwhile: what is kept of the mapping is out of date. */
 	if (!object || object->serial != serial) {
@@ -412,7 +404,7 @@ __noinline int search_rule(__u32 cpu_number, __u64 offset)
 		walk->rule = RULE_NO_TABLE;
 		return 0;
 	}
-	__u64 key = (__u64)serial << 32 | (__u32)offset;
+	__u64 key = rule_key(serial, offset);
 	struct cached_rule *cached = &cpu->rules[rule_hash(key) & (CACHED_RULES - 1)];
 	cached->key = key;
 	cached->rule = walk->rule;
@@ -422,7 +414,7 @@ __noinline int search_rule(__u32 cpu_number, __u64 offset)
 static __always_inline __u64 find_rule(struct cpu_state *cpu, __u32 cpu_number, __u64 offset)
 {
 	struct walk *walk = &cpu->walk;
-	__u64 key = (__u64)walk->map_serial << 32 | (__u32)offset;
+	__u64 key = rule_key(walk->map.serial, offset);
 	__u32 at = rule_hash(key);
 
 	OPAQUE(at);

@@ -76,33 +76,26 @@ static __always_inline int read_stack(struct cpu_state *cpu, __u64 address, __u6
 	return 0;
 }
 
-/* Adds pc to the sample; whether there was room. */
-static __always_inline int add_frame(struct cpu_state *cpu)
+/* Adds a frame to the sample: an address and enum frame_bits. Whether there was room. */
+static __always_inline int add_frame(struct cpu_state *cpu, __u64 address, __u64 bits)
 {
 	struct walk *walk = &cpu->walk;
 	__u32 place = walk->first_frame + walk->frames;
-	__u64 bits = (walk->is_return ? 0 : FRAME_INTERRUPTED) | (walk->guessed ? FRAME_GUESSED : 0);
 
 	OPAQUE(place);
 	if (walk->frames >= MAX_USER_FRAMES || place >= MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
 		return 0;
-	cpu->sample.frames[place] = (walk->pc & ((1ULL << FRAME_BITS_SHIFT) - 1)) | bits << FRAME_BITS_SHIFT;
+	cpu->sample.frames[place] = (address & ((1ULL << FRAME_BITS_SHIFT) - 1)) | bits << FRAME_BITS_SHIFT;
 	walk->frames++;
 	return 1;
 }
 
-/* Adds a frame of which nothing is known, in front of which frames are missing. */
-static __always_inline int skip_frame(struct cpu_state *cpu)
+/* Adds pc. */
+static __always_inline int add_pc(struct cpu_state *cpu)
 {
 	struct walk *walk = &cpu->walk;
-	__u32 place = walk->first_frame + walk->frames;
 
-	OPAQUE(place);
-	if (walk->frames >= MAX_USER_FRAMES || place >= MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
-		return 0;
-	cpu->sample.frames[place] = (__u64)FRAME_GUESSED << FRAME_BITS_SHIFT;
-	walk->frames++;
-	return 1;
+	return add_frame(cpu, walk->pc, (walk->is_return ? 0 : FRAME_INTERRUPTED) | (walk->guessed ? FRAME_GUESSED : 0));
 }
 
 static __always_inline int ends(struct walk *walk, int reason)
@@ -300,7 +293,7 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 	if ((jumped || RULE_SKIPS(rule)) && !is_return_address(pc))
 		return ends(walk, USER_END_BAD_FRAME);
 	/* A stack that was left: its innermost frame is not found from here. It is told as a frame at address 0. */
-	if (RULE_SKIPS(rule) && !skip_frame(cpu))
+	if (RULE_SKIPS(rule) && !add_frame(cpu, 0, FRAME_GUESSED))
 		return ends(walk, USER_END_CUT);
 	walk->regs[REG_FP] = fp;
 	walk->valid = valid;
@@ -317,23 +310,23 @@ static __always_inline int walk_step(struct cpu_state *cpu, __u32 cpu_number)
 	__u64 address = walk->pc - walk->is_return;
 	__u64 rule;
 
-	if (address - walk->map_start >= walk->map_size) {
+	if (address - walk->map.start >= walk->map.size) {
 		int reason = locate(cpu, cpu_number, address);
 
 		if (reason) {
 			/* What is no code has not called anybody. But where it ran, it ran. */
 			if (!walk->frames)
-				add_frame(cpu);
+				add_pc(cpu);
 			return ends(walk, reason == USER_END_NO_CODE && walk->guess_end ? walk->guess_end : reason);
 		}
 	}
-	if (!add_frame(cpu))
+	if (!add_pc(cpu))
 		return ends(walk, USER_END_CUT);
-	if (walk->map_kind == CODE_ANONYMOUS)
+	if (walk->map.kind == CODE_ANONYMOUS)
 		return guess_caller(cpu_number, USER_END_ANONYMOUS);
-	if (walk->map_kind == CODE_WITHOUT_TABLE)
+	if (walk->map.kind == CODE_WITHOUT_TABLE)
 		return guess_caller(cpu_number, USER_END_NO_TABLE);
-	rule = find_rule(cpu, cpu_number, address - walk->map_start + walk->map_offset);
+	rule = find_rule(cpu, cpu_number, address - walk->map.start + walk->map.offset);
 	if (RULE_KIND(rule) >= RULE_PLT)
 		return apply_rule(cpu_number, rule);
 	if (RULE_KIND(rule) == RULE_ROOT)
@@ -428,7 +421,7 @@ static __always_inline void walk_user(
 	if (!walk->space.has_sequence)
 		walk->space.sequence = ++walk->unstamped;
 	walk->time = cpu->sample.header.time >> 30;
-	walk->map_size = 0;
+	walk->map.size = 0;
 	walk->window_at = NO_WINDOW;
 	walk->switches = 0;
 	walk->is_return = walk->in_syscall;
@@ -437,7 +430,7 @@ static __always_inline void walk_user(
 	walk->guess_end = 0;
 	walk->end = USER_END_CUT;
 	if (walk->newborn) {
-		add_frame(cpu);
+		add_pc(cpu);
 		walk->end = USER_END_ROOT;
 		return;
 	}
