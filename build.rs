@@ -35,7 +35,7 @@ fn build() -> Result<(), String> {
     let sampler = "bpf/sampler.bpf.c";
     let built = builder(sampler)?.build_and_generate(out.join("sampler.skel.rs"));
     built.map_err(|error| format!("failed to build {sampler}: {error:#}"))?;
-    // What tests/mappings.rs loads. A package for users has no tests, and needs none.
+    // What tests/mappings/ loads. A package for users has no tests, and needs none.
     let asking = "tests/programs/mappings.bpf.c";
     println!("cargo::rerun-if-changed={asking}");
     if Path::new(asking).exists() {

@@ -77,7 +77,7 @@ struct mapping {
 	__u32 flags;
 	__u32 reserved;
 };
-_Static_assert(sizeof(struct mapping) == 48, "tests/mappings.rs reads it");
+_Static_assert(sizeof(struct mapping) == 48, "tests/mappings reads it");
 
 /*
  * An address space and a state of its mappings. Two equal ones have the same mappings:

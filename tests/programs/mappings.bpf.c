@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Asks bpf/vma.h who maps what, for tests/mappings.rs: at ticks of the clock in the process that is looked at, and for
+ * Asks bpf/vma.h who maps what, for tests/mappings: at ticks of the clock in the process that is looked at, and for
  * sleeping processes from an iterator over all tasks.
  */
 #include "../../bpf/kernel.h"

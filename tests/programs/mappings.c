@@ -1,4 +1,4 @@
-// A process with mappings to ask about, for tests/mappings.rs:
+// A process with mappings to ask about, for tests/mappings:
 //
 //   mappings SECONDS many COUNT     COUNT mappings of alternating protection, then one thread spins
 //   mappings SECONDS storm LOG      one thread spins; another maps files over each other as quick as it can, and logs it
