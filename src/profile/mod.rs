@@ -10,6 +10,8 @@ mod budget;
 mod engine;
 mod frame;
 mod ids;
+mod labels;
+mod objects;
 mod processes;
 mod query;
 mod samples;
@@ -21,11 +23,13 @@ mod tree;
 mod view;
 
 pub use engine::{Engine, Snapshot};
-pub use frame::{Frame, FrameKind, FrameTable, Label, LabelTable, Names, Object, ObjectKind, ObjectTable, sanitize};
+pub use frame::{Frame, FrameTable, Names};
 pub use ids::{
     BuildId, CgroupId, Cpu, ElfAddress, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress, StackId, Tgid, ThreadIndex, Tid,
     Timestamp,
 };
+pub use labels::{FrameKind, Label, LabelTable, sanitize};
+pub use objects::{Object, ObjectKind, ObjectTable};
 pub use processes::{NameRequest, Process, Processes};
 pub use query::{Direction, Filter, FilterMode, Grouping, Pattern, Query, Request, Target, TimeRange};
 pub use samples::{Limits, Losses, Profile, Sample, SampleKind, SampleStore, UserEnd};

@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::frame::{FrameKind, Names};
+use super::frame::Names;
 use super::ids::LabelId;
+use super::labels::FrameKind;
 use super::tree::{CallTree, NodeId, TreeBuilder};
 
 /// A function and what it weighs.

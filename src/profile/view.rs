@@ -12,75 +12,29 @@
 //! ```
 
 mod answers;
+mod nodes;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::frame::{FrameKind, Label, Names};
-use super::ids::{CgroupId, Cpu, FrameId, LabelId, ObjectId, StackId, ThreadIndex, Timestamp};
-use super::query::{Direction, FilterMode, Grouping, Query, TimeRange};
+use super::frame::Names;
+use super::ids::{FrameId, LabelId, ObjectId, StackId, ThreadIndex, Timestamp};
+use super::labels::Label;
+use super::query::{FilterMode, Query, TimeRange};
 use super::samples::{Profile, Sample, UserEnd};
 use super::search::LabelMatches;
 use super::threads::Thread;
 use super::tree::{CallTree, NodeId, TreeBuilder};
+
+pub use answers::{ActivityRow, ShortStacks, Timeline, Totals};
 
 const SECOND: u64 = 1_000_000_000;
 /// How far back "CPU %" looks.
 const RECENT: u64 = 3 * SECOND;
 /// Most filters at once: one bit each, and one to say that the bits are known.
 pub const MAX_FILTERS: usize = 15;
-
-/// What a thread did within the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ActivityRow {
-    /// Who.
-    pub thread: Thread,
-    /// Weight within the range, filters and target not applied: for pickers.
-    pub all: u64,
-    /// Weight that the view shows.
-    pub shown: u64,
-    /// Weight shown whose user stack reached a root.
-    pub complete: u64,
-    /// Weight shown that has a user stack to complete.
-    pub user: u64,
-    /// Weight of the last three seconds, target and filters not applied.
-    pub recent: u64,
-}
-
-/// CPU use per second of what passes target and filters, whatever the range.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Timeline {
-    /// Second of `CLOCK_MONOTONIC` at which `weights` begins.
-    pub first_second: u64,
-    /// Weight in each second.
-    pub weights: Vec<u64>,
-}
-
-/// Sums over the samples that are shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Samples shown.
-    pub samples: u64,
-    /// Those whose user stack reached a root.
-    pub complete: u64,
-    /// Those that have a user stack to complete and whose source tells why it ended.
-    pub user: u64,
-    /// How the user stacks ended, by [`UserEnd`].
-    pub ends: [u64; UserEnd::ALL.len()],
-}
-
-/// Stacks that are not complete, of one reason and one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShortStacks {
-    /// Why they end.
-    pub end: UserEnd,
-    /// The path of the object that their outermost user frame is in.
-    pub object: Arc<str>,
-    /// How much they weigh.
-    pub weight: u64,
-}
 
 /// Whether an update took in everything there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -323,18 +277,6 @@ impl ViewBuilder {
         Some(facts)
     }
 
-    /// The node below "all" that a thread's stacks hang from; made only for threads that are looked at.
-    fn group_of(&mut self, thread: Thread) -> NodeId {
-        if self.query.direction == Direction::BottomUp {
-            return CallTree::ROOT;
-        }
-        let mut node = CallTree::ROOT;
-        for label in group_labels(&self.names, self.query.grouping, thread).into_iter().flatten() {
-            node = self.tree.child(node, label);
-        }
-        node
-    }
-
     fn filter_bits(&mut self, profile: &Profile, stack: StackId) -> u16 {
         if self.stack_filter_bits.len() < profile.stacks.len() {
             self.stack_filter_bits.resize(profile.stacks.len(), 0);
@@ -415,20 +357,6 @@ impl ViewBuilder {
         }
     }
 
-    /// Where stacks that are not complete ended: why, in which object, and how many. The heaviest of each reason first.
-    pub fn short_stacks(&self) -> Vec<ShortStacks> {
-        let mut all: Vec<ShortStacks> = self
-            .short
-            .iter()
-            .map(|((end, object), weight)| {
-                let object = self.names.objects.get(*object).map(|object| object.path.clone()).unwrap_or_default();
-                ShortStacks { end: UserEnd::from_wire(*end), object, weight: *weight }
-            })
-            .collect();
-        all.sort_by(|a, b| (a.end as u8, b.weight, &a.object).cmp(&(b.end as u8, a.weight, &b.object)));
-        all
-    }
-
     /// Whether the outermost function is one in which threads or processes begin. That is decided by the two outermost
     /// frames, so all stacks above those two have the answer in common: it is looked for only as far down as it is not known.
     /// (Walking each stack to its root was half of the time in which a view of a million stacks is made.)
@@ -467,97 +395,6 @@ impl ViewBuilder {
         let (root, second) = (label_of(root), second.and_then(label_of));
         root.is_some_and(Label::is_entry)
             || root.is_some_and(|label| label.object.starts_with("libc.so")) && second.is_some_and(|label| &*label.name == "main")
-    }
-
-    fn node_for(&mut self, profile: &Profile, sample: &Sample) -> NodeId {
-        match self.query.direction {
-            Direction::TopDown => {
-                let group = self.thread_facts(profile, sample.thread).map_or(CallTree::ROOT, |facts| facts.group);
-                self.top_down(profile, group, sample.stack)
-            }
-            Direction::BottomUp => self.bottom_up(profile, sample),
-        }
-    }
-
-    fn remembered(&self, group: NodeId, stack: StackId) -> Option<NodeId> {
-        if stack.0 == 0 {
-            return Some(group);
-        }
-        if group == CallTree::ROOT {
-            return self.node_of_ungrouped.get(stack.0 as usize).filter(|node| **node != 0).map(|node| NodeId(*node));
-        }
-        self.node_of.get(&(u64::from(group.0) << 32 | u64::from(stack.0))).copied()
-    }
-
-    fn remember(&mut self, group: NodeId, stack: StackId, node: NodeId) {
-        if group != CallTree::ROOT {
-            self.node_of.insert(u64::from(group.0) << 32 | u64::from(stack.0), node);
-        } else if let Some(slot) = self.node_of_ungrouped.get_mut(stack.0 as usize) {
-            *slot = node.0;
-        }
-    }
-
-    fn top_down(&mut self, profile: &Profile, group: NodeId, stack: StackId) -> NodeId {
-        if group == CallTree::ROOT && self.node_of_ungrouped.len() < profile.stacks.len() {
-            self.node_of_ungrouped.resize(profile.stacks.len(), 0);
-        }
-        let mut new = Vec::new();
-        let mut at = stack;
-        let mut node = loop {
-            if let Some(node) = self.remembered(group, at) {
-                break node;
-            }
-            let Some((parent, frame)) = profile.stacks.split(at) else { break group };
-            new.push((at, frame));
-            at = parent;
-        };
-        for (at, frame) in new.into_iter().rev() {
-            let mut labels = std::mem::take(&mut self.scratch);
-            labels.clear();
-            self.names.labels_of(frame, |label| labels.push(label));
-            for label in &labels {
-                node = self.child(node, *label);
-            }
-            self.scratch = labels;
-            self.remember(group, at, node);
-        }
-        node
-    }
-
-    fn bottom_up(&mut self, profile: &Profile, sample: &Sample) -> NodeId {
-        // The tree ends in the group, so the path depends on both; remembered under the thread's number.
-        let key = NodeId(sample.thread.0.wrapping_add(1));
-        if sample.stack.0 != 0
-            && let Some(node) = self.remembered(key, sample.stack)
-        {
-            return node;
-        }
-        let mut node = CallTree::ROOT;
-        let mut labels = Vec::new();
-        for frame in profile.stacks.frames(sample.stack) {
-            labels.clear();
-            self.names.labels_of(frame, |label| labels.push(label));
-            for label in labels.iter().rev() {
-                node = self.child(node, *label);
-            }
-        }
-        if let Some(thread) = profile.threads.get(sample.thread) {
-            let groups = group_labels(&self.names, self.query.grouping, thread);
-            for label in groups.into_iter().flatten().rev() {
-                node = self.tree.child(node, label);
-            }
-        }
-        self.remember(key, sample.stack, node);
-        node
-    }
-
-    fn child(&mut self, node: NodeId, label: LabelId) -> NodeId {
-        let before = self.tree.len();
-        let child = self.tree.child(node, label);
-        if self.tree.len() > before && self.names.labels.get(label).is_some_and(|label| label.provisional) {
-            self.provisional.push(label);
-        }
-        child
     }
 
     fn hold_sealed_chunks(&mut self, profile: &Profile) {
@@ -623,20 +460,6 @@ fn slot_of(sums: &mut Vec<u64>, index: usize) -> &mut u64 {
         sums.resize(index + 1, 0);
     }
     &mut sums[index]
-}
-
-/// The levels below "all" for a thread.
-fn group_labels(names: &Names, grouping: Grouping, thread: Thread) -> [Option<LabelId>; 2] {
-    let numbered = |label: LabelId, number: u32| {
-        let name = format!("{} {number}", names.labels.name(label));
-        names.labels.intern(&name, "", FrameKind::Process)
-    };
-    match grouping {
-        Grouping::None => [None, None],
-        Grouping::Name => [Some(thread.process), None],
-        Grouping::Process => [Some(numbered(thread.process, thread.tgid.0)), None],
-        Grouping::Thread => [Some(numbered(thread.process, thread.tgid.0)), Some(numbered(thread.name, thread.tid.0))],
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,62 @@
 //! What a view tells: its tree, its sums, and what pickers list.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
-use super::{ActivityRow, CallTree, CgroupId, Cpu, Profile, RECENT, SECOND, TimeRange, Timeline, Timestamp, Totals, ViewBuilder};
+use crate::profile::{CgroupId, Cpu};
+
+use super::{CallTree, Profile, RECENT, SECOND, Thread, TimeRange, Timestamp, UserEnd, ViewBuilder};
+
+/// What a thread did within the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActivityRow {
+    /// Who.
+    pub thread: Thread,
+    /// Weight within the range, filters and target not applied: for pickers.
+    pub all: u64,
+    /// Weight that the view shows.
+    pub shown: u64,
+    /// Weight shown whose user stack reached a root.
+    pub complete: u64,
+    /// Weight shown that has a user stack to complete.
+    pub user: u64,
+    /// Weight of the last three seconds, target and filters not applied.
+    pub recent: u64,
+}
+
+/// CPU use per second of what passes target and filters, whatever the range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// Second of `CLOCK_MONOTONIC` at which `weights` begins.
+    pub first_second: u64,
+    /// Weight in each second.
+    pub weights: Vec<u64>,
+}
+
+/// Sums over the samples that are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Samples shown.
+    pub samples: u64,
+    /// Those whose user stack reached a root.
+    pub complete: u64,
+    /// Those that have a user stack to complete and whose source tells why it ended.
+    pub user: u64,
+    /// How the user stacks ended, by [`UserEnd`].
+    pub ends: [u64; UserEnd::ALL.len()],
+}
+
+/// Stacks that are not complete, of one reason and one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShortStacks {
+    /// Why they end.
+    pub end: UserEnd,
+    /// The path of the object that their outermost user frame is in.
+    pub object: Arc<str>,
+    /// How much they weigh.
+    pub weight: u64,
+}
 
 impl ViewBuilder {
     /// The tree as it is now.
@@ -99,6 +153,20 @@ impl ViewBuilder {
     /// What ran on each CPU within the range, likewise, by number.
     pub fn cpus(&self) -> Vec<(Cpu, u64)> {
         (0..=u16::MAX).map(Cpu).zip(self.cpu_sums.iter().copied()).filter(|(_, weight)| *weight > 0).collect()
+    }
+
+    /// Where stacks that are not complete ended: why, in which object, and how many. The heaviest of each reason first.
+    pub fn short_stacks(&self) -> Vec<ShortStacks> {
+        let mut all: Vec<ShortStacks> = self
+            .short
+            .iter()
+            .map(|((end, object), weight)| {
+                let object = self.names.objects.get(*object).map(|object| object.path.clone()).unwrap_or_default();
+                ShortStacks { end: UserEnd::from_wire(*end), object, weight: *weight }
+            })
+            .collect();
+        all.sort_by(|a, b| (a.end as u8, b.weight, &a.object).cmp(&(b.end as u8, a.weight, &b.object)));
+        all
     }
 
     /// How far back [`ActivityRow::recent`] looks, in nanoseconds.

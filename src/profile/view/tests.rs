@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::profile::{Cpu, Filter, Limits, Pattern, Searcher, Target, Tgid, Tid};
+use crate::profile::{Cpu, Direction, Filter, FrameKind, Grouping, Limits, Pattern, Searcher, Target, Tgid, Tid};
 
 const NAMES: [&str; 6] = ["main", "alpha", "beta", "gamma", "alphabet", "_start"];
 
