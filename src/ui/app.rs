@@ -6,7 +6,7 @@ use crossterm::event::{KeyEvent, KeyEventKind};
 
 use crate::profile::{
     Direction, Filter, FilterMode, Grouping, LabelId, MAX_FILTERS, Names, Pattern, Query, Request, Snapshot, Target, Tgid, Tid,
-    TimeRange, Timestamp,
+    Timestamp,
 };
 
 use super::areas::Areas;
@@ -17,6 +17,7 @@ use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
 use super::tables::{Functions, Processes};
 use super::theme::{ColourMode, Theme};
+use super::time_range::Span;
 
 /// The views, by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,19 +48,6 @@ impl View {
     }
 }
 
-/// Which time is looked at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Span {
-    /// Everything that is stored.
-    #[default]
-    All,
-    /// The last so many seconds.
-    Last(u64),
-    /// From one second of the clock to before another.
-    Seconds(u64, u64),
-}
-
-const SECOND: u64 = 1_000_000_000;
 /// Lines of the command's output kept for its pane.
 const OUTPUT_LINES: usize = 1000;
 
@@ -150,14 +138,7 @@ impl App {
 
     /// The query on screen, time range included.
     pub fn query(&self) -> Query {
-        let range = match (self.span, self.frozen) {
-            (Span::All, None) => TimeRange::All,
-            (Span::Last(seconds), None) => TimeRange::Last(seconds * SECOND),
-            (Span::All, Some(at)) => TimeRange::Between(Timestamp(0), at),
-            (Span::Last(seconds), Some(at)) => TimeRange::Between(Timestamp(at.0.saturating_sub(seconds * SECOND)), at),
-            (Span::Seconds(from, to), _) => TimeRange::Between(Timestamp(from * SECOND), Timestamp(to * SECOND)),
-        };
-        Query { range, ..self.query.clone() }
+        Query { range: self.range(), ..self.query.clone() }
     }
 
     /// The filters that are on.
@@ -498,51 +479,6 @@ impl App {
         }
     }
 
-    fn change_range(&mut self, action: Action) {
-        if self.status.frequency == 0 {
-            self.message = Some(Message { text: "a file has no time to choose from".to_owned(), bad: false });
-            return;
-        }
-        let Some((first, last)) = self.snapshot.span.map(|(first, last)| (first.0 / SECOND, last.0 / SECOND + 1)) else { return };
-        let (from, to) = match self.span {
-            Span::Seconds(from, to) => (from, to),
-            Span::Last(seconds) => (last.saturating_sub(seconds), last),
-            Span::All => (last.saturating_sub(10).max(first), last),
-        };
-        // A selection may have left the store since it was made.
-        let from = from.clamp(first, last - 1);
-        let to = to.clamp(from + 1, last);
-        let width = to - from;
-        let shift = (width / 2).max(1);
-        self.span = match action {
-            Action::CycleRange => match self.span {
-                Span::All => Span::Last(10),
-                Span::Last(10) => Span::Last(60),
-                _ => Span::All,
-            },
-            Action::RangeEarlier if matches!(self.span, Span::Seconds(..)) => {
-                let from = from.saturating_sub(shift).max(first);
-                Span::Seconds(from, (from + width).min(last))
-            }
-            Action::RangeLater if matches!(self.span, Span::Seconds(..)) => {
-                let to = (to + shift).min(last);
-                Span::Seconds(to.saturating_sub(width).max(first), to)
-            }
-            Action::RangeNarrower => Span::Seconds(from + width / 4, (to - width / 4).max(from + width / 4 + 1)),
-            Action::RangeWider => Span::Seconds(from.saturating_sub(shift).max(first), (to + shift).min(last)),
-            Action::RangeLive => {
-                self.frozen = None;
-                Span::All
-            }
-            _ => Span::Seconds(from, to),
-        };
-    }
-
-    /// Selects the seconds that the time strip's columns stand for.
-    pub fn select_seconds(&mut self, from: u64, to: u64) {
-        self.span = Span::Seconds(from.min(to), from.max(to) + 1);
-    }
-
     fn copy(&mut self, effects: &mut Vec<Effect>) {
         let labels = &self.names.labels;
         let text: Vec<&str> = match self.view {
@@ -552,59 +488,6 @@ impl App {
         if !text.is_empty() {
             self.message = Some(Message { text: format!("copied {} frames", text.len()), bad: false });
             effects.push(Effect::Copy(text.join(";")));
-        }
-    }
-
-    /// What is seen, in words: for titles of saved files.
-    pub fn title(&self) -> String {
-        let mut title = format!("flametop: {}", self.target_name());
-        for filter in &self.query.filters {
-            let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
-            title.push_str(&format!(", {mode} /{}/", filter.pattern.source()));
-        }
-        title
-    }
-
-    /// Whose samples are shown, in words.
-    pub fn target_name(&self) -> String {
-        let target = &self.query.target;
-        let mut words = Vec::new();
-        match target.tgids.as_slice() {
-            [] => {}
-            [tgid] => {
-                let row = self.snapshot.activity.iter().find(|row| row.thread.tgid == *tgid);
-                let name = row.map_or("pid", |row| self.names.labels.name(row.thread.process));
-                words.push(format!("{name} {tgid}"));
-            }
-            several => {
-                let of_them = self.snapshot.activity.iter().filter(|row| several.contains(&row.thread.tgid));
-                let mut named = of_them.map(|row| row.thread.process);
-                let first = named.next().filter(|first| named.all(|name| name == *first));
-                let times = if self.theme.ascii { 'x' } else { '×' };
-                words.push(match first {
-                    Some(name) => format!("{} {times}{}", self.names.labels.name(name), several.len()),
-                    None => format!("{} processes", several.len()),
-                });
-            }
-        }
-        if let Some(tid) = target.tid {
-            words.push(format!("thread {tid}"));
-        }
-        if let Some(cgroup) = target.cgroup {
-            // The end of a path tells more than its beginning.
-            let name = self.status.cgroups.get(&cgroup).map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
-            words.push(format!(
-                "cgroup {}",
-                name.map_or_else(|| cgroup.to_string(), |name| if name.is_empty() { "/".to_owned() } else { name })
-            ));
-        }
-        if let Some(cpu) = target.cpu {
-            words.push(format!("CPU {cpu}"));
-        }
-        match (words.is_empty(), self.query.grouping) {
-            (false, _) => words.join(" "),
-            (true, Grouping::None) => "all stacks".to_owned(),
-            (true, _) => self.everything.clone().unwrap_or_else(|| "all processes".to_owned()),
         }
     }
 

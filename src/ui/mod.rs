@@ -20,6 +20,8 @@ mod terminal;
 mod tests;
 mod text;
 mod theme;
+mod time_range;
+mod title;
 mod views;
 
 use std::future::poll_fn;
@@ -32,13 +34,14 @@ use crossterm::event::{Event as TerminalEvent, EventStream, KeyCode, KeyEvent, K
 use futures_util::StreamExt;
 use tokio::sync::{mpsc, watch};
 
-pub use app::{App, Span, View};
+pub use app::{App, View};
 pub use areas::Areas;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
 pub use messages::{Effect, Event, Message, SaveOrder, Saved, Status};
 pub use place::Place;
 pub use text::{bytes as format_bytes, grouped as format_grouped};
 pub use theme::{ColourMode, Depth, Palette, Theme};
+pub use time_range::Span;
 pub use views::draw;
 
 use crate::profile::{Request, Snapshot};

@@ -5,8 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use crate::profile::{FilterMode, TimeRange};
-use crate::ui::app::{App, Span, View};
+use crate::ui::app::{App, View};
 use crate::ui::text;
+use crate::ui::time_range::Span;
 
 use super::put;
 
