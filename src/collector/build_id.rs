@@ -14,7 +14,6 @@ use crate::profile::BuildId;
 const MAX_HEADERS: u16 = 64;
 const MAX_NOTES: usize = 64 * 1024;
 const PT_NOTE: u32 = 4;
-const NT_GNU_BUILD_ID: u32 = 3;
 
 /// Why there is no build id.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,24 +50,8 @@ pub(crate) fn of_file(file: &File) -> Option<BuildId> {
     let headers = read(file, table, usize::from(size) * usize::from(count))?;
     headers.chunks_exact(56).filter(|header| u32_at(header, 0) == Some(PT_NOTE)).find_map(|header| {
         let length = usize::try_from(u64_at(header, 32)?).ok()?.min(MAX_NOTES);
-        let align = if u64_at(header, 48) == Some(8) { 8 } else { 4 };
-        in_notes(&read(file, u64_at(header, 8)?, length)?, align)
+        BuildId::in_notes(&read(file, u64_at(header, 8)?, length)?, u64_at(header, 48)?)
     })
-}
-
-/// The build id among notes: `| name size 4 | size 4 | type 4 | name… | description… |`, both padded to `align`.
-fn in_notes(notes: &[u8], align: usize) -> Option<BuildId> {
-    let mut rest = notes;
-    loop {
-        let name_size = usize::try_from(u32_at(rest, 0)?).ok()?;
-        let size = usize::try_from(u32_at(rest, 4)?).ok()?;
-        let description = 12usize.checked_add(name_size)?.checked_next_multiple_of(align)?;
-        let end = description.checked_add(size)?;
-        if u32_at(rest, 8) == Some(NT_GNU_BUILD_ID) && rest.get(12..)?.starts_with(b"GNU\0") && name_size == 4 {
-            return BuildId::new(rest.get(description..end)?);
-        }
-        rest = rest.get(end.checked_next_multiple_of(align)?..)?;
-    }
 }
 
 fn read(file: &File, offset: u64, length: usize) -> Option<Vec<u8>> {
@@ -102,8 +85,8 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&elf).unwrap();
         assert_eq!(of_file(&file), None);
-        assert_eq!(in_notes(&[0xff; 64], 4), None);
-        assert_eq!(in_notes(&[], 4), None);
+        assert_eq!(BuildId::in_notes(&[0xff; 64], 4), None);
+        assert_eq!(BuildId::in_notes(&[], 4), None);
     }
 
     #[test]

@@ -99,6 +99,30 @@ impl BuildId {
         Some(id)
     }
 
+    /// The one among the notes of an ELF file, which follow each other as
+    ///
+    /// ```text
+    /// | name size 4 | size 4 | type 4 | name… | description… |     the latter two padded to 8 if `align` is that, else to 4
+    /// ```
+    ///
+    /// Notes are hostile: what does not fit is none.
+    pub fn in_notes(mut notes: &[u8], align: u64) -> Option<BuildId> {
+        const NT_GNU_BUILD_ID: u32 = 3;
+        let align = if align == 8 { 8 } else { 4 };
+        loop {
+            let word = |at: usize| notes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
+            let name_size = usize::try_from(word(0)?).ok()?;
+            let size = usize::try_from(word(4)?).ok()?;
+            let kind = word(8)?;
+            let description = name_size.checked_add(12)?.checked_next_multiple_of(align)?;
+            let end = description.checked_add(size)?;
+            if kind == NT_GNU_BUILD_ID && notes.get(12..)?.starts_with(b"GNU\0") && name_size == 4 {
+                return BuildId::new(notes.get(description..end)?);
+            }
+            notes = notes.get(end.checked_next_multiple_of(align)?..)?;
+        }
+    }
+
     /// The bytes, as many as there are.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or_default()

@@ -6,6 +6,9 @@
 //!
 //! Every count and length in the file is a claim of a hostile process: each is held against a limit and the file's length
 //! before anything is allocated or read.
+//!
+//! Not by the library `object`: without a mapping it reads through a cache that never lets go and that hostile headers can make
+//! larger than the file. Not shared with `collector/unwind/elf.rs`: other parts matter there, and other bounds hold.
 
 use std::ops::Range;
 
@@ -29,7 +32,6 @@ const SHT_DYNSYM: u32 = 11;
 const SHF_ALLOC: u64 = 2;
 const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 0x800;
-const NT_GNU_BUILD_ID: u32 = 3;
 
 /// Programs have about a dozen segments; a count past this is an attack.
 const MAX_SEGMENTS: u16 = 4096;
@@ -319,21 +321,5 @@ fn read_build_id(source: &Source, segments: &[Note], sections: &[Section]) -> Op
     let areas = segments.iter().map(|note| Note { ..*note }).chain(sections);
     areas
         .filter_map(|note| Some((source.read(note.offset, note.size, MAX_NOTES).ok()?, note.align)))
-        .find_map(|(bytes, align)| build_id_in(&bytes, align))
-}
-
-/// Notes follow each other as name size, description size, type, name, description, the latter two padded.
-fn build_id_in(mut bytes: &[u8], align: u64) -> Option<BuildId> {
-    let align = if align == 8 { 8 } else { 4 };
-    loop {
-        let name_size = u32_at(bytes, 0)? as usize;
-        let description_size = u32_at(bytes, 4)? as usize;
-        let kind = u32_at(bytes, 8)?;
-        let start = name_size.checked_add(12)?.checked_next_multiple_of(align)?;
-        let end = start.checked_add(description_size)?;
-        if kind == NT_GNU_BUILD_ID && bytes.get(12..12 + 4) == Some(b"GNU\0") && name_size == 4 {
-            return BuildId::new(bytes.get(start..end)?);
-        }
-        bytes = bytes.get(end.checked_next_multiple_of(align)?..)?;
-    }
+        .find_map(|(bytes, align)| BuildId::in_notes(&bytes, align))
 }

@@ -1,6 +1,7 @@
 //! The parts of an ELF64 file that unwinding needs: executable segments, sections by name, where `.eh_frame` is.
 //!
 //! Headers are hostile: their numbers are bounded, nothing is allocated by what they claim beyond what the file has.
+//! Not by the library `object`, for the reason that `symbolize/elf.rs` gives, whose parts and bounds are others.
 
 use super::bytes::Cursor;
 use super::entries::Format;
