@@ -95,6 +95,14 @@ impl Session {
         assert_eq!(self.batch.losses, flametop::profile::Losses::default(), "nothing is lost in a test");
     }
 
+    /// Runs the test program to its end; its process id.
+    fn watch(&mut self, arguments: &[&str]) -> u32 {
+        let child = run(arguments);
+        let tgid = child.id();
+        self.follow(child);
+        tgid
+    }
+
     fn of(&self, tgid: u32) -> Vec<&Seen> {
         self.seen.iter().filter(|seen| seen.sample.thread.tgid == Tgid(tgid)).collect()
     }
@@ -150,9 +158,7 @@ fn in_chain(seen: &[&Seen]) -> usize {
 fn a_busy_program_is_seen_in_its_functions_in_its_file() {
     let _alone = alone();
     let mut session = Session::start(Targets::All);
-    let child = run(&["busy", "400"]);
-    let tgid = child.id();
-    session.follow(child);
+    let tgid = session.watch(&["busy", "400"]);
     let seen = session.of(tgid);
     assert!(seen.len() > 50, "{} samples of 400 ms at 499 Hz", seen.len());
     let example = seen.iter().map(|seen| functions(seen, work())).nth(seen.len() / 2);
@@ -180,9 +186,7 @@ fn a_busy_program_is_seen_in_its_functions_in_its_file() {
 fn assert_cut_at(frames: usize, levels: &str, walk: Walk) {
     let _alone = alone();
     let mut session = Session::start_as(CollectorOptions { walk, ..Default::default() });
-    let child = run(&["deep", "300", levels]);
-    let tgid = child.id();
-    session.follow(child);
+    let tgid = session.watch(&["deep", "300", levels]);
     let seen = session.of(tgid);
     let cut: Vec<&&Seen> = seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Cut).collect();
     assert!(cut.len() * 10 > seen.len() * 8 && cut.len() > 20, "{} of {}", cut.len(), seen.len());
@@ -206,9 +210,7 @@ fn by_frame_pointers_a_stack_may_be_as_deep_as_the_kernel_says() {
 fn a_process_that_is_exiting_has_no_readable_user_stack() {
     let _alone = alone();
     let mut session = Session::start(Targets::All);
-    let child = run(&["exit", "400"]);
-    let tgid = child.id();
-    session.follow(child);
+    let tgid = session.watch(&["exit", "400"]);
     let seen = session.of(tgid);
     let unreadable: Vec<&&Seen> = seen.iter().filter(|seen| seen.sample.user_end == UserEnd::NoMemory).collect();
     assert!(!unreadable.is_empty(), "none of {}", seen.len());
@@ -336,9 +338,7 @@ fn assert_children_are_mapped(session: &Session, parent: u32, times: usize) {
 fn programs_of_fifty_milliseconds_have_their_mappings() {
     let _alone = alone();
     let mut session = Session::start(Targets::All);
-    let child = run(&["spawn", "50", "20"]);
-    let tgid = child.id();
-    session.follow(child);
+    let tgid = session.watch(&["spawn", "50", "20"]);
     assert_children_are_mapped(&session, tgid, 20);
 }
 
@@ -361,9 +361,7 @@ fn children_that_run_no_other_program_have_their_parents_mappings() {
 fn a_thread_has_its_own_name_and_its_process_another() {
     let _alone = alone();
     let mut session = Session::start(Targets::All);
-    let child = run(&["thread", "300"]);
-    let tgid = child.id();
-    session.follow(child);
+    let tgid = session.watch(&["thread", "300"]);
     let of_thread: Vec<Thread> =
         session.of(tgid).iter().map(|seen| seen.sample.thread).filter(|thread| thread.tid.0 != thread.tgid.0).collect();
     let named = of_thread.iter().filter(|thread| session.thread_name(**thread) == "worker-thread").count();
@@ -378,9 +376,7 @@ fn a_process_that_runs_another_program_changes_name_and_mappings() {
     let other = Path::new(env!("CARGO_TARGET_TMPDIR")).join("other");
     std::fs::copy(work(), &other).unwrap();
     let mut session = Session::start(Targets::All);
-    let child = run(&["exec", "200", other.to_str().unwrap()]);
-    let tgid = child.id();
-    session.follow(child);
+    let tgid = session.watch(&["exec", "200", other.to_str().unwrap()]);
     for (name, path) in [("work", work()), ("other", &*other)] {
         let seen: Vec<&Seen> =
             session.of(tgid).into_iter().filter(|seen| session.process_name(seen.sample.thread) == name).collect();

@@ -8,19 +8,12 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Program, Running, root_or_fail};
+use common::{Program, Running, alone};
 use flametop::collector::{Batch, Collector, CollectorOptions, Targets, Walk};
 use flametop::profile::{Frame, Names, Processes, Tgid, UserEnd};
-
-/// One at a time: they measure.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    root_or_fail();
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A sample: how it ended, and its frames, root first.
 type Seen = (UserEnd, Vec<Frame>);

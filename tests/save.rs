@@ -7,29 +7,12 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use common::root_or_fail;
+use common::{TinyDisk, root_or_fail};
 use flametop::formats::FormatError;
 use flametop::formats::save::{Overwrite, save};
-
-/// A tiny file system, unmounted when the test is over.
-struct TinyDisk(PathBuf);
-
-impl TinyDisk {
-    fn mount(at: &Path) -> TinyDisk {
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "flametop-test"]).arg(at).status();
-        assert!(mounted.is_ok_and(|status| status.success()), "NOT TESTED: tmpfs cannot be mounted here");
-        TinyDisk(at.to_owned())
-    }
-}
-
-impl Drop for TinyDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
 
 #[test]
 fn a_full_disk_leaves_nothing_behind_and_what_was_there_stays() {

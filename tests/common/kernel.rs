@@ -1,6 +1,7 @@
 //! What the kernel says: who we are to it, and which BPF programs it holds.
 
 use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A BPF program in the kernel. Its id is never given twice, its name is at most 15 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +21,14 @@ pub(crate) fn root_or_fail() {
         rustix::process::geteuid().is_root(),
         "this test loads BPF programs and needs root: run `make test`, which asks sudo for it"
     );
+}
+
+/// For tests that need root and measure, which would disturb each other: one at a time, as long as the guard lives.
+#[track_caller]
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    root_or_fail();
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All BPF programs the kernel holds now, of whatever process.

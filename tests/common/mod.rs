@@ -11,13 +11,16 @@
 pub(crate) mod kernel;
 pub(crate) mod program;
 pub(crate) mod terminal;
+pub(crate) mod tiny_disk;
 
 #[allow(unused_imports)]
-pub(crate) use self::kernel::{BpfProgram, bpf_programs_of, loaded_bpf_programs, root_or_fail};
+pub(crate) use self::kernel::{BpfProgram, alone, bpf_programs_of, loaded_bpf_programs, root_or_fail};
 #[allow(unused_imports)]
 pub(crate) use self::program::{Program, Running};
 #[allow(unused_imports)]
 pub(crate) use self::terminal::{Mouse, Terminal};
+#[allow(unused_imports)]
+pub(crate) use self::tiny_disk::TinyDisk;
 
 /// The flametop that cargo built for these tests.
 pub(crate) const FLAMETOP: &str = env!("CARGO_BIN_EXE_flametop");

@@ -120,7 +120,7 @@ impl Program {
 /// A program that runs; killed, by its pid, when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
-    child: Child,
+    pub(crate) child: Child,
 }
 
 impl Running {

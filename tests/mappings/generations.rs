@@ -5,9 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::asker::{ANY_PROCESS, Asker};
-use super::common::Program;
+use super::common::{Program, alone};
 use super::proc_maps::has_generation;
-use super::{Started, alone};
+use super::start;
 
 /// Runs one step of `mappings SECONDS steps` and gives the generation after it.
 fn step(name: &str, child: &mut Child, output: &mut impl BufRead, asker: &mut Asker) -> (u64, u32) {
@@ -69,8 +69,8 @@ fn each_change_of_the_mappings_changes_their_generation() {
 fn how_long_generations_last() {
     let _alone = alone();
     let _programs = [
-        Started::new("node", &["-e", "for (;;) { JSON.parse(JSON.stringify(Array.from({length: 20000}, (_, i) => ({i})))) }"]),
-        Started::new("python3", &["-c", "while True: x = [str(i) for i in range(100000)]; y = sorted(x)"]),
+        start("node", &["-e", "for (;;) { JSON.parse(JSON.stringify(Array.from({length: 20000}, (_, i) => ({i})))) }"]),
+        start("python3", &["-c", "while True: x = [str(i) for i in range(100000)]; y = sorted(x)"]),
     ];
     for frequency in [97, 997] {
         let mut asker = Asker::load(false);

@@ -18,39 +18,20 @@ mod proc_maps;
 mod storms;
 
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Program, root_or_fail};
+use common::{Program, Running, alone};
 use libbpf_rs::{MapCore, MapFlags};
 
 use asker::{Answer, Asker};
 use proc_maps::{compare, differs, maps_of, overlays_of};
 
-/// One at a time: they count ticks.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    root_or_fail();
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A program that is ended when dropped.
-struct Started(Child);
-
-impl Started {
-    fn new(program: &str, arguments: &[&str]) -> Option<Started> {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().ok().map(Started)
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A program of the system; `None` where it is not installed.
+fn start(program: &str, arguments: &[&str]) -> Option<Running> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().ok().map(|child| Running { child })
 }
 
 fn whole_machine(copied: bool) {
@@ -59,10 +40,10 @@ fn whole_machine(copied: bool) {
     let _small = Program::build("mappings.c").run(&["60"]);
     // What is not installed is not looked at; the others must agree.
     let _programs = [
-        Started::new("python3", &["-c", "import json, ssl, time; time.sleep(60)"]),
-        Started::new("node", &["-e", "setTimeout(() => 0, 60000)"]),
-        Started::new("bash", &["-c", "read < <(sleep 60)"]),
-        Started::new("chromium", &["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "about:blank"]),
+        start("python3", &["-c", "import json, ssl, time; time.sleep(60)"]),
+        start("node", &["-e", "setTimeout(() => 0, 60000)"]),
+        start("bash", &["-c", "read < <(sleep 60)"]),
+        start("chromium", &["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "about:blank"]),
     ];
     std::thread::sleep(Duration::from_secs(3));
     let mut asker = Asker::load(copied);
@@ -94,11 +75,10 @@ fn at_ticks(copied: bool) {
     let program = Program::build("mappings.c");
     let many = program.run(&["60", "many", "3000"]);
     let small = program.run(&["60"]);
-    let node = Started::new("node", &["-e", "setTimeout(() => { for (;;); }, 1000)"]);
-    let python = Started::new("python3", &["-c", "while True: pass"]);
+    let node = start("node", &["-e", "setTimeout(() => { for (;;); }, 1000)"]);
+    let python = start("python3", &["-c", "while True: pass"]);
     std::thread::sleep(Duration::from_secs(2));
-    let pids =
-        [Some(many.pid()), Some(small.pid()), node.as_ref().map(|node| node.0.id()), python.as_ref().map(|python| python.0.id())];
+    let pids = [Some(many.pid()), Some(small.pid()), node.as_ref().map(Running::pid), python.as_ref().map(Running::pid)];
     for pid in pids.into_iter().flatten() {
         let mut asker = Asker::load(copied);
         let compared = compare(&mut asker, pid, |asker, addresses| {

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::alone;
 use super::asker::{Asker, Mapping, REQUESTS, u64_at};
-use super::common::Program;
+use super::common::{Program, alone};
 use super::proc_maps::{Random, maps_of};
 
 /// Fills the trie as the OpenTelemetry profiler does: a mapping is a set of prefixes.

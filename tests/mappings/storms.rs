@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::asker::{ANONYMOUS, ANY_PROCESS, Answer, Asker, FOUND, NONE, VDSO, u64_at};
-use super::common::Program;
+use super::common::{Program, alone};
 use super::proc_maps::{Random, has_generation, maps_of};
-use super::{Started, alone};
+use super::start;
 
 /// struct turn of tests/programs/mappings.c.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +138,7 @@ fn in_a_storm_of_mmap_no_object_is_wrong_by_copies() {
 #[test]
 fn in_a_storm_of_exec_every_instruction_pointer_has_its_mapping() {
     let _alone = alone();
-    let storm = Started::new("sh", &["-c", "while :; do /bin/true; /bin/ls / >/dev/null; done"]);
+    let storm = start("sh", &["-c", "while :; do /bin/true; /bin/ls / >/dev/null; done"]);
     assert!(storm.is_some());
     let mut asker = Asker::load(false);
     asker.ask(ANY_PROCESS, &[]);

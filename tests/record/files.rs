@@ -1,5 +1,6 @@
 //! What is written, who owns it, and what is refused.
 
+use super::common::TinyDisk;
 use super::*;
 
 #[test]
@@ -116,7 +117,10 @@ fn a_target_that_never_runs_is_said_so() {
 fn a_full_disk_leaves_nothing_half_written() {
     let place = Place::new();
     let chain = Program::build("chain.c").run(&[]);
+    std::fs::create_dir(place.path("disk")).unwrap();
     let disk = TinyDisk::mount(&place.path("disk"));
+    let full = std::fs::write(disk.0.join("filler"), vec![0; 1 << 20]).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     for name in ["x.svg", "x.folded"] {
         let path = disk.0.join(name);
         let output = place.record(&["-F", "997", "-p", &chain.pid_text(), "-d", "2", "-o", path.to_str().unwrap()]);
@@ -124,27 +128,6 @@ fn a_full_disk_leaves_nothing_half_written() {
     }
     let left: Vec<_> = std::fs::read_dir(&disk.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["filler"]);
-}
-
-/// A file system without a free byte, unmounted when dropped.
-struct TinyDisk(PathBuf);
-
-impl TinyDisk {
-    fn mount(at: &Path) -> TinyDisk {
-        std::fs::create_dir(at).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "flametop-test"]).arg(at).status();
-        assert!(mounted.is_ok_and(|status| status.success()), "this test mounts a tmpfs, which is not allowed here");
-        let disk = TinyDisk(at.to_owned());
-        let full = std::fs::write(at.join("filler"), vec![0; 1 << 20]).unwrap_err();
-        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
-        disk
-    }
-}
-
-impl Drop for TinyDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
 }
 
 #[test]

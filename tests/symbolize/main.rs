@@ -108,7 +108,7 @@ fn a_deleted_program_that_still_runs_is_read_through_its_mapping() {
     let directory = tempfile::tempdir().unwrap();
     let file = build(directory.path(), "deleted-prog", C, &["-pie", "-fPIE"]);
     let oracle = Oracle::of(&file);
-    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    let main = oracle.main();
     for by_build_id in [true, false] {
         let bench = Bench::new();
         let object = bench.object(&file, oracle.build_id.as_deref().filter(|_| by_build_id));
@@ -130,7 +130,7 @@ fn a_program_in_another_root_is_found_there() {
     let directory = tempfile::tempdir().unwrap();
     let file = build(directory.path(), "prog-in-root", C, &["-static"]);
     let oracle = Oracle::of(&file);
-    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    let main = oracle.main();
     let sleeper = Sleeper::start(Command::new("chroot").arg(directory.path()).args(["/prog-in-root", "wait"]));
     let bench = Bench::new();
     let object = bench.object(Path::new("/prog-in-root"), oracle.build_id.as_deref());
@@ -168,7 +168,7 @@ fn a_file_written_to_in_place_is_not_trusted_any_more() {
     let oracle = Oracle::of(&file);
     let bench = Bench::new();
     let object = bench.object(&file, oracle.build_id.as_deref());
-    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    let main = oracle.main();
     let offset = oracle.offset(main).unwrap();
     assert_eq!(bench.names_at(object, &[offset])[0].name, "main");
     let other = build(directory.path(), "other", CPP, &[]);
@@ -298,7 +298,7 @@ fn a_process_that_ended_is_named_from_the_path_when_the_build_id_is_right() {
     let directory = tempfile::tempdir().unwrap();
     let file = build(directory.path(), "short", C, &["-pie", "-fPIE"]);
     let oracle = Oracle::of(&file);
-    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    let main = oracle.main();
     let bench = Bench::new();
     let gone = {
         let mut child = Command::new("true").spawn().unwrap();
@@ -380,7 +380,7 @@ fn only_the_newest_question_for_a_line_must_be_answered() {
     let oracle = Oracle::of(&file);
     let bench = Bench::new();
     let object = bench.object(&file, oracle.build_id.as_deref());
-    let main = oracle.edges().into_iter().find(|at| oracle.names(*at).contains("main")).unwrap();
+    let main = oracle.main();
     let frame = bench.frame(object, oracle.offset(main).unwrap(), false);
     let older: Vec<_> = (0..100).map(|_| bench.symbolizer.locate(frame)).collect();
     let (file, line) = bench.locate(frame).unwrap();

@@ -72,6 +72,11 @@ impl Oracle {
         Some(address - segment.1 + segment.0)
     }
 
+    /// An address in `main`.
+    pub(crate) fn main(&self) -> u64 {
+        self.edges().into_iter().find(|at| self.names(*at).contains("main")).unwrap()
+    }
+
     /// All names the innermost function around an address goes by; empty where there is none. Found by going back through
     /// all symbols, none of the cleverness of the code under test.
     pub(crate) fn names(&self, address: u64) -> BTreeSet<&str> {

@@ -21,17 +21,9 @@ mod session;
 mod stacks;
 mod storm;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use cases::{Case, Pass, Table};
+use common::alone;
 use programs::Form;
-
-/// One at a time: they count ticks, and time is what they share.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    common::root_or_fail();
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Programs that ran before the collector, then programs that start after it.
 fn judge(cases: &[Case], samples: usize) {

@@ -4,22 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Range;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flametop::collector::{Batch, Collector, CollectorOptions, Walk};
 use flametop::profile::{Frame, FrameId, Names, ObjectId, Processes, Tgid, UserEnd};
 
-use super::common::terminal::kill;
+use super::common::Running;
 
 /// Not a divisor of anything that programs do in time.
 pub(crate) const FREQUENCY: u32 = 997;
 
 /// A program that is started and waits for a byte.
-pub(crate) struct Waiting {
-    child: Child,
-}
+pub(crate) struct Waiting(Running);
 
 impl Waiting {
     #[track_caller]
@@ -28,9 +26,9 @@ impl Waiting {
         let limited = ["-c", "ulimit -t 120; exec \"$0\" \"$@\""];
         let mut command = Command::new("sh");
         let child = command.args(limited).arg(path).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.unwrap_or_else(|error| panic!("failed to start {}: {error}", path.display()));
-        let output = child.stdout.take().expect("piped above");
-        let waiting = Waiting { child };
+        let child = child.unwrap_or_else(|error| panic!("failed to start {}: {error}", path.display()));
+        let mut waiting = Waiting(Running { child });
+        let output = waiting.0.child.stdout.take().expect("piped above");
         let mut line = String::new();
         let read = BufReader::new(output).read_line(&mut line);
         assert!(read.is_ok() && line == "ready\n", "{} said {line:?}, not ready", path.display());
@@ -38,24 +36,15 @@ impl Waiting {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.0.pid()
     }
 
     pub(crate) fn go(&mut self) {
-        self.child.stdin.take().expect("once").write_all(b"g").expect("it reads");
+        self.0.child.stdin.take().expect("once").write_all(b"g").expect("it reads");
     }
 
     pub(crate) fn kill(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            kill(self.pid(), rustix::process::Signal::KILL);
-            let _ = self.child.wait();
-        }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.kill();
+        self.0.kill();
     }
 }
 

@@ -172,18 +172,8 @@ fn a_storm_of_short_processes_loses_nothing_and_spoils_nothing() {
     }
     let example = |count: &Count| count.example.clone().unwrap_or_default();
     assert!(short.share() >= 0.99, "short programs: {} of {} whole; {}", short.whole, short.all, example(&short));
-    assert!(
-        before.whole + before.all.div_ceil(1000) >= before.all,
-        "steady: {} of {}; {}",
-        before.whole,
-        before.all,
-        example(&before)
-    );
-    assert!(
-        during.whole + during.all.div_ceil(1000) >= during.all,
-        "steady: {} of {}; {}",
-        during.whole,
-        during.all,
-        example(&during)
-    );
+    for steady in [&before, &during] {
+        let nearly_all = steady.whole + steady.all.div_ceil(1000) >= steady.all;
+        assert!(nearly_all, "steady: {} of {}; {}", steady.whole, steady.all, example(steady));
+    }
 }
