@@ -153,6 +153,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct mm_struct *mm;
+	unsigned int in_execve : 1;
 };
 
 #if defined(__TARGET_ARCH_x86)

@@ -4,8 +4,8 @@
  *
  *   pc ─► rule ─► the caller's pc, stack pointer, frame pointer ─► its rule ─► …   up to a root
  *
- * Where no rule is, a frame is guessed by the frame pointer, or by the code in prologues and epilogues; such a frame is
- * marked, and believed only if a call ends at its return address.
+ * Where an object has no rule, a frame is guessed by the frame pointer, or by the code in prologues and epilogues; such a frame
+ * is marked, and believed only if a call ends at its return address.
  *
  * Promises: a bounded number of steps; each end has a reason (enum user_end); no frame that is not believed. Owed by the
  * caller: what bpf/tables.h asks for.
@@ -160,12 +160,12 @@ __noinline int guess_caller(__u32 cpu_number, __u32 reason)
 #endif
 	}
 	if (walk->valid >> REG_FP & 1) {
-		/* By the psABI a frame pointer of 0 marks the outermost frame; where there may be a table, that will tell. */
+		/* By the psABI a frame pointer of 0 marks the outermost frame. */
 		if (!fp)
-			return ends(walk, reason == USER_END_NO_TABLE ? reason : USER_END_ZERO);
+			return ends(walk, USER_END_ZERO);
 		if (fp >= sp && !read_stack(cpu, fp, &saved) && !read_stack(cpu, fp + 8, &pc)) {
 			if (!saved && !pc)
-				return ends(walk, reason == USER_END_NO_TABLE ? reason : USER_END_ZERO);
+				return ends(walk, USER_END_ZERO);
 			if (believe(walk, pc, fp + 16, saved))
 				return 0;
 		}
@@ -324,8 +324,9 @@ static __always_inline int walk_step(struct cpu_state *cpu, __u32 cpu_number)
 		return ends(walk, USER_END_CUT);
 	if (walk->map.kind == CODE_ANONYMOUS)
 		return guess_caller(cpu_number, USER_END_ANONYMOUS);
+	/* In a moment there is one. Until then nothing is guessed: a frame pointer would lead past callers that keep none. */
 	if (walk->map.kind == CODE_WITHOUT_TABLE)
-		return guess_caller(cpu_number, USER_END_NO_TABLE);
+		return ends(walk, USER_END_NO_TABLE);
 	rule = find_rule(cpu, cpu_number, address - walk->map.start + walk->map.offset);
 	if (RULE_KIND(rule) >= RULE_PLT)
 		return apply_rule(cpu_number, rule);
@@ -342,10 +343,11 @@ static __always_inline int walk_step(struct cpu_state *cpu, __u32 cpu_number)
 		walk->guess_end = 0;
 		return 0;
 	}
+	if (rule == RULE_NO_TABLE)
+		return ends(walk, USER_END_NO_TABLE);
 	if (rule == RULE_INVALID_STACK_POINTER)
 		return ends(walk, USER_END_INVALID);
-	return guess_caller(cpu_number,
-		rule == RULE_NO_TABLE ? USER_END_NO_TABLE : RULE_KIND(rule) == RULE_GAP ? USER_END_GAP : USER_END_INVALID);
+	return guess_caller(cpu_number, RULE_KIND(rule) == RULE_GAP ? USER_END_GAP : USER_END_INVALID);
 }
 
 /* The same for kernels without bpf_for: verified once, not at each of two thousand frames. */
@@ -373,6 +375,17 @@ static __always_inline void follow_frame_pointers(void *ctx, struct cpu_state *c
 	walk->end = walk->frames >= max_depth ? USER_END_CUT : USER_END_FRAME_POINTER;
 	if (!walk->in_syscall)
 		cpu->sample.frames[place] |= (__u64)FRAME_INTERRUPTED << FRAME_BITS_SHIFT;
+}
+
+/*
+ * Inside of execve the registers at the top of the kernel's stack are still those of the system call, while memory is the new
+ * program's already: what cannot be walked then says nothing about either. Before memory is exchanged all is as ever.
+ */
+static __always_inline int is_between_programs(struct task_struct *task, __u8 end)
+{
+	if (end == USER_END_ROOT || end == USER_END_CUT || end == USER_END_NO_TABLE)
+		return 0;
+	return bpf_core_field_exists(task->in_execve) && BPF_CORE_READ_BITFIELD(task, in_execve);
 }
 
 /*
@@ -447,6 +460,8 @@ static __always_inline void walk_user(
 				break;
 		}
 	}
+	if (is_between_programs(task, walk->end))
+		walk->end = USER_END_REGISTERS;
 }
 
 #endif

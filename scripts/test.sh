@@ -23,8 +23,8 @@ if [ "$(id -u)" != 0 ]; then
         echo "flametop: the tests load BPF programs and need root: run make test as root" >&2
         exit 1
     fi
-    # sudo forgets PATH and HOME, without which the tests' own rustc is not found.
-    runner="sudo env PATH=$PATH HOME=$HOME CI=${CI:-}"
+    # sudo forgets PATH and HOME, without which the tests' own rustc is not found. What only root uses may not be in a user's.
+    runner="sudo env PATH=$PATH:/usr/sbin:/sbin HOME=$HOME CI=${CI:-}"
     triple=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
     export "CARGO_TARGET_${triple}_RUNNER=$runner"
 fi

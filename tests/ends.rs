@@ -67,6 +67,14 @@ fn ends() -> Program {
     Program::build_with("ends.c", &["-O2", "-fomit-frame-pointer"])
 }
 
+/// The program in a file of its own.
+fn own_copy(name: &str) -> Program {
+    let path = std::env::temp_dir().join(format!("flametop-ends-{}", std::process::id())).join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::copy(ends().path, &path).unwrap();
+    Program { path }
+}
+
 /// Asserts that nearly all stacks of a mode end like that, with `frames` user frames above it at least.
 fn assert_ends(mode: &str, end: UserEnd, frames: usize) {
     let _alone = alone();
@@ -147,6 +155,75 @@ fn a_process_that_gives_back_its_memory_at_its_end_has_no_user_stack() {
     session.drain_for(Duration::from_millis(50));
     let seen = session.take(&running);
     assert!(seen.iter().any(|(end, _)| *end == UserEnd::NoMemory), "{:?}", counts(&seen));
+}
+
+#[test]
+fn between_two_programs_registers_are_not_believed() {
+    let _alone = alone();
+    let running = ends().run(&["20", "exec"]);
+    let mut session = Session::start(Walk::Tables);
+    session.drain_for(Duration::from_millis(1000));
+    session.take(&running);
+    session.drain_for(Duration::from_millis(2000));
+    let seen = session.take(&running);
+    let count = |wanted| seen.iter().filter(|(end, _)| *end == wanted).count();
+    assert!(seen.len() > 200 && count(UserEnd::Registers) > 5, "{:?}", counts(&seen));
+    // Nothing that is not there is said to be missing: the others are whole.
+    assert!(count(UserEnd::Registers) + count(UserEnd::Root) >= seen.len() * 97 / 100, "{:?}", counts(&seen));
+}
+
+#[test]
+fn a_thread_of_the_kernel_in_a_process_has_no_user_stack() {
+    let _alone = alone();
+    let running = ends().run(&["20", "poll"]);
+    let mut session = Session::start(Walk::Tables);
+    session.drain_for(Duration::from_millis(400));
+    session.take(&running);
+    session.drain_for(Duration::from_millis(500));
+    let seen = session.take(&running);
+    assert!(seen.len() > 20 && seen.iter().all(|(end, _)| *end == UserEnd::KernelThread), "{:?}", counts(&seen));
+}
+
+#[test]
+fn who_sleeps_is_woken_when_a_table_is_wished_for() {
+    let _alone = alone();
+    // A file of its own, which nobody has asked for before.
+    let program = own_copy("woken");
+    let mut session = Session::start(Walk::Tables);
+    session.drain_for(Duration::from_millis(500));
+    let running = program.run(&["20", "root"]);
+    let begin = Instant::now();
+    let mut longest = Duration::ZERO;
+    while !session.collector.objects().iter().any(|object| object.path.contains("woken")) {
+        let asleep = Instant::now();
+        session.collector.wait(Duration::from_secs(30));
+        longest = longest.max(asleep.elapsed());
+        session.drain();
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", session.collector.objects());
+    }
+    assert!(longest < Duration::from_secs(10), "slept for {longest:?}");
+    drop(running);
+}
+
+#[test]
+fn a_file_that_is_written_again_gets_another_table() {
+    let _alone = alone();
+    let program = own_copy("rewritten");
+    let mut session = Session::start(Walk::Tables);
+    // The same addresses and other frames: by the table of the one, stacks of the other lead nowhere.
+    let other = std::fs::read(&Program::build_with("ends.c", &["-O2", "-fomit-frame-pointer", "-DROOM=400"]).path).unwrap();
+    for turn in 0..2 {
+        let running = program.run(&["20", "root"]);
+        session.drain_for(Duration::from_millis(500));
+        session.take(&running);
+        session.drain_for(Duration::from_millis(500));
+        let seen = session.take(&running);
+        let whole = seen.iter().filter(|(end, stack)| *end == UserEnd::Root && stack.len() >= 7).count();
+        assert!(seen.len() > 20 && whole * 100 >= seen.len() * 95, "turn {turn}: {:?}", counts(&seen));
+        drop(running);
+        // In place: device and inode stay what they were.
+        std::fs::write(&program.path, &other).unwrap();
+    }
 }
 
 #[test]

@@ -52,9 +52,12 @@ static __always_inline int read_user_registers(struct task_struct *task, struct 
 	walk->regs[15] = regs->r15;
 	walk->pc = regs->ip;
 	walk->valid = 0xffff;
-	/* Interrupts and faults put -1 there (idtentry_body). The instruction syscall overwrites rcx and r11. */
-	walk->in_syscall = (__s64)regs->orig_ax >= 0;
-	if (walk->in_syscall)
+	/*
+	 * Interrupts and faults put -1 there (idtentry_body). The instruction syscall overwrites rcx, by the address behind it,
+	 * and r11. Where these differ, the kernel has moved pc: to the first byte of a handler, which no call has brought it to.
+	 */
+	walk->in_syscall = (__s64)regs->orig_ax >= 0 && regs->cx == regs->ip;
+	if ((__s64)regs->orig_ax >= 0)
 		walk->valid &= ~(1U << REG_RCX | 1U << REG_R11);
 	walk->newborn = regs->ax == 0 && shares_memory(regs->orig_ax, SYSCALL_CLONE, SYSCALL_CLONE3, regs->di);
 	return 0;

@@ -141,7 +141,7 @@ impl UserEnd {
             UserEnd::Changing => ("mappings were being changed at that moment", ""),
             UserEnd::NoMemory => ("the process was exiting", ""),
             UserEnd::Bits32 => ("a program of 32 bits", "those are not walked"),
-            UserEnd::Registers => ("no registers that can be trusted", ""),
+            UserEnd::Registers => ("no registers that can be trusted: it was becoming another program (execve)", ""),
         }
     }
 }
