@@ -148,12 +148,21 @@ struct mm_struct___lock_seqcount { /* 6.13, late 6.12 */
 	struct seqcount mm_lock_seq;
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct thread_struct {
+	unsigned long fsbase;
+};
+#endif
+
 struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
 	struct mm_struct *mm;
 	unsigned int in_execve : 1;
+#if defined(__TARGET_ARCH_x86)
+	struct thread_struct thread;
+#endif
 };
 
 #if defined(__TARGET_ARCH_x86)

@@ -33,10 +33,16 @@ enum rule_kind {
 	RULE_GAP = 1,
 	RULE_ROOT = 2,
 	RULE_SIGNAL = 3,
-	RULE_PLT = 4,
+	RULE_SPECIAL = 4,
 	RULE_REGISTER = 5,
 	RULE_DEREF = 6,
 	RULE_INDEXED = 7,
+};
+/* Kinds of RULE_SPECIAL. */
+enum rule_form {
+	FORM_PLT = 0,
+	FORM_GOROUTINE = 1,
+	FORM_BELOW_TOP = 2,
 };
 /* A gap because there is no table at all: as no table has it. */
 #define RULE_NO_TABLE (RULE_GAP | 1 << 3)

@@ -204,15 +204,22 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 	struct walk *walk = &cpu->walk;
 	__u64 sp = walk->regs[REG_SP];
 	__u64 fp = walk->regs[REG_FP];
-	__u64 base, index, cfa, pc, place;
+	__u64 base, index, cfa, pc = 0, place;
 	__u32 valid = 1U << REG_SP;
-	int jumped = 0;
+	int jumped = 0, left = 0;
 
 	if (RULE_KIND(rule) == RULE_REGISTER) {
 		if (!known(walk, RULE_REGISTER_OF(rule), &base))
 			return ends(walk, USER_END_REGISTER);
 		cfa = base + RULE_OFFSET(rule);
-	} else if (RULE_KIND(rule) == RULE_PLT) {
+	} else if (RULE_KIND(rule) == RULE_SPECIAL && RULE_REGISTER_OF(rule) != FORM_PLT) {
+		int reason = left_stack(walk, rule, &cfa, &pc);
+
+		if (reason)
+			return ends(walk, reason);
+		cfa += 8 * RULE_EXTRA(rule);
+		left = 1;
+	} else if (RULE_KIND(rule) == RULE_SPECIAL) {
 		cfa = sp + 8 + ((__s64)(walk->pc & 15) >= RULE_EXTRA(rule) ? 8 : 0);
 	} else {
 		if (!known(walk, RULE_REGISTER_OF(rule), &base))
@@ -230,9 +237,9 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 	}
 	if (cfa & 7)
 		return ends(walk, USER_END_BAD_FRAME);
-	if (cfa <= sp && !(cfa == sp && RULE_RA_IN_REGISTER(rule))) {
-		/* Stacks grow downwards: callers lie above. But by its frame pointer a function may come back to another stack. */
-		if (RULE_KIND(rule) != RULE_REGISTER || RULE_REGISTER_OF(rule) != REG_FP || walk->switches >= MAX_SWITCHES)
+	if (left || (cfa <= sp && !(cfa == sp && RULE_RA_IN_REGISTER(rule)))) {
+		/* Stacks grow downwards: callers lie above. But a function may come back to another stack, also by its frame pointer. */
+		if ((!left && (RULE_KIND(rule) != RULE_REGISTER || RULE_REGISTER_OF(rule) != REG_FP)) || walk->switches >= MAX_SWITCHES)
 			return ends(walk, USER_END_BAD_FRAME);
 		walk->switches++;
 		jumped = 1;
@@ -273,7 +280,9 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 	/* Below the stack pointer it was taken back already: compilers do not always say so after a pop. */
 	if (place && (place >= sp || jumped))
 		fp_known = !read_stack(cpu, place, &fp);
-	if (RULE_RA_IN_REGISTER(rule)) {
+	if (RULE_RA_IN_REGISTER(rule) && left) {
+		/* Is in pc. */
+	} else if (RULE_RA_IN_REGISTER(rule)) {
 		if (!known(walk, RULE_EXTRA(rule), &pc))
 			return ends(walk, USER_END_REGISTER);
 	} else if (read_stack(cpu, ra_place, &pc)) {
@@ -328,7 +337,7 @@ static __always_inline int walk_step(struct cpu_state *cpu, __u32 cpu_number)
 	if (walk->map.kind == CODE_WITHOUT_TABLE)
 		return ends(walk, USER_END_NO_TABLE);
 	rule = find_rule(cpu, cpu_number, address - walk->map.start + walk->map.offset);
-	if (RULE_KIND(rule) >= RULE_PLT)
+	if (RULE_KIND(rule) >= RULE_SPECIAL)
 		return apply_rule(cpu_number, rule);
 	if (RULE_KIND(rule) == RULE_ROOT)
 		return ends(walk, USER_END_ROOT);

@@ -58,6 +58,12 @@ static __always_inline int returns_from_syscall(struct walk *walk)
 	return code[0] == 0xd4000001 || code[1] == 0xd4000001 || code[2] == 0xd4000001;
 }
 
+/* Go for arm64 leaves its stacks with a frame: no table has such rules. */
+static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, __u64 *pc)
+{
+	return USER_END_INVALID;
+}
+
 /* A code address without its signature. */
 static __always_inline __u64 code_address(__u64 address)
 {

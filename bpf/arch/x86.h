@@ -80,6 +80,38 @@ static __always_inline int returns_from_syscall(struct walk *walk)
 	return found;
 }
 
+/*
+ * Where the stack pointer was on the stack that a function of Go's runtime has left: by structures of the runtime's
+ * (src/collector/unwind/switches.rs); also pc, if the rule says that it lies beside. A thread that has dropped its goroutine has
+ * a whole stack. FS is what the system call set it to; who sets it by an instruction (user-level threads of
+ * C) runs no Go.
+ */
+static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, __u64 *pc)
+{
+	__u64 a = (rule >> 40 & 0xff) * 8, b = (rule >> 48 & 0xff) * 8, c = (rule >> 56) * 8;
+	__u64 at, depth = 0;
+
+	if (RULE_REGISTER_OF(rule) == FORM_GOROUTINE) {
+		struct task_struct *task = bpf_get_current_task_btf();
+		__u64 thread = task->thread.fsbase + RULE_SLOT(rule);
+
+		if (bpf_probe_read_user(&at, sizeof(at), (void *)thread) || bpf_probe_read_user(&at, sizeof(at), (void *)(at + a)) ||
+		    bpf_probe_read_user(&at, sizeof(at), (void *)(at + b)))
+			return USER_END_UNREADABLE;
+		if (!at && RULE_RA_IN_REGISTER(rule))
+			return USER_END_ROOT;
+		if (RULE_RA_IN_REGISTER(rule) && bpf_probe_read_user(pc, sizeof(*pc), (void *)(at + c + 8)))
+			return USER_END_UNREADABLE;
+	} else if (bpf_probe_read_user(&at, sizeof(at), (void *)(walk->regs[REG_SP] + a)) ||
+		   bpf_probe_read_user(&depth, sizeof(depth), (void *)(walk->regs[REG_SP] + b))) {
+		return USER_END_UNREADABLE;
+	}
+	if (bpf_probe_read_user(&at, sizeof(at), (void *)(at + c)))
+		return USER_END_UNREADABLE;
+	*sp = at - depth;
+	return 0;
+}
+
 /* Return addresses bear no signatures. */
 static __always_inline __u64 code_address(__u64 address)
 {

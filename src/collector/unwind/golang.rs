@@ -12,8 +12,9 @@
 //! Functions that write the stack pointer themselves (`SPWRITE`: systemstack, asmcgocall, morestack, calls of the vDSO) are
 //! on another stack in between; by the frame pointer, which they leave alone, the old one is found:
 //! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)`. Those of them that have no frame (systemstack, asmcgocall, morestack)
-//! find their caller's frame so, and with it who called *that*: the caller itself is not told by any register, and is marked
-//! as missing ([`Frame::skips`]).
+//! know from the runtime's structures where they were, as their code tells (`switches`). Where it does not, the frame pointer is
+//! their caller's, and with it who called *that* is found: the caller itself is not told by any register, and is marked as
+//! missing ([`Frame::skips`]).
 //!
 //! `sigtramp` is said to be the outermost frame of the signal's stack; but it returns to `sigreturn`, and from there the walk
 //! goes on with what was interrupted.
@@ -21,8 +22,9 @@
 use super::bytes::Cursor;
 use super::elf::Elf;
 use super::rule::{Arch, Cfa, Fp, Frame, Invalid, Packed, Ra, Rbx, Reg, Rule};
-use super::source::Image;
+use super::source::{Image, read};
 use super::stubs::Block;
+use super::switches;
 
 /// `abi.FuncFlag`: the outermost frame of a stack; writes the stack pointer; assembly.
 const TOP_FRAME: u8 = 1;
@@ -44,7 +46,11 @@ const MOST_ROWS: usize = super::rows::MOST_ROWS;
 pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Option<Block> {
     let section = elf.section(".gopclntab").or_else(|| elf.section(".data.rel.ro.gopclntab"))?;
     let bytes = elf.bytes(image, section).ok()?;
-    Table::new(&bytes, elf)?.block()
+    let code = |start, end| {
+        let size = u64::checked_sub(end, start).filter(|size| *size <= switches::LONGEST)?;
+        read(image, elf.file_offset(start)?, size, switches::LONGEST, "code").ok()
+    };
+    Table::new(&bytes, elf, &code)?.block()
 }
 
 struct Table<'a> {
@@ -62,6 +68,8 @@ struct Table<'a> {
     wide: bool,
     /// Whether functions have their first line, as from Go 1.20 on.
     has_line: bool,
+    /// The code of a function that is not long.
+    code: &'a dyn Fn(u64, u64) -> Option<Vec<u8>>,
 }
 
 /// A function: where it is, and the place of its description.
@@ -74,7 +82,7 @@ struct Function {
 }
 
 impl<'a> Table<'a> {
-    fn new(bytes: &'a [u8], elf: &Elf) -> Option<Table<'a>> {
+    fn new(bytes: &'a [u8], elf: &Elf, code: &'a dyn Fn(u64, u64) -> Option<Vec<u8>>) -> Option<Table<'a>> {
         let mut header = Cursor::new(bytes);
         let magic = header.u32()?;
         let (wide, has_line) = (magic == 0xffff_fffa, magic == 0xffff_fff1);
@@ -89,7 +97,8 @@ impl<'a> Table<'a> {
         let text = if wide { 0 } else { header.u64()? };
         let mut part = || bytes.get(usize::try_from(header.u64()?).ok()?..);
         let (names, _units, _files, steps, entries) = (part()?, part()?, part()?, part()?, part()?);
-        let mut table = Table { arch: elf.arch, text, quantum: quantum.into(), functions, names, steps, entries, wide, has_line };
+        let (arch, quantum) = (elf.arch, quantum.into());
+        let mut table = Table { arch, text, quantum, functions, names, steps, entries, wide, has_line, code };
         // As many entries as there can be, and one that is the end.
         let size = if wide { 16 } else { 8 };
         if functions == 0 || functions > entries.len() as u64 / size {
@@ -137,7 +146,7 @@ impl<'a> Table<'a> {
     fn block(&self) -> Option<Block> {
         let (start, _) = self.entry(0)?;
         let (end, _) = self.entry(self.functions)?;
-        let mut rows = Vec::new();
+        let (mut rows, mut goroutine) = (Vec::new(), None);
         let mut reached = start;
         for number in 0..self.functions {
             let Some(function) = self.function(number) else { continue };
@@ -146,12 +155,13 @@ impl<'a> Table<'a> {
                 return None;
             }
             reached = function.end;
-            self.rows(&function, &mut rows);
+            self.rows(&function, &mut goroutine, &mut rows);
         }
         Some(Block { source: ".gopclntab", wins: true, start, end, rows })
     }
 
-    fn rows(&self, function: &Function, rows: &mut Vec<(u64, Packed)>) {
+    /// `goroutine`: where one's stack is found, once that is known.
+    fn rows(&self, function: &Function, goroutine: &mut Option<Cfa>, rows: &mut Vec<(u64, Packed)>) {
         let mut push = |address, rule: Packed| {
             if rows.last().is_none_or(|(_, last)| *last != rule) {
                 rows.push((address, rule));
@@ -166,12 +176,32 @@ impl<'a> Table<'a> {
         } else if (function.flags & TOP_FRAME != 0 && !HANDLERS.contains(&name)) || ROOTS.contains(&name) {
             push(function.start, always(Rule::Root));
         } else if function.flags & SP_WRITE != 0 || SWITCHES.contains(&name) {
-            if self.switching(function, SWITCHES.contains(&name), &mut push).is_none() {
+            if let Some(switches) = self.left(function, name, *goroutine) {
+                switches.rows.into_iter().for_each(|(address, rule)| push(address, rule));
+                *goroutine = goroutine.or(switches.goroutine);
+            } else if self.switching(function, SWITCHES.contains(&name), &mut push).is_none() {
                 push(function.start, Packed::invalid(Invalid::Malformed));
             }
         } else if self.steps(function, &mut push).is_none() {
             push(function.start, Packed::invalid(Invalid::Malformed));
         }
+    }
+
+    /// The rules of a function that leaves its stack without a frame, by its code.
+    fn left(&self, function: &Function, name: &[u8], goroutine: Option<Cfa>) -> Option<switches::Switches> {
+        if self.arch != Arch::X86_64 || !SWITCHES.contains(&name) {
+            return None;
+        }
+        // It saves what the stack pointer will be when its caller begins once more: there is no return address to be had from it.
+        let saved = match goroutine {
+            Some(Cfa::Goroutine { tls, m, curg, sp, .. }) if name == b"runtime.morestack" => {
+                Some(Cfa::Goroutine { tls, m, curg, sp, outer: 0 })
+            }
+            _ => None,
+        };
+        let (mut deepest, code) = (0, (self.code)(function.start, function.end)?);
+        self.each_step(function, |_, pcsp| deepest = deepest.max(pcsp))?;
+        if deepest >= 16 { None } else { switches::rows(&code, function.start, saved) }
     }
 
     /// The rules of a function that writes the stack pointer: by `pcsp` at its begin and at its end, by the frame pointer in

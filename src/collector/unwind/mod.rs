@@ -24,6 +24,7 @@ pub mod rule;
 mod separate;
 pub mod source;
 mod stubs;
+mod switches;
 mod translate;
 
 pub use check::{Checked, check_file};

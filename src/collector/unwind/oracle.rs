@@ -387,6 +387,13 @@ fn step(rule: Rule, address: u64, arch: Arch) -> Option<Step> {
     })
 }
 
+/// The goroutine that a thread runs.
+fn goroutine(tls: i32, m: i32, curg: i32) -> u64 {
+    let at = |base: u64, offset: i32| World::memory(base.wrapping_add_signed(offset.into()));
+    // DWARF's number of fs.base.
+    at(at(at(World::register(58), tls), m), curg)
+}
+
 fn frame_step(frame: Frame, arch: Arch) -> Step {
     let register = |Reg(number): Reg| World::register(number.into());
     let at = |base: u64, offset: i32| World::memory(base.wrapping_add_signed(offset.into()));
@@ -397,10 +404,22 @@ fn frame_step(frame: Frame, arch: Arch) -> Step {
             let sum = register(base).wrapping_add(register(index).wrapping_mul(scale.into()));
             at(sum, inner).wrapping_add_signed(outer.into())
         }
+        Cfa::Goroutine { tls, m, curg, sp, outer } => {
+            let saved = goroutine(tls, m, curg).wrapping_add_signed(sp.into());
+            World::memory(saved).wrapping_add_signed(outer.into())
+        }
+        Cfa::BelowTop { object, top, depth, outer } => {
+            let sp = register(arch.sp());
+            at(at(sp, object), top).wrapping_sub(at(sp, depth)).wrapping_add_signed(outer.into())
+        }
     };
     let ra = match frame.ra {
         Ra::AtCfa(offset) => at(cfa, offset),
         Ra::Register(number) => register(number),
+        Ra::Saved => match frame.cfa {
+            Cfa::Goroutine { tls, m, curg, sp, .. } => at(goroutine(tls, m, curg), sp.saturating_add(8)),
+            _ => return Step::Nowhere,
+        },
     };
     let fp = match frame.fp {
         Fp::Unchanged => Some(register(arch.fp())),

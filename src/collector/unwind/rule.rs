@@ -112,6 +112,32 @@ pub enum Cfa {
         /// Added to what was loaded.
         outer: i32,
     },
+    /// `CFA = *(*(*(*(FS + tls) + m) + curg) + sp) + outer`: the stack of the goroutine that a thread of Go runs, while it is on
+    /// its own; FS is the thread's base. x86_64
+    Goroutine {
+        /// Where the thread has what it runs, g.
+        tls: i32,
+        /// Where g has its thread, m.
+        m: i32,
+        /// Where m has the goroutine that it runs.
+        curg: i32,
+        /// Where that has its saved stack pointer.
+        sp: i32,
+        /// Added to it.
+        outer: i32,
+    },
+    /// `CFA = *(*(SP + object) + top) − *(SP + depth) + outer`: a stack that may have been moved meanwhile, by how deep it was.
+    /// x86_64
+    BelowTop {
+        /// Where the stack's owner is.
+        object: i32,
+        /// Where that has the upper end of its stack.
+        top: i32,
+        /// Where the depth is.
+        depth: i32,
+        /// Added to it.
+        outer: i32,
+    },
 }
 
 /// The return address.
@@ -121,6 +147,9 @@ pub enum Ra {
     AtCfa(i32),
     /// `RA = register`: x30 in arm64 leaves, rdi in `vfork` of glibc
     Register(Reg),
+    /// `RA = *(place of the saved stack pointer + 8)`, with [`Cfa::Goroutine`]: the goroutine was stopped between two calls. Where
+    /// its thread has none (any more), the stack is complete.
+    Saved,
 }
 
 /// The caller's frame pointer.
@@ -223,7 +252,10 @@ impl Invalid {
 ///           1 GAP
 ///           2 ROOT
 ///           3 SIGNAL
-///           4 PLT       extra = first byte of the stub that has pushed; rbx as below
+///           4 SPECIAL   register = form; rbx as below
+///               0 PLT         extra = first byte of the stub that has pushed
+///               1 GOROUTINE   slot = tls in bytes; offset = m/8 (bits 40–47) | curg/8 (48–55) | sp/8 (56–63); + 8·extra
+///               2 BELOW_TOP   offset = object/8 (bits 40–47) | depth/8 (48–55) | top/8 (56–63); + 8·extra
 ///           5 REGISTER  CFA = register + offset
 ///           6 DEREF     CFA = *(register + offset) + 8·extra
 ///           7 INDEXED   CFA = *(register + (index << shift) + inner) + 8·extra
@@ -232,7 +264,8 @@ impl Invalid {
 ///           6 (arm64) *(RA's place + 8·extra)
 /// rbx       0 unknown     1 unchanged         2 *(CFA + 8·extra), kind REGISTER only
 /// ra kind   0 in memory: *(CFA − 8) on x86_64, *(CFA + 8·slot) on arm64
-///           1 in a register: its number is extra, kind REGISTER without rbx in memory only
+///           1 in a register: its number is extra, kind REGISTER without rbx in memory only; with GOROUTINE: behind the saved
+///             stack pointer
 /// ```
 ///
 /// An offset of 24 bits is a frame of up to 8 MiB, the default limit of a whole stack. On arm64 the frame pointer is nearly
@@ -247,10 +280,15 @@ const INVALID: u64 = 0;
 const GAP: u64 = 1;
 const ROOT: u64 = 2;
 const SIGNAL: u64 = 3;
-const PLT: u64 = 4;
+const SPECIAL: u64 = 4;
 const REGISTER: u64 = 5;
 const DEREF: u64 = 6;
 const INDEXED: u64 = 7;
+
+/// Forms of SPECIAL.
+const PLT: u8 = 0;
+const GOROUTINE: u8 = 1;
+const BELOW_TOP: u8 = 2;
 
 /// The fields of a packed rule, each in its own variable.
 #[derive(Default)]
@@ -308,6 +346,17 @@ fn words<T: TryFrom<i32>>(offset: i32) -> Option<T> {
     if offset % 8 == 0 { T::try_from(offset / 8).ok() } else { None }
 }
 
+/// Three offsets in words, a byte each.
+fn three(offsets: [i32; 3]) -> Option<i32> {
+    let [a, b, c] = offsets.map(words::<u8>);
+    // The highest bit becomes the sign.
+    Some((i32::from(a?) | i32::from(b?) << 8 | i32::from(c?) << 16) << 8 >> 8)
+}
+
+fn three_again(offset: i32) -> [i32; 3] {
+    [0, 8, 16].map(|shift| (offset >> shift & 0xff) * 8)
+}
+
 impl Packed {
     /// The packed form, or `None` where there is no room for it.
     pub fn new(rule: Rule, arch: Arch) -> Option<Packed> {
@@ -317,7 +366,9 @@ impl Packed {
             Rule::Root => fields.kind = ROOT,
             Rule::Signal => fields.kind = SIGNAL,
             Rule::Invalid(reason) => (fields.kind, fields.register) = (INVALID, reason as u8),
-            Rule::Plt { pushed } => (fields.kind, fields.extra) = (PLT, i8::try_from(pushed).ok()?),
+            Rule::Plt { pushed } => {
+                (fields.kind, fields.register, fields.extra) = (SPECIAL, PLT, i8::try_from(pushed).ok()?);
+            }
             Rule::Frame(frame) => pack_frame(frame, arch, &mut fields)?,
         }
         fields.join()
@@ -339,7 +390,7 @@ impl Packed {
             ROOT => Rule::Root,
             SIGNAL => Rule::Signal,
             INVALID => Rule::Invalid(*REASONS.get(usize::from(fields.register))?),
-            PLT => Rule::Plt { pushed: u8::try_from(fields.extra).ok()? },
+            SPECIAL if fields.register == PLT => Rule::Plt { pushed: u8::try_from(fields.extra).ok()? },
             _ => Rule::Frame(unpack_frame(&fields, arch)?),
         })
     }
@@ -348,8 +399,8 @@ impl Packed {
 fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
     fields.interrupted = frame.interrupted;
     fields.skips = frame.skips;
-    // `extra` serves one purpose at a time.
-    let mut extra = None;
+    // `extra` and `slot` serve one purpose at a time.
+    let (mut extra, mut slot) = (None, None);
     match frame.cfa {
         Cfa::Register(Reg(register), offset) => {
             (fields.kind, fields.register, fields.offset) = (REGISTER, register, offset);
@@ -366,8 +417,16 @@ fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
             // The upper bits wrap into the sign, as they are meant to.
             fields.offset = (inner | i32::from(index.0) << 16 | shift << 21) << 8 >> 8;
         }
+        Cfa::Goroutine { tls, m, curg, sp, outer } if arch == Arch::X86_64 => {
+            (fields.kind, fields.register, fields.offset) = (SPECIAL, GOROUTINE, three([m, curg, sp])?);
+            (extra, slot) = (Some(words::<i8>(outer)?), Some(i16::try_from(tls).ok()?));
+        }
+        Cfa::BelowTop { object, top, depth, outer } if arch == Arch::X86_64 => {
+            (fields.kind, fields.register, fields.offset) = (SPECIAL, BELOW_TOP, three([object, depth, top])?);
+            extra = Some(words::<i8>(outer)?);
+        }
+        Cfa::Goroutine { .. } | Cfa::BelowTop { .. } => return None,
     }
-    let mut slot = None;
     match (frame.ra, arch) {
         (Ra::AtCfa(-8), Arch::X86_64) => {}
         (Ra::AtCfa(_), Arch::X86_64) => return None,
@@ -378,6 +437,8 @@ fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
             }
             fields.ra_in_register = true;
         }
+        (Ra::Saved, _) if matches!(frame.cfa, Cfa::Goroutine { .. }) => fields.ra_in_register = true,
+        (Ra::Saved, _) => return None,
     }
     let place = match (frame.fp, frame.ra) {
         (Fp::Unchanged, _) => None,
@@ -423,6 +484,7 @@ fn unpack_frame(fields: &Fields, arch: Arch) -> Option<Frame> {
     let slot = i32::from(fields.slot) * 8;
     let extra = i32::from(fields.extra) * 8;
     let ra = match arch {
+        _ if fields.ra_in_register && fields.kind == SPECIAL => Ra::Saved,
         _ if fields.ra_in_register => Ra::Register(Reg(u8::try_from(fields.extra).ok()?)),
         Arch::X86_64 => Ra::AtCfa(-8),
         Arch::Aarch64 => Ra::AtCfa(slot),
@@ -430,6 +492,14 @@ fn unpack_frame(fields: &Fields, arch: Arch) -> Option<Frame> {
     let cfa = match fields.kind {
         REGISTER => Cfa::Register(register, fields.offset),
         DEREF => Cfa::Deref(register, fields.offset, extra),
+        SPECIAL => {
+            let [a, b, c] = three_again(fields.offset);
+            match (fields.register, arch) {
+                (GOROUTINE, Arch::X86_64) => Cfa::Goroutine { tls: fields.slot.into(), m: a, curg: b, sp: c, outer: extra },
+                (BELOW_TOP, Arch::X86_64) => Cfa::BelowTop { object: a, depth: b, top: c, outer: extra },
+                _ => return None,
+            }
+        }
         _ => Cfa::Indexed {
             base: register,
             index: Reg((fields.offset >> 16) as u8 & 31),
@@ -477,8 +547,22 @@ mod tests {
                 (register(), offset(), offset()).prop_map(|(register, a, b)| Cfa::Deref(register, a, b)),
                 (register(), register(), 0u8..12, offset(), offset())
                     .prop_map(|(base, index, scale, inner, outer)| Cfa::Indexed { base, index, scale, inner, outer }),
+                (offset(), offset(), offset(), offset(), offset()).prop_map(|(tls, m, curg, sp, outer)| Cfa::Goroutine {
+                    tls,
+                    m,
+                    curg,
+                    sp,
+                    outer
+                }),
+                (offset(), offset(), offset(), offset()).prop_map(|(object, top, depth, outer)| Cfa::BelowTop {
+                    object,
+                    top,
+                    depth,
+                    outer
+                }),
             ];
-        let ra = prop_oneof![Just(Ra::AtCfa(-8)), offset().prop_map(Ra::AtCfa), register().prop_map(Ra::Register)];
+        let ra =
+            prop_oneof![Just(Ra::AtCfa(-8)), offset().prop_map(Ra::AtCfa), register().prop_map(Ra::Register), Just(Ra::Saved)];
         let fp = prop_oneof![
             Just(Fp::Unchanged),
             Just(Fp::Undefined),
@@ -536,6 +620,8 @@ mod tests {
         assert!(x86(Cfa::Register(Reg(7), 8), Fp::Unchanged, Rbx::Unknown));
         assert!(x86(Cfa::Register(Reg(7), 1_000_000), Fp::AtCfa(-56), Rbx::AtCfa(-64)));
         assert!(x86(Cfa::Deref(Reg(6), -8, 0), Fp::AtFp(0), Rbx::Unchanged));
+        assert!(x86(Cfa::Goroutine { tls: -8, m: 0x30, curg: 0xc0, sp: 0x7f8, outer: 8 }, Fp::Unchanged, Rbx::Unknown));
+        assert!(x86(Cfa::BelowTop { object: 0x30, top: 8, depth: 0x28, outer: 8 }, Fp::Unchanged, Rbx::Unknown));
         assert!(x86(Cfa::Indexed { base: Reg(7), index: Reg(9), scale: 8, inner: -16, outer: 8 }, Fp::AtCfa(-16), Rbx::Unknown));
         let arm = |ra, fp| {
             let frame = Frame { cfa: Cfa::Register(Reg(31), 4096), ra, fp, rbx: Rbx::Unknown, interrupted: true, skips: false };

@@ -47,8 +47,8 @@ import (
 //= ^runtime.mcall > <rest:go>
 //= ^runtime.morestack > <rest:go>
 //= ^runtime.rt0_go > <rest:go> | runtime.mstart
-//= * > <rest:go> | <vdso:go>
-//= <rest:go> > <vdso:go>
+//= * > <rest:go> | <vdso:go> | runtime.morestack
+//= <rest:go> > <vdso:go> | runtime.morestack
 //= ^<ldentry:boot>*1 > <ld:boot> > <libc:boot> | <rest:boot>
 //= ^_start > <libc:start>*1..3 > main | <libc:boot> | <rest:boot>
 //= main > <rest:go>

@@ -24,8 +24,8 @@ import (
 //= ^runtime.clone > runtime.mstart
 //= <rest:go> > runtime.clone
 // Any function may grow its stack, collect garbage, or be told to give way by a signal.
-//= * > <rest:go> | <vdso:go>
-//= <rest:go> > <vdso:go>
+//= * > <rest:go> | <vdso:go> | runtime.morestack
+//= <rest:go> > <vdso:go> | runtime.morestack
 
 var sink uint64
 
