@@ -18,6 +18,13 @@ const SHT_NOBITS: u32 = 8;
 const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 0x800;
 
+const SHT_SYMTAB: u32 = 2;
+const SHT_DYNSYM: u32 = 11;
+/// `STT_NOTYPE`, `STT_FUNC`, `STT_GNU_IFUNC`.
+const SYMBOL_LABEL: u8 = 0;
+const SYMBOL_FUNCTION: u8 = 2;
+const SYMBOL_CHOOSER: u8 = 10;
+
 /// Sections beyond these are not looked at; programs have some 40.
 const MOST_SECTIONS: u64 = 4096;
 /// Loadable segments beyond these are not looked at; programs have 4 or 5. Some searches are linear in them.
@@ -232,6 +239,48 @@ impl Elf {
         let code = self.sections.iter().filter(|section| section.flags & SHF_EXECINSTR != 0 && section.kind != SHT_NOBITS);
         let size = code.fold(0u64, |sum, section| sum.saturating_add(section.size));
         if size > 0 { size } else { self.text().iter().map(|range| range.end - range.start).sum() }
+    }
+
+    /// Where code is: executable sections inside of executable segments, or those as a whole; sorted, without overlaps.
+    pub(super) fn code(&self) -> Vec<std::ops::Range<u64>> {
+        let text = self.text();
+        let sections = self.sections.iter().filter(|section| section.flags & SHF_EXECINSTR != 0 && section.kind != SHT_NOBITS);
+        let mut code: Vec<_> = sections
+            .filter_map(|section| {
+                let segment = text.iter().find(|segment| segment.contains(&section.address))?;
+                Some(section.address..section.address.saturating_add(section.size).min(segment.end))
+            })
+            .collect();
+        if code.is_empty() {
+            return text;
+        }
+        code.sort_by_key(|range| range.start);
+        let mut end = 0;
+        code.retain_mut(|range| {
+            range.start = range.start.max(end);
+            end = end.max(range.end);
+            range.start < range.end
+        });
+        code
+    }
+
+    /// Addresses of functions by symbol tables of up to `most` bytes, and whether it is said that they are functions.
+    pub(super) fn functions(&self, image: &(impl Image + ?Sized), most: u64) -> Vec<(u64, bool)> {
+        let tables =
+            self.sections.iter().filter(|section| matches!(section.kind, SHT_SYMTAB | SHT_DYNSYM) && section.size <= most);
+        let mut found = Vec::new();
+        for table in tables {
+            let bytes = self.bytes(image, table).unwrap_or_default();
+            found.extend(bytes.chunks_exact(24).filter_map(|symbol| {
+                let mut cursor = Cursor::new(symbol);
+                cursor.u32()?;
+                let (info, _, section) = (cursor.u8()?, cursor.u8()?, cursor.u16()?);
+                let kind = info & 15;
+                let is_code = section != 0 && matches!(kind, SYMBOL_LABEL | SYMBOL_FUNCTION | SYMBOL_CHOOSER);
+                Some((cursor.u64()?, kind != SYMBOL_LABEL)).filter(|_| is_code)
+            }));
+        }
+        found
     }
 
     /// Executable segments: sorted, without overlaps, `start..end`.

@@ -12,6 +12,7 @@
 mod bytes;
 mod cfi;
 mod check;
+mod code;
 mod elf;
 mod entries;
 mod expression;
