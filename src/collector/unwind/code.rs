@@ -82,6 +82,9 @@ const MOST_ROUNDS: usize = 6;
 const SYMBOLS_A_BYTE: u64 = 16;
 const FEW_SYMBOLS: u64 = 64 << 10;
 
+/// So many calls without anything behind them make a function one that does not return.
+const MOST_SILENT: usize = 2;
+
 /// Padding up to so many bytes has the rule before it: nothing runs there.
 const PADDING: usize = 63;
 
@@ -92,7 +95,7 @@ pub(super) struct Found {
     pub(super) blocks: Vec<Block>,
     /// The same with all that is known.
     #[cfg_attr(not(test), expect(dead_code, reason = "compared with unwind information by the tests"))]
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<(u64, Row)>,
     /// Functions that were looked at, and why they are not proved.
     #[cfg_attr(not(test), expect(dead_code, reason = "printed by the tests"))]
     pub(super) functions: Vec<(u64, Option<&'static str>)>,
@@ -214,7 +217,11 @@ impl Prover<'_> {
         let Some(evidence) = self.known.starts.get(&start).copied() else { return };
         let is_root = self.is_root(start);
         let mut outcome = follow(self.text, &self.known, start, is_root, &mut self.budget, &mut self.stepper);
-        let is_sure = evidence > Evidence::Gap || outcome.proof && outcome.changed == 0 && outcome.inside.is_empty();
+        let is_sure = match evidence {
+            Evidence::Called | Evidence::Symbol => true,
+            Evidence::Taken => !outcome.is_crooked,
+            Evidence::Gap => !outcome.is_crooked && outcome.proof && outcome.changed == 0 && outcome.inside.is_empty(),
+        };
         if outcome.failed.is_none() && !is_sure {
             outcome.failed = Some("nothing says that it is a function");
         }
@@ -245,8 +252,13 @@ impl Prover<'_> {
                 endless.contains(target) != self.known.endless.contains(target)
                     || changes.get(target) != self.known.changes.get(target)
             };
-            let again: Vec<u64> =
-                self.done.iter().filter(|(_, outcome)| outcome.calls.iter().any(news)).map(|(start, _)| *start).collect();
+            // And those that went on into what turned out to be another function.
+            let others = |start: &u64, outcome: &Outcome| {
+                let mut inside = outcome.rows.iter().flat_map(|row| self.known.starts.range(row.start..row.end));
+                inside.any(|(other, evidence)| other != start && *evidence > Evidence::Gap && !outcome.inside.contains(other))
+            };
+            let again = self.done.iter().filter(|(start, outcome)| outcome.calls.iter().any(news) || others(start, outcome));
+            let again: Vec<u64> = again.map(|(start, _)| *start).collect();
             (self.known.endless, self.known.changes) = (endless, changes);
             if again.is_empty() {
                 break;
@@ -263,6 +275,7 @@ impl Prover<'_> {
     fn learned(&self) -> (HashSet<u64>, HashMap<u64, u8>) {
         let proved = || self.done.iter().filter(|(_, outcome)| outcome.failed.is_none());
         let mut endless: HashSet<u64> = proved().filter(|(_, outcome)| !outcome.returns).map(|(start, _)| *start).collect();
+        endless.extend(self.silent());
         let mut changes: HashMap<u64, u8> =
             proved().filter(|(_, outcome)| outcome.changed != 0).map(|(start, outcome)| (*start, outcome.changed)).collect();
         // What it ends by jumping to comes back for it. As often as such jumps follow each other.
@@ -284,6 +297,19 @@ impl Prover<'_> {
                 return (endless, changes);
             }
         }
+    }
+
+    /// Functions of which several calls have nothing behind them to come back to: `abort` in a library, called through a stub.
+    fn silent(&self) -> impl Iterator<Item = u64> {
+        let mut calls: Vec<(u64, u64)> =
+            self.done.values().flat_map(|outcome| &outcome.silent).map(|(call, target)| (*target, *call)).collect();
+        calls.sort_unstable();
+        calls.dedup();
+        let mut counts: HashMap<u64, usize> = HashMap::new();
+        calls.iter().for_each(|(target, _)| *counts.entry(*target).or_default() += 1);
+        let returns = |target: &u64| self.done.get(target).is_some_and(|outcome| outcome.failed.is_none() && outcome.returns);
+        counts.retain(|target, count| *count >= MOST_SILENT && !returns(target));
+        counts.into_keys()
     }
 
     /// Looks at what is left, from the end of each piece of code that was followed on.
@@ -344,9 +370,11 @@ impl Prover<'_> {
         }
         let blocks = map.blocks(self.text);
         let functions = self.done.iter().map(|(start, outcome)| (*start, outcome.failed)).collect();
-        let proved = self.done.into_values().filter(|outcome| outcome.failed.is_none());
-        let mut rows: Vec<Row> = proved.flat_map(|outcome| outcome.rows).collect();
-        rows.sort_by_key(|row| row.start);
+        let proved = self.done.into_iter().filter(|(_, outcome)| outcome.failed.is_none());
+        let mut rows: Vec<(u64, Row)> =
+            proved.flat_map(|(start, outcome)| outcome.rows.into_iter().map(move |row| (start, row))).collect();
+        rows.retain(|(_, row)| !map.is_disputed(row));
+        rows.sort_by_key(|(_, row)| row.start);
         Found { blocks, rows, functions }
     }
 }

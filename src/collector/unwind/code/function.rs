@@ -11,7 +11,7 @@ use super::{Evidence, Text};
 /// A jump table has no more entries than this.
 const MOST_JUMPS: usize = 1024;
 /// How often a function is begun again, because a call was found not to return.
-const MOST_TURNS: usize = 32;
+const MOST_TURNS: usize = 64;
 /// Instructions that are looked at in one function, for each that it has.
 const MOST_VISITS: u64 = 24;
 
@@ -42,10 +42,14 @@ pub(super) struct Outcome {
     pub(super) rows: Vec<Row>,
     /// Whether a return, or a jump in its place, was found where the stack pointer is as at the entry.
     pub(super) proof: bool,
+    /// Whether it calls with a stack pointer that no function may call with: psABI, 3.2.2. Compilers do, where they know the callee.
+    pub(super) is_crooked: bool,
     /// Whether it may come back, of itself.
     pub(super) returns: bool,
     pub(super) changed: u8,
     pub(super) calls: Vec<u64>,
+    /// Of those, and of calls of code elsewhere: calls behind which there is nothing that they could come back to.
+    pub(super) silent: Vec<(u64, u64)>,
     /// Other functions that it ends by jumping to.
     pub(super) tails: Vec<u64>,
     pub(super) references: Vec<u64>,
@@ -68,6 +72,13 @@ struct Block {
     rows: Vec<Row>,
     /// The only way there is behind a call.
     after: Option<u64>,
+    /// Begins with padding, and goes on.
+    is_padded: bool,
+    /// Where it goes on in this function, and whether behind a call.
+    next: Vec<(u64, bool)>,
+    /// Whether it ends by leaving the function for who called it, and whether it ends for sure, not by a call that may return.
+    leaves: bool,
+    ends: bool,
 }
 
 /// Why to begin again.
@@ -87,8 +98,12 @@ pub(super) struct Function<'a, 't> {
     is_root: bool,
     follow_threads: bool,
     ends: HashSet<u64>,
+    /// Calls and what they call.
+    targets: HashMap<u64, u64>,
     blocks: BTreeMap<u64, Block>,
     waiting: BTreeSet<u64>,
+    /// The block that is followed.
+    current: u64,
     visits: u64,
     instructions: u64,
     outcome: Outcome,
@@ -112,8 +127,10 @@ pub(super) fn follow(
         is_root,
         follow_threads: true,
         ends: HashSet::new(),
+        targets: HashMap::new(),
         blocks: BTreeMap::new(),
         waiting: BTreeSet::new(),
+        current: start,
         visits: 0,
         instructions: 0,
         outcome: Outcome::default(),
@@ -151,6 +168,10 @@ impl Function<'_, '_> {
         while let Some(start) = self.waiting.pop_first() {
             self.block(start, budget, stepper)?;
         }
+        // Padding aligns what begins behind it. If nothing else leads there, that is no part of this function.
+        if let Some(call) = self.blocks.values().find_map(|block| block.after.filter(|_| block.is_padded)) {
+            return Err(Again::Ends(call));
+        }
         if self.has_thread && !self.thread_calls {
             return Err(Again::NoThread);
         }
@@ -158,6 +179,7 @@ impl Function<'_, '_> {
     }
 
     fn finish(mut self) -> Outcome {
+        self.cut_dead_ends();
         let blocks = std::mem::take(&mut self.blocks);
         self.outcome.rows = blocks.into_values().flat_map(|block| block.rows).collect();
         for list in [&mut self.outcome.calls, &mut self.outcome.tails, &mut self.outcome.references, &mut self.outcome.inside] {
@@ -174,20 +196,27 @@ impl Function<'_, '_> {
         {
             self.waiting.insert(*before);
         }
-        self.blocks.insert(start, Block { input, end: start, rows: Vec::new(), after });
+        self.blocks.insert(
+            start,
+            Block { input, end: start, rows: Vec::new(), after, is_padded: false, next: Vec::new(), leaves: false, ends: false },
+        );
         self.waiting.insert(start);
     }
 
     fn block(&mut self, start: u64, budget: &mut u64, stepper: &mut Stepper) -> Result<(), Again> {
         let failed = |why| Err(Again::Failed(why));
-        let Some(block) = self.blocks.get(&start) else { return Ok(()) };
+        let Some(block) = self.blocks.get_mut(&start) else { return Ok(()) };
+        block.next.clear();
+        (block.is_padded, block.leaves, block.ends) = (false, false, false);
         let (mut state, after) = (block.input.clone(), block.after);
+        self.current = start;
         let Some(code) = self.text.from(start) else { return failed("leaves the code") };
         let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         let mut rows: Vec<Row> = Vec::new();
         // Nothing but padding so far, behind a call that may not return.
         let mut idle = after;
+        let mut is_padded = false;
         loop {
             let at = decoder.ip();
             if at != start && (self.blocks.contains_key(&at) || self.known.starts.contains_key(&at) || !decoder.can_decode()) {
@@ -201,6 +230,7 @@ impl Function<'_, '_> {
                 return if after.is_some() { Ok(()) } else { failed("no instruction") };
             }
             if !is_padding(&instruction) {
+                is_padded |= idle.is_some() && at != start;
                 idle = None;
             }
             self.count(start, budget)?;
@@ -209,13 +239,18 @@ impl Function<'_, '_> {
                 Some(row) if row.facts == facts => row.end = decoder.ip(),
                 _ => rows.push(Row { start: at, end: decoder.ip(), facts }),
             }
-            self.outcome.references.extend(reference(&instruction).filter(|target| self.text.contains(*target)));
+            self.outcome
+                .references
+                .extend(reference(&instruction, self.text.is_fixed).filter(|target| self.text.contains(*target)));
             let flow = stepper.step(&instruction, &mut state);
             if flow == Flow::Next {
                 continue;
             }
             let next = decoder.ip();
             self.close(start, next, rows);
+            if let Some(block) = self.blocks.get_mut(&start) {
+                block.is_padded = is_padded;
+            }
             return self.leave(&instruction, flow, state, next);
         }
     }
@@ -243,7 +278,11 @@ impl Function<'_, '_> {
     /// Behind the last instruction of a block.
     fn leave(&mut self, instruction: &Instruction, flow: Flow, mut state: State, next: u64) -> Result<(), Again> {
         match flow {
-            Flow::Next | Flow::End => Ok(()),
+            Flow::Next => Ok(()),
+            Flow::End => {
+                self.ends();
+                Ok(())
+            }
             Flow::Jump(target) => self.edge(target, &state, Way::Jump),
             Flow::Branch(target) => {
                 let follow = self.follow_threads;
@@ -258,8 +297,16 @@ impl Function<'_, '_> {
             Flow::Call(target) => {
                 self.thread_calls |= state.root;
                 self.outcome.calls.extend(target);
+                self.outcome.is_crooked |=
+                    matches!(state.get(super::state::RSP), Value::Stack(super::state::CFA, top) if top % 16 != 0);
                 let call = instruction.ip();
-                if target.is_some_and(|target| self.known.endless.contains(&target)) || self.ends.contains(&call) {
+                target.map(|target| self.targets.insert(call, target));
+                if target.is_some_and(|target| self.known.endless.contains(&target)) {
+                    self.ends();
+                    return Ok(());
+                }
+                if self.ends.contains(&call) {
+                    self.is_silent(call);
                     return Ok(());
                 }
                 let changed = target.and_then(|target| self.known.changes.get(&target)).copied().unwrap_or(0);
@@ -287,16 +334,69 @@ impl Function<'_, '_> {
         }
         if state.get(super::state::RSP) == Value::Foreign {
             // To another stack.
+            self.leaves();
             return Ok(());
         }
         if state.is_at_entry() { self.returns(state) } else { Err(Again::Failed(otherwise)) }
     }
 
     fn returns(&mut self, state: &State) -> Result<(), Again> {
+        self.leaves();
         self.outcome.proof = true;
         self.outcome.returns = true;
         self.outcome.changed |= state.changed();
         Ok(())
+    }
+
+    fn is_silent(&mut self, call: u64) {
+        self.outcome.silent.extend(self.targets.get(&call).map(|target| (call, *target)));
+    }
+
+    fn leaves(&mut self) {
+        if let Some(block) = self.blocks.get_mut(&self.current) {
+            (block.leaves, block.ends) = (true, true);
+        }
+    }
+
+    fn ends(&mut self) {
+        if let Some(block) = self.blocks.get_mut(&self.current) {
+            block.ends = true;
+        }
+    }
+
+    /// Takes out what is only behind calls and leads nowhere: such a call may never have come back, and what is behind it be
+    /// part of another function. In a function that returns, all that does not lead to its return; it is code that runs once in
+    /// a process, if at all. In one that does not, what does not lead to an end that is known for one, or round in a circle.
+    fn cut_dead_ends(&mut self) {
+        let returns = self.outcome.returns || !self.outcome.tails.is_empty();
+        let mut before: HashMap<u64, Vec<u64>> = HashMap::new();
+        let mut left: HashMap<u64, usize> = HashMap::new();
+        for (start, block) in &self.blocks {
+            block.next.iter().for_each(|(next, _)| before.entry(*next).or_default().push(*start));
+            left.insert(*start, block.next.len() + usize::from(if returns { block.leaves } else { block.ends }));
+        }
+        let mut ends: Vec<u64> = left.iter().filter(|(_, count)| **count == 0).map(|(start, _)| *start).collect();
+        let mut dead: HashSet<u64> = HashSet::new();
+        while let Some(end) = ends.pop() {
+            dead.insert(end);
+            for block in before.get(&end).into_iter().flatten() {
+                let Some(count) = left.get_mut(block) else { continue };
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    ends.push(*block);
+                }
+            }
+        }
+        let mut kept: HashSet<u64> = HashSet::new();
+        let mut waiting = vec![self.start];
+        while let Some(start) = waiting.pop() {
+            if kept.insert(start)
+                && let Some(block) = self.blocks.get(&start)
+            {
+                waiting.extend(block.next.iter().filter(|(next, called)| !called || !dead.contains(next)).map(|(next, _)| *next));
+            }
+        }
+        self.blocks.retain(|start, _| kept.contains(start));
     }
 
     /// A way to `target`.
@@ -305,11 +405,13 @@ impl Function<'_, '_> {
             return self.outside(state, way);
         }
         if let Some(evidence) = self.known.starts.get(&target).copied().filter(|_| target != self.start) {
-            if let Way::Call(_) = way {
+            if let Way::Call(call) = way {
+                self.is_silent(call);
                 return Ok(());
             }
             if state.is_at_entry() && !state.root {
                 self.outcome.proof |= evidence > Evidence::Gap;
+                self.leaves();
                 self.outcome.tails.push(target);
                 self.outcome.changed |= state.changed();
                 return Ok(());
@@ -320,6 +422,9 @@ impl Function<'_, '_> {
             self.outcome.inside.push(target);
         }
         let after = if let Way::Call(call) = way { Some(call) } else { None };
+        if let Some(block) = self.blocks.get_mut(&self.current) {
+            block.next.push((target, after.is_some()));
+        }
         let Some(block) = self.blocks.get_mut(&target) else {
             self.begin(target, state.clone(), after);
             return Ok(());
@@ -344,9 +449,13 @@ impl Function<'_, '_> {
     /// To code that has unwind information, or is none.
     fn outside(&mut self, state: &State, way: Way) -> Result<(), Again> {
         match way {
-            Way::Call(_) => Ok(()),
+            Way::Call(call) => {
+                self.is_silent(call);
+                Ok(())
+            }
             // May lead into a part of the same function that has been put elsewhere.
             Way::Jump => {
+                self.leaves();
                 self.outcome.returns = true;
                 if state.is_at_entry() && !state.root {
                     self.outcome.proof = true;
@@ -360,7 +469,9 @@ impl Function<'_, '_> {
 
     /// Ways by a table: as many entries as lead into this code.
     fn jumps(&mut self, jumps: Jumps, state: &State) -> Result<(), Again> {
-        let limit = state.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MOST_JUMPS).min(MOST_JUMPS);
+        // Behind a table is the next one: without its length there is no end.
+        let limit = state.limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit <= MOST_JUMPS);
+        let Some(limit) = limit else { return Err(Again::Failed("jumps by a table without a length")) };
         let targets = self.text.jumps(jumps, limit);
         let end = self.known.starts.range(self.start + 1..).find(|(_, evidence)| **evidence >= Evidence::Symbol);
         let range = self.start..end.map_or(u64::MAX, |(end, _)| *end);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::super::rule::Packed;
 use super::super::stubs::Block;
 use super::PADDING;
-use super::function::Outcome;
+use super::function::{Outcome, Row};
 use super::text::{Places, Text, padding};
 
 const NOTHING: u16 = 0;
@@ -69,6 +69,13 @@ impl Map {
         let place = self.places.of(address);
         let bytes = self.numbers.get(place..place.saturating_add(most)).unwrap_or_default();
         bytes.iter().take_while(|number| **number != NOTHING).count()
+    }
+
+    /// Whether functions contradict each other somewhere in a row.
+    pub(super) fn is_disputed(&self, row: &Row) -> bool {
+        let place = self.places.of(row.start);
+        let bytes = self.numbers.get(place..place.saturating_add((row.end - row.start) as usize));
+        bytes.unwrap_or_default().contains(&DISPUTED)
     }
 
     /// The code of which a rule is known. What fills the room up to the next function has the rule before it.

@@ -222,6 +222,8 @@ fn known(instruction: &Instruction, state: &mut State) -> bool {
         }
         Mnemonic::Mov | Mnemonic::Movsxd => return moves(instruction, state),
         Mnemonic::Lea => return loads_address(instruction, state),
+        // lock or [rsp], 0: a barrier, which leaves the return address as it is.
+        Mnemonic::Or | Mnemonic::Add if instruction.op0_kind() == OpKind::Memory && immediate(instruction, 1) == Some(0) => {}
         Mnemonic::Add | Mnemonic::Sub | Mnemonic::And | Mnemonic::Xor => return computes(instruction, state),
         Mnemonic::Xchg => {
             let (Some(one), Some(other)) = (wide(instruction, 0), wide(instruction, 1)) else { return false };
@@ -401,12 +403,13 @@ pub(super) fn returns_by_register(instruction: &Instruction, state: &State) -> b
 }
 
 /// An address in the code that the instruction takes: of a function that somebody is to call, mostly.
-pub(super) fn reference(instruction: &Instruction) -> Option<u64> {
+pub(super) fn reference(instruction: &Instruction, is_fixed: bool) -> Option<u64> {
     match instruction.mnemonic() {
         Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => Some(instruction.ip_rel_memory_address()),
-        Mnemonic::Mov | Mnemonic::Push => {
+        // In programs that can be loaded at one place only.
+        Mnemonic::Mov | Mnemonic::Push if is_fixed => {
             let operand = u32::from(instruction.mnemonic() == Mnemonic::Mov);
-            immediate(instruction, operand).map(i64::cast_unsigned).filter(|value| *value >= 0x1000)
+            immediate(instruction, operand).map(i64::cast_unsigned)
         }
         _ => None,
     }

@@ -49,7 +49,7 @@ fn compare(path: &Path) -> Compared {
             println!("{start:#x} {failed:?}");
         }
     }
-    for row in &found.rows {
+    for (function, row) in &found.rows {
         let Some(facts) = row.facts else { continue };
         let from = table.rows.partition_point(|other| table.base + u64::from(other.offset) <= row.start);
         let others = table.rows[from..].iter().map(|other| table.base + u64::from(other.offset));
@@ -70,7 +70,10 @@ fn compare(path: &Path) -> Compared {
             match agree(&theirs, &ours, &facts) {
                 Some(true) => compared.equal += 1,
                 None => compared.silent += 1,
-                Some(false) => compared.different.push(format!("{address:#x}: {theirs:?}\n        by code {facts:?}")),
+                Some(false) => compared.different.push(format!(
+                    "{address:#x} of {function:#x}: {:?} {:?}; by code {:?} {:?} rsp {:?} rbp {:?} saved {:?}",
+                    theirs.cfa, theirs.fp, ours.cfa, ours.fp, facts.rsp, facts.rbp, facts.saved
+                )),
             }
         }
     }
@@ -87,6 +90,9 @@ fn agree(theirs: &Frame, ours: &Frame, facts: &state::Facts) -> Option<bool> {
     };
     if cfa? == false {
         return Some(false);
+    }
+    if ours.fp == Fp::Undefined {
+        return None;
     }
     Some(match theirs.fp {
         Fp::Unchanged => facts.kept,

@@ -20,6 +20,8 @@ type Reader<'t> = dyn Fn(u64, &mut [u8]) -> bool + 't;
 /// Pieces of code: sorted, none touches another.
 pub(super) struct Text<'t> {
     pub(super) pieces: Vec<(u64, Vec<u8>)>,
+    /// Whether it is loaded where the file says: numbers may be addresses.
+    pub(super) is_fixed: bool,
     read: &'t Reader<'t>,
 }
 
@@ -53,7 +55,8 @@ impl<'t> Text<'t> {
             bytes.drain(..padding);
             pieces.push((range.start + padding as u64, bytes));
         }
-        Text { pieces, read: read_at }
+        let is_fixed = elf.segments.iter().all(|segment| segment.address > 0);
+        Text { pieces, is_fixed, read: read_at }
     }
 
     pub(super) fn size(&self) -> u64 {
