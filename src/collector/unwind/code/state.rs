@@ -117,11 +117,14 @@ impl State {
             (RSP, ..) => Value::Foreign,
             _ => value,
         };
+        let before = self.get(register);
         if let Some(place) = self.registers.get_mut(register) {
             *place = value;
         }
-        if register == RSP {
-            self.forget_below(128);
+        // What is given back is nobody's from then on.
+        let is_down = matches!((before, value), (Value::Stack(of, from), Value::Stack(base, to)) if of == base && to <= from);
+        if register == RSP && !is_down {
+            self.forget_below();
         }
     }
 
@@ -132,11 +135,10 @@ impl State {
         }
     }
 
-    /// What is farther below the stack pointer than that is nobody's: signal handlers may have been there (psABI, 3.2.2, the
-    /// red zone).
-    pub(super) fn forget_below(&mut self, distance: i64) {
+    /// What is below the stack pointer may be anything: signal handlers and callees have been there.
+    pub(super) fn forget_below(&mut self) {
         if let Value::Stack(base, top) = self.get(RSP) {
-            self.slots.retain(|slot| slot.base != base || slot.offset >= top - distance);
+            self.slots.retain(|slot| slot.base != base || slot.offset >= top);
         }
     }
 

@@ -159,7 +159,7 @@ pub(super) fn after_call(state: &mut State, changed: u8) {
     }
     state.flags = Flags::Unknown;
     state.limit = None;
-    state.forget_below(0);
+    state.forget_below();
 }
 
 fn add(value: Value, offset: i64) -> Option<Value> {
