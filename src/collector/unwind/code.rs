@@ -30,6 +30,7 @@
 //! | `Symbol` | a symbol says that it is a function | wrong for parts that the compiler put elsewhere (`.cold`): who jumps there with a frame shows it |
 //! | `Taken` | its address is taken, or a label | |
 //! | `Gap` | code behind the end of other code | believed only if it returns, with all that it is to give back as it was |
+//! | `Part` | somebody jumped there with a frame | no function: only what falls into it behind a call ends there |
 //!
 //! Calls that do not return (`exit`, `abort`) have what they like behind them. A function whose ways all end nowhere is known as
 //! such, and so are calls behind which the same code would have two sizes of the frame. And a function that does not give back
@@ -58,21 +59,25 @@ use text::{Text, padding, run_length};
 use super::elf::Elf;
 use super::rows::Table;
 use super::rule::{Arch, Packed};
-use super::source::Image;
+use super::source::{Image, read};
 use super::stubs::Block;
 
 /// Why a place is taken for the begin of a function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Evidence {
+    Part,
     Gap,
     Taken,
     Symbol,
     Called,
 }
 
-/// Instructions that are looked at: for each byte, and at most. Debian's musl takes 0.9 for each byte.
-const VISITS_A_BYTE: u64 = 8;
-const MOST_VISITS: u64 = 32 << 20;
+/// Instructions that are looked at: for each byte, and at most. Debian's musl takes 0.55 for each byte.
+const VISITS_A_BYTE: u64 = 4;
+const MOST_VISITS: u64 = 16 << 20;
+
+/// Other code is searched for calls if it is not more than so many times as much: a program with its musl in it.
+const LARGEST_OTHER: u64 = 64;
 
 /// How often what was learned of called functions is taken back to their callers.
 const MOST_ROUNDS: usize = 6;
@@ -124,6 +129,7 @@ pub(super) fn of_ranges(elf: &Elf, image: &(impl Image + ?Sized), ranges: &[Rang
         known: Known::default(),
         done: BTreeMap::new(),
         queue: Vec::new(),
+        silent: HashMap::new(),
         fresh: Vec::new(),
         budget,
         stepper: Stepper::new(),
@@ -135,10 +141,42 @@ pub(super) fn of_ranges(elf: &Elf, image: &(impl Image + ?Sized), ranges: &[Rang
     if prover.is_root(elf.entry) {
         prover.start(elf.entry, Evidence::Symbol);
     }
+    for address in called_from_elsewhere(elf, image, &text) {
+        prover.start(address, Evidence::Taken);
+    }
     prover.rounds();
+    // What is left may be no code that could be followed: V8's is not.
+    prover.budget = prover.budget.min(text.size());
     prover.sweep(rbx);
     prover.rounds();
     prover.found(rbx)
+}
+
+/// Where calls from code that has unwind information may lead: by their first byte, as that code is not followed.
+fn called_from_elsewhere(elf: &Elf, image: &(impl Image + ?Sized), text: &Text<'_>) -> Vec<u64> {
+    let code = elf.code();
+    let size: u64 = code.iter().map(|range| range.end - range.start).sum();
+    let mut found = Vec::new();
+    if size > text.size().saturating_mul(LARGEST_OTHER) {
+        return found;
+    }
+    for range in code {
+        let mut from = range.start;
+        while from < range.end {
+            // Calls across the border of two pieces are in both.
+            let length = (range.end - from).min(text::AT_ONCE);
+            let Some(offset) = elf.file_offset(from) else { break };
+            let Ok(bytes) = read(image, offset, length, text::AT_ONCE, "code") else { break };
+            found.extend(memchr::memchr_iter(0xe8, &bytes).filter_map(|at| {
+                let displacement = i32::from_le_bytes(*bytes.get(at + 1..)?.first_chunk()?);
+                let call = from + at as u64;
+                let target = call.wrapping_add(5).wrapping_add_signed(displacement.into());
+                Some(target).filter(|target| text.contains(*target) && !text.contains(call))
+            }));
+            from += if length > 4 && from + length < range.end { length - 4 } else { length };
+        }
+    }
+    found
 }
 
 /// What of the code a table has no rule for, though nothing says that there is none.
@@ -172,6 +210,8 @@ struct Prover<'t> {
     known: Known,
     done: BTreeMap<u64, Outcome>,
     queue: Vec<u64>,
+    /// Functions, and calls of them that have nothing behind them to come back to: `abort` in a library, called through a stub.
+    silent: HashMap<u64, HashSet<u64>>,
     /// Of `done` those that were done last.
     fresh: Vec<u64>,
     budget: u64,
@@ -186,6 +226,9 @@ impl Prover<'_> {
             return;
         }
         let known = self.known.starts.entry(address).or_insert(evidence);
+        if *known == Evidence::Part && evidence < Evidence::Called {
+            return;
+        }
         *known = evidence.max(*known);
         if !self.done.contains_key(&address) {
             self.queue.push(address);
@@ -207,19 +250,21 @@ impl Prover<'_> {
     /// Follows all functions that wait.
     fn drain(&mut self) {
         while let Some(start) = self.queue.pop() {
-            if !self.done.contains_key(&start) {
+            let is_function = self.known.starts.get(&start).is_some_and(|evidence| *evidence > Evidence::Part);
+            if is_function && !self.done.contains_key(&start) {
                 self.follow(start);
             }
         }
     }
 
     fn follow(&mut self, start: u64) {
-        let Some(evidence) = self.known.starts.get(&start).copied() else { return };
+        let evidence = self.known.starts.get(&start).copied().unwrap_or(Evidence::Part);
         let is_root = self.is_root(start);
         let mut outcome = follow(self.text, &self.known, start, is_root, &mut self.budget, &mut self.stepper);
         let is_sure = match evidence {
             Evidence::Called | Evidence::Symbol => true,
             Evidence::Taken => !outcome.is_crooked,
+            Evidence::Part => false,
             Evidence::Gap => !outcome.is_crooked && outcome.proof && outcome.changed == 0 && outcome.inside.is_empty(),
         };
         if outcome.failed.is_none() && !is_sure {
@@ -227,7 +272,7 @@ impl Prover<'_> {
         }
         let proved = outcome.failed.is_none();
         for inside in outcome.inside.iter().filter(|_| proved) {
-            self.known.starts.remove(inside);
+            self.known.starts.insert(*inside, Evidence::Part);
             self.done.remove(inside);
         }
         for target in &outcome.calls {
@@ -238,6 +283,14 @@ impl Prover<'_> {
         let own = |address: &u64| outcome.rows.iter().any(|row| (row.start..row.end).contains(address));
         for target in outcome.references.iter().filter(|target| proved && !own(target)) {
             self.start(*target, Evidence::Taken);
+        }
+        for (call, target) in &outcome.silent {
+            let calls = self.silent.entry(*target).or_default();
+            calls.insert(*call);
+            // At once, not with the next round: all who call it would be begun again. Of what can be followed itself that will tell.
+            if calls.len() >= MOST_SILENT && !self.text.contains(*target) {
+                self.known.endless.insert(*target);
+            }
         }
         self.fresh.push(start);
         self.done.insert(start, outcome);
@@ -275,9 +328,11 @@ impl Prover<'_> {
     fn learned(&self) -> (HashSet<u64>, HashMap<u64, u8>) {
         let proved = || self.done.iter().filter(|(_, outcome)| outcome.failed.is_none());
         let mut endless: HashSet<u64> = proved().filter(|(_, outcome)| !outcome.returns).map(|(start, _)| *start).collect();
-        endless.extend(self.silent());
+        endless.extend(self.silent_now());
         let mut changes: HashMap<u64, u8> =
             proved().filter(|(_, outcome)| outcome.changed != 0).map(|(start, outcome)| (*start, outcome.changed)).collect();
+        let pops = self.done.iter().filter(|(_, outcome)| outcome.failed == Some(function::POPS));
+        changes.extend(pops.map(|(start, _)| (*start, function::STACK)));
         // What it ends by jumping to comes back for it. As often as such jumps follow each other.
         loop {
             let mut more = false;
@@ -299,17 +354,24 @@ impl Prover<'_> {
         }
     }
 
-    /// Functions of which several calls have nothing behind them to come back to: `abort` in a library, called through a stub.
-    fn silent(&self) -> impl Iterator<Item = u64> {
+    /// Of functions that were looked at last, those called so.
+    fn silent_now(&self) -> impl Iterator<Item = u64> {
         let mut calls: Vec<(u64, u64)> =
             self.done.values().flat_map(|outcome| &outcome.silent).map(|(call, target)| (*target, *call)).collect();
         calls.sort_unstable();
         calls.dedup();
         let mut counts: HashMap<u64, usize> = HashMap::new();
         calls.iter().for_each(|(target, _)| *counts.entry(*target).or_default() += 1);
-        let returns = |target: &u64| self.done.get(target).is_some_and(|outcome| outcome.failed.is_none() && outcome.returns);
-        counts.retain(|target, count| *count >= MOST_SILENT && !returns(target));
+        counts.retain(|target, count| *count >= MOST_SILENT && !self.returns(*target));
+        // What is called elsewhere: as soon as it was seen often enough.
+        let elsewhere = self.silent.iter().filter(|(target, calls)| calls.len() >= MOST_SILENT && !self.text.contains(**target));
+        counts.extend(elsewhere.map(|(target, calls)| (*target, calls.len())));
         counts.into_keys()
+    }
+
+    /// Whether a function was seen to return.
+    fn returns(&self, start: u64) -> bool {
+        self.done.get(&start).is_some_and(|outcome| outcome.failed.is_none() && outcome.returns)
     }
 
     /// Looks at what is left, from the end of each piece of code that was followed on.

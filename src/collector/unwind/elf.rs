@@ -24,6 +24,8 @@ const SHT_DYNSYM: u32 = 11;
 const SYMBOL_LABEL: u8 = 0;
 const SYMBOL_FUNCTION: u8 = 2;
 const SYMBOL_CHOOSER: u8 = 10;
+/// Of a symbol's name so much is looked at.
+const LONGEST_SYMBOL: usize = 512;
 
 /// Sections beyond these are not looked at; programs have some 40.
 const MOST_SECTIONS: u64 = 4096;
@@ -56,6 +58,8 @@ pub(super) struct SectionHeader {
     pub(super) size: u64,
     kind: u32,
     flags: u64,
+    /// The number of the section of names, for symbols.
+    link: u32,
 }
 
 /// The headers of a file.
@@ -264,20 +268,27 @@ impl Elf {
         code
     }
 
-    /// Addresses of functions by symbol tables of up to `most` bytes, and whether it is said that they are functions.
+    /// Addresses of functions by symbol tables of up to `most` bytes, and whether it is said that they are functions. Parts that
+    /// compilers put elsewhere (`f.cold`) are said to be, and are none.
     pub(super) fn functions(&self, image: &(impl Image + ?Sized), most: u64) -> Vec<(u64, bool)> {
         let tables =
             self.sections.iter().filter(|section| matches!(section.kind, SHT_SYMTAB | SHT_DYNSYM) && section.size <= most);
         let mut found = Vec::new();
         for table in tables {
             let bytes = self.bytes(image, table).unwrap_or_default();
+            let names = self.sections.get(table.link as usize).filter(|names| names.size <= most);
+            let names = names.and_then(|names| self.bytes(image, names).ok()).unwrap_or_default();
             found.extend(bytes.chunks_exact(24).filter_map(|symbol| {
                 let mut cursor = Cursor::new(symbol);
-                cursor.u32()?;
+                let name = usize::try_from(cursor.u32()?).ok();
                 let (info, _, section) = (cursor.u8()?, cursor.u8()?, cursor.u16()?);
                 let kind = info & 15;
                 let is_code = section != 0 && matches!(kind, SYMBOL_LABEL | SYMBOL_FUNCTION | SYMBOL_CHOOSER);
-                Some((cursor.u64()?, kind != SYMBOL_LABEL)).filter(|_| is_code)
+                let name = name.and_then(|name| names.get(name..)).unwrap_or_default();
+                // Names that are longer have it elsewhere than in their end; they show it themselves.
+                let name = name.get(..LONGEST_SYMBOL).unwrap_or(name).split(|byte| *byte == 0).next().unwrap_or_default();
+                let is_part = memchr::memmem::find(name, b".cold").is_some();
+                Some((cursor.u64()?, kind != SYMBOL_LABEL)).filter(|_| is_code && !is_part)
             }));
         }
         found
@@ -305,5 +316,5 @@ fn parse_section(header: &[u8]) -> Option<(u32, SectionHeader, u32)> {
     let (flags, address) = (cursor.u64()?, cursor.u64()?);
     let (offset, size) = (cursor.u64()?, cursor.u64()?);
     let link = cursor.u32()?;
-    Some((name, SectionHeader { name: Vec::new(), address, offset, size, kind, flags }, link))
+    Some((name, SectionHeader { name: Vec::new(), address, offset, size, kind, flags, link }, link))
 }

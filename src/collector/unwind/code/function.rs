@@ -15,6 +15,11 @@ const MOST_TURNS: usize = 64;
 /// Instructions that are looked at in one function, for each that it has.
 const MOST_VISITS: u64 = 24;
 
+/// Why a function is not proved that gives back more of the stack than its return address, which its callers have to know.
+pub(super) const POPS: &str = "takes arguments off the stack";
+/// Among registers that a function changes: that one.
+pub(super) const STACK: u8 = 1 << 7;
+
 /// Code and what is known in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Row {
@@ -311,11 +316,14 @@ impl Function<'_, '_> {
                 }
                 let changed = target.and_then(|target| self.known.changes.get(&target)).copied().unwrap_or(0);
                 after_call(&mut state, changed);
+                if changed & STACK != 0 {
+                    state.lose_stack();
+                }
                 self.edge(next, &state, Way::Call(call))
             }
             Flow::Return => {
                 if instruction.op_count() > 0 {
-                    return Err(Again::Failed("takes arguments off the stack"));
+                    return Err(Again::Failed(POPS));
                 }
                 self.returned(&state, "returns with a frame")
             }
@@ -415,7 +423,7 @@ impl Function<'_, '_> {
                 self.is_silent(call);
                 return Ok(());
             }
-            if state.is_at_entry() && !state.root {
+            if evidence > Evidence::Part && state.is_at_entry() && !state.root {
                 self.outcome.proof |= evidence > Evidence::Gap;
                 self.leaves();
                 self.outcome.tails.push(target);
@@ -425,7 +433,9 @@ impl Function<'_, '_> {
             if evidence == Evidence::Called {
                 return Err(Again::Failed("jumps into a function, with a frame"));
             }
-            self.outcome.inside.push(target);
+            if evidence > Evidence::Part {
+                self.outcome.inside.push(target);
+            }
         }
         let after = if let Way::Call(call) = way { Some(call) } else { None };
         if let Some(block) = self.blocks.get_mut(&self.current) {

@@ -259,8 +259,8 @@ impl State {
 
     fn cfa(&self) -> Option<Cfa> {
         let small = |offset: i64| i32::try_from(offset).ok();
-        // The two that are known in every frame first.
-        let order = [RSP, RBP].into_iter().chain((0..16).filter(|register| !matches!(*register, RSP | RBP)));
+        // The two that are known in every frame first: a frame pointer stays where it is, whatever a callee takes off the stack.
+        let order = [RBP, RSP].into_iter().chain((0..16).filter(|register| !matches!(*register, RSP | RBP)));
         for register in order {
             if let Value::Stack(CFA, offset) = self.get(register) {
                 return Some(Cfa::Register(Reg(register as u8), small(offset.checked_neg()?)?));

@@ -12,7 +12,7 @@ use super::step::{Jumps, is_padding};
 const LARGEST: usize = 16 << 20;
 
 /// So much of a file is read at once: what lies between functions of libraries is little, and much of it.
-const AT_ONCE: u64 = 256 << 10;
+pub(super) const AT_ONCE: u64 = 256 << 10;
 
 /// Reads bytes at an ELF address; whether they are there.
 type Reader<'t> = dyn Fn(u64, &mut [u8]) -> bool + 't;
