@@ -39,6 +39,8 @@
 //! Nobody called the first code of a program, which clears the frame pointer (psABI, 3.4.1) and does not return; nor that of a
 //! thread: where the result of `clone` is 0, on ways that call something and never return.
 //!
+//! Code whose callees take arguments off the stack (V8's, in node) keeps to other conventions than these: nothing of it is believed.
+//!
 //! Promises: time and memory in proportion to the code, of which 16 MiB are looked at.
 
 mod function;
@@ -90,6 +92,9 @@ const FEW_SYMBOLS: u64 = 64 << 10;
 /// So many calls without anything behind them make a function one that does not return.
 const MOST_SILENT: usize = 2;
 
+/// So many functions may take arguments off the stack: OpenSSL has 3 that seem to.
+const FEW_POPS: usize = 8;
+
 /// Padding up to so many bytes has the rule before it: nothing runs there.
 const PADDING: usize = 63;
 
@@ -132,6 +137,7 @@ pub(super) fn of_ranges(elf: &Elf, image: &(impl Image + ?Sized), ranges: &[Rang
         silent: HashMap::new(),
         fresh: Vec::new(),
         budget,
+        pops: 0,
         stepper: Stepper::new(),
         root: elf.entry,
     };
@@ -145,7 +151,9 @@ pub(super) fn of_ranges(elf: &Elf, image: &(impl Image + ?Sized), ranges: &[Rang
         prover.start(address, Evidence::Taken);
     }
     prover.rounds();
-    // What is left may be no code that could be followed: V8's is not.
+    if prover.has_other_conventions() {
+        return Found::default();
+    }
     prover.budget = prover.budget.min(text.size());
     prover.sweep(rbx);
     prover.rounds();
@@ -215,6 +223,8 @@ struct Prover<'t> {
     /// Of `done` those that were done last.
     fresh: Vec<u64>,
     budget: u64,
+    /// How many functions were found to take arguments off the stack.
+    pops: usize,
     stepper: Stepper,
     root: u64,
 }
@@ -235,6 +245,12 @@ impl Prover<'_> {
         }
     }
 
+    /// Whether calls do other things to the stack here than C's: V8's callees take their arguments off it, and an indirect call does
+    /// not tell which callee it is.
+    fn has_other_conventions(&self) -> bool {
+        self.pops > FEW_POPS && self.pops > self.done.len() / 32
+    }
+
     /// Whether the program's first code marks its frame as the outermost.
     fn is_root(&self, address: u64) -> bool {
         let Some(code) = self.text.from(address).filter(|_| address == self.root) else { return false };
@@ -250,6 +266,9 @@ impl Prover<'_> {
     /// Follows all functions that wait.
     fn drain(&mut self) {
         while let Some(start) = self.queue.pop() {
+            if self.has_other_conventions() {
+                return;
+            }
             let is_function = self.known.starts.get(&start).is_some_and(|evidence| *evidence > Evidence::Part);
             if is_function && !self.done.contains_key(&start) {
                 self.follow(start);
@@ -292,6 +311,7 @@ impl Prover<'_> {
                 self.known.endless.insert(*target);
             }
         }
+        self.pops += usize::from(outcome.failed == Some(function::POPS));
         self.fresh.push(start);
         self.done.insert(start, outcome);
     }
@@ -300,6 +320,9 @@ impl Prover<'_> {
     fn rounds(&mut self) {
         self.drain();
         for _ in 0..MOST_ROUNDS {
+            if self.has_other_conventions() {
+                return;
+            }
             let (endless, changes) = self.learned();
             let news = |target: &u64| {
                 endless.contains(target) != self.known.endless.contains(target)

@@ -407,7 +407,9 @@ impl Function<'_, '_> {
             if kept.insert(start)
                 && let Some(block) = self.blocks.get(&start)
             {
-                waiting.extend(block.next.iter().filter(|(next, called)| !called || !dead.contains(next)).map(|(next, _)| *next));
+                // A thread's first code ends so.
+                let is_kept = |next: &u64| block.input.root || !dead.contains(next);
+                waiting.extend(block.next.iter().filter(|(next, called)| !called || is_kept(next)).map(|(next, _)| *next));
             }
         }
         self.blocks.retain(|start, _| kept.contains(start));
