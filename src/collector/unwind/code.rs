@@ -137,7 +137,8 @@ pub(super) fn of_ranges(elf: &Elf, image: &(impl Image + ?Sized), ranges: &[Rang
         silent: HashMap::new(),
         fresh: Vec::new(),
         budget,
-        pops: 0,
+        pops: HashSet::new(),
+        is_foreign: false,
         stepper: Stepper::new(),
         root: elf.entry,
     };
@@ -151,7 +152,7 @@ pub(super) fn of_ranges(elf: &Elf, image: &(impl Image + ?Sized), ranges: &[Rang
         prover.start(address, Evidence::Taken);
     }
     prover.rounds();
-    if prover.has_other_conventions() {
+    if prover.is_foreign {
         return Found::default();
     }
     prover.budget = prover.budget.min(text.size());
@@ -223,8 +224,11 @@ struct Prover<'t> {
     /// Of `done` those that were done last.
     fresh: Vec<u64>,
     budget: u64,
-    /// How many functions were found to take arguments off the stack.
-    pops: usize,
+    /// Functions that take arguments off the stack.
+    pops: HashSet<u64>,
+    /// Calls do other things to the stack here than C's: V8's callees take their arguments off it, and an indirect call does not
+    /// tell which callee it is.
+    is_foreign: bool,
     stepper: Stepper,
     root: u64,
 }
@@ -245,12 +249,6 @@ impl Prover<'_> {
         }
     }
 
-    /// Whether calls do other things to the stack here than C's: V8's callees take their arguments off it, and an indirect call does
-    /// not tell which callee it is.
-    fn has_other_conventions(&self) -> bool {
-        self.pops > FEW_POPS && self.pops > self.done.len() / 32
-    }
-
     /// Whether the program's first code marks its frame as the outermost.
     fn is_root(&self, address: u64) -> bool {
         let Some(code) = self.text.from(address).filter(|_| address == self.root) else { return false };
@@ -266,7 +264,7 @@ impl Prover<'_> {
     /// Follows all functions that wait.
     fn drain(&mut self) {
         while let Some(start) = self.queue.pop() {
-            if self.has_other_conventions() {
+            if self.is_foreign {
                 return;
             }
             let is_function = self.known.starts.get(&start).is_some_and(|evidence| *evidence > Evidence::Part);
@@ -311,7 +309,11 @@ impl Prover<'_> {
                 self.known.endless.insert(*target);
             }
         }
-        self.pops += usize::from(outcome.failed == Some(function::POPS));
+        // What is tried out may be data.
+        if outcome.failed == Some(function::POPS) && evidence > Evidence::Gap {
+            self.pops.insert(start);
+            self.is_foreign |= self.pops.len() > FEW_POPS && self.pops.len() > self.done.len() / 32;
+        }
         self.fresh.push(start);
         self.done.insert(start, outcome);
     }
@@ -320,7 +322,7 @@ impl Prover<'_> {
     fn rounds(&mut self) {
         self.drain();
         for _ in 0..MOST_ROUNDS {
-            if self.has_other_conventions() {
+            if self.is_foreign {
                 return;
             }
             let (endless, changes) = self.learned();
