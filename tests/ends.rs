@@ -97,8 +97,13 @@ fn a_stack_that_is_described_to_its_end_is_complete() {
 }
 
 #[test]
-fn code_without_unwind_information_is_a_gap() {
+fn code_without_unwind_information_that_contradicts_itself_is_a_gap() {
     assert_ends("gap", UserEnd::Gap, 2);
+}
+
+#[test]
+fn code_without_unwind_information_that_tells_what_it_does_is_none() {
+    assert_ends("code", UserEnd::Root, 7);
 }
 
 #[test]

@@ -7,7 +7,10 @@ use flametop::collector::unwind::Image;
 use object::{Object as _, ObjectSection as _};
 
 /// Sections that the converter reads.
-pub const SECTIONS: [&str; 6] = [".eh_frame", ".debug_frame", ".gopclntab", ".gnu_debugdata", ".plt", ".eh_frame_hdr"];
+pub const SECTIONS: [&str; 7] =
+    [".eh_frame", ".debug_frame", ".gopclntab", ".gnu_debugdata", ".plt", ".eh_frame_hdr", CODE];
+/// Code itself, of which nothing else says anything.
+const CODE: &str = ".text";
 
 /// Where the section is in the file; before it are headers.
 const SECTION_AT: u64 = 0x1000;
@@ -75,7 +78,9 @@ impl<'a> Wrapped<'a> {
             }
         };
         program(1, 5, code_at, code, code_size);
-        program(if flags & 2 == 0 { 1 } else { 0x6474_e550 }, 4, SECTION_AT, address, section.len() as u64);
+        let is_code = SECTIONS[kind] == CODE;
+        let readable = if is_code { 5 } else { 4 };
+        program(if flags & 2 == 0 || is_code { 1 } else { 0x6474_e550 }, readable, SECTION_AT, address, section.len() as u64);
         // Section headers: none, the section, the code, names
         let names_at = 64 + 2 * 56 + 4 * 64;
         let mut entry = |name: u32, kind: u32, flags: u64, address: u64, offset: u64, size: u64| {
@@ -87,7 +92,7 @@ impl<'a> Wrapped<'a> {
         };
         let compressed = if flags & 4 == 0 { 0 } else { 0x800 };
         entry(0, 0, 0, 0, 0, 0);
-        entry(names.len() as u32, 1, 2 | compressed, address, SECTION_AT, section.len() as u64);
+        entry(names.len() as u32, 1, 2 | compressed | u64::from(is_code) << 2, address, SECTION_AT, section.len() as u64);
         entry(11, 1, 6, code, code_at, code_size);
         entry(1, 3, 0, 0, names_at, (names.len() + SECTIONS[kind].len() + 1) as u64);
         // sh_link and sh_info together are the fifth word above: 0.

@@ -75,7 +75,7 @@ fn line(path: &Path, checked: &Checked, out: &mut impl Write) -> Result<()> {
     let Checked { report, verdict, .. } = checked;
     writeln!(
         out,
-        "{}  {}: {} rows, {} rules, {:.2} % of {} KiB code covered, {:.2} bytes a row, {:.1} M rows/s; {} compared, {} without a rule{}{}",
+        "{}  {}: {} rows, {} rules, {:.2} % of {} KiB code covered, {:.2} bytes a row, {:.1} M rows/s; {} compared, {} from code, {} without a rule{}{}",
         if verdict.wrong > 0 { "WRONG" } else { "ok   " },
         path.display(),
         checked.rows,
@@ -85,6 +85,7 @@ fn line(path: &Path, checked: &Checked, out: &mut impl Write) -> Result<()> {
         checked.kernel_bytes as f64 / checked.rows.max(1) as f64,
         speed(report.rows, checked.time),
         verdict.rows,
+        report.from_code,
         verdict.invalid,
         reasons(&report.invalid),
         errors(checked),
@@ -141,6 +142,7 @@ struct Sum {
     text: u64,
     covered: u64,
     compared: u64,
+    from_code: u64,
     ruled: u64,
     holes: u64,
     wrong: u64,
@@ -164,6 +166,7 @@ impl Sum {
         self.text += report.text;
         self.covered += report.covered;
         self.compared += verdict.rows;
+        self.from_code += report.from_code;
         self.ruled += verdict.ruled;
         self.holes += verdict.holes;
         self.wrong += verdict.wrong;
@@ -189,8 +192,9 @@ impl Sum {
         )?;
         writeln!(
             out,
-            "{} rows, {} after merging, {:.2} bytes a row in the kernel, converted in {:.2} s ({:.1} M rows/s)",
+            "{} rows ({} from code), {} after merging, {:.2} bytes a row in the kernel, converted in {:.2} s ({:.1} M rows/s)",
             self.source_rows,
+            self.from_code,
             self.rows,
             self.kernel_bytes as f64 / self.rows.max(1) as f64,
             self.time.as_secs_f64(),

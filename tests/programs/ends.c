@@ -4,7 +4,8 @@
 // pointers; the assembly puts 1 into rbp, so that no chain of frame pointers leads anywhere.
 //
 //   root      right: all of the stack is found
-//   gap       none
+//   gap       none, and code that contradicts itself: it returns with a frame
+//   code      none, and code that tells
 //   invalid   a CFA that no rule can say
 //   register  a CFA from a register that only the interrupted function knows
 //   bad       a CFA below the callee's
@@ -62,8 +63,12 @@ MIDDLE(middle_bad, ".cfi_def_cfa_offset -64");
 MIDDLE(middle_nocode, ".cfi_def_cfa_offset 16\nlea until(%rip), %rax\nmov %rax, 8(%rsp)");
 MIDDLE(middle_zero, ".cfi_def_cfa_offset 16\nmovq $0, 8(%rsp)");
 
+void middle_code(void);
+asm(".pushsection .text\n.globl middle_code\n.type middle_code, @function\nmiddle_code:\npush %rbp\nmov $1, %ebp\ncall spin\n"
+    "pop %rbp\nret\n.skip 64, 0x90\n.size middle_code, . - middle_code\n.popsection\n");
+
 void middle_gap(void);
-asm(".pushsection .text\n.globl middle_gap\n.type middle_gap, @function\nmiddle_gap:\nmov $1, %ebp\nsub $8, %rsp\ncall spin\nud2\n"
+asm(".pushsection .text\n.globl middle_gap\n.type middle_gap, @function\nmiddle_gap:\nmov $1, %ebp\nsub $8, %rsp\ncall spin\nret\n"
     ".skip 64, 0x90\n.size middle_gap, . - middle_gap\n.popsection\n");
 
 // The stack pointer is in `unreadable`; nothing is called, as nothing could be pushed.
@@ -80,6 +85,8 @@ __attribute__((noinline)) void outer(const char *mode)
 		middle_root();
 	else if (!strcmp(mode, "gap"))
 		middle_gap();
+	else if (!strcmp(mode, "code"))
+		middle_code();
 	else if (!strcmp(mode, "invalid"))
 		middle_invalid();
 	else if (!strcmp(mode, "register"))

@@ -129,7 +129,12 @@ impl Image {
     /// Beginning and end of the function at an address.
     pub(crate) fn function(&self, address: u64) -> Option<Range<u64>> {
         let described = self.functions.range(..=address).next_back().map(|(start, end)| *start..*end);
-        let named = || self.symbols.range(..=address).next_back().map(|(start, (end, _))| *start..*end);
+        let named = || {
+            let (start, (end, _)) = self.symbols.range(..=address).next_back()?;
+            // musl's _fini has no size: it reaches as far as the next, as in `names`.
+            let next = || self.symbols.range(start + 1..).next().map_or(*start, |(next, _)| *next);
+            Some(*start..if *end > *start { *end } else { next() })
+        };
         described.filter(|range| range.contains(&address)).or_else(|| named().filter(|range| range.contains(&address)))
     }
 

@@ -19,6 +19,15 @@ const SHT_NOBITS: u32 = 8;
 const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 0x800;
 
+const SHT_SYMTAB: u32 = 2;
+const SHT_DYNSYM: u32 = 11;
+/// `STT_NOTYPE`, `STT_FUNC`, `STT_GNU_IFUNC`.
+const SYMBOL_LABEL: u8 = 0;
+const SYMBOL_FUNCTION: u8 = 2;
+const SYMBOL_CHOOSER: u8 = 10;
+/// Of a symbol's name so much is looked at.
+const LONGEST_SYMBOL: usize = 512;
+
 /// Sections beyond these are not looked at; programs have some 40.
 const MOST_SECTIONS: u64 = 4096;
 /// Loadable segments beyond these are not looked at; programs have 4 or 5. Some searches are linear in them.
@@ -50,6 +59,8 @@ pub(super) struct SectionHeader {
     pub(super) size: u64,
     kind: u32,
     flags: u64,
+    /// The number of the section of names, for symbols.
+    link: u32,
 }
 
 /// The headers of a file.
@@ -235,6 +246,55 @@ impl Elf {
         if size > 0 { size } else { self.text().iter().map(|range| range.end - range.start).sum() }
     }
 
+    /// Where code is: executable sections inside of executable segments, or those as a whole; sorted, without overlaps.
+    pub(super) fn code(&self) -> Vec<std::ops::Range<u64>> {
+        let text = self.text();
+        let sections = self.sections.iter().filter(|section| section.flags & SHF_EXECINSTR != 0 && section.kind != SHT_NOBITS);
+        let mut code: Vec<_> = sections
+            .filter_map(|section| {
+                let segment = text.iter().find(|segment| segment.contains(&section.address))?;
+                Some(section.address..section.address.saturating_add(section.size).min(segment.end))
+            })
+            .collect();
+        if code.is_empty() {
+            return text;
+        }
+        code.sort_by_key(|range| range.start);
+        let mut end = 0;
+        code.retain_mut(|range| {
+            range.start = range.start.max(end);
+            end = end.max(range.end);
+            range.start < range.end
+        });
+        code
+    }
+
+    /// Addresses of functions by symbol tables of up to `most` bytes, and whether it is said that they are functions. Parts that
+    /// compilers put elsewhere (`f.cold`) are said to be, and are none.
+    pub(super) fn functions(&self, image: &(impl Image + ?Sized), most: u64) -> Vec<(u64, bool)> {
+        let tables =
+            self.sections.iter().filter(|section| matches!(section.kind, SHT_SYMTAB | SHT_DYNSYM) && section.size <= most);
+        let mut found = Vec::new();
+        for table in tables {
+            let bytes = self.bytes(image, table).unwrap_or_default();
+            let names = self.sections.get(table.link as usize).filter(|names| names.size <= most);
+            let names = names.and_then(|names| self.bytes(image, names).ok()).unwrap_or_default();
+            found.extend(bytes.chunks_exact(24).filter_map(|symbol| {
+                let mut cursor = Cursor::new(symbol);
+                let name = usize::try_from(cursor.u32()?).ok();
+                let (info, _, section) = (cursor.u8()?, cursor.u8()?, cursor.u16()?);
+                let kind = info & 15;
+                let is_code = section != 0 && matches!(kind, SYMBOL_LABEL | SYMBOL_FUNCTION | SYMBOL_CHOOSER);
+                let name = name.and_then(|name| names.get(name..)).unwrap_or_default();
+                // Names that are longer have it elsewhere than in their end; they show it themselves.
+                let name = name.get(..LONGEST_SYMBOL).unwrap_or(name).split(|byte| *byte == 0).next().unwrap_or_default();
+                let is_part = memchr::memmem::find(name, b".cold").is_some();
+                Some((cursor.u64()?, kind != SYMBOL_LABEL)).filter(|_| is_code && !is_part)
+            }));
+        }
+        found
+    }
+
     /// Executable segments: sorted, without overlaps, `start..end`.
     pub(super) fn text(&self) -> Vec<std::ops::Range<u64>> {
         let executable = self.segments.iter().filter(|segment| segment.executable && segment.size > 0);
@@ -257,5 +317,5 @@ fn parse_section(header: &[u8]) -> Option<(u32, SectionHeader, u32)> {
     let (flags, address) = (cursor.u64()?, cursor.u64()?);
     let (offset, size) = (cursor.u64()?, cursor.u64()?);
     let link = cursor.u32()?;
-    Some((name, SectionHeader { name: Vec::new(), address, offset, size, kind, flags }, link))
+    Some((name, SectionHeader { name: Vec::new(), address, offset, size, kind, flags, link }, link))
 }

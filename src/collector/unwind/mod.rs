@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! ELF image ─ source, elf ─► sections ─ entries ─► FDEs ─ cfi ─► states ─ translate ─► rules ─ rows ─► Table ─ paged ─► Paged
-//!                                   stubs, by their code ────────────────────────────────┘
+//!                                   stubs, by their code ────────────────────────────────┘     ▲
+//!                                   code, what it does to its stack: where all of those say nothing
 //! ```
 //!
 //! Pure: bytes in, rows out. Promises: every address of an object has a rule, a reason why there is none, or is a gap; a
-//! rule says what the object's own unwind information says (`oracle` compares it with gimli's reading); damage costs the
+//! rule says what the object's own unwind information says (`oracle` compares it with gimli's reading), or what its code is
+//! proved to do; damage costs the
 //! function that it is in; memory and time are in proportion to the file. Bytes are hostile.
 
 mod bytes;
 mod cfi;
 mod check;
+mod code;
 mod elf;
 mod entries;
 mod expression;

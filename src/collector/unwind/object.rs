@@ -1,6 +1,7 @@
 //! One object: all that it says about unwinding → one table.
 
 use super::cfi::{CfaState, Machine, Program, State};
+use super::code;
 use super::elf::{Elf, Information};
 use super::entries::{Entries, Fde, Format, Section};
 use super::rows::{Builder, Code, Table};
@@ -25,6 +26,8 @@ pub(super) struct Evidence {
     pub(super) elf: Elf,
     pub(super) sources: Vec<Information>,
     pub(super) blocks: Vec<Block>,
+    /// What is known from machine code where nothing of that says anything.
+    pub(super) from_code: Vec<Block>,
 }
 
 impl Evidence {
@@ -33,7 +36,7 @@ impl Evidence {
         let elf = Elf::read(image)?;
         let (sources, failed) = sources(&elf, image);
         let blocks = stubs::find(&elf, image);
-        let mut evidence = Evidence { elf, sources, blocks };
+        let mut evidence = Evidence { elf, sources, blocks, from_code: Vec::new() };
         let mut table = evidence.table(image);
         // Libraries are covered by more than 95 %; what is less may have assembly, and asking for files that are not there
         // costs little.
@@ -44,11 +47,14 @@ impl Evidence {
                 table = evidence.table(image);
             }
         }
+        evidence.from_code = code::find(&evidence.elf, image, &table).blocks;
+        table.fill(&evidence.from_code);
         table.report.fdes_in_error += failed;
         Ok((table, evidence))
     }
 
-    fn table(&self, image: &(impl Image + ?Sized)) -> Table {
+    /// The table without what is known from code.
+    pub(super) fn table(&self, image: &(impl Image + ?Sized)) -> Table {
         build(&self.elf, image, &self.sources, &self.blocks)
     }
 }

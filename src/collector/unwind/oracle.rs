@@ -49,12 +49,12 @@ impl Verdict {
 
 /// Compares a table with gimli's reading of what it was made from.
 pub(super) fn check(evidence: &Evidence, table: &Table, paged: &Paged) -> Verdict {
-    let Evidence { elf, sources, blocks } = evidence;
+    let Evidence { elf, sources, blocks, from_code } = evidence;
     let mut verdict = Verdict::default();
     let mut ranges = Vec::new();
     let prepared: Vec<Prepared> = sources.iter().map(|source| Prepared::new(source.clone(), elf)).collect();
     let add_blocks = |wins, ranges: &mut Vec<Covered>| {
-        let blocks = blocks.iter().filter(|block| block.wins == wins);
+        let blocks = blocks.iter().chain(from_code).filter(|block| block.wins == wins);
         ranges.extend(blocks.map(|block| Covered { start: block.start, end: block.end, source: usize::MAX, offset: 0 }));
     };
     add_blocks(true, &mut ranges);

@@ -9,6 +9,7 @@ use std::hash::BuildHasherDefault;
 use rustc_hash::FxHasher;
 
 use super::rule::{Arch, Invalid, Packed, REASONS, Rule};
+use super::stubs::Block;
 
 /// Bytes between two functions that inherit the rule before them: what aligns functions to 16 bytes. Nothing runs there.
 pub const PADDING: u64 = 15;
@@ -72,6 +73,8 @@ pub struct Report {
     pub merged: u64,
     /// Rows for which there is no rule, by reason, in the order of [`REASONS`].
     pub invalid: [u64; REASONS.len()],
+    /// Rows from machine code that has no description.
+    pub from_code: u64,
     /// Places where no description follows.
     pub gaps: u64,
     /// Bytes of code: of executable sections, or of executable segments where no section is named.
@@ -100,6 +103,74 @@ impl Table {
         let after = self.rows.partition_point(|row| row.offset <= offset);
         let row = after.checked_sub(1).and_then(|before| self.rows.get(before));
         row.and_then(|row| self.rules.get(usize::from(row.rule))).copied().unwrap_or(Packed::GAP)
+    }
+}
+
+impl Table {
+    /// Puts rules where there is a gap: blocks in the order of addresses, each inside of one gap.
+    pub(super) fn fill(&mut self, blocks: &[Block]) {
+        let mut filled = Filled { rows: Vec::with_capacity(self.rows.len()), merged: 0 };
+        let mut places: HashMap<u64, u16, BuildHasherDefault<FxHasher>> = HashMap::default();
+        places.extend(self.rules.iter().map(|rule| rule.0).zip(0u16..));
+        let mut rest = self.rows.as_slice();
+        for block in blocks {
+            let (Some(start), Some(end)) = (self.offset(block.start), self.offset(block.end)) else { continue };
+            let before = rest.partition_point(|row| row.offset < start);
+            let (first, behind) = rest.split_at_checked(before).unwrap_or((rest, &[]));
+            first.iter().for_each(|row| filled.push(*row));
+            rest = behind;
+            for (address, rule) in &block.rows {
+                let Some(offset) = self.offset(*address) else { continue };
+                let next = u16::try_from(self.rules.len());
+                let place = match (places.get(&rule.0), next) {
+                    (Some(place), _) => *place,
+                    (None, Ok(place)) => {
+                        self.rules.push(*rule);
+                        places.insert(rule.0, place);
+                        place
+                    }
+                    (None, Err(_)) => continue,
+                };
+                filled.push(Row { offset, rule: place });
+                self.report.rows += 1;
+                self.report.from_code += 1;
+            }
+            self.report.covered += block.end - block.start;
+            // The gap began there.
+            if let Some((_, behind)) = rest.split_first().filter(|(row, _)| row.offset == start) {
+                rest = behind;
+            }
+            if rest.first().is_none_or(|row| row.offset > end) {
+                filled.push(Row { offset: end, rule: 0 });
+            }
+        }
+        rest.iter().for_each(|row| filled.push(*row));
+        self.report.merged += filled.merged;
+        self.rows = filled.rows;
+    }
+
+    fn offset(&self, address: u64) -> Option<u32> {
+        u32::try_from(address.checked_sub(self.base)?).ok()
+    }
+}
+
+/// Rows of a table, each at another address, no two neighbours equal.
+struct Filled {
+    rows: Vec<Row>,
+    merged: u64,
+}
+
+impl Filled {
+    fn push(&mut self, row: Row) {
+        if self.rows.last().is_some_and(|last| last.offset == row.offset) {
+            self.rows.pop();
+        }
+        match (self.rows.last(), self.rows.len()) {
+            (Some(last), _) if last.rule == row.rule => self.merged += 1,
+            (_, ..MOST_ROWS) => self.rows.push(row),
+            (_, MOST_ROWS) => self.rows.push(Row { rule: 0, ..row }),
+            _ => {}
+        }
     }
 }
 

@@ -378,6 +378,20 @@ fn elf_with(machine: u16, eh_frame: &[u8]) -> Vec<u8> {
     image
 }
 
+/// An ELF file for x86_64 with this code at 0x10000, and nothing that describes it.
+pub(super) fn elf_with_code(code: &[u8]) -> Vec<u8> {
+    let mut image = elf_with(62, &[]);
+    image.truncate(0x1_0000);
+    // No sections; one segment.
+    image[40..48].fill(0);
+    image[60..64].fill(0);
+    for at in [64 + 32, 64 + 40] {
+        image[at..at + 8].copy_from_slice(&(code.len() as u64).to_le_bytes());
+    }
+    image.extend_from_slice(code);
+    image
+}
+
 /// An entry with its length in front, padded to 4 bytes with nops.
 fn entry(content: &[u8]) -> Vec<u8> {
     let padded = content.len().next_multiple_of(4);

@@ -272,6 +272,8 @@ NOINLINE void copy_mode(void)
 	}
 }
 //= main > copy_mode > <libc:copy>*1
+/* In musl one calls the other. */
+//= copy_mode > strchr > __strchrnul
 
 NOINLINE void calls_mode(void)
 {

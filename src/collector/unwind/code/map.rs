@@ -1,0 +1,125 @@
+//! What functions say of each byte of code, put together.
+
+use std::collections::HashMap;
+
+use super::super::rule::Packed;
+use super::super::stubs::Block;
+use super::PADDING;
+use super::function::{Outcome, Row};
+use super::text::{Places, Text, padding};
+
+const NOTHING: u16 = 0;
+/// Two functions share the code, and do not agree.
+const DISPUTED: u16 = u16::MAX;
+
+/// A number for each byte: which rule holds there.
+pub(super) struct Map {
+    places: Places,
+    numbers: Vec<u16>,
+    rules: Vec<Packed>,
+    known: HashMap<Packed, u16>,
+    rbx: bool,
+}
+
+impl Map {
+    pub(super) fn new(text: &Text<'_>, rbx: bool) -> Map {
+        let size = text.pieces.iter().map(|(_, bytes)| bytes.len()).sum();
+        Map { places: text.places(), numbers: vec![NOTHING; size], rules: Vec::new(), known: HashMap::new(), rbx }
+    }
+
+    fn number(&mut self, rule: Packed) -> u16 {
+        if let Some(number) = self.known.get(&rule) {
+            return *number;
+        }
+        self.rules.push(rule);
+        let number = u16::try_from(self.rules.len()).unwrap_or(DISPUTED);
+        self.known.insert(rule, number);
+        number
+    }
+
+    /// The rows of a function: place of the first byte, how many there are, number of the rule.
+    fn each(&mut self, outcome: &Outcome, mut row: impl FnMut(&mut [u16], u16)) {
+        for found in &outcome.rows {
+            let rule = found.facts.and_then(|facts| facts.packed(self.rbx)).unwrap_or(Packed::GAP);
+            let (number, place) = (self.number(rule), self.places.of(found.start));
+            let end = place.saturating_add((found.end - found.start) as usize);
+            if let Some(bytes) = self.numbers.get_mut(place..end) {
+                row(bytes, number);
+            }
+        }
+    }
+
+    /// Whether a function says nothing else than those before it.
+    pub(super) fn fits(&mut self, outcome: &Outcome) -> bool {
+        let mut fits = true;
+        self.each(outcome, |bytes, number| fits &= bytes.iter().all(|before| *before == NOTHING || *before == number));
+        fits
+    }
+
+    pub(super) fn paint(&mut self, outcome: &Outcome) {
+        self.each(outcome, |bytes, number| {
+            for byte in bytes {
+                *byte = if *byte == NOTHING || *byte == number { number } else { DISPUTED };
+            }
+        });
+    }
+
+    /// How many bytes from an address on, of at most so many, something is said about.
+    pub(super) fn painted(&self, address: u64, most: usize) -> usize {
+        let place = self.places.of(address);
+        let bytes = self.numbers.get(place..place.saturating_add(most)).unwrap_or_default();
+        bytes.iter().take_while(|number| **number != NOTHING).count()
+    }
+
+    /// Whether functions contradict each other somewhere in a row.
+    pub(super) fn is_disputed(&self, row: &Row) -> bool {
+        let place = self.places.of(row.start);
+        let bytes = self.numbers.get(place..place.saturating_add((row.end - row.start) as usize));
+        bytes.unwrap_or_default().contains(&DISPUTED)
+    }
+
+    /// The code of which a rule is known. What fills the room up to the next function has the rule before it.
+    pub(super) fn blocks(&mut self, text: &Text<'_>) -> Vec<Block> {
+        let mut blocks: Vec<Block> = Vec::new();
+        for (start, bytes) in &text.pieces {
+            let place = self.places.of(*start);
+            let Some(numbers) = self.numbers.get(place..place.saturating_add(bytes.len())) else { continue };
+            let mut at = 0;
+            let mut open: Option<Block> = None;
+            while let Some(first) = numbers.get(at).copied() {
+                let count = numbers.iter().skip(at).take_while(|number| **number == first).count();
+                let address = start + at as u64;
+                let rule = usize::from(first).checked_sub(1).and_then(|number| self.rules.get(number)).copied();
+                let rule = rule.filter(|rule| *rule != Packed::GAP);
+                let fills = || {
+                    let rest = bytes.get(at..at + count).unwrap_or_default();
+                    first == NOTHING && count <= PADDING && padding(rest) == count
+                };
+                match (rule, &mut open) {
+                    (Some(rule), Some(block)) => block.rows.push((address, rule)),
+                    (Some(rule), None) => {
+                        open = Some(Block {
+                            source: "code",
+                            wins: false,
+                            start: address,
+                            end: address,
+                            rows: vec![(address, rule)],
+                        });
+                    }
+                    (None, Some(_)) if fills() => {}
+                    (None, _) => blocks.extend(open.take()),
+                }
+                at += count;
+                if let Some(block) = &mut open {
+                    block.end = start + at as u64;
+                }
+            }
+            blocks.extend(open);
+        }
+        // Rows that say the same as the one before are one.
+        for block in &mut blocks {
+            block.rows.dedup_by_key(|(_, rule)| *rule);
+        }
+        blocks
+    }
+}

@@ -1,0 +1,326 @@
+//! What is known at one instruction: values of registers and of words on the stack, and the rule that follows.
+
+use super::super::rule::{Arch, Cfa, Fp, Frame, Invalid, Packed, RBX, Ra, Rbx, Reg, Rule};
+
+/// DWARF's numbers.
+pub(super) const RAX: usize = 0;
+pub(super) const RCX: usize = 2;
+pub(super) const RBP: usize = 6;
+pub(super) const RSP: usize = 7;
+pub(super) const R11: usize = 11;
+
+/// What a function gives back as it was: rbx, rbp, r12 to r15. System V AMD64 psABI, 3.2.1.
+pub(super) const KEPT: [usize; 6] = [3, RBP, 12, 13, 14, 15];
+
+/// Words of the stack that are followed at once, at most.
+const MOST_SLOTS: usize = 48;
+
+/// Frames that are larger are not followed.
+const FARTHEST: i64 = 1 << 22;
+
+/// The CFA, of what a [`Value::Stack`] counts from. Others are addresses of instructions that made a pointer into the stack of
+/// which nothing else is known: `and rsp, -64`, `sub rsp, rax`.
+pub(super) const CFA: u64 = 0;
+
+/// What is in a register or in a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Value {
+    /// Anything.
+    Unknown,
+    /// What the register of that number had when the function was called.
+    Entry(u8),
+    /// A pointer into this stack: so far from its base.
+    Stack(u64, i64),
+    /// The return address.
+    Return,
+    /// A stack pointer that is none of this frame's: `longjmp` loads one.
+    Foreign,
+    /// That number.
+    Number(u64),
+    /// An entry of the table at that address, relative to it.
+    Entry32(u64),
+    /// The address that such an entry means.
+    Target(u64),
+    /// What `clone` returned: 0 in the thread that it made.
+    Cloned,
+}
+
+/// What the last comparison was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flags {
+    Unknown,
+    /// Of something with that number.
+    Compared(u64),
+    /// Whether what `clone` returned is 0.
+    Cloned,
+}
+
+/// A word of the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Slot {
+    base: u64,
+    offset: i64,
+    value: Value,
+}
+
+/// All that is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct State {
+    pub(super) registers: [Value; 16],
+    slots: Vec<Slot>,
+    pub(super) flags: Flags,
+    /// An unsigned comparison has shown an index to be below that.
+    pub(super) limit: Option<u64>,
+    /// Nobody called this: a thread that `clone` made, a program's first code.
+    pub(super) root: bool,
+}
+
+/// What a row of code is known by; [`Facts::rule`] is what the table says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) struct Facts {
+    /// How far stack pointer and frame pointer are above the CFA, where they are that.
+    pub(in super::super) rsp: Option<i32>,
+    pub(in super::super) rbp: Option<i32>,
+    /// Whether rbp still is the caller's, and where from the CFA that is saved.
+    pub(in super::super) kept: bool,
+    pub(in super::super) saved: Option<i32>,
+    pub(in super::super) rule: Rule,
+}
+
+impl State {
+    /// At the first instruction of a function.
+    pub(super) fn at_entry() -> State {
+        let mut registers = [Value::Unknown; 16];
+        for (number, register) in (0u8..).zip(&mut registers) {
+            if KEPT.contains(&usize::from(number)) {
+                *register = Value::Entry(number);
+            }
+        }
+        registers[RSP] = Value::Stack(CFA, -8);
+        let slots = vec![Slot { base: CFA, offset: -8, value: Value::Return }];
+        State { registers, slots, flags: Flags::Unknown, limit: None, root: false }
+    }
+
+    pub(super) fn get(&self, register: usize) -> Value {
+        self.registers.get(register).copied().unwrap_or(Value::Unknown)
+    }
+
+    pub(super) fn set(&mut self, register: usize, value: Value) {
+        let value = match value {
+            Value::Stack(_, offset) if !(-FARTHEST..FARTHEST).contains(&offset) => Value::Unknown,
+            value => value,
+        };
+        // What the stack pointer becomes is a stack, whatever is known of it; unless two ways already contradict each other.
+        let value = match (register, value, self.get(RSP)) {
+            (RSP, Value::Stack(..), _) => value,
+            (RSP, _, Value::Unknown) => Value::Unknown,
+            (RSP, ..) => Value::Foreign,
+            _ => value,
+        };
+        let before = self.get(register);
+        if let Some(place) = self.registers.get_mut(register) {
+            *place = value;
+        }
+        // What is given back is nobody's from then on.
+        let is_down = matches!((before, value), (Value::Stack(of, from), Value::Stack(base, to)) if of == base && to <= from);
+        if register == RSP && !is_down {
+            self.forget_below();
+        }
+    }
+
+    /// Two ways contradict each other, or what it is made of is not known.
+    pub(super) fn lose_stack(&mut self) {
+        if let Some(place) = self.registers.get_mut(RSP) {
+            *place = Value::Unknown;
+        }
+    }
+
+    /// What is below the stack pointer may be anything: signal handlers and callees have been there.
+    pub(super) fn forget_below(&mut self) {
+        if let Value::Stack(base, top) = self.get(RSP) {
+            self.slots.retain(|slot| slot.base != base || slot.offset >= top);
+        }
+    }
+
+    /// A new base: what counted from it before is of another turn.
+    pub(super) fn new_base(&mut self, instruction: u64) -> Value {
+        let base = instruction.max(CFA + 1);
+        self.slots.retain(|slot| slot.base != base && !matches!(slot.value, Value::Stack(of, _) if of == base));
+        for register in &mut self.registers {
+            if matches!(register, Value::Stack(of, _) if *of == base) {
+                *register = Value::Unknown;
+            }
+        }
+        Value::Stack(base, 0)
+    }
+
+    pub(super) fn load(&self, pointer: Value) -> Value {
+        let Value::Stack(base, offset) = pointer else { return Value::Unknown };
+        let slot = self.slots.iter().find(|slot| slot.base == base && slot.offset == offset);
+        slot.map_or(Value::Unknown, |slot| slot.value)
+    }
+
+    /// Writes `size` bytes, of which `value` is known if they are a word.
+    pub(super) fn store(&mut self, pointer: Value, size: i64, value: Value) {
+        let Value::Stack(base, offset) = pointer else { return };
+        self.slots.retain(|slot| slot.base != base || slot.offset + 8 <= offset || slot.offset >= offset + size);
+        // Other things in memory may be changed by whoever has their address; these are nobody's business.
+        let kept = matches!(value, Value::Entry(_) | Value::Stack(..) | Value::Return);
+        if kept && size == 8 && self.slots.len() < MOST_SLOTS {
+            let at = self.slots.partition_point(|slot| (slot.base, slot.offset) < (base, offset));
+            self.slots.insert(at, Slot { base, offset, value });
+        }
+    }
+
+    /// Whether the return address is at the stack pointer, as behind a call.
+    pub(super) fn is_at_entry(&self) -> bool {
+        self.get(RSP) == Value::Stack(CFA, -8) && self.load(Value::Stack(CFA, -8)) == Value::Return
+    }
+
+    /// Of what a function is to give back, the registers that are something else now: a bit for each of [`KEPT`].
+    pub(super) fn changed(&self) -> u8 {
+        let changed = KEPT.iter().enumerate().filter(|(_, register)| self.get(**register) != Value::Entry(**register as u8));
+        changed.fold(0, |mask, (bit, _)| mask | 1 << bit)
+    }
+
+    /// What is known whichever of two ways was taken. Whether that is less than before.
+    pub(super) fn join(&mut self, other: &State) -> bool {
+        let mut less = false;
+        for (ours, theirs) in self.registers.iter_mut().zip(&other.registers) {
+            if ours != theirs && *ours != Value::Unknown {
+                *ours = Value::Unknown;
+                less = true;
+            }
+        }
+        let before = self.slots.len();
+        self.slots.retain(|slot| other.load(Value::Stack(slot.base, slot.offset)) == slot.value);
+        less |= self.slots.len() != before;
+        if self.flags != other.flags && self.flags != Flags::Unknown {
+            self.flags = Flags::Unknown;
+            less = true;
+        }
+        if self.limit != other.limit && self.limit.is_some() {
+            self.limit = None;
+            less = true;
+        }
+        if self.root != other.root {
+            less |= self.root || self.get(RSP) != Value::Unknown;
+            self.root = false;
+            self.registers[RSP] = Value::Unknown;
+        }
+        less
+    }
+
+    /// Whether both have a stack pointer that is known, and not the same one.
+    pub(super) fn contradicts(&self, other: &State) -> bool {
+        let (ours, theirs) = (self.get(RSP), other.get(RSP));
+        self.root != other.root || ours != theirs && matches!((ours, theirs), (Value::Stack(..), Value::Stack(..)))
+    }
+
+    /// What follows for a table; `None` where nothing can be said.
+    pub(super) fn facts(&self) -> Option<Facts> {
+        let above = |register| match self.get(register) {
+            Value::Stack(CFA, offset) => i32::try_from(offset).ok(),
+            _ => None,
+        };
+        let kept = self.get(RBP) == Value::Entry(RBP as u8);
+        let saved = self.saved(RBP);
+        let facts = |rule| Facts { rsp: above(RSP), rbp: above(RBP), kept, saved, rule };
+        if self.root {
+            return Some(facts(Rule::Root));
+        }
+        match self.frame() {
+            Some(frame) => Some(facts(Rule::Frame(frame))),
+            // On the way to another stack: neither is to be guessed at.
+            None if self.get(RSP) == Value::Foreign => Some(facts(Rule::Invalid(Invalid::StackPointer))),
+            None => None,
+        }
+    }
+
+    fn frame(&self) -> Option<Frame> {
+        let cfa = self.cfa()?;
+        let ra = match self.load(Value::Stack(CFA, -8)) {
+            Value::Return if !self.is_below(-8) => Ra::AtCfa(-8),
+            // `vfork` keeps it in a register, as its child overwrites the place.
+            _ => Ra::Register(self.register_with(Value::Return)?),
+        };
+        Some(Frame { cfa, ra, fp: self.fp(), rbx: self.rbx(), interrupted: false, skips: false })
+    }
+
+    /// Whether a word of this frame is below the stack pointer.
+    fn is_below(&self, offset: i64) -> bool {
+        matches!(self.get(RSP), Value::Stack(CFA, top) if offset < top)
+    }
+
+    fn register_with(&self, value: Value) -> Option<Reg> {
+        let found = (0u8..).zip(&self.registers).find(|(_, register)| **register == value);
+        found.map(|(number, _)| Reg(number))
+    }
+
+    fn cfa(&self) -> Option<Cfa> {
+        let small = |offset: i64| i32::try_from(offset).ok();
+        // The two that are known in every frame first: a frame pointer stays where it is, whatever a callee takes off the stack.
+        let order = [RBP, RSP].into_iter().chain((0..16).filter(|register| !matches!(*register, RSP | RBP)));
+        for register in order {
+            if let Value::Stack(CFA, offset) = self.get(register) {
+                return Some(Cfa::Register(Reg(register as u8), small(offset.checked_neg()?)?));
+            }
+        }
+        // Where it was put away.
+        let bases = [RSP, RBP].into_iter().filter_map(|register| match self.get(register) {
+            Value::Stack(base, offset) => Some((register, base, offset)),
+            _ => None,
+        });
+        for (register, base, offset) in bases {
+            let slot = |slot: &&Slot| slot.base == base && matches!(slot.value, Value::Stack(CFA, _)) && slot.offset >= offset;
+            if let Some(Slot { offset: place, value: Value::Stack(_, outer), .. }) = self.slots.iter().find(slot) {
+                return Some(Cfa::Deref(Reg(register as u8), small(place - offset)?, small(outer.checked_neg()?)?));
+            }
+        }
+        None
+    }
+
+    /// Where from the CFA a register's value at the entry is.
+    fn saved(&self, register: usize) -> Option<i32> {
+        let value = Value::Entry(register as u8);
+        let slot = self.slots.iter().find(|slot| slot.value == value && slot.base == CFA && !self.is_below(slot.offset));
+        slot.and_then(|slot| i32::try_from(slot.offset).ok())
+    }
+
+    fn fp(&self) -> Fp {
+        let saved = Value::Entry(RBP as u8);
+        if self.get(RBP) == saved {
+            return Fp::Unchanged;
+        }
+        if let Some(offset) = self.saved(RBP) {
+            return Fp::AtCfa(offset);
+        }
+        if let Value::Stack(base, top) = self.get(RSP) {
+            let slot = self.slots.iter().find(|slot| slot.value == saved && slot.base == base && slot.offset >= top);
+            if let Some(Ok(offset)) = slot.map(|slot| i32::try_from(slot.offset - top)) {
+                return Fp::AtSp(offset);
+            }
+        }
+        self.register_with(saved).map_or(Fp::Undefined, Fp::Register)
+    }
+
+    fn rbx(&self) -> Rbx {
+        let rbx = usize::from(RBX.0);
+        if self.get(rbx) == Value::Entry(RBX.0) {
+            return Rbx::Unchanged;
+        }
+        self.saved(rbx).map_or(Rbx::Unknown, Rbx::AtCfa)
+    }
+}
+
+impl Facts {
+    /// The rule of the table; rbx is left out where it is not followed or does not fit.
+    pub(super) fn packed(&self, rbx: bool) -> Option<Packed> {
+        let without = |rule| match rule {
+            Rule::Frame(frame) => Rule::Frame(Frame { rbx: Rbx::Unknown, ..frame }),
+            rule => rule,
+        };
+        let with = Packed::new(self.rule, Arch::X86_64).filter(|_| rbx);
+        with.or_else(|| Packed::new(without(self.rule), Arch::X86_64))
+    }
+}

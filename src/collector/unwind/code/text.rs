@@ -1,0 +1,161 @@
+//! The code that is looked at, and what tables of jumps lie beside it.
+
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+
+use super::super::elf::Elf;
+use super::super::source::{Image, read};
+use super::step::{Jumps, is_padding};
+
+/// Code without unwind information that is looked at: musl has 0.4 MB. What is beyond stays a gap.
+const LARGEST: usize = 16 << 20;
+
+/// So much of a file is read at once: what lies between functions of libraries is little, and much of it.
+pub(super) const AT_ONCE: u64 = 256 << 10;
+
+/// Reads bytes at an ELF address; whether they are there.
+type Reader<'t> = dyn Fn(u64, &mut [u8]) -> bool + 't;
+
+/// Pieces of code: sorted, none touches another.
+pub(super) struct Text<'t> {
+    pub(super) pieces: Vec<(u64, Vec<u8>)>,
+    /// Whether it is loaded where the file says: numbers may be addresses.
+    pub(super) is_fixed: bool,
+    read: &'t Reader<'t>,
+}
+
+impl<'t> Text<'t> {
+    /// Reads the ranges, which are sorted; without the padding at their begin.
+    pub(super) fn new(elf: &Elf, image: &(impl Image + ?Sized), ranges: &[Range<u64>], read_at: &'t Reader<'t>) -> Text<'t> {
+        let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
+        let (mut total, mut window) = (0, (0, Vec::new()));
+        for range in ranges {
+            let Some(segment) = elf.segment_of(range.start).filter(|segment| range.end <= segment.end()) else { continue };
+            let wanted = |window: &(u64, Vec<u8>)| {
+                let from = usize::try_from(range.start.checked_sub(window.0)?).ok()?;
+                let length = usize::try_from(range.end - range.start).ok()?;
+                Some(window.1.get(from..from.checked_add(length)?)?.to_vec())
+            };
+            let bytes = wanted(&window).or_else(|| {
+                let size = (range.end - range.start).max(AT_ONCE).min(segment.end() - range.start);
+                let offset = segment.offset.checked_add(range.start - segment.address)?;
+                window = (range.start, read(image, offset, size, LARGEST as u64, "code").ok()?);
+                wanted(&window)
+            });
+            let Some(mut bytes) = bytes else { continue };
+            let padding = padding(&bytes);
+            if padding == bytes.len() {
+                continue;
+            }
+            total += bytes.len();
+            if total > LARGEST {
+                break;
+            }
+            bytes.drain(..padding);
+            pieces.push((range.start + padding as u64, bytes));
+        }
+        let is_fixed = elf.segments.iter().all(|segment| segment.address > 0);
+        Text { pieces, is_fixed, read: read_at }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
+    /// The bytes from an address to the end of its piece.
+    pub(super) fn from(&self, address: u64) -> Option<&[u8]> {
+        let (start, bytes) = self.pieces.get(self.piece(address)?)?;
+        bytes.get(usize::try_from(address - start).ok()?..).filter(|rest| !rest.is_empty())
+    }
+
+    pub(super) fn contains(&self, address: u64) -> bool {
+        self.from(address).is_some()
+    }
+
+    fn piece(&self, address: u64) -> Option<usize> {
+        self.pieces.partition_point(|(start, _)| *start <= address).checked_sub(1)
+    }
+
+    /// Where the byte of an address is when all pieces are put together.
+    pub(super) fn places(&self) -> Places {
+        let mut before = 0;
+        let starts = self.pieces.iter().map(|(start, bytes)| {
+            let place = before;
+            before += bytes.len();
+            (*start, place)
+        });
+        Places(starts.collect())
+    }
+
+    /// Where the entries of a table lead, as long as they lead into this code.
+    pub(super) fn jumps(&self, jumps: Jumps, limit: usize) -> Vec<u64> {
+        let mut targets = Vec::new();
+        for number in 0..limit as u64 {
+            let target = match jumps {
+                Jumps::Relative(table) => {
+                    let mut entry = [0; 4];
+                    let there = (self.read)(table.wrapping_add(4 * number), &mut entry);
+                    there.then(|| table.wrapping_add_signed(i32::from_le_bytes(entry).into()))
+                }
+                Jumps::Absolute(table) => {
+                    let mut entry = [0; 8];
+                    (self.read)(table.wrapping_add(8 * number), &mut entry).then(|| u64::from_le_bytes(entry))
+                }
+            };
+            let Some(target) = target.filter(|target| self.contains(*target)) else { break };
+            targets.push(target);
+        }
+        targets
+    }
+}
+
+/// See [`Text::places`].
+pub(super) struct Places(Vec<(u64, usize)>);
+
+impl Places {
+    /// For an address inside of a piece.
+    pub(super) fn of(&self, address: u64) -> usize {
+        let piece = self.0.partition_point(|(start, _)| *start <= address).saturating_sub(1);
+        self.0.get(piece).map_or(0, |(start, place)| place + (address - start) as usize)
+    }
+}
+
+/// How many bytes at the begin only fill room: nops, int3, zeros.
+pub(super) fn padding(code: &[u8]) -> usize {
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    loop {
+        let at = decoder.position();
+        if !decoder.can_decode() {
+            return at;
+        }
+        if code.get(at..).is_some_and(|rest| rest.starts_with(&[0, 0])) {
+            if decoder.set_position(at + 2).is_err() {
+                return at;
+            }
+            continue;
+        }
+        decoder.decode_out(&mut instruction);
+        if !is_padding(&instruction) {
+            return if code.get(at..) == Some(&[0]) { code.len() } else { at };
+        }
+    }
+}
+
+/// How many bytes there are to the end of what is run one after the other.
+pub(super) fn run_length(code: &[u8]) -> usize {
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let ends = matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return | FlowControl::Exception
+        );
+        if ends || matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Int3 | Mnemonic::INVALID) {
+            break;
+        }
+    }
+    decoder.position().max(1)
+}
