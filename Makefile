@@ -40,9 +40,8 @@ test-all: ## the same, with the slow tests
 	@scripts/setup.sh test-all
 	@$(WITH_CLANG) scripts/test.sh --all
 
-bench: build ## measure flametop beside perf and flamelens (ROW=view, keys, live-keys, first, record, live)
-	@test -x $(TARGET)/bench-tools/bin/flamelens || $(CARGO) install --locked --root $(TARGET)/bench-tools flamelens \
-	  || echo "flamelens could not be installed: its figures stay empty"
+bench: build ## measure flametop beside perf, flamelens and lightswitch (ROW=view, keys, live-keys, first, record, live, unwind)
+	@$(WITH_CLANG) scripts/bench-tools.sh $(TARGET)/bench-tools
 	@$(WITH_CLANG) $(CARGO) bench --locked --bench table -- $(ROW)
 
 picture: build ## make assets/screen.svg, the picture in README.md, anew

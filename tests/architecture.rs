@@ -29,7 +29,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("gimli", &["symbolize/", "collector/unwind/"]),
     ("addr2line", &["symbolize/", "collector/unwind/"]),
     ("object", &["symbolize/", "collector/unwind/"]),
-    ("iced_x86", &["collector/unwind/code"]),
+    ("iced_x86", &["collector/unwind"]),
     ("rustc_demangle", &["symbolize/"]),
     ("cpp_demangle", &["symbolize/"]),
     ("inferno", &["formats/"]),

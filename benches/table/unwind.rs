@@ -9,11 +9,8 @@ use flametop::profile::{Names, ObjectId, Processes, Tgid, UserEnd};
 
 use super::*;
 
-/// Recursion through qsort, 18 deep, then busy: 38 frames, half of them libc's. Bound to the first CPU, as flametop is to the
-/// last, so that neither empties the other's caches.
+/// Recursion through qsort, then busy: 54 frames, half of them libc's.
 const SORTS: &str = r#"
-#define _GNU_SOURCE
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 static volatile unsigned long counter;
@@ -40,11 +37,6 @@ static int compare(const void *one, const void *other)
 }
 int main(void)
 {
-	cpu_set_t first;
-
-	CPU_ZERO(&first);
-	CPU_SET(0, &first);
-	sched_setaffinity(0, sizeof(first), &first);
 	puts("ready");
 	fflush(stdout);
 	levels = 12;
@@ -127,9 +119,13 @@ fn bind_to_the_last_cpu() {
 
 /// Steady stacks of one program.
 fn warm(table: &mut Table) {
-    // In a thread of its own, which is bound to a CPU; the rest is not.
-    let walked = |flags: &[&str], walks: &'static [Walk]| {
-        let program = Program::build_text("sorts.c", SORTS, flags).run(&[]);
+    // On the first CPU, as flametop is on the last, so that neither empties the other's caches. In a thread of its own, as the rest
+    // is not bound.
+    let walked = |source: &str, flags: &[&str], arguments: &[&str], walks: &'static [Walk]| {
+        let program = Program::build_text("steady.c", source, flags).run(arguments);
+        let mut first = rustix::thread::CpuSet::new();
+        first.set(0);
+        rustix::thread::sched_setaffinity(rustix::process::Pid::from_raw(program.pid().cast_signed()), &first).expect("bound");
         let targets = Targets::Processes(vec![Tgid(program.pid())]);
         let thread = std::thread::spawn(move || {
             bind_to_the_last_cpu();
@@ -137,22 +133,24 @@ fn warm(table: &mut Table) {
         });
         thread.join().expect("sampled")
     };
-    let [nothing, tables] = walked(&["-O2", "-fomit-frame-pointer"], &[Walk::Nothing, Walk::Tables])[..] else { return };
+    let walks = &[Walk::Nothing, Walk::Tables];
+    let [nothing, tables] = walked(SORTS, &["-O2", "-fomit-frame-pointer"], &[], walks)[..] else { return };
     let each = (tables.nanoseconds - nothing.nanoseconds) / tables.frames;
     table.add(Line {
         what: "walk of one warm stack, by tables".to_owned(),
         program: "flametop",
-        figure: format!("{each:.0} ns a frame, {:.0} ns a sample of {:.1} frames", tables.nanoseconds, tables.frames),
+        figure: format!(
+            "{each:.0} ns a frame, {:.0} ns a sample of {:.1} frames, {:.0} without a walk",
+            tables.nanoseconds, tables.frames, nothing.nanoseconds
+        ),
         target: "60 ns a frame".to_owned(),
         held: Some(each <= 60.0 && tables.whole > 99.0),
     });
     let walks = &[Walk::Tables, Walk::FramePointers];
-    let [tables, pointers] = walked(&["-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"], walks)[..] else {
-        return;
-    };
+    let [tables, pointers] = walked(DEEP, &[], &["60"], walks)[..] else { return };
     let ratio = tables.nanoseconds / pointers.nanoseconds;
     table.add(Line {
-        what: "the same with frame pointers, both ways".to_owned(),
+        what: "60 warm frames with frame pointers, both ways".to_owned(),
         program: "flametop",
         figure: format!(
             "{:.0} ns by tables, {:.0} ns by frame pointers: {ratio:.2} times",
@@ -168,13 +166,20 @@ struct Compiling(std::process::Child);
 
 impl Compiling {
     fn start() -> Option<Compiling> {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/truth/plain.c");
+        // Large enough that a compiler spends its time compiling, not starting.
+        let source = scratch().join("large.c");
+        let function = |number| {
+            format!(
+                "long f{number}(long *a, long n) {{ long s = {number}; for (long i = 0; i < n; i++) {{ if (a[i] & {number}) \
+                 s += a[i] * a[n - i]; else a[i] ^= s >> 3; switch (s & 7) {{ case 1: s++; case 2: s *= 3; break; case 5: \
+                 a[0] = s; }} }} return s; }}\n"
+            )
+        };
+        std::fs::write(&source, (1..3000).map(function).collect::<String>()).ok()?;
         let source = source.to_string_lossy().into_owned();
         let script = format!("while :; do \"${{CLANG:-clang}}\" -O2 -w -S -o /dev/null '{source}' || exit 1; done");
         let child = Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
-        std::thread::sleep(Duration::from_secs(1));
-        let mut compiling = Compiling(child);
-        matches!(compiling.0.try_wait(), Ok(None)).then_some(compiling)
+        Some(Compiling(child))
     }
 }
 
@@ -188,10 +193,13 @@ impl Drop for Compiling {
 /// The whole machine, with a compiler, whose stacks are deep and which empties the CPU's caches between two samples.
 fn beside_a_compiler(table: &mut Table) {
     let what = "walk of everything beside clang, by tables";
-    let Some(_compiling) = Compiling::start() else { return table.failed(what) };
+    let Some(mut compiling) = Compiling::start() else { return table.failed(what) };
     let [nothing, tables, pointers] = in_turn(&Targets::All, &[Walk::Nothing, Walk::Tables, Walk::FramePointers])[..] else {
         return;
     };
+    if !matches!(compiling.0.try_wait(), Ok(None)) {
+        return table.failed(what);
+    }
     let each = (tables.nanoseconds - nothing.nanoseconds) / tables.frames;
     table.add(Line {
         what: what.to_owned(),
@@ -208,7 +216,7 @@ fn beside_a_compiler(table: &mut Table) {
     });
 }
 
-/// BPF's time a sample beside that of lightswitch, under the load of the other rows.
+/// BPF's time a sample beside that of lightswitch, under the load of the other rows. It wants /sys/kernel/debug to be mounted.
 fn beside_others(table: &mut Table) {
     let _load = load();
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench-tools").join("bin/lightswitch");
