@@ -243,24 +243,30 @@ fn beside_others(table: &mut Table) {
     }
 }
 
-/// Microseconds of BPF for each sample while a profiler runs to its end: for each run of that of its programs that ran longest.
+/// Microseconds of BPF for each sample while a profiler runs to its end, its first seconds left out: for each run of that of its
+/// programs that ran longest.
 fn each_run(program: &str, args: &[&str]) -> Option<f64> {
     let mut child =
         Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
-    let mut last = None;
+    let begin = Instant::now();
+    let (mut first, mut last) = (None, None);
     while let Ok(None) = child.try_wait() {
-        last = bpf_of_each_sample(child.id()).or(last);
+        let seen = bpf_of_samples(child.id());
+        if begin.elapsed() > Duration::from_secs(5) {
+            first = first.or(seen);
+        }
+        last = seen.or(last);
         std::thread::sleep(Duration::from_millis(250));
     }
-    last
+    let ((before, runs_before), (time, runs)) = first.zip(last).filter(|((_, before), (_, runs))| runs > before)?;
+    Some((time - before) as f64 / (runs - runs_before) as f64 / 1000.0)
 }
 
-/// Those programs that go on by tail calls count as one run of the first; their time is in the first one's.
-fn bpf_of_each_sample(pid: u32) -> Option<f64> {
+/// Nanoseconds and runs. Programs that go on by tail calls count as one run of the first; their time is in the first one's.
+fn bpf_of_samples(pid: u32) -> Option<(u64, u64)> {
     let ids: Vec<u32> = bpf_programs_of(pid).into_iter().map(|program| program.id).collect();
     let programs = libbpf_rs::query::ProgInfoIter::default().filter(|program| ids.contains(&program.id) && program.run_cnt > 0);
-    let longest = programs.max_by_key(|program| program.run_time_ns)?;
-    Some(longest.run_time_ns as f64 / longest.run_cnt as f64 / 1000.0)
+    programs.max_by_key(|program| program.run_time_ns).map(|program| (program.run_time_ns, program.run_cnt))
 }
 
 /// Making the table of the largest library of a compiler, and how soon it can be used.
