@@ -184,3 +184,10 @@ fn a_hostile_program_does_no_harm_to_files() {
     assert!(titles_of(&text).iter().any(|title| title.contains("evil")));
     assert!(!words(&output).contains('\x1b'));
 }
+
+#[test]
+fn whoever_reads_no_more_of_a_report_gets_no_sentence() {
+    let script = format!("{{ '{FLAMETOP}' doctor; echo status $? >&2; }} | true");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "status 141\n");
+}
