@@ -23,8 +23,12 @@ if [ "$(id -u)" != 0 ]; then
         echo "flametop: the tests load BPF programs and need root: run make test as root" >&2
         exit 1
     fi
-    # sudo forgets PATH and HOME, without which the tests' own rustc is not found. What only root uses may not be in a user's.
-    runner="sudo env PATH=$PATH:/usr/sbin:/sbin HOME=$HOME CI=${CI:-}"
+    # sudo forgets PATH, without which the tests' own rustc is not found. What only root uses may not be in a user's. And a home of
+    # their own: what Chromium, Go and others leave behind as root would be in the user's way.
+    home=${CARGO_TARGET_DIR:-$PWD/target}/tmp/home
+    mkdir -p "$home"
+    rust="RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup} CARGO_HOME=${CARGO_HOME:-$HOME/.cargo}"
+    runner="sudo env PATH=$PATH:/usr/sbin:/sbin HOME=$home $rust CI=${CI:-}"
     triple=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
     export "CARGO_TARGET_${triple}_RUNNER=$runner"
 fi
