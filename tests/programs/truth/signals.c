@@ -122,4 +122,5 @@ int main(int argc, char **argv)
 	leaf_mode();
 	return 0;
 }
-//= main > <libc:main>
+//= main > <libc:main> | every | handle | other_stack
+//= every | handle | other_stack > <libc:main>
