@@ -145,12 +145,6 @@ struct Job {
     paths: Vec<Arc<str>>,
 }
 
-impl Job {
-    fn path(&self) -> Arc<str> {
-        self.paths.first().cloned().unwrap_or_default()
-    }
-}
-
 /// How it stands with a file.
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -411,9 +405,11 @@ fn open(job: &Job) -> Option<(File, Arc<str>)> {
     let (start, end) = job.mapping;
     let is_it =
         |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.ino() as u32 == job.key.inode as u32);
-    let through = File::open(format!("/proc/{}/map_files/{start:x}-{end:x}", job.tgid)).ok();
-    if let Some(file) = through.filter(is_it) {
-        return Some((file, job.path()));
+    let link = format!("/proc/{}/map_files/{start:x}-{end:x}", job.tgid);
+    if let Some(file) = File::open(&link).ok().filter(is_it) {
+        // The event that names the mapping may be a moment younger than the sample.
+        let named = || std::fs::read_link(&link).map(|path| path.to_string_lossy().into()).unwrap_or_default();
+        return Some((file, job.paths.first().cloned().unwrap_or_else(named)));
     }
     let root = PathBuf::from(format!("/proc/{}/root", job.tgid));
     let root = if root.exists() { root } else { PathBuf::from("/") };
