@@ -111,6 +111,13 @@ impl Flame {
 
     /// Moves the cursor.
     pub fn go(&mut self, action: Action, tree: &CallTree, layout: &Layout, height: usize) {
+        if let Some(place) = self.step_unseen(action, tree, layout) {
+            self.cursor = place;
+            if let Some((row, _)) = layout.locate(tree, &self.cursor) {
+                self.follow(row, height);
+            }
+            return;
+        }
         let (row, index) = layout.locate(tree, &self.cursor).unwrap_or((layout.lead.saturating_sub(1), 0));
         let rows = &layout.rows;
         let towards_root = match action {
@@ -144,6 +151,23 @@ impl Flame {
         {
             self.cursor = place_of(tree, span);
             self.follow(row, height);
+        }
+    }
+
+    /// Up and down from a frame whose box has become too narrow to be drawn, while others grew: along the tree, so that the cursor
+    /// stays where the reader is. `None` where it is drawn, or is nowhere.
+    fn step_unseen(&self, action: Action, tree: &CallTree, layout: &Layout) -> Option<Place> {
+        let (node, found) = self.cursor.find(tree);
+        if !found || self.cursor.rest || layout.locate(tree, &self.cursor).is_some() {
+            return None;
+        }
+        match (action, self.root_on_top) {
+            (Action::Up, true) | (Action::Down, false) => Some(self.cursor.parent()),
+            (Action::Up, false) | (Action::Down, true) => {
+                let widest = tree.children(node).max_by_key(|child| (tree.node(*child).total, std::cmp::Reverse(child.0)));
+                Some(widest.map_or_else(|| self.cursor.clone(), |child| Place::of(tree, child)))
+            }
+            _ => None,
         }
     }
 

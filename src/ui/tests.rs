@@ -263,6 +263,20 @@ fn the_cursor_stays_on_its_frame_while_the_tree_changes_under_it() {
 }
 
 #[test]
+fn a_frame_that_became_too_narrow_is_still_where_the_cursor_is() {
+    let mut bench = Bench::new();
+    bench.keys("jjjjh");
+    assert_eq!(bench.cursor(), "nginx;_start;main;log");
+    bench.send(Event::Resize(9, 24));
+    bench.keys("j");
+    assert_eq!(bench.cursor(), "nginx;_start;main;log", "nothing is below it");
+    bench.keys("k");
+    assert_eq!(bench.cursor(), "nginx;_start;main");
+    bench.keys("j");
+    assert_eq!(bench.cursor(), "nginx;_start;main;worker");
+}
+
+#[test]
 fn freezing_holds_the_time_and_nothing_else() {
     let mut bench = Bench::new();
     bench.keys(" ");
