@@ -158,6 +158,8 @@ fn in_chain(seen: &[&Seen]) -> usize {
 fn a_busy_program_is_seen_in_its_functions_in_its_file() {
     let _alone = alone();
     let mut session = Session::start(Targets::All);
+    // Its unwind table is made meanwhile; a process is whole from its first sample on when it is there.
+    session.watch(&["busy", "300"]);
     let tgid = session.watch(&["busy", "400"]);
     let seen = session.of(tgid);
     assert!(seen.len() > 50, "{} samples of 400 ms at 499 Hz", seen.len());

@@ -9,7 +9,15 @@ fn watching(rows: u16, cols: u16) -> (common::Running, Terminal) {
     let chain = Program::build("chain.c").run(&[]);
     let terminal = Terminal::start(&["-F", "499", "-p", &chain.pid_text()], rows, cols, &[]);
     terminal.wait_for(|screen| ["main", "outer", "middle", "inner"].iter().all(|name| screen.contains(name)), SOON);
+    // The stacks of the first moments, when unwind tables are made, are a branch of their own. Until that has no box any more.
+    terminal.wait_for(|screen| complete(screen) >= 99.5, SOON);
     (chain, terminal)
+}
+
+/// Share of complete stacks, in per cent, as the header has it.
+fn complete(screen: &str) -> f64 {
+    let share = screen.lines().next().and_then(|header| header.split(" % complete").next()?.split_whitespace().last());
+    share.and_then(|share| share.parse().ok()).unwrap_or(0.0)
 }
 
 #[test]
