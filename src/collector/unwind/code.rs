@@ -95,6 +95,9 @@ const MOST_SILENT: usize = 2;
 /// So many functions may take arguments off the stack: OpenSSL has 3 that seem to.
 const FEW_POPS: usize = 8;
 
+/// So many functions may never return and go on by a jump to anywhere: calls of virtual functions at the end of one do.
+const FEW_JUMPS: usize = 32;
+
 /// Padding up to so many bytes has the rule before it: nothing runs there.
 const PADDING: usize = 63;
 
@@ -138,6 +141,7 @@ pub(super) fn of_ranges(elf: &Elf, image: &(impl Image + ?Sized), ranges: &[Rang
         fresh: Vec::new(),
         budget,
         pops: HashSet::new(),
+        jumps: HashSet::new(),
         is_foreign: false,
         stepper: Stepper::new(),
         root: elf.entry,
@@ -226,8 +230,10 @@ struct Prover<'t> {
     budget: u64,
     /// Functions that take arguments off the stack.
     pops: HashSet<u64>,
+    /// Functions that never return, and go on by a jump to anywhere.
+    jumps: HashSet<u64>,
     /// Calls do other things to the stack here than C's: V8's callees take their arguments off it, and an indirect call does not
-    /// tell which callee it is.
+    /// tell which callee it is; Haskell's code is jumped to, and has no return address.
     is_foreign: bool,
     stepper: Stepper,
     root: u64,
@@ -313,6 +319,10 @@ impl Prover<'_> {
         if outcome.failed == Some(function::POPS) && evidence > Evidence::Gap {
             self.pops.insert(start);
             self.is_foreign |= self.pops.len() > FEW_POPS && self.pops.len() > self.done.len() / 32;
+        }
+        if proved && outcome.jumps && !outcome.proof {
+            self.jumps.insert(start);
+            self.is_foreign |= self.jumps.len() > FEW_JUMPS && self.jumps.len() > self.done.len() / 8;
         }
         self.fresh.push(start);
         self.done.insert(start, outcome);

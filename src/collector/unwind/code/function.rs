@@ -47,6 +47,8 @@ pub(super) struct Outcome {
     pub(super) rows: Vec<Row>,
     /// Whether a return, or a jump in its place, was found where the stack pointer is as at the entry.
     pub(super) proof: bool,
+    /// Whether it goes on by a jump to anywhere, with the stack pointer as at the entry.
+    pub(super) jumps: bool,
     /// Whether it calls with a stack pointer that no function may call with: psABI, 3.2.2. Compilers do, where they know the callee.
     pub(super) is_crooked: bool,
     /// Whether it may come back, of itself.
@@ -335,6 +337,7 @@ impl Function<'_, '_> {
                     let proof = self.outcome.proof;
                     self.returned(&state, "jumps anywhere")?;
                     self.outcome.proof = proof;
+                    self.outcome.jumps = true;
                     Ok(())
                 }
             },
