@@ -296,6 +296,20 @@ fn calls_that_do_not_return_have_what_they_like_behind_them() {
 }
 
 #[test]
+fn where_functions_go_on_by_jumps_nothing_is_believed() {
+    // Haskell's: what goes on is at its own stack's top, which rbp is. Then one of C, in the same object.
+    let jumps = |count: usize| -> String {
+        let one = |number| format!("{}mov 8(%rbp), %rbx\n add $16, %rbp\n jmp *(%rbp)\n", function(&format!("h{number}")));
+        (0..count).map(one).collect::<String>() + &function("right") + "push %rbx\n pop %rbx\n ret\n"
+    };
+    let some = Assembled::new(&jumps(FEW_JUMPS / 2));
+    assert_eq!(some.cfa("right", 1), (rsp(16), Fp::Unchanged));
+    let many = Assembled::new(&jumps(2 * FEW_JUMPS));
+    assert_eq!(many.at("right", 1), Rule::Gap);
+    assert_eq!(many.at("h7", 0), Rule::Gap);
+}
+
+#[test]
 fn tables_of_jumps_are_followed_as_far_as_they_go() {
     let code = Assembled::new(&format!(
         "{}push %rbx\n cmp $2, %edi\n ja 3f\n mov %edi, %eax\n lea table(%rip), %rdx\n movslq (%rdx,%rax,4), %rax\n add %rdx, %rax\n jmp *%rax\n\
