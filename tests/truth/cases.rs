@@ -184,6 +184,8 @@ struct Row {
     warm_after: Duration,
     /// Samples at moments when there is no stack: see [`Outcome::Replaced`].
     replaced: usize,
+    /// Samples of a vfork child at its end, whose parent writes to their stack already.
+    taken_back: usize,
     /// Depths that were looked up in the program's log.
     depths: usize,
 }
@@ -235,6 +237,9 @@ impl Table {
         }
         if row.replaced * 10 > row.samples {
             complaints.push(format!("{} of {} being replaced: that is more than exceptions take", row.replaced, row.samples));
+        }
+        if row.taken_back > allowed {
+            complaints.push(format!("{} of {} on a stack that was taken back, {allowed} allowed", row.taken_back, row.samples));
         }
         let open = OPEN.iter().find(|(name, _)| case.name.ends_with(name));
         if let Some((_, why)) = open {
@@ -396,6 +401,7 @@ fn look(sampling: &Sampling, images: &mut Images, pass: Pass, turn: &Turn<'_>) -
         // The child of vfork ends on its parent's stack, and that one goes on, and writes there, before the child is gone.
         let is_taken_back = stack.len() <= 1 || case.name.starts_with("vfork");
         if is_taken_back && !matches!(outcome, Outcome::Whole) && in_exec_or_exit(&sampling.look(&taken.kernel)) {
+            row.taken_back += usize::from(stack.len() > 1);
             continue;
         }
         // An object that was not seen before: its table is made from now on.
