@@ -27,7 +27,7 @@
 /* Kinds of code for which no table was found, in one walk, that user space is told of. */
 #define MAX_WISHES 4
 
-/* A rule in 8 bytes: src/collector/unwind/rule.rs draws it. */
+/* A rule in 8 bytes: src/collector/unwind/packed.rs draws it. */
 enum rule_kind {
 	RULE_INVALID = 0,
 	RULE_GAP = 1,

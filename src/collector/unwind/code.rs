@@ -59,8 +59,9 @@ use step::Stepper;
 use text::{Text, padding, run_length};
 
 use super::elf::Elf;
+use super::packed::Packed;
 use super::rows::Table;
-use super::rule::{Arch, Packed};
+use super::rule::Arch;
 use super::source::{Image, read};
 use super::stubs::Block;
 

@@ -21,7 +21,8 @@
 
 use super::bytes::Cursor;
 use super::elf::Elf;
-use super::rule::{Arch, Cfa, Fp, Frame, Invalid, Packed, Ra, Rbx, Reg, Rule};
+use super::packed::Packed;
+use super::rule::{Arch, Cfa, Fp, Frame, Invalid, Ra, Rbx, Reg, Rule};
 use super::source::{Image, read};
 use super::stubs::Block;
 use super::switches;

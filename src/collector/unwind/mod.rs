@@ -21,6 +21,7 @@ mod expression;
 mod golang;
 mod object;
 pub mod oracle;
+mod packed;
 pub mod paged;
 pub mod rows;
 pub mod rule;
@@ -32,9 +33,10 @@ mod translate;
 
 pub use check::{Checked, check_file};
 pub use object::convert;
+pub use packed::Packed;
 pub use paged::{Page, Paged};
 pub use rows::{Code, Report, Table};
-pub use rule::{Arch, Packed, Rule};
+pub use rule::{Arch, Rule};
 pub use separate::{Beside, Nowhere, OnDisk, SEPARATE_FILES, has_separate_file};
 pub use source::{FileImage, Image, Unreadable};
 

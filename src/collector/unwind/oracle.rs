@@ -13,9 +13,10 @@ use gimli::{
 use super::elf::{Elf, Information};
 use super::entries::Format;
 use super::object::Evidence;
+use super::packed::Packed;
 use super::paged::Paged;
 use super::rows::{PADDING, Table};
-use super::rule::{Arch, Cfa, Fp, Frame, Packed, RBX, Ra, Rbx, Reg, Rule};
+use super::rule::{Arch, Cfa, Fp, Frame, RBX, Ra, Rbx, Reg, Rule};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 

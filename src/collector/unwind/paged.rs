@@ -69,7 +69,7 @@ impl Paged {
         let mut page = 0;
         while let Some(next) = rest.first() {
             let next_page = page_of(next, slack);
-            let gap = table.rules.get(usize::from(carried)) == Some(&super::rule::Packed::GAP);
+            let gap = table.rules.get(usize::from(carried)) == Some(&super::packed::Packed::GAP);
             if paged.ranges.is_empty() || gap && next_page - page > LONG_GAP {
                 page = next_page;
                 paged.ranges.push(Range { start: (base_page + u64::from(page)) * u64::from(PAGE), pages: Vec::new() });
@@ -144,8 +144,9 @@ fn page_of(row: &Row, slack: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collector::unwind::packed::Packed;
     use crate::collector::unwind::rows::Builder;
-    use crate::collector::unwind::rule::{Arch, Packed};
+    use crate::collector::unwind::rule::Arch;
     use proptest::prelude::*;
 
     fn table(base: u64, steps: &[(u32, u8)]) -> Table {

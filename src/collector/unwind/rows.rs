@@ -8,7 +8,8 @@ use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-use super::rule::{Arch, Invalid, Packed, REASONS, Rule};
+use super::packed::Packed;
+use super::rule::{Arch, Invalid, REASONS, Rule};
 use super::stubs::Block;
 
 /// Bytes between two functions that inherit the rule before them: what aligns functions to 16 bytes. Nothing runs there.

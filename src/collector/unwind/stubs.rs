@@ -2,7 +2,8 @@
 //! signal handlers.
 
 use super::elf::Elf;
-use super::rule::{Arch, Cfa, Fp, Frame, Packed, Ra, Rbx, Reg, Rule};
+use super::packed::Packed;
+use super::rule::{Arch, Cfa, Fp, Frame, Ra, Rbx, Reg, Rule};
 use super::source::{Image, read};
 
 /// Code and the rules that hold in it, each from its address on.

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::rule::{Arch, Cfa, Fp, Frame, Invalid, Packed, Ra, Rbx, Reg, Rule};
+use super::packed::Packed;
+use super::rule::{Arch, Cfa, Fp, Frame, Invalid, Ra, Rbx, Reg, Rule};
 
 /// These functions have 50 to 200 bytes.
 pub(super) const LONGEST: u64 = 1024;

@@ -2,7 +2,8 @@
 
 use super::cfi::{CfaState, Column, State};
 use super::expression::{Sum, Value, evaluate};
-use super::rule::{Arch, Cfa, Fp, Frame, Invalid, Packed, RBX, Ra, Rbx, Reg, Rule};
+use super::packed::Packed;
+use super::rule::{Arch, Cfa, Fp, Frame, Invalid, RBX, Ra, Rbx, Reg, Rule};
 
 /// What a translation needs to know besides the state.
 #[derive(Clone, Copy, Debug)]

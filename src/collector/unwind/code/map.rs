@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::rule::Packed;
+use super::super::packed::Packed;
 use super::super::stubs::Block;
 use super::PADDING;
 use super::function::{Outcome, Row};

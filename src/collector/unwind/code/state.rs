@@ -1,6 +1,7 @@
 //! What is known at one instruction: values of registers and of words on the stack, and the rule that follows.
 
-use super::super::rule::{Arch, Cfa, Fp, Frame, Invalid, Packed, RBX, Ra, Rbx, Reg, Rule};
+use super::super::packed::Packed;
+use super::super::rule::{Arch, Cfa, Fp, Frame, Invalid, RBX, Ra, Rbx, Reg, Rule};
 
 /// DWARF's numbers.
 pub(super) const RAX: usize = 0;
