@@ -205,6 +205,9 @@ pub struct Record {
 pub struct View {
     /// The file; - is standard input
     pub file: PathBuf,
+    /// Show how it differs from this file
+    #[arg(short, long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
     /// How the screen looks.
     #[command(flatten)]
     pub looks: Looks,

@@ -3,7 +3,7 @@
 //! Paths are told apart by what is written, not by labels: two labels that read the same (one function name in two objects)
 //! are one frame here. No recursion, so that depth costs memory on the heap only.
 
-use crate::profile::{CallTree, LabelId, LabelTable, NodeId};
+use crate::profile::{CallTree, Difference, LabelId, LabelTable, NodeId, Sides};
 
 /// What each label of a tree is written as.
 pub(super) struct Texts {
@@ -69,6 +69,21 @@ pub(super) struct Path<'a> {
     pub(super) depth: usize,
     /// What ends here, and what ends below it in frames that are too narrow to be told.
     pub(super) own: u64,
+    /// The nodes that read like this.
+    pub(super) nodes: &'a [NodeId],
+    /// Those of the paths one frame longer that are visited.
+    pub(super) below: &'a [NodeId],
+}
+
+impl Path<'_> {
+    /// [`Path::own`] on both sides of a comparison.
+    pub(super) fn own_sides(&self, difference: &Difference) -> Sides {
+        let sum = |nodes: &[NodeId], side: fn(Sides) -> u64| -> u64 {
+            nodes.iter().map(|node| side(difference.node(*node).total)).sum()
+        };
+        let own = |side| sum(self.nodes, side).saturating_sub(sum(self.below, side));
+        Sides { now: own(|sides| sides.now), before: own(|sides| sides.before) }
+    }
 }
 
 /// Visits every path from the root through `root` down, callers before callees, siblings in the order of their texts. What
@@ -84,6 +99,7 @@ pub(super) fn walk<E>(
     let narrowest = narrowest.max(1);
     let mut line = String::new();
     let mut pending: Vec<Pending> = Vec::new();
+    let mut below = Vec::new();
     let above = tree.path(root);
     if let Some((_, callers)) = above.split_last() {
         for caller in callers {
@@ -93,17 +109,17 @@ pub(super) fn walk<E>(
         pending.push(Pending { rank, nodes: vec![root], parent_text: line.len(), depth: callers.len() });
     } else {
         let total = tree.node(root).total;
-        let below = push_children(tree, texts, &[root], narrowest, (0, 0), &mut pending);
-        if total > below {
-            visit(&Path { text: "", depth: 0, own: total - below })?;
+        let weight = push_children(tree, texts, &[root], narrowest, (0, 0), &mut pending, &mut below);
+        if total > weight {
+            visit(&Path { text: "", depth: 0, own: total - weight, nodes: &[root], below: &below })?;
         }
     }
     while let Some(Pending { rank, nodes, parent_text, depth }) = pending.pop() {
         line.truncate(parent_text);
         push_frame(&mut line, texts.text(rank));
         let total: u64 = nodes.iter().map(|node| tree.node(*node).total).sum();
-        let below = push_children(tree, texts, &nodes, narrowest, (line.len(), depth + 1), &mut pending);
-        visit(&Path { text: &line, depth: depth + 1, own: total.saturating_sub(below) })?;
+        let weight = push_children(tree, texts, &nodes, narrowest, (line.len(), depth + 1), &mut pending, &mut below);
+        visit(&Path { text: &line, depth: depth + 1, own: total.saturating_sub(weight), nodes: &nodes, below: &below })?;
     }
     Ok(())
 }
@@ -115,7 +131,8 @@ fn push_frame(line: &mut String, text: &str) {
     line.push_str(text);
 }
 
-/// Puts the children of `nodes` on the pile, last text first, so that the first comes off first. Returns what they weigh.
+/// Puts the children of `nodes` on the pile, last text first, so that the first comes off first, and leaves them in `below`. Returns
+/// what they weigh.
 fn push_children(
     tree: &CallTree,
     texts: &Texts,
@@ -123,7 +140,9 @@ fn push_children(
     narrowest: u64,
     (parent_text, depth): (usize, usize),
     pending: &mut Vec<Pending>,
+    below: &mut Vec<NodeId>,
 ) -> u64 {
+    below.clear();
     let children = nodes.iter().flat_map(|node| tree.children(*node));
     let mut children: Vec<(u32, NodeId)> = children.map(|child| (texts.rank(tree.node(child).label), child)).collect();
     children.sort_unstable();
@@ -132,7 +151,8 @@ fn push_children(
         let total: u64 = same.iter().map(|(_, child)| tree.node(*child).total).sum();
         if let Some((rank, _)) = same.first().filter(|_| total >= narrowest) {
             weight += total;
-            let nodes = same.iter().map(|(_, child)| *child).collect();
+            let nodes: Vec<NodeId> = same.iter().map(|(_, child)| *child).collect();
+            below.extend(&nodes);
             pending.push(Pending { rank: *rank, nodes, parent_text, depth });
         }
     }

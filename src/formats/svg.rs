@@ -16,7 +16,7 @@ use inferno::flamegraph::{Direction, Options, TextTruncateDirection, from_lines}
 
 use super::FormatError;
 use super::paths::{Texts, walk};
-use crate::profile::{CallTree, FrameKind, Label, LabelId, LabelTable, NodeId, sanitize};
+use crate::profile::{CallTree, Difference, FrameKind, Label, LabelId, LabelTable, NodeId, sanitize};
 
 /// Frames below one ten-thousandth of the whole are an eighth of a pixel wide in a window of 1,200; inferno leaves out the same.
 const NARROWEST_SHARE: u64 = 10_000;
@@ -68,12 +68,36 @@ pub fn write(
     options: &SvgOptions,
     out: &mut dyn Write,
 ) -> Result<Drawn, FormatError> {
-    let total = tree.node(root).total;
+    draw(tree, None, labels, root, options, out)
+}
+
+/// Draws what is at and below `root` of the tree of both sides of a comparison: as wide as it is now, red where its share has
+/// grown and blue where it has shrunk. What is gone has no width and is not there.
+pub fn write_difference(
+    tree: &CallTree,
+    difference: &Difference,
+    labels: &LabelTable,
+    root: NodeId,
+    options: &SvgOptions,
+    out: &mut dyn Write,
+) -> Result<Drawn, FormatError> {
+    draw(tree, Some(difference), labels, root, options, out)
+}
+
+fn draw(
+    tree: &CallTree,
+    difference: Option<&Difference>,
+    labels: &LabelTable,
+    root: NodeId,
+    options: &SvgOptions,
+    out: &mut dyn Write,
+) -> Result<Drawn, FormatError> {
+    let total = difference.map_or(tree.node(root).total, |difference| difference.node(root).total.now);
     if total == 0 {
         return Err(FormatError::NothingToSave);
     }
     let texts = Texts::new(tree, labels, |labels, id| frame_text(labels.get(id)));
-    let lines = narrow_enough(tree, root, &texts, total);
+    let lines = narrow_enough(&Drawing { tree, root, texts: &texts, difference });
     let mut palette = palette(tree, labels);
     let mut inferno = Options::default();
     inferno.title = printable(&options.title);
@@ -109,17 +133,32 @@ impl FoldedLines {
         self.ends.push(self.text.len());
     }
 
+    /// A line of two counts: inferno draws the second, in a colour for how far it is from the first.
+    fn push_compared(&mut self, path: &str, before: u64, now: u64) {
+        use std::fmt::Write as _;
+        let _ = write!(self.text, "{path} {before} {now}");
+        self.ends.push(self.text.len());
+    }
+
     fn iter(&self) -> impl DoubleEndedIterator<Item = &str> {
         let start = |index: usize| index.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         self.ends.iter().enumerate().filter_map(move |(index, end)| self.text.get(start(index)..*end))
     }
 }
 
+/// What is drawn.
+struct Drawing<'a> {
+    tree: &'a CallTree,
+    root: NodeId,
+    texts: &'a Texts,
+    difference: Option<&'a Difference>,
+}
+
 /// The folded lines of all frames that are wide enough to be seen; while they are too many, of fewer.
-fn narrow_enough(tree: &CallTree, root: NodeId, texts: &Texts, total: u64) -> FoldedLines {
-    let mut narrowest = total.div_ceil(NARROWEST_SHARE);
+fn narrow_enough(drawing: &Drawing<'_>) -> FoldedLines {
+    let mut narrowest = drawing.tree.node(drawing.root).total.div_ceil(NARROWEST_SHARE);
     loop {
-        if let Some(lines) = folded_lines(tree, root, texts, narrowest) {
+        if let Some(lines) = folded_lines(drawing, narrowest) {
             return lines;
         }
         narrowest = narrowest.saturating_add(narrowest.div_ceil(4));
@@ -128,15 +167,25 @@ fn narrow_enough(tree: &CallTree, root: NodeId, texts: &Texts, total: u64) -> Fo
 
 /// The lines, or `None` when there are too many. Never `None` once `narrowest` is above half of the weight: then at most one
 /// chain of frames is left, and that is one line.
-fn folded_lines(tree: &CallTree, root: NodeId, texts: &Texts, narrowest: u64) -> Option<FoldedLines> {
+fn folded_lines(drawing: &Drawing<'_>, narrowest: u64) -> Option<FoldedLines> {
+    let Drawing { tree, root, texts, difference } = *drawing;
     let mut lines = FoldedLines { narrowest, ..FoldedLines::default() };
     let last_resort = narrowest > tree.node(root).total / 2;
     let fits = walk(tree, root, texts, narrowest, |path| {
         lines.frames += usize::from(path.depth > 0);
-        if path.own > 0 && path.depth == 0 {
-            lines.push("[too narrow to draw]_[w]", path.own);
-        } else if path.own > 0 {
-            lines.push(path.text, path.own);
+        let text = if path.depth == 0 { "[too narrow to draw]_[w]" } else { path.text };
+        match difference {
+            None if path.own > 0 => lines.push(text, path.own),
+            None => {}
+            Some(difference) => {
+                let own = path.own_sides(difference);
+                // Both sides are to be of one size, or everything has grown where there were fewer samples.
+                let whole = difference.whole();
+                let before = u128::from(own.before) * u128::from(whole.now) / u128::from(whole.before.max(1));
+                if own.now > 0 {
+                    lines.push_compared(text, u64::try_from(before).unwrap_or(u64::MAX), own.now);
+                }
+            }
         }
         let too_many = lines.frames > MAX_FRAMES || lines.text.len() > MAX_TEXT;
         if too_many && !last_resort { Err(()) } else { Ok(()) }
@@ -276,6 +325,38 @@ mod tests {
             assert!(svg.contains(&format!("rgb({r},{g},{b})")), "{name}");
         }
         assert!(titles(&svg).contains(&"k (1 samples, 100.00%)".to_owned()), "annotations are not shown");
+    }
+
+    #[test]
+    fn beside_a_baseline_colours_say_what_has_changed() {
+        let labels = LabelTable::default();
+        let tree = |stacks: &[(&str, i64)]| {
+            let mut builder = TreeBuilder::new();
+            for (name, weight) in stacks {
+                let node = builder.child(CallTree::ROOT, labels.intern(name, "", FrameKind::User));
+                builder.add(node, *weight);
+            }
+            builder.finish()
+        };
+        let (both, difference) =
+            Difference::of(&tree(&[("grown", 80), ("shrunk", 20)]), &tree(&[("grown", 100), ("shrunk", 200), ("gone", 100)]));
+        let mut out = Vec::new();
+        write_difference(&both, &difference, &labels, CallTree::ROOT, &SvgOptions::default(), &mut out).unwrap();
+        let svg = String::from_utf8(out).unwrap();
+        is_well_formed(&svg);
+        let titles = titles(&svg);
+        let title = |name: &str| titles.iter().find(|title| title.starts_with(name)).cloned().unwrap_or_default();
+        assert_eq!(title("grown"), "grown (80 samples, 80.00%; +55.00%)");
+        assert_eq!(title("shrunk"), "shrunk (20 samples, 20.00%; -30.00%)");
+        assert_eq!(title("gone"), "");
+        let colour = |name: &str| {
+            let of_frame = svg.split("<g>").find(|group| group.contains(&format!("<title>{name}"))).unwrap();
+            let rgb = of_frame.split("rgb(").nth(1).unwrap().split(')').next().unwrap();
+            let parts: Vec<u8> = rgb.split(',').map(|part| part.parse().unwrap()).collect();
+            (parts[0], parts[2])
+        };
+        assert!(colour("grown").0 > colour("grown").1, "red");
+        assert!(colour("shrunk").0 < colour("shrunk").1, "blue");
     }
 
     #[test]

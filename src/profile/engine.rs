@@ -7,6 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use rustc_hash::FxHashMap;
 
+use super::baseline::{Mark, excerpt};
+use super::difference::{Difference, NodeSides, Sides};
 use super::frame::Names;
 use super::ids::{CgroupId, Cpu, LabelId, Tgid, Timestamp};
 use super::processes::Processes;
@@ -14,8 +16,8 @@ use super::query::{Direction, Query, Request};
 use super::samples::{Limits, Losses, Profile};
 use super::search::{SearchResult, Searcher};
 use super::top::{FunctionOrder, FunctionTable, Neighbours};
-use super::tree::CallTree;
-use super::view::{ActivityRow, Progress, ShortStacks, Timeline, Totals, ViewBuilder};
+use super::tree::{CallTree, NodeId};
+use super::view::{ActivityRow, FADING_UNIT, HeatMap, Progress, ShortStacks, Timeline, Totals, ViewBuilder};
 
 /// Answers after which a tree is looked through for what weighs nothing any more: some ten seconds.
 const TIDY_EVERY: u64 = 50;
@@ -30,8 +32,16 @@ pub struct Snapshot {
     pub request: Request,
     /// As of when.
     pub now: Timestamp,
-    /// The call tree.
+    /// The call tree; if two sides are compared, that of both, in which nodes weigh shares and not samples.
     pub tree: Arc<CallTree>,
+    /// What the nodes of the tree weigh on each side, if two are compared.
+    pub difference: Option<Arc<Difference>>,
+    /// What is kept for comparison.
+    pub baseline: Baseline,
+    /// Whether the tree's weights are not samples, but parts of them: see [`Snapshot::unit`].
+    pub fading: bool,
+    /// The map of time, if it was asked for.
+    pub heat: Option<Arc<HeatMap>>,
     /// The table of functions, if it was asked for; always from a tree that grows from callers to callees.
     pub functions: Option<Arc<FunctionTable>>,
     /// Callers and callees of the function that was asked for.
@@ -60,6 +70,43 @@ pub struct Snapshot {
     pub losses: Losses,
     /// Bytes of samples, stacks, threads and names.
     pub memory: usize,
+}
+
+impl Snapshot {
+    /// What one sample weighs in the tree: more than 1 where the past fades.
+    pub fn unit(&self) -> u64 {
+        if self.fading { FADING_UNIT } else { 1 }
+    }
+
+    /// How many samples are looked at.
+    pub fn samples(&self) -> u64 {
+        self.weight() / self.unit()
+    }
+
+    /// What is looked at weighs in the tree; if two sides are compared, on the side of now.
+    pub fn weight(&self) -> u64 {
+        self.difference.as_ref().map_or(self.tree.total(), |difference| difference.whole().now)
+    }
+
+    /// What a node weighs on each side.
+    pub fn node(&self, id: NodeId) -> NodeSides {
+        let node = self.tree.node(id);
+        let alone = |now| Sides { now, before: 0 };
+        let unpaired = NodeSides { own: alone(node.own), total: alone(node.total) };
+        self.difference.as_ref().map_or(unpaired, |difference| difference.node(id))
+    }
+}
+
+/// What is kept for comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Baseline {
+    /// Nothing.
+    #[default]
+    None,
+    /// So many samples.
+    Samples(u64),
+    /// Nothing, because it would have taken more than a quarter of the memory.
+    TooLarge,
 }
 
 struct Answer {
@@ -93,12 +140,13 @@ impl Answer {
         let fixed = loop {
             let profile = read(profile);
             let fixed = profile.limits() == Limits::NONE;
-            let done = fixed && self.made_at.is_some() && profile.samples.end() == self.builder.seen();
+            let same = profile.samples.end() == self.builder.seen() && !self.builder.a_label_in_the_tree_was_renamed();
+            let done = fixed && self.made_at.is_some() && same;
             if done || self.builder.update(&profile, now, SLICE) == Progress::Done {
                 break fixed;
             }
         };
-        if self.made_at == Some(self.builder.changes()) {
+        if self.made_at == Some(self.builder.changes()) && !self.builder.fades() {
             return false;
         }
         self.made_at = Some(self.builder.changes());
@@ -107,8 +155,15 @@ impl Answer {
         } else {
             let mut next = std::mem::take(&mut self.before);
             match Arc::get_mut(&mut next) {
-                Some(unused) => self.builder.tree_into(unused),
-                None => next = Arc::new(self.builder.tree()),
+                Some(unused) => {
+                    self.builder.tree_into(unused);
+                    self.builder.fade(unused, now);
+                }
+                None => {
+                    let mut tree = self.builder.tree();
+                    self.builder.fade(&mut tree, now);
+                    next = Arc::new(tree);
+                }
             }
             next
         };
@@ -124,17 +179,65 @@ impl Answer {
     }
 }
 
-/// Turns requests into snapshots.
-pub struct Engine {
+/// The trees of one profile.
+struct Trees {
     names: Arc<Names>,
-    processes: Arc<Processes>,
     profile: Arc<RwLock<Profile>>,
     shown: Answer,
     /// A tree from callers to callees, kept while the table of functions is wanted beside a bottom-up tree.
     upright: Option<Answer>,
+}
+
+impl Trees {
+    fn new(names: &Arc<Names>, profile: Arc<RwLock<Profile>>) -> Trees {
+        Trees { names: Arc::clone(names), profile, shown: Answer::new(names, Query::default()), upright: None }
+    }
+
+    /// Brings the tree that is shown up to date, and returns whether it changed.
+    fn update(&mut self, query: &Query, now: Timestamp) -> bool {
+        self.shown.update(query, &self.profile, now)
+    }
+
+    /// The tree from callers to callees, and whether it changed; `shown_changed` is what [`Trees::update`] has returned.
+    fn upright(&mut self, query: &Query, now: Timestamp, shown_changed: bool) -> (Arc<CallTree>, bool) {
+        if query.direction == Direction::TopDown {
+            self.upright = None;
+            return (Arc::clone(&self.shown.tree), shown_changed);
+        }
+        let query = Query { direction: Direction::TopDown, ..query.clone() };
+        let upright = self.upright.get_or_insert_with(|| Answer::new(&self.names, query.clone()));
+        let changed = upright.update(&query, &self.profile, now);
+        (Arc::clone(&upright.tree), changed)
+    }
+}
+
+/// The other side of a comparison: its mark, and its trees; none if there was too much of it.
+struct Other {
+    mark: Mark,
+    trees: Option<Trees>,
+    samples: u64,
+}
+
+/// Turns requests into snapshots.
+pub struct Engine {
+    names: Arc<Names>,
+    processes: Arc<Processes>,
+    trees: Trees,
+    baseline: Option<Other>,
+    /// The tree of both sides.
+    difference: Option<(Arc<CallTree>, Arc<Difference>)>,
+    /// The one before: held so that it is not the drawing thread that gives its memory back.
+    difference_before: Option<(Arc<CallTree>, Arc<Difference>)>,
     functions: Option<(FunctionOrder, Arc<FunctionTable>)>,
     neighbours: Option<(LabelId, Arc<Neighbours>)>,
     searcher: Option<Searcher>,
+}
+
+/// What an answer has found out about the tree that is shown.
+#[derive(Clone, Copy)]
+struct Shown {
+    changed: bool,
+    compared: bool,
 }
 
 fn read(profile: &RwLock<Profile>) -> RwLockReadGuard<'_, Profile> {
@@ -144,36 +247,68 @@ fn read(profile: &RwLock<Profile>) -> RwLockReadGuard<'_, Profile> {
 impl Engine {
     /// An engine over a profile that others fill.
     pub fn new(names: Arc<Names>, processes: Arc<Processes>, profile: Arc<RwLock<Profile>>) -> Engine {
-        let shown = Answer::new(&names, Query::default());
-        Engine { names, processes, profile, shown, upright: None, functions: None, neighbours: None, searcher: None }
+        let trees = Trees::new(&names, profile);
+        Engine {
+            names,
+            processes,
+            trees,
+            baseline: None,
+            difference: None,
+            difference_before: None,
+            functions: None,
+            neighbours: None,
+            searcher: None,
+        }
+    }
+
+    /// Has a baseline from the start, of the same names: that of [`Mark::default`].
+    pub fn with_baseline(mut self, profile: Arc<RwLock<Profile>>) -> Engine {
+        let samples = read(&profile).samples.slices_from(0).flatten().map(|sample| sample.weight).sum();
+        self.baseline = Some(Other { mark: Mark::default(), trees: Some(Trees::new(&self.names, profile)), samples });
+        self
     }
 
     /// The answer as of `now`.
     pub fn answer(&mut self, request: &Request, now: Timestamp) -> Snapshot {
-        let changed = self.shown.update(&request.query, &self.profile, now);
-        self.update_tables(request, now, changed);
+        self.keep_baseline(request.baseline.as_ref());
+        let changed = self.trees.update(&request.query, now);
+        let shown = self.update_difference(request, now, changed);
+        self.update_tables(request, now, shown);
+        let (tree, difference) = match &self.difference {
+            Some((tree, difference)) => (Arc::clone(tree), Some(Arc::clone(difference))),
+            None => (Arc::clone(&self.trees.shown.tree), None),
+        };
         let search = request.search.as_ref().map(|pattern| {
             if self.searcher.as_ref().is_none_or(|searcher| searcher.pattern() != pattern) {
                 self.searcher = Some(Searcher::new(Arc::clone(&self.names), pattern.clone()));
             }
-            self.searcher.as_mut().map(|searcher| searcher.search(&self.shown.tree))
+            self.searcher.as_mut().map(|searcher| searcher.search(&tree))
         });
-        let profile = read(&self.profile);
-        let activity = self.shown.builder.activity(&profile, now);
+        let builder = &self.trees.shown.builder;
+        let profile = read(&self.trees.profile);
+        let activity = builder.activity(&profile, now);
         let snapshot = Snapshot {
             request: request.clone(),
             now,
-            tree: Arc::clone(&self.shown.tree),
+            tree,
+            difference,
+            baseline: match &self.baseline {
+                None => Baseline::None,
+                Some(Other { trees: None, .. }) => Baseline::TooLarge,
+                Some(Other { samples, .. }) => Baseline::Samples(*samples),
+            },
             functions: self.functions.as_ref().map(|(_, table)| Arc::clone(table)),
             neighbours: self.neighbours.clone(),
             search: search.flatten(),
             processes: self.describe(&activity),
             activity: activity.into(),
-            cgroups: self.shown.builder.cgroups(&profile).into(),
-            cpus: self.shown.builder.cpus().into(),
-            timeline: self.shown.builder.timeline(if profile.limits() == Limits::NONE { Timestamp(0) } else { now }),
-            totals: self.shown.builder.totals(),
-            short: self.shown.builder.short_stacks().into(),
+            cgroups: builder.cgroups(&profile, now).into(),
+            cpus: builder.cpus(now).into(),
+            timeline: builder.timeline(if profile.limits() == Limits::NONE { Timestamp(0) } else { now }),
+            totals: builder.totals(now),
+            short: builder.short_stacks(now).into(),
+            fading: builder.fades(),
+            heat: request.heat.then(|| Arc::new(builder.heat(now))),
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),
             losses: Losses { coarse: self.names.refused(), ..profile.losses },
@@ -183,24 +318,65 @@ impl Engine {
         snapshot
     }
 
-    fn update_tables(&mut self, request: &Request, now: Timestamp, tree_changed: bool) {
-        if request.functions.is_none() && request.neighbours_of.is_none() {
-            (self.upright, self.functions, self.neighbours) = (None, None, None);
+    /// Takes what is marked out of the store, or lets go of what is not wanted any more.
+    fn keep_baseline(&mut self, mark: Option<&Mark>) {
+        if self.baseline.as_ref().map(|kept| &kept.mark) == mark {
             return;
         }
-        let (tree, changed) = if request.query.direction == Direction::TopDown {
-            self.upright = None;
-            (Arc::clone(&self.shown.tree), tree_changed)
-        } else {
-            let query = Query { direction: Direction::TopDown, ..request.query.clone() };
-            let upright = self.upright.get_or_insert_with(|| Answer::new(&self.names, query.clone()));
-            let changed = upright.update(&query, &self.profile, now);
-            (Arc::clone(&upright.tree), changed)
+        self.baseline = None;
+        let profile = &self.trees.profile;
+        let mut bytes = 0;
+        if let Some(mark) = mark {
+            let limit = read(profile).limits().memory / 4;
+            let kept = excerpt(&self.names, &mark.query, profile, limit);
+            bytes = kept.as_ref().map_or(0, Profile::memory);
+            let samples = kept.iter().flat_map(|kept| kept.samples.slices_from(0).flatten()).map(|sample| sample.weight).sum();
+            let trees = kept.map(|kept| Trees::new(&self.names, Arc::new(RwLock::new(kept))));
+            self.baseline = Some(Other { mark: mark.clone(), trees, samples });
+        }
+        profile.write().unwrap_or_else(PoisonError::into_inner).set_aside(bytes);
+    }
+
+    /// Brings the baseline's tree and that of both up to date, if they are compared.
+    fn update_difference(&mut self, request: &Request, now: Timestamp, changed: bool) -> Shown {
+        let other = self.baseline.as_mut().filter(|_| request.compare);
+        let Some((mark, trees)) = other.and_then(|other| Some((&other.mark, other.trees.as_mut()?))) else {
+            let changed = changed || self.difference.is_some();
+            (self.difference, self.difference_before) = (None, None);
+            return Shown { changed, compared: false };
         };
+        let other_changed = trees.update(&mark.query_beside(&request.query), now);
+        let changed = changed || other_changed || self.difference.is_none();
+        if changed {
+            let (tree, difference) = Difference::of(&self.trees.shown.tree, &trees.shown.tree);
+            self.difference_before = self.difference.replace((Arc::new(tree), Arc::new(difference)));
+        }
+        Shown { changed, compared: true }
+    }
+
+    fn update_tables(&mut self, request: &Request, now: Timestamp, shown: Shown) {
+        if request.functions.is_none() && request.neighbours_of.is_none() {
+            (self.trees.upright, self.functions, self.neighbours) = (None, None, None);
+            if let Some(trees) = self.baseline.as_mut().and_then(|other| other.trees.as_mut()) {
+                trees.upright = None;
+            }
+            return;
+        }
+        let (tree, mut changed) = self.trees.upright(&request.query, now, shown.changed);
+        let other = self.baseline.as_mut().filter(|_| shown.compared);
+        let before = other.and_then(|other| {
+            let query = other.mark.query_beside(&request.query);
+            let (tree, other_changed) = other.trees.as_mut()?.upright(&query, now, shown.changed);
+            changed |= other_changed;
+            Some(tree)
+        });
         let known = self.functions.as_ref().map(|(order, _)| *order);
         if changed || known != request.functions {
-            let table = |order| (order, Arc::new(FunctionTable::of(&tree, order, &self.names)));
-            self.functions = request.functions.map(table);
+            let table = |order| match &before {
+                None => FunctionTable::of(&tree, order, &self.names),
+                Some(before) => FunctionTable::comparing(&tree, before, order, &self.names),
+            };
+            self.functions = request.functions.map(|order| (order, Arc::new(table(order))));
         }
         let wanted = request.neighbours_of.map(|label| self.names.labels.current(label));
         if changed || self.neighbours.as_ref().map(|(label, _)| *label) != wanted {
@@ -217,5 +393,76 @@ impl Engine {
             });
         }
         Arc::new(described)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Filter, FilterMode, FrameKind, Pattern, Sample, Thread, Tid, TimeRange};
+
+    fn sample(names: &Names, profile: &RwLock<Profile>, time: u64, path: &[&str]) {
+        let process = names.labels.intern("p", "", FrameKind::Process);
+        let thread = Thread { tgid: Tgid(1), tid: Tid(1), process, name: process };
+        let frames: Vec<_> = path.iter().map(|name| names.intern_named(names.labels.intern(name, "", FrameKind::User))).collect();
+        let sample = Sample { time: Timestamp(time), weight: 1, ..Sample::default() };
+        profile.write().unwrap().record(thread, frames, sample);
+    }
+
+    #[test]
+    fn a_baseline_outlives_its_samples_and_is_counted() {
+        let names = Arc::new(Names::default());
+        let limits = Limits { window: 10_000, memory: 8_000_000 };
+        let profile = Arc::new(RwLock::new(Profile::new(limits)));
+        for i in 0..3000 {
+            sample(&names, &profile, i, &["main", if i % 3 == 0 { "a" } else { "b" }]);
+        }
+        let mut engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::clone(&profile));
+        let range = TimeRange::Between(Timestamp(0), Timestamp(3000));
+        let mark = Mark { number: 1, query: Query { range, ..Query::default() } };
+        let mut request = Request { baseline: Some(mark), compare: true, ..Request::default() };
+        let before = profile.read().unwrap().memory();
+        let marked = engine.answer(&request, Timestamp(3000));
+        assert_eq!(marked.baseline, Baseline::Samples(3000));
+        assert!(marked.memory > before, "what is kept aside is counted");
+        // All of it leaves the store, which is compacted: ids change.
+        for i in 0..3000 {
+            sample(&names, &profile, 20_000 + i, &["main", "c"]);
+        }
+        profile.write().unwrap().trim(Timestamp(23_000));
+        profile.write().unwrap().compact();
+        let after = engine.answer(&request, Timestamp(23_000));
+        let difference = after.difference.unwrap();
+        assert_eq!(difference.whole(), Sides { now: after.totals.samples, before: 3000 });
+        let main = after.tree.children(after.tree.children(CallTree::ROOT).next().unwrap()).next().unwrap();
+        let total = |name: &str| {
+            let label = names.labels.intern(name, "", FrameKind::User);
+            after.tree.child_with(main, label).map(|node| difference.node(node).total)
+        };
+        assert_eq!(total("a"), Some(Sides { now: 0, before: 1000 }));
+        assert_eq!(total("c").map(|sides| sides.before), Some(0));
+        // The other side's filters are asked of it as well, and letting go of it gives the memory back.
+        let pattern = Pattern::new("^a$").unwrap();
+        request.query.filters.push(Filter { mode: FilterMode::Drop, pattern });
+        let filtered = engine.answer(&request, Timestamp(23_000)).difference.unwrap();
+        assert_eq!(filtered.whole().before, 2000);
+        let with = profile.read().unwrap().memory();
+        engine.answer(&Request::default(), Timestamp(23_000));
+        assert!(profile.read().unwrap().memory() < with);
+    }
+
+    #[test]
+    fn a_baseline_that_is_too_large_is_refused() {
+        let names = Arc::new(Names::default());
+        let profile = Arc::new(RwLock::new(Profile::new(Limits { window: u64::MAX, memory: 1_000_000 })));
+        for i in 0..6000u64 {
+            let name = format!("f{i}");
+            sample(&names, &profile, i, &["main", &name]);
+        }
+        let mut engine = Engine::new(Arc::clone(&names), Arc::default(), profile);
+        let request =
+            Request { baseline: Some(Mark { number: 1, query: Query::default() }), compare: true, ..Request::default() };
+        let answer = engine.answer(&request, Timestamp(6000));
+        assert!(answer.baseline == Baseline::TooLarge && answer.difference.is_none());
     }
 }

@@ -6,7 +6,9 @@
 //! Sizes that matter: a [`Sample`] is 32 bytes; a node of the stack trie is 8 bytes and about 8 more in its hash
 //! index; a node of a call tree is 32 bytes.
 
+mod baseline;
 mod budget;
+mod difference;
 mod engine;
 mod frame;
 mod ids;
@@ -22,7 +24,9 @@ mod top;
 mod tree;
 mod view;
 
-pub use engine::{Engine, Snapshot};
+pub use baseline::Mark;
+pub use difference::{Change, Difference, NodeSides, Sides};
+pub use engine::{Baseline, Engine, Snapshot};
 pub use frame::{Frame, FrameTable, Names};
 pub use ids::{
     BuildId, CgroupId, Cpu, ElfAddress, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress, StackId, Tgid, ThreadIndex, Tid,
@@ -39,4 +43,4 @@ pub(crate) use stacks::Walk;
 pub use threads::{Thread, ThreadTable};
 pub use top::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
 pub use tree::{CallTree, NodeId, TreeBuilder, TreeNode};
-pub use view::{ActivityRow, MAX_FILTERS, Progress, ShortStacks, Timeline, Totals, ViewBuilder};
+pub use view::{ActivityRow, HeatMap, MAX_FILTERS, Progress, SLOTS, ShortStacks, Timeline, Totals, ViewBuilder};

@@ -98,6 +98,9 @@ pub enum TimeRange {
     Last(u64),
     /// From the first to before the second.
     Between(Timestamp, Timestamp),
+    /// Everything, but the older the less: each half-life (nanoseconds) halves what a sample weighs. As of now, or of an earlier
+    /// moment.
+    Fading(u64, Timestamp),
 }
 
 /// Which way up the tree grows.
@@ -146,10 +149,16 @@ pub struct Request {
     pub query: Query,
     /// What is searched for, if anything.
     pub search: Option<Pattern>,
+    /// Whether the map of time is on screen.
+    pub heat: bool,
     /// The order of the table of functions, if that is on screen.
     pub functions: Option<super::FunctionOrder>,
     /// The function whose callers and callees are on screen.
     pub neighbours_of: Option<super::LabelId>,
+    /// What is to be kept for comparison, as long as this says so.
+    pub baseline: Option<super::Mark>,
+    /// Whether to compare with it.
+    pub compare: bool,
 }
 
 #[cfg(test)]

@@ -333,6 +333,8 @@ pub struct Profile {
     threads_at_compaction: usize,
     cgroup_ids: FxHashMap<CgroupId, u32>,
     names: Arc<Budget>,
+    /// See [`Profile::set_aside`].
+    aside: usize,
 }
 
 impl Profile {
@@ -365,9 +367,14 @@ impl Profile {
         })
     }
 
-    /// Bytes held by samples, stacks, threads and names.
+    /// Bytes held by samples, stacks, threads and names, and by what is kept beside them.
     pub fn memory(&self) -> usize {
-        self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.names.used()
+        self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.names.used() + self.aside
+    }
+
+    /// Counts these bytes as held, instead of those that were told before: the baseline has them.
+    pub fn set_aside(&mut self, bytes: usize) {
+        self.aside = bytes;
     }
 
     /// Lets go what is too old or too much as of `now`. To be called about once a second.

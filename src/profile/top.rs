@@ -2,23 +2,24 @@
 
 use std::cmp::Reverse;
 
+use super::difference::{Change, Sides};
 use super::frame::Names;
 use super::ids::LabelId;
 use super::labels::FrameKind;
 use super::tree::{CallTree, NodeId, TreeBuilder};
 
-/// A function and what it weighs.
+/// A function and what it weighs, on both sides where two are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FunctionRow {
     /// The function.
     pub label: LabelId,
     /// Weight of the samples that end in it.
-    pub own: u64,
+    pub own: Sides,
     /// Weight of the samples that it is in, each counted once however often it recurs.
-    pub total: u64,
+    pub total: Sides,
 }
 
-/// By which column functions are ordered.
+/// By which column functions are ordered; where two sides are compared, by how much it has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FunctionOrder {
     /// The heaviest by own weight first.
@@ -35,6 +36,8 @@ pub enum FunctionOrder {
 pub struct FunctionTable {
     /// The rows.
     pub rows: Vec<FunctionRow>,
+    /// What everything weighs on both sides, if two are compared.
+    pub compared: Option<Sides>,
 }
 
 /// Calls `enter` before and `leave` after each node below `top`, itself included; no recursion, so depth does not matter.
@@ -65,41 +68,72 @@ fn walk(tree: &CallTree, top: NodeId, mut enter: impl FnMut(NodeId), mut leave: 
 impl FunctionTable {
     /// Sums up a tree that grows from callers to callees.
     pub fn of(tree: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
-        let labels = tree.nodes().iter().map(|node| node.label.0 as usize + 1).max().unwrap_or(0);
-        let mut rows: Vec<FunctionRow> =
-            (0..labels).map(|label| FunctionRow { label: LabelId(label as u32), own: 0, total: 0 }).collect();
-        let on_path = std::cell::RefCell::new(vec![0u32; labels]);
-        walk(
-            tree,
-            CallTree::ROOT,
-            |id| {
-                let node = tree.node(id);
-                if id == CallTree::ROOT {
-                    return;
-                }
-                let label = node.label.0 as usize;
-                rows[label].own += node.own;
-                let times = &mut on_path.borrow_mut()[label];
-                if *times == 0 {
-                    rows[label].total += node.total;
-                }
-                *times += 1;
-            },
-            |id| {
-                if id != CallTree::ROOT {
-                    on_path.borrow_mut()[tree.node(id).label.0 as usize] -= 1;
-                }
-            },
-        );
+        FunctionTable::sorted(weights(tree), None, order, names)
+    }
+
+    /// Sums up two of them, side by side. What has changed most comes first, where the order is not that of names.
+    pub fn comparing(now: &CallTree, before: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
+        let mut rows = weights(now);
+        for row in weights(before) {
+            let at = row.label.0 as usize;
+            while rows.len() <= at {
+                rows.push(FunctionRow::empty(rows.len()));
+            }
+            (rows[at].own.before, rows[at].total.before) = (row.own.now, row.total.now);
+        }
+        FunctionTable::sorted(rows, Some(Sides { now: now.total(), before: before.total() }), order, names)
+    }
+
+    fn sorted(mut rows: Vec<FunctionRow>, compared: Option<Sides>, order: FunctionOrder, names: &Names) -> FunctionTable {
         let is_function = |label| names.labels.get(label).is_none_or(|label| label.kind != FrameKind::Process);
-        rows.retain(|row| row.total > 0 && is_function(row.label));
+        rows.retain(|row| row.total != Sides::default() && is_function(row.label));
+        let size = |part| compared.map_or(0, |whole| (Change::between(part, whole).by.abs() * 1e9) as u64);
         match order {
-            FunctionOrder::Own => rows.sort_unstable_by_key(|row| (Reverse((row.own, row.total)), row.label)),
-            FunctionOrder::Total => rows.sort_unstable_by_key(|row| (Reverse(row.total), row.label)),
+            FunctionOrder::Own => {
+                rows.sort_by_cached_key(|row| (Reverse((size(row.own), row.own.now, row.total.now)), row.label));
+            }
+            FunctionOrder::Total => rows.sort_by_cached_key(|row| (Reverse((size(row.total), row.total.now)), row.label)),
             FunctionOrder::Name => rows.sort_unstable_by_key(|row| (names.labels.name(row.label), row.label)),
         }
-        FunctionTable { rows }
+        FunctionTable { rows, compared }
     }
+}
+
+impl FunctionRow {
+    fn empty(label: usize) -> FunctionRow {
+        let label = LabelId(u32::try_from(label).unwrap_or(u32::MAX));
+        FunctionRow { label, own: Sides::default(), total: Sides::default() }
+    }
+}
+
+/// A row for each label up to the last that the tree has; the index is the label.
+fn weights(tree: &CallTree) -> Vec<FunctionRow> {
+    let labels = tree.nodes().iter().map(|node| node.label.0 as usize + 1).max().unwrap_or(0);
+    let mut rows: Vec<FunctionRow> = (0..labels).map(FunctionRow::empty).collect();
+    let on_path = std::cell::RefCell::new(vec![0u32; labels]);
+    walk(
+        tree,
+        CallTree::ROOT,
+        |id| {
+            let node = tree.node(id);
+            if id == CallTree::ROOT {
+                return;
+            }
+            let label = node.label.0 as usize;
+            rows[label].own.now += node.own;
+            let times = &mut on_path.borrow_mut()[label];
+            if *times == 0 {
+                rows[label].total.now += node.total;
+            }
+            *times += 1;
+        },
+        |id| {
+            if id != CallTree::ROOT {
+                on_path.borrow_mut()[tree.node(id).label.0 as usize] -= 1;
+            }
+        },
+    );
+    rows
 }
 
 /// Both directions of the call tree from one function, merged over all the places where it occurs.
@@ -156,10 +190,21 @@ mod tests {
         let table =
             FunctionTable::of(&tree(&[(&[1, 2, 2, 3], 5), (&[1, 2], 1), (&[1, 3], 2)]), FunctionOrder::Own, &Names::default());
         let row = |label| table.rows.iter().find(|row| row.label == LabelId(label)).copied().unwrap();
-        assert_eq!((row(1).own, row(1).total), (0, 8));
-        assert_eq!((row(2).own, row(2).total), (1, 6));
-        assert_eq!((row(3).own, row(3).total), (7, 7));
+        assert_eq!((row(1).own.now, row(1).total.now), (0, 8));
+        assert_eq!((row(2).own.now, row(2).total.now), (1, 6));
+        assert_eq!((row(3).own.now, row(3).total.now), (7, 7));
         assert_eq!(table.rows[0].label, LabelId(3));
+    }
+
+    #[test]
+    fn beside_a_baseline_what_changed_most_comes_first() {
+        let now = tree(&[(&[1, 2], 50), (&[1, 3], 50)]);
+        let before = tree(&[(&[1, 2], 40), (&[1, 3], 30), (&[1, 4], 30)]);
+        let table = FunctionTable::comparing(&now, &before, FunctionOrder::Own, &Names::default());
+        let own: Vec<_> = table.rows.iter().map(|row| (row.label.0, row.own.now, row.own.before)).collect();
+        assert_eq!(own, [(4, 0, 30), (3, 50, 30), (2, 50, 40), (1, 0, 0)]);
+        assert_eq!(table.compared, Some(Sides { now: 100, before: 100 }));
+        assert_eq!(table.rows[3].total, Sides { now: 100, before: 100 });
     }
 
     #[test]

@@ -98,6 +98,13 @@ impl CallTree {
         std::iter::successors(Some(id), |id| Some(NodeId(self.node(*id).parent))).take_while(|id| id.0 != 0)
     }
 
+    /// Divides all weights, rounded down: children never weigh more than their parent.
+    pub fn divide(&mut self, by: u64) {
+        for node in &mut self.nodes {
+            (node.total, node.own) = (node.total / by.max(1), node.own / by.max(1));
+        }
+    }
+
     /// How many levels lie between the root and `id`; 0 for the root.
     pub fn depth(&self, id: NodeId) -> usize {
         self.ancestors(id).count()

@@ -12,10 +12,14 @@
 //! ```
 
 mod answers;
+mod fading;
 mod nodes;
+mod timeline;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+use fading::Fading;
 
 use rustc_hash::FxHashMap;
 
@@ -28,7 +32,9 @@ use super::search::LabelMatches;
 use super::threads::Thread;
 use super::tree::{CallTree, NodeId, TreeBuilder};
 
-pub use answers::{ActivityRow, ShortStacks, Timeline, Totals};
+pub use answers::{ActivityRow, ShortStacks, Totals};
+pub(super) use fading::UNIT as FADING_UNIT;
+pub use timeline::{HeatMap, SLOTS, Timeline};
 
 const SECOND: u64 = 1_000_000_000;
 /// How far back "CPU %" looks.
@@ -79,8 +85,9 @@ pub struct ViewBuilder {
     range_end: u64,
     /// Number of the oldest sample in the timeline.
     timeline_start: u64,
-    timeline: VecDeque<u64>,
-    timeline_second: u64,
+    timeline: timeline::Seconds,
+    /// How samples lose weight, in a range that fades.
+    fading: Option<Fading>,
     totals: Totals,
     /// What stacks that are not complete weigh, by the number of their [`UserEnd`] and the object that they ended in.
     short: FxHashMap<(u8, ObjectId), u64>,
@@ -121,8 +128,8 @@ impl ViewBuilder {
             range_start: 0,
             range_end: 0,
             timeline_start: 0,
-            timeline: VecDeque::new(),
-            timeline_second: 0,
+            timeline: timeline::Seconds::default(),
+            fading: None,
             totals: Totals::default(),
             short: FxHashMap::default(),
             sums: Vec::new(),
@@ -163,6 +170,7 @@ impl ViewBuilder {
             // Between two slices names may come without end: what began is finished first.
             || self.caught_up && (self.stale || self.a_label_in_the_tree_was_renamed())
             || self.missed_what_the_store_let_go(profile)
+            || self.fading.is_some_and(|fading| fading.is_used_up(now))
         {
             let changes = self.changes + 1;
             *self = ViewBuilder::new(Arc::clone(&self.names), std::mem::take(&mut self.query));
@@ -171,7 +179,11 @@ impl ViewBuilder {
             self.epoch = profile.epoch();
             self.next = profile.samples.first();
             (self.range_start, self.range_end, self.timeline_start) = (self.next, self.next, self.next);
-            self.timeline_second = profile.samples.first_time().map_or(0, |time| time.0 / SECOND);
+            self.timeline.begin(profile.samples.first_time().unwrap_or_default());
+            self.fading = match self.query.range {
+                TimeRange::Fading(half_life, until) => Some(Fading::new(half_life, until, now)),
+                TimeRange::All | TimeRange::Last(_) | TimeRange::Between(..) => None,
+            };
         }
         self.take_back_what_the_store_let_go(profile);
         // Before new samples are seen: so the counted ones stay one run of numbers, even when some came too late to count.
@@ -191,7 +203,7 @@ impl ViewBuilder {
         if self.caught_up { Progress::Done } else { Progress::More }
     }
 
-    fn a_label_in_the_tree_was_renamed(&self) -> bool {
+    pub(super) fn a_label_in_the_tree_was_renamed(&self) -> bool {
         self.provisional.iter().any(|label| self.names.labels.current(*label) != *label)
     }
 
@@ -207,6 +219,7 @@ impl ViewBuilder {
             TimeRange::All => (now.0.saturating_sub(profile.limits().window), u64::MAX),
             TimeRange::Last(span) => (now.0.saturating_sub(span), u64::MAX),
             TimeRange::Between(from, to) => (from.0, to.0),
+            TimeRange::Fading(half_life, until) => Fading::range(half_life, until, now),
         }
     }
 
@@ -215,12 +228,7 @@ impl ViewBuilder {
         self.next += 1;
         let shown = self.passes(profile, sample);
         if shown {
-            let second = (sample.time.0 / SECOND).saturating_sub(self.timeline_second);
-            let second = usize::try_from(second).unwrap_or(usize::MAX).min(1 << 20);
-            if self.timeline.len() <= second {
-                self.timeline.resize(second + 1, 0);
-            }
-            self.timeline[second] += sample.weight;
+            self.timeline.add(sample);
         }
         let (from, to) = self.range_cut(profile, now);
         // The counted samples are one run of numbers: times are ordered.
@@ -231,6 +239,15 @@ impl ViewBuilder {
             self.range_end = number + 1;
             self.count(profile, sample, shown, 1);
         }
+    }
+
+    /// Whether range, target and filters let the sample through; for a range that does not move.
+    pub(super) fn shows(&mut self, profile: &Profile, sample: &Sample) -> bool {
+        let within = match self.query.range {
+            TimeRange::All | TimeRange::Last(_) | TimeRange::Fading(..) => true,
+            TimeRange::Between(from, to) => (from..to).contains(&sample.time),
+        };
+        within && self.passes(profile, sample)
     }
 
     /// Whether target and filters let the sample through.
@@ -309,7 +326,8 @@ impl ViewBuilder {
 
     fn count(&mut self, profile: &Profile, sample: &Sample, shown: bool, sign: i64) {
         self.changes += 1;
-        let add = |slot: &mut u64| *slot = slot.saturating_add_signed(sign * sample.weight.cast_signed());
+        let weight = sign * self.fading.map_or(sample.weight, |fading| fading.weight(sample)).cast_signed();
+        let add = |slot: &mut u64| *slot = slot.saturating_add_signed(weight);
         let slot = sample.thread.0 as usize;
         if self.sums.len() <= slot {
             self.sums.resize(slot + 1, ThreadSums::default());
@@ -321,7 +339,7 @@ impl ViewBuilder {
             return;
         }
         let node = self.node_for(profile, sample);
-        self.tree.add(node, sign * sample.weight.cast_signed());
+        self.tree.add(node, weight);
         let has_user_stack = !matches!(sample.user_end, UserEnd::KernelThread | UserEnd::Unspecified);
         // A walk by tables knows; else the outermost function's name tells.
         let complete = match sample.user_end {
@@ -340,18 +358,18 @@ impl ViewBuilder {
                 add(&mut sums.complete);
                 add(&mut self.totals.complete);
             } else {
-                self.count_short(profile, sample, sign);
+                self.count_short(profile, sample, weight);
             }
         }
     }
 
     /// Counts a stack that is not complete under the object that it ended in: that of its outermost user frame.
-    fn count_short(&mut self, profile: &Profile, sample: &Sample, sign: i64) {
+    fn count_short(&mut self, profile: &Profile, sample: &Sample, weight: i64) {
         let outermost = profile.stacks.frames(sample.stack).last();
         let object = outermost.and_then(|frame| self.names.frames.get(frame)).map(|frame| frame.object);
         let Some(object) = object.filter(|object| *object != ObjectId::KERNEL) else { return };
         let entry = self.short.entry((sample.user_end as u8, object)).or_default();
-        *entry = entry.saturating_add_signed(sign * sample.weight.cast_signed());
+        *entry = entry.saturating_add_signed(weight);
         if *entry == 0 {
             self.short.remove(&(sample.user_end as u8, object));
         }
@@ -419,10 +437,7 @@ impl ViewBuilder {
                 }
                 let shown = self.passes(profile, sample);
                 if shown {
-                    let second = (sample.time.0 / SECOND).saturating_sub(self.timeline_second) as usize;
-                    if let Some(slot) = self.timeline.get_mut(second) {
-                        *slot = slot.saturating_sub(sample.weight);
-                    }
+                    self.timeline.take_back(sample);
                 }
                 if (self.range_start..self.range_end).contains(&number) {
                     self.count(profile, sample, shown, -1);
@@ -434,11 +449,7 @@ impl ViewBuilder {
         // Samples that were never seen may be gone as well.
         self.timeline_start = self.timeline_start.max(first.min(self.next));
         self.next = self.next.max(first);
-        let oldest = profile.samples.first_time().map_or(0, |time| time.0 / SECOND);
-        while self.timeline_second < oldest && self.timeline.len() > 1 {
-            self.timeline.pop_front();
-            self.timeline_second += 1;
-        }
+        self.timeline.forget_before(profile.samples.first_time().unwrap_or_default());
     }
 
     fn take_back_what_left_the_range(&mut self, profile: &Profile, now: Timestamp) {

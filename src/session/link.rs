@@ -54,8 +54,7 @@ impl Ends {
     }
 
     /// Answers requests on a thread of its own: the newest at once, and the same again as samples come in if `live`.
-    pub(super) fn spawn_engine(&self, shared: &Shared, live: bool) -> Result<std::thread::JoinHandle<()>> {
-        let mut engine = Engine::new(Arc::clone(&shared.names), Arc::clone(&shared.processes), Arc::clone(&shared.profile));
+    pub(super) fn spawn_engine(&self, mut engine: Engine, live: bool) -> Result<std::thread::JoinHandle<()>> {
         let mut requests = self.requests.clone();
         let snapshots = self.snapshots.clone();
         let stop = self.stop.clone();
@@ -159,16 +158,30 @@ impl Drop for StopWhenDropped {
 /// Writes what is seen.
 fn save_view(order: &SaveOrder, labels: &LabelTable) -> Result<u64, SaveError> {
     let format = Format::of(&order.path)?;
+    // A file tells whole samples.
+    let mut tree = Arc::clone(&order.tree);
+    if order.unit > 1 && order.difference.is_none() {
+        Arc::make_mut(&mut tree).divide(order.unit);
+    }
     let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
     let zoom = Place { path: order.zoom.clone(), rest: false };
-    let (root, _) = zoom.find(&order.tree);
+    let (root, _) = zoom.find(&tree);
     let saved = save(&order.path, overwrite, |out| -> Result<(), FormatError> {
         match format {
             Format::Svg => {
                 let options = SvgOptions { title: order.title.clone(), inverted: order.root_on_top, ..SvgOptions::default() };
-                svg::write(&order.tree, labels, root, &options, out).map(drop)
+                match &order.difference {
+                    None => svg::write(&tree, labels, root, &options, out).map(drop),
+                    Some(difference) => svg::write_difference(&order.tree, difference, labels, root, &options, out).map(drop),
+                }
             }
-            Format::Folded => folded::write(&order.tree, labels, root, folded::FoldedOptions::default(), out).map(drop),
+            Format::Folded => {
+                let options = folded::FoldedOptions::default();
+                match &order.difference {
+                    None => folded::write(&tree, labels, root, options, out).map(drop),
+                    Some(difference) => folded::write_difference(&order.tree, difference, labels, root, options, out).map(drop),
+                }
+            }
         }
     })?;
     Ok(saved.bytes)

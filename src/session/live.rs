@@ -51,7 +51,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         show_output(output, &runtime, ends.events.clone());
     }
     let outcome = runtime.block_on(async {
-        let engine = ends.spawn_engine(&shared, true)?;
+        let engine = ends.spawn_engine(shared.engine(), true)?;
         ends.spawn_saver(&shared);
         ends.spawn_signals()?;
         // On a thread of its own: the drawing thread reads no files and waits for no lock.

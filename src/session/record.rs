@@ -13,7 +13,7 @@ use crate::cli;
 use crate::formats::folded::{self, FoldedOptions};
 use crate::formats::save::{Format, Overwrite, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
-use crate::profile::{CallTree, Engine, Request, Snapshot};
+use crate::profile::{CallTree, Request, Snapshot};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
@@ -51,7 +51,7 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
         bail!("sampling stopped: {why}");
     }
     runtime.block_on(settle(&shared, &mut signals));
-    let mut engine = Engine::new(Arc::clone(&shared.names), Arc::clone(&shared.processes), Arc::clone(&shared.profile));
+    let mut engine = shared.engine();
     let snapshot = engine.answer(&Request::default(), now());
     write(&options, format, &snapshot, &shared, sampling.lasted())?;
     report(&options, &snapshot, ended.as_ref());

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::cli;
 use crate::collector::{Batch, Collector, CollectorOptions, ObjectState, Targets, Walk};
-use crate::profile::{Limits, Names, Processes, Profile, Sample, SampleKind, Tgid};
+use crate::profile::{Engine, Limits, Names, Processes, Profile, Sample, SampleKind, Tgid};
 use crate::symbolize::Symbolizer;
 
 use super::child::Child;
@@ -38,6 +38,11 @@ impl Shared {
         let profile = Arc::new(RwLock::new(Profile::beside(&names, limits)));
         let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
         Shared { names, processes: Arc::default(), profile, symbolizer }
+    }
+
+    /// Who answers what is asked of these tables.
+    pub(super) fn engine(&self) -> Engine {
+        Engine::new(Arc::clone(&self.names), Arc::clone(&self.processes), Arc::clone(&self.profile))
     }
 }
 

@@ -3,15 +3,15 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::cli;
 use crate::formats::folded::{self, ReadReport};
-use crate::profile::{Grouping, Limits, Query};
-use crate::ui::{App, Message, Status};
+use crate::profile::{Grouping, Limits, Names, Profile, Query};
+use crate::ui::{App, Compare, Message, Status};
 
 use super::link::ends;
 use super::live::need_a_terminal;
@@ -24,7 +24,13 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let settings = config::load(options.looks.config.as_deref())?;
     let runtime = runtime()?;
     let shared = Shared::new(Limits::NONE, &runtime);
-    let report = read(&options.file, &shared)?;
+    let report = read(&options.file, &shared.names, &shared.profile)?;
+    let mut engine = shared.engine();
+    if let Some(file) = &options.baseline {
+        let baseline = Arc::new(RwLock::new(Profile::new(Limits::NONE)));
+        read(file, &shared.names, &baseline)?;
+        engine = engine.with_baseline(baseline);
+    }
     let name = if options.file == Path::new("-") {
         "standard input".to_owned()
     } else {
@@ -34,11 +40,14 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
     app.keys = settings.keys;
     app.message = remark(&report);
+    if options.baseline.is_some() {
+        app.compare = Compare::with_file();
+    }
     app.status = Status { host: crate::profile::sanitize(&name).into_owned(), ..Status::default() };
     let (ends, link) = ends();
     ends.status.send_replace(app.status.clone());
     let outcome = runtime.block_on(async {
-        let engine = ends.spawn_engine(&shared, false)?;
+        let engine = ends.spawn_engine(engine, false)?;
         ends.spawn_saver(&shared);
         ends.spawn_signals()?;
         let outcome = crate::ui::run(app, link).await.context("the terminal failed");
@@ -50,7 +59,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     outcome
 }
 
-fn read(file: &Path, shared: &Shared) -> Result<ReadReport> {
+fn read(file: &Path, names: &Names, profile: &RwLock<Profile>) -> Result<ReadReport> {
     let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
     let input: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -61,8 +70,8 @@ fn read(file: &Path, shared: &Shared) -> Result<ReadReport> {
         }
         Box::new(opened)
     };
-    let mut profile = shared.profile.write().unwrap_or_else(PoisonError::into_inner);
-    let report = folded::read(input, &shared.names, &mut profile).with_context(what)?;
+    let mut profile = profile.write().unwrap_or_else(PoisonError::into_inner);
+    let report = folded::read(input, names, &mut profile).with_context(what)?;
     profile.stacks.freeze();
     Ok(report)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
+use ratatui::layout::Rect;
 
 use crate::profile::{
     Direction, Filter, FilterMode, Grouping, LabelId, MAX_FILTERS, Names, Pattern, Query, Request, Snapshot, Target, Tgid, Tid,
@@ -10,6 +11,7 @@ use crate::profile::{
 };
 
 use super::areas::Areas;
+use super::compare::Compare;
 use super::flame::Flame;
 use super::keys::{Action, KeyMap, is_ctrl_c};
 use super::messages::{Effect, Event, Message, SaveOrder, Saved, Status};
@@ -17,6 +19,7 @@ use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
 use super::tables::{Functions, Processes};
 use super::theme::{ColourMode, Theme};
+use super::time_map::{Grid, TimeMap};
 use super::time_range::Span;
 
 /// The views, by their numbers.
@@ -29,13 +32,15 @@ pub enum View {
     Functions,
     /// 3: processes and threads.
     Processes,
+    /// 4: the map of time.
+    Time,
     /// 5: health.
     Health,
 }
 
 impl View {
     /// All of them, in the order of Tab.
-    pub const ALL: [View; 4] = [View::Flame, View::Functions, View::Processes, View::Health];
+    pub const ALL: [View; 5] = [View::Flame, View::Functions, View::Processes, View::Time, View::Health];
 
     /// Number and name, as the tabs show them.
     pub fn title(self) -> (char, &'static str) {
@@ -43,9 +48,21 @@ impl View {
             View::Flame => ('1', "flame"),
             View::Functions => ('2', "functions"),
             View::Processes => ('3', "processes"),
+            View::Time => ('4', "time"),
             View::Health => ('5', "health"),
         }
     }
+}
+
+/// What stands in the second line until it is taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chip {
+    /// A filter, by its place among them.
+    Filter(usize),
+    /// Whose samples are shown.
+    Target,
+    /// That two sides are compared.
+    Difference,
 }
 
 /// Lines of the command's output kept for its pane.
@@ -71,6 +88,8 @@ pub struct App {
     pub functions: Functions,
     /// The table of processes' state.
     pub processes: Processes,
+    /// The map of time's state.
+    pub time_map: TimeMap,
     /// First line of the health view.
     pub health_scroll: usize,
     /// What lies over the view.
@@ -85,6 +104,8 @@ pub struct App {
     pub span: Span,
     /// When the picture was frozen, if it is.
     pub frozen: Option<Timestamp>,
+    /// What is compared with what.
+    pub compare: Compare,
     /// The started command's output.
     pub output: Vec<String>,
     /// Whether its pane is open.
@@ -116,6 +137,7 @@ impl App {
             flame: Flame::default(),
             functions: Functions::default(),
             processes: Processes::default(),
+            time_map: TimeMap::default(),
             health_scroll: 0,
             overlay: None,
             hover: None,
@@ -123,6 +145,7 @@ impl App {
             search: None,
             span: Span::All,
             frozen: None,
+            compare: Compare::default(),
             output: Vec::new(),
             output_open: false,
             size: (80, 24),
@@ -192,8 +215,11 @@ impl App {
         let request = Request {
             query: self.query(),
             search: self.search.clone(),
+            heat: self.view == View::Time,
             functions: (self.view == View::Functions).then_some(self.functions.sort),
             neighbours_of: self.functions.open.filter(|_| self.view == View::Functions),
+            baseline: self.compare.baseline.clone(),
+            compare: self.compare.on,
         };
         if self.asked.as_ref() != Some(&request) {
             self.asked = Some(request.clone());
@@ -213,13 +239,13 @@ impl App {
 
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         // What was frozen stays, also when the store lets its samples go; names and late samples still come in.
-        let melted = self.frozen.is_some()
-            && snapshot.request == self.snapshot.request
-            && snapshot.tree.total() < self.snapshot.tree.total();
+        let melted =
+            self.frozen.is_some() && snapshot.request == self.snapshot.request && snapshot.weight() < self.snapshot.weight();
         if melted {
             return;
         }
         self.snapshot = snapshot;
+        self.check_baseline();
         self.flame.refresh(&self.names, &self.snapshot.tree);
         self.functions.refresh(&self.names, &self.snapshot);
         self.processes.refresh(&self.snapshot, &self.names);
@@ -268,7 +294,10 @@ impl App {
             Action::SearchSelected => self.search_selected(),
             Action::Keep => self.open_prompt(PromptKind::Keep, self.filter_proposal()),
             Action::Drop => self.open_prompt(PromptKind::Drop, self.filter_proposal()),
-            Action::RemoveFilter => self.remove_filter(self.query.filters.len().wrapping_sub(1)),
+            Action::RemoveFilter => self.remove_chip(match self.query.filters.len().checked_sub(1) {
+                Some(last) => Chip::Filter(last),
+                None => Chip::Target,
+            }),
             Action::RemoveAllFilters => {
                 self.query.filters.clear();
                 self.query.target = Target::default();
@@ -285,8 +314,11 @@ impl App {
             Action::FlameView => self.view = View::Flame,
             Action::FunctionsView => self.view = View::Functions,
             Action::ProcessesView => self.view = View::Processes,
+            Action::TimeView => self.view = View::Time,
             Action::HealthView => self.view = View::Health,
             Action::Freeze => self.frozen = if self.frozen.is_some() { None } else { Some(self.snapshot.now) },
+            Action::MarkBaseline => self.mark_baseline(),
+            Action::Compare => self.toggle_difference(),
             Action::CycleRange
             | Action::RangeEarlier
             | Action::RangeLater
@@ -323,6 +355,11 @@ impl App {
             }
             View::Functions => self.functions.go(action, &self.snapshot, usize::from(body.height)),
             View::Processes => self.processes.go(action, &self.snapshot, &self.names, usize::from(body.height)),
+            View::Time => {
+                if let Some((heat, grid)) = self.snapshot.heat.clone().zip(self.time_grid(body)) {
+                    self.time_map.go(action, &heat, &grid);
+                }
+            }
             View::Health => {
                 let page = usize::from(body.height).max(1);
                 self.health_scroll = match action {
@@ -347,6 +384,7 @@ impl App {
                     self.view = View::Flame;
                 }
             }
+            View::Time => self.choose_time(),
             View::Health => {}
         }
     }
@@ -354,11 +392,15 @@ impl App {
     /// One level out; with nothing left to leave, nothing happens.
     fn zoom_out(&mut self) {
         let left = self.view == View::Flame && self.flame.zoom_out()
+            || self.view == View::Time && self.time_map.anchor.take().is_some()
             || self.view == View::Functions && self.functions.open.take().is_some()
             || self.query.filters.pop().is_some();
-        if !left && !self.query.target.is_everything() {
+        if left {
+        } else if !self.query.target.is_everything() {
             self.query.target = Target::default();
-        } else if !left {
+        } else if self.compare.on {
+            self.compare.on = false;
+        } else {
             self.search = None;
         }
     }
@@ -391,7 +433,7 @@ impl App {
         match self.view {
             View::Functions => self.functions.next_sort(),
             View::Processes => self.processes.next_sort(),
-            View::Flame | View::Health => self.flame.next_order(),
+            View::Flame | View::Time | View::Health => self.flame.next_order(),
         }
     }
 
@@ -418,7 +460,7 @@ impl App {
         match self.view {
             View::Flame => self.flame.cursor.path.last().copied(),
             View::Functions => self.functions.selected_label(&self.snapshot),
-            View::Processes | View::Health => None,
+            View::Processes | View::Time | View::Health => None,
         }
     }
 
@@ -449,11 +491,12 @@ impl App {
     }
 
     /// Takes a chip away.
-    pub fn remove_filter(&mut self, index: usize) {
-        if index < self.query.filters.len() {
-            self.query.filters.remove(index);
-        } else if !self.query.target.is_everything() {
-            self.query.target = Target::default();
+    pub fn remove_chip(&mut self, chip: Chip) {
+        match chip {
+            Chip::Filter(index) if index < self.query.filters.len() => drop(self.query.filters.remove(index)),
+            Chip::Filter(_) => {}
+            Chip::Target => self.query.target = Target::default(),
+            Chip::Difference => self.compare.on = false,
         }
     }
 
@@ -508,11 +551,22 @@ impl App {
 
     /// How the screen is divided; the same for drawing and for the mouse.
     pub fn areas(&self) -> Areas {
-        Areas::new(self.size, self.output_open, self.status.frequency > 0 || self.has_chips())
+        Areas::new(self.size, self.output_open, !self.is_file() || self.has_chips())
+    }
+
+    /// What a weight of the tree is in samples, in words.
+    pub(super) fn samples(&self, weight: u64) -> String {
+        super::text::grouped(weight / self.snapshot.unit())
+    }
+
+    /// What is where on the map of time, if that is there.
+    pub(super) fn time_grid(&self, body: Rect) -> Option<Grid> {
+        let heat = self.snapshot.heat.as_deref()?;
+        Grid::new(heat, body, self.theme.fractional(), self.time_map.at(heat))
     }
 
     fn has_chips(&self) -> bool {
-        !self.query.filters.is_empty() || !self.query.target.is_everything()
+        !self.query.filters.is_empty() || !self.query.target.is_everything() || self.compare.on
     }
 
     /// The place under the cursor, for the breadcrumb.

@@ -131,6 +131,8 @@ impl App {
             path,
             overwrite: false,
             tree: Arc::clone(&self.snapshot.tree),
+            unit: self.snapshot.unit(),
+            difference: self.snapshot.difference.clone(),
             zoom: self.flame.zoom.path.clone(),
             root_on_top: self.flame.root_on_top,
             title: self.title(),

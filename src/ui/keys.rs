@@ -38,8 +38,11 @@ pub enum Action {
     FlameView,
     FunctionsView,
     ProcessesView,
+    TimeView,
     HealthView,
     Freeze,
+    MarkBaseline,
+    Compare,
     CycleRange,
     RangeEarlier,
     RangeLater,
@@ -70,14 +73,23 @@ pub enum Section {
     Find,
     Choose,
     Time,
+    Compare,
     Show,
     Program,
 }
 
 impl Section {
     /// In the order of the help.
-    pub const ALL: [Section; 7] =
-        [Section::Move, Section::Zoom, Section::Find, Section::Choose, Section::Time, Section::Show, Section::Program];
+    pub const ALL: [Section; 8] = [
+        Section::Move,
+        Section::Zoom,
+        Section::Find,
+        Section::Choose,
+        Section::Time,
+        Section::Compare,
+        Section::Show,
+        Section::Program,
+    ];
 
     /// Its heading.
     pub fn title(self) -> &'static str {
@@ -87,6 +99,7 @@ impl Section {
             Section::Find => "Find and filter",
             Section::Choose => "Choose whose samples",
             Section::Time => "Time",
+            Section::Compare => "Compare",
             Section::Show => "What is shown",
             Section::Program => "Program",
         }
@@ -147,15 +160,18 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["T"], Action::ChooseThread, Section::Choose, "choose a thread", ""),
     bind(&["G"], Action::ChooseCgroup, Section::Choose, "choose a cgroup", ""),
     bind(&["C"], Action::ChooseCpu, Section::Choose, "choose a CPU", ""),
-    bind(&["m"], Action::CycleRange, Section::Time, "everything / last 10 s / last 60 s", ""),
+    bind(&["m"], Action::CycleRange, Section::Time, "everything / last 10 s / last 60 s / fading", ""),
     bind(&["["], Action::RangeEarlier, Section::Time, "select time: move the range earlier", ""),
     bind(&["]"], Action::RangeLater, Section::Time, "move the range later", ""),
     bind(&["{"], Action::RangeNarrower, Section::Time, "make the range narrower", ""),
     bind(&["}"], Action::RangeWider, Section::Time, "make the range wider", ""),
     bind(&["c"], Action::RangeLive, Section::Time, "back to live", ""),
+    bind(&["b"], Action::MarkBaseline, Section::Compare, "mark what is seen as the baseline", ""),
+    bind(&["d"], Action::Compare, Section::Compare, "show the difference to the baseline, or not", ""),
     bind(&["1"], Action::FlameView, Section::Show, "flame graph", ""),
     bind(&["2"], Action::FunctionsView, Section::Show, "functions: self and total, callers and callees", ""),
     bind(&["3"], Action::ProcessesView, Section::Show, "processes and threads", ""),
+    bind(&["4"], Action::TimeView, Section::Show, "time: which seconds were busy; select some of it", ""),
     bind(&["5"], Action::HealthView, Section::Show, "health: why stacks ended, what was lost, own cost", ""),
     bind(&["S-Tab"], Action::PreviousView, Section::Show, "previous view", ""),
     bind(&["i"], Action::Orientation, Section::Show, "root at the top or at the bottom", ""),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, MouseEvent};
 use rustc_hash::FxHashMap;
 
-use crate::profile::{CallTree, CgroupId, LabelId, Request, Snapshot};
+use crate::profile::{CallTree, CgroupId, Difference, LabelId, Request, Snapshot};
 
 /// What the run tells about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,6 +85,10 @@ pub struct SaveOrder {
     pub overwrite: bool,
     /// What is seen.
     pub tree: Arc<CallTree>,
+    /// What one sample weighs in it.
+    pub unit: u64,
+    /// What it is compared with, if it is.
+    pub difference: Option<Arc<Difference>>,
     /// The zoomed frame, as labels from the root.
     pub zoom: Vec<LabelId>,
     /// Whether the root is at the top.

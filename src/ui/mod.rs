@@ -6,6 +6,7 @@
 
 mod app;
 mod areas;
+mod compare;
 mod dialogs;
 mod flame;
 mod keys;
@@ -20,6 +21,7 @@ mod terminal;
 mod tests;
 mod text;
 mod theme;
+mod time_map;
 mod time_range;
 mod title;
 mod views;
@@ -34,8 +36,9 @@ use crossterm::event::{Event as TerminalEvent, EventStream, KeyCode, KeyEvent, K
 use futures_util::StreamExt;
 use tokio::sync::{mpsc, watch};
 
-pub use app::{App, View};
+pub use app::{App, Chip, View};
 pub use areas::Areas;
+pub use compare::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
 pub use messages::{Effect, Event, Message, SaveOrder, Saved, Status};
 pub use place::Place;

@@ -25,8 +25,12 @@ impl App {
                 self.wheel(mouse.kind == MouseEventKind::ScrollDown, areas.body, effects);
             }
             MouseEventKind::Down(MouseButton::Left) if areas.time.contains(at) => self.click_time(at, areas.time),
-            MouseEventKind::Drag(MouseButton::Left) => self.drag_time(at, areas.time),
-            MouseEventKind::Up(MouseButton::Left) => self.drag_from = None,
+            MouseEventKind::Drag(MouseButton::Left) if self.drag_from.is_some() => self.drag_time(at, areas.time),
+            MouseEventKind::Drag(MouseButton::Left) if self.view == View::Time => self.point_at_time(at, areas.body),
+            MouseEventKind::Up(MouseButton::Left) => {
+                self.drag_from = None;
+                self.let_go_of_time();
+            }
             MouseEventKind::Down(button) if areas.body.contains(at) => {
                 self.click_body(at, areas.body, button == MouseButton::Right, effects);
             }
@@ -80,7 +84,28 @@ impl App {
                     self.act(Action::ZoomIn, effects);
                 }
             }
+            View::Time => {
+                self.time_map.anchor = None;
+                self.point_at_time(at, body);
+                self.time_map.anchor = self.time_map.cursor;
+            }
             View::Health => {}
+        }
+    }
+
+    /// Puts the cursor of the map of time there.
+    fn point_at_time(&mut self, at: Position, body: Rect) {
+        if let Some(grid) = self.time_grid(body) {
+            self.time_map.cursor = Some(grid.slot_at(at));
+        }
+    }
+
+    /// What the mouse was dragged over is shown; a click alone selects nothing.
+    fn let_go_of_time(&mut self) {
+        if self.view == View::Time && self.time_map.anchor != self.time_map.cursor {
+            self.choose_time();
+        } else {
+            self.time_map.anchor = None;
         }
     }
 
@@ -97,8 +122,8 @@ impl App {
     }
 
     fn click_time(&mut self, at: Position, area: Rect) {
-        if let Some(index) = views::header::chip_at(self, area, at.x) {
-            self.remove_filter(index);
+        if let Some(chip) = views::header::chip_at(self, area, at.x) {
+            self.remove_chip(chip);
         } else if let Some(view) = views::header::tab_at(self, area, at.x) {
             self.view = view;
         } else if let Some((first, last)) = views::header::seconds_at(self, area, at.x) {

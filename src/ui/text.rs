@@ -167,6 +167,17 @@ pub(super) fn count(n: u64) -> String {
     }
 }
 
+/// Nanoseconds in seconds: `12`, `0.34`.
+pub(super) fn seconds(ns: u64) -> String {
+    if ns.is_multiple_of(1_000_000_000) { (ns / 1_000_000_000).to_string() } else { format!("{:.2}", ns as f64 / 1e9) }
+}
+
+/// A change of a share in per cent of the whole, `+4.2`: with as many digits as a reader can use.
+pub(super) fn points(by: f64) -> String {
+    let points = by * 100.0;
+    if points.abs() < 0.995 { format!("{points:+.2}") } else { format!("{points:+.1}") }
+}
+
 /// A count with its thousands set apart: `8,312`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();

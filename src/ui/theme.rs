@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::profile::{FrameKind, Label};
+use crate::profile::{Change, FrameKind, Label};
 
 /// How many colours the terminal shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -231,7 +231,65 @@ impl Theme {
             saturation *= 0.35;
             lightness = if self.dark { 0.34 } else { 0.86 };
         }
-        let rgb = Hsl(hue, saturation, lightness).rgb();
+        self.boxed(Hsl(hue, saturation, lightness))
+    }
+
+    /// The colours of the box of something that has changed.
+    pub fn change(&self, change: Change, shift: bool, faded: bool) -> BoxColours {
+        let chance = change.chance || faded;
+        let strength = if chance { 0.0 } else { change.relative.abs().sqrt().clamp(0.35, 1.0) as f32 };
+        match self.depth {
+            Depth::None => return BoxColours { ground: Color::Reset, ink: Color::Reset },
+            Depth::Sixteen => {
+                let ground = match (chance, change.by > 0.0) {
+                    (true, _) if faded => Color::DarkGray,
+                    (true, _) if shift => Color::White,
+                    (true, _) => Color::Gray,
+                    (false, true) if self.palette == Palette::ColourBlind => Color::Yellow,
+                    (false, true) => Color::LightRed,
+                    (false, false) => Color::LightBlue,
+                };
+                return BoxColours { ground, ink: if faded { Color::White } else { Color::Black } };
+            }
+            Depth::Indexed | Depth::True => {}
+        }
+        let hue = match (change.by > 0.0, self.palette) {
+            (true, Palette::Standard) => 4.0,
+            (true, Palette::ColourBlind) => 28.0,
+            (false, _) => 212.0,
+        };
+        let (still, full) = if self.dark { (0.52, 0.58) } else { (0.86, 0.68) };
+        let mut lightness = still + (full - still) * strength;
+        if shift {
+            lightness -= 0.06;
+        }
+        if faded {
+            lightness = if self.dark { 0.34 } else { 0.9 };
+        }
+        self.boxed(Hsl(hue, 0.85 * strength, lightness))
+    }
+
+    /// What the colours of grown and shrunk boxes are called.
+    pub fn names_of_changes(&self) -> (&'static str, &'static str) {
+        match (self.depth, self.palette) {
+            (Depth::None, _) => ("+", "-"),
+            (Depth::Sixteen, Palette::ColourBlind) => ("yellow", "blue"),
+            (_, Palette::ColourBlind) => ("orange", "blue"),
+            (_, Palette::Standard) => ("red", "blue"),
+        }
+    }
+
+    /// Figures of something that has changed.
+    pub fn changed(&self, change: Change) -> Style {
+        match self.depth {
+            _ if change.chance => self.dim(),
+            Depth::None => self.strong(),
+            _ => Style::new().fg(self.change(change, false, false).ground).add_modifier(Modifier::BOLD),
+        }
+    }
+
+    fn boxed(&self, colour: Hsl) -> BoxColours {
+        let rgb = colour.rgb();
         let luminance = 0.299 * f32::from(rgb.0) + 0.587 * f32::from(rgb.1) + 0.114 * f32::from(rgb.2);
         let ink = if luminance > 120.0 { (20, 20, 24) } else { (240, 240, 240) };
         BoxColours { ground: self.rgb(rgb), ink: self.rgb(ink) }
@@ -242,6 +300,18 @@ impl Theme {
             Depth::True => Color::Rgb(r, g, b),
             _ => Color::Indexed(indexed((r, g, b))),
         }
+    }
+
+    /// A cell of the map of time: how busy it was, whether it is selected, whether it is in what is looked at.
+    pub fn heat(&self, busy: f64, selected: bool, looked_at: bool) -> Color {
+        let busy = busy as f32;
+        let colour = match (selected, self.dark) {
+            (true, true) => Hsl(205.0, 0.75, 0.35 + 0.45 * busy),
+            (true, false) => Hsl(205.0, 0.75, 0.8 - 0.45 * busy),
+            (false, true) => Hsl(48.0 - 40.0 * busy, if looked_at { 0.85 } else { 0.1 }, 0.1 + 0.48 * busy),
+            (false, false) => Hsl(48.0 - 40.0 * busy, if looked_at { 0.85 } else { 0.1 }, 0.97 - 0.45 * busy),
+        };
+        self.rgb(colour.rgb())
     }
 
     /// Text of less weight: hints, units, provisional names.

@@ -1,12 +1,16 @@
 //! Which time is looked at: chosen by keys, or by the mouse in the time strip.
 
-use crate::profile::{TimeRange, Timestamp};
+use crate::profile::{SLOTS, TimeRange, Timestamp};
 
-use super::app::App;
+use super::app::{App, View};
 use super::keys::Action;
 use super::messages::Message;
+use super::time_map::{TimeMap, begin_of};
 
 const SECOND: u64 = 1_000_000_000;
+
+/// The shortest time that can be selected: a place of the map of time.
+const SHORTEST: u64 = SECOND / SLOTS as u64;
 
 /// Which time is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -16,64 +20,92 @@ pub enum Span {
     All,
     /// The last so many seconds.
     Last(u64),
-    /// From one second of the clock to before another.
-    Seconds(u64, u64),
+    /// Everything, what is older weighing less: half for each so many seconds.
+    Fading(u64),
+    /// From one moment to before another.
+    Between(Timestamp, Timestamp),
 }
 
 impl App {
     /// The range of the query.
     pub(super) fn range(&self) -> TimeRange {
         match (self.span, self.frozen) {
+            (Span::All, frozen) if self.since_baseline().is_some() => {
+                TimeRange::Between(self.since_baseline().unwrap_or_default(), frozen.unwrap_or(Timestamp(u64::MAX)))
+            }
             (Span::All, None) => TimeRange::All,
             (Span::Last(seconds), None) => TimeRange::Last(seconds * SECOND),
             (Span::All, Some(at)) => TimeRange::Between(Timestamp(0), at),
             (Span::Last(seconds), Some(at)) => TimeRange::Between(Timestamp(at.0.saturating_sub(seconds * SECOND)), at),
-            (Span::Seconds(from, to), _) => TimeRange::Between(Timestamp(from * SECOND), Timestamp(to * SECOND)),
+            (Span::Fading(seconds), frozen) => TimeRange::Fading(seconds * SECOND, frozen.unwrap_or(Timestamp(u64::MAX))),
+            (Span::Between(from, to), _) => TimeRange::Between(from, to),
         }
     }
 
     pub(super) fn change_range(&mut self, action: Action) {
-        if self.status.frequency == 0 {
+        if self.is_file() {
             self.message = Some(Message { text: "a file has no time to choose from".to_owned(), bad: false });
             return;
         }
-        let Some((first, last)) = self.snapshot.span.map(|(first, last)| (first.0 / SECOND, last.0 / SECOND + 1)) else { return };
+        // In whole seconds, as the time strip has them, until what is selected is shorter.
+        let Some((first, last)) = self.snapshot.span else { return };
+        let (first, last) = (first.0 / SECOND * SECOND, (last.0 / SECOND + 1) * SECOND);
         let (from, to) = match self.span {
-            Span::Seconds(from, to) => (from, to),
-            Span::Last(seconds) => (last.saturating_sub(seconds), last),
-            Span::All => (last.saturating_sub(10).max(first), last),
+            Span::Between(from, to) => (from.0, to.0),
+            Span::Last(seconds) => (last.saturating_sub(seconds * SECOND), last),
+            Span::All | Span::Fading(_) => (last.saturating_sub(10 * SECOND).max(first), last),
         };
         // A selection may have left the store since it was made.
-        let from = from.clamp(first, last - 1);
-        let to = to.clamp(from + 1, last);
+        let from = from.clamp(first, last - SHORTEST);
+        let to = to.clamp(from + SHORTEST, last);
         let width = to - from;
-        let shift = (width / 2).max(1);
+        let step = if width >= 2 * SECOND { SECOND } else { SHORTEST };
+        let shift = (width / 2 / step * step).max(step);
+        let between = |from: u64, to: u64| Span::Between(Timestamp(from), Timestamp(to));
         self.span = match action {
             Action::CycleRange => match self.span {
                 Span::All => Span::Last(10),
                 Span::Last(10) => Span::Last(60),
+                Span::Last(_) => Span::Fading(10),
                 _ => Span::All,
             },
-            Action::RangeEarlier if matches!(self.span, Span::Seconds(..)) => {
+            Action::RangeEarlier if matches!(self.span, Span::Between(..)) => {
                 let from = from.saturating_sub(shift).max(first);
-                Span::Seconds(from, (from + width).min(last))
+                between(from, (from + width).min(last))
             }
-            Action::RangeLater if matches!(self.span, Span::Seconds(..)) => {
+            Action::RangeLater if matches!(self.span, Span::Between(..)) => {
                 let to = (to + shift).min(last);
-                Span::Seconds(to.saturating_sub(width).max(first), to)
+                between(to.saturating_sub(width).max(first), to)
             }
-            Action::RangeNarrower => Span::Seconds(from + width / 4, (to - width / 4).max(from + width / 4 + 1)),
-            Action::RangeWider => Span::Seconds(from.saturating_sub(shift).max(first), (to + shift).min(last)),
+            Action::RangeNarrower => {
+                let less = width / 4 / step * step;
+                between(from + less, (to - less).max(from + less + SHORTEST))
+            }
+            Action::RangeWider => between(from.saturating_sub(shift).max(first), (to + shift).min(last)),
             Action::RangeLive => {
                 self.frozen = None;
                 Span::All
             }
-            _ => Span::Seconds(from, to),
+            _ => between(from, to),
         };
+    }
+
+    /// Begins a selection on the map of time, or shows what is selected.
+    pub(super) fn choose_time(&mut self) {
+        let Some((heat, grid)) = self.snapshot.heat.clone().zip(self.time_grid(self.areas().body)) else { return };
+        if self.time_map.anchor.is_none() {
+            let at = self.time_map.at(&heat);
+            self.time_map = TimeMap { cursor: Some(at), anchor: Some(at) };
+            return;
+        }
+        let (from, to) = self.time_map.selection(&heat, grid.slots);
+        self.span = Span::Between(begin_of(from), begin_of(to));
+        self.time_map.anchor = None;
+        self.view = View::Flame;
     }
 
     /// Selects the seconds that the time strip's columns stand for.
     pub fn select_seconds(&mut self, from: u64, to: u64) {
-        self.span = Span::Seconds(from.min(to), from.max(to) + 1);
+        self.span = Span::Between(Timestamp(from.min(to) * SECOND), Timestamp((from.max(to) + 1) * SECOND));
     }
 }

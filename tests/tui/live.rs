@@ -300,10 +300,66 @@ fn functions_processes_and_health() {
     terminal.wait_for_text("threads", SOON);
     terminal.keys("Enter");
     terminal.wait_for(|screen| screen.contains("parse_text") && screen.contains("all "), SOON);
-    for sign in ["self*", "PID", "What flametop costs", "parse_main"] {
+    for sign in ["self*", "PID", "a column is a second", "What flametop costs", "parse_main"] {
         terminal.keys("Tab");
         terminal.wait_for_text(sign, SOON);
     }
+    quit(terminal);
+}
+
+#[test]
+fn what_began_after_the_baseline_has_grown() {
+    root_or_fail();
+    let signal = |program: &common::Running, signal| {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(program.pid()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    };
+    let (before, after) = (Program::build("chain.c").run(&[]), Program::build("threads.c").run(&[]));
+    signal(&after, rustix::process::Signal::STOP);
+    let pids = format!("{},{}", before.pid(), after.pid());
+    let terminal = Terminal::start(&["-F", "499", "-p", &pids], 36, 132, &[]);
+    terminal.wait_for(|screen| screen.contains("inner") && complete(screen) >= 99.5, SOON);
+    terminal.keys("d");
+    terminal.wait_for_text("nothing to compare with yet: b marks", SOON);
+    terminal.keys("b");
+    terminal.wait_for_text("samples are the baseline now; d shows", SOON);
+    signal(&before, rustix::process::Signal::STOP);
+    signal(&after, rustix::process::Signal::CONT);
+    terminal.keys("d");
+    terminal.wait_for_text("difference to", SOON);
+    // All of the one is gone, and all there is is of the other.
+    let points = |screen: &str, row: &str, sign: char| {
+        let row = screen.lines().find(|line| line.split_whitespace().next() == Some(row)).unwrap_or_default();
+        let figures = row.split_whitespace().filter(|word| word.starts_with(sign));
+        figures.filter_map(|word| word.parse::<f64>().ok()).map(f64::abs).fold(0.0, f64::max)
+    };
+    terminal.wait_for(|screen| points(screen, "chain", '-') > 90.0 && points(screen, "chain", '+') > 90.0, SOON);
+    terminal.keys("2");
+    terminal.wait_for(
+        |screen| {
+            let line = |name: &str| screen.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+            screen.contains("points") && line("inner").contains(" -") && line("burn").contains(" +")
+        },
+        SOON,
+    );
+    terminal.keys("1 Esc Esc Esc");
+    terminal.wait_for(|screen| !screen.contains("difference to"), SOON);
+    signal(&before, rustix::process::Signal::CONT);
+    quit(terminal);
+}
+
+#[test]
+fn a_part_of_a_second_is_selected_on_the_map_of_time() {
+    let (_chain, terminal) = watching(36, 132);
+    terminal.keys("4");
+    terminal.wait_for_text("a column is a second", SOON);
+    terminal.wait_for(|screen| detail(screen).contains("CPUs busy"), SOON);
+    terminal.keys("Enter Down Down");
+    terminal.wait_for(|screen| detail(screen).contains("shows what ran in these 0.0"), SOON);
+    terminal.keys("Enter");
+    terminal.wait_for(|screen| screen.contains(" s selected") && screen.contains("inner"), SOON);
+    terminal.keys("c m m m");
+    terminal.wait_for(|screen| screen.contains("fading, half in 10 s") && screen.contains("inner"), SOON);
     quit(terminal);
 }
 

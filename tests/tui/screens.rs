@@ -49,6 +49,22 @@ fn without_colours_kinds_have_marks_and_boxes_edges() {
 }
 
 #[test]
+fn beside_another_file() {
+    let shop = Shop::new();
+    // What rendered before now parses, and what is below a name is gone.
+    let other: String = SHOP.lines().map(|line| line.replace("render", "compile") + "\n").collect();
+    let baseline = shop.path("before.folded");
+    std::fs::write(&baseline, other).unwrap();
+    let baseline = ["--baseline", baseline.to_str().unwrap()];
+    compare("difference_132x36", &shop.view(&baseline, 36, 132, &[]), |screen| screen.contains("difference to"));
+    let plain = shop.view(&[&baseline[..], &["--ascii", "--color", "never"]].concat(), 24, 80, &[]);
+    compare("difference_80x24_ascii", &plain, |_| true);
+    let terminal = shop.view(&baseline, 24, 80, &[]);
+    terminal.keys("2");
+    compare("difference_80x24_functions", &terminal, |screen| screen.contains("points"));
+}
+
+#[test]
 fn zoomed_into_a_frame() {
     let shop = Shop::new();
     let terminal = shop.view(&[], 24, 80, &[]);

@@ -23,7 +23,7 @@ mod write;
 
 pub use super::input::Encoding;
 pub use read::{ReadReport, read};
-pub use write::{FoldedOptions, Written, write};
+pub use write::{FoldedOptions, Written, write, write_difference};
 
 /// What a frame without a name is called.
 const UNKNOWN: &str = "[unknown]";

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use super::super::FormatError;
-use super::super::paths::{Texts, walk};
+use super::super::paths::{Path, Texts, walk};
 use super::UNKNOWN;
-use crate::profile::{CallTree, LabelTable, NodeId};
+use crate::profile::{CallTree, Difference, LabelTable, NodeId, Sides};
 
 /// How folded stacks are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,51 @@ pub fn write(
     options: FoldedOptions,
     out: &mut dyn Write,
 ) -> Result<Written, FormatError> {
+    let mut written = Written::default();
+    each_line(tree, labels, root, options, |text, path| {
+        if path.own > 0 {
+            written.stacks += 1;
+            written.total += path.own;
+            writeln!(out, "{text} {}", path.own)?;
+        }
+        Ok(())
+    })?;
+    out.flush()?;
+    Ok(written)
+}
+
+/// Writes both sides of a comparison, each line with two counts, what it was and what it is, as FlameGraph's `difffolded.pl` does:
+/// `comm;main;parse 12 31`. `tree` is that of both sides; otherwise as [`write`].
+pub fn write_difference(
+    tree: &CallTree,
+    difference: &Difference,
+    labels: &LabelTable,
+    root: NodeId,
+    options: FoldedOptions,
+    out: &mut dyn Write,
+) -> Result<Written, FormatError> {
+    let mut written = Written::default();
+    each_line(tree, labels, root, options, |text, path| {
+        let own = path.own_sides(difference);
+        if own != Sides::default() {
+            written.stacks += 1;
+            written.total += own.now;
+            writeln!(out, "{text} {} {}", own.before, own.now)?;
+        }
+        Ok(())
+    })?;
+    out.flush()?;
+    Ok(written)
+}
+
+/// Visits every path, with its text as a line may begin.
+fn each_line(
+    tree: &CallTree,
+    labels: &LabelTable,
+    root: NodeId,
+    options: FoldedOptions,
+    mut line: impl FnMut(&str, &Path<'_>) -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
     if tree.node(root).total == 0 {
         return Err(FormatError::NothingToSave);
     }
@@ -50,18 +95,10 @@ pub fn write(
         let annotation = if options.annotations { label.kind.annotation() } else { "" };
         frame_text(&label.name, annotation)
     });
-    let mut written = Written::default();
     walk(tree, root, &texts, 1, |path| {
-        if path.own > 0 {
-            written.stacks += 1;
-            written.total += path.own;
-            let text = if path.text.is_empty() { UNKNOWN } else { path.text };
-            writeln!(out, "{}{text} {}", if reads_as_comment(text) { "_" } else { "" }, path.own)?;
-        }
-        Ok::<(), FormatError>(())
-    })?;
-    out.flush()?;
-    Ok(written)
+        let text = if path.text.is_empty() { UNKNOWN } else { path.text };
+        if reads_as_comment(text) { line(&format!("_{text}"), path) } else { line(text, path) }
+    })
 }
 
 /// Whether the first frame is `#`, or begins with `# `, once the spaces before it are taken off.
@@ -98,6 +135,17 @@ mod tests {
     }
 
     use FrameKind::{Inlined, Jit, Kernel, Process, User};
+
+    #[test]
+    fn both_sides_of_a_comparison_stand_on_a_line() {
+        let labels = LabelTable::default();
+        let now = tree(&labels, &[(&[("a", Process), ("b", User)], 3), (&[("a", Process), ("new", User)], 1)]);
+        let before = tree(&labels, &[(&[("a", Process), ("b", User)], 7), (&[("gone", Process)], 2)]);
+        let (both, difference) = Difference::of(&now, &before);
+        let mut out = Vec::new();
+        write_difference(&both, &difference, &labels, CallTree::ROOT, FoldedOptions::default(), &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "a;b 7 3\na;new 0 1\ngone 2 0\n");
+    }
 
     #[test]
     fn lines_are_sorted_paths_with_what_ends_there() {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::{CgroupId, Cpu};
 
-use super::{CallTree, Profile, RECENT, SECOND, Thread, TimeRange, Timestamp, UserEnd, ViewBuilder};
+use super::{CallTree, Profile, RECENT, Thread, TimeRange, Timestamp, UserEnd, ViewBuilder};
 
 /// What a thread did within the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +23,6 @@ pub struct ActivityRow {
     pub user: u64,
     /// Weight of the last three seconds, target and filters not applied.
     pub recent: u64,
-}
-
-/// CPU use per second of what passes target and filters, whatever the range.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Timeline {
-    /// Second of `CLOCK_MONOTONIC` at which `weights` begins.
-    pub first_second: u64,
-    /// Weight in each second.
-    pub weights: Vec<u64>,
 }
 
 /// Sums over the samples that are shown.
@@ -97,16 +88,10 @@ impl ViewBuilder {
     }
 
     /// Sums over what is shown.
-    pub fn totals(&self) -> Totals {
-        self.totals
-    }
-
-    /// CPU use per second, up to the second of `now`: what is idle has seconds without weight.
-    pub fn timeline(&self, now: Timestamp) -> Timeline {
-        let seconds = usize::try_from((now.0 / SECOND + 1).saturating_sub(self.timeline_second)).unwrap_or(0);
-        let idle = seconds.min(1 << 20).saturating_sub(self.timeline.len());
-        let weights = self.timeline.iter().copied().chain(std::iter::repeat_n(0, idle)).collect();
-        Timeline { first_second: self.timeline_second, weights }
+    pub fn totals(&self, now: Timestamp) -> Totals {
+        let one = self.sample_of(now);
+        let Totals { samples, complete, user, ends } = self.totals;
+        Totals { samples: samples / one, complete: complete / one, user: user / one, ends: ends.map(|end| end / one) }
     }
 
     /// What each thread did, in the order they were first seen; only those that did anything in the range.
@@ -115,9 +100,10 @@ impl ViewBuilder {
         let mut number = profile.samples.end();
         // Of a picture that was frozen or a range that was selected, the last seconds are those before its end.
         let now = match self.query.range {
-            TimeRange::Between(_, to) => now.min(to),
+            TimeRange::Between(_, to) | TimeRange::Fading(_, to) => now.min(to),
             TimeRange::All | TimeRange::Last(_) => now,
         };
+        let one = self.sample_of(now);
         while let Some(sample) = number.checked_sub(1).and_then(|number| profile.samples.get(number)) {
             if now.since(sample.time) > RECENT {
                 break;
@@ -133,36 +119,39 @@ impl ViewBuilder {
         rows.filter(|((_, sums), _)| sums.all > 0)
             .map(|((thread, sums), recent)| ActivityRow {
                 thread: *thread,
-                all: sums.all,
-                shown: sums.shown,
-                complete: sums.complete,
-                user: sums.user,
+                all: sums.all / one,
+                shown: sums.shown / one,
+                complete: sums.complete / one,
+                user: sums.user / one,
                 recent,
             })
             .collect()
     }
 
     /// What ran in each cgroup within the range, target and filters not applied: for the picker. The heaviest first.
-    pub fn cgroups(&self, profile: &Profile) -> Vec<(CgroupId, u64)> {
-        let sums = profile.cgroups.iter().copied().zip(self.cgroup_sums.iter().copied());
+    pub fn cgroups(&self, profile: &Profile, now: Timestamp) -> Vec<(CgroupId, u64)> {
+        let one = self.sample_of(now);
+        let sums = profile.cgroups.iter().copied().zip(self.cgroup_sums.iter().map(|weight| weight / one));
         let mut sums: Vec<_> = sums.filter(|(_, weight)| *weight > 0).collect();
         sums.sort_by_key(|(id, weight)| (std::cmp::Reverse(*weight), *id));
         sums
     }
 
     /// What ran on each CPU within the range, likewise, by number.
-    pub fn cpus(&self) -> Vec<(Cpu, u64)> {
-        (0..=u16::MAX).map(Cpu).zip(self.cpu_sums.iter().copied()).filter(|(_, weight)| *weight > 0).collect()
+    pub fn cpus(&self, now: Timestamp) -> Vec<(Cpu, u64)> {
+        let one = self.sample_of(now);
+        (0..=u16::MAX).map(Cpu).zip(self.cpu_sums.iter().map(|weight| weight / one)).filter(|(_, weight)| *weight > 0).collect()
     }
 
     /// Where stacks that are not complete ended: why, in which object, and how many. The heaviest of each reason first.
-    pub fn short_stacks(&self) -> Vec<ShortStacks> {
+    pub fn short_stacks(&self, now: Timestamp) -> Vec<ShortStacks> {
+        let one = self.sample_of(now);
         let mut all: Vec<ShortStacks> = self
             .short
             .iter()
             .map(|((end, object), weight)| {
                 let object = self.names.objects.get(*object).map(|object| object.path.clone()).unwrap_or_default();
-                ShortStacks { end: UserEnd::from_wire(*end), object, weight: *weight }
+                ShortStacks { end: UserEnd::from_wire(*end), object, weight: weight / one }
             })
             .collect();
         all.sort_by(|a, b| (a.end as u8, b.weight, &a.object).cmp(&(b.end as u8, a.weight, &b.object)));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::fading::UNIT;
 use super::*;
 use crate::profile::{Cpu, Direction, Filter, FrameKind, Grouping, Limits, Pattern, Searcher, Target, Tgid, Tid};
 
@@ -51,6 +52,8 @@ fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64, window:
             TimeRange::All => *time >= now.saturating_sub(window),
             TimeRange::Last(span) => *time >= now.saturating_sub(span),
             TimeRange::Between(from, to) => *time >= from.0 && *time < to.0,
+            // See below: its weights are no counts.
+            TimeRange::Fading(..) => false,
         };
         let passes = query.filters.iter().all(|filter| {
             let hit = names.iter().chain([&group]).any(|name| filter.pattern.matches(name));
@@ -123,7 +126,7 @@ proptest! {
         let kept = &all[usize::try_from(world.profile.samples.first()).unwrap()..];
         let tree = builder.tree();
         prop_assert_eq!(world.folded(&tree), expected(kept, &query, now, window));
-        prop_assert_eq!(builder.totals().samples, tree.total());
+        prop_assert_eq!(builder.totals(Timestamp(now)).samples, tree.total());
         let shown: u64 = builder.activity(&world.profile, Timestamp(now)).iter().map(|row| row.shown).sum();
         prop_assert_eq!(shown, tree.total());
     }
@@ -195,8 +198,50 @@ fn a_stack_is_complete_when_its_root_is_an_entry() {
     world.push(2, 1, &[0, 1]);
     let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
     builder.update(&world.profile, Timestamp(2), usize::MAX);
-    let totals = builder.totals();
+    let totals = builder.totals(Timestamp(2));
     assert_eq!((totals.samples, totals.user, totals.complete), (2, 2, 1));
+}
+
+/// Pictures of a past that fades, over many half-lives, against what each sample weighs by definition.
+#[test]
+fn what_is_a_half_life_older_weighs_half() {
+    const HALF_LIFE: u64 = 1000;
+    let mut world = world(Limits { window: u64::MAX, memory: usize::MAX });
+    let query = Query { range: TimeRange::Fading(HALF_LIFE, Timestamp(u64::MAX)), ..Query::default() };
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), query);
+    let path = |i: u64| [0, 1 + (i / 900 % 3) as usize];
+    for i in 0..60_000u64 {
+        world.push(i, 1, &path(i));
+        if i % 777 != 0 || i == 0 {
+            continue;
+        }
+        while builder.update(&world.profile, Timestamp(i), 5000) == Progress::More {}
+        let mut tree = builder.tree();
+        builder.fade(&mut tree, Timestamp(i));
+        let mut wanted = BTreeMap::<String, f64>::new();
+        for at in i.saturating_sub(12 * HALF_LIFE)..=i {
+            let age = (i - at) as f64 / HALF_LIFE as f64;
+            *wanted.entry(format!("odd;main;{}", NAMES[path(at)[1]])).or_default() += 0.5f64.powf(age) * UNIT as f64;
+        }
+        for (path, weight) in world.folded(&tree) {
+            let wanted = wanted[&path];
+            assert!((weight as f64 - wanted).abs() <= wanted * 0.01 + 8.0, "{path} at {i}: {weight}, not {wanted}");
+        }
+        let samples = builder.totals(Timestamp(i)).samples as f64;
+        let all = wanted.values().sum::<f64>() / UNIT as f64;
+        assert!((samples - all).abs() <= all * 0.01 + 2.0, "{samples} samples at {i}, not {all}");
+    }
+    // Frozen, it is as of then, and what came since is not in it.
+    let until = Timestamp(30_500);
+    builder.set_query(Query { range: TimeRange::Fading(HALF_LIFE, until), ..Query::default() });
+    let mut pictures = [Timestamp(60_000), Timestamp(90_000)].map(|now| {
+        while builder.update(&world.profile, now, usize::MAX) == Progress::More {}
+        let mut tree = builder.tree();
+        builder.fade(&mut tree, now);
+        world.folded(&tree)
+    });
+    assert!(!pictures[0].is_empty());
+    assert_eq!(std::mem::take(&mut pictures[0]), pictures[1]);
 }
 
 #[test]
@@ -223,6 +268,13 @@ fn the_timeline_has_one_weight_a_second_and_forgets_what_the_store_forgot() {
     }
     world.profile.trim(Timestamp(10 * SECOND));
     builder.update(&world.profile, Timestamp(10 * SECOND), usize::MAX);
+    let heat = builder.heat(Timestamp(12 * SECOND));
+    let sums: Vec<u64> = heat.seconds.iter().map(|slots| slots.iter().map(|slot| u64::from(*slot)).sum()).collect();
+    assert_eq!((heat.first_second, sums), {
+        let timeline = builder.timeline(Timestamp(12 * SECOND));
+        (timeline.first_second, timeline.weights)
+    });
+    assert!(heat.seconds[1].iter().all(|slot| *slot == 10), "500 a second, evenly: {:?}", heat.seconds[1]);
     let timeline = builder.timeline(Timestamp(12 * SECOND));
     assert_eq!(timeline.weights.last(), Some(&0), "nothing has run for two seconds");
     assert_eq!(timeline.weights.iter().sum::<u64>(), world.profile.samples.len() as u64);

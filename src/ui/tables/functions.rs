@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::move_cursor;
-use crate::profile::{CallTree, FunctionOrder, FunctionTable, LabelId, Names, Neighbours, NodeId, SearchResult, Snapshot};
+use crate::profile::{CallTree, FunctionOrder, FunctionTable, LabelId, Names, Neighbours, NodeId, SearchResult, Sides, Snapshot};
 use crate::ui::keys::Action;
 
 /// The rows of the table of functions.
@@ -16,8 +16,8 @@ use crate::ui::keys::Action;
 pub enum FunctionsRow {
     Function {
         label: LabelId,
-        own: u64,
-        total: u64,
+        own: Sides,
+        total: Sides,
         open: bool,
     },
     /// Above the callers (`true`) or callees of the open function.

@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::profile::{CallTree, Label, NodeId};
+use crate::profile::{CallTree, Change, FrameKind, Label, NodeId};
 use crate::ui::app::App;
 use crate::ui::keys::Action;
 use crate::ui::layout::{Layout, Span};
@@ -113,7 +113,11 @@ fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, 
     let label = if span.node == CallTree::ROOT { None } else { app.names.labels.get(node.label) };
     let own = if node.total == 0 { 0.0 } else { node.own as f64 / node.total as f64 };
     let faded = row + 1 < layout.lead;
-    let colours = app.theme.frame(label, shift, faded || span.rest > 0, own);
+    let change = app.snapshot.difference.as_ref().map(|difference| difference.change(difference.node(span.node).total));
+    let colours = match change {
+        Some(change) => app.theme.change(change, shift, faded || span.rest > 0),
+        None => app.theme.frame(label, shift, faded || span.rest > 0, own),
+    };
     let mut style = Style::new().bg(colours.ground).fg(colours.ink);
     if let Some(found) = &app.snapshot.search {
         if span.rest == 0 && chain(tree, span).any(|id| found.matches(tree.node(id).label)) {
@@ -128,7 +132,7 @@ fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, 
     if cursor.is_on(tree, span) {
         style = app.theme.selected();
     }
-    Look { style, words: words_of(app, tree, span, label) }
+    Look { style, words: words_of(app, tree, span, label, change) }
 }
 
 /// What a search did not find steps back, where there are colours to step back with.
@@ -154,7 +158,7 @@ fn chain<'a>(tree: &'a CallTree, span: &Span) -> impl Iterator<Item = NodeId> + 
     nodes.into_iter().rev().filter(|id| id.0 != 0)
 }
 
-fn words_of(app: &App, tree: &CallTree, span: &Span, label: Option<&Label>) -> Words {
+fn words_of(app: &App, tree: &CallTree, span: &Span, label: Option<&Label>, change: Option<Change>) -> Words {
     if span.rest > 0 {
         return Words::Rest(span.rest);
     }
@@ -163,12 +167,16 @@ fn words_of(app: &App, tree: &CallTree, span: &Span, label: Option<&Label>) -> W
         Some(_) if span.last == span.node => vec![app.names.labels.name(tree.node(span.node).label).to_owned()],
         Some(_) => chain(tree, span).map(|id| app.names.labels.name(tree.node(id).label).to_owned()).collect(),
     };
-    // Processes and the root say how much they are; functions would only repeat it row after row.
-    let figures = match label.map(|label| label.kind) {
-        None | Some(crate::profile::FrameKind::Process) => {
-            format!("{}  {} %", text::grouped(span.weight), text::percent(span.weight, tree.total()))
+    // Processes and the root say how much they are; functions would only repeat it row after row. What has changed says by how
+    // much, whatever it is.
+    let figures = match (label.map(|label| label.kind), change) {
+        (None, Some(_)) => app.samples(app.snapshot.weight()),
+        (Some(_), Some(change)) if change.chance => String::new(),
+        (Some(_), Some(change)) => text::points(change.by),
+        (None | Some(FrameKind::Process), None) => {
+            format!("{}  {} %", app.samples(span.weight), text::percent(span.weight, tree.total()))
         }
-        Some(_) => String::new(),
+        (Some(_), None) => String::new(),
     };
     let mark = if app.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
     Words::Frame { names, mark, figures }
@@ -281,9 +289,12 @@ fn show_hovered(app: &App, place: &Place, area: Rect, buffer: &mut Buffer) {
     if !found || place == app.cursor() {
         return;
     }
-    let found = tree.node(node);
-    let name = if node == CallTree::ROOT { "all" } else { app.names.labels.name(found.label) };
+    let name = if node == CallTree::ROOT { "all" } else { app.names.labels.name(tree.node(node).label) };
     let rest = if place.rest { "narrow callees of " } else { "" };
-    let words = format!(" {rest}{name}  {}  {} % ", text::grouped(found.total), text::percent(found.total, tree.total()));
+    let weight = app.snapshot.node(node).total.now;
+    let mut words = format!(" {rest}{name}  {}  {} % ", app.samples(weight), text::percent(weight, app.snapshot.weight()));
+    if let Some(difference) = &app.snapshot.difference {
+        words.push_str(&format!(" {} ", text::points(difference.change(difference.node(node).total).by)));
+    }
     put(buffer, area, area.x, area.bottom() - 1, &words, app.theme.chip());
 }

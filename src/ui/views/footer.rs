@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
-use crate::profile::{CallTree, FrameKind, TreeNode};
+use crate::profile::{CallTree, Change, Difference, FrameKind, NodeId, Sides, TreeNode};
 use crate::ui::app::{App, View};
 use crate::ui::overlay::{Overlay, Prompt};
 use crate::ui::text;
@@ -43,6 +43,9 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     let end = if right.is_empty() { area.right() } else { put_right(buffer, area, area.y, &right, app.theme.strong()) };
     let left = Rect { width: end.saturating_sub(area.x), ..area };
+    if app.view == View::Time {
+        put(buffer, left, left.x, left.y, &super::time::describe(app), app.theme.strong());
+    }
     if app.view != View::Flame || tree.total() == 0 {
         return;
     }
@@ -50,30 +53,12 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     if !found {
         return;
     }
-    // Of the gathered narrow callees, together; of a frame, its own and with all that it calls.
-    let selected = *tree.node(node);
-    let selected = match app.cursor().rest {
-        true => TreeNode { own: 0, total: gathered(app).unwrap_or(0), ..selected },
-        false => selected,
+    let figures = match &app.snapshot.difference {
+        Some(difference) if !app.cursor().rest => compared(app, difference, node),
+        Some(_) => String::new(),
+        None => weighed(app, node),
     };
-    let percent = |weight| text::percent(weight, tree.total());
-    let mut figures = format!(
-        "  self {} ({} %)  total {} ({} %",
-        text::grouped(selected.own),
-        percent(selected.own),
-        text::grouped(selected.total),
-        percent(selected.total)
-    );
-    // The share of the process, when the frame is in one.
-    let process = tree.path(node).first().copied().filter(|first| *first != node);
-    let process = process.filter(|id| app.names.labels.get(tree.node(*id).label).is_some_and(|l| l.kind == FrameKind::Process));
-    if let Some(process) = process {
-        let of = tree.node(process);
-        let name = app.names.labels.name(of.label);
-        figures.push_str(&format!(" of all, {} % of {name}", text::percent(selected.total, of.total)));
-    }
-    figures.push(')');
-    let (name, object) = match app.names.labels.get(selected.label).filter(|_| node != CallTree::ROOT) {
+    let (name, object) = match app.names.labels.get(tree.node(node).label).filter(|_| node != CallTree::ROOT) {
         None => ("all".to_owned(), String::new()),
         Some(label) => {
             let mark = label.kind.mark();
@@ -86,6 +71,58 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     let x = put(buffer, left, left.x + 1, left.y, &text::fit_name(&name, room.max(8)), app.theme.strong());
     let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, &object, app.theme.dim()) };
     put(buffer, left, x, left.y, &figures, ratatui::style::Style::new());
+}
+
+/// What is under the cursor weighs: of a frame, its own and with all that it calls; of gathered narrow callees, together.
+fn weighed(app: &App, node: NodeId) -> String {
+    let tree = &app.snapshot.tree;
+    let selected = *tree.node(node);
+    let selected = match app.cursor().rest {
+        true => TreeNode { own: 0, total: gathered(app).unwrap_or(0), ..selected },
+        false => selected,
+    };
+    let percent = |weight| text::percent(weight, tree.total());
+    let mut figures = format!(
+        "  self {} ({} %)  total {} ({} %",
+        app.samples(selected.own),
+        percent(selected.own),
+        app.samples(selected.total),
+        percent(selected.total)
+    );
+    // The share of the process, when the frame is in one.
+    let process = tree.path(node).first().copied().filter(|first| *first != node);
+    let process = process.filter(|id| app.names.labels.get(tree.node(*id).label).is_some_and(|l| l.kind == FrameKind::Process));
+    if let Some(process) = process {
+        let of = tree.node(process);
+        let name = app.names.labels.name(of.label);
+        figures.push_str(&format!(" of all, {} % of {name}", text::percent(selected.total, of.total)));
+    }
+    figures.push(')');
+    figures
+}
+
+/// The same beside the baseline.
+fn compared(app: &App, difference: &Difference, node: NodeId) -> String {
+    let (sides, whole) = (difference.node(node), difference.whole());
+    let words = |change: Change| match change.chance {
+        true if change.by == 0.0 => "unchanged".to_owned(),
+        true => format!("{}, may be chance", text::points(change.by)),
+        false => text::points(change.by),
+    };
+    let mut figures = format!(
+        "  now {} ({} %)  was {} ({} %)",
+        app.samples(sides.total.now),
+        text::percent(sides.total.now, whole.now),
+        text::grouped(sides.total.before),
+        text::percent(sides.total.before, whole.before)
+    );
+    if node != CallTree::ROOT {
+        figures.push_str(&format!("  {}", words(difference.change(sides.total))));
+        if sides.own != sides.total && sides.own != Sides::default() {
+            figures.push_str(&format!("  self {}", words(difference.change(sides.own))));
+        }
+    }
+    figures
 }
 
 /// What the narrow callees under the cursor weigh together: where they are one box, its weight; entered, all that is shown.

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::profile::FunctionOrder;
+use crate::profile::{FunctionOrder, Sides};
 use crate::ui::app::App;
 use crate::ui::tables::FunctionsRow;
 use crate::ui::text;
@@ -20,14 +20,13 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let mark = |sort| if app.functions.sort == sort { "*" } else { " " };
+    let by = if app.snapshot.difference.is_some() { "points" } else { "" };
     let heading = format!(
-        "{:>8}{}{:>9}   {:>8}{}{:>9}   {:BAR$} function{}",
+        "{:>8}{}{by:>9}   {:>8}{}{by:>9}   {:BAR$} function{}",
         "self",
         mark(FunctionOrder::Own),
-        "",
         "total",
         mark(FunctionOrder::Total),
-        "",
         "",
         mark(FunctionOrder::Name),
         BAR = usize::from(BAR)
@@ -49,19 +48,15 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 }
 
 fn draw_row(app: &App, row: &FunctionsRow, line: Rect, buffer: &mut Buffer) {
-    let whole = app.snapshot.tree.total();
+    let whole = app.snapshot.weight();
     let (opened, closed) = if app.theme.ascii { ("- ", "+ ") } else { ("▾ ", "▸ ") };
     match row {
         FunctionsRow::Function { label, own, total, open } => {
-            let figures = format!(
-                "{:>8} {:>7} %   {:>8} {:>7} %   ",
-                text::grouped(*own),
-                text::percent(*own, whole),
-                text::grouped(*total),
-                text::percent(*total, whole)
-            );
-            let mut x = put(buffer, line, line.x, line.y, &figures, Style::new());
-            x = draw_bar(app, *own, whole, line, x, buffer);
+            let mut x = line.x;
+            for part in [own, total] {
+                x = draw_figures(app, *part, line, x, buffer);
+            }
+            x = draw_bar(app, own.now, whole, line, x, buffer);
             x = put(buffer, line, x + 1, line.y, if *open { opened } else { closed }, app.theme.dim());
             draw_name(app, *label, line, x, buffer);
         }
@@ -72,9 +67,9 @@ fn draw_row(app: &App, row: &FunctionsRow, line: Rect, buffer: &mut Buffer) {
         FunctionsRow::Node { path, weight, own, children, open, .. } => {
             let figures = format!(
                 "{:>8} {:>7} %   {:>8} {:>7} %",
-                text::grouped(*own),
+                app.samples(*own),
                 text::percent(*own, whole),
-                text::grouped(*weight),
+                app.samples(*weight),
                 text::percent(*weight, whole)
             );
             put(buffer, line, line.x, line.y, &figures, app.theme.dim());
@@ -90,6 +85,19 @@ fn draw_row(app: &App, row: &FunctionsRow, line: Rect, buffer: &mut Buffer) {
             }
         }
     }
+}
+
+/// What a function weighs and its share; beside a baseline its share and how that has changed. 21 columns.
+fn draw_figures(app: &App, part: Sides, line: Rect, x: u16, buffer: &mut Buffer) -> u16 {
+    let share = text::percent(part.now, app.snapshot.weight());
+    let Some(difference) = &app.snapshot.difference else {
+        let figures = format!("{:>8} {share:>7} %   ", app.samples(part.now));
+        return put(buffer, line, x, line.y, &figures, Style::new());
+    };
+    let change = difference.change(part);
+    let x = put(buffer, line, x, line.y, &format!("{share:>8} % "), Style::new());
+    let points = if change.by == 0.0 { String::new() } else { text::points(change.by) };
+    put(buffer, line, x, line.y, &format!("{points:>8}  "), app.theme.changed(change))
 }
 
 /// A bar of `part` in `whole`.

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use crate::profile::{FilterMode, TimeRange};
-use crate::ui::app::{App, View};
+use crate::profile::{Baseline, FilterMode, TimeRange};
+use crate::ui::app::{App, Chip, View};
 use crate::ui::text;
 use crate::ui::time_range::Span;
 
@@ -26,8 +26,9 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let status = &app.status;
     let state = match (app.frozen.is_some(), app.span, status.live) {
         (true, ..) => "frozen".to_owned(),
-        (_, Span::Seconds(from, to), _) => format!("{} s selected", to - from),
+        (_, Span::Between(from, to), _) => format!("{} s selected", text::seconds(to.since(from))),
         (_, Span::Last(seconds), true) => format!("last {seconds} s"),
+        (_, Span::Fading(seconds), true) => format!("fading, half in {seconds} s"),
         (_, _, true) => format!("live {}", text::clock(status.elapsed)),
         (..) => status.ended.clone().unwrap_or_default(),
     };
@@ -36,7 +37,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     // That it has ended is always told; how, where there is room.
     let long = 16 + text::width(&app.target_name()) + text::width(&state) + least_right > usize::from(area.width);
     let state = if long && !status.live && status.ended.is_some() && app.frozen.is_none() { "ended".to_owned() } else { state };
-    let attention = app.frozen.is_some() || matches!(app.span, Span::Seconds(..)) || status.ended.is_some();
+    let attention = app.frozen.is_some() || matches!(app.span, Span::Between(..)) || status.ended.is_some();
     let target = app.target_name();
     let dot = if app.theme.ascii { " - " } else { " · " };
     let parts: [(&str, Style, u8); 4] = [
@@ -93,7 +94,7 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
 fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.snapshot;
     let totals = &snapshot.totals;
-    let mut figures = vec![(format!("{} samples", text::count(snapshot.tree.total())), Style::new())];
+    let mut figures = vec![(format!("{} samples", text::count(snapshot.samples())), Style::new())];
     if app.status.frequency == 0 {
         return figures;
     }
@@ -206,7 +207,7 @@ impl Strip {
         let first_second = timeline.first_second - phase as u64 + (excess * seconds_a_column) as u64;
         let machine = u64::from(app.status.frequency) * app.status.cpus as u64 * seconds_a_column as u64;
         let selected = match app.snapshot.request.query.range {
-            TimeRange::All => None,
+            TimeRange::All | TimeRange::Fading(..) => None,
             TimeRange::Last(span) => {
                 let now = app.snapshot.now.0;
                 Some((now.saturating_sub(span) / 1_000_000_000, now / 1_000_000_000 + 1))
@@ -238,26 +239,30 @@ pub(in crate::ui) fn seconds_near(app: &App, area: Rect, x: u16) -> Option<(u64,
     Some(strip.seconds(column.min(strip.columns.len().saturating_sub(1))))
 }
 
-/// The chips from left to right: filter index (one past the filters for the target), column, words.
-fn chips(app: &App, area: Rect) -> Vec<(usize, u16, String)> {
+/// The chips from left to right: what each is, its column, its words.
+fn chips(app: &App, area: Rect) -> Vec<(Chip, u16, String)> {
     let close = if app.theme.ascii { "x" } else { "×" };
-    let mut words: Vec<String> = app
-        .filters()
-        .iter()
-        .map(|filter| {
-            let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
-            format!(" {mode} /{}/ {close} ", text::cut(filter.pattern.source(), 24))
-        })
-        .collect();
+    let filters = app.filters().iter().enumerate().map(|(index, filter)| {
+        let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
+        (Chip::Filter(index), format!(" {mode} /{}/ {close} ", text::cut(filter.pattern.source(), 24)))
+    });
+    let mut words: Vec<(Chip, String)> = filters.collect();
     if !app.target().is_everything() {
-        words.push(format!(" {} {close} ", text::cut(&app.target_name(), 24)));
+        words.push((Chip::Target, format!(" {} {close} ", text::cut(&app.target_name(), 24))));
+    }
+    if app.compare.on {
+        let of = match app.snapshot.baseline {
+            Baseline::Samples(samples) => format!("{} samples", text::count(samples)),
+            Baseline::None | Baseline::TooLarge => "baseline".to_owned(),
+        };
+        words.push((Chip::Difference, format!(" difference to {of} {close} ")));
     }
     let mut x = area.right();
     let mut chips = Vec::new();
-    for (index, words) in words.into_iter().enumerate().rev() {
+    for (chip, words) in words.into_iter().rev() {
         let width = u16::try_from(text::width(&words)).unwrap_or(u16::MAX);
         let Some(left) = x.checked_sub(width + 1).filter(|left| *left > area.x) else { break };
-        chips.push((index, left, words));
+        chips.push((chip, left, words));
         x = left;
     }
     chips.reverse();
@@ -265,7 +270,7 @@ fn chips(app: &App, area: Rect) -> Vec<(usize, u16, String)> {
 }
 
 /// The chip at a column.
-pub(in crate::ui) fn chip_at(app: &App, area: Rect, x: u16) -> Option<usize> {
+pub(in crate::ui) fn chip_at(app: &App, area: Rect, x: u16) -> Option<Chip> {
     let within = |at: u16, words: &str| (at..at + text::width(words) as u16).contains(&x);
-    chips(app, area).into_iter().find(|(_, at, words)| within(*at, words)).map(|(index, ..)| index)
+    chips(app, area).into_iter().find(|(_, at, words)| within(*at, words)).map(|(chip, ..)| chip)
 }

@@ -20,6 +20,7 @@ mod help;
 mod output;
 mod picker;
 mod processes;
+mod time;
 
 /// Draws the whole screen.
 pub fn draw(app: &App, frame: &mut Frame<'_>) {
@@ -35,6 +36,7 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
         View::Flame => flame::draw(app, areas.body, buffer),
         View::Functions => functions::draw(app, areas.body, buffer),
         View::Processes => processes::draw(app, areas.body, buffer),
+        View::Time => time::draw(app, areas.body, buffer),
         View::Health => health::draw(app, areas.body, buffer),
     }
     output::draw(app, areas.output, buffer);

@@ -1,0 +1,105 @@
+//! Comparing: what is marked as baseline, and whether what is seen is shown as a difference to it.
+//!
+//! ```text
+//!            b             b: what is seen becomes the baseline, a copy that stays
+//! ───────────┼────────►    d: what was sampled since, beside it; with a range of time, a process or a filter chosen, that
+//!  baseline  │  since
+//! ```
+
+use crate::profile::{Baseline, Mark, Query, TimeRange, Timestamp};
+
+use super::app::App;
+use super::keys::Action;
+use super::messages::Message;
+use super::text;
+use super::time_range::Span;
+
+/// What is compared with what.
+#[derive(Clone, Debug, Default)]
+pub struct Compare {
+    /// What is marked.
+    pub baseline: Option<Mark>,
+    /// Whether the difference is shown.
+    pub on: bool,
+    /// Marks so far.
+    marks: u64,
+}
+
+impl Compare {
+    /// With the baseline of a file, which the engine has already.
+    pub fn with_file() -> Compare {
+        Compare { baseline: Some(Mark::default()), on: true, marks: 0 }
+    }
+}
+
+impl App {
+    /// Marks what is seen.
+    pub(super) fn mark_baseline(&mut self) {
+        let seen = self.snapshot.samples();
+        if seen == 0 {
+            return self.say("there are no samples to compare with".to_owned());
+        }
+        let now = self.snapshot.now;
+        let range = match self.range() {
+            TimeRange::Last(span) => TimeRange::Between(Timestamp(now.0.saturating_sub(span)), now),
+            TimeRange::Between(from, to) => TimeRange::Between(from, to.min(now)),
+            // What weighs a tenth or more.
+            TimeRange::Fading(half_life, to) => {
+                let to = to.min(now);
+                TimeRange::Between(Timestamp(to.0.saturating_sub(half_life * 10 / 3)), to)
+            }
+            // Samples of a file have no time.
+            TimeRange::All if self.is_file() => TimeRange::All,
+            TimeRange::All => TimeRange::Between(Timestamp(0), now),
+        };
+        self.compare.marks += 1;
+        self.compare.baseline = Some(Mark { number: self.compare.marks, query: Query { range, ..self.query.clone() } });
+        let key = self.keys.first(Action::Compare);
+        let what = match (self.compare.on, self.is_file()) {
+            (true, _) => String::new(),
+            (false, false) => format!("; {key} shows how what follows differs"),
+            (false, true) => format!("; {key} shows how what is seen then differs"),
+        };
+        self.say(format!("{} samples are the baseline now{what}", text::count(seen)));
+    }
+
+    /// Shows the difference, or what is seen alone.
+    pub(super) fn toggle_difference(&mut self) {
+        if self.compare.baseline.is_none() {
+            let key = self.keys.first(Action::MarkBaseline);
+            return self.say(format!("nothing to compare with yet: {key} marks what is seen"));
+        }
+        self.compare.on = !self.compare.on;
+        if self.compare.on {
+            let (grown, shrunk) = self.theme.names_of_changes();
+            self.say(format!("difference in points: {grown} has grown, {shrunk} has shrunk, grey may be chance"));
+        }
+    }
+
+    /// From when on samples are compared with the baseline, if all of them are to be.
+    pub(super) fn since_baseline(&self) -> Option<Timestamp> {
+        let mark = self.compare.baseline.as_ref().filter(|_| self.compare.on && self.span == Span::All)?;
+        match mark.query.range {
+            TimeRange::Between(_, to) => Some(to),
+            TimeRange::All | TimeRange::Last(_) | TimeRange::Fading(..) => None,
+        }
+    }
+
+    /// The engine may have found that there is too much to keep.
+    pub(super) fn check_baseline(&mut self) {
+        if self.snapshot.baseline == Baseline::TooLarge && self.snapshot.request.baseline == self.compare.baseline {
+            self.compare = Compare { marks: self.compare.marks, ..Compare::default() };
+            let text = "the baseline would take more than a quarter of --memory; choose a shorter time or one process";
+            self.message = Some(Message { text: text.to_owned(), bad: true });
+        }
+    }
+
+    /// Whether a file is looked at, which has no time, CPUs and cgroups.
+    pub(super) fn is_file(&self) -> bool {
+        self.status.frequency == 0
+    }
+
+    pub(super) fn say(&mut self, text: String) {
+        self.message = Some(Message { text, bad: false });
+    }
+}

@@ -1,0 +1,138 @@
+//! View 4's state: a map of time, a column for each second and a row for each part of it, on which a span of time is selected.
+//!
+//! After FlameScope (Spier, Gregg, 2018): what happens within a second, and with which period, is seen at once. Its slots are
+//! counted from the start of the clock, so that the cursor stays on its moment while time goes on.
+
+use ratatui::layout::{Position, Rect};
+
+use crate::profile::{HeatMap, SLOTS, Timestamp};
+
+use super::keys::Action;
+
+/// Slots of a second.
+const A_SECOND: u64 = SLOTS as u64;
+
+/// Nanoseconds of a slot.
+const SLOT: u64 = 1_000_000_000 / A_SECOND;
+
+/// Columns on the left for the parts of a second.
+const LABELS: u16 = 8;
+
+/// Lines above the map: what it shows.
+const HEADING: u16 = 1;
+
+/// Where the reader is on the map.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TimeMap {
+    /// The slot under the cursor; `None` for the newest.
+    pub cursor: Option<u64>,
+    /// Where a selection was begun.
+    pub anchor: Option<u64>,
+}
+
+/// What is where on the screen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grid {
+    /// The map itself, without labels.
+    pub area: Rect,
+    /// Second of the first column.
+    pub first_second: u64,
+    /// Columns that a second takes.
+    pub columns: u16,
+    /// Slots in a row.
+    pub slots: u64,
+    /// Rows on a line: two where cells are drawn in halves.
+    pub rows_a_line: u16,
+}
+
+impl Grid {
+    /// For a body of this size; `None` if nothing can be drawn. `cursor` is kept in sight.
+    pub fn new(heat: &HeatMap, body: Rect, halves: bool, cursor: u64) -> Option<Grid> {
+        let area = Rect {
+            x: body.x + LABELS,
+            y: body.y + HEADING,
+            width: body.width.checked_sub(LABELS)?,
+            height: body.height.checked_sub(HEADING)?,
+        };
+        if area.is_empty() || heat.seconds.is_empty() {
+            return None;
+        }
+        let rows_a_line = if halves { 2 } else { 1 };
+        let fits = |slots: &u64| (A_SECOND / slots).div_ceil(u64::from(rows_a_line)) <= u64::from(area.height);
+        let slots = [1, 2, 5, 10, 25, 50].into_iter().find(fits)?;
+        let seconds = heat.seconds.len() as u64;
+        // Wide columns while there are few.
+        let columns = (u64::from(area.width) / seconds.max(30)).clamp(1, 2) as u16;
+        let shown = u64::from(area.width / columns).max(1);
+        let newest = heat.first_second + seconds;
+        let first_second = newest.saturating_sub(shown).max(heat.first_second).min(cursor / A_SECOND);
+        Some(Grid { area, first_second, columns, slots, rows_a_line })
+    }
+
+    /// Rows of the map.
+    pub fn rows(&self) -> u64 {
+        A_SECOND / self.slots
+    }
+
+    /// The first slot at a place.
+    pub fn slot_at(&self, at: Position) -> u64 {
+        let column = at.x.clamp(self.area.x, self.area.right() - 1) - self.area.x;
+        let line = at.y.clamp(self.area.y, self.area.bottom() - 1) - self.area.y;
+        let row = (u64::from(line) * u64::from(self.rows_a_line)).min(self.rows() - 1);
+        (self.first_second + u64::from(column / self.columns)) * A_SECOND + row * self.slots
+    }
+}
+
+/// What the map shows of a slot, and of `slots` from there.
+pub(super) fn weight_of(heat: &HeatMap, slot: u64, slots: u64) -> u64 {
+    let second = (slot / A_SECOND).checked_sub(heat.first_second).and_then(|second| heat.seconds.get(second as usize));
+    let from = (slot % A_SECOND) as usize;
+    second
+        .and_then(|second| second.get(from..(from + slots as usize).min(SLOTS)))
+        .map_or(0, |part| part.iter().map(|weight| u64::from(*weight)).sum())
+}
+
+/// When a slot begins.
+pub(super) fn begin_of(slot: u64) -> Timestamp {
+    Timestamp(slot * SLOT)
+}
+
+impl TimeMap {
+    /// The slot under the cursor; the newest sample's if none was chosen.
+    pub fn at(&self, heat: &HeatMap) -> u64 {
+        let oldest = heat.first_second * A_SECOND;
+        let newest = (heat.first_second + heat.seconds.len() as u64) * A_SECOND;
+        let last = || {
+            let busy = |slot: &u64| weight_of(heat, *slot, 1) > 0;
+            (oldest..newest).rev().take(4 * SLOTS).find(busy).unwrap_or(newest.saturating_sub(1))
+        };
+        self.cursor.unwrap_or_else(last).clamp(oldest, newest.saturating_sub(1).max(oldest))
+    }
+
+    /// The slots that are selected, from the first to before the last; only the cursor's row while nothing was begun.
+    pub fn selection(&self, heat: &HeatMap, slots: u64) -> (u64, u64) {
+        let at = self.at(heat);
+        let anchor = self.anchor.unwrap_or(at);
+        let row = |slot: u64| slot / slots * slots;
+        (row(at.min(anchor)), row(at.max(anchor)) + slots)
+    }
+
+    /// Moves the cursor: sideways by seconds, up and down by rows, and on into the next second.
+    pub fn go(&mut self, action: Action, heat: &HeatMap, grid: &Grid) {
+        let at = self.at(heat);
+        let page = u64::from(grid.area.width / grid.columns / 2).max(1) * A_SECOND;
+        let moved = match action {
+            Action::Left => at.saturating_sub(A_SECOND),
+            Action::Right => at + A_SECOND,
+            Action::Up => at.saturating_sub(grid.slots),
+            Action::Down => at + grid.slots,
+            Action::PageUp => at.saturating_sub(page),
+            Action::PageDown => at + page,
+            Action::Top => 0,
+            Action::Bottom => u64::MAX,
+            _ => at,
+        };
+        self.cursor = Some(moved);
+        self.cursor = Some(self.at(heat));
+    }
+}

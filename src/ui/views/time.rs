@@ -1,0 +1,108 @@
+//! View 4: when it ran. A column for each second, its beginning at the top.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use crate::profile::{HeatMap, SLOTS, TimeRange};
+use crate::ui::app::App;
+use crate::ui::keys::Action;
+use crate::ui::text;
+use crate::ui::time_map::{Grid, begin_of, weight_of};
+
+use super::put;
+
+/// From nothing to all CPUs, where a cell has one colour.
+const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
+const ASCII_SHADES: [&str; 5] = [" ", ".", "-", "+", "#"];
+
+/// Draws the map, or why there is none.
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    if app.status.frequency == 0 {
+        put(buffer, area, area.x + 1, area.y, "a file of folded stacks does not tell when", app.theme.dim());
+        return;
+    }
+    let Some(heat) = app.snapshot.heat.as_deref() else {
+        put(buffer, area, area.x + 1, area.y, "counting …", app.theme.dim());
+        return;
+    };
+    let Some(grid) = app.time_grid(area) else { return };
+    let milliseconds = |slots: u64| slots * 1000 / SLOTS as u64;
+    let heading = format!("a column is a second, a row {} ms of it; brighter is busier", milliseconds(grid.slots));
+    put(buffer, area, area.x + 1, area.y, &heading, app.theme.dim());
+    let lines = grid.rows().div_ceil(u64::from(grid.rows_a_line)) as u16;
+    for line in 0..lines.min(grid.area.height) {
+        let row = u64::from(line * grid.rows_a_line);
+        // Four or five labels are enough to read all rows by.
+        if line.is_multiple_of(lines.div_ceil(5)) {
+            let label = format!("{:>4} ms", milliseconds(row * grid.slots));
+            put(buffer, area, area.x, grid.area.y + line, &label, app.theme.dim());
+        }
+        draw_line(app, heat, &grid, line, buffer);
+    }
+}
+
+fn draw_line(app: &App, heat: &HeatMap, grid: &Grid, line: u16, buffer: &mut Buffer) {
+    let y = grid.area.y + line;
+    let seconds = u64::from(grid.area.width / grid.columns);
+    let selected = app.time_map.selection(heat, grid.slots);
+    for second in 0..seconds {
+        let slot_in = |row: u64| (grid.first_second + second) * SLOTS as u64 + row * grid.slots;
+        let row = u64::from(line * grid.rows_a_line);
+        let is_selected = |slot: u64| (selected.0..selected.1).contains(&slot);
+        let x = grid.area.x + second as u16 * grid.columns;
+        if grid.first_second + second >= heat.first_second + heat.seconds.len() as u64 {
+            break;
+        }
+        let (upper, lower) = (slot_in(row), slot_in(row + 1));
+        for column in x..x + grid.columns {
+            let Some(cell) = buffer.cell_mut((column, y)) else { continue };
+            if grid.rows_a_line == 2 {
+                let colour = |slot: u64| app.theme.heat(busy(app, heat, grid, slot), is_selected(slot), in_range(app, slot));
+                cell.set_symbol("▀").set_style(Style::new().fg(colour(upper)));
+                if row + 1 < grid.rows() {
+                    cell.set_bg(colour(lower));
+                }
+            } else {
+                let shades = if app.theme.ascii { &ASCII_SHADES } else { &SHADES };
+                let shade = (busy(app, heat, grid, upper) * 4.0).ceil().clamp(0.0, 4.0) as usize;
+                cell.set_symbol(shades[shade]);
+                cell.set_style(if is_selected(upper) { app.theme.selected() } else { app.theme.bar() });
+            }
+        }
+    }
+}
+
+/// How busy all CPUs were in a row of a second: 0 to 1.
+fn busy(app: &App, heat: &HeatMap, grid: &Grid, slot: u64) -> f64 {
+    let all = f64::from(app.status.frequency) * app.status.cpus as f64 * grid.slots as f64 / SLOTS as f64;
+    (weight_of(heat, slot, grid.slots) as f64 / all.max(1.0)).min(1.0)
+}
+
+/// Whether what is looked at in the other views has this moment in it.
+fn in_range(app: &App, slot: u64) -> bool {
+    match app.snapshot.request.query.range {
+        TimeRange::All | TimeRange::Fading(..) => true,
+        TimeRange::Last(span) => begin_of(slot).0 >= app.snapshot.now.0.saturating_sub(span),
+        TimeRange::Between(from, to) => (from..to).contains(&begin_of(slot)),
+    }
+}
+
+/// What is under the cursor or selected, in words.
+pub(super) fn describe(app: &App) -> String {
+    let Some((heat, grid)) = app.snapshot.heat.as_deref().zip(app.time_grid(app.areas().body)) else { return String::new() };
+    let (from, to) = app.time_map.selection(heat, grid.slots);
+    let length = begin_of(to).since(begin_of(from));
+    let weight: u64 = (from..to).map(|slot| weight_of(heat, slot, 1)).sum();
+    let cpus = weight as f64 / f64::from(app.status.frequency.max(1)) / (length as f64 / 1e9);
+    let ago = app.snapshot.now.since(begin_of(from)) as f64 / 1e9;
+    let key = app.keys.first(Action::ZoomIn);
+    let what = match app.time_map.anchor {
+        None => format!("{key} begins a selection here"),
+        Some(_) => format!("{key} shows what ran in these {} s", text::seconds(length)),
+    };
+    format!(" {ago:.2} s ago: {cpus:.1} CPUs busy   {what}")
+}
