@@ -258,7 +258,7 @@ impl Theme {
             (true, Palette::ColourBlind) => 28.0,
             (false, _) => 212.0,
         };
-        let (still, full) = if self.dark { (0.52, 0.58) } else { (0.86, 0.68) };
+        let (still, full) = if self.dark { (0.62, 0.58) } else { (0.86, 0.68) };
         let mut lightness = still + (full - still) * strength;
         if shift {
             lightness -= 0.06;

@@ -23,12 +23,29 @@ const KEY_PAUSE: Duration = Duration::from_millis(25);
 /// What the reader has seen so far.
 struct Seen {
     emulator: vt100::Parser,
+    /// Bytes of a picture that is not complete yet (synchronized output): a terminal shows none of it.
+    held: Vec<u8>,
     raw: Vec<u8>,
     /// Questions a terminal would answer (colours, attributes), the answer, and up to where of `raw` they were looked for.
     answers: Vec<(Vec<u8>, Vec<u8>, usize)>,
     last_output: Instant,
     /// The program and all its children have closed the terminal.
     ended: bool,
+}
+
+/// Where a program begins a picture and where it ends it (DEC private mode 2026, "synchronized output").
+const PICTURE_BEGINS: &[u8] = b"\x1b[?2026h";
+const PICTURE_ENDS: &[u8] = b"\x1b[?2026l";
+
+impl Seen {
+    fn show(&mut self, bytes: &[u8]) {
+        self.held.extend_from_slice(bytes);
+        let begun = rfind(&self.held, PICTURE_BEGINS);
+        let open = begun.filter(|begun| rfind(&self.held, PICTURE_ENDS).is_none_or(|ended| ended < *begun));
+        let complete = open.unwrap_or(self.held.len());
+        self.emulator.process(&self.held[..complete]);
+        self.held.drain(..complete);
+    }
 }
 
 struct Shared {
@@ -142,6 +159,7 @@ impl Terminal {
         let shared = Arc::new(Shared {
             seen: Mutex::new(Seen {
                 emulator: vt100::Parser::new(emulated_rows(rows), cols, 0),
+                held: Vec::new(),
                 raw: Vec::new(),
                 answers: Vec::new(),
                 last_output: Instant::now(),
@@ -418,11 +436,13 @@ fn read_all(mut output: Box<dyn Read + Send>, shared: &Shared) {
         let mut seen = shared.seen();
         let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else {
             seen.ended = true;
+            let Seen { emulator, held, .. } = &mut *seen;
+            emulator.process(&std::mem::take(held));
             shared.changed.notify_all();
             return;
         };
         seen.raw.extend_from_slice(bytes);
-        seen.emulator.process(bytes);
+        seen.show(bytes);
         seen.last_output = Instant::now();
         drop(seen);
         shared.changed.notify_all();

@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::style::{Color, Style};
 
 use crate::profile::{HeatMap, SLOTS, TimeRange};
 use crate::ui::app::App;
@@ -61,7 +61,15 @@ fn draw_line(app: &App, heat: &HeatMap, grid: &Grid, line: u16, buffer: &mut Buf
         for column in x..x + grid.columns {
             let Some(cell) = buffer.cell_mut((column, y)) else { continue };
             if grid.rows_a_line == 2 {
-                let colour = |slot: u64| app.theme.heat(busy(app, heat, grid, slot), is_selected(slot), in_range(app, slot));
+                // What is yet to come is no idle time.
+                let is_past = |slot: u64| begin_of(slot) <= app.snapshot.now || is_selected(slot);
+                if !is_past(upper) {
+                    continue;
+                }
+                let colour = |slot: u64| match is_past(slot) {
+                    true => app.theme.heat(busy(app, heat, grid, slot), is_selected(slot), in_range(app, slot)),
+                    false => Color::Reset,
+                };
                 cell.set_symbol("▀").set_style(Style::new().fg(colour(upper)));
                 if row + 1 < grid.rows() {
                     cell.set_bg(colour(lower));
