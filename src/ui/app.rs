@@ -316,7 +316,10 @@ impl App {
             Action::ProcessesView => self.view = View::Processes,
             Action::TimeView => self.view = View::Time,
             Action::HealthView => self.view = View::Health,
-            Action::Freeze => self.frozen = if self.frozen.is_some() { None } else { Some(self.snapshot.now) },
+            Action::Freeze if self.is_file() => self.say("a file stands still".to_owned()),
+            // Before the first picture there is nothing to hold on to.
+            Action::Freeze if self.frozen.is_some() || self.snapshot.now == Timestamp(0) => self.frozen = None,
+            Action::Freeze => self.frozen = Some(self.snapshot.now),
             Action::MarkBaseline => self.mark_baseline(),
             Action::Compare => self.toggle_difference(),
             Action::CycleRange
