@@ -32,9 +32,11 @@ fn build() -> Result<(), String> {
         builder.source(source).clang(find_clang()?).clang_args(flags);
         Ok(builder)
     };
-    let sampler = "bpf/sampler.bpf.c";
-    let built = builder(sampler)?.build_and_generate(out.join("sampler.skel.rs"));
-    built.map_err(|error| format!("failed to build {sampler}: {error:#}"))?;
+    for name in ["sampler", "names"] {
+        let source = format!("bpf/{name}.bpf.c");
+        let built = builder(&source)?.build_and_generate(out.join(format!("{name}.skel.rs")));
+        built.map_err(|error| format!("failed to build {source}: {error:#}"))?;
+    }
     // What tests/mappings/ loads. A package for users has no tests, and needs none.
     let asking = "tests/programs/mappings.bpf.c";
     println!("cargo::rerun-if-changed={asking}");

@@ -57,6 +57,10 @@ struct bpf_iter_num {
 	__u64 opaque[1];
 } __attribute__((aligned(8)));
 
+/*
+ * Fields of all kernels in one struct: each is looked for by its name, and those that a kernel lacks are asked for first. (A
+ * struct of its own for each kernel would do, too, and cost libbpf a search through all types of the kernel each.)
+ */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct super_block {
@@ -73,6 +77,9 @@ struct inode {
 	unsigned long i_ino;
 	__u32 i_generation;
 	struct timespec64 i_mtime; /* up to 6.6 */
+	struct timespec64 __i_mtime; /* 6.7 to 6.10 */
+	__s64 i_mtime_sec; /* 6.11 */
+	__u32 i_mtime_nsec;
 };
 
 struct file {
@@ -104,7 +111,10 @@ typedef struct {
 } mm_context_t;
 
 struct mm_struct {
+	struct rb_root mm_rb; /* up to 6.0, and the next */
+	__u64 vmacache_seqnum;
 	struct maple_tree mm_mt; /* 6.1 */
+	int mm_lock_seq; /* 6.4 to early 6.12 */
 	mm_context_t context;
 };
 
@@ -115,35 +125,14 @@ struct vm_area_struct {
 	unsigned long vm_flags;
 	unsigned long vm_pgoff;
 	struct file *vm_file;
-};
-
-/* What changed its type or its name; libbpf drops ___ and what follows. */
-struct mm_struct___before_maple { /* up to 6.0 */
-	struct rb_root mm_rb;
-	__u64 vmacache_seqnum;
-};
-
-struct vm_area_struct___before_maple {
-	struct rb_node vm_rb;
-};
-
-struct inode___private_times { /* 6.7 to 6.10 */
-	struct timespec64 __i_mtime;
-};
-
-struct inode___split_times { /* 6.11 */
-	__s64 i_mtime_sec;
-	__u32 i_mtime_nsec;
-};
-
-struct mm_struct___lock_count { /* 6.4 to early 6.12 */
-	int mm_lock_seq;
+	struct rb_node vm_rb; /* up to 6.0 */
 };
 
 struct seqcount {
 	unsigned int sequence;
 };
 
+/* The same name with another type; libbpf drops ___ and what follows. */
 struct mm_struct___lock_seqcount { /* 6.13, late 6.12 */
 	struct seqcount mm_lock_seq;
 };

@@ -168,6 +168,17 @@ struct fork_counters {
 	__u64 targets_full;
 };
 
+/* A batch of addresses of the kernel, and what they are called: the value of names.bpf.c's map. */
+#define KERNEL_NAMES 32
+#define KERNEL_NAME_BYTES 576 /* KSYM_NAME_LEN, and a module's name */
+
+struct kernel_names {
+	__u32 count;
+	__u32 reserved;
+	__u64 addresses[KERNEL_NAMES];
+	char names[KERNEL_NAMES][KERNEL_NAME_BYTES]; /* each ends with 0 */
+};
+
 #define OFFSET_IS(type, member, offset) \
 	_Static_assert(__builtin_offsetof(type, member) == (offset), #type "." #member " has moved: see records.rs")
 
@@ -195,6 +206,9 @@ _Static_assert(sizeof(struct object_key) == 16, "the key of `files`: see tables"
 _Static_assert(sizeof(struct object) == 16 + 16 * MAX_RANGES, "the value of `objects`: see tables");
 _Static_assert(sizeof(struct object_place) == 8, "the value of `files`: see tables");
 _Static_assert(sizeof(struct table_page) == 8, "Page of paged.rs");
+OFFSET_IS(struct kernel_names, addresses, 8);
+OFFSET_IS(struct kernel_names, names, 8 + 8 * KERNEL_NAMES);
+_Static_assert(KERNEL_NAMES == 32 && KERNEL_NAME_BYTES == 576, "see kernel_names.rs");
 _Static_assert(sizeof(struct counters) == 64, "eight counters: see records.rs");
 _Static_assert(sizeof(struct fork_counters) == 16, "two counters: see records.rs");
 _Static_assert((MAX_KERNEL_FRAMES & (MAX_KERNEL_FRAMES + 1)) == 0, "used as a mask");

@@ -118,11 +118,11 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 
 #define HAS_MAPLE_TREE bpf_core_field_exists(((struct mm_struct *)0)->mm_mt)
 #define HAS_LOCK_SEQCOUNT bpf_core_field_exists(((struct mm_struct___lock_seqcount *)0)->mm_lock_seq.sequence)
-#define HAS_LOCK_COUNT bpf_core_field_exists(((struct mm_struct___lock_count *)0)->mm_lock_seq)
-#define HAS_VMACACHE bpf_core_field_exists(((struct mm_struct___before_maple *)0)->vmacache_seqnum)
+#define HAS_LOCK_COUNT bpf_core_field_exists(((struct mm_struct *)0)->mm_lock_seq)
+#define HAS_VMACACHE bpf_core_field_exists(((struct mm_struct *)0)->vmacache_seqnum)
 #define CAN_READ_IN_PLACE bpf_ksym_exists(bpf_rdonly_cast)
-#define HAS_SPLIT_TIMES bpf_core_field_exists(((struct inode___split_times *)0)->i_mtime_sec)
-#define HAS_PRIVATE_TIMES bpf_core_field_exists(((struct inode___private_times *)0)->__i_mtime)
+#define HAS_SPLIT_TIMES bpf_core_field_exists(((struct inode *)0)->i_mtime_sec)
+#define HAS_PRIVATE_TIMES bpf_core_field_exists(((struct inode *)0)->__i_mtime)
 
 /* A number into which the compiler cannot look: or else it turns masks back into jumps. */
 #define OPAQUE(value) asm volatile("" : "+r"(value))
@@ -133,9 +133,9 @@ static __always_inline __u32 mapping_sequence(struct mm_struct *mm)
 	if (HAS_LOCK_SEQCOUNT)
 		return ((struct mm_struct___lock_seqcount *)mm)->mm_lock_seq.sequence;
 	if (HAS_LOCK_COUNT)
-		return ((struct mm_struct___lock_count *)mm)->mm_lock_seq;
+		return mm->mm_lock_seq;
 	if (HAS_VMACACHE)
-		return ((struct mm_struct___before_maple *)mm)->vmacache_seqnum;
+		return mm->vmacache_seqnum;
 	return 0;
 }
 
@@ -148,9 +148,9 @@ static __always_inline __u32 copied_sequence(struct mm_struct *mm)
 	if (HAS_LOCK_SEQCOUNT)
 		offset = bpf_core_field_offset(((struct mm_struct___lock_seqcount *)0)->mm_lock_seq.sequence);
 	else if (HAS_LOCK_COUNT)
-		offset = bpf_core_field_offset(((struct mm_struct___lock_count *)0)->mm_lock_seq);
+		offset = bpf_core_field_offset(((struct mm_struct *)0)->mm_lock_seq);
 	else if (HAS_VMACACHE)
-		offset = bpf_core_field_offset(((struct mm_struct___before_maple *)0)->vmacache_seqnum);
+		offset = bpf_core_field_offset(((struct mm_struct *)0)->vmacache_seqnum);
 	else
 		return 0;
 	bpf_probe_read_kernel(&sequence, sizeof(sequence), (char *)mm + offset);
@@ -267,7 +267,7 @@ static __always_inline __u64 find_in_maple_tree(
 /* The same up to 6.0. */
 static __always_inline __u64 find_in_rbtree(struct mm_struct *mm, __u64 address, struct vma_scratch *scratch, int *result)
 {
-	__u64 offset = bpf_core_field_offset(((struct vm_area_struct___before_maple *)0)->vm_rb);
+	__u64 offset = bpf_core_field_offset(((struct vm_area_struct *)0)->vm_rb);
 	__u64 right = offset + bpf_core_field_offset(((struct rb_node *)0)->rb_right);
 	__u64 left = offset + bpf_core_field_offset(((struct rb_node *)0)->rb_left);
 	__u64 start_at = bpf_core_field_offset(((struct vm_area_struct *)0)->vm_start);
@@ -276,7 +276,7 @@ static __always_inline __u64 find_in_rbtree(struct mm_struct *mm, __u64 address,
 	__u64 node = 0;
 
 	bpf_probe_read_kernel(&node, sizeof(node),
-		(char *)mm + bpf_core_field_offset(((struct mm_struct___before_maple *)0)->mm_rb.rb_node));
+		(char *)mm + bpf_core_field_offset(((struct mm_struct *)0)->mm_rb.rb_node));
 	for (int depth = 0; depth < RBTREE_MAX_DEPTH; depth++) {
 		if (!node) {
 			*result = MAPPING_NONE;
@@ -321,15 +321,11 @@ static __always_inline void read_mapping_in_place(__u64 at, struct mapping *out,
 		__u64 seconds, nanoseconds;
 
 		if (HAS_SPLIT_TIMES) {
-			struct inode___split_times *times = (void *)inode;
-
-			seconds = times->i_mtime_sec;
-			nanoseconds = times->i_mtime_nsec;
+			seconds = inode->i_mtime_sec;
+			nanoseconds = inode->i_mtime_nsec;
 		} else if (HAS_PRIVATE_TIMES) {
-			struct inode___private_times *times = (void *)inode;
-
-			seconds = times->__i_mtime.tv_sec;
-			nanoseconds = times->__i_mtime.tv_nsec;
+			seconds = inode->__i_mtime.tv_sec;
+			nanoseconds = inode->__i_mtime.tv_nsec;
 		} else {
 			seconds = inode->i_mtime.tv_sec;
 			nanoseconds = inode->i_mtime.tv_nsec;
@@ -370,12 +366,12 @@ static __always_inline int read_mapping_copied(
 	if (HAS_SPLIT_TIMES) {
 		__u32 split = 0;
 
-		failed |= READ(seconds, inode, struct inode___split_times, i_mtime_sec);
-		failed |= READ(split, inode, struct inode___split_times, i_mtime_nsec);
+		failed |= READ(seconds, inode, struct inode, i_mtime_sec);
+		failed |= READ(split, inode, struct inode, i_mtime_nsec);
 		nanoseconds = split;
 	} else if (HAS_PRIVATE_TIMES) {
-		failed |= READ(seconds, inode, struct inode___private_times, __i_mtime.tv_sec);
-		failed |= READ(nanoseconds, inode, struct inode___private_times, __i_mtime.tv_nsec);
+		failed |= READ(seconds, inode, struct inode, __i_mtime.tv_sec);
+		failed |= READ(nanoseconds, inode, struct inode, __i_mtime.tv_nsec);
 	} else {
 		failed |= READ(seconds, inode, struct inode, i_mtime.tv_sec);
 		failed |= READ(nanoseconds, inode, struct inode, i_mtime.tv_nsec);

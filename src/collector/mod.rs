@@ -18,6 +18,7 @@ mod cgroups;
 mod error;
 mod events;
 pub mod features;
+mod kernel_names;
 mod mappings;
 mod perf;
 mod proc;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 pub use cgroups::{CgroupPaths, Cgroups};
 pub use error::CollectorError;
+pub use kernel_names::KernelNames;
 
 use crate::profile::{CgroupId, Cpu, FrameId, Losses, NameRequest, Names, Processes, Tgid, Thread, Timestamp, UserEnd};
 use events::{Parsed, Timed};

@@ -51,7 +51,7 @@ fn forget_complaint() {
     COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-fn bpf_error(what: &'static str, error: &libbpf_rs::Error) -> CollectorError {
+pub(super) fn bpf_error(what: &'static str, error: &libbpf_rs::Error) -> CollectorError {
     if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
         let source = io::Error::new(io::ErrorKind::PermissionDenied, format!("{error:#}"));
         return CollectorError::NotPermitted { what: "load BPF programs", source };

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use crate::cli;
-use crate::collector::{Batch, Collector, CollectorOptions, ObjectState, Targets, Walk};
+use crate::collector::{Batch, Collector, CollectorOptions, KernelNames, ObjectState, Targets, Walk};
 use crate::profile::{Engine, Limits, Names, Processes, Profile, Sample, SampleKind, Tgid};
-use crate::symbolize::Symbolizer;
+use crate::symbolize::{AskKernel, Symbolizer};
 
 use super::child::Child;
 use super::now;
@@ -37,6 +37,7 @@ impl Shared {
         let names = Arc::new(Names::bounded(limits.names()));
         let profile = Arc::new(RwLock::new(Profile::beside(&names, limits)));
         let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
+        symbolizer.ask_kernel_by(ask_kernel());
         Shared { names, processes: Arc::default(), profile, symbolizer }
     }
 
@@ -44,6 +45,15 @@ impl Shared {
     pub(super) fn engine(&self) -> Engine {
         Engine::new(Arc::clone(&self.names), Arc::clone(&self.processes), Arc::clone(&self.profile))
     }
+}
+
+/// Loads the program that names when the first name is asked for: files have no addresses.
+fn ask_kernel() -> Box<AskKernel> {
+    let mut kernel = None;
+    Box::new(move |addresses| {
+        let kernel = kernel.get_or_insert_with(|| KernelNames::load().ok()).as_mut()?;
+        kernel.names(addresses).ok()
+    })
 }
 
 /// How sampling came to its end.

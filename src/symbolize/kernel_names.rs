@@ -1,4 +1,5 @@
-//! Naming kernel frames: the table of kernel symbols, and when it is read again.
+//! Naming kernel frames: by asking the kernel, where somebody can; else from the table of kernel symbols, and when that is read
+//! again.
 //!
 //! Core kernel text never moves. Modules and BPF programs come and go, so their names are only given from a table that was
 //! read after the last change that we were told of, and an address that the table does not know makes it be read again,
@@ -21,9 +22,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 /// How often a wait looks whether the service has ended.
 const NAP: Duration = Duration::from_millis(20);
 
+/// Asks the kernel what it calls addresses: `name`, `name [module]`, or nothing for each. `None` if it cannot be asked.
+pub type AskKernel = dyn FnMut(&[u64]) -> Option<Vec<Option<String>>> + Send;
+
 /// The kernel's names.
 #[derive(Default)]
 pub(super) struct KernelNames {
+    ask: Mutex<Option<Box<AskKernel>>>,
     table: Mutex<Table>,
     changed: AtomicBool,
     memory: AtomicUsize,
@@ -49,8 +54,40 @@ impl KernelNames {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// Names all frames: those of the core kernel at once, others when the table is fresh.
+    /// From now on the kernel is asked, as long as it answers.
+    pub(super) fn ask_by(&self, ask: Box<AskKernel>) {
+        *lock(&self.ask) = Some(ask);
+    }
+
+    /// Names all frames.
     pub(super) fn name(&self, names: &Names, entry: &Entry, frames: &[FrameId], stopped: &AtomicBool) {
+        let address = |frame: &FrameId| names.frames.get(*frame).map_or(0, |frame| frame.lookup_address());
+        let mut ask = lock(&self.ask);
+        let answer = ask.as_mut().and_then(|ask| ask(&frames.iter().map(address).collect::<Vec<u64>>()));
+        let Some(answer) = answer else {
+            *ask = None;
+            return self.name_by_table(names, entry, frames, stopped);
+        };
+        let mut named = 0;
+        for (frame, name) in frames.iter().zip(answer) {
+            match name {
+                Some(text) => {
+                    let (name, owner) = text.split_once(' ').unwrap_or((&text, "kernel"));
+                    give_name(names, *frame, name.as_bytes(), owner);
+                    named += 1;
+                }
+                None => leave_unnamed(names, *frame),
+            }
+        }
+        let unnamed = frames.len() as u64 - named;
+        entry.count(named, unnamed);
+        if unnamed > 0 {
+            entry.set_reason(Some(Reason::NoSymbolThere));
+        }
+    }
+
+    /// Names all frames: those of the core kernel at once, others when the table is fresh.
+    fn name_by_table(&self, names: &Names, entry: &Entry, frames: &[FrameId], stopped: &AtomicBool) {
         let mut table = lock(&self.table);
         if table.read_at.is_none() {
             self.read(&mut table);
@@ -120,11 +157,15 @@ impl Table {
         let Some(frame) = names.frames.get(id) else { return true };
         let found = self.symbols.as_ref().and_then(|symbols| symbols.find(frame.lookup_address()));
         let Some(found) = found.filter(|found| fresh || found.core) else { return false };
-        let readable = demangle(found.name, Detail::default());
-        let label = names.labels.intern(&readable, found.owner, FrameKind::Kernel);
-        names.name_frame(id, &[label]);
+        give_name(names, id, found.name, found.owner);
         true
     }
+}
+
+fn give_name(names: &Names, id: FrameId, name: &[u8], owner: &str) {
+    let readable = demangle(name, Detail::default());
+    let label = names.labels.intern(&readable, owner, FrameKind::Kernel);
+    names.name_frame(id, &[label]);
 }
 
 /// The address stays the frame's name, now for good.

@@ -1,4 +1,4 @@
-//! Addresses to names: the kernel's from `/proc/kallsyms`, a program's from its symbol tables, its lines from its DWARF.
+//! Addresses to names: the kernel's from the kernel, a program's from its symbol tables, its lines from its DWARF.
 //!
 //! [`Symbolizer`] takes requests from the collector and writes names into the shared [`Names`], in the background. A frame
 //! it cannot name keeps its address for a name, and the reason is told by [`Symbolizer::problems`].
@@ -16,7 +16,7 @@
 //! ```text
 //! service ─ queue      who waits, who is next
 //!    │    ─ objects    what is held of each object, and for how long
-//!    ├─ kernel_names ─ kernel            /proc/kallsyms
+//!    ├─ kernel_names ─ kernel            the kernel asked, or /proc/kallsyms
 //!    ├─ files ─ source ─ elf ─ index     the right file, its bytes, its headers, its symbols
 //!    ├─ vdso               the same for the vDSO
 //!    ├─ locate ─ dwarf     file and line
@@ -50,6 +50,7 @@ use tokio::sync::oneshot;
 
 pub use demangle::{Detail, demangle};
 pub use dwarf::SourceLocation;
+pub use kernel_names::AskKernel;
 pub use problem::{Counts, Problem, Reason};
 
 use crate::profile::{FrameId, NameRequest, Names};
@@ -90,6 +91,11 @@ impl Symbolizer {
     pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
         let service = Arc::new(Service::new(names, handle));
         Symbolizer { shared: Arc::new(Shared { service, locator: Arc::default() }) }
+    }
+
+    /// From now on the kernel is asked for the names of its functions, and `/proc/kallsyms` is read only once it does not answer.
+    pub fn ask_kernel_by(&self, ask: Box<AskKernel>) {
+        self.shared.service.kernel.ask_by(ask);
     }
 
     /// Asks for the names of frames. Returns at once; names appear in the shared tables, most-wanted objects first.
