@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flametop::collector::{Batch, Collector, CollectorOptions, ObjectState, Targets, Walk};
-use flametop::profile::{Names, Processes, Tgid, UserEnd};
+use flametop::collector::{Batch, Collector, CollectorOptions, KernelNames, ObjectState, Targets, Walk};
+use flametop::profile::{Frame, FrameId, Names, ObjectId, Processes, Tgid, UserEnd};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -47,6 +47,12 @@ fn main() {
                 *places.entry((end, place)).or_default() += 1;
             }
         }
+    }
+    let frames = (0..names.frames.len()).filter_map(|id| names.frames.get(FrameId(u32::try_from(id).ok()?)));
+    let kernel: Vec<u64> = frames.filter(|frame| frame.object == ObjectId::KERNEL).map(Frame::lookup_address).collect();
+    match KernelNames::load().and_then(|mut program| program.names(&kernel)) {
+        Ok(named) => println!("{} of {} kernel addresses have names", named.iter().flatten().count(), kernel.len()),
+        Err(error) => println!("the kernel tells no names: {error}"),
     }
     println!("{samples} samples, deepest {deepest}; lost {:?}", batch.losses);
     for (end, count) in &ends {

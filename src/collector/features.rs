@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 
 use super::error::{CollectorError, HOW_TO_BE_ALLOWED};
+use super::kernel_names::KernelNames;
 use super::perf::{self, Clock};
 use super::sampler;
 
@@ -51,7 +52,7 @@ pub fn probe() -> Vec<Feature> {
         cycles(),
         events(),
         paranoid(),
-        kernel_pointers(),
+        kernel_symbols(),
         unprivileged_bpf(),
         max_stack(),
     ]
@@ -240,7 +241,10 @@ fn paranoid() -> Feature {
     feature("kernel.perf_event_paranoid", State::Good, value, "")
 }
 
-fn kernel_pointers() -> Feature {
+fn kernel_symbols() -> Feature {
+    if KernelNames::load().is_ok() {
+        return feature("kernel symbols", State::Good, "the kernel names its functions when asked (bpf_snprintf)", "");
+    }
     let value = read("/proc/sys/kernel/kptr_restrict");
     let shown = fs::read_to_string("/proc/kallsyms").is_ok_and(|text| {
         // With addresses hidden every line begins with zeros.
@@ -248,7 +252,7 @@ fn kernel_pointers() -> Feature {
             .take(100)
             .any(|line| line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0')))
     });
-    let found = format!("kptr_restrict {value}, addresses in /proc/kallsyms {}", if shown { "shown" } else { "hidden" });
+    let found = format!("not asked of the kernel; kptr_restrict {value}, addresses in /proc/kallsyms {}", if shown { "shown" } else { "hidden" });
     let remedy = "Kernel functions have no names: run flametop as root (or with CAP_SYSLOG), and if that is not enough, set sysctl \
                   kernel.kptr_restrict=1.";
     feature("kernel symbols", good_or(State::Limited, shown), found, remedy)
