@@ -252,7 +252,10 @@ fn kernel_symbols() -> Feature {
             .take(100)
             .any(|line| line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0')))
     });
-    let found = format!("not asked of the kernel; kptr_restrict {value}, addresses in /proc/kallsyms {}", if shown { "shown" } else { "hidden" });
+    let found = format!(
+        "not asked of the kernel; kptr_restrict {value}, addresses in /proc/kallsyms {}",
+        if shown { "shown" } else { "hidden" }
+    );
     let remedy = "Kernel functions have no names: run flametop as root (or with CAP_SYSLOG), and if that is not enough, set sysctl \
                   kernel.kptr_restrict=1.";
     feature("kernel symbols", good_or(State::Limited, shown), found, remedy)

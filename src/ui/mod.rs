@@ -119,7 +119,10 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
             Ok(()) = link.status.changed() => {
                 let status = link.status.borrow_and_update().clone();
                 apply(&mut app, Event::Status(status), &link, &mut guard)?;
-                picture(&mut app, &link, &mut guard)?;
+                // While samples come in, the next picture comes in a moment and shows it.
+                if !app.status.live {
+                    picture(&mut app, &link, &mut guard)?;
+                }
                 continue;
             }
             // Last, and all at once: a command that writes without end keeps neither keys nor pictures waiting.

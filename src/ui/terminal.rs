@@ -3,7 +3,9 @@
 //! [`Guard`] gives it back when dropped; a panic hook does so before the panic's words are printed. Signals are the session's:
 //! it ends the loop, and the guard is dropped on the way out. Giving back twice does no harm.
 
+use std::cell::Cell;
 use std::io::{self, Stdout, Write};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
@@ -17,7 +19,33 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
 /// What is drawn to.
-pub(super) type Screen = Terminal<CrosstermBackend<Stdout>>;
+pub(super) type Screen = Terminal<CrosstermBackend<Pictures>>;
+
+/// Collects what is written and hands it to the terminal in one piece for each picture: standard output would take a lock, and
+/// look for the end of a line, for each of the thousands of pieces that a picture is written in. What was not handed over when the
+/// terminal is given back is dropped with this, not written to the shell's screen.
+pub(super) struct Pictures {
+    bytes: Vec<u8>,
+    /// A picture was begun and is not complete.
+    open: Rc<Cell<bool>>,
+    out: Stdout,
+}
+
+impl Write for Pictures {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.open.get() {
+            return Ok(());
+        }
+        let written = self.out.write_all(&self.bytes).and_then(|()| self.out.flush());
+        self.bytes.clear();
+        written
+    }
+}
 
 /// Put the window's title onto the terminal's stack, and take it back.
 const PUSH_TITLE: &str = "\x1b[22;0t";
@@ -29,6 +57,8 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 pub(super) struct Guard {
     /// What is drawn to.
     pub screen: Screen,
+    /// See [`Pictures`].
+    open: Rc<Cell<bool>>,
 }
 
 impl Guard {
@@ -52,7 +82,9 @@ impl Guard {
             give_back();
             return Err(error);
         }
-        Terminal::new(CrosstermBackend::new(out)).map(|screen| Guard { screen }).inspect_err(|_| give_back())
+        let open = Rc::new(Cell::new(false));
+        let pictures = Pictures { bytes: Vec::new(), open: Rc::clone(&open), out };
+        Terminal::new(CrosstermBackend::new(pictures)).map(|screen| Guard { screen, open }).inspect_err(|_| give_back())
     }
 }
 
@@ -60,8 +92,10 @@ impl Guard {
     /// Draws a picture that the terminal shows at once when it is complete (synchronized output, mode 2026): never half of it,
     /// however slow the line is. Terminals that do not know the mode ignore it.
     pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.open.set(true);
         queue!(self.screen.backend_mut(), BeginSynchronizedUpdate)?;
         self.screen.draw(render)?;
+        self.open.set(false);
         execute!(self.screen.backend_mut(), EndSynchronizedUpdate)
     }
 }
