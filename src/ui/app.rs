@@ -504,15 +504,19 @@ impl App {
     }
 
     fn next_match(&mut self, forward: bool) {
-        let Some(found) = self.snapshot.search.as_ref() else {
-            self.message = Some(Message {
-                text: format!("nothing is searched for; {} searches", self.keys.first(Action::Search)),
-                bad: false,
-            });
-            return;
+        let Some(pattern) = self.search.clone() else {
+            return self.say(format!("nothing is searched for; {} searches", self.keys.first(Action::Search)));
+        };
+        // Whoever types on does not wait for an answer: until that is there, names are looked at here.
+        let snapshot = Arc::clone(&self.snapshot);
+        let answer = snapshot.search.as_ref().filter(|found| found.pattern == pattern);
+        let names = Arc::clone(&self.names);
+        let found = |label: LabelId| match answer {
+            Some(found) => found.matches(label),
+            None => pattern.matches(names.labels.name(label)),
         };
         let moved = match self.view {
-            View::Functions => self.functions.next_match(&self.snapshot, found, forward),
+            View::Functions => self.functions.next_match(&snapshot, found, forward),
             _ => {
                 self.view = View::Flame;
                 let body = self.areas().body;
@@ -521,7 +525,7 @@ impl App {
             }
         };
         if !moved {
-            self.message = Some(Message { text: format!("no match of /{}/ in view", found.pattern.source()), bad: true });
+            self.message = Some(Message { text: format!("no match of /{}/ in view", pattern.source()), bad: true });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use crate::profile::{CallTree, LabelTable, Names, NodeId, SearchResult};
+use crate::profile::{CallTree, LabelId, LabelTable, Names, NodeId};
 
 use super::keys::Action;
 use super::layout::{Layout, Options, Order, Span, place_of};
@@ -192,13 +192,20 @@ impl Flame {
     }
 
     /// To the next box that the search found, row by row; `false` if there is none.
-    pub fn next_match(&mut self, tree: &CallTree, layout: &Layout, found: &SearchResult, forward: bool, height: usize) -> bool {
+    pub fn next_match(
+        &mut self,
+        tree: &CallTree,
+        layout: &Layout,
+        found: impl Fn(LabelId) -> bool,
+        forward: bool,
+        height: usize,
+    ) -> bool {
         let is_match = |span: &Span| {
             span.rest == 0
                 && std::iter::once(span.last)
                     .chain(tree.ancestors(span.last))
                     .take_while(|id| *id >= span.node)
-                    .any(|id| id.0 != 0 && found.matches(tree.node(id).label))
+                    .any(|id| id.0 != 0 && found(tree.node(id).label))
         };
         let matches: Vec<(usize, usize)> = layout
             .rows

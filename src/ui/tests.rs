@@ -173,6 +173,18 @@ fn a_search_tells_its_share_while_it_is_typed_and_esc_takes_it_back() {
 }
 
 #[test]
+fn the_next_match_is_found_before_the_search_is_answered() {
+    let mut bench = Bench::new();
+    bench.keys("/memcpy");
+    // Nobody answers from here on.
+    for code in [KeyCode::Enter, KeyCode::Char('n')] {
+        bench.app.snapshot = Arc::new(Snapshot { search: None, ..(*bench.app.snapshot).clone() });
+        bench.app.update(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+    }
+    assert!(bench.cursor().ends_with(";memcpy"), "{}", bench.cursor());
+}
+
+#[test]
 fn filters_are_chips_that_can_be_taken_away() {
     let mut bench = Bench::new();
     bench.keys("&memcpy");

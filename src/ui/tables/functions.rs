@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::move_cursor;
-use crate::profile::{CallTree, FunctionOrder, FunctionTable, LabelId, Names, Neighbours, NodeId, SearchResult, Sides, Snapshot};
+use crate::profile::{CallTree, FunctionOrder, FunctionTable, LabelId, Names, Neighbours, NodeId, Sides, Snapshot};
 use crate::ui::keys::Action;
 
 /// The rows of the table of functions.
@@ -214,12 +214,12 @@ impl Functions {
     }
 
     /// To the next function that the search found.
-    pub fn next_match(&mut self, snapshot: &Snapshot, found: &SearchResult, forward: bool) -> bool {
+    pub fn next_match(&mut self, snapshot: &Snapshot, found: impl Fn(LabelId) -> bool, forward: bool) -> bool {
         let rows = self.rows(snapshot);
         let matches: Vec<usize> = rows
             .iter()
             .enumerate()
-            .filter(|(_, row)| matches!(row, FunctionsRow::Function { label, .. } if found.matches(*label)))
+            .filter(|(_, row)| matches!(row, FunctionsRow::Function { label, .. } if found(*label)))
             .map(|(at, _)| at)
             .collect();
         let next = if forward {
