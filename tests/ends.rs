@@ -64,7 +64,7 @@ fn counts(seen: &[Seen]) -> BTreeMap<String, usize> {
 }
 
 fn ends() -> Program {
-    Program::build_with("ends.c", &["-O2", "-fomit-frame-pointer"])
+    Program::build_with("ends.c", &["-O2", "-fomit-frame-pointer", "-pthread"])
 }
 
 /// The program in a file of its own.
@@ -178,6 +178,25 @@ fn between_two_programs_registers_are_not_believed() {
 }
 
 #[test]
+fn while_mappings_are_being_changed_what_cannot_be_known_is_said_to_be_changing() {
+    let _alone = alone();
+    let running = ends().run(&["20", "changing"]);
+    let mut session = Session::start(Walk::Tables);
+    session.drain_for(Duration::from_millis(1000));
+    session.take(&running);
+    // Few samples meet a change that outlasts all attempts: one in a hundred here.
+    let mut seen = Vec::new();
+    let end = Instant::now() + Duration::from_secs(15);
+    while Instant::now() < end && !(seen.len() > 200 && seen.iter().any(|(end, _)| *end == UserEnd::Changing)) {
+        session.drain_for(Duration::from_millis(500));
+        seen.extend(session.take(&running));
+    }
+    let count = |wanted| seen.iter().filter(|(end, _)| *end == wanted).count();
+    assert!(seen.len() > 200 && count(UserEnd::Changing) > 0, "{:?}", counts(&seen));
+    assert!(count(UserEnd::Changing) + count(UserEnd::Root) >= seen.len() * 99 / 100, "{:?}", counts(&seen));
+}
+
+#[test]
 fn a_thread_of_the_kernel_in_a_process_has_no_user_stack() {
     let _alone = alone();
     let running = ends().run(&["20", "poll"]);
@@ -222,7 +241,8 @@ fn a_file_that_is_written_again_gets_another_table() {
     let program = own_copy("rewritten");
     let mut session = Session::start(Walk::Tables);
     // The same addresses and other frames: by the table of the one, stacks of the other lead nowhere.
-    let other = std::fs::read(&Program::build_with("ends.c", &["-O2", "-fomit-frame-pointer", "-DROOM=400"]).path).unwrap();
+    let other =
+        std::fs::read(&Program::build_with("ends.c", &["-O2", "-fomit-frame-pointer", "-pthread", "-DROOM=400"]).path).unwrap();
     for turn in 0..2 {
         let running = program.run(&["20", "root"]);
         session.drain_for(Duration::from_millis(500));

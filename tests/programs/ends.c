@@ -15,9 +15,11 @@
 //   anonymous code in memory of no file
 //   exit      a large memory to give back while the process ends
 //   exec      itself, executed again and again
+//   changing  as root, while another thread splits the mapping of the code and joins it again, without a pause
 //   poll      nothing, but a thread of the kernel's looks for work in it without a pause: io_uring's
 #define _GNU_SOURCE
 #include <linux/io_uring.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +78,19 @@ void middle_unread(void *stack);
 asm(".pushsection .text\n.globl middle_unread\n.type middle_unread, @function\nmiddle_unread:\n.cfi_startproc\nmov %rdi, %rsp\n"
     "mov $1, %ebp\n1: jmp 1b\n.cfi_endproc\n.size middle_unread, . - middle_unread\n.popsection\n");
 
+// A page of code that nobody runs.
+extern char page[];
+asm(".pushsection .text\n.balign 4096\n.globl page\npage: .skip 4096, 0xcc\n.balign 4096\n.popsection\n");
+
+static void *change(void *nothing)
+{
+	for (;;) {
+		mprotect(page, 4096, PROT_READ);
+		mprotect(page, 4096, PROT_READ | PROT_EXEC);
+	}
+	return nothing;
+}
+
 __attribute__((noinline)) void outer(const char *mode)
 {
 	// mov $1, %ebp; 1: jmp 1b
@@ -83,7 +98,12 @@ __attribute__((noinline)) void outer(const char *mode)
 
 	if (!strcmp(mode, "root"))
 		middle_root();
-	else if (!strcmp(mode, "gap"))
+	else if (!strcmp(mode, "changing")) {
+		pthread_t thread;
+
+		pthread_create(&thread, NULL, change, NULL);
+		middle_root();
+	} else if (!strcmp(mode, "gap"))
 		middle_gap();
 	else if (!strcmp(mode, "code"))
 		middle_code();
