@@ -286,6 +286,7 @@ impl Engine {
         });
         let builder = &self.trees.shown.builder;
         let profile = read(&self.trees.profile);
+        let fixed = profile.limits() == Limits::NONE;
         let activity = builder.activity(&profile, now);
         let snapshot = Snapshot {
             request: request.clone(),
@@ -304,11 +305,12 @@ impl Engine {
             activity: activity.into(),
             cgroups: builder.cgroups(&profile, now).into(),
             cpus: builder.cpus(now).into(),
-            timeline: builder.timeline(if profile.limits() == Limits::NONE { Timestamp(0) } else { now }),
+            timeline: builder.timeline(if fixed { Timestamp(0) } else { now }),
             totals: builder.totals(now),
             short: builder.short_stacks(now).into(),
             fading: builder.fades(),
-            heat: request.heat.then(|| Arc::new(builder.heat(now))),
+            // What is read from a file has no times.
+            heat: (request.heat && !fixed).then(|| Arc::new(builder.heat(now))),
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),
             losses: Losses { coarse: self.names.refused(), ..profile.losses },

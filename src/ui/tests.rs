@@ -418,6 +418,19 @@ fn time_is_selected_on_its_map() {
 }
 
 #[test]
+fn a_file_tells_no_time() {
+    let mut bench = Bench::new();
+    let profile = Arc::new(RwLock::new(Profile::new(Limits::NONE)));
+    bench.engine = Engine::new(Arc::clone(&bench.app.names), Arc::default(), profile);
+    bench.app.status.frequency = 0;
+    bench.keys("4");
+    assert!(bench.screen(80, 24).contains("a file of folded stacks does not tell when") && bench.app.snapshot.heat.is_none());
+    bench.key(KeyCode::Enter);
+    bench.keys("mz");
+    assert_eq!((bench.app.span, bench.app.frozen), (Span::All, None));
+}
+
+#[test]
 fn the_past_fades_when_asked_to() {
     let mut bench = Bench::new();
     bench.keys("mmm");
