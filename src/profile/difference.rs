@@ -122,17 +122,9 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::tree_of as tree;
     use super::*;
     use crate::profile::LabelId;
-
-    fn tree(paths: &[(&[u32], i64)]) -> CallTree {
-        let mut builder = TreeBuilder::new();
-        for (path, weight) in paths {
-            let node = path.iter().fold(CallTree::ROOT, |node, label| builder.child(node, LabelId(*label)));
-            builder.add(node, *weight);
-        }
-        builder.finish()
-    }
 
     #[test]
     fn widths_are_the_mean_of_both_shares_and_what_is_gone_or_new_is_there() {

@@ -174,16 +174,8 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::tree_of as tree;
     use super::*;
-
-    fn tree(paths: &[(&[u32], i64)]) -> CallTree {
-        let mut builder = TreeBuilder::new();
-        for (path, weight) in paths {
-            let node = path.iter().fold(CallTree::ROOT, |node, label| builder.child(node, LabelId(*label)));
-            builder.add(node, *weight);
-        }
-        builder.finish()
-    }
 
     #[test]
     fn a_recursive_function_counts_once_in_its_total() {

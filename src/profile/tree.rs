@@ -273,6 +273,17 @@ impl TreeBuilder {
     }
 }
 
+/// The tree of these paths of labels, each with what ends there.
+#[cfg(test)]
+pub(super) fn tree_of(paths: &[(&[u32], i64)]) -> CallTree {
+    let mut builder = TreeBuilder::new();
+    for (path, weight) in paths {
+        let node = path.iter().fold(CallTree::ROOT, |node, label| builder.child(node, LabelId(*label)));
+        builder.add(node, *weight);
+    }
+    builder.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
