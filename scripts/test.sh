@@ -44,7 +44,7 @@ documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quie
 step "scripts" shellcheck scripts/*.sh .ci/run
 step "formatting" cargo fmt --check
 step "lints" cargo clippy --locked --all-targets -- -D warnings
+step "documentation" documentation
 step "tests" cargo test --locked --no-fail-fast
 test_all "$@"
-step "documentation" documentation
 printf '\nflametop: all tests passed in %s s\n' "$(($(date +%s) - begin))"

@@ -56,7 +56,7 @@ pub fn write(
 }
 
 /// Writes both sides of a comparison, each line with two counts, what it was and what it is, as FlameGraph's `difffolded.pl` does:
-/// `comm;main;parse 12 31`. `tree` is that of both sides; otherwise as [`write`].
+/// `comm;main;parse 12 31`. `tree` is that of both sides; otherwise as [`write()`].
 pub fn write_difference(
     tree: &CallTree,
     difference: &Difference,
