@@ -103,15 +103,20 @@ impl Grammar {
         grammar
     }
 
-    /// Each function may be in a linkage stub, or in the linker that binds what it calls, which may ask the library for the
-    /// best of several implementations.
+    /// Each function of the program may be in a linkage stub, those that no line declares as well (the compiler's
+    /// `__do_global_dtors_aux` calls `__cxa_finalize` through one); or in the linker that binds what it calls, which may ask the
+    /// library for the best of several implementations.
     fn bind_lazily(&mut self) {
         let [stub, bind] = ["<plt:call>*1", "<ld:bind>"].map(|word| self.part(word));
         let chosen = self.part("<libc:chosen>");
         self.next[bind.first].insert(chosen.first);
         for node in 0..self.nodes.len() {
             self.next[node].insert(bind.first);
-            if matches!(self.nodes[node].matcher, Matcher::Function(_)) {
+            let of_program = match &self.nodes[node].matcher {
+                Matcher::Function(_) => true,
+                Matcher::Stretch(kinds) => kinds.iter().any(|kind| kind == "rest"),
+            };
+            if of_program {
                 self.next[node].insert(stub.first);
             }
         }
@@ -283,6 +288,26 @@ fn a_stack_is_right_if_and_only_if_it_is_a_path_from_a_root() {
     assert_eq!(judge(&["[libc]", "[libc]", "thread"]), Verdict::Wrong(2));
     assert_eq!(judge(&["[libc]", "thread"]), Verdict::Incomplete);
     assert_eq!(judge(&[]), Verdict::Incomplete);
+}
+
+/// `exit` in a program that is linked with the compiler's ends: seen in the storm of short processes.
+#[test]
+fn a_function_that_no_line_declares_may_be_in_a_linkage_stub() {
+    let lines = "//= ^_start > <libc:start>*1..3 > main | <libc:boot>\n//= <libc:boot> > <ld:exit> > <rest:boot>";
+    let grammar = Grammar::read(&[lines], false);
+    let place = |name: &&str| match *name {
+        "[libc]" => Place::Library("libc"),
+        "[ld]" => Place::Library("ld"),
+        "[plt]" => Place::Plt,
+        name => Place::Built(vec![name.to_owned()]),
+    };
+    let judge = |stack: &[&str]| {
+        let nodes: Vec<Vec<usize>> = stack.iter().map(|name| grammar.nodes_of(&place(name))).collect();
+        grammar.judge(&nodes.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    };
+    let at_exit = ["_start", "[libc]", "[libc]", "[libc]", "[ld]", "[ld]", "__do_global_dtors_aux", "[plt]"];
+    assert_eq!(judge(&at_exit), Verdict::Whole);
+    assert!(matches!(judge(&["_start", "[libc]", "main", "__do_global_dtors_aux", "[plt]"]), Verdict::Wrong(_)));
 }
 
 #[test]
