@@ -1,5 +1,6 @@
 //! A call tree to folded stacks: a line for every path at which samples end, in the order of the paths.
 
+use std::fmt::Display;
 use std::io::Write;
 
 use super::super::FormatError;
@@ -42,17 +43,7 @@ pub fn write(
     options: FoldedOptions,
     out: &mut dyn Write,
 ) -> Result<Written, FormatError> {
-    let mut written = Written::default();
-    each_line(tree, labels, root, options, |text, path| {
-        if path.own > 0 {
-            written.stacks += 1;
-            written.total += path.own;
-            writeln!(out, "{text} {}", path.own)?;
-        }
-        Ok(())
-    })?;
-    out.flush()?;
-    Ok(written)
+    write_lines(tree, labels, root, options, out, |path| (path.own, (path.own > 0).then_some(path.own)))
 }
 
 /// Writes both sides of a comparison, each line with two counts, what it was and what it is, as FlameGraph's `difffolded.pl` does:
@@ -65,28 +56,21 @@ pub fn write_difference(
     options: FoldedOptions,
     out: &mut dyn Write,
 ) -> Result<Written, FormatError> {
-    let mut written = Written::default();
-    each_line(tree, labels, root, options, |text, path| {
+    write_lines(tree, labels, root, options, out, |path| {
         let own = path.own_sides(difference);
-        if own != Sides::default() {
-            written.stacks += 1;
-            written.total += own.now;
-            writeln!(out, "{text} {} {}", own.before, own.now)?;
-        }
-        Ok(())
-    })?;
-    out.flush()?;
-    Ok(written)
+        (own.now, (own != Sides::default()).then(|| format!("{} {}", own.before, own.now)))
+    })
 }
 
-/// Visits every path, with its text as a line may begin.
-fn each_line(
+/// Writes a line for every path that has any counts: what it adds to the sum, and the counts.
+fn write_lines<C: Display>(
     tree: &CallTree,
     labels: &LabelTable,
     root: NodeId,
     options: FoldedOptions,
-    mut line: impl FnMut(&str, &Path<'_>) -> Result<(), FormatError>,
-) -> Result<(), FormatError> {
+    out: &mut dyn Write,
+    counts: impl Fn(&Path<'_>) -> (u64, Option<C>),
+) -> Result<Written, FormatError> {
     if tree.node(root).total == 0 {
         return Err(FormatError::NothingToSave);
     }
@@ -95,10 +79,18 @@ fn each_line(
         let annotation = if options.annotations { label.kind.annotation() } else { "" };
         frame_text(&label.name, annotation)
     });
+    let mut written = Written::default();
     walk(tree, root, &texts, 1, |path| {
-        let text = if path.text.is_empty() { UNKNOWN } else { path.text };
-        if reads_as_comment(text) { line(&format!("_{text}"), path) } else { line(text, path) }
-    })
+        if let (weight, Some(counts)) = counts(path) {
+            written.stacks += 1;
+            written.total += weight;
+            let text = if path.text.is_empty() { UNKNOWN } else { path.text };
+            writeln!(out, "{}{text} {counts}", if reads_as_comment(text) { "_" } else { "" })?;
+        }
+        Ok::<(), FormatError>(())
+    })?;
+    out.flush()?;
+    Ok(written)
 }
 
 /// Whether the first frame is `#`, or begins with `# `, once the spaces before it are taken off.
