@@ -7,7 +7,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput};
 
 use super::error::CollectorError;
-use super::sampler::bpf_error;
+use super::sampler::{bpf_error, forget_complaint};
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {
@@ -33,6 +33,7 @@ impl KernelNames {
     ///
     /// When the kernel does not take it: then names are to be had from `/proc/kallsyms`.
     pub fn load() -> Result<KernelNames, CollectorError> {
+        forget_complaint();
         // As the sampler does: one pointer is left behind.
         let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let open = NamesSkelBuilder::default().open(place).map_err(|error| bpf_error("open the program that names", &error))?;

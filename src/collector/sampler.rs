@@ -46,7 +46,7 @@ fn keep_complaint(_level: PrintLevel, message: String) {
     }
 }
 
-fn forget_complaint() {
+pub(super) fn forget_complaint() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, keep_complaint)));
     COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }

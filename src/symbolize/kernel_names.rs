@@ -208,6 +208,31 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_is_asked_and_once_it_does_not_answer_the_table_is() {
+        let names = Names::default();
+        let kernel = KernelNames { table: Mutex::new(table("ffffffff81000000 T core\n")), ..KernelNames::default() };
+        let mut answers = vec![None, Some(vec![Some("asked [mod]".to_owned()), Some("plain".to_owned()), None])];
+        kernel.ask_by(Box::new(move |_| answers.pop().expect("asked again after there was no answer")));
+        let frames = [0xffffffffc0000000, 0xffffffff81000020, 0xffffffffa0000000].map(|address| frame(&names, address));
+        let entry = Entry::default();
+        kernel.name(&names, &entry, &frames, &AtomicBool::new(false));
+        let label = |frame| {
+            let mut found = None;
+            names.labels_of(frame, |label| found = names.labels.get(label));
+            found.map(|label| (label.name.to_string(), label.object.to_string())).unwrap()
+        };
+        assert_eq!(label(frames[0]), ("asked".to_owned(), "[mod]".to_owned()));
+        assert_eq!(label(frames[1]), ("plain".to_owned(), "kernel".to_owned()));
+        assert_eq!(label(frames[2]).0, "kernel+0xffffffffa0000000");
+        assert_eq!(entry.counts(), crate::symbolize::Counts { named: 2, unnamed: 1 });
+        for address in [0xffffffff81000001, 0xffffffff81000002] {
+            let later = frame(&names, address);
+            kernel.name(&names, &entry, &[later], &AtomicBool::new(false));
+            assert_eq!(label(later).0, "core");
+        }
+    }
+
+    #[test]
     fn an_unknown_address_keeps_its_address_for_a_name_and_is_counted() {
         let names = Names::default();
         let kernel = KernelNames { table: Mutex::new(table("ffffffff81000000 T core\n")), ..KernelNames::default() };
