@@ -10,12 +10,9 @@ use rustc_hash::FxHashMap;
 
 use super::frame::Names;
 use super::ids::{StackId, ThreadIndex};
-use super::query::{Query, Target, TimeRange};
-use super::samples::{Limits, Profile, Sample};
+use super::query::{Query, TimeRange};
+use super::samples::{Limits, Profile, SLICE, Sample};
 use super::view::ViewBuilder;
-
-/// Samples looked at under one lock.
-const SLICE: usize = 16_384;
 
 /// What the reader has marked.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -29,14 +26,15 @@ pub struct Mark {
 impl Mark {
     /// The question to the baseline that goes with `query` to the store.
     ///
-    /// What the baseline was marked without is asked of both sides; what it was marked with is its own: whoever marks process A
-    /// and then looks at process B wants to see A beside B, not nothing.
+    /// What is chosen within what was marked is asked of both sides. Otherwise the baseline is shown as it was marked: whoever
+    /// marks process A and then looks at process B wants to see A beside B, not nothing.
     pub fn query_beside(&self, query: &Query) -> Query {
-        let of_both = self.query.target.is_everything();
+        let within = query.target.is_within(&self.query.target);
+        let filtered_more = self.query.filters.iter().all(|filter| query.filters.contains(filter));
         Query {
             range: TimeRange::All,
-            target: if of_both { query.target.clone() } else { Target::default() },
-            filters: if self.query.filters.is_empty() { query.filters.clone() } else { Vec::new() },
+            target: if within { query.target.clone() } else { self.query.target.clone() },
+            filters: if filtered_more { query.filters.clone() } else { Vec::new() },
             direction: query.direction,
             grouping: query.grouping,
         }

@@ -13,7 +13,7 @@ use super::frame::Names;
 use super::ids::{CgroupId, Cpu, LabelId, Tgid, Timestamp};
 use super::processes::Processes;
 use super::query::{Direction, Query, Request};
-use super::samples::{Limits, Losses, Profile};
+use super::samples::{Limits, Losses, Profile, SLICE};
 use super::search::{SearchResult, Searcher};
 use super::top::{FunctionOrder, FunctionTable, Neighbours};
 use super::tree::{CallTree, NodeId};
@@ -21,9 +21,6 @@ use super::view::{ActivityRow, FADING_UNIT, HeatMap, Progress, ShortStacks, Time
 
 /// Answers after which a tree is looked through for what weighs nothing any more: some ten seconds.
 const TIDY_EVERY: u64 = 50;
-
-/// Samples taken in under one lock; about a millisecond's work.
-const SLICE: usize = 16_384;
 
 /// Everything the screen needs to draw, fixed at one moment.
 #[derive(Clone, Debug, Default)]
@@ -131,8 +128,8 @@ impl Answer {
         }
     }
 
-    /// Brings the tree up to date, and returns whether it changed.
-    fn update(&mut self, query: &Query, profile: &RwLock<Profile>, now: Timestamp) -> bool {
+    /// Brings the tree up to date, and returns whether it changed. Where the past fades, a sample of now weighs `unit` in it.
+    fn update(&mut self, query: &Query, unit: u64, profile: &RwLock<Profile>, now: Timestamp) -> bool {
         if self.builder.query() != query {
             self.builder.set_query(query.clone());
             self.made_at = None;
@@ -157,11 +154,11 @@ impl Answer {
             match Arc::get_mut(&mut next) {
                 Some(unused) => {
                     self.builder.tree_into(unused);
-                    self.builder.fade(unused, now);
+                    self.builder.fade(unused, unit, now);
                 }
                 None => {
                     let mut tree = self.builder.tree();
-                    self.builder.fade(&mut tree, now);
+                    self.builder.fade(&mut tree, unit, now);
                     next = Arc::new(tree);
                 }
             }
@@ -186,16 +183,19 @@ struct Trees {
     shown: Answer,
     /// A tree from callers to callees, kept while the table of functions is wanted beside a bottom-up tree.
     upright: Option<Answer>,
+    /// What a sample of now weighs in both, where the past fades.
+    unit: u64,
 }
 
 impl Trees {
     fn new(names: &Arc<Names>, profile: Arc<RwLock<Profile>>) -> Trees {
-        Trees { names: Arc::clone(names), profile, shown: Answer::new(names, Query::default()), upright: None }
+        Trees { names: Arc::clone(names), profile, shown: Answer::new(names, Query::default()), upright: None, unit: 1 }
     }
 
     /// Brings the tree that is shown up to date, and returns whether it changed.
-    fn update(&mut self, query: &Query, now: Timestamp) -> bool {
-        self.shown.update(query, &self.profile, now)
+    fn update(&mut self, query: &Query, unit: u64, now: Timestamp) -> bool {
+        self.unit = unit;
+        self.shown.update(query, unit, &self.profile, now)
     }
 
     /// The tree from callers to callees, and whether it changed; `shown_changed` is what [`Trees::update`] has returned.
@@ -206,7 +206,7 @@ impl Trees {
         }
         let query = Query { direction: Direction::TopDown, ..query.clone() };
         let upright = self.upright.get_or_insert_with(|| Answer::new(&self.names, query.clone()));
-        let changed = upright.update(&query, &self.profile, now);
+        let changed = upright.update(&query, self.unit, &self.profile, now);
         (Arc::clone(&upright.tree), changed)
     }
 }
@@ -271,7 +271,9 @@ impl Engine {
     /// The answer as of `now`.
     pub fn answer(&mut self, request: &Request, now: Timestamp) -> Snapshot {
         self.keep_baseline(request.baseline.as_ref());
-        let changed = self.trees.update(&request.query, now);
+        // Beside a baseline whole samples are weighed: it has no others, and what may be chance depends on their number.
+        let unit = if request.compare { 1 } else { FADING_UNIT };
+        let changed = self.trees.update(&request.query, unit, now);
         let shown = self.update_difference(request, now, changed);
         self.update_tables(request, now, shown);
         let (tree, difference) = match &self.difference {
@@ -308,7 +310,7 @@ impl Engine {
             timeline: builder.timeline(if fixed { Timestamp(0) } else { now }),
             totals: builder.totals(now),
             short: builder.short_stacks(now).into(),
-            fading: builder.fades(),
+            fading: builder.fades() && !request.compare,
             // What is read from a file has no times.
             heat: (request.heat && !fixed).then(|| Arc::new(builder.heat(now))),
             stored: profile.samples.len(),
@@ -347,7 +349,7 @@ impl Engine {
             (self.difference, self.difference_before) = (None, None);
             return Shown { changed, compared: false };
         };
-        let other_changed = trees.update(&mark.query_beside(&request.query), now);
+        let other_changed = trees.update(&mark.query_beside(&request.query), 1, now);
         let changed = changed || other_changed || self.difference.is_none();
         if changed {
             let (tree, difference) = Difference::of(&self.trees.shown.tree, &trees.shown.tree);

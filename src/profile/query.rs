@@ -86,6 +86,15 @@ impl Target {
     pub fn is_everything(&self) -> bool {
         *self == Target::default()
     }
+
+    /// Whether all that it names is named by the other as well.
+    pub fn is_within(&self, other: &Target) -> bool {
+        let all_of = |tgids: &[Tgid]| !self.tgids.is_empty() && self.tgids.iter().all(|tgid| tgids.contains(tgid));
+        (other.tgids.is_empty() || all_of(&other.tgids))
+            && (other.tid.is_none() || other.tid == self.tid)
+            && (other.cgroup.is_none() || other.cgroup == self.cgroup)
+            && (other.cpu.is_none() || other.cpu == self.cpu)
+    }
 }
 
 /// When.

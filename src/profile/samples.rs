@@ -172,6 +172,9 @@ const _: () = assert!(size_of::<Sample>() <= 32, "rule 3 of the architecture");
 
 const CHUNK: usize = 1024;
 
+/// Samples that a reader takes in under one lock; about a millisecond's work.
+pub(super) const SLICE: usize = 16_384;
+
 /// Samples in the order of their time.
 #[derive(Default)]
 pub struct SampleStore {

@@ -71,8 +71,8 @@ impl App {
         }
         self.compare.on = !self.compare.on;
         if self.compare.on {
-            let (grown, shrunk) = self.theme.names_of_changes();
-            self.say(format!("difference in points: {grown} has grown, {shrunk} has shrunk, grey may be chance"));
+            let (grown, shrunk, chance) = self.theme.names_of_changes();
+            self.say(format!("difference in points: {grown} has grown, {shrunk} has shrunk, {chance} may be chance"));
         }
     }
 

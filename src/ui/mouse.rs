@@ -9,6 +9,7 @@ use super::keys::Action;
 use super::layout::{Span, place_of};
 use super::messages::Effect;
 use super::place::Place;
+use super::time_map::TimeMap;
 use super::views;
 
 impl App {
@@ -26,7 +27,7 @@ impl App {
             }
             MouseEventKind::Down(MouseButton::Left) if areas.time.contains(at) => self.click_time(at, areas.time),
             MouseEventKind::Drag(MouseButton::Left) if self.drag_from.is_some() => self.drag_time(at, areas.time),
-            MouseEventKind::Drag(MouseButton::Left) if self.view == View::Time => self.point_at_time(at, areas.body),
+            MouseEventKind::Drag(MouseButton::Left) if self.time_map.dragged => self.point_at_time(at, areas.body),
             MouseEventKind::Up(MouseButton::Left) => {
                 self.drag_from = None;
                 self.let_go_of_time();
@@ -84,10 +85,10 @@ impl App {
                     self.act(Action::ZoomIn, effects);
                 }
             }
+            View::Time if zoom => {}
             View::Time => {
-                self.time_map.anchor = None;
                 self.point_at_time(at, body);
-                self.time_map.anchor = self.time_map.cursor;
+                self.time_map = TimeMap { anchor: self.time_map.cursor, dragged: true, ..self.time_map };
             }
             View::Health => {}
         }
@@ -102,6 +103,9 @@ impl App {
 
     /// What the mouse was dragged over is shown; a click alone selects nothing.
     fn let_go_of_time(&mut self) {
+        if !std::mem::take(&mut self.time_map.dragged) {
+            return;
+        }
         if self.view == View::Time && self.time_map.anchor != self.time_map.cursor {
             self.choose_time();
         } else {

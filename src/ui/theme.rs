@@ -269,13 +269,13 @@ impl Theme {
         self.boxed(Hsl(hue, 0.85 * strength, lightness))
     }
 
-    /// What the colours of grown and shrunk boxes are called.
-    pub fn names_of_changes(&self) -> (&'static str, &'static str) {
+    /// What the looks of boxes are called that have grown, that have shrunk, and that may have done so by chance.
+    pub fn names_of_changes(&self) -> (&'static str, &'static str, &'static str) {
         match (self.depth, self.palette) {
-            (Depth::None, _) => ("+", "-"),
-            (Depth::Sixteen, Palette::ColourBlind) => ("yellow", "blue"),
-            (_, Palette::ColourBlind) => ("orange", "blue"),
-            (_, Palette::Standard) => ("red", "blue"),
+            (Depth::None, _) => ("+", "-", "no figure"),
+            (Depth::Sixteen, Palette::ColourBlind) => ("yellow", "blue", "grey"),
+            (_, Palette::ColourBlind) => ("orange", "blue", "grey"),
+            (_, Palette::Standard) => ("red", "blue", "grey"),
         }
     }
 

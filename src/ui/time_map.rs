@@ -28,6 +28,8 @@ pub struct TimeMap {
     pub cursor: Option<u64>,
     /// Where a selection was begun.
     pub anchor: Option<u64>,
+    /// It was begun with the mouse's button, and ends when that is let go.
+    pub dragged: bool,
 }
 
 /// What is where on the screen.

@@ -95,7 +95,7 @@ impl App {
         let Some((heat, grid)) = self.snapshot.heat.clone().zip(self.time_grid(self.areas().body)) else { return };
         if self.time_map.anchor.is_none() {
             let at = self.time_map.at(&heat);
-            self.time_map = TimeMap { cursor: Some(at), anchor: Some(at) };
+            self.time_map = TimeMap { cursor: Some(at), anchor: Some(at), dragged: false };
             return;
         }
         let (from, to) = self.time_map.selection(&heat, grid.slots);

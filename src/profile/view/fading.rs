@@ -65,10 +65,10 @@ impl ViewBuilder {
         self.fading.is_some()
     }
 
-    /// Brings the weights of a tree that fades down to [`UNIT`] for a sample of this moment.
-    pub(in crate::profile) fn fade(&self, tree: &mut CallTree, now: Timestamp) {
+    /// Brings the weights of a tree that fades down to `unit` for a sample of this moment.
+    pub(in crate::profile) fn fade(&self, tree: &mut CallTree, unit: u64, now: Timestamp) {
         if self.fading.is_some() {
-            tree.divide((self.sample_of(now) / UNIT).max(1));
+            tree.divide((self.sample_of(now) / unit).max(1));
         }
     }
 }

@@ -217,7 +217,7 @@ fn what_is_a_half_life_older_weighs_half() {
         }
         while builder.update(&world.profile, Timestamp(i), 5000) == Progress::More {}
         let mut tree = builder.tree();
-        builder.fade(&mut tree, Timestamp(i));
+        builder.fade(&mut tree, UNIT, Timestamp(i));
         let mut wanted = BTreeMap::<String, f64>::new();
         for at in i.saturating_sub(12 * HALF_LIFE)..=i {
             let age = (i - at) as f64 / HALF_LIFE as f64;
@@ -237,7 +237,7 @@ fn what_is_a_half_life_older_weighs_half() {
     let mut pictures = [Timestamp(60_000), Timestamp(90_000)].map(|now| {
         while builder.update(&world.profile, now, usize::MAX) == Progress::More {}
         let mut tree = builder.tree();
-        builder.fade(&mut tree, now);
+        builder.fade(&mut tree, UNIT, now);
         world.folded(&tree)
     });
     assert!(!pictures[0].is_empty());

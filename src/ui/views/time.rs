@@ -104,7 +104,10 @@ pub(super) fn describe(app: &App) -> String {
     let Some((heat, grid)) = app.snapshot.heat.as_deref().zip(app.time_grid(app.areas().body)) else { return String::new() };
     let (from, to) = app.time_map.selection(heat, grid.slots);
     let length = begin_of(to).since(begin_of(from));
-    let weight: u64 = (from..to).map(|slot| weight_of(heat, slot, 1)).sum();
+    // A second at a time: a day has four million slots.
+    let second_end = |slot: u64| (slot / SLOTS as u64 + 1) * SLOTS as u64;
+    let parts = std::iter::successors(Some(from), |at| Some(second_end(*at))).take_while(|at| *at < to);
+    let weight: u64 = parts.map(|at| weight_of(heat, at, second_end(at).min(to) - at)).sum();
     let cpus = weight as f64 / f64::from(app.status.frequency.max(1)) / (length as f64 / 1e9);
     let ago = app.snapshot.now.since(begin_of(from)) as f64 / 1e9;
     let key = app.keys.first(Action::ZoomIn);

@@ -1,0 +1,99 @@
+//! A baseline, and what differs from it.
+
+use super::*;
+use crate::profile::Baseline;
+
+#[test]
+fn what_follows_is_compared_with_what_was_marked() {
+    let mut bench = Bench::new();
+    bench.keys("d");
+    assert!(bench.screen(80, 24).contains("b marks what is seen"));
+    bench.keys("b");
+    assert!(bench.screen(100, 24).contains("100 samples are the baseline now; d shows how what follows differs"));
+    bench.keys("d");
+    assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::Between(Timestamp(7 * SECOND), Timestamp(u64::MAX)));
+    // Since then nothing was sampled; of the five seconds there are, the last has only postgres.
+    assert!(bench.screen(120, 24).contains("difference to 100 samples"));
+    bench.keys("m");
+    let difference = bench.app.snapshot.difference.clone().unwrap();
+    assert_eq!(difference.whole().before, 100);
+    bench.keys("c");
+    bench.app.span = Span::Between(Timestamp(5 * SECOND), Timestamp(7 * SECOND));
+    bench.keys("g");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("+65.0") && screen.contains("-65.0"), "postgres has grown, nginx is gone\n{screen}");
+    bench.keys("jl");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("was 35 (35.0 %)") && screen.contains("now 21 (100 %)"), "{screen}");
+    bench.keys("2");
+    let screen = bench.screen(120, 24);
+    let line = |name: &str| screen.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(line("parse").contains("-40.0") && line("sort").contains("+18.8"), "{screen}");
+    // The chip is taken away with a click, and all is as it was.
+    bench.keys("1");
+    let screen = bench.screen(120, 24);
+    let column = screen.lines().nth(1).unwrap().chars().collect::<String>().find("difference").unwrap();
+    bench.click(u16::try_from(screen.lines().nth(1).unwrap()[..column].chars().count()).unwrap(), 1);
+    assert!(!bench.app.compare.on && bench.app.snapshot.difference.is_none());
+}
+
+#[test]
+fn a_marked_process_is_seen_beside_another_one() {
+    let mut bench = Bench::new();
+    bench.app.aim(vec![Tgid(10)], None);
+    bench.keys("b");
+    bench.app.aim(vec![Tgid(20)], None);
+    bench.keys("d");
+    bench.app.span = Span::Last(100);
+    bench.keys("g");
+    let difference = bench.app.snapshot.difference.clone().unwrap();
+    assert_eq!((difference.whole().now, difference.whole().before), (35, 65));
+    // Within what was marked, what is chosen is shown of both.
+    bench.app.aim(vec![Tgid(10)], Some(Tid(10)));
+    bench.keys("g");
+    assert_eq!(bench.app.snapshot.difference.as_ref().unwrap().whole().before, 65);
+    bench.keys("&parse");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.snapshot.difference.as_ref().unwrap().whole().before, 40);
+    bench.keys("x");
+    // Of a baseline that was marked without a target, what is chosen now is shown of both.
+    bench.keys("Xdb");
+    bench.app.aim(vec![Tgid(20)], None);
+    bench.keys("d");
+    let difference = bench.app.snapshot.difference.clone().unwrap();
+    assert_eq!((difference.whole().now, difference.whole().before), (35, 35));
+    bench.keys("u");
+    assert_eq!(bench.app.snapshot.difference.as_ref().unwrap().whole().before, 35, "bottom-up as well");
+    bench.keys("w");
+    bench.key(KeyCode::Enter);
+    let Some(Effect::Save(order)) = bench.others.last() else { panic!("{:?}", bench.others) };
+    assert!(order.difference.is_some() && order.title.contains("difference"));
+    bench.key(KeyCode::Esc);
+    bench.key(KeyCode::Esc);
+    assert!(!bench.app.compare.on, "Esc leaves it after the target");
+}
+
+#[test]
+fn beside_a_fading_past_both_sides_are_told_in_samples() {
+    let mut bench = Bench::new();
+    bench.keys("bd");
+    bench.app.span = Span::Fading(10);
+    bench.keys("g");
+    let difference = bench.app.snapshot.difference.clone().unwrap();
+    assert_eq!((difference.whole().before, bench.app.snapshot.unit()), (100, 1));
+    assert!((70..90).contains(&difference.whole().now), "{:?}", difference.whole());
+    assert!(bench.screen(120, 24).contains("was 100 (100 %)"), "{}", bench.screen(120, 24));
+    bench.keys("d");
+    assert!(bench.app.snapshot.difference.is_none() && bench.app.snapshot.unit() > 1);
+    assert!((70..90).contains(&bench.app.snapshot.samples()));
+}
+
+#[test]
+fn a_baseline_that_was_refused_is_told_and_gone() {
+    let mut bench = Bench::new();
+    bench.keys("bd");
+    let snapshot = Snapshot { baseline: Baseline::TooLarge, ..(*bench.app.snapshot).clone() };
+    bench.send(Event::Snapshot(Arc::new(snapshot)));
+    assert!(bench.screen(120, 24).contains("more than a quarter of --memory; choose a shorter time or one process"));
+    assert!(bench.app.compare.baseline.is_none() && !bench.app.compare.on);
+}
