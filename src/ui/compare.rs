@@ -11,7 +11,6 @@ use crate::profile::{Baseline, Mark, Query, TimeRange, Timestamp};
 use super::app::App;
 use super::keys::Action;
 use super::messages::Message;
-use super::text;
 use super::time_range::Span;
 
 /// What is compared with what.
@@ -35,8 +34,7 @@ impl Compare {
 impl App {
     /// Marks what is seen.
     pub(super) fn mark_baseline(&mut self) {
-        let seen = self.snapshot.samples();
-        if seen == 0 {
+        if self.snapshot.samples() == 0 {
             return self.say("there are no samples to compare with".to_owned());
         }
         let now = self.snapshot.now;
@@ -60,7 +58,8 @@ impl App {
             (false, false) => format!("; {key} shows how what follows differs"),
             (false, true) => format!("; {key} shows how what is seen then differs"),
         };
-        self.say(format!("{} samples are the baseline now{what}", text::count(seen)));
+        // How many samples it has is on its chip: some that are of before now have yet to arrive.
+        self.say(format!("what is seen is the baseline now{what}"));
     }
 
     /// Shows the difference, or what is seen alone.

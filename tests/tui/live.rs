@@ -322,7 +322,7 @@ fn what_began_after_the_baseline_has_grown() {
     terminal.keys("d");
     terminal.wait_for_text("nothing to compare with yet: b marks", SOON);
     terminal.keys("b");
-    terminal.wait_for_text("samples are the baseline now; d shows", SOON);
+    terminal.wait_for_text("what is seen is the baseline now; d shows", SOON);
     signal(&before, rustix::process::Signal::STOP);
     signal(&after, rustix::process::Signal::CONT);
     terminal.keys("d");

@@ -116,7 +116,7 @@ impl ViewBuilder {
             number -= 1;
         }
         let rows = profile.threads.rows().iter().zip(&self.sums).zip(recent);
-        rows.filter(|((_, sums), _)| sums.all > 0)
+        rows.filter(|((_, sums), _)| sums.all >= one)
             .map(|((thread, sums), recent)| ActivityRow {
                 thread: *thread,
                 all: sums.all / one,
@@ -154,6 +154,7 @@ impl ViewBuilder {
                 ShortStacks { end: UserEnd::from_wire(*end), object, weight: weight / one }
             })
             .collect();
+        all.retain(|short| short.weight > 0);
         all.sort_by(|a, b| (a.end as u8, b.weight, &a.object).cmp(&(b.end as u8, a.weight, &b.object)));
         all
     }

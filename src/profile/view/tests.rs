@@ -231,6 +231,20 @@ fn what_is_a_half_life_older_weighs_half() {
         let all = wanted.values().sum::<f64>() / UNIT as f64;
         assert!((samples - all).abs() <= all * 0.01 + 2.0, "{samples} samples at {i}, not {all}");
     }
+    // What has faded away is not told as nothing: a process that ran once, eight half-lives before the end.
+    let process = world.names.labels.intern("even", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(2), tid: Tid(2), process, name: process };
+    let main = world.names.intern_named(world.names.labels.intern("main", "", FrameKind::User));
+    let once = Sample { time: Timestamp(60_000), weight: 1, user_end: UserEnd::Gap, ..Sample::default() };
+    world.profile.record(thread, [main], once);
+    for i in 60_001..68_000 {
+        world.push(i, 1, &path(i));
+    }
+    let now = Timestamp(68_000);
+    while builder.update(&world.profile, now, 5000) == Progress::More {}
+    let (rows, short) = (builder.activity(&world.profile, now), builder.short_stacks(now));
+    assert!(rows.len() == 1 && rows[0].all > 0, "{rows:?}");
+    assert!(!short.is_empty() && short.iter().all(|short| short.weight > 0 && short.end != UserEnd::Gap), "{short:?}");
     // Frozen, it is as of then, and what came since is not in it.
     let until = Timestamp(30_500);
     builder.set_query(Query { range: TimeRange::Fading(HALF_LIFE, until), ..Query::default() });

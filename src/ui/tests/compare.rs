@@ -9,7 +9,7 @@ fn what_follows_is_compared_with_what_was_marked() {
     bench.keys("d");
     assert!(bench.screen(80, 24).contains("b marks what is seen"));
     bench.keys("b");
-    assert!(bench.screen(100, 24).contains("100 samples are the baseline now; d shows how what follows differs"));
+    assert!(bench.screen(100, 24).contains("what is seen is the baseline now; d shows how what follows differs"));
     bench.keys("d");
     assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::Between(Timestamp(7 * SECOND), Timestamp(u64::MAX)));
     // Since then nothing was sampled; of the five seconds there are, the last has only postgres.
