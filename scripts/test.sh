@@ -33,10 +33,21 @@ if [ "$(id -u)" != 0 ]; then
     export "CARGO_TARGET_${triple}_RUNNER=$runner"
 fi
 
+# Runs tests; what has failed is said once more at the end, where it is looked for.
+run_tests() {
+    log=$(mktemp)
+    { cargo test --locked --no-fail-fast "$@" 2>&1 || echo failed >"$log.status"; } | tee "$log"
+    [ -e "$log.status" ] || { rm "$log"; return 0; }
+    printf '\n== what failed\n'
+    grep -A 8 -e 'panicked at' -e '^error' "$log" | grep -v -e 'stack backtrace' -e '^ *[0-9]*: ' -e '^ *at ' | cut -c 1-1000
+    rm "$log" "$log.status"
+    return 1
+}
+
 test_all() {
     # Slow tests go one at a time: they measure, and would disturb each other.
     [ "${1:-}" = --all ] || return 0
-    step "slow tests" cargo test --locked --no-fail-fast -- --ignored --test-threads=1
+    step "slow tests" run_tests -- --ignored --test-threads=1
 }
 
 documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet; }
@@ -45,6 +56,6 @@ step "scripts" shellcheck scripts/*.sh .ci/run
 step "formatting" cargo fmt --check
 step "lints" cargo clippy --locked --all-targets -- -D warnings
 step "documentation" documentation
-step "tests" cargo test --locked --no-fail-fast
+step "tests" run_tests
 test_all "$@"
 printf '\nflametop: all tests passed in %s s\n' "$(($(date +%s) - begin))"
