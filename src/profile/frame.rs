@@ -231,6 +231,20 @@ impl Names {
         }
     }
 
+    /// The same without what was inlined, if that is to be folded into the function that it was inlined into.
+    ///
+    /// A file of folded stacks has inlined functions as frames of their own: such a frame has no label then.
+    pub fn labels_shown(&self, id: FrameId, fold_inlined: bool, mut each: impl FnMut(LabelId)) {
+        let mut first = true;
+        self.labels_of(id, |label| {
+            let hidden = || !first || self.labels.get(label).is_some_and(|label| label.kind == FrameKind::Inlined);
+            if !(fold_inlined && hidden()) {
+                each(label);
+            }
+            first = false;
+        });
+    }
+
     /// Changes whenever a frame was renamed.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -264,6 +278,13 @@ mod tests {
         let mut after = Vec::new();
         names.labels_of(frame, |label| after.push(label));
         assert_eq!(after, [outer, inner]);
+        let shown = |frame, fold| {
+            let mut shown = Vec::new();
+            names.labels_shown(frame, fold, |label| shown.push(label));
+            shown
+        };
+        assert_eq!((shown(frame, false), shown(frame, true)), (vec![outer, inner], vec![outer]));
+        assert_eq!(shown(names.intern_named(inner), true), []);
     }
 
     #[test]

@@ -149,6 +149,9 @@ pub struct Query {
     pub direction: Direction,
     /// The level below "all".
     pub grouping: Grouping,
+    /// Inlined functions are not shown, and neither searched nor filtered by: what ran in them ran in the function that they were
+    /// inlined into.
+    pub fold_inlined: bool,
 }
 
 /// What the screen wants to see.

@@ -313,7 +313,7 @@ impl ViewBuilder {
         for (at, frame) in unknown.into_iter().rev() {
             let names = &self.names;
             for (bit, filter) in self.filters.iter_mut().enumerate() {
-                names.labels_of(frame, |label| {
+                names.labels_shown(frame, self.query.fold_inlined, |label| {
                     if filter.matches(names, label) {
                         bits |= 1 << bit;
                     }

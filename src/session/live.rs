@@ -40,7 +40,8 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     });
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
-    let query = Query { target: if options.program.is_empty() { target } else { Target::default() }, ..Query::default() };
+    let target = if options.program.is_empty() { target } else { Target::default() };
+    let query = Query { target, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
     app.keys = settings.keys;
     app.everything = family;

@@ -15,6 +15,7 @@ use super::compare::Compare;
 use super::flame::Flame;
 use super::keys::{Action, KeyMap, is_ctrl_c};
 use super::messages::{Effect, Event, Message, SaveOrder, Saved, Status};
+use super::names::Detail;
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
 use super::tables::{Functions, Processes};
@@ -63,6 +64,8 @@ pub enum Chip {
     Target,
     /// That two sides are compared.
     Difference,
+    /// That inlined functions are not shown.
+    Folded,
 }
 
 /// Lines of the command's output kept for its pane.
@@ -74,6 +77,8 @@ pub struct App {
     pub names: Arc<Names>,
     /// How things look.
     pub theme: Theme,
+    /// How much of functions' names is shown.
+    pub detail: Detail,
     /// Which key does what.
     pub keys: KeyMap,
     /// The newest answer.
@@ -130,6 +135,7 @@ impl App {
         App {
             names,
             theme,
+            detail: Detail::Full,
             keys: KeyMap::default(),
             snapshot: Arc::default(),
             status: Status::default(),
@@ -177,6 +183,11 @@ impl App {
     /// How the level below "all" is made.
     pub fn grouping(&self) -> Grouping {
         self.query.grouping
+    }
+
+    /// Whether inlined functions are a part of what they were inlined into.
+    pub fn folds_inlined(&self) -> bool {
+        self.query.fold_inlined
     }
 
     /// Which way up the tree grows.
@@ -333,6 +344,11 @@ impl App {
             Action::Sandwich => self.sandwich(),
             Action::Order => self.change_order(),
             Action::Grouping => self.change_grouping(),
+            Action::Inlined => self.fold_inlined(!self.query.fold_inlined),
+            Action::NameDetail => {
+                self.detail = self.detail.next();
+                self.say(self.detail.describe().to_owned());
+            }
             Action::Chains => self.flame.chains = !self.flame.chains,
             Action::ColourMode => {
                 self.theme.mode = match self.theme.mode {
@@ -451,6 +467,18 @@ impl App {
         self.message = Some(Message { text: text.to_owned(), bad: false });
     }
 
+    /// Shows inlined functions, or only what they were inlined into.
+    fn fold_inlined(&mut self, fold: bool) {
+        self.query.fold_inlined = fold;
+        if fold {
+            self.flame.leave_inlined(&self.names);
+        }
+        self.say(
+            if fold { "inlined functions are a part of what they were inlined into" } else { "inlined functions are shown" }
+                .to_owned(),
+        );
+    }
+
     fn sandwich(&mut self) {
         if let Some(label) = self.selected_label() {
             self.functions.open_function(label);
@@ -500,6 +528,7 @@ impl App {
             Chip::Filter(_) => {}
             Chip::Target => self.query.target = Target::default(),
             Chip::Difference => self.compare.on = false,
+            Chip::Folded => self.fold_inlined(false),
         }
     }
 
@@ -573,7 +602,7 @@ impl App {
     }
 
     fn has_chips(&self) -> bool {
-        !self.query.filters.is_empty() || !self.query.target.is_everything() || self.compare.on
+        !self.query.filters.is_empty() || !self.query.target.is_everything() || self.compare.on || self.query.fold_inlined
     }
 
     /// The place under the cursor, for the breadcrumb.

@@ -1,6 +1,7 @@
 //! The state machine and the drawing, driven without a terminal.
 
 mod compare;
+mod names;
 mod time;
 
 use std::path::PathBuf;
@@ -400,7 +401,7 @@ proptest! {
     #[test]
     fn any_keys_at_any_size_do_no_harm(
         keys in prop::collection::vec(prop_oneof![
-            12 => prop::sample::select("hjklgG<>fBrnN#*&!xXpTCmceuisSaveOyw/?125 3[]{}z".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+            12 => prop::sample::select("hjklgG<>fBrnN#*&!xXpTCmceuisSaveOywID/?125 3[]{}z".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
             2 => Just(KeyCode::Enter),
             2 => Just(KeyCode::Esc),
             1 => Just(KeyCode::Tab),

@@ -51,7 +51,7 @@ impl ViewBuilder {
         for (at, frame) in new.into_iter().rev() {
             let mut labels = std::mem::take(&mut self.scratch);
             labels.clear();
-            self.names.labels_of(frame, |label| labels.push(label));
+            self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
             for label in &labels {
                 node = self.child(node, *label);
             }
@@ -73,7 +73,7 @@ impl ViewBuilder {
         let mut labels = Vec::new();
         for frame in profile.stacks.frames(sample.stack) {
             labels.clear();
-            self.names.labels_of(frame, |label| labels.push(label));
+            self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
             for label in labels.iter().rev() {
                 node = self.child(node, *label);
             }

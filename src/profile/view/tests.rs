@@ -9,6 +9,8 @@ use super::*;
 use crate::profile::{Cpu, Direction, Filter, FrameKind, Grouping, Limits, Pattern, Searcher, Target, Tgid, Tid};
 
 const NAMES: [&str; 6] = ["main", "alpha", "beta", "gamma", "alphabet", "_start"];
+/// Functions into which others are inlined, by their number: the function, then what was inlined into it.
+const CHAINS: [[usize; 3]; 2] = [[0, 1, 2], [1, 4, 3]];
 
 struct World {
     names: Arc<Names>,
@@ -23,13 +25,25 @@ impl World {
     fn push(&mut self, time: u64, tgid: u32, path: &[usize]) {
         let process = self.names.labels.intern(if tgid.is_multiple_of(2) { "even" } else { "odd" }, "", FrameKind::Process);
         let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process };
-        let frames: Vec<_> = path
-            .iter()
-            .map(|index| self.names.intern_named(self.names.labels.intern(NAMES[*index], "", FrameKind::User)))
-            .collect();
+        let frames: Vec<_> = path.iter().map(|index| self.frame(*index)).collect();
         let sample =
             Sample { time: Timestamp(time), weight: 1, cpu: Cpu(0), user_end: UserEnd::FramePointerEnd, ..Sample::default() };
         self.profile.record(thread, frames, sample);
+    }
+
+    /// A frame that is a name; or, for numbers past the names, an address with functions inlined into one another.
+    fn frame(&self, index: usize) -> FrameId {
+        let label = |name: usize, kind| self.names.labels.intern(NAMES[name], "", kind);
+        let Some(chain) = index.checked_sub(NAMES.len()).map(|chain| CHAINS[chain]) else {
+            return self.names.intern_named(label(index, FrameKind::User));
+        };
+        let frame = crate::profile::Frame { object: ObjectId::KERNEL, is_return: false, address: index as u64 };
+        let (id, new) = self.names.intern_frame(frame);
+        if new {
+            let kinds = [FrameKind::User, FrameKind::Inlined, FrameKind::Inlined];
+            self.names.name_frame(id, &[0, 1, 2].map(|at| label(chain[at], kinds[at])));
+        }
+        id
     }
 
     fn folded(&self, tree: &CallTree) -> BTreeMap<String, u64> {
@@ -47,7 +61,12 @@ fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64, window:
     let mut lines = BTreeMap::new();
     for (time, tgid, path) in samples {
         let group = if tgid.is_multiple_of(2) { "even" } else { "odd" };
-        let names: Vec<&str> = path.iter().map(|index| NAMES[*index]).collect();
+        let shown = if query.fold_inlined { 1 } else { 3 };
+        let labels = |index: &usize| match index.checked_sub(NAMES.len()) {
+            None => vec![NAMES[*index]],
+            Some(chain) => CHAINS[chain].iter().take(shown).map(|name| NAMES[*name]).collect(),
+        };
+        let names: Vec<&str> = path.iter().flat_map(labels).collect();
         let within = match query.range {
             TimeRange::All => *time >= now.saturating_sub(window),
             TimeRange::Last(span) => *time >= now.saturating_sub(span),
@@ -87,13 +106,14 @@ fn queries() -> impl Strategy<Value = Query> {
             pattern: Pattern::new(source).unwrap(),
         });
     let target = prop_oneof![3 => Just(vec![]), 1 => Just(vec![Tgid(2)]), 1 => Just(vec![Tgid(1), Tgid(3)])];
-    (range, prop::collection::vec(filter, 0..3), target, any::<bool>(), any::<bool>()).prop_map(
-        |(range, filters, tgids, up, apart)| Query {
+    (range, prop::collection::vec(filter, 0..3), target, any::<[bool; 3]>()).prop_map(
+        |(range, filters, tgids, [up, apart, fold_inlined])| Query {
             range,
             filters,
             target: Target { tgids, ..Target::default() },
             direction: if up { Direction::BottomUp } else { Direction::TopDown },
             grouping: if apart { Grouping::Process } else { Grouping::Name },
+            fold_inlined,
         },
     )
 }
@@ -105,7 +125,7 @@ proptest! {
     #[test]
     fn an_updated_view_equals_one_made_at_once(
         query in queries(),
-        samples in prop::collection::vec((1u64..5, 1u32..5, prop::collection::vec(0usize..6, 0..5)), 1..2600),
+        samples in prop::collection::vec((1u64..5, 1u32..5, prop::collection::vec(0usize..NAMES.len() + CHAINS.len(), 0..5)), 1..2600),
         every in 1usize..700,
         window in prop_oneof![Just(u64::MAX), 500u64..5000],
         budget in prop_oneof![Just(usize::MAX), 1usize..500],

@@ -1,12 +1,15 @@
 //! The two lines at the bottom: the frame under the cursor; where it is, and the keys. A prompt, a question or a message takes
 //! the place of the last.
 
+use std::borrow::Cow;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
 use crate::profile::{CallTree, Change, Difference, FrameKind, NodeId, Sides, TreeNode};
 use crate::ui::app::{App, View};
+use crate::ui::names::fit_name;
 use crate::ui::overlay::{Overlay, Prompt};
 use crate::ui::text;
 
@@ -68,7 +71,7 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     };
     let name = if app.cursor().rest { format!("narrow callees of {name}") } else { name };
     let room = usize::from(left.width).saturating_sub(text::width(&figures) + text::width(&object) + 4);
-    let x = put(buffer, left, left.x + 1, left.y, &text::fit_name(&name, room.max(8)), app.theme.strong());
+    let x = put(buffer, left, left.x + 1, left.y, &fit_name(&name, room.max(8)), app.theme.strong());
     let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, &object, app.theme.dim()) };
     put(buffer, left, x, left.y, &figures, ratatui::style::Style::new());
 }
@@ -198,7 +201,12 @@ fn breadcrumb(app: &App) -> String {
     }
     let arrow = if app.theme.ascii { " > " } else { " › " };
     let mut words = app.target_name();
-    let path: Vec<&str> = app.cursor().path.iter().map(|label| app.names.labels.name(*label)).collect();
+    let path: Vec<Cow<'_, str>> = app
+        .cursor()
+        .path
+        .iter()
+        .map(|label| app.names.labels.get(*label).map_or(Cow::Borrowed("?"), |label| app.shown_name(label)))
+        .collect();
     let skip = path.len().saturating_sub(4);
     if skip > 0 {
         words.push_str(arrow);
@@ -206,7 +214,7 @@ fn breadcrumb(app: &App) -> String {
     }
     for name in &path[skip..] {
         words.push_str(arrow);
-        words.push_str(&text::fit_name(name, 28));
+        words.push_str(&fit_name(name, 28));
     }
     words
 }
