@@ -11,6 +11,7 @@
 //!  seen:    [first ............................... next)         in the timeline
 //! ```
 
+mod addresses;
 mod answers;
 mod fading;
 mod nodes;
@@ -32,6 +33,7 @@ use super::search::LabelMatches;
 use super::threads::Thread;
 use super::tree::{CallTree, NodeId, TreeBuilder};
 
+pub use addresses::{Addresses, FrameWeight};
 pub use answers::{ActivityRow, ShortStacks, Totals};
 pub(super) use fading::UNIT as FADING_UNIT;
 pub use timeline::{HeatMap, SLOTS, Timeline};
@@ -103,6 +105,8 @@ pub struct ViewBuilder {
     node_of_ungrouped: Vec<u32>,
     stack_filter_bits: Vec<u16>,
     stack_complete: Vec<u8>,
+    /// Where samples of one function are, if that is all that is wanted.
+    addresses: Option<addresses::Counter>,
     /// Labels in the tree that may yet be replaced.
     provisional: Vec<LabelId>,
     scratch: Vec<LabelId>,
@@ -141,6 +145,7 @@ impl ViewBuilder {
             node_of_ungrouped: Vec::new(),
             stack_filter_bits: Vec::new(),
             stack_complete: Vec::new(),
+            addresses: None,
             provisional: Vec::new(),
             scratch: Vec::new(),
             started: false,
@@ -158,9 +163,14 @@ impl ViewBuilder {
     /// Changes the query; what can be kept is kept.
     pub fn set_query(&mut self, query: Query) {
         if query != self.query {
-            let changes = self.changes + 1;
-            *self = ViewBuilder { changes, ..ViewBuilder::new(Arc::clone(&self.names), query) };
+            self.forget(query);
         }
+    }
+
+    /// Begins again with nothing seen.
+    fn forget(&mut self, query: Query) {
+        let (changes, addresses) = (self.changes + 1, self.addresses.as_ref().map(|counter| counter.anew(&self.names)));
+        *self = ViewBuilder { changes, addresses, ..ViewBuilder::new(Arc::clone(&self.names), query) };
     }
 
     /// Takes in what came since the last call and takes back what left, as of `now`; at most `budget` samples at a time.
@@ -172,9 +182,8 @@ impl ViewBuilder {
             || self.missed_what_the_store_let_go(profile)
             || self.fading.is_some_and(|fading| fading.is_used_up(now))
         {
-            let changes = self.changes + 1;
-            *self = ViewBuilder::new(Arc::clone(&self.names), std::mem::take(&mut self.query));
-            self.changes = changes;
+            let query = std::mem::take(&mut self.query);
+            self.forget(query);
             self.started = true;
             self.epoch = profile.epoch();
             self.next = profile.samples.first();
@@ -205,6 +214,7 @@ impl ViewBuilder {
 
     pub(super) fn a_label_in_the_tree_was_renamed(&self) -> bool {
         self.provisional.iter().any(|label| self.names.labels.current(*label) != *label)
+            || self.addresses.as_ref().is_some_and(|counter| counter.a_label_was_renamed(&self.names))
     }
 
     /// Whether counted samples are gone that are not held here: a whole chunk came and went between two updates.
@@ -327,6 +337,12 @@ impl ViewBuilder {
     fn count(&mut self, profile: &Profile, sample: &Sample, shown: bool, sign: i64) {
         self.changes += 1;
         let weight = sign * self.fading.map_or(sample.weight, |fading| fading.weight(sample)).cast_signed();
+        if self.addresses.is_some() {
+            if shown {
+                self.count_addresses(profile, sample, weight);
+            }
+            return;
+        }
         let add = |slot: &mut u64| *slot = slot.saturating_add_signed(weight);
         let slot = sample.thread.0 as usize;
         if self.sums.len() <= slot {

@@ -129,7 +129,16 @@ pub fn answer_requests(
             // Never more than a quarter of the time is spent on pictures.
             (true, false) => PICTURE_EVERY.saturating_sub(answered.elapsed()).max(answered.elapsed() * 3),
         };
-        let changed = handle.block_on(async { tokio::time::timeout(pause, requests.changed()).await });
+        // Each step of the cursor asks for the addresses of another function: that comes with the next picture and makes none.
+        let another = async {
+            loop {
+                requests.changed().await?;
+                if !requests.borrow().has_the_picture_of(&request) {
+                    return Ok::<(), watch::error::RecvError>(());
+                }
+            }
+        };
+        let changed = handle.block_on(async { tokio::time::timeout(pause, another).await });
         if matches!(changed, Ok(Err(_))) {
             return;
         }

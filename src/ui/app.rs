@@ -229,6 +229,7 @@ impl App {
             heat: self.view == View::Time,
             functions: (self.view == View::Functions).then_some(self.functions.sort),
             neighbours_of: self.functions.open.filter(|_| self.view == View::Functions),
+            addresses_of: None,
             baseline: self.compare.baseline.clone(),
             compare: self.compare.on,
         };

@@ -314,3 +314,104 @@ fn the_timeline_has_one_weight_a_second_and_forgets_what_the_store_forgot() {
     assert_eq!(timeline.weights.iter().sum::<u64>(), world.profile.samples.len() as u64);
     assert_eq!(timeline.first_second, world.profile.samples.first_time().unwrap().0 / SECOND);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// However samples arrive and leave, each address weighs what counting all samples at once would give it.
+    #[test]
+    fn addresses_weigh_what_their_samples_do(
+        query in queries(),
+        samples in prop::collection::vec((1u64..5, 1u32..5, prop::collection::vec(0usize..NAMES.len() + CHAINS.len(), 0..6)), 1..2600),
+        every in 1usize..700,
+        window in prop_oneof![Just(u64::MAX), 500u64..5000],
+        budget in prop_oneof![Just(usize::MAX), 1usize..500],
+        of in 0usize..NAMES.len(),
+    ) {
+        let mut world = world(Limits { window, memory: usize::MAX });
+        let kind = |kind| world.names.labels.intern(NAMES[of], "", kind);
+        let wanted = [kind(FrameKind::User), kind(FrameKind::Inlined)][samples.len() % 2];
+        let (mut now, mut all) = (0, Vec::new());
+        let mut builder = ViewBuilder::of_addresses(Arc::clone(&world.names), query.clone(), wanted);
+        for (index, (step, tgid, path)) in samples.into_iter().enumerate() {
+            now += step;
+            world.push(now, tgid, &path);
+            all.push((now, tgid, path));
+            if index % every == 0 {
+                world.profile.trim(Timestamp(now));
+                while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
+            }
+        }
+        while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
+        let labels = |index: usize| {
+            let mut labels = Vec::new();
+            world.names.labels_shown(world.frame(index), query.fold_inlined, |label| labels.push(label));
+            labels
+        };
+        let (mut weights, mut whole) = (BTreeMap::<FrameId, (u64, u64)>::new(), (0, 0));
+        for sample in &all[usize::try_from(world.profile.samples.first()).unwrap()..] {
+            if expected(std::slice::from_ref(sample), &query, now, window).is_empty() {
+                continue;
+            }
+            let mut frames: Vec<usize> = sample.2.iter().copied().filter(|index| labels(*index).contains(&wanted)).collect();
+            whole.1 += u64::from(!frames.is_empty());
+            frames.sort_unstable();
+            frames.dedup();
+            frames.iter().for_each(|index| weights.entry(world.frame(*index)).or_default().1 += 1);
+            if let Some(leaf) = sample.2.last().filter(|leaf| labels(**leaf).last() == Some(&wanted)) {
+                weights.entry(world.frame(*leaf)).or_default().0 += 1;
+                whole.0 += 1;
+            }
+        }
+        let found = builder.addresses(1, Timestamp(now));
+        prop_assert_eq!((found.own, found.total), whole);
+        let ordered = found.frames.windows(2).all(|two| (two[0].own, two[0].total) >= (two[1].own, two[1].total));
+        prop_assert!(ordered, "the heaviest first");
+        let found: BTreeMap<FrameId, (u64, u64)> = found.frames.iter().map(|row| (row.frame, (row.own, row.total))).collect();
+        prop_assert_eq!(found, weights);
+    }
+}
+
+#[test]
+fn addresses_follow_names_that_come_later() {
+    let mut world = world(Limits::NONE);
+    let process = world.names.labels.intern("cc1", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+    let at = |address| world.names.intern_frame(crate::profile::Frame { object: ObjectId::KERNEL, is_return: false, address }).0;
+    let (early, late) = (at(0x10), at(0x18));
+    for frame in [early, late, late] {
+        world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+    }
+    let label = world.names.labels.intern("do_idle", "kernel", FrameKind::Kernel);
+    world.names.name_frame(early, &[label]);
+    let mut builder = ViewBuilder::of_addresses(Arc::clone(&world.names), Query::default(), label);
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    assert_eq!(builder.addresses(1, Timestamp(0)).total, 1);
+    world.names.name_frame(late, &[label]);
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    let found = builder.addresses(1, Timestamp(0));
+    assert_eq!((found.total, found.frames[0]), (3, FrameWeight { frame: late, own: 2, total: 2 }));
+}
+
+#[test]
+fn addresses_without_a_name_are_counted_together() {
+    let mut world = world(Limits::NONE);
+    let process = world.names.labels.intern("prog", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+    let path = "/bin/prog".into();
+    let elf = crate::profile::Object { kind: crate::profile::ObjectKind::Elf, path, build_id: None, file: Some((1, 1)) };
+    let object = world.names.objects.intern(elf);
+    let at = |address| world.names.intern_frame(crate::profile::Frame { object, is_return: false, address }).0;
+    let frames = [at(0x10), at(0x18), at(0x20)];
+    let known = world.names.labels.intern("known", "prog", FrameKind::User);
+    world.names.name_frame(frames[2], &[known]);
+    for frame in frames {
+        world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+    }
+    let mut label = LabelId(0);
+    world.names.labels_of(frames[0], |found| label = found);
+    let mut builder = ViewBuilder::of_addresses(Arc::clone(&world.names), Query::default(), label);
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    let found = builder.addresses(1, Timestamp(0));
+    assert_eq!((found.label, found.own, found.frames.len()), (label, 2, 2));
+}
