@@ -37,6 +37,8 @@ pub enum Command {
     Doctor,
     /// Tell how well the stacks of programs and libraries can be walked
     UnwindCheck(UnwindCheck),
+    /// Tell what the addresses of a program or library are called
+    Names(NamesOf),
     /// Stops itself, and becomes the command when it is let go on: so that it is sampled from its first instruction.
     #[command(name = "__hold", hide = true)]
     Hold(Hold),
@@ -225,6 +227,20 @@ pub struct UnwindCheck {
     /// Print only the sum and what is wrong
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// Options of `names`.
+#[derive(Args, Debug, Clone)]
+pub struct NamesOf {
+    /// An ELF file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Addresses as the file has them, in hexadecimal; without any, one a line from the standard input
+    #[arg(value_name = "ADDRESS")]
+    pub addresses: Vec<String>,
+    /// Print names as the linker has them
+    #[arg(long)]
+    pub mangled: bool,
 }
 
 /// Reads the command line; on a mistake, or when asked for help, says so and ends the program.

@@ -13,6 +13,7 @@ mod cost;
 mod doctor;
 mod link;
 mod live;
+mod names;
 mod record;
 mod sampling;
 mod unwind_check;
@@ -38,6 +39,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Some(Command::View(options)) => view::run(&options),
         Some(Command::Doctor) => doctor::run(),
         Some(Command::UnwindCheck(options)) => unwind_check::run(&options),
+        Some(Command::Names(options)) => names::run(&options),
         Some(Command::Hold(options)) => child::hold(&options),
     }
 }

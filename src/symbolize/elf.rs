@@ -45,6 +45,8 @@ const MAX_NOTES: u64 = 64 << 10;
 const MAX_NOTE_AREAS: usize = 16;
 /// Section names read for the sake of debug sections.
 const MAX_SECTION_NAMES: u64 = 16 << 20;
+/// Sections given by name; those that anybody asks for are some twenty.
+const MAX_NAMED: usize = 256;
 /// Longest symbol name read.
 const MAX_NAME: usize = 64 << 10;
 
@@ -180,25 +182,40 @@ impl Image {
         Ok(None)
     }
 
-    /// The section of that name, whole; empty where there is none. Compressed sections are not read.
-    pub(super) fn debug_section(&self, wanted: &str, limit: u64) -> Result<Vec<u8>, Reason> {
+    /// The sections with contents whose name is `wanted`, in the order of the file.
+    ///
+    /// Fails where the file ends before its headers or names do.
+    pub(super) fn sections_named(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<NamedSection>, Reason> {
         let Some((offset, count, names)) = self.sections else { return Ok(Vec::new()) };
         let headers = self.source.read(offset, count * SHDR as u64, MAX_SECTIONS * SHDR as u64)?;
         let section = |index: usize| headers.get(index * SHDR..).and_then(parse_section);
         let Some(names) = section(names as usize) else { return Ok(Vec::new()) };
         let names = self.source.read(names.offset, names.size, MAX_SECTION_NAMES)?;
-        for section in headers.chunks_exact(SHDR).filter_map(parse_section) {
-            let name = names.get(section.name as usize..).and_then(|rest| rest.split(|byte| *byte == 0).next());
-            if name != Some(wanted.as_bytes()) || section.kind == SHT_NOBITS {
-                continue;
-            }
-            if section.flags & SHF_COMPRESSED != 0 {
-                return Err(Reason::Unsupported);
-            }
-            return self.source.read(section.offset, section.size, limit);
-        }
-        Ok(Vec::new())
+        let named = headers.chunks_exact(SHDR).filter_map(parse_section).filter_map(|section| {
+            let name = names.get(section.name as usize..)?.split(|byte| *byte == 0).next()?;
+            let name = std::str::from_utf8(name).ok().filter(|name| wanted(name))?;
+            let end = section.offset.checked_add(section.size)?;
+            (section.kind != SHT_NOBITS).then(|| NamedSection {
+                name: name.into(),
+                address: section.address,
+                file: section.offset..end,
+                compressed: section.flags & SHF_COMPRESSED != 0,
+            })
+        });
+        Ok(named.take(MAX_NAMED).collect())
     }
+}
+
+/// A section found by its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct NamedSection {
+    pub(super) name: Box<str>,
+    /// Its virtual address, or 0.
+    pub(super) address: u64,
+    /// Where it is in the file; not held against the file's length.
+    pub(super) file: Range<u64>,
+    /// Whether it begins with an `Elf64_Chdr` and is unpacked to be read.
+    pub(super) compressed: bool,
 }
 
 /// The executable segments, and where notes are.

@@ -126,7 +126,7 @@ fn open_way(object: &Object, way: &Way) -> Result<Image, Reason> {
 }
 
 /// Opens a path as the process with that root would, links and all. Magic links, as in `/proc`, are not followed.
-fn open_in_root(root: &Path, path: &str) -> Result<OwnedFd, Reason> {
+pub(super) fn open_in_root(root: &Path, path: impl rustix::path::Arg) -> Result<OwnedFd, Reason> {
     let root = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     Ok(rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?)

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::dwarf::Lines;
+use super::debug_files::Places;
+use super::dwarf::Dwarf;
 use super::elf::Image;
+use super::images::Images;
 use super::index::SymbolIndex;
 use super::problem::Reason;
 use super::source::Source;
@@ -28,14 +30,19 @@ fn sample() -> &'static [u8] {
 /// All that the service does with a file, for every byte of it.
 fn read_everything(bytes: &[u8]) -> Result<usize, Reason> {
     let image = Image::read(Source::Memory(bytes.into()))?;
-    let index = SymbolIndex::build(&image)?;
+    let images = Images::alone(image);
+    let index = SymbolIndex::build(&images)?;
     let mut found = 0;
     for offset in (0..bytes.len() as u64).step_by(7) {
-        let Some(symbol) = image.elf_address(FileOffset(offset)).and_then(|address| index.find(address)) else { continue };
-        found += usize::from(symbol.read(&image)?.is_some());
+        let address = images.own.elf_address(FileOffset(offset));
+        let Some(symbol) = address.and_then(|address| index.find(address)) else { continue };
+        found += usize::from(symbol.read(&images)?.is_some());
     }
-    if let Ok(lines) = Lines::read(&image) {
-        let _ = lines.find(ElfAddress(0x1100));
+    if let Ok(Some(dwarf)) = Dwarf::open(&images.own, None, Places::default()) {
+        for address in (0x1000..0x1200).step_by(3) {
+            let _ = dwarf.calls(ElfAddress(address), |_| ());
+        }
+        dwarf.memory();
     }
     Ok(found)
 }

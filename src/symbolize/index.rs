@@ -22,6 +22,7 @@
 //!    alphabetical order.
 
 use super::elf::{Image, SYM, TableKind};
+use super::images::{Images, Origin};
 use super::problem::Reason;
 use super::source::{u16_at, u32_at, u64_at};
 use crate::profile::ElfAddress;
@@ -38,8 +39,9 @@ const MAX_NAME_READS: u32 = 200_000;
 /// Symbols live below 2^56 (user space of x86-64 with five levels has 2^56 bytes, arm64 2^52): the top byte is free.
 const ADDRESS_BITS: u32 = 56;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
-/// Top bit of a name: from `.dynsym`.
-const DYNAMIC: u32 = 1 << 31;
+/// The top two bits of a name say which table it is from: no table of names has a gigabyte.
+const ORIGIN_SHIFT: u32 = 30;
+const PLACE: u32 = (1 << ORIGIN_SHIFT) - 1;
 
 const IFUNC_RANK: u8 = 4;
 const UNTYPED_RANK: u8 = 8;
@@ -80,13 +82,10 @@ impl Candidate {
 pub(super) struct NameRef(u32);
 
 impl NameRef {
-    fn table(self) -> TableKind {
-        if self.0 & DYNAMIC == 0 { TableKind::Full } else { TableKind::Dynamic }
-    }
-
     /// The name's bytes, from the file.
-    pub(super) fn read(self, image: &Image) -> Result<Option<Vec<u8>>, Reason> {
-        image.string(self.table(), self.0 & !DYNAMIC)
+    pub(super) fn read(self, images: &Images) -> Result<Option<Vec<u8>>, Reason> {
+        let (image, kind) = images.table(Origin::from_number(self.0 >> ORIGIN_SHIFT));
+        image.map_or(Ok(None), |image| image.string(kind, self.0 & PLACE))
     }
 }
 
@@ -106,13 +105,14 @@ pub(super) struct SymbolIndex {
 }
 
 impl SymbolIndex {
-    /// Reads the symbol tables of an image. An image without symbols gives an empty table.
-    pub(super) fn build(image: &Image) -> Result<SymbolIndex, Reason> {
+    /// Reads the symbol tables of an object. One without symbols gives an empty table.
+    pub(super) fn build(images: &Images) -> Result<SymbolIndex, Reason> {
         let mut candidates = Vec::new();
-        collect(image, TableKind::Full, &mut candidates)?;
-        collect(image, TableKind::Dynamic, &mut candidates)?;
+        for origin in images.origins() {
+            collect(images, origin, &mut candidates)?;
+        }
         candidates.sort_unstable_by_key(|symbol| (symbol.address(), std::cmp::Reverse(symbol.size), symbol.rank(), symbol.name));
-        let mut sweep = Sweep::new(image, candidates.len());
+        let mut sweep = Sweep::new(images, candidates.len());
         for group in candidates.chunk_by(|a, b| a.address() == b.address()) {
             sweep.take(group)?;
         }
@@ -138,7 +138,8 @@ impl SymbolIndex {
 }
 
 /// Appends the code symbols of one table.
-fn collect(image: &Image, kind: TableKind, into: &mut Vec<Candidate>) -> Result<(), Reason> {
+fn collect(images: &Images, origin: Origin, into: &mut Vec<Candidate>) -> Result<(), Reason> {
+    let (Some(image), kind) = images.table(origin) else { return Ok(()) };
     let Some(table) = image.table(kind) else { return Ok(()) };
     if table.count > MAX_SCANNED {
         return Err(Reason::TooLarge);
@@ -148,7 +149,7 @@ fn collect(image: &Image, kind: TableKind, into: &mut Vec<Candidate>) -> Result<
         let count = (table.count - next).min(CHUNK as u64);
         let bytes =
             image.source.read(table.offset.saturating_add(next * SYM as u64), count * SYM as u64, (CHUNK * SYM) as u64)?;
-        into.extend(bytes.chunks_exact(SYM).filter_map(|symbol| candidate(image, kind, symbol)));
+        into.extend(bytes.chunks_exact(SYM).filter_map(|symbol| candidate(&images.own, origin, symbol)));
         if into.len() > MAX_KEPT {
             return Err(Reason::TooLarge);
         }
@@ -158,7 +159,9 @@ fn collect(image: &Image, kind: TableKind, into: &mut Vec<Candidate>) -> Result<
 }
 
 /// `st_name` u32, `st_info` u8 (binding << 4 | type), `st_other` u8, `st_shndx` u16, `st_value` u64, `st_size` u64.
-fn candidate(image: &Image, table: TableKind, symbol: &[u8]) -> Option<Candidate> {
+///
+/// Where code is, is asked of the object itself: a file of debug information has the headers of its sections and nothing in them.
+fn candidate(own: &Image, origin: Origin, symbol: &[u8]) -> Option<Candidate> {
     const UNDEFINED: u16 = 0;
     const FIRST_SPECIAL: u16 = 0xff00;
     const EXTENDED: u16 = 0xffff;
@@ -175,16 +178,15 @@ fn candidate(image: &Image, table: TableKind, symbol: &[u8]) -> Option<Candidate
     if info >> 4 == 0 {
         rank |= LOCAL_RANK;
     }
-    let mut place = name;
-    if table == TableKind::Dynamic {
+    if origin.kind() == TableKind::Dynamic {
         rank |= DYNAMIC_RANK;
-        place |= DYNAMIC;
     }
+    let place = name | origin.number() << ORIGIN_SHIFT;
     let defined = section != UNDEFINED && (section < FIRST_SPECIAL || section == EXTENDED);
-    if !defined || name == 0 || name & DYNAMIC != 0 || address > ADDRESS {
+    if !defined || name == 0 || name > PLACE || address > ADDRESS {
         return None;
     }
-    let room = image.code_around(address)?.end - address;
+    let room = own.code_around(address)?.end - address;
     let size = u32::try_from(size.min(room)).unwrap_or(u32::MAX);
     Some(Candidate { key: address | u64::from(rank) << ADDRESS_BITS, size, name: place })
 }
@@ -198,7 +200,7 @@ struct Open {
 
 /// Goes through the symbols in order of address and writes down who holds what.
 struct Sweep<'a> {
-    image: &'a Image,
+    images: &'a Images,
     open: Vec<Open>,
     /// Everything before this is written down.
     done: u64,
@@ -207,8 +209,8 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn new(image: &'a Image, count: usize) -> Sweep<'a> {
-        Sweep { image, open: Vec::new(), done: 0, intervals: Vec::with_capacity(count), name_reads: 0 }
+    fn new(images: &'a Images, count: usize) -> Sweep<'a> {
+        Sweep { images, open: Vec::new(), done: 0, intervals: Vec::with_capacity(count), name_reads: 0 }
     }
 
     /// The symbols of one address, the best first but for their names.
@@ -228,7 +230,7 @@ impl<'a> Sweep<'a> {
         }
         self.done = address;
         let end = match chosen.size {
-            0 => self.image.code_around(address).map_or(address, |code| code.end),
+            0 => self.images.own.code_around(address).map_or(address, |code| code.end),
             size => address + u64::from(size),
         };
         self.open.push(Open { end, name: chosen.name, sized: chosen.size > 0 });
@@ -284,7 +286,7 @@ impl<'a> Sweep<'a> {
             return Ok(None);
         }
         self.name_reads += 1;
-        NameRef(symbol.name).read(self.image)
+        NameRef(symbol.name).read(self.images)
     }
 
     fn finish(mut self) -> Box<[Interval]> {
@@ -321,7 +323,7 @@ mod tests {
     type Symbol = (&'static str, u8, u64, u64);
 
     /// An ELF file with one segment and code section, [0x1000, 0x2000), and these symbols in `.symtab`.
-    fn image(symbols: &[Symbol]) -> Image {
+    fn images(symbols: &[Symbol]) -> Images {
         let mut strings = vec![0];
         let mut table = vec![0; SYM];
         for (name, info, address, size) in symbols {
@@ -346,14 +348,14 @@ mod tests {
         bytes.extend(numbers(&[1 << 32, 6, CODE, 0, 0x1000, 0, 0, 0]));
         bytes.extend(numbers(&[2 << 32, 0, 0, table_at as u64, table.len() as u64, 3, 0, SYM as u64]));
         bytes.extend(numbers(&[3 << 32, 0, 0, strings_at as u64, strings.len() as u64, 0, 0, 0]));
-        Image::read(Source::Memory(bytes.into())).unwrap()
+        Images::alone(Image::read(Source::Memory(bytes.into())).unwrap())
     }
 
     fn names<const N: usize>(symbols: &[Symbol], addresses: [u64; N]) -> [String; N] {
-        let image = image(symbols);
-        let index = SymbolIndex::build(&image).unwrap();
+        let images = images(symbols);
+        let index = SymbolIndex::build(&images).unwrap();
         addresses.map(|address| match index.find(ElfAddress(address)) {
-            Some(name) => String::from_utf8(name.read(&image).unwrap().unwrap()).unwrap(),
+            Some(name) => String::from_utf8(name.read(&images).unwrap().unwrap()).unwrap(),
             None => "-".to_owned(),
         })
     }

@@ -7,22 +7,17 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use super::dwarf::{Lines, SourceLocation};
-use super::elf::Image;
+use super::dwarf::{SourceLocation, location};
 use super::objects::lock;
 use super::service::Service;
 use crate::profile::{FileOffset, FrameId, ObjectKind};
 
-/// Debug sections up to this size are kept until another object is asked about: the cursor often stays in one program.
-const KEEP: usize = 8 << 20;
-
 type Question = (FrameId, oneshot::Sender<Option<SourceLocation>>);
 
-/// The newest question, and the debug information of the last object.
+/// The newest question.
 #[derive(Default)]
 pub(super) struct Locator {
     lane: Mutex<Lane>,
-    lines: Mutex<Option<(Arc<Image>, Lines)>>,
 }
 
 #[derive(Default)]
@@ -69,18 +64,20 @@ impl Locator {
         let frame = service.names.frames.get(frame)?;
         let object = service.names.objects.get(frame.object).filter(|object| object.kind == ObjectKind::Elf)?;
         let entry = service.objects.entry(frame.object);
-        let image = service.objects.image(&mut entry.state(), object, &[]).ok()?;
-        let address = image.elf_address(FileOffset(frame.lookup_address()))?;
-        let kept = lock(&self.lines).take().filter(|(kept, _)| Arc::ptr_eq(kept, &image));
-        let lines = match kept {
-            Some((_, lines)) => lines,
-            None => Lines::read(&image).ok()?,
-        };
-        let location = lines.find(address);
-        image.source.check_unchanged().ok()?;
-        if lines.size() <= KEEP {
-            *lock(&self.lines) = Some((image, lines));
-        }
-        location
+        let mut state = entry.state();
+        let images = service.objects.images(&mut state, object, &[]).ok()?;
+        let address = images.own.elf_address(FileOffset(frame.lookup_address()))?;
+        let mut innermost = None;
+        let asked = service.objects.with_dwarf(&mut state, &images, |_, dwarf| {
+            let mut first = true;
+            let found = dwarf.calls(address, |call| {
+                if std::mem::take(&mut first) {
+                    innermost = call.place.map(location);
+                }
+            });
+            found.is_ok() && !dwarf.is_torn()
+        });
+        images.check_unchanged().ok()?;
+        innermost.filter(|_| matches!(asked, Ok(Some(true))))
     }
 }

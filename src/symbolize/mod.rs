@@ -25,19 +25,24 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod debug_files;
 mod demangle;
 mod dwarf;
 mod elf;
 mod files;
 #[cfg(test)]
 mod hostile;
+mod images;
 mod index;
 mod kernel;
 mod kernel_names;
 mod locate;
+mod mapped;
 mod objects;
 mod problem;
 mod queue;
+mod resolver;
+mod sections;
 mod service;
 mod source;
 mod vdso;
@@ -52,6 +57,7 @@ pub use demangle::{Detail, demangle};
 pub use dwarf::SourceLocation;
 pub use kernel_names::AskKernel;
 pub use problem::{Counts, Problem, Reason};
+pub use resolver::{Function, Resolver};
 
 use crate::profile::{FrameId, NameRequest, Names};
 use locate::Locator;

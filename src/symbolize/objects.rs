@@ -1,7 +1,9 @@
-//! What is held of each object: its open file, its symbol table while there is room, what went wrong, and counts.
+//! What is held of each object: its open files, its symbol table and debug information while there is room, what went wrong,
+//! and counts.
 //!
-//! Two bounds: symbol tables together stay below a number of bytes, and open files below a number of descriptors. The table
-//! (or file) not used for the longest time goes first; a table is made again from the file that is still open.
+//! Two bounds: symbol tables and what was parsed of debug information stay together below a number of bytes, and open files
+//! below a number of descriptors. The table (or file) not used for the longest time goes first; a table is made again from
+//! the file that is still open.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,15 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dashmap::DashMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::elf::Image;
-use super::files::{self, Host};
+use super::dwarf::Dwarf;
+use super::files::Host;
+use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
 use super::problem::{Counts, Problem, Reason};
-use super::vdso;
-use crate::profile::{LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
+use crate::profile::{LabelId, Names, Object, ObjectId, sanitize};
 
-/// Symbol tables together: 48 MB of the 60 MB that the whole program may take. node's table
-/// takes 1.2 MB, that of the Rust compiler's library 1.4 MB.
+/// Symbol tables and parsed debug information together: 48 MB of the 60 MB that the whole program may take. node's table
+/// takes 1.2 MB, that of the Rust compiler's library 1.4 MB; the debug information of libc, asked all over, 9 MB.
 const MAX_TABLES: usize = 48 << 20;
 /// Files held open. A process has 1,024 descriptors by default.
 const MAX_FILES: usize = 256;
@@ -44,17 +46,40 @@ pub(super) struct Entry {
 
 #[derive(Default)]
 pub(super) struct State {
-    image: Option<Arc<Image>>,
+    images: Option<Arc<Images>>,
     index: Option<Arc<SymbolIndex>>,
+    dwarf: Debug,
     /// Labels of functions that were named before.
     pub(super) labels: FxHashMap<NameRef, LabelId>,
+    /// The same for names in debug information, by their place in memory.
+    pub(super) called: FxHashMap<(usize, usize), LabelId>,
     used: u64,
     attempts: u32,
     changes: u32,
     failed: Option<Reason>,
 }
 
+/// What is known of an object's debug information.
+#[derive(Default)]
+enum Debug {
+    /// It was not looked for.
+    #[default]
+    Unknown,
+    /// There is none, or none that can be read.
+    None,
+    /// It can be asked. It held so many bytes when that was last asked.
+    Open(Box<Dwarf>, usize),
+}
+
 impl State {
+    /// Remembers the label of a name in debug information.
+    pub(super) fn remember_called(&mut self, key: (usize, usize), label: LabelId) {
+        if self.called.len() >= MAX_LABELS {
+            self.called.clear();
+        }
+        self.called.insert(key, label);
+    }
+
     /// Remembers a function's label.
     pub(super) fn remember(&mut self, name: NameRef, label: LabelId) {
         if self.labels.len() >= MAX_LABELS {
@@ -65,7 +90,7 @@ impl State {
 
     /// Forgets all that was read, so that it is read again.
     fn forget(&mut self) {
-        self.image = None;
+        self.images = None;
         self.index = None;
         self.labels = FxHashMap::default();
     }
@@ -111,14 +136,14 @@ impl Objects {
         Arc::clone(&self.entries.entry(id).or_default())
     }
 
-    /// The object's image, opened now if it was not yet or had to be closed.
-    pub(super) fn image(&self, state: &mut State, object: &Object, hosts: &[Host]) -> Result<Arc<Image>, Reason> {
+    /// The object's files, opened now if they were not yet or had to be closed.
+    pub(super) fn images(&self, state: &mut State, object: &Object, hosts: &[Host]) -> Result<Arc<Images>, Reason> {
         state.used = self.clock.fetch_add(1, Ordering::Relaxed);
-        if let Some(image) = &state.image {
-            match image.source.check_unchanged() {
-                Ok(()) => return Ok(Arc::clone(image)),
+        if let Some(images) = &state.images {
+            match images.check_unchanged() {
+                Ok(()) => return Ok(Arc::clone(images)),
                 Err(reason) => {
-                    self.drop_image(state);
+                    self.drop_images(state);
                     state.changes += 1;
                     if state.changes > MAX_CHANGES {
                         return Err(reason);
@@ -133,17 +158,13 @@ impl Objects {
             }
         }
         state.attempts += 1;
-        let opened = match object.kind {
-            ObjectKind::Vdso => vdso::read(),
-            _ => files::open_image(object, hosts),
-        };
-        match opened {
-            Ok(image) => {
-                let image = Arc::new(image);
-                state.image = Some(Arc::clone(&image));
+        match Images::open(object, hosts) {
+            Ok(images) => {
+                let images = Arc::new(images);
+                self.files.fetch_add(images.count(), Ordering::Relaxed);
+                state.images = Some(Arc::clone(&images));
                 state.failed = None;
-                self.files.fetch_add(1, Ordering::Relaxed);
-                Ok(image)
+                Ok(images)
             }
             Err(reason) => {
                 state.failed = Some(reason);
@@ -153,32 +174,69 @@ impl Objects {
     }
 
     /// The object's symbols, read now if they are not held.
-    pub(super) fn index(&self, state: &mut State, image: &Image) -> Result<Arc<SymbolIndex>, Reason> {
+    pub(super) fn index(&self, state: &mut State, images: &Images) -> Result<Arc<SymbolIndex>, Reason> {
         if let Some(index) = &state.index {
             return Ok(Arc::clone(index));
         }
-        let index = Arc::new(SymbolIndex::build(image)?);
+        let index = Arc::new(SymbolIndex::build(images)?);
         self.tables.fetch_add(index.memory(), Ordering::Relaxed);
         state.index = Some(Arc::clone(&index));
         Ok(index)
     }
 
+    /// Lends the object's debug information, opened now if it is not held; `None` where there is none.
+    ///
+    /// Fails the first time with what is wrong with it; after that there is none.
+    pub(super) fn with_dwarf<T>(
+        &self,
+        state: &mut State,
+        images: &Images,
+        ask: impl FnOnce(&mut State, &Dwarf) -> T,
+    ) -> Result<Option<T>, Reason> {
+        let (dwarf, held) = match std::mem::replace(&mut state.dwarf, Debug::None) {
+            Debug::None => return Ok(None),
+            Debug::Open(dwarf, held) => (dwarf, held),
+            Debug::Unknown => {
+                let (image, alternative) = images.dwarf();
+                let Some(dwarf) = Dwarf::open(image, alternative, images.places.clone())? else { return Ok(None) };
+                (Box::new(dwarf), 0)
+            }
+        };
+        self.tables.fetch_sub(held, Ordering::Relaxed);
+        let answer = ask(state, &dwarf);
+        let holds = dwarf.memory();
+        self.tables.fetch_add(holds, Ordering::Relaxed);
+        state.dwarf = Debug::Open(dwarf, holds);
+        Ok(Some(answer))
+    }
+
+    /// Whether the object may have debug information; false only where it was looked for and there is none.
+    pub(super) fn may_have_dwarf(state: &State) -> bool {
+        !matches!(state.dwarf, Debug::None)
+    }
+
     /// Gives an object up for good.
     pub(super) fn give_up(&self, state: &mut State, reason: Reason) {
-        self.drop_image(state);
+        self.drop_images(state);
         state.failed = Some(reason);
     }
 
     /// Gives up what an object holds.
-    pub(super) fn drop_image(&self, state: &mut State) {
+    pub(super) fn drop_images(&self, state: &mut State) {
         self.drop_index(state);
-        if state.image.is_some() {
-            self.files.fetch_sub(1, Ordering::Relaxed);
+        state.dwarf = Debug::Unknown;
+        if let Some(images) = &state.images {
+            self.files.fetch_sub(images.count(), Ordering::Relaxed);
         }
         state.forget();
     }
 
     fn drop_index(&self, state: &mut State) {
+        if let Debug::Open(_, held) = &state.dwarf {
+            self.tables.fetch_sub(*held, Ordering::Relaxed);
+            state.dwarf = Debug::Unknown;
+            state.called = FxHashMap::default();
+        }
         if let Some(index) = state.index.take() {
             self.tables.fetch_sub(index.memory(), Ordering::Relaxed);
             state.labels = FxHashMap::default();
@@ -203,7 +261,7 @@ impl Objects {
             let Ok(mut state) = entry.state.try_lock() else { continue };
             match over() {
                 (false, false) => break,
-                (_, true) => self.drop_image(&mut state),
+                (_, true) => self.drop_images(&mut state),
                 (true, false) => self.drop_index(&mut state),
             }
         }
@@ -239,7 +297,7 @@ impl Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Tgid;
+    use crate::profile::{ObjectKind, Tgid};
 
     fn own_executable() -> Object {
         use std::os::unix::fs::MetadataExt;
@@ -259,8 +317,8 @@ mod tests {
         let object = own_executable();
         for id in 10..13 {
             let entry = objects.entry(ObjectId(id));
-            let image = objects.image(&mut entry.state(), &object, &[]).unwrap();
-            objects.index(&mut entry.state(), &image).unwrap();
+            let images = objects.images(&mut entry.state(), &object, &[]).unwrap();
+            objects.index(&mut entry.state(), &images).unwrap();
         }
         let (tables, files) = objects.usage();
         assert!(tables > 0 && files == 3);
@@ -270,8 +328,8 @@ mod tests {
         objects.shrink_to(tables, 1);
         assert_eq!(objects.usage(), (tables / 3, 1));
         let entry = objects.entry(ObjectId(10));
-        let image = objects.image(&mut entry.state(), &object, &[]).unwrap();
-        objects.index(&mut entry.state(), &image).unwrap();
+        let images = objects.images(&mut entry.state(), &object, &[]).unwrap();
+        objects.index(&mut entry.state(), &images).unwrap();
         assert_eq!(objects.usage(), (tables / 3 * 2, 2));
     }
 
@@ -282,7 +340,7 @@ mod tests {
         let entry = objects.entry(ObjectId(10));
         let host = Host { tgid: Tgid(u32::MAX), mapping: Default::default() };
         for _ in 0..20 {
-            assert!(objects.image(&mut entry.state(), &missing, std::slice::from_ref(&host)).is_err());
+            assert!(objects.images(&mut entry.state(), &missing, std::slice::from_ref(&host)).is_err());
         }
         assert_eq!(entry.state().attempts, MAX_ATTEMPTS);
     }

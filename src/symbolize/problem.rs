@@ -47,6 +47,9 @@ pub enum Reason {
     /// A table is larger than is ever read.
     #[error("its symbol table is too large")]
     TooLarge,
+    /// Its DWARF contradicts itself: functions keep the names of their symbols, and have no lines.
+    #[error("its debug information is damaged")]
+    MalformedDwarf,
     /// The file has no symbol table at all.
     #[error("the file has no symbols")]
     NoSymbols,
@@ -76,6 +79,7 @@ impl Reason {
             Reason::ProcessGone => "keep the program's file, or link it with a build id (-Wl,--build-id)",
             Reason::PermissionDenied => "run as root, or with CAP_SYS_ADMIN and CAP_SYS_PTRACE",
             Reason::NoSymbols | Reason::Stripped => "install its debug symbols, or build it without `strip`",
+            Reason::MalformedDwarf => "build the program anew, or install its debug symbols again",
             Reason::Crashed => "please report this as a bug, with the file",
             Reason::NotRegular
             | Reason::Malformed

@@ -22,14 +22,16 @@ pub(super) struct Waiting {
 pub(super) enum Job {
     /// Open the file of an object that was not seen before, before its process ends. Reading symbols comes later.
     Open(ObjectId, Vec<Host>),
-    /// Name these frames.
+    /// Name these frames by their symbols.
     Name(ObjectId, Waiting),
+    /// Find what was inlined into these, which are named or have no symbol.
+    Inline(ObjectId, Vec<FrameId>),
 }
 
 impl Job {
     pub(super) fn object(&self) -> ObjectId {
         match self {
-            Job::Open(object, _) | Job::Name(object, _) => *object,
+            Job::Open(object, _) | Job::Name(object, _) | Job::Inline(object, _) => *object,
         }
     }
 }
@@ -38,6 +40,8 @@ impl Job {
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: FxHashMap<ObjectId, Waiting>,
+    /// Those that have been named by their symbols.
+    deeper: FxHashMap<ObjectId, Vec<FrameId>>,
     /// Seen for the first time, not yet opened.
     new: Vec<ObjectId>,
     known: FxHashSet<ObjectId>,
@@ -75,15 +79,34 @@ impl Queue {
             }
         }
         let free = self.waiting.iter().filter(|(object, _)| !self.busy.contains(object));
-        let object = *free.max_by_key(|(object, waiting)| (waiting.frames.len(), std::cmp::Reverse(object.0)))?.0;
-        let waiting = self.waiting.remove(&object)?;
+        let most = free.max_by_key(|(object, waiting)| (waiting.frames.len(), std::cmp::Reverse(object.0)));
+        if let Some(object) = most.map(|(object, _)| *object) {
+            let waiting = self.waiting.remove(&object)?;
+            self.busy.insert(object);
+            return Some(Job::Name(object, waiting));
+        }
+        // Debug information takes its time: first everything gets the name that is quickly found.
+        let free = self.deeper.iter().filter(|(object, _)| !self.busy.contains(object));
+        let most = free.max_by_key(|(object, frames)| (frames.len(), std::cmp::Reverse(object.0)));
+        let object = *most?.0;
+        let frames = self.deeper.remove(&object)?;
         self.busy.insert(object);
-        Some(Job::Name(object, waiting))
+        Some(Job::Inline(object, frames))
+    }
+
+    /// Adds frames that have been named by their symbols, or have none.
+    pub(super) fn push_deeper(&mut self, object: ObjectId, frames: Vec<FrameId>) {
+        self.deeper.entry(object).or_default().extend(frames);
+    }
+
+    /// Whether frames wait that have no name at all.
+    pub(super) fn has_nameless(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Whether a worker would find something to do.
     pub(super) fn has_work(&self) -> bool {
-        self.waiting.keys().any(|object| !self.busy.contains(object))
+        self.waiting.keys().chain(self.deeper.keys()).any(|object| !self.busy.contains(object))
     }
 
     /// The object's job is finished.

@@ -1,9 +1,12 @@
 //! The workers behind [`Symbolizer`](super::Symbolizer): they run while something waits and end when nothing does.
 //!
 //! ```text
-//! request ──► inbox ──► queue by object ──► worker 1, worker 2 ──┐
-//!                  └──► kernel frames ────► kernel worker ───────┴──► names.name_frame
+//! request ──► inbox ──► queue by object ──► worker 1, worker 2 ──┬──► names.name_frame
+//!                  └──► kernel frames ────► kernel worker ───────┘
 //! ```
+//!
+//! An object's frames are named twice: by its symbols, at once, and then by its debug information, which knows what was inlined
+//! into them and takes longer. The second is begun only when nothing waits for the first.
 //!
 //! Workers are blocking tasks of tokio that return as soon as nothing is left to do, so that a runtime can shut down. A job
 //! that panics costs its object its names, nothing else.
@@ -16,8 +19,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::demangle::{Detail, demangle};
-use super::elf::Image;
 use super::files::Host;
+use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
 use super::kernel_names::KernelNames;
 use super::objects::{Entry, Objects, State, lock};
@@ -30,6 +33,8 @@ use crate::profile::{FileOffset, Frame, FrameId, FrameKind, LabelId, NameRequest
 const WORKERS: usize = 2;
 /// How often a batch is started over because its file was written to meanwhile.
 const MAX_ROUNDS: usize = 2;
+/// Frames looked up in debug information before it is seen whether others wait for a first name.
+const SLICE: usize = 1024;
 
 /// What all handles and workers share.
 pub(super) struct Service {
@@ -198,14 +203,20 @@ impl Service {
         let id = job.object();
         let Some(object) = self.names.objects.get(id) else { return };
         let entry = self.objects.entry(id);
+        // What is left to do with these frames if the work panics.
         let mut frames = Vec::new();
+        let mut deeper = Vec::new();
         let work = || match job {
             Job::Open(_, hosts) => {
-                let _ = self.objects.image(&mut entry.state(), object, &hosts);
+                let _ = self.objects.images(&mut entry.state(), object, &hosts);
             }
             Job::Name(_, waiting) => {
                 frames.clone_from(&waiting.frames);
-                self.name(object, &entry, waiting);
+                deeper = self.name(object, &entry, waiting);
+            }
+            Job::Inline(_, waiting) => {
+                frames.clone_from(&waiting);
+                deeper = self.name_inlined(object, &entry, waiting);
             }
         };
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
@@ -214,14 +225,20 @@ impl Service {
             for frame in &frames {
                 self.leave_unnamed(object, *frame);
             }
+            deeper = Vec::new();
         }
-        self.finished(frames.len());
+        let left = deeper.len();
+        if left > 0 {
+            lock(&self.queue).push_deeper(id, deeper);
+        }
+        self.finished(frames.len() - left.min(frames.len()));
     }
 
-    /// Names the frames of one object, or gives them up with a reason.
-    fn name(&self, object: &Object, entry: &Entry, waiting: Waiting) {
+    /// Names the frames of one object by its symbols, or gives them up with a reason. What comes back is to be looked up in
+    /// its debug information.
+    fn name(&self, object: &Object, entry: &Entry, waiting: Waiting) -> Vec<FrameId> {
         let Waiting { mut frames, hosts } = waiting;
-        frames.sort_unstable_by_key(|frame| self.names.frames.get(*frame).map(Frame::lookup_address));
+        self.sort_by_address(&mut frames);
         let mut state = entry.state();
         let mut outcome = Err(Reason::Changed);
         for _ in 0..MAX_ROUNDS {
@@ -230,6 +247,8 @@ impl Service {
                 break;
             }
         }
+        let is_readable = outcome.is_ok();
+        let goes_on = is_readable && Objects::may_have_dwarf(&state);
         drop(state);
         let Found { labels, reason } = outcome.unwrap_or_else(|reason| Found { labels: Vec::new(), reason: Some(reason) });
         let mut named = 0;
@@ -239,41 +258,151 @@ impl Service {
                     self.names.name_frame(*frame, &[label]);
                     named += 1;
                 }
+                None if goes_on => {}
                 None => self.leave_unnamed(object, *frame),
             }
         }
         let unnamed = frames.len() as u64 - named;
-        entry.count(named, unnamed);
+        if goes_on {
+            entry.count(named, 0);
+        } else {
+            entry.count(named, unnamed);
+        }
         if unnamed > 0 {
             entry.set_reason(reason);
         }
+        if goes_on { frames } else { Vec::new() }
+    }
+
+    /// Looks up what was inlined into frames, and names those that have no symbol. What comes back was not reached, because
+    /// others wait for their first name.
+    fn name_inlined(&self, object: &Object, entry: &Entry, mut frames: Vec<FrameId>) -> Vec<FrameId> {
+        self.sort_by_address(&mut frames);
+        let mut done = 0;
+        for slice in frames.chunks(SLICE) {
+            let mut state = entry.state();
+            let found = self.find_inlined(object, &mut state, slice);
+            drop(state);
+            if let Err(reason) = &found {
+                entry.set_reason(Some(*reason));
+            }
+            let chains = found.unwrap_or_default();
+            let (mut named, mut unnamed) = (0, 0);
+            for (index, frame) in slice.iter().enumerate() {
+                let had_name = self.symbol_of(*frame).is_some();
+                match chains.as_ref().and_then(|chains| chains.of(index)) {
+                    Some(chain) => {
+                        self.names.name_frame(*frame, chain);
+                        named += u64::from(!had_name);
+                    }
+                    None if had_name => {}
+                    None => {
+                        self.leave_unnamed(object, *frame);
+                        unnamed += 1;
+                    }
+                }
+            }
+            entry.count(named, unnamed);
+            done += slice.len();
+            if self.stopped.load(Ordering::Relaxed) {
+                break;
+            }
+            // Without debug information this is quickly done for all.
+            if chains.is_some() && done < frames.len() {
+                let others_wait = !lock(&self.inbox).requests.is_empty() || lock(&self.queue).has_nameless();
+                if others_wait {
+                    break;
+                }
+            }
+        }
+        frames.split_off(done.min(frames.len()))
+    }
+
+    fn sort_by_address(&self, frames: &mut [FrameId]) {
+        frames.sort_unstable_by_key(|frame| self.names.frames.get(*frame).map(Frame::lookup_address));
+    }
+
+    /// The name that a frame has from a symbol.
+    fn symbol_of(&self, frame: FrameId) -> Option<LabelId> {
+        let mut first = None;
+        self.names.labels_of(frame, |label| first = first.or(Some(label)));
+        first.filter(|label| self.names.labels.get(*label).is_some_and(|label| label.kind == FrameKind::User))
+    }
+
+    /// The functions at each address, root first. `Ok(None)` where the object has no debug information.
+    fn find_inlined(&self, object: &Object, state: &mut State, frames: &[FrameId]) -> Result<Option<Chains>, Reason> {
+        let images = self.objects.images(state, object, &[])?;
+        let chains = self.objects.with_dwarf(state, &images, |state, dwarf| {
+            let mut chains = Chains::default();
+            let mut calls = Vec::new();
+            for frame in frames {
+                calls.clear();
+                let address = self.names.frames.get(*frame).and_then(|frame| {
+                    let offset = FileOffset(frame.lookup_address());
+                    images.own.elf_address(offset)
+                });
+                // What one unit has wrong says nothing of others.
+                let asked = address.map(|address| {
+                    dwarf.calls(address, |call| calls.push(call.name.map(|name| self.called(object, state, name))))
+                });
+                if !matches!(asked, Some(Ok(()))) {
+                    calls.clear();
+                }
+                chains.push(self.symbol_of(*frame), &calls, |label| self.as_outermost(label));
+            }
+            dwarf.give_back();
+            (chains, dwarf.is_torn())
+        })?;
+        images.check_unchanged()?;
+        match chains {
+            Some((_, true)) => Err(Reason::Changed),
+            Some((chains, false)) => Ok(Some(chains)),
+            None => Ok(None),
+        }
+    }
+
+    /// The label of a name in debug information, as that of an inlined function.
+    fn called(&self, object: &Object, state: &mut State, name: &[u8]) -> LabelId {
+        let key = (name.as_ptr() as usize, name.len());
+        if let Some(label) = state.called.get(&key) {
+            return *label;
+        }
+        let label = self.names.labels.intern(&demangle(name, Detail::default()), object.short_name(), FrameKind::Inlined);
+        state.remember_called(key, label);
+        label
+    }
+
+    /// The same function, when it was not inlined.
+    fn as_outermost(&self, label: LabelId) -> LabelId {
+        let Some(inlined) = self.names.labels.get(label) else { return label };
+        self.names.labels.intern(&inlined.name, &inlined.object, FrameKind::User)
     }
 
     /// Looks all frames up. Nothing is published before it is sure that the file was not written to meanwhile.
     fn find_all(&self, object: &Object, state: &mut State, frames: &[FrameId], hosts: &[Host]) -> Result<Found, Reason> {
-        let image = self.objects.image(state, object, hosts)?;
-        let index = self.objects.index(state, &image)?;
+        let images = self.objects.images(state, object, hosts)?;
+        let index = self.objects.index(state, &images)?;
         let mut labels = Vec::with_capacity(frames.len());
         let mut failed = None;
         for frame in frames {
             let found = self.names.frames.get(*frame).and_then(|frame| {
-                let address = image.elf_address(FileOffset(frame.lookup_address()))?;
+                let address = images.own.elf_address(FileOffset(frame.lookup_address()))?;
                 index.find(address)
             });
-            let label = found.map(|name| self.label(object, state, &image, name)).transpose();
+            let label = found.map(|name| self.label(object, state, &images, name)).transpose();
             failed = failed.or(label.as_ref().err().copied());
             labels.push(label.ok().flatten().flatten());
         }
-        image.source.check_unchanged()?;
-        Ok(Found { labels, reason: failed.or(Some(why_unnamed(&image, &index))) })
+        images.check_unchanged()?;
+        Ok(Found { labels, reason: failed.or(Some(why_unnamed(&images, &index))) })
     }
 
     /// The label of a function, from the file the first time.
-    fn label(&self, object: &Object, state: &mut State, image: &Image, name: NameRef) -> Result<Option<LabelId>, Reason> {
+    fn label(&self, object: &Object, state: &mut State, images: &Images, name: NameRef) -> Result<Option<LabelId>, Reason> {
         if let Some(label) = state.labels.get(&name) {
             return Ok(Some(*label));
         }
-        let Some(symbol) = name.read(image)?.filter(|symbol| !symbol.is_empty()) else { return Ok(None) };
+        let Some(symbol) = name.read(images)?.filter(|symbol| !symbol.is_empty()) else { return Ok(None) };
         let readable = demangle(&symbol, Detail::default());
         let label = self.names.labels.intern(&readable, object.short_name(), FrameKind::User);
         state.remember(name, label);
@@ -296,8 +425,37 @@ struct Found {
     reason: Option<Reason>,
 }
 
-fn why_unnamed(image: &Image, index: &SymbolIndex) -> Reason {
-    match (index.len(), image.has_full_table()) {
+/// What debug information says of many frames: labels of each, one behind the other.
+#[derive(Default)]
+struct Chains {
+    labels: Vec<LabelId>,
+    ends: Vec<usize>,
+}
+
+impl Chains {
+    /// Adds what is known of a frame: its symbol, and the functions at its address, innermost first.
+    ///
+    /// The outermost is the function itself. It keeps the name of its symbol, which tells more: `f.cold`, `f.constprop.0`.
+    fn push(&mut self, symbol: Option<LabelId>, calls: &[Option<LabelId>], as_outermost: impl Fn(LabelId) -> LabelId) {
+        if let Some((outermost, inlined)) = calls.split_last()
+            && let Some(root) = symbol.or_else(|| outermost.map(as_outermost))
+            && (symbol.is_none() || !inlined.is_empty())
+        {
+            self.labels.push(root);
+            self.labels.extend(inlined.iter().rev().flatten());
+        }
+        self.ends.push(self.labels.len());
+    }
+
+    /// The labels of a frame, root first; `None` where there is nothing new.
+    fn of(&self, index: usize) -> Option<&[LabelId]> {
+        let start = index.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.labels.get(start..*self.ends.get(index)?).filter(|labels| !labels.is_empty())
+    }
+}
+
+fn why_unnamed(images: &Images, index: &SymbolIndex) -> Reason {
+    match (index.len(), images.has_full_table()) {
         (0, _) => Reason::NoSymbols,
         (_, false) => Reason::Stripped,
         (_, true) => Reason::NoSymbolThere,

@@ -26,18 +26,19 @@ pub(super) fn read() -> Result<Image, Reason> {
 mod tests {
     use super::*;
     use crate::profile::FileOffset;
+    use crate::symbolize::images::Images;
     use crate::symbolize::index::SymbolIndex;
 
     #[test]
     fn the_vdso_of_this_kernel_has_names_within_its_own_segment() {
-        let image = read().unwrap();
-        let index = SymbolIndex::build(&image).unwrap();
+        let images = Images::alone(read().unwrap());
+        let index = SymbolIndex::build(&images).unwrap();
         assert!(index.len() >= 4, "{index:?}");
-        assert!(image.build_id().is_some());
+        assert!(images.own.build_id().is_some());
         let mut names = Vec::new();
-        for offset in 0..image.source.length() {
-            let symbol = image.elf_address(FileOffset(offset)).and_then(|address| index.find(address));
-            let Some(name) = symbol.and_then(|symbol| symbol.read(&image).unwrap()) else { continue };
+        for offset in 0..images.own.source.length() {
+            let symbol = images.own.elf_address(FileOffset(offset)).and_then(|address| index.find(address));
+            let Some(name) = symbol.and_then(|symbol| symbol.read(&images).unwrap()) else { continue };
             let name = String::from_utf8(name).unwrap();
             if !names.contains(&name) {
                 names.push(name);

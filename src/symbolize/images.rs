@@ -1,0 +1,121 @@
+//! An object's own file, and those that belong to it.
+
+use super::debug_files::{self, Places};
+use super::elf::{Image, TableKind};
+use super::files::{self, Host};
+use super::problem::Reason;
+use super::vdso;
+use crate::profile::{Object, ObjectKind};
+
+/// Which table a symbol is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// The object's own `.symtab`.
+    Own,
+    /// Its `.dynsym`.
+    Dynamic,
+    /// The `.symtab` of its debug file.
+    Debug,
+    /// That of its `.gnu_debugdata`: what is neither exported nor only of interest to debuggers.
+    Mini,
+}
+
+impl Origin {
+    const ALL: [Origin; 4] = [Origin::Own, Origin::Dynamic, Origin::Debug, Origin::Mini];
+
+    /// 0 to 3.
+    pub(super) fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The one of this number; of its lowest two bits.
+    pub(super) fn from_number(number: u32) -> Origin {
+        Origin::ALL.get(number as usize & 3).copied().unwrap_or(Origin::Own)
+    }
+
+    pub(super) fn kind(self) -> TableKind {
+        if self == Origin::Dynamic { TableKind::Dynamic } else { TableKind::Full }
+    }
+}
+
+/// The files of one object.
+#[derive(Debug)]
+pub(super) struct Images {
+    /// What is mapped and run.
+    pub(super) own: Image,
+    mini: Option<Image>,
+    debug: Option<Image>,
+    alternative: Option<Image>,
+    /// Where further files are looked for.
+    pub(super) places: Places,
+}
+
+impl Images {
+    /// Finds and opens them.
+    pub(super) fn open(object: &Object, hosts: &[Host]) -> Result<Images, Reason> {
+        if object.kind == ObjectKind::Vdso {
+            return vdso::read().map(Images::alone);
+        }
+        let own = files::open_image(object, hosts)?;
+        let places = Places::of(object, hosts);
+        let has_dwarf = !own.sections_named(|name| matches!(name, ".debug_info" | ".zdebug_info"))?.is_empty();
+        let debug = if has_dwarf { None } else { debug_files::find(&own, &places) };
+        let mini = match &debug {
+            // Its symbols are among those.
+            Some(debug) if debug.has_full_table() => None,
+            _ if own.has_full_table() => None,
+            _ => debug_files::unpack_debugdata(&own).and_then(Result::ok),
+        };
+        let alternative = debug_files::alternative(debug.as_ref().unwrap_or(&own), &places);
+        Ok(Images { own, mini, debug, alternative, places })
+    }
+
+    /// A file to which no others belong.
+    pub(super) fn alone(own: Image) -> Images {
+        Images { own, mini: None, debug: None, alternative: None, places: Places::default() }
+    }
+
+    /// Tables whose symbols together are all that are known.
+    pub(super) fn origins(&self) -> impl Iterator<Item = Origin> {
+        let full = match (&self.debug, &self.mini) {
+            (Some(debug), _) if debug.has_full_table() => Origin::Debug,
+            (_, Some(_)) => Origin::Mini,
+            _ => Origin::Own,
+        };
+        [full, Origin::Dynamic].into_iter()
+    }
+
+    /// The image in which a table is, and its kind there.
+    pub(super) fn table(&self, origin: Origin) -> (Option<&Image>, TableKind) {
+        let image = match origin {
+            Origin::Own | Origin::Dynamic => Some(&self.own),
+            Origin::Debug => self.debug.as_ref(),
+            Origin::Mini => self.mini.as_ref(),
+        };
+        (image, origin.kind())
+    }
+
+    /// Whether all functions have a symbol, not only those that are exported.
+    pub(super) fn has_full_table(&self) -> bool {
+        self.own.has_full_table() || self.mini.is_some() || self.debug.as_ref().is_some_and(Image::has_full_table)
+    }
+
+    /// The image whose sections have DWARF, if any has, and the one with what dwz took out of it.
+    pub(super) fn dwarf(&self) -> (&Image, Option<&Image>) {
+        (self.debug.as_ref().unwrap_or(&self.own), self.alternative.as_ref())
+    }
+
+    /// Fails with [`Reason::Changed`] when one of the files was written to since it was opened.
+    pub(super) fn check_unchanged(&self) -> Result<(), Reason> {
+        self.files().try_for_each(|image| image.source.check_unchanged())
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Image> {
+        [Some(&self.own), self.debug.as_ref(), self.alternative.as_ref()].into_iter().flatten()
+    }
+
+    /// Descriptors held.
+    pub(super) fn count(&self) -> usize {
+        self.files().count()
+    }
+}

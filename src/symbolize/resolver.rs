@@ -1,0 +1,113 @@
+//! Addresses of one file to names, without a process that runs it: for `flametop names`, and to be held against other tools.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+
+use super::demangle::{Detail, demangle};
+use super::dwarf::{Dwarf, SourceLocation, location};
+use super::images::Images;
+use super::index::{NameRef, SymbolIndex};
+use super::problem::Reason;
+use crate::profile::{ElfAddress, Object, ObjectKind};
+
+/// When debug information holds more than this, it is opened anew.
+const MAX_HELD: usize = 256 << 20;
+/// Names remembered, so that each is made readable once.
+const MAX_NAMES: usize = 1 << 16;
+
+/// A function at an address.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Function {
+    /// What it is called; empty where nothing says.
+    pub name: String,
+    /// File and line that are executed in it.
+    pub location: Option<SourceLocation>,
+}
+
+/// One file's symbols and debug information.
+pub struct Resolver {
+    images: Images,
+    index: SymbolIndex,
+    dwarf: Option<Dwarf>,
+    detail: Option<Detail>,
+    names: FxHashMap<NameRef, String>,
+}
+
+impl Resolver {
+    /// Reads what a file and those that belong to it know. Names are as the linker has them if there is no `detail`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no ELF file for this kind of machine.
+    pub fn open(path: &Path, detail: Option<Detail>) -> Result<Resolver, Reason> {
+        let path = std::fs::canonicalize(path)?;
+        let meta = path.metadata()?;
+        let file = Some((meta.dev(), meta.ino()));
+        let object = Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file };
+        let images = Images::open(&object, &[])?;
+        let index = SymbolIndex::build(&images)?;
+        let mut resolver = Resolver { images, index, dwarf: None, detail, names: FxHashMap::default() };
+        resolver.open_dwarf()?;
+        Ok(resolver)
+    }
+
+    fn open_dwarf(&mut self) -> Result<(), Reason> {
+        self.dwarf = None;
+        let (image, alternative) = self.images.dwarf();
+        self.dwarf = Dwarf::open(image, alternative, self.images.places.clone())?;
+        Ok(())
+    }
+
+    /// The functions at a virtual address of the file, innermost first; none where nothing is known. The outermost is called
+    /// as its symbol is.
+    ///
+    /// # Errors
+    ///
+    /// What there is could not be read, or was changed meanwhile.
+    pub fn resolve(&mut self, address: ElfAddress) -> Result<Vec<Function>, Reason> {
+        let mut functions = Vec::new();
+        let detail = self.detail;
+        if let Some(dwarf) = &self.dwarf {
+            // A unit that is damaged leaves the symbol.
+            let _ = dwarf.calls(address, |call| {
+                let name = call.name.map(|name| readable(name, detail)).unwrap_or_default();
+                functions.push(Function { name, location: call.place.map(location) });
+            });
+            if dwarf.is_torn() {
+                return Err(Reason::Changed);
+            }
+            if dwarf.memory() > MAX_HELD {
+                self.open_dwarf()?;
+            }
+        }
+        let symbol = self.index.find(address).map(|name| self.symbol(name)).transpose()?;
+        if let Some(symbol) = symbol.filter(|symbol| !symbol.is_empty()) {
+            match functions.last_mut() {
+                Some(outermost) => outermost.name = symbol,
+                None => functions.push(Function { name: symbol, location: None }),
+            }
+        }
+        Ok(functions)
+    }
+
+    fn symbol(&mut self, name: NameRef) -> Result<String, Reason> {
+        if let Some(known) = self.names.get(&name) {
+            return Ok(known.clone());
+        }
+        if self.names.len() >= MAX_NAMES {
+            self.names.clear();
+        }
+        let read = name.read(&self.images)?.map(|name| readable(&name, self.detail)).unwrap_or_default();
+        self.names.insert(name, read.clone());
+        Ok(read)
+    }
+}
+
+fn readable(name: &[u8], detail: Option<Detail>) -> String {
+    match detail {
+        Some(detail) => demangle(name, detail).into_owned(),
+        None => String::from_utf8_lossy(name).into_owned(),
+    }
+}
