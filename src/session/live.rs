@@ -54,6 +54,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let outcome = runtime.block_on(async {
         let engine = ends.spawn_engine(shared.engine(), true)?;
         ends.spawn_saver(&shared);
+        ends.spawn_readers(&shared);
         ends.spawn_signals()?;
         // On a thread of its own: the drawing thread reads no files and waits for no lock.
         let frequency = options.sampling.frequency;

@@ -18,6 +18,7 @@ use super::messages::{Effect, Event, Message, SaveOrder, Saved, Status};
 use super::names::Detail;
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
+use super::source::{Hottest, Source};
 use super::tables::{Functions, Processes};
 use super::theme::{ColourMode, Theme};
 use super::time_map::{Grid, TimeMap};
@@ -95,6 +96,9 @@ pub struct App {
     pub processes: Processes,
     /// The map of time's state.
     pub time_map: TimeMap,
+    /// The source that lies over the view.
+    pub source: Option<Source>,
+    pub(super) hottest: Hottest,
     /// First line of the health view.
     pub health_scroll: usize,
     /// What lies over the view.
@@ -144,6 +148,8 @@ impl App {
             functions: Functions::default(),
             processes: Processes::default(),
             time_map: TimeMap::default(),
+            source: None,
+            hottest: Hottest::default(),
             health_scroll: 0,
             overlay: None,
             hover: None,
@@ -210,6 +216,8 @@ impl App {
             Event::Resize(columns, rows) => self.size = (columns, rows),
             Event::Snapshot(snapshot) => self.on_snapshot(snapshot),
             Event::Status(status) => self.on_status(status),
+            Event::Listing(label, listing) => self.take_listing(label, listing),
+            Event::Located(label, frame, place) => self.take_place((label, frame), place),
             Event::Saved(saved) => self.on_saved(saved),
             Event::Output(lines) => {
                 self.output.extend(lines);
@@ -218,6 +226,7 @@ impl App {
             }
         }
         self.ask(&mut effects);
+        self.ask_for_code(&mut effects);
         effects
     }
 
@@ -229,7 +238,7 @@ impl App {
             heat: self.view == View::Time,
             functions: (self.view == View::Functions).then_some(self.functions.sort),
             neighbours_of: self.functions.open.filter(|_| self.view == View::Functions),
-            addresses_of: None,
+            addresses_of: self.addresses_wanted(),
             baseline: self.compare.baseline.clone(),
             compare: self.compare.on,
         };
@@ -258,6 +267,8 @@ impl App {
         }
         self.snapshot = snapshot;
         self.check_baseline();
+        let snapshot = Arc::clone(&self.snapshot);
+        self.take_addresses(&snapshot);
         self.flame.refresh(&self.names, &self.snapshot.tree);
         self.functions.refresh(&self.names, &self.snapshot);
         self.processes.refresh(&self.snapshot, &self.names);
@@ -288,6 +299,9 @@ impl App {
 
     /// Does what a key or a click asks for.
     pub fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if self.act_on_source(action, effects) {
+            return;
+        }
         match action {
             Action::Left
             | Action::Right
@@ -343,6 +357,7 @@ impl App {
             Action::Orientation => self.flame.root_on_top = !self.flame.root_on_top,
             Action::BottomUp => self.turn_over(),
             Action::Sandwich => self.sandwich(),
+            Action::Source => self.open_source(),
             Action::Order => self.change_order(),
             Action::Grouping => self.change_grouping(),
             Action::Inlined => self.fold_inlined(!self.query.fold_inlined),
@@ -489,6 +504,9 @@ impl App {
 
     /// The function under the cursor of whichever view is on screen.
     pub fn selected_label(&self) -> Option<LabelId> {
+        if let Some(source) = &self.source {
+            return Some(source.label);
+        }
         match self.view {
             View::Flame => self.flame.cursor.path.last().copied(),
             View::Functions => self.functions.selected_label(&self.snapshot),
