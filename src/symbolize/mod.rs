@@ -30,6 +30,7 @@ mod demangle;
 mod dwarf;
 mod elf;
 mod files;
+mod golang;
 #[cfg(test)]
 mod hostile;
 mod images;
@@ -39,6 +40,7 @@ mod kernel_names;
 mod locate;
 mod mapped;
 mod objects;
+mod plt;
 mod problem;
 mod queue;
 mod resolver;
