@@ -38,7 +38,8 @@ const CHUNK: usize = 4096;
 /// Names read to choose among aliases, one `pread` each; after that the order in the file decides.
 const MAX_NAME_READS: u32 = 200_000;
 
-/// Symbols live below 2^56 (user space of x86-64 with five levels has 2^56 bytes, arm64 2^52): the top byte is free.
+/// User space lies below 2^56 (x86-64 with five levels has that, arm64 2^52), and the kernel as far below 2^64: the top byte is
+/// that of the bit below it, and free.
 const ADDRESS_BITS: u32 = 56;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
 /// The top three bits of a name say which table it is from: no table of names has half a gigabyte.
@@ -62,7 +63,7 @@ const _: () = assert!(size_of::<Candidate>() == 16);
 
 impl Candidate {
     fn address(self) -> u64 {
-        self.key & ADDRESS
+        full(self.key)
     }
 
     fn rank(self) -> u8 {
@@ -77,6 +78,11 @@ impl Candidate {
     fn may_be_a_mark(self) -> bool {
         self.size == 0 && self.rank() & (UNTYPED_RANK | LOCAL_RANK) == UNTYPED_RANK | LOCAL_RANK
     }
+}
+
+/// The address of which these are the lowest 56 bits.
+fn full(bits: u64) -> u64 {
+    (bits << (64 - ADDRESS_BITS)).cast_signed().wrapping_shr(64 - ADDRESS_BITS).cast_unsigned()
 }
 
 /// A name's place in the file; equal for all addresses of one function.
@@ -191,12 +197,12 @@ fn candidate(own: &Image, origin: Origin, symbol: &[u8]) -> Option<Candidate> {
     }
     let place = name | origin.number() << ORIGIN_SHIFT;
     let defined = section != UNDEFINED && (section < FIRST_SPECIAL || section == EXTENDED);
-    if !defined || name == 0 || name > PLACE || address > ADDRESS {
+    if !defined || name == 0 || name > PLACE || address != full(address) {
         return None;
     }
     let room = own.code_around(address)?.end - address;
     let size = u32::try_from(size.min(room)).unwrap_or(u32::MAX);
-    Some(Candidate { key: address | u64::from(rank) << ADDRESS_BITS, size, name: place })
+    Some(Candidate { key: address & ADDRESS | u64::from(rank) << ADDRESS_BITS, size, name: place })
 }
 
 /// A function that is known from elsewhere than a symbol table.
