@@ -31,8 +31,12 @@ pub enum Detail {
 
 /// The readable form of a symbol: Rust (both schemes), C++ (Itanium), or as it is. Bytes that are not UTF-8 become `�`.
 ///
-/// A symbol's version (`memcpy@@GLIBC_2.14`) is left out but in full detail.
+/// A symbol's version (`memcpy@@GLIBC_2.14`) is left out but in full detail; that a stub is one (`memcpy@plt`) stays.
 pub fn demangle(symbol: &[u8], detail: Detail) -> Cow<'_, str> {
+    const STUB: &str = "@plt";
+    if let Some(target) = symbol.strip_suffix(STUB.as_bytes()) {
+        return Cow::Owned(demangle(target, detail).into_owned() + STUB);
+    }
     let name = String::from_utf8_lossy(symbol);
     let bare = if detail == Detail::Full { &name } else { without_version(&name) };
     if bare.len() <= MAX_INPUT
@@ -173,6 +177,7 @@ mod tests {
         assert_eq!(normal("memcpy@GLIBC_2.2.5"), "memcpy");
         assert_eq!(normal("_ZNSs4swapERSs@@GLIBCXX_3.4"), normal("_ZNSs4swapERSs"));
         assert_eq!(demangle(b"memcpy@GLIBC_2.2.5", Detail::Full), "memcpy@GLIBC_2.2.5");
+        assert_eq!(normal("_ZdlPvm@plt"), "operator delete(void*, unsigned long)@plt");
     }
 
     #[test]

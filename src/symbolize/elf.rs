@@ -79,6 +79,23 @@ pub(super) struct Table {
     pub(super) strings_size: u64,
 }
 
+/// What the code is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Machine {
+    X86_64,
+    Arm64,
+}
+
+impl Machine {
+    /// Whether a relocation of this type puts a function's address into a slot: `GLOB_DAT` and `JUMP_SLOT`.
+    pub(super) fn fills_slot(self, kind: u32) -> bool {
+        match self {
+            Machine::X86_64 => matches!(kind, 6 | 7),
+            Machine::Arm64 => matches!(kind, 1025 | 1026),
+        }
+    }
+}
+
 /// Which table a symbol is from; also how its string offset is to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TableKind {
@@ -99,6 +116,7 @@ pub(super) struct Image {
     /// Where the section headers are: read again for debug sections, not kept.
     sections: Option<(u64, u64, u32)>,
     build_id: Option<BuildId>,
+    machine: Option<Machine>,
 }
 
 impl Image {
@@ -122,7 +140,17 @@ impl Image {
         let build_id = read_build_id(&source, &note_segments, &sections);
         let full = find_table(&sections, SHT_SYMTAB);
         let dynamic = find_table(&sections, SHT_DYNSYM);
-        Ok(Image { source, loads, code, full, dynamic, sections: place, build_id })
+        let machine = match u16_at(&header, 18) {
+            Some(62) => Some(Machine::X86_64),
+            Some(183) => Some(Machine::Arm64),
+            _ => None,
+        };
+        Ok(Image { source, loads, code, full, dynamic, sections: place, build_id, machine })
+    }
+
+    /// What its code is for, where it is one of ours.
+    pub(super) fn machine(&self) -> Option<Machine> {
+        self.machine
     }
 
     /// What the linker called this build.
@@ -164,13 +192,18 @@ impl Image {
 
     /// A name from a string table: what comes before the NUL, or `None` where there is none within 64 KiB.
     pub(super) fn string(&self, kind: TableKind, offset: u32) -> Result<Option<Vec<u8>>, Reason> {
+        let Some(table) = self.table(kind) else { return Ok(None) };
+        self.string_in(table.strings, table.strings_size, offset)
+    }
+
+    /// The same from `size` bytes of names at `strings`.
+    pub(super) fn string_in(&self, strings: u64, size: u64, offset: u32) -> Result<Option<Vec<u8>>, Reason> {
         // 240 bytes hold 98 % of node's names and 87 % of librustc_driver's; the longest of both has 1,222.
         const STEPS: [usize; 3] = [240, 4096, MAX_NAME];
-        let Some(table) = self.table(kind) else { return Ok(None) };
-        let left = table.strings_size.saturating_sub(u64::from(offset));
+        let left = size.saturating_sub(u64::from(offset));
         for step in STEPS {
             let length = left.min(step as u64);
-            let mut bytes = self.source.read(table.strings.saturating_add(u64::from(offset)), length, MAX_NAME as u64)?;
+            let mut bytes = self.source.read(strings.saturating_add(u64::from(offset)), length, MAX_NAME as u64)?;
             if let Some(end) = memchr::memchr(0, &bytes) {
                 bytes.truncate(end);
                 return Ok(Some(bytes));
@@ -200,6 +233,7 @@ impl Image {
                 address: section.address,
                 file: section.offset..end,
                 compressed: section.flags & SHF_COMPRESSED != 0,
+                entry_size: section.entry_size,
             })
         });
         Ok(named.take(MAX_NAMED).collect())
@@ -216,6 +250,8 @@ pub(super) struct NamedSection {
     pub(super) file: Range<u64>,
     /// Whether it begins with an `Elf64_Chdr` and is unpacked to be read.
     pub(super) compressed: bool,
+    /// Size of its entries, where it has any of one size; as the file claims.
+    pub(super) entry_size: u64,
 }
 
 /// The executable segments, and where notes are.

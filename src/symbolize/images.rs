@@ -3,6 +3,7 @@
 use super::debug_files::{self, Places};
 use super::elf::{Image, TableKind};
 use super::files::{self, Host};
+use super::golang::{self, GoFunction, GoNames};
 use super::problem::Reason;
 use super::vdso;
 use crate::profile::{Object, ObjectKind};
@@ -18,23 +19,30 @@ pub(super) enum Origin {
     Debug,
     /// That of its `.gnu_debugdata`: what is neither exported nor only of interest to debuggers.
     Mini,
+    /// Stubs, which are called as what they jump to: names of `.dynsym`.
+    Stub,
+    /// Go's own table.
+    Go,
 }
 
 impl Origin {
-    const ALL: [Origin; 4] = [Origin::Own, Origin::Dynamic, Origin::Debug, Origin::Mini];
+    const ALL: [Origin; 6] = [Origin::Own, Origin::Dynamic, Origin::Debug, Origin::Mini, Origin::Stub, Origin::Go];
 
-    /// 0 to 3.
+    /// 0 to 5.
     pub(super) fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of this number; of its lowest two bits.
+    /// The one of this number.
     pub(super) fn from_number(number: u32) -> Origin {
-        Origin::ALL.get(number as usize & 3).copied().unwrap_or(Origin::Own)
+        Origin::ALL.get(number as usize).copied().unwrap_or(Origin::Own)
     }
 
     pub(super) fn kind(self) -> TableKind {
-        if self == Origin::Dynamic { TableKind::Dynamic } else { TableKind::Full }
+        match self {
+            Origin::Dynamic | Origin::Stub => TableKind::Dynamic,
+            Origin::Own | Origin::Debug | Origin::Mini | Origin::Go => TableKind::Full,
+        }
     }
 }
 
@@ -46,6 +54,8 @@ pub(super) struct Images {
     mini: Option<Image>,
     debug: Option<Image>,
     alternative: Option<Image>,
+    /// Where Go's names are, in a program that has no other symbols.
+    go: Option<GoNames>,
     /// Where further files are looked for.
     pub(super) places: Places,
 }
@@ -67,12 +77,16 @@ impl Images {
             _ => debug_files::unpack_debugdata(&own).and_then(Result::ok),
         };
         let alternative = debug_files::alternative(debug.as_ref().unwrap_or(&own), &places);
-        Ok(Images { own, mini, debug, alternative, places })
+        let mut images = Images { own, mini, debug, alternative, go: None, places };
+        if !images.has_full_table() {
+            images.go = golang::names(&images.own)?;
+        }
+        Ok(images)
     }
 
     /// A file to which no others belong.
     pub(super) fn alone(own: Image) -> Images {
-        Images { own, mini: None, debug: None, alternative: None, places: Places::default() }
+        Images { own, mini: None, debug: None, alternative: None, go: None, places: Places::default() }
     }
 
     /// Tables whose symbols together are all that are known.
@@ -85,19 +99,41 @@ impl Images {
         [full, Origin::Dynamic].into_iter()
     }
 
+    /// The functions of Go code, where they have no symbols.
+    pub(super) fn go_functions(&self) -> Result<Vec<GoFunction>, Reason> {
+        let functions = self.go.map(|_| golang::functions(&self.own)).transpose()?.flatten();
+        Ok(functions.map(|(_, functions)| functions).unwrap_or_default())
+    }
+
     /// The image in which a table is, and its kind there.
     pub(super) fn table(&self, origin: Origin) -> (Option<&Image>, TableKind) {
         let image = match origin {
-            Origin::Own | Origin::Dynamic => Some(&self.own),
+            Origin::Own | Origin::Dynamic | Origin::Stub | Origin::Go => Some(&self.own),
             Origin::Debug => self.debug.as_ref(),
             Origin::Mini => self.mini.as_ref(),
         };
         (image, origin.kind())
     }
 
+    /// The name of a symbol of a table, by its place among that table's names.
+    pub(super) fn name(&self, origin: Origin, place: u32) -> Result<Option<Vec<u8>>, Reason> {
+        match (origin, self.table(origin), self.go) {
+            (Origin::Go, _, Some(names)) => self.own.string_in(names.offset, names.size, place),
+            (Origin::Go, _, None) | (_, (None, _), _) => Ok(None),
+            (Origin::Stub, (Some(image), kind), _) => {
+                let name = image.string(kind, place)?.filter(|name| !name.is_empty());
+                Ok(name.map(|name| [name.as_slice(), b"@plt"].concat()))
+            }
+            (_, (Some(image), kind), _) => image.string(kind, place),
+        }
+    }
+
     /// Whether all functions have a symbol, not only those that are exported.
     pub(super) fn has_full_table(&self) -> bool {
-        self.own.has_full_table() || self.mini.is_some() || self.debug.as_ref().is_some_and(Image::has_full_table)
+        self.own.has_full_table()
+            || self.go.is_some()
+            || self.mini.is_some()
+            || self.debug.as_ref().is_some_and(Image::has_full_table)
     }
 
     /// The image whose sections have DWARF, if any has, and the one with what dwz took out of it.

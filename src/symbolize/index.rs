@@ -2,7 +2,8 @@
 //!
 //! # Which symbols count
 //!
-//! `FUNC` and `GNU_IFUNC` symbols and untyped ones (assembly), defined, named, and lying in a section that holds code.
+//! `FUNC` and `GNU_IFUNC` symbols and untyped ones (assembly), defined, named, and lying in a section that holds code; stubs of
+//! the procedure linkage table; of stripped Go programs the functions that Go's own table has.
 //!
 //! # Which symbol an address has
 //!
@@ -25,6 +26,7 @@ use std::ops::Range;
 
 use super::elf::{Image, SYM, TableKind};
 use super::images::{Images, Origin};
+use super::plt;
 use super::problem::Reason;
 use super::source::{u16_at, u32_at, u64_at};
 use crate::profile::ElfAddress;
@@ -38,11 +40,12 @@ const CHUNK: usize = 4096;
 /// Names read to choose among aliases, one `pread` each; after that the order in the file decides.
 const MAX_NAME_READS: u32 = 200_000;
 
-/// Symbols live below 2^56 (user space of x86-64 with five levels has 2^56 bytes, arm64 2^52): the top byte is free.
+/// User space lies below 2^56 (x86-64 with five levels has that, arm64 2^52), and the kernel as far below 2^64: the top byte is
+/// that of the bit below it, and free.
 const ADDRESS_BITS: u32 = 56;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
-/// The top two bits of a name say which table it is from: no table of names has a gigabyte.
-const ORIGIN_SHIFT: u32 = 30;
+/// The top three bits of a name say which table it is from: no table of names has half a gigabyte.
+const ORIGIN_SHIFT: u32 = 29;
 const PLACE: u32 = (1 << ORIGIN_SHIFT) - 1;
 
 const IFUNC_RANK: u8 = 4;
@@ -62,7 +65,7 @@ const _: () = assert!(size_of::<Candidate>() == 16);
 
 impl Candidate {
     fn address(self) -> u64 {
-        self.key & ADDRESS
+        full(self.key)
     }
 
     fn rank(self) -> u8 {
@@ -79,6 +82,11 @@ impl Candidate {
     }
 }
 
+/// The address of which these are the lowest 56 bits.
+fn full(bits: u64) -> u64 {
+    (bits << (64 - ADDRESS_BITS)).cast_signed().wrapping_shr(64 - ADDRESS_BITS).cast_unsigned()
+}
+
 /// A name's place in the file; equal for all addresses of one function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct NameRef(u32);
@@ -86,8 +94,7 @@ pub(super) struct NameRef(u32);
 impl NameRef {
     /// The name's bytes, from the file.
     pub(super) fn read(self, images: &Images) -> Result<Option<Vec<u8>>, Reason> {
-        let (image, kind) = images.table(Origin::from_number(self.0 >> ORIGIN_SHIFT));
-        image.map_or(Ok(None), |image| image.string(kind, self.0 & PLACE))
+        images.name(Origin::from_number(self.0 >> ORIGIN_SHIFT), self.0 & PLACE)
     }
 }
 
@@ -112,6 +119,13 @@ impl SymbolIndex {
         let mut candidates = Vec::new();
         for origin in images.origins() {
             collect(images, origin, &mut candidates)?;
+        }
+        for stub in plt::stubs(&images.own)? {
+            candidates.extend(made(&images.own, Origin::Stub, stub.address, stub.size.into(), stub.name));
+        }
+        for function in images.go_functions()? {
+            let size = function.end - function.start;
+            candidates.extend(made(&images.own, Origin::Go, function.start, size, function.name));
         }
         candidates.sort_unstable_by_key(|symbol| (symbol.address(), std::cmp::Reverse(symbol.size), symbol.rank(), symbol.name));
         let mut sweep = Sweep::new(images, candidates.len());
@@ -191,12 +205,23 @@ fn candidate(own: &Image, origin: Origin, symbol: &[u8]) -> Option<Candidate> {
     }
     let place = name | origin.number() << ORIGIN_SHIFT;
     let defined = section != UNDEFINED && (section < FIRST_SPECIAL || section == EXTENDED);
-    if !defined || name == 0 || name > PLACE || address > ADDRESS {
+    if !defined || name == 0 || name > PLACE || address != full(address) {
         return None;
     }
     let room = own.code_around(address)?.end - address;
     let size = u32::try_from(size.min(room)).unwrap_or(u32::MAX);
-    Some(Candidate { key: address | u64::from(rank) << ADDRESS_BITS, size, name: place })
+    Some(Candidate { key: address & ADDRESS | u64::from(rank) << ADDRESS_BITS, size, name: place })
+}
+
+/// A function that is known from elsewhere than a symbol table.
+fn made(own: &Image, origin: Origin, address: u64, size: u64, name: u32) -> Option<Candidate> {
+    let room = own.code_around(address)?.end - address;
+    let size = u32::try_from(size.min(room)).unwrap_or(u32::MAX);
+    (name <= PLACE && address <= ADDRESS).then_some(Candidate {
+        key: address,
+        size,
+        name: name | origin.number() << ORIGIN_SHIFT,
+    })
 }
 
 /// A symbol that has begun and not ended.

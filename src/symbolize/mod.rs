@@ -31,6 +31,7 @@ mod demangle;
 mod dwarf;
 mod elf;
 mod files;
+mod golang;
 #[cfg(test)]
 mod hostile;
 mod images;
@@ -42,6 +43,7 @@ mod locate;
 mod mapped;
 mod newest;
 mod objects;
+mod plt;
 mod problem;
 mod queue;
 mod resolver;
