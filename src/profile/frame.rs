@@ -85,6 +85,8 @@ pub struct Names {
     /// The frames.
     pub frames: FrameTable,
     generation: AtomicU64,
+    /// Frames that had a name and were given another one, as when what was inlined into them is found.
+    renamed: boxcar::Vec<FrameId>,
     budget: Arc<Budget>,
 }
 
@@ -108,6 +110,7 @@ impl Names {
             labels: LabelTable::new(Arc::clone(&budget)),
             frames: FrameTable::default(),
             generation: AtomicU64::new(0),
+            renamed: boxcar::Vec::new(),
             budget,
         }
     }
@@ -215,6 +218,11 @@ impl Names {
         if before & CHAIN == 0 {
             self.labels.replace(LabelId(before), first);
         }
+        let had_a_name = before & CHAIN != 0 || self.labels.get(LabelId(before)).is_some_and(|label| !label.provisional);
+        if before != naming && had_a_name {
+            self.budget.take(listed::<FrameId>());
+            self.renamed.push(id);
+        }
         if before != naming {
             self.generation.fetch_add(1, Ordering::Release);
         }
@@ -243,6 +251,22 @@ impl Names {
             }
             first = false;
         });
+    }
+
+    /// How many frames that had a name were given another one; see [`Names::renamed_since`].
+    pub(super) fn renamed(&self) -> usize {
+        self.renamed.count()
+    }
+
+    /// Those frames from a number on, and the number to go on from.
+    pub(super) fn renamed_since(&self, from: usize, mut each: impl FnMut(FrameId)) -> usize {
+        let mut next = from;
+        // One that is just being written down is there the next time.
+        while let Some(frame) = self.renamed.get(next) {
+            each(*frame);
+            next += 1;
+        }
+        next
     }
 
     /// Changes whenever a frame was renamed.

@@ -107,6 +107,10 @@ pub struct ViewBuilder {
     stack_complete: Vec<u8>,
     /// Where samples of one function are, if that is all that is wanted.
     addresses: Option<addresses::Counter>,
+    /// Frames whose names were asked for, a bit each, and how far [`Names::renamed_since`] was read: if one of them has got
+    /// other names, as when what was inlined into it is found, all begins again.
+    frames: Vec<u64>,
+    renames: usize,
     /// Labels in the tree that may yet be replaced.
     provisional: Vec<LabelId>,
     scratch: Vec<LabelId>,
@@ -121,6 +125,8 @@ pub struct ViewBuilder {
 impl ViewBuilder {
     /// A builder that has seen nothing.
     pub fn new(names: Arc<Names>, query: Query) -> ViewBuilder {
+        // Before any name is asked for: so none is missed.
+        let renames = names.renamed();
         let filters = query.filters.iter().take(MAX_FILTERS).map(|filter| LabelMatches::new(filter.pattern.clone())).collect();
         ViewBuilder {
             names,
@@ -146,6 +152,8 @@ impl ViewBuilder {
             stack_filter_bits: Vec::new(),
             stack_complete: Vec::new(),
             addresses: None,
+            frames: Vec::new(),
+            renames,
             provisional: Vec::new(),
             scratch: Vec::new(),
             started: false,
@@ -175,6 +183,9 @@ impl ViewBuilder {
 
     /// Takes in what came since the last call and takes back what left, as of `now`; at most `budget` samples at a time.
     pub fn update(&mut self, profile: &Profile, now: Timestamp, budget: usize) -> Progress {
+        if self.caught_up {
+            self.stale |= self.a_frame_was_renamed();
+        }
         if !self.started
             || self.epoch != profile.epoch()
             // Between two slices names may come without end: what began is finished first.
@@ -215,6 +226,14 @@ impl ViewBuilder {
     pub(super) fn a_label_in_the_tree_was_renamed(&self) -> bool {
         self.provisional.iter().any(|label| self.names.labels.current(*label) != *label)
             || self.addresses.as_ref().is_some_and(|counter| counter.a_label_was_renamed(&self.names))
+    }
+
+    fn a_frame_was_renamed(&mut self) -> bool {
+        let mut found = false;
+        let frames = &self.frames;
+        let asked = |frame: FrameId| frames.get(frame.0 as usize / 64).is_some_and(|bits| bits >> (frame.0 % 64) & 1 != 0);
+        self.renames = self.names.renamed_since(self.renames, |frame| found |= asked(frame));
+        found
     }
 
     /// Whether counted samples are gone that are not held here: a whole chunk came and went between two updates.
@@ -321,6 +340,7 @@ impl ViewBuilder {
             at = parent;
         };
         for (at, frame) in unknown.into_iter().rev() {
+            note(&mut self.frames, frame);
             let names = &self.names;
             for (bit, filter) in self.filters.iter_mut().enumerate() {
                 names.labels_shown(frame, self.query.fold_inlined, |label| {
@@ -480,6 +500,15 @@ impl ViewBuilder {
             self.range_start += 1;
         }
     }
+}
+
+/// Notes that a frame's names were asked for.
+fn note(frames: &mut Vec<u64>, frame: FrameId) {
+    let slot = frame.0 as usize / 64;
+    if frames.len() <= slot {
+        frames.resize(slot + 1, 0);
+    }
+    frames[slot] |= 1 << (frame.0 % 64);
 }
 
 fn slot_of(sums: &mut Vec<u64>, index: usize) -> &mut u64 {

@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::profile::{FrameId, FrameKind, Label, LabelId, Names, Sample, StackId, Timestamp};
 
-use super::{Profile, ViewBuilder};
+use super::{Profile, ViewBuilder, note};
 
 /// An address, and what it weighs in the samples that are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +106,7 @@ impl Counter {
     }
 
     /// The frames of the function that a stack has.
-    fn set(&mut self, profile: &Profile, names: &Names, fold_inlined: bool, stack: StackId) -> SetId {
+    fn set(&mut self, profile: &Profile, names: &Names, asked: &mut Vec<u64>, fold_inlined: bool, stack: StackId) -> SetId {
         if self.set_of.len() < profile.stacks.len() {
             self.set_of.resize(profile.stacks.len(), 0);
         }
@@ -122,6 +122,7 @@ impl Counter {
             at = caller;
         };
         for (at, frame) in unknown.into_iter().rev() {
+            note(asked, frame);
             let mut is_ours = false;
             names.labels_shown(frame, fold_inlined, |label| {
                 is_ours |= self.is_ours(names, label);
@@ -142,8 +143,15 @@ impl Counter {
         set
     }
 
-    fn count(&mut self, profile: &Profile, names: &Names, fold_inlined: bool, stack: StackId, weight: i64) {
-        let mut set = self.set(profile, names, fold_inlined, stack);
+    fn count(
+        &mut self,
+        profile: &Profile,
+        names: &Names,
+        asked: &mut Vec<u64>,
+        fold_inlined: bool,
+        (stack, weight): (StackId, i64),
+    ) {
+        let mut set = self.set(profile, names, asked, fold_inlined, stack);
         if set == EMPTY {
             return;
         }
@@ -177,7 +185,7 @@ impl ViewBuilder {
 
     pub(super) fn count_addresses(&mut self, profile: &Profile, sample: &Sample, weight: i64) {
         if let Some(counter) = &mut self.addresses {
-            counter.count(profile, &self.names, self.query.fold_inlined, sample.stack, weight);
+            counter.count(profile, &self.names, &mut self.frames, self.query.fold_inlined, (sample.stack, weight));
         }
     }
 

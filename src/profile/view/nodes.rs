@@ -2,7 +2,7 @@
 
 use crate::profile::{Direction, FrameKind, Grouping, LabelId};
 
-use super::{CallTree, Names, NodeId, Profile, Sample, StackId, Thread, ViewBuilder};
+use super::{CallTree, Names, NodeId, Profile, Sample, StackId, Thread, ViewBuilder, note};
 
 impl ViewBuilder {
     /// The node that a sample weighs on, made if it is new.
@@ -49,6 +49,7 @@ impl ViewBuilder {
             at = parent;
         };
         for (at, frame) in new.into_iter().rev() {
+            note(&mut self.frames, frame);
             let mut labels = std::mem::take(&mut self.scratch);
             labels.clear();
             self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
@@ -72,6 +73,7 @@ impl ViewBuilder {
         let mut node = CallTree::ROOT;
         let mut labels = Vec::new();
         for frame in profile.stacks.frames(sample.stack) {
+            note(&mut self.frames, frame);
             labels.clear();
             self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
             for label in labels.iter().rev() {

@@ -415,3 +415,44 @@ fn addresses_without_a_name_are_counted_together() {
     let found = builder.addresses(1, Timestamp(0));
     assert_eq!((found.label, found.own, found.frames.len()), (label, 2, 2));
 }
+
+#[test]
+fn what_is_found_to_be_inlined_comes_into_trees_filters_and_addresses() {
+    let mut world = world(Limits::NONE);
+    let process = world.names.labels.intern("cc1", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+    let label = |name, kind| world.names.labels.intern(name, "cc1", kind);
+    let (outer, inner) = (label("outer", FrameKind::User), label("inner", FrameKind::Inlined));
+    let at = |address| world.names.intern_frame(crate::profile::Frame { object: ObjectId::KERNEL, is_return: false, address }).0;
+    let (frame, other) = (at(0x10), at(0x20));
+    world.names.name_frame(frame, &[outer]);
+    world.names.name_frame(other, &[outer]);
+    world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+    let keep = Filter { mode: FilterMode::Keep, pattern: Pattern::new("inner").unwrap() };
+    let queries = [
+        Query::default(),
+        Query { direction: Direction::BottomUp, ..Query::default() },
+        Query { filters: vec![keep], ..Query::default() },
+    ];
+    let mut views: Vec<_> = queries.map(|query| ViewBuilder::new(Arc::clone(&world.names), query)).into();
+    views.push(ViewBuilder::of_addresses(Arc::clone(&world.names), Query::default(), inner));
+    let update = |views: &mut Vec<ViewBuilder>| {
+        let mut all = Vec::new();
+        for view in views {
+            view.update(&world.profile, Timestamp(0), usize::MAX);
+            let folded: Vec<String> = world.folded(&view.tree()).into_keys().collect();
+            all.push((folded.join(" "), view.addresses(1, Timestamp(0)).own, view.changes()));
+        }
+        all
+    };
+    let before = update(&mut views);
+    assert_eq!(before.iter().map(|(folded, ..)| &**folded).collect::<Vec<_>>(), ["cc1;outer", "outer;cc1", "", ""]);
+    world.names.name_frame(other, &[outer, inner]);
+    assert!(update(&mut views) == before, "nothing that was looked at has changed");
+    world.names.name_frame(frame, &[outer, inner]);
+    let after = update(&mut views);
+    let folded: Vec<_> = after.iter().map(|(folded, ..)| &**folded).collect();
+    assert_eq!(folded, ["cc1;outer;inner", "inner;outer;cc1", "cc1;outer;inner", ""]);
+    assert_eq!((before[3].1, after[3].1), (0, 1));
+    assert!(update(&mut views) == after);
+}

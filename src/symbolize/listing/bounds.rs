@@ -38,7 +38,7 @@ pub(super) fn function_around(source: &Source, address: ElfAddress) -> Option<Ra
     let holds = |segment: &&Segment| segment.kind == PT_LOAD && segment.addresses.contains(&frames_at);
     let segment = segments.iter().find(holds)?;
     let length = (segment.addresses.end - frames_at).min(MAX_FRAMES);
-    let frames = source.read(segment.offset + (frames_at - segment.addresses.start), length, MAX_FRAMES).ok()?;
+    let frames = source.read(segment.offset.checked_add(frames_at - segment.addresses.start)?, length, MAX_FRAMES).ok()?;
     let frames = EhFrame::new(&frames, LittleEndian);
     let bases = bases.set_eh_frame(frames_at);
     let function = parsed.table()?.fde_for_address(&frames, &bases, address.0, EhFrame::cie_from_offset).ok()?;

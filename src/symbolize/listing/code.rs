@@ -60,7 +60,8 @@ pub(super) fn instructions(
     let (range, note) = match known {
         Some(range) => (range, ""),
         None => {
-            let end = image.code_around(address.0).map_or(address.0, |code| code.end.min(address.0 + WITHOUT_BOUNDS));
+            let end =
+                image.code_around(address.0).map_or(address.0, |code| code.end.min(address.0.saturating_add(WITHOUT_BOUNDS)));
             (address.0..end, "where this function begins is not known: from the address that was sampled on")
         }
     };
