@@ -422,11 +422,10 @@ impl Engine {
             }
         };
         located.builder.set_query(query);
-        let mut slices = std::iter::repeat_with(|| located.builder.update(&read(&self.trees.profile), now, SLICE));
-        if !slices.by_ref().take(MOST_SLICES).any(|progress| progress == Progress::Done) {
+        let mut slice = |_| located.builder.update(&read(&self.trees.profile), now, SLICE);
+        if !(0..MOST_SLICES).map(&mut slice).any(|progress| progress == Progress::Done) {
             return None;
         }
-        drop(slices);
         let changes = located.builder.changes();
         match &located.told {
             Some((told, addresses)) if *told == changes && !located.builder.fades() => Some(Arc::clone(addresses)),

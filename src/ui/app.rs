@@ -244,7 +244,7 @@ impl App {
         };
         if self.asked.as_ref() != Some(&request) {
             self.asked = Some(request.clone());
-            effects.push(Effect::Ask(request));
+            effects.push(Effect::Ask(Box::new(request)));
         }
     }
 

@@ -82,7 +82,7 @@ pub enum Event {
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Effect {
-    Ask(Request),
+    Ask(Box<Request>),
     /// A function is to be read.
     List(Arc<Addresses>),
     /// File and line of an address of a function are wanted.

@@ -200,7 +200,7 @@ fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) 
     for effect in app.update(event) {
         match effect {
             // Nobody listens any more only when the program is ending anyway.
-            Effect::Ask(request) => drop(link.requests.send(request)),
+            Effect::Ask(request) => drop(link.requests.send(*request)),
             Effect::List(addresses) => drop(link.listings.send(Some(addresses))),
             Effect::Locate(label, frame) => drop(link.places.send(Some((label, frame)))),
             Effect::Save(order) => drop(link.saves.send(order)),

@@ -177,7 +177,7 @@ impl Source {
         let next = if forward {
             hot().find(|at| *at > self.place.0).or_else(|| hot().next())
         } else {
-            hot().filter(|at| *at < self.place.0).last().or_else(|| hot().last())
+            hot().rev().find(|at| *at < self.place.0).or_else(|| hot().next_back())
         };
         let Some(at) = next else { return false };
         let (_, scroll) = self.place;
@@ -303,7 +303,7 @@ impl App {
         if let Some(source) = &self.source {
             return Some(source.label);
         }
-        let is_there = !self.is_file() && !(self.view == View::Flame && self.flame.cursor.rest);
+        let is_there = !(self.is_file() || self.view == View::Flame && self.flame.cursor.rest);
         let label = self.selected_label().filter(|_| is_there)?;
         let kind = self.names.labels.get(label)?.kind;
         matches!(kind, FrameKind::User | FrameKind::Inlined).then_some(label)

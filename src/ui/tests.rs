@@ -71,7 +71,7 @@ impl Bench {
             match effect {
                 Effect::Ask(request) => {
                     let snapshot = self.engine.answer(&request, Timestamp(7 * SECOND));
-                    self.asked.push(request);
+                    self.asked.push(*request);
                     self.send(Event::Snapshot(Arc::new(snapshot)));
                 }
                 code @ (Effect::List(_) | Effect::Locate(..)) => self.code.push(code),

@@ -147,6 +147,7 @@ fn x86(bytes: &[u8], range: Range<u64>, mut symbols: Symbols) -> Vec<Row> {
     let mut formatter = GasFormatter::with_options(Some(Box::new(symbols)), None);
     formatter.options_mut().set_uppercase_hex(false);
     formatter.options_mut().set_branch_leading_zeros(false);
+    formatter.options_mut().set_rip_relative_addresses(true);
     let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
     let mut rows = Vec::new();
     let mut instruction = Instruction::default();
@@ -154,6 +155,9 @@ fn x86(bytes: &[u8], range: Range<u64>, mut symbols: Symbols) -> Vec<Row> {
         decoder.decode_out(&mut instruction);
         let mut text = String::new();
         formatter.format(&instruction, &mut text);
+        if instruction.is_ip_rel_memory_operand() {
+            text.push_str(&format!("  # {:#x}", instruction.ip_rel_memory_address()));
+        }
         rows.push(Row { place: instruction.ip(), text: text.into() });
     }
     rows
@@ -214,13 +218,16 @@ mod tests {
 
     #[test]
     fn x86_is_written_as_objdump_does() {
-        // push %rbp; mov %rsp,%rbp; mov 0x10(%rdi,%rax,4),%ecx; call 0x2000; jne 0x1000; (bad)
-        let bytes = [0x55, 0x48, 0x89, 0xe5, 0x8b, 0x4c, 0x87, 0x10, 0xe8, 0xf3, 0x0f, 0, 0, 0x75, 0xf1, 0x06];
-        let rows = x86(&bytes, 0x1000..0x1010, nameless());
+        // push %rbp; mov %rsp,%rbp; mov 0x10(%rdi,%rax,4),%ecx; call 0x2000; jne 0x1000; mov 0x10(%rip),%rdi; (bad)
+        let bytes = [
+            0x55, 0x48, 0x89, 0xe5, 0x8b, 0x4c, 0x87, 0x10, 0xe8, 0xf3, 0x0f, 0, 0, 0x75, 0xf1, 0x48, 0x8b, 0x3d, 0x10, 0, 0, 0,
+            6,
+        ];
+        let rows = x86(&bytes, 0x1000..0x1017, nameless());
         let expected =
             [(0x1000, "push %rbp"), (0x1001, "mov %rsp,%rbp"), (0x1004, "mov 0x10(%rdi,%rax,4),%ecx"), (0x1008, "call callee")];
         assert_eq!(texts(&rows)[..4], expected);
-        assert_eq!(texts(&rows)[4..], [(0x100d, "jne 0x1000"), (0x100f, "(bad)")]);
+        assert_eq!(texts(&rows)[4..], [(0x100d, "jne 0x1000"), (0x100f, "mov 0x10(%rip),%rdi  # 0x1026"), (0x1016, "(bad)")]);
     }
 
     #[test]
