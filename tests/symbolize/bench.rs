@@ -67,10 +67,20 @@ impl Bench {
     pub(crate) fn named(&self, frame: FrameId) -> Named {
         let mut labels: Vec<LabelId> = Vec::new();
         self.names.labels_of(frame, |label| labels.push(label));
-        assert_eq!(labels.len(), 1);
+        // What was inlined into it comes after.
         let label = self.names.labels.get(labels[0]).unwrap();
         let (name, object) = (label.name.to_string(), label.object.to_string());
         Named { name, object, kind: label.kind, provisional: label.provisional }
+    }
+
+    /// What a frame is called, root first, and whether each was inlined.
+    pub(crate) fn chain(&self, frame: FrameId) -> Vec<(String, bool)> {
+        let mut chain = Vec::new();
+        self.names.labels_of(frame, |label| {
+            let label = self.names.labels.get(label).unwrap();
+            chain.push((label.name.to_string(), label.kind == FrameKind::Inlined));
+        });
+        chain
     }
 
     pub(crate) fn problem(&self, object: ObjectId) -> Option<Problem> {
