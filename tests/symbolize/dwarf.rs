@@ -304,7 +304,6 @@ fn twenty_real_objects_say_what_llvm_symbolizer_says() {
         "sqlite3",
         "tmux",
         "node",
-        "go",
         "chromium",
     ] {
         let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
@@ -347,4 +346,38 @@ fn a_live_frame_has_what_was_inlined_into_it() {
         deep += usize::from(chain.len() > 2);
     }
     assert!(deep > 50, "{deep} of {} have two calls inlined", frames.len());
+}
+
+#[test]
+fn a_stripped_go_program_has_the_names_it_had() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    std::fs::write(at.join("go.mod"), "module x\ngo 1.18\n").unwrap();
+    let source = "package main\nimport (\"fmt\"; \"sort\")\nfunc main() { a := []int{3, 1}; sort.Ints(a); fmt.Println(a) }\n";
+    std::fs::write(at.join("main.go"), source).unwrap();
+    for (name, flags) in [("whole", "-ldflags="), ("stripped", "-ldflags=-s -w")] {
+        let mut go = Command::new("go");
+        run(go.args(["build", flags, "-o", name, "main.go"]).env("CGO_ENABLED", "0").current_dir(at));
+    }
+    let listing = run(Command::new("nm").arg(at.join("whole")));
+    let mut resolver = Resolver::open(&at.join("stripped"), None).unwrap();
+    let mut count = 0;
+    for line in listing.lines() {
+        let Some((address, name)) = line.split_once(" T ").or_else(|| line.split_once(" t ")) else { continue };
+        // Where the text ends is no function.
+        if matches!(name, "runtime.text" | "runtime.etext") {
+            continue;
+        }
+        let address = u64::from_str_radix(address, 16).unwrap();
+        let found = ours(&mut resolver, address);
+        let bare = name.strip_suffix(".abi0").unwrap_or(name);
+        // The table has no type arguments and lengths: `[...]`.
+        let same = |found: &str| match (found.split_once("[...]"), bare.find('['), bare.rfind(']')) {
+            (Some((before, after)), Some(open), Some(close)) => (before, after) == (&bare[..open], &bare[close + 1..]),
+            _ => found == bare,
+        };
+        assert!(found.last().is_some_and(|call| same(&call.0)), "{address:#x}: {found:?}, not {bare}");
+        count += 1;
+    }
+    assert!(count > 1000, "{count} functions");
 }
