@@ -158,7 +158,7 @@ build) ;;
 # gcc by name: the call chains that test programs promise were proved with it, and clang may stand in as cc and c++.
 # The others are what names, saved files and scripts are checked against.
 # musl-gcc and go: programs of tests/programs/truth.
-test | test-all) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck chromium readelf llvm-symbolizer node xz" ;;
+test | test-all) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck chromium readelf llvm-symbolizer dwz node xz" ;;
 clang)
     find_clang || fail "no clang of version $CLANG_OLDEST or newer with the BPF target: run scripts/setup.sh build"
     exit

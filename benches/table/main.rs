@@ -1,15 +1,16 @@
 //! What flametop costs, as one table, measured on whole processes beside perf, flamelens and lightswitch on the same machine, and
-//! held against the targets of issues 2 and 3.
+//! held against the targets of issues 2, 3 and 4.
 //!
 //! ```text
 //! make bench                 everything, about eleven minutes
-//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind
+//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names
 //! ```
 //!
 //! CPU and memory are what the kernel counts for a process (`/proc/PID/stat`, `VmHWM`; `wait4` for those that end by
 //! themselves); what BPF programs take is added from `kernel.bpf_stats_enabled`, which is on meanwhile. What sampling costs
 //! besides (the timer's interrupt, the kernel's walk for perf) is in nobody's figure.
-//! BENCH_SECONDS changes how long profilers run (20), BENCH_STACKS the sizes of profiles (100000,1000000).
+//! BENCH_SECONDS changes how long profilers run (20), BENCH_STACKS the sizes of profiles (100000,1000000), BENCH_DEBUG_FILE the
+//! file whose addresses are named (flametop itself).
 
 // A tool for developers: what it cannot do it says by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+mod names;
 mod print;
 mod times;
 mod unwind;
@@ -44,7 +46,7 @@ const KEY_TARGET: f64 = 16.0;
 /// A row's name, and what measures it.
 type Row = (&'static str, fn(&mut Table));
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     ("view", view),
     ("keys", keys),
     ("live-keys", live_keys),
@@ -52,6 +54,7 @@ const ROWS: [Row; 7] = [
     ("record", record),
     ("live", live),
     ("unwind", unwind::unwind),
+    ("names", names::names),
 ];
 
 fn main() {

@@ -128,10 +128,14 @@ impl Dwarf {
         })
     }
 
-    /// Bytes that are held of it, about: twice the size of the units that were looked at in memory of ours (measured: 0.4 to
-    /// 1.6 times), and the sections that were unpacked.
+    /// Bytes that are held of it, about: of all units their abbreviations, of those that were looked at functions and lines, and
+    /// the sections that were unpacked. The factors were measured on the kernel's 588 MB: 5.1 MB of abbreviations took
+    /// 92 MB, all of its 163 MB of units 87 MB.
     pub(super) fn memory(&self) -> usize {
-        self.0.with_dependent(|files, reader| files.main.memory() + reader.weight.get())
+        self.0.with_dependent(|files, reader| {
+            let abbreviations = files.main.section(gimli::SectionId::DebugAbbrev).len() * 18;
+            files.main.memory() + abbreviations + reader.weight.get()
+        })
     }
 
     /// Whether zeros were read in place of what a file had.
@@ -159,7 +163,7 @@ impl Reader<'_> {
         let Some(unit) = self.context.find_dwarf_and_unit(address).skip_all_loads() else { return };
         let offset = unit.header.debug_info_offset().map_or(0, |offset| offset.0);
         if self.seen.borrow_mut().insert((unit.dwo_id.map_or(0, |id| id.0), offset)) {
-            self.weight.set(self.weight.get() + 2 * unit.header.unit_length());
+            self.weight.set(self.weight.get() + unit.header.unit_length() * 3 / 5);
         }
     }
 }

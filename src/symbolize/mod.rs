@@ -1,4 +1,4 @@
-//! Addresses to names: the kernel's from the kernel, a program's from its symbol tables, its lines from its DWARF.
+//! Addresses to names: the kernel's from the kernel, a program's from its symbols, and what was inlined, and lines, from DWARF.
 //!
 //! [`Symbolizer`] takes requests from the collector and writes names into the shared [`Names`], in the background. A frame
 //! it cannot name keeps its address for a name, and the reason is told by [`Symbolizer::problems`].
@@ -7,9 +7,19 @@
 //!
 //! - A wrong name is worse than none: a file is used only when it is certainly the one that was mapped, and an address
 //!   outside of every symbol has no name.
-//! - Files are hostile: never mapped, every count and length held against a limit, nothing but regular files opened. A reader
-//!   that fails on one object goes on with the next.
-//! - Memory is bounded: 16 bytes a symbol, tables of at most 48 MB and 256 files open.
+//! - Names come in two steps, so that nobody waits for the slow one: symbols first, for everything; then debug information.
+//! - Files are hostile: every count and length is held against a limit, nothing but regular files is opened, and only debug
+//!   information is mapped, in a way that survives the file being cut. A reader that fails on one object goes on with the next.
+//! - Memory is bounded: 16 bytes a symbol; tables and parsed debug information of at most 96 MB, but for one object that
+//!   is larger and worked with; 256 files open.
+//!
+//! # Where names are looked for, best first
+//!
+//! ```text
+//! functions      .symtab of the debug file, or of the object, or in .gnu_debugdata · .dynsym · stubs: name@plt · Go's .gopclntab
+//! inlined, lines .debug_* of the object, or of its debug file (by build id, then by debug link and checksum), compressed or not,
+//!                with what dwz took out, and what is in .dwo and .dwp files
+//! ```
 //!
 //! # The room
 //!
@@ -17,11 +27,15 @@
 //! service ─ queue      who waits, who is next
 //!    │    ─ objects    what is held of each object, and for how long
 //!    ├─ kernel_names ─ kernel            the kernel asked, or /proc/kallsyms
-//!    ├─ files ─ source ─ elf ─ index     the right file, its bytes, its headers, its symbols
+//!    ├─ images ─┬─ files ─ source ─ elf  the right file, its bytes, its headers
+//!    │          └─ debug_files           those that belong to it
+//!    ├─ index ─ plt, golang              all symbols of them
+//!    ├─ dwarf ─ sections ─ mapped        functions at an address, files and lines
 //!    ├─ vdso               the same for the vDSO
-//!    ├─ locate ─ dwarf     file and line
+//!    ├─ locate             file and line of the selected frame
 //!    ├─ listing            source and instructions of a function, with locate
-//!    └─ demangle           readable names
+//!    ├─ demangle           readable names
+//!    └─ resolver           all of this for a file that nobody runs: `flametop names`
 //! ```
 
 #![deny(clippy::indexing_slicing)]

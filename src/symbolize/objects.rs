@@ -18,9 +18,9 @@ use super::index::{NameRef, SymbolIndex};
 use super::problem::{Counts, Problem, Reason};
 use crate::profile::{LabelId, Names, Object, ObjectId, sanitize};
 
-/// Symbol tables and parsed debug information together: 48 MB of the 60 MB that the whole program may take. node's table
-/// takes 1.2 MB, that of the Rust compiler's library 1.4 MB; the debug information of libc, asked all over, 9 MB.
-const MAX_TABLES: usize = 48 << 20;
+/// Symbol tables and parsed debug information together. node's table takes 1.2 MB, that of the Rust compiler's library 1.4 MB;
+/// the debug information of libc 10 MB, once all of it was looked at.
+const MAX_TABLES: usize = 96 << 20;
 /// Files held open. A process has 1,024 descriptors by default.
 const MAX_FILES: usize = 256;
 /// Names remembered per object, so that a function's name is read and demangled once.
@@ -257,7 +257,12 @@ impl Objects {
         let mut by_use: Vec<(u64, &Arc<Entry>)> =
             entries.iter().filter_map(|entry| Some((entry.state.try_lock().ok()?.used, entry))).collect();
         by_use.sort_unstable_by_key(|(used, _)| *used);
-        for (_, entry) in by_use {
+        let last = by_use.last().map(|(used, _)| *used);
+        for (used, entry) in by_use {
+            // What is worked with now would be read again at once, and Chromium's debug information is more than the bound.
+            if Some(used) == last && !over().1 {
+                break;
+            }
             let Ok(mut state) = entry.state.try_lock() else { continue };
             match over() {
                 (false, false) => break,

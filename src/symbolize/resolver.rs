@@ -13,7 +13,7 @@ use super::problem::Reason;
 use crate::profile::{ElfAddress, Object, ObjectKind};
 
 /// When debug information holds more than this, it is opened anew.
-const MAX_HELD: usize = 256 << 20;
+const MAX_HELD: usize = 1 << 30;
 /// Names remembered, so that each is made readable once.
 const MAX_NAMES: usize = 1 << 16;
 

@@ -50,7 +50,8 @@ impl Sections {
 
     /// Likewise for an index of split DWARF.
     pub(super) fn read_package(image: &Image) -> Result<Option<Sections>, Reason> {
-        let named = image.sections_named(|name| is_needed(name) || matches!(name, ".debug_cu_index" | ".debug_tu_index"))?;
+        // Its index has the place of a unit's part in each section, and is refused where one is missing.
+        let named = image.sections_named(|name| name.starts_with(".debug_") || name.starts_with(".zdebug_"))?;
         let is_package = named.iter().any(|section| &*section.name == ".debug_cu_index");
         is_package.then(|| Sections::of(image, named)).transpose()
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flametop::profile::{
-    BuildId, Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, ProcessAddress, Tgid,
+    BuildId, Frame, FrameId, FrameKind, FrameWeight, LabelId, Listing, NameRequest, Names, Object, ObjectId, ObjectKind,
+    ProcessAddress, Tgid,
 };
 use flametop::symbolize::{Problem, Symbolizer};
 
@@ -67,14 +68,30 @@ impl Bench {
     pub(crate) fn named(&self, frame: FrameId) -> Named {
         let mut labels: Vec<LabelId> = Vec::new();
         self.names.labels_of(frame, |label| labels.push(label));
-        assert_eq!(labels.len(), 1);
+        // What was inlined into it comes after.
         let label = self.names.labels.get(labels[0]).unwrap();
         let (name, object) = (label.name.to_string(), label.object.to_string());
         Named { name, object, kind: label.kind, provisional: label.provisional }
     }
 
+    /// What a frame is called, root first, and whether each was inlined.
+    pub(crate) fn chain(&self, frame: FrameId) -> Vec<(String, bool)> {
+        let mut chain = Vec::new();
+        self.names.labels_of(frame, |label| {
+            let label = self.names.labels.get(label).unwrap();
+            chain.push((label.name.to_string(), label.kind == FrameKind::Inlined));
+        });
+        chain
+    }
+
     pub(crate) fn problem(&self, object: ObjectId) -> Option<Problem> {
         self.symbolizer.problems().into_iter().find(|problem| problem.object == object)
+    }
+
+    /// A function's listing, of frames that weigh the same.
+    pub(crate) fn listing(&self, label: LabelId, frames: &[FrameId]) -> Result<Listing, String> {
+        let frames = frames.iter().map(|frame| FrameWeight { frame: *frame, own: 1, total: 1 }).collect();
+        self.runtime.block_on(self.symbolizer.listing(label, frames)).unwrap()
     }
 
     pub(crate) fn locate(&self, frame: FrameId) -> Option<(String, u32)> {

@@ -7,6 +7,8 @@
 
 mod agreement;
 mod bench;
+mod dwarf;
+mod listing;
 mod oracle;
 
 use std::path::Path;
@@ -346,7 +348,8 @@ fn requests_from_many_threads_are_all_done_and_tables_stay_small() {
     let counts = bench.symbolizer.counts();
     assert!(counts.named > 3000, "{counts:?}");
     let usage = bench.symbolizer.usage();
-    assert!(usage.tables < 8 << 20 && usage.files == 4, "{usage:?}");
+    // Where libc's debug information is installed, it is held as well.
+    assert!(usage.tables < 24 << 20 && (4..=6).contains(&usage.files), "{usage:?}");
 }
 
 fn request(frame: FrameId) -> NameRequest {

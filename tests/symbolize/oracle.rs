@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Runs a tool of the system; a missing one fails the test with a sentence.
@@ -56,11 +56,20 @@ impl Oracle {
             notes.split("Build ID: ").nth(1).and_then(|rest| rest.split_whitespace().next()).map(|id| {
                 (0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).unwrap()).collect::<Vec<u8>>()
             });
-        let mut symbols: Vec<Symbol> = run(Command::new("readelf").arg("-sW").arg(file))
-            .lines()
-            .filter_map(symbol)
-            .filter(|symbol| sections.iter().any(|(start, size)| (*start..start + size).contains(&symbol.address)))
-            .collect();
+        let listed = |file: &Path| -> Vec<Symbol> {
+            let listing = run(Command::new("readelf").arg("-sW").arg(file));
+            let in_code = |symbol: &Symbol| sections.iter().any(|(start, size)| (*start..start + size).contains(&symbol.address));
+            listing.lines().filter_map(symbol).filter(in_code).collect()
+        };
+        let mut symbols = listed(file);
+        if let Some(debug) = build_id.as_deref().and_then(debug_file) {
+            symbols.extend(listed(&debug));
+        }
+        for mut stub in stubs(file) {
+            let section = sections.iter().find(|(start, size)| (*start..start + size).contains(&stub.address));
+            stub.size = stub.size.min(section.map_or(0, |(start, size)| start + size - stub.address));
+            symbols.push(stub);
+        }
         symbols.sort_by_key(|symbol| symbol.address);
         let longest = symbols.iter().map(|symbol| symbol.size).max().unwrap_or(0);
         Oracle { symbols, longest, sections, segments, build_id }
@@ -135,6 +144,36 @@ impl Oracle {
     }
 }
 
+/// The file with an object's debug information, where distributions install it.
+fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
+    let digits: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (first, rest) = digits.split_at_checked(2)?;
+    Some(PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"))).filter(|path| path.exists())
+}
+
+/// Stubs as `objdump` finds them: `0000000000001030 <read@plt>:`.
+fn stubs(file: &Path) -> Vec<Symbol> {
+    // A file without stubs is none that objdump likes: it has no such section.
+    let mut objdump = Command::new("objdump");
+    objdump.args(["-d", "--no-show-raw-insn", "-j", ".plt", "-j", ".plt.got", "-j", ".plt.sec"]).arg(file);
+    let output = objdump.output().expect("this test needs objdump (binutils)");
+    let listing = String::from_utf8_lossy(&output.stdout).into_owned();
+    let begun: Vec<(u64, Option<&str>)> = listing
+        .lines()
+        .filter_map(|line| {
+            let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
+            Some((hex(address)?, Some(name).filter(|name| name.ends_with("@plt") && !name.contains("*ABS*"))))
+        })
+        .collect();
+    let next = begun.iter().skip(1).map(|(address, _)| *address).chain([u64::MAX]);
+    let stub = |((address, name), next): (&(u64, Option<&str>), u64)| {
+        let size = next.saturating_sub(*address).min(16);
+        let name = name.map(|name| name.split_once('@').unwrap().0.to_owned() + "@plt");
+        Some(Symbol { address: *address, size, name: name? })
+    };
+    begun.iter().zip(next).filter_map(stub).collect()
+}
+
 /// A line of `readelf -sW`: number, value, size, type, binding, visibility, section, name.
 fn symbol(line: &str) -> Option<Symbol> {
     let fields: Vec<&str> = line.split_whitespace().collect();
@@ -149,8 +188,17 @@ fn symbol(line: &str) -> Option<Symbol> {
 
 /// What `llvm-symbolizer` calls these addresses, as linkage names; `None` where it knows nothing.
 pub(crate) fn llvm(file: &Path, addresses: &[u64]) -> Vec<Option<String>> {
+    let outermost = |calls: Vec<Call>| calls.into_iter().next_back().map(|(name, ..)| name).filter(|name| name != "??");
+    ask_llvm(file, addresses).into_iter().map(outermost).collect()
+}
+
+/// A function at an address: its linkage name, the last part of its file's path, and the line, 0 where there is none.
+pub(crate) type Call = (String, String, u32);
+
+/// All functions at each of these addresses, innermost first, as `llvm-symbolizer` finds them.
+pub(crate) fn ask_llvm(file: &Path, addresses: &[u64]) -> Vec<Vec<Call>> {
     let mut child = Command::new("llvm-symbolizer")
-        .args(["--functions=linkage", "--no-inlines", "--no-demangle", "--obj"])
+        .args(["--functions=linkage", "--inlines", "--no-demangle", "--obj"])
         .arg(file)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -162,6 +210,13 @@ pub(crate) fn llvm(file: &Path, addresses: &[u64]) -> Vec<Option<String>> {
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let answers = text.split("\n\n").filter(|answer| !answer.is_empty());
-    answers.map(|answer| answer.lines().next().filter(|name| *name != "??").map(str::to_owned)).collect()
+    let answers = text.split("\n\n").map(str::trim).filter(|answer| !answer.is_empty());
+    let call = |pair: &[&str]| {
+        // FILE:LINE:COLUMN
+        let mut place = pair[1].rsplitn(3, ':');
+        let line = place.nth(1).and_then(|line| line.parse().ok()).unwrap_or(0);
+        let file = place.next().and_then(|path| path.rsplit('/').next()).unwrap_or("??");
+        (pair[0].to_owned(), file.to_owned(), line)
+    };
+    answers.map(|answer| answer.lines().collect::<Vec<_>>().chunks_exact(2).map(call).collect()).collect()
 }
