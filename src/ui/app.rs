@@ -260,12 +260,19 @@ impl App {
 
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         // What was frozen stays, also when the store lets its samples go; names and late samples still come in.
-        let melted =
-            self.frozen.is_some() && snapshot.request == self.snapshot.request && snapshot.weight() < self.snapshot.weight();
-        if melted {
+        let same = snapshot.request.has_the_picture_of(&self.snapshot.request);
+        let melted = self.frozen.is_some() && same && snapshot.weight() < self.snapshot.weight();
+        if melted && snapshot.request == self.snapshot.request {
             return;
         }
-        self.snapshot = snapshot;
+        self.snapshot = match melted {
+            // The cursor is on another function: where its samples are is new, the picture is the old one.
+            true => {
+                let (request, addresses) = (snapshot.request.clone(), snapshot.addresses.clone());
+                Arc::new(Snapshot { request, addresses, ..(*self.snapshot).clone() })
+            }
+            false => snapshot,
+        };
         self.check_baseline();
         let snapshot = Arc::clone(&self.snapshot);
         self.take_addresses(&snapshot);

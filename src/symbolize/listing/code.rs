@@ -148,6 +148,7 @@ fn x86(bytes: &[u8], range: Range<u64>, mut symbols: Symbols) -> Vec<Row> {
     formatter.options_mut().set_uppercase_hex(false);
     formatter.options_mut().set_branch_leading_zeros(false);
     formatter.options_mut().set_rip_relative_addresses(true);
+    formatter.options_mut().set_small_hex_numbers_in_decimal(false);
     let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
     let mut rows = Vec::new();
     let mut instruction = Instruction::default();

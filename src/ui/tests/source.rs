@@ -236,3 +236,22 @@ fn the_detail_line_tells_where_the_function_is_hottest() {
     reading.bench.send(Event::Located(reading.hot, reading.frames[0], place(7)));
     assert!(reading.bench.screen(160, 24).contains("ns::hot(int)  prog  /src/hot.c:7"));
 }
+
+#[test]
+fn a_frozen_picture_stays_when_the_cursor_moves_and_its_samples_are_gone() {
+    let mut reading = Reading::new();
+    reading.bench.keys(" ");
+    let weight = reading.bench.app.snapshot.weight();
+    assert_eq!(weight, 100);
+    let empty = Arc::new(RwLock::new(Profile::new(Limits::default())));
+    reading.bench.engine = Engine::new(Arc::clone(&reading.bench.app.names), Arc::default(), empty);
+    reading.bench.keys("k");
+    assert_eq!(reading.bench.cursor(), "prog;main");
+    let main = reading.bench.app.selected_label();
+    assert_eq!(reading.bench.asked.last().unwrap().addresses_of, main);
+    let snapshot = &reading.bench.app.snapshot;
+    assert_eq!(
+        (snapshot.weight(), snapshot.addresses.as_ref().map(|found| (found.label, found.total))),
+        (100, Some((main.unwrap(), 0)))
+    );
+}
