@@ -53,7 +53,7 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
 
 fn read_in(root: &Path, path: &str) -> Result<Text, Reason> {
     let place = open_in_root(root, path)?;
-    let file_system = rustix::fs::fstatfs(&place)?.f_type.cast_unsigned();
+    let file_system = rustix::fs::fstatfs(&place)?.f_type as u64;
     if NO_STORAGE.contains(&(file_system & 0xffff_ffff)) {
         return Err(Reason::NotRegular);
     }
