@@ -10,7 +10,7 @@
 //! - Names come in two steps, so that nobody waits for the slow one: symbols first, for everything; then debug information.
 //! - Files are hostile: every count and length is held against a limit, nothing but regular files is opened, and only debug
 //!   information is mapped, in a way that survives the file being cut. A reader that fails on one object goes on with the next.
-//! - Memory is bounded: 16 bytes a symbol; tables and parsed debug information of at most 96 MB, but for one object that
+//! - Memory is bounded: 16 bytes a symbol; tables and parsed debug information of at most 48 MB, but for one object that
 //!   is larger and worked with; 256 files open.
 //!
 //! # Where names are looked for, best first

@@ -20,7 +20,7 @@ use crate::profile::{LabelId, Names, Object, ObjectId, sanitize};
 
 /// Symbol tables and parsed debug information together. node's table takes 1.2 MB, that of the Rust compiler's library 1.4 MB;
 /// the debug information of libc 10 MB, once all of it was looked at.
-const MAX_TABLES: usize = 96 << 20;
+const MAX_TABLES: usize = 48 << 20;
 /// Files held open. A process has 1,024 descriptors by default.
 const MAX_FILES: usize = 256;
 /// Names remembered per object, so that a function's name is read and demangled once.
