@@ -413,7 +413,9 @@ mod tests {
         assert!(names.intern_frame(Frame { object: elf, is_return: true, address: 0x1234 }).1, "files have room");
 
         let storm = Names::bounded(1_000_000);
-        (0..100_000).for_each(|life| drop(storm.jit_object(Tgid(1), life)));
+        for life in 0..100_000 {
+            storm.jit_object(Tgid(1), life);
+        }
         assert!(storm.memory() < 300_000, "{}", storm.memory());
     }
 

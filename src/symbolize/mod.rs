@@ -9,13 +9,15 @@
 //!   outside of every symbol has no name.
 //! - Files are hostile: never mapped, every count and length held against a limit, nothing but regular files opened. A reader
 //!   that fails on one object goes on with the next.
-//! - Memory is bounded: 16 bytes a symbol, tables of at most 48 MB and 256 files open.
+//! - Memory is bounded: 16 bytes a symbol, tables of at most 48 MB and 256 files open; for JIT code 24 MB and 64 files more.
 //!
 //! # The room
 //!
 //! ```text
 //! service ─ queue      who waits, who is next
 //!    │    ─ objects    what is held of each object, and for how long
+//!    ├─ jit ─ process      JIT code: the right files of a process; looked at again as they grow
+//!    │    └─ perf_map, jitdump ─ code_file, ranges      what they say, read as it comes
 //!    ├─ kernel_names ─ kernel            the kernel asked, or /proc/kallsyms
 //!    ├─ files ─ source ─ elf ─ index     the right file, its bytes, its headers, its symbols
 //!    ├─ vdso               the same for the vDSO
@@ -25,6 +27,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod code_file;
 mod demangle;
 mod dwarf;
 mod elf;
@@ -32,12 +35,17 @@ mod files;
 #[cfg(test)]
 mod hostile;
 mod index;
+mod jit;
+mod jitdump;
 mod kernel;
 mod kernel_names;
 mod locate;
 mod objects;
+mod perf_map;
 mod problem;
+mod process;
 mod queue;
+mod ranges;
 mod service;
 mod source;
 mod vdso;
@@ -77,7 +85,7 @@ impl Drop for Shared {
 /// What the symbolizer holds, in bytes and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of symbol tables of objects.
+    /// Bytes of symbol tables of objects, and of maps of JIT code.
     pub tables: usize,
     /// Bytes of the kernel's symbols.
     pub kernel: usize,
@@ -87,7 +95,8 @@ pub struct Usage {
 
 impl Symbolizer {
     /// A service that runs its work on the blocking threads of `handle`'s runtime: at most two for objects, one for the kernel
-    /// and one for source lines, none of them while nothing waits.
+    /// and one for source lines, none of them while nothing waits. The runtime must have its timer on: while JIT code waits for
+    /// names, a task sleeps.
     pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
         let service = Arc::new(Service::new(names, handle));
         Symbolizer { shared: Arc::new(Shared { service, locator: Arc::default() }) }
@@ -115,7 +124,10 @@ impl Symbolizer {
     }
 
     /// Waits until nothing is pending, at most for `deadline`. Tells whether nothing is. Needs a runtime with its timer on.
+    ///
+    /// JIT code that has no name is looked at once more, and is then done for now: its name may come later, or never.
     pub async fn settled(&self, deadline: Duration) -> bool {
+        self.shared.service.look_again(self.shared.service.jit.due(true).unwrap_or_default());
         let wait = async {
             loop {
                 let idle = self.shared.service.idle.notified();
@@ -132,17 +144,23 @@ impl Symbolizer {
 
     /// Objects some frames of which have no name, and why; those with the most such frames first.
     pub fn problems(&self) -> Vec<Problem> {
-        self.shared.service.objects.problems(&self.shared.service.names)
+        let service = &self.shared.service;
+        let mut problems = [service.jit.problems(), service.objects.problems(&service.names)].concat();
+        problems.sort_by_key(|problem| (std::cmp::Reverse(problem.unnamed), problem.object));
+        problems
     }
 
     /// How many frames have a name and how many were given up.
     pub fn counts(&self) -> Counts {
-        self.shared.service.objects.counts()
+        let (files, jit) = (self.shared.service.objects.counts(), self.shared.service.jit.counts());
+        Counts { named: files.named + jit.named, unnamed: files.unnamed + jit.unnamed }
     }
 
     /// What is held.
     pub fn usage(&self) -> Usage {
         let (tables, files) = self.shared.service.objects.usage();
+        let (maps, map_files) = self.shared.service.jit.usage();
+        let (tables, files) = (tables + maps, files + map_files);
         Usage { tables, files, kernel: self.shared.service.kernel.memory() }
     }
 

@@ -224,7 +224,7 @@ fn jit_code_is_its_processs_own_and_has_addresses() {
     assert_eq!((caller.object, caller.address, caller.is_return), (leaf.object, address + 0x10, true));
     assert_eq!(world.names.objects.get(leaf.object).map(|object| object.kind), Some(ObjectKind::Anonymous));
     assert_ne!(leaf.object, ObjectId::ANONYMOUS);
-    let mut object_of = |world: &mut World, tgid| world.sample(tgid, "node", &[address], 0).0[0].1.object;
+    let object_of = |world: &mut World, tgid| world.sample(tgid, "node", &[address], 0).0[0].1.object;
     assert_eq!(object_of(&mut world, NOBODY), leaf.object);
     // A child that was forked makes code of its own from here on, where its parent makes other code.
     world.fork(NOBODY, child);
