@@ -7,6 +7,7 @@
 
 mod agreement;
 mod bench;
+mod jit;
 mod oracle;
 
 use std::path::Path;
