@@ -27,8 +27,8 @@ const SEAL: usize = 64;
 
 /// How entries are written.
 pub(super) trait Format {
-    /// Takes in what is whole at the start of `window`, which holds the bytes at offset `at` of a file of `length` bytes. Returns the
-    /// offset from which to go on, maybe beyond the window: `at` itself when nothing there is whole.
+    /// Takes in what is whole at the start of `window`, which holds the bytes at offset `at` of a file of `length` bytes.
+    /// Returns the offset from which to go on, maybe beyond the window: `at` itself when nothing there is whole.
     ///
     /// A window shorter than [`WINDOW`] ends where the file ends now.
     fn take(&mut self, window: &[u8], at: u64, length: u64, ranges: &mut Ranges) -> Result<u64, Reason>;

@@ -47,7 +47,7 @@ const MAX_FILES: usize = 64;
 const MAX_WAITING: usize = 1 << 16;
 /// From one look to the next, of a process that has frames without names: at first, and when nothing has come of it for long.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(16);
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 /// How long files of a process that is gone are kept for its last samples.
 const KEEP_GONE: Duration = Duration::from_secs(10);
 /// The object in labels: the same for all processes, so that those of one program merge.
@@ -87,8 +87,10 @@ struct Told {
 struct State {
     process: Option<Process>,
     gone: bool,
-    map: Option<CodeFile<PerfMap>>,
-    dump: Option<CodeFile<JitDump>>,
+    /// When its files were last looked for, if they were since they were closed.
+    looked: Option<Instant>,
+    map: Option<Box<CodeFile<PerfMap>>>,
+    dump: Option<Box<CodeFile<JitDump>>>,
     /// Why there is no perf map, or why it is not read to its end.
     map_failed: Option<Reason>,
     dump_failed: Option<Reason>,
@@ -110,11 +112,12 @@ impl JitNames {
         let code = self.codes.entry(id).or_default().clone();
         let mut state = lock(&code.state);
         let asked = frames.len() as u64;
-        let room = MAX_WAITING.saturating_sub(state.waiting.len());
-        state.waiting.extend(frames.into_iter().take(room));
+        let waited = state.waiting.len();
+        state.waiting.extend(frames.into_iter().take(MAX_WAITING.saturating_sub(waited)));
         state.look(Tgid(u32::try_from(tgid).unwrap_or(u32::MAX)), again);
         let news = state.read(stopped);
-        let named = state.name_what_waits(names);
+        // What waited before was looked for in all that was known before.
+        let named = state.name_what_waits(names, if news { 0 } else { waited });
         if state.gone {
             state.waiting = Vec::new();
         }
@@ -172,10 +175,11 @@ impl JitNames {
             memory = memory.saturating_sub(told.memory);
             files = files.saturating_sub(if close { told.files } else { 0 });
             if close {
-                (state.map, state.dump) = (None, None);
+                // To be looked for at once when they are needed again.
+                (state.map, state.dump, state.looked) = (None, None, None);
             } else {
-                state.map.iter_mut().for_each(CodeFile::forget);
-                state.dump.iter_mut().for_each(CodeFile::forget);
+                state.map.iter_mut().for_each(|map| map.forget());
+                state.dump.iter_mut().for_each(|dump| dump.forget());
             }
             (told.memory, told.files) = (0, if close { 0 } else { told.files });
         }
@@ -226,10 +230,13 @@ impl Told {
 }
 
 impl State {
-    /// Finds the process and its files.
+    /// Finds the process and its files; not for each of many requests.
     fn look(&mut self, tgid: Tgid, again: bool) {
-        let first = self.process.is_none();
-        if first && !self.gone {
+        if !again && self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
+            return;
+        }
+        let first = self.looked.replace(Instant::now()).is_none();
+        if self.process.is_none() && !self.gone {
             self.process = Process::read(tgid);
         }
         let Some(process) = self.process.as_ref().filter(|process| !self.gone && process.is_alive()) else {
@@ -239,16 +246,16 @@ impl State {
         match process.perf_map() {
             Ok(file) if self.map.as_ref().is_some_and(|map| is_same(map.identity, &file)) => self.map_failed = None,
             Ok(file) => match CodeFile::new(file) {
-                Ok(map) => (self.map, self.map_failed) = (Some(map), None),
+                Ok(map) => (self.map, self.map_failed) = (Some(Box::new(map)), None),
                 Err(reason) => self.map_failed = Some(reason),
             },
             // One that was opened stays good when its name is taken away.
             Err(reason) if self.map.is_none() => self.map_failed = Some(reason),
             Err(_) => {}
         }
-        // To find it takes the list of all mappings, which may be long: not for each request.
+        // To find it takes the list of all mappings, which may be long, and which the process waits for: seldom.
         if self.dump.is_none() && (first || again) {
-            self.dump = process.jitdump().and_then(|file| CodeFile::new(file).ok());
+            self.dump = process.jitdump().and_then(|file| CodeFile::new(file).ok()).map(Box::new);
         }
     }
 
@@ -268,22 +275,25 @@ impl State {
         news
     }
 
-    /// Names the frames that are in a map by now, and tells how many.
-    fn name_what_waits(&mut self, names: &Names) -> u64 {
+    /// Names the frames that are in a map by now, of those from this one on, and tells how many.
+    fn name_what_waits(&mut self, names: &Names, from: usize) -> u64 {
         let (map, dump) = (&self.map, &self.dump);
         // A file that was written to since it was read has no name there now; the next reading sees it.
         let name_at = |address: u64| {
             let of_dump = dump.as_ref().and_then(|dump| dump.name_at(address).ok().flatten());
             of_dump.or_else(|| map.as_ref().and_then(|map| map.name_at(address).ok().flatten()))
         };
-        let before = self.waiting.len();
-        self.waiting.retain(|id| {
+        let mut later = self.waiting.split_off(from.min(self.waiting.len()));
+        let before = later.len();
+        later.retain(|id| {
             let Some(frame) = names.frames.get(*id) else { return false };
             let Some(name) = name_at(frame.lookup_address()) else { return true };
             names.name_frame(*id, &[label(names, &name)]);
             false
         });
-        (before - self.waiting.len()) as u64
+        let named = before - later.len();
+        self.waiting.append(&mut later);
+        named as u64
     }
 
     /// Why there are frames without a name.
@@ -313,7 +323,7 @@ impl State {
         } else if !self.gone || told.reason.is_none() || news {
             told.reason = Some(self.reason());
         }
-        told.memory = self.map.as_ref().map_or(0, CodeFile::memory) + self.dump.as_ref().map_or(0, CodeFile::memory);
+        told.memory = self.map.as_ref().map_or(0, |map| map.memory()) + self.dump.as_ref().map_or(0, |dump| dump.memory());
         told.files = usize::from(self.map.is_some()) + usize::from(self.dump.is_some());
         told.used = Some(now);
         told.gone = self.gone;

@@ -19,7 +19,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -104,8 +104,8 @@ impl Process {
         if !own && (meta.uid() != 0 || meta.nlink() > 1) {
             return Err(Reason::CodeMapForeign);
         }
-        let written = Duration::new(meta.mtime().max(0).unsigned_abs(), meta.mtime_nsec().max(0).unsigned_abs().try_into().unwrap_or(0));
-        if written + GRACE < self.life.began() { Err(Reason::CodeMapStale) } else { Ok(()) }
+        let written = meta.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if written.saturating_add(GRACE) < self.life.began() { Err(Reason::CodeMapStale) } else { Ok(()) }
     }
 
     /// Its jitdump, if it has one mapped.
@@ -161,10 +161,11 @@ impl Life {
     fn began(self) -> Duration {
         let now = |clock| {
             let now = clock_gettime(clock);
-            Duration::new(now.tv_sec.max(0).unsigned_abs(), now.tv_nsec.max(0).unsigned_abs().try_into().unwrap_or(0))
+            Duration::new(now.tv_sec.max(0).unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
         };
         let ticks = rustix::param::clock_ticks_per_second().max(1);
-        let started = Duration::from_secs(self.started / ticks) + Duration::from_nanos(self.started % ticks * 1_000_000_000 / ticks);
+        let rest = self.started % ticks * 1_000_000_000 / ticks;
+        let started = Duration::new(self.started / ticks, u32::try_from(rest).unwrap_or(0));
         let age = now(ClockId::Boottime).saturating_sub(started);
         now(ClockId::Realtime).saturating_sub(age)
     }
@@ -176,7 +177,6 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::PathBuf;
     use std::process::{Child, Command};
-    use std::time::SystemTime;
 
     use super::*;
 

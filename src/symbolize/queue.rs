@@ -152,10 +152,7 @@ mod tests {
         queue.push(ObjectId(7), FrameId(1), None);
         queue.push(ObjectId(5), FrameId(2), None);
         let jobs: Vec<Job> = std::iter::from_fn(|| queue.next()).collect();
-        assert!(matches!(
-            jobs.as_slice(),
-            [Job::Name(ObjectId(5), _), Job::Name(ObjectId(7), _), Job::Again(ObjectId(6))]
-        ));
+        assert!(matches!(jobs.as_slice(), [Job::Name(ObjectId(5), _), Job::Name(ObjectId(7), _), Job::Again(ObjectId(6))]));
         assert!(!queue.has_work(), "5 is being worked on");
         queue.done(ObjectId(5));
         assert!(queue.has_work() && matches!(queue.next(), Some(Job::Again(ObjectId(5)))));

@@ -201,6 +201,25 @@ fn a_map_is_found_where_its_process_has_its_files_and_its_number() {
     running.kill();
 }
 
+#[test]
+fn a_file_that_is_mounted_in_the_place_of_a_map_is_not_read() {
+    let place = Place::new();
+    let file = Program::build("jit.c");
+    let secret = place.path("secret");
+    std::fs::write(&secret, map_text("secret")).unwrap();
+    // Whoever may make a namespace of users may do that with any file whose name it can see.
+    let script =
+        "cd \"$1\" && mount -t tmpfs none /tmp && : >/tmp/perf-$$.map && mount --bind secret /tmp/perf-$$.map && exec \"$0\" 60";
+    let mut command = Command::new("unshare");
+    let mut running = started(command.args(["--mount", "sh", "-c", script]).arg(&file.path).arg(place.0.path()));
+    let pid = running.child.id();
+    let inside = std::fs::read_to_string(format!("/proc/{pid}/root/tmp/perf-{pid}.map")).unwrap();
+    assert!(inside.contains("secret"), "the test has mounted nothing");
+    let lines = place.folded(&["-p", &pid.to_string(), "-d", "1.5"]);
+    assert_named(&lines, "main;[anon]_[j];[anon]_[j]");
+    running.kill();
+}
+
 /// Functions that take long enough to be compiled, and that call each other.
 const SCRIPT: &str = "
 function hotInner(n) { let s = 0; for (let i = 0; i < n; i++) s += Math.sqrt(i); return s; }
@@ -224,7 +243,8 @@ fn functions_of_node_have_their_names() {
     // Its log goes to the directory that it is started in.
     let mut command = Command::new("node");
     // Inlined, `hotInner` would have no code of its own.
-    let mut running = started(command.args(["--perf-basic-prof", "--no-turbo-inlining"]).arg(place.path("app.js")).current_dir(place.0.path()));
+    let mut running =
+        started(command.args(["--perf-basic-prof", "--no-turbo-inlining"]).arg(place.path("app.js")).current_dir(place.0.path()));
     let _map = TemporaryFile(PathBuf::from(format!("/tmp/perf-{}.map", running.child.id())));
     let lines = place.folded(&["-p", &running.child.id().to_string(), "-d", "3"]);
     running.kill();

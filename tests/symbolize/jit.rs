@@ -70,7 +70,11 @@ fn code_of_two_processes_has_the_labels_of_their_maps() {
             bench.name(&frames, runtime.tgid(), 0..0);
             let named = frames.map(|frame| bench.named(frame));
             let run = jit("JS:*run /srv/app.js:1:2");
-            assert_eq!(named, [run.clone(), run, jit("foo::bar()"), anonymous()], "a return address is looked up one byte earlier");
+            assert_eq!(
+                named,
+                [run.clone(), run, jit("foo::bar()"), anonymous()],
+                "a return address is looked up one byte earlier"
+            );
             let mut labels = Vec::new();
             frames.iter().for_each(|frame| bench.names.labels_of(*frame, |label| labels.push(label)));
             labels
