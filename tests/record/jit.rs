@@ -91,7 +91,7 @@ fn a_perf_map_names_code_and_who_called_it() {
     map.write(map_text("map"));
     let lines = place.folded(&["-p", &program.pid_text(), "-d", "2"]);
     assert_named(&lines, "main;map outer_[j];map inner_[j]");
-    assert!(!listing(&lines).contains("[anon]") && !listing(&lines).contains("rest"), "{}", listing(&lines));
+    assert!(!listing(&lines).contains("[anon]") && !listing(&lines).contains("map rest"), "{}", listing(&lines));
 }
 
 #[test]
