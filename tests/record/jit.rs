@@ -281,6 +281,8 @@ fn functions_of_node_have_their_names_by_its_jitdump_when_it_ends() {
 fn functions_of_python_have_their_names() {
     let place = Place::new();
     let python = std::env::var("FLAMETOP_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let knows = Command::new(&python).args(["-c", "import sys; sys.activate_stack_trampoline"]).output();
+    assert!(knows.is_ok_and(|output| output.status.success()), "{python} is not Python 3.12 or later, which writes perf maps");
     let script = "
 import time
 def hot_inner(n):
