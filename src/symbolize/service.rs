@@ -5,7 +5,7 @@
 //!                  └──► kernel frames ────► kernel worker ───────┴──► names.name_frame
 //! ```
 //!
-//! JIT code of a process is an object as well ([`jit`](super::jit)); what of it has no name yet is looked at again, see
+//! JIT code of a process is an object as well ([`jit`]); what of it has no name yet is looked at again, see
 //! [`Service::look_again_later`].
 //!
 //! Workers are blocking tasks of tokio that return as soon as nothing is left to do, so that a runtime can shut down. A job
