@@ -21,11 +21,12 @@ use std::sync::Arc;
 
 use fading::Fading;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::frame::Names;
 use super::ids::{FrameId, LabelId, ObjectId, StackId, ThreadIndex, Timestamp};
 use super::labels::Label;
+use super::objects::ObjectKind;
 use super::query::{FilterMode, Query, TimeRange};
 use super::samples::{Profile, Sample, UserEnd};
 use super::search::LabelMatches;
@@ -105,6 +106,8 @@ pub struct ViewBuilder {
     stack_complete: Vec<u8>,
     /// Labels in the tree that may yet be replaced.
     provisional: Vec<LabelId>,
+    /// Frames of JIT code in the tree without a name: they have one label in common, which is never replaced.
+    anonymous: FxHashSet<FrameId>,
     scratch: Vec<LabelId>,
     started: bool,
     /// Whether the last update took in everything there was.
@@ -142,6 +145,7 @@ impl ViewBuilder {
             stack_filter_bits: Vec::new(),
             stack_complete: Vec::new(),
             provisional: Vec::new(),
+            anonymous: FxHashSet::default(),
             scratch: Vec::new(),
             started: false,
             caught_up: false,
@@ -205,6 +209,7 @@ impl ViewBuilder {
 
     pub(super) fn a_label_in_the_tree_was_renamed(&self) -> bool {
         self.provisional.iter().any(|label| self.names.labels.current(*label) != *label)
+            || self.anonymous.iter().any(|frame| !self.names.is_anonymous(*frame))
     }
 
     /// Whether counted samples are gone that are not held here: a whole chunk came and went between two updates.
@@ -368,6 +373,9 @@ impl ViewBuilder {
         let outermost = profile.stacks.frames(sample.stack).last();
         let object = outermost.and_then(|frame| self.names.frames.get(frame)).map(|frame| frame.object);
         let Some(object) = object.filter(|object| *object != ObjectId::KERNEL) else { return };
+        // To the reader JIT code is one thing, whosever it is.
+        let is_jit = self.names.objects.get(object).is_some_and(|object| object.kind == ObjectKind::Anonymous);
+        let object = if is_jit { ObjectId::ANONYMOUS } else { object };
         let entry = self.short.entry((sample.user_end as u8, object)).or_default();
         *entry = entry.saturating_add_signed(weight);
         if *entry == 0 {

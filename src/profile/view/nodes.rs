@@ -1,6 +1,6 @@
 //! Where a sample hangs in the tree: the node of its stack, below that of its process or thread. Each is looked for once.
 
-use crate::profile::{Direction, FrameKind, Grouping, LabelId};
+use crate::profile::{Direction, FrameId, FrameKind, Grouping, LabelId};
 
 use super::{CallTree, Names, NodeId, Profile, Sample, StackId, Thread, ViewBuilder};
 
@@ -50,8 +50,7 @@ impl ViewBuilder {
         };
         for (at, frame) in new.into_iter().rev() {
             let mut labels = std::mem::take(&mut self.scratch);
-            labels.clear();
-            self.names.labels_of(frame, |label| labels.push(label));
+            self.labels_of(frame, &mut labels);
             for label in &labels {
                 node = self.child(node, *label);
             }
@@ -72,8 +71,7 @@ impl ViewBuilder {
         let mut node = CallTree::ROOT;
         let mut labels = Vec::new();
         for frame in profile.stacks.frames(sample.stack) {
-            labels.clear();
-            self.names.labels_of(frame, |label| labels.push(label));
+            self.labels_of(frame, &mut labels);
             for label in labels.iter().rev() {
                 node = self.child(node, *label);
             }
@@ -86,6 +84,16 @@ impl ViewBuilder {
         }
         self.remember(key, sample.stack, node);
         node
+    }
+
+    /// What a frame is called now; one that may yet get a name is remembered.
+    fn labels_of(&mut self, frame: FrameId, labels: &mut Vec<LabelId>) {
+        // Before its labels are read: a name that comes in between is then seen as one that is new.
+        if self.names.is_anonymous(frame) {
+            self.anonymous.insert(frame);
+        }
+        labels.clear();
+        self.names.labels_of(frame, |label| labels.push(label));
     }
 
     fn child(&mut self, node: NodeId, label: LabelId) -> NodeId {
