@@ -1,20 +1,25 @@
 #!/bin/sh
-# Fuzzes the converter of unwind information for some time, with what rustc on its own offers: no nightly, no cargo-fuzz.
+# Fuzzes what reads hostile files, for some time, with what rustc on its own offers: no nightly, no cargo-fuzz.
 #
-#   scripts/fuzz.sh [SECONDS]     60
+#   scripts/fuzz.sh [SECONDS [TARGET…]]     60, and all of them:
+#
+#     convert   the converter of unwind information
+#     names     symbols and debug information
 #
 # libFuzzer (in the crate libfuzzer-sys) needs a C++ compiler, and the instrumentation that LLVM's "sancov" pass puts into
-# code. Sanitizers need a nightly compiler; the converter has no unsafe code, so that panics, overflows, time and memory are
-# what there is to be found. Seeds are made of this machine's own files, the corpus grows in target/fuzz/corpus. What is
+# code. Sanitizers need a nightly compiler; what is fuzzed has no unsafe code, so that panics, overflows, time and memory are
+# what there is to be found. Seeds are made of this machine's own files, the corpus grows in target/fuzz/TARGET. What is
 # found lies in target/fuzz/found, and ends the run with an error:
 #
-#   target/fuzz/…/release/convert FILE     runs that input once
+#   target/fuzz/…/release/TARGET FILE     runs that input once
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
+[ $# -eq 0 ] || shift
+[ $# -gt 0 ] || set -- convert names
 directory="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
 triple=$(rustc -vV | sed -n 's/^host: //p')
-mkdir -p "$directory/seeds" "$directory/corpus" "$directory/found"
+mkdir -p "$directory/found"
 
 CLANG=${CLANG:-$(scripts/setup.sh clang)}
 export CLANG
@@ -28,20 +33,42 @@ export CLANG
     instrument="$instrument -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
     instrument="$instrument -Cllvm-args=-sanitizer-coverage-trace-compares"
     RUSTFLAGS="$instrument --cfg fuzzing -Ccodegen-units=1" \
-        cargo build --release --quiet --target-dir "$directory" --target "$triple" --bin convert
+        cargo build --release --quiet --target-dir "$directory" --target "$triple" --bins
 )
 
-convert="$directory/$triple/release/convert"
+programs="$directory/$triple/release"
 
-if [ -z "$(ls "$directory/seeds")" ]; then
-    # Some libraries of this machine, of arm64 where there are any; programs of C, Rust, Go; the tests' own.
+# Some libraries of this machine, of arm64 where there are any; programs of C, Rust, Go; the tests' own.
+seeds_of_convert() {
     {
         find /usr/lib /usr/lib64 /usr/aarch64-linux-gnu -xdev -type f -name '*.so*' 2>/dev/null | sort | awk 'NR % 7 == 1' | head -n 150
         for program in sh ls cargo go node; do command -v "$program" || true; done
         find target/tmp -type f \( -name routines -o -name plain-static -o -name throws \) 2>/dev/null | head -n 3
-    } | FLAMETOP_SEEDS="$directory/seeds" "$convert"
-fi
+    } | FLAMETOP_SEEDS="$1" "$programs/convert"
+}
 
-"$convert" -max_total_time="$seconds" \
-    -rss_limit_mb=1024 -malloc_limit_mb=512 -timeout=10 -max_len=65536 -print_final_stats=1 \
-    -artifact_prefix="$directory/found/" "$directory/corpus" "$directory/seeds"
+# Small programs, with debug information in its forms; without; and with symbols in .gnu_debugdata.
+seeds_of_names() {
+    source="$1/a.c"
+    printf '%s\n' 'static inline int twice(int a) { return a * 2; }' \
+        'static int more(int a, int b) { int s = 0; while (a-- > b) s += twice(s + a); return s; }' \
+        'int _start(void) { return more(7, 1) + more(9, 2); }' >"$source"
+    for options in -gdwarf-5 -gdwarf-4 -gdwarf-2 "-gdwarf-5 -gz" "-gdwarf-4 -gz=zlib-gnu" "-gsplit-dwarf" "-g0" "-g -fno-pie -no-pie"; do
+        # shellcheck disable=SC2086 # several options
+        gcc -O2 -nostdlib $options "$source" -o "$1/seed$options" 2>/dev/null || true
+    done
+    cp "$1/seed-g0" "$1/mini"
+    xz -f "$1/mini"
+    objcopy --strip-all --add-section=.gnu_debugdata="$1/mini.xz" "$1/seed-g0" "$1/seed-mini"
+    rm -f "$source" "$1"/*.dwo "$1/mini.xz"
+}
+
+for target; do
+    corpus="$directory/$target/corpus"
+    seeds="$directory/$target/seeds"
+    mkdir -p "$corpus" "$seeds"
+    [ -n "$(ls "$seeds")" ] || "seeds_of_$target" "$seeds"
+    "$programs/$target" -max_total_time="$seconds" \
+        -rss_limit_mb=1024 -malloc_limit_mb=512 -timeout=10 -max_len=65536 -print_final_stats=1 \
+        -artifact_prefix="$directory/found/" "$corpus" "$seeds"
+done

@@ -20,7 +20,7 @@ use super::mappings::{FileIndex, Files, MAX_MAPPINGS, Mapping, Mappings};
 use super::perf;
 use super::proc;
 use super::records::{COMM_LENGTH, comm_text};
-use crate::profile::{FrameId, FrameKind, LabelId, Names, Process, Processes, Tgid, Timestamp};
+use crate::profile::{FrameId, FrameKind, LabelId, Names, ObjectId, Process, Processes, Tgid, Timestamp};
 
 /// How long an exited process is kept for samples that come late: nanoseconds. Far more than a drain takes.
 const KEEP_EXITED: u64 = 3_000_000_000;
@@ -40,6 +40,10 @@ pub(crate) struct State {
     pub(crate) mappings: Mappings,
     /// Frames of addresses: `address << 1 | is_return`. Emptied when an address may mean something else.
     pub(crate) frames: FxHashMap<u64, FrameId>,
+    /// The object of its code without a file, once a frame was found there.
+    pub(crate) anonymous: Option<ObjectId>,
+    /// Tells this program from others that had or will have the process's number: each exec and each fork begins another.
+    pub(crate) life: u64,
     /// The main thread's name.
     pub(crate) name: LabelId,
     comm: [u8; COMM_LENGTH],
@@ -81,6 +85,8 @@ pub(crate) struct ProcessTable {
     /// Processes whose main thread is gone and whose others are, by our count, not.
     lingering: Vec<u32>,
     distrusted_at: u64,
+    /// See [`State::life`].
+    lives: u64,
 }
 
 impl ProcessTable {
@@ -97,14 +103,21 @@ impl ProcessTable {
             remembered: VecDeque::new(),
             lingering: Vec::new(),
             distrusted_at: 0,
+            lives: 0,
         }
+    }
+
+    /// A program of which nothing is known but its name.
+    fn begin(&mut self, comm: [u8; COMM_LENGTH], name: LabelId) -> State {
+        self.lives += 1;
+        State { life: self.lives, ..State::new(comm, name) }
     }
 
     /// Puts in a process that was there before us.
     pub(crate) fn add_found(&mut self, found: proc::Found) {
         let command_line = proc::command_line(found.tgid);
         let name = self.label(found.comm);
-        let state = State { threads: found.threads.max(1), command_line_known: true, ..State::new(found.comm, name) };
+        let state = State { threads: found.threads.max(1), command_line_known: true, ..self.begin(found.comm, name) };
         self.states.insert(found.tgid, state);
         let process = Process { name, command_line: command_line.into(), parent: Tgid(found.parent), exited: None };
         self.shared.insert(Tgid(found.tgid), process);
@@ -166,7 +179,8 @@ impl ProcessTable {
     fn exec(&mut self, tgid: u32, comm: [u8; COMM_LENGTH]) {
         let name = self.label(comm);
         let sampled = self.states.get(&tgid).is_some_and(|state| state.sampled);
-        self.states.insert(tgid, State { mappings_known: true, sampled, ..State::new(comm, name) });
+        let state = State { mappings_known: true, sampled, ..self.begin(comm, name) };
+        self.states.insert(tgid, state);
         let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(|| unknown_process(name));
         process.name = name;
         process.command_line = Arc::default();
@@ -192,6 +206,7 @@ impl ProcessTable {
         }
         // Now, while the parent is there to be read: the child may be gone before its first sample is looked at.
         self.read_mappings(parent);
+        self.lives += 1;
         let none = State::new([0; COMM_LENGTH], LabelId::default());
         let from = self.states.get(&parent).unwrap_or(&none);
         let name = from.name;
@@ -199,6 +214,7 @@ impl ProcessTable {
             mappings: from.mappings.clone(),
             mappings_known: from.mappings_known,
             command_line_known: from.command_line_known,
+            life: self.lives,
             ..State::new(from.comm, name)
         };
         self.states.insert(tgid, child);
@@ -345,6 +361,8 @@ impl State {
         State {
             mappings: Mappings::default(),
             frames: FxHashMap::default(),
+            anonymous: None,
+            life: 0,
             name,
             comm,
             mappings_known: false,

@@ -105,10 +105,17 @@ fn new_user_frame(
         // Not cached: a mapping may come, and does not empty the cache then.
         return None;
     };
-    let (object, offset) = place(files, names, tgid, &mapping, address);
-    let nameless = object == ObjectId::ANONYMOUS;
-    let (frame, new) = names.intern_frame(Frame { object, is_return: is_return && !nameless, address: offset });
-    if new && !nameless {
+    let (object, address_in) = match mapping.file {
+        FileIndex::ANONYMOUS => (jit_object(state, names, tgid), address),
+        FileIndex::VDSO => (ObjectId::VDSO, address - mapping.start),
+        file => (object_of(files, names, tgid, &mapping, file), mapping.file_offset(address)),
+    };
+    let (frame, new) = match object {
+        // What has no object of its own has no names either: one frame will do.
+        ObjectId::ANONYMOUS => names.intern_frame(Frame { object, is_return: false, address: 0 }),
+        _ => names.intern_frame(Frame { object, is_return, address: address_in }),
+    };
+    if new && object != ObjectId::ANONYMOUS {
         wanted.push(request(frame, tgid, mapping.range()));
     }
     if state.frames.len() >= MAX_CACHED {
@@ -118,13 +125,9 @@ fn new_user_frame(
     Some(frame)
 }
 
-/// The object of a mapping, and where in it the address is. Memory without a file is one frame until its code has names.
-fn place(files: &mut Files, names: &Names, tgid: u32, mapping: &Mapping, address: u64) -> (ObjectId, u64) {
-    match mapping.file {
-        FileIndex::ANONYMOUS => (ObjectId::ANONYMOUS, 0),
-        FileIndex::VDSO => (ObjectId::VDSO, address - mapping.start),
-        file => (object_of(files, names, tgid, mapping, file), mapping.file_offset(address)),
-    }
+/// The object of a process's code without a file. Other processes have other code at its addresses.
+fn jit_object(state: &mut State, names: &Names, tgid: u32) -> ObjectId {
+    *state.anonymous.get_or_insert_with(|| names.jit_object(Tgid(tgid), state.life))
 }
 
 /// The object of a file: known by its build id if it has one that can be found, else by device and inode.

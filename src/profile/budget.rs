@@ -52,6 +52,11 @@ impl Budget {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Bytes that may be taken for addresses.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Bytes taken.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)

@@ -5,14 +5,14 @@
 //! function have one label. All three tables only grow and can be read without a lock; they are shared by every room through
 //! [`Names`]. How far they grow is bounded: see [`Names::bounded`].
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dashmap::{DashMap, Entry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed};
-use super::ids::{FrameId, LabelId, ObjectId};
+use super::ids::{FrameId, LabelId, ObjectId, Tgid};
 use super::labels::{FrameKind, LabelTable};
 use super::objects::{Object, ObjectKind, ObjectTable};
 
@@ -26,7 +26,7 @@ pub struct Frame {
     pub object: ObjectId,
     /// Whether `address` is where a call will return to.
     pub is_return: bool,
-    /// For ELF objects the offset in the file; for the kernel the address itself; for named frames the label.
+    /// For ELF objects the offset in the file; for the kernel and for JIT code the address itself; for named frames the label.
     pub address: u64,
 }
 
@@ -85,9 +85,13 @@ pub struct Names {
     /// The frames.
     pub frames: FrameTable,
     generation: AtomicU64,
-    /// Frames that had a name and were given another one, as when what was inlined into them is found.
+    /// Frames that had a name and were given another one: what was inlined into them was found, or what JIT code is called.
     renamed: boxcar::Vec<FrameId>,
     budget: Arc<Budget>,
+    /// The label of all JIT code that has no name.
+    anonymous: OnceLock<LabelId>,
+    /// Bytes of `budget` that went to addresses of JIT code.
+    jit: AtomicUsize,
 }
 
 impl Default for Names {
@@ -96,6 +100,10 @@ impl Default for Names {
         Names::bounded(usize::MAX)
     }
 }
+
+/// JIT code may take one part in so many of the budget: its addresses are of one process each, so programs that come and go would
+/// otherwise fill it for the files that all of them share.
+const JIT_SHARE: usize = 4;
 
 /// The address of the frame that stands for all of an object's addresses that are refused. No file is that long.
 const MORE_ADDRESSES: u64 = u64::MAX;
@@ -112,6 +120,8 @@ impl Names {
             generation: AtomicU64::new(0),
             renamed: boxcar::Vec::new(),
             budget,
+            anonymous: OnceLock::new(),
+            jit: AtomicUsize::new(0),
         }
     }
 
@@ -134,19 +144,52 @@ impl Names {
         if let Some(id) = self.frames.ids.get(&frame) {
             return (*id, false);
         }
-        if frame.object == ObjectId::MORE || self.budget.is_full() && self.has_many_addresses(frame.object) {
+        let is_jit = self.is_jit(frame.object);
+        let is_full = self.budget.is_full() || is_jit && self.jit_is_full();
+        if frame.object == ObjectId::MORE || is_full && self.has_many_addresses(frame.object) {
             self.budget.refuse();
-            return (self.more_addresses(frame.object), false);
+            // One for all processes: it is no name, and unnamed JIT code is not told apart either.
+            return (self.more_addresses(if is_jit { ObjectId::ANONYMOUS } else { frame.object }), false);
         }
-        self.insert_frame(frame, |frame| self.first_label(frame))
+        let (id, new) = self.insert_frame(frame, |frame| self.first_label(frame));
+        if new && is_jit {
+            self.jit.fetch_add(Self::OF_A_FRAME, Ordering::Relaxed);
+        }
+        (id, new)
     }
+
+    /// The object of the code that a process made at run time. `life` tells it from other processes that had its number, and from
+    /// itself before it ran another program. [`ObjectId::ANONYMOUS`] when JIT code has filled its share of the memory.
+    pub fn jit_object(&self, tgid: Tgid, life: u64) -> ObjectId {
+        if self.jit_is_full() {
+            self.budget.refuse();
+            return ObjectId::ANONYMOUS;
+        }
+        let before = self.budget.used();
+        let file = Some((u64::from(tgid.0), life));
+        let object = self.objects.intern(Object { kind: ObjectKind::Anonymous, path: "[anon]".into(), build_id: None, file });
+        // Others may take from the budget meanwhile; what counts is that this share fills as objects come.
+        self.jit.fetch_add(self.budget.used().saturating_sub(before), Ordering::Relaxed);
+        if object == ObjectId::MORE { ObjectId::ANONYMOUS } else { object }
+    }
+
+    fn jit_is_full(&self) -> bool {
+        self.budget.is_full() || self.jit.load(Ordering::Relaxed) >= self.budget.limit() / JIT_SHARE
+    }
+
+    /// Whether the object is the JIT code of one process.
+    fn is_jit(&self, object: ObjectId) -> bool {
+        object != ObjectId::ANONYMOUS && self.objects.get(object).is_some_and(|object| object.kind == ObjectKind::Anonymous)
+    }
+
+    const OF_A_FRAME: usize = listed::<FrameEntry>() + hashed::<(Frame, FrameId)>();
 
     fn insert_frame(&self, frame: Frame, label: impl FnOnce(Frame) -> LabelId) -> (FrameId, bool) {
         match self.frames.ids.entry(frame) {
             Entry::Occupied(entry) => (*entry.get(), false),
             Entry::Vacant(entry) => {
                 let label = label(frame);
-                self.budget.take(listed::<FrameEntry>() + hashed::<(Frame, FrameId)>());
+                self.budget.take(Self::OF_A_FRAME);
                 let slot = self.frames.frames.push(FrameEntry { frame, naming: AtomicU32::new(label.0) });
                 let id = FrameId(u32::try_from(slot).unwrap_or(0));
                 entry.insert(id);
@@ -158,7 +201,7 @@ impl Names {
     /// Whether the object's frames are addresses: others are names, or one frame for all.
     fn has_many_addresses(&self, object: ObjectId) -> bool {
         let kind = self.objects.get(object).map(|object| object.kind);
-        matches!(kind, Some(ObjectKind::Elf | ObjectKind::Kernel | ObjectKind::Vdso))
+        matches!(kind, Some(ObjectKind::Elf | ObjectKind::Kernel | ObjectKind::Vdso)) || self.is_jit(object)
     }
 
     /// The frame of all addresses of an object that are refused.
@@ -169,7 +212,11 @@ impl Names {
         }
         let label = |_| {
             let short = self.objects.get(object).map_or("", Object::short_name);
-            let kind = if object == ObjectId::KERNEL { FrameKind::Kernel } else { FrameKind::Unknown };
+            let kind = match object {
+                ObjectId::KERNEL => FrameKind::Kernel,
+                ObjectId::ANONYMOUS => FrameKind::Jit,
+                _ => FrameKind::Unknown,
+            };
             match object {
                 ObjectId::MORE => self.labels.intern_always(short, "", kind),
                 _ => self.labels.intern_always(&format!("[more addresses of {short}]"), short, kind),
@@ -192,13 +239,27 @@ impl Names {
         };
         let short = object.short_name();
         match object.kind {
-            ObjectKind::Anonymous => self.labels.intern_always("[anon]", "", FrameKind::Jit),
+            ObjectKind::Anonymous => self.anonymous_label(),
             ObjectKind::Unmapped => self.labels.intern_always("[unknown]", "", FrameKind::Unknown),
             kind => {
                 let shown = if kind == ObjectKind::Kernel { FrameKind::Kernel } else { FrameKind::Unknown };
                 self.labels.stand_in(&format!("{short}+{:#x}", frame.address), short, shown)
             }
         }
+    }
+
+    /// What JIT code is called until it has a name: one label for all of it, so that trees merge it.
+    fn anonymous_label(&self) -> LabelId {
+        *self.anonymous.get_or_init(|| self.labels.intern_always("[anon]", "", FrameKind::Jit))
+    }
+
+    /// Whether a frame is JIT code without a name, which may yet get one. Its label cannot tell: it is that of all such frames,
+    /// and is never replaced; that it gets a name is told by [`Names::renamed_since`].
+    #[cfg(test)]
+    fn is_anonymous(&self, id: FrameId) -> bool {
+        let Some(entry) = self.frames.frames.get(id.0 as usize) else { return false };
+        let naming = LabelId(entry.naming.load(Ordering::Acquire));
+        self.anonymous.get() == Some(&naming) && self.is_jit(entry.frame.object)
     }
 
     /// Gives a frame its name: root first, the function itself first and what was inlined into it after.
@@ -349,6 +410,59 @@ mod tests {
         assert_eq!((label_of(frame).as_str(), wanted), ("[more objects]", false));
         let anonymous = Frame { object: ObjectId::ANONYMOUS, is_return: false, address: 0 };
         assert!(names.refused() > 100_000 && label_of(names.intern_frame(anonymous).0) == "[anon]");
+    }
+
+    #[test]
+    fn jit_code_is_anonymous_until_it_is_named_and_two_processes_do_not_share_addresses() {
+        let names = Names::default();
+        let (one, other) = (names.jit_object(Tgid(7), 1), names.jit_object(Tgid(7), 2));
+        assert_eq!(names.jit_object(Tgid(7), 1), one);
+        assert_ne!(one, other, "the number was given to another process");
+        let at = |object| names.intern_frame(Frame { object, is_return: true, address: 0x7000 });
+        let ((first, new), (second, _)) = (at(one), at(other));
+        assert!(new && first != second);
+        let label_of = |frame| {
+            let mut found = LabelId(0);
+            names.labels_of(frame, |label| found = label);
+            found
+        };
+        assert_eq!(label_of(first), label_of(second), "trees merge what has no name");
+        assert_eq!(names.labels.get(label_of(first)).map(|label| (&*label.name, label.kind)), Some(("[anon]", FrameKind::Jit)));
+        assert!(names.is_anonymous(first) && names.is_anonymous(second));
+        let generation = names.generation();
+        names.name_frame(first, &[names.labels.intern("JS:*run", "[jit]", FrameKind::Jit)]);
+        assert_ne!(names.generation(), generation);
+        assert!(!names.is_anonymous(first) && names.is_anonymous(second), "the other's label is as it was");
+        assert_eq!(names.labels.name(label_of(second)), "[anon]");
+        let plain = names.intern_frame(Frame { object: ObjectId::ANONYMOUS, is_return: false, address: 0 }).0;
+        assert!(!names.is_anonymous(plain), "nobody looks for its name");
+    }
+
+    #[test]
+    fn jit_code_takes_a_share_of_the_memory_and_leaves_the_rest_to_files() {
+        let names = Names::bounded(1_000_000);
+        let elf = Object { kind: ObjectKind::Elf, path: "/usr/lib/libfoo.so".into(), build_id: None, file: Some((1, 2)) };
+        let elf = names.objects.intern(elf);
+        let label_of = |frame| {
+            let mut found = String::new();
+            names.labels_of(frame, |label| found = names.labels.name(label).to_owned());
+            found
+        };
+        let jit = names.jit_object(Tgid(1), 1);
+        for address in 0..100_000 {
+            names.intern_frame(Frame { object: jit, is_return: false, address });
+        }
+        assert!((250_000..300_000).contains(&names.memory()), "{}", names.memory());
+        let (more, wanted) = names.intern_frame(Frame { object: jit, is_return: true, address: 200_000 });
+        assert_eq!((label_of(more).as_str(), wanted), ("[more addresses of [anon]]", false));
+        assert_eq!(names.jit_object(Tgid(2), 2), ObjectId::ANONYMOUS);
+        assert!(names.intern_frame(Frame { object: elf, is_return: true, address: 0x1234 }).1, "files have room");
+
+        let storm = Names::bounded(1_000_000);
+        for life in 0..100_000 {
+            storm.jit_object(Tgid(1), life);
+        }
+        assert!(storm.memory() < 300_000, "{}", storm.memory());
     }
 
     #[test]

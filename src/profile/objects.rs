@@ -19,7 +19,7 @@ pub enum ObjectKind {
     Elf,
     /// The kernel's vDSO as mapped into processes; addresses are offsets in the image.
     Vdso,
-    /// Executable memory without a file: JIT code. Addresses are absolute in the process.
+    /// Executable memory without a file: JIT code. Addresses are absolute in the process; each process has an object of its own.
     Anonymous,
     /// No mapping was known for the address.
     Unmapped,
@@ -34,7 +34,8 @@ pub struct Object {
     pub path: Arc<str>,
     /// From the mapping event or the file, where known.
     pub build_id: Option<BuildId>,
-    /// Device and inode, where the build id is not known: what tells two files of one path apart.
+    /// Device and inode, where the build id is not known: what tells two files of one path apart. Of JIT code the process, and a
+    /// number that tells it from others that had its id.
     pub file: Option<(u64, u64)>,
 }
 
@@ -64,7 +65,7 @@ impl ObjectId {
     pub const KERNEL: ObjectId = ObjectId(1);
     /// The vDSO: one image a kernel (32-bit processes are not walked).
     pub const VDSO: ObjectId = ObjectId(2);
-    /// Executable memory without a file.
+    /// Executable memory without a file, of all processes: where there is no room for an object of each.
     pub const ANONYMOUS: ObjectId = ObjectId(3);
     /// Addresses for which no mapping was known.
     pub const UNMAPPED: ObjectId = ObjectId(4);

@@ -27,6 +27,7 @@ use rustc_hash::FxHashMap;
 use super::frame::Names;
 use super::ids::{FrameId, LabelId, ObjectId, StackId, ThreadIndex, Timestamp};
 use super::labels::Label;
+use super::objects::ObjectKind;
 use super::query::{FilterMode, Query, TimeRange};
 use super::samples::{Profile, Sample, UserEnd};
 use super::search::LabelMatches;
@@ -404,6 +405,9 @@ impl ViewBuilder {
         let outermost = profile.stacks.frames(sample.stack).last();
         let object = outermost.and_then(|frame| self.names.frames.get(frame)).map(|frame| frame.object);
         let Some(object) = object.filter(|object| *object != ObjectId::KERNEL) else { return };
+        // To the reader JIT code is one thing, whosever it is.
+        let is_jit = self.names.objects.get(object).is_some_and(|object| object.kind == ObjectKind::Anonymous);
+        let object = if is_jit { ObjectId::ANONYMOUS } else { object };
         let entry = self.short.entry((sample.user_end as u8, object)).or_default();
         *entry = entry.saturating_add_signed(weight);
         if *entry == 0 {

@@ -1,15 +1,21 @@
-//! Tests of the ELF reader against files that lie: cut, mutated, and with absurd claims.
+//! Tests of the readers of ELF files and of maps of JIT code against files that lie: cut, mutated, and with absurd claims.
 
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
+use super::code_file::{CodeFile, Format};
 use super::debug_files::Places;
 use super::dwarf::Dwarf;
 use super::elf::Image;
 use super::images::Images;
 use super::index::SymbolIndex;
+use super::jitdump::{JitDump, tests as dump};
+use super::perf_map::PerfMap;
 use super::problem::Reason;
+use super::ranges::MAX_RANGES;
 use super::source::Source;
 use crate::profile::{ElfAddress, FileOffset};
 
@@ -105,4 +111,83 @@ proptest! {
         bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         let _ = read_everything(&bytes);
     }
+
+    #[test]
+    fn mutated_maps_of_jit_code_never_end_the_reader(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..16), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4)) {
+        let mut text = sample_map();
+        changes.iter().for_each(|(at, value)| *at.get_mut(&mut text) = *value);
+        prop_assert!(read_as_it_grows::<PerfMap>(&text, &cuts).is_ok(), "no line is reason enough to give up the others");
+    }
+
+    #[test]
+    fn mutated_jitdumps_never_end_the_reader(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..16), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4)) {
+        let mut bytes = sample_dump();
+        changes.iter().for_each(|(at, value)| *at.get_mut(&mut bytes) = *value);
+        let _ = read_as_it_grows::<JitDump>(&bytes, &cuts);
+    }
+
+    #[test]
+    fn noise_is_no_map_of_jit_code(noise in prop::collection::vec(any::<u8>(), 0..4096), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4)) {
+        prop_assert!(read_as_it_grows::<PerfMap>(&noise, &cuts).is_ok());
+        let _ = read_as_it_grows::<JitDump>(&noise, &cuts);
+        let _ = read_as_it_grows::<JitDump>(&[dump::file_header(), noise].concat(), &cuts);
+    }
+}
+
+fn sample_map() -> Vec<u8> {
+    (0..40u64).flat_map(|line| format!("{:x} {:x} function {line}\n", 0x1000 + line * 32, 16 + line).into_bytes()).collect()
+}
+
+fn sample_dump() -> Vec<u8> {
+    let mut parts = vec![dump::file_header(), dump::record(2, &[1; 64])];
+    for index in 0..20 {
+        parts.push(dump::load(0x1000 + index * 64, &[0x90; 40], &format!("function {index}")));
+        parts.push(dump::relocation(0x1000 + index * 64, 0x9000 + index * 48, 40));
+    }
+    parts.concat()
+}
+
+/// Reads a file that is written in pieces, ending at `cuts`, and asks for names of all addresses in between; then of the file
+/// written anew.
+fn read_as_it_grows<F: Format + Default>(bytes: &[u8], cuts: &[prop::sample::Index]) -> Result<(), Reason> {
+    let start = Instant::now();
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).chain([bytes.len()]).collect();
+    cuts.sort_unstable();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut reader = CodeFile::<F>::new(std::fs::File::open(file.path()).unwrap())?;
+    let going = AtomicBool::new(false);
+    let mut outcome = Ok(false);
+    let mut written = 0;
+    for cut in cuts {
+        file.write_all(&bytes[written..cut]).unwrap();
+        written = cut;
+        outcome = reader.update(&going);
+        assert!(outcome.is_err() || reader.update(&going) == Ok(false), "what was read is read again");
+        for address in (0x1000..0xa000).step_by(24) {
+            if let Ok(Some(name)) = reader.name_at(address) {
+                assert!(!name.is_empty() && name.len() <= 8 << 10);
+            }
+        }
+    }
+    file.as_file().set_len(0).unwrap();
+    let _ = reader.update(&going);
+    assert!(bytes.is_empty() || reader.len() == 0, "of what is gone nothing is kept");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    outcome.map(drop)
+}
+
+#[test]
+fn a_map_of_jit_code_without_end_costs_bounded_memory_and_time() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let lines: Vec<u8> = (0..(MAX_RANGES as u64 * 4)).flat_map(|line| format!("{:x} 1 f\n", line * 2).into_bytes()).collect();
+    file.write_all(&lines).unwrap();
+    // The rest is a hole in the file, as large as files get here: a line that never ends.
+    file.as_file().set_len(1 << 42).unwrap();
+    let start = Instant::now();
+    let mut reader = CodeFile::<PerfMap>::new(std::fs::File::open(file.path()).unwrap()).unwrap();
+    let outcome = reader.update(&AtomicBool::new(false));
+    assert_eq!((outcome, reader.len()), (Err(Reason::CodeMapTooLarge), MAX_RANGES));
+    assert!(reader.memory() < 12 << 20 && start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert_eq!(reader.update(&AtomicBool::new(false)), Err(Reason::CodeMapTooLarge));
+    println!("{} bytes of lines and a hole: {:?}", lines.len(), start.elapsed());
 }

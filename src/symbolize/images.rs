@@ -77,7 +77,17 @@ impl Images {
             _ => debug_files::unpack_debugdata(&own).and_then(Result::ok),
         };
         let alternative = debug_files::alternative(debug.as_ref().unwrap_or(&own), &places);
-        let mut images = Images { own, mini, debug, alternative, go: None, places };
+        Images { own, mini, debug, alternative, go: None, places }.with_go()
+    }
+
+    /// What is in a file itself.
+    pub(super) fn inside(own: Image) -> Result<Images, Reason> {
+        let mini = if own.has_full_table() { None } else { debug_files::unpack_debugdata(&own).and_then(Result::ok) };
+        Images { mini, ..Images::alone(own) }.with_go()
+    }
+
+    fn with_go(self) -> Result<Images, Reason> {
+        let mut images = self;
         if !images.has_full_table() {
             images.go = golang::names(&images.own)?;
         }

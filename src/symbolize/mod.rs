@@ -10,13 +10,14 @@
 //! - Names come in two steps, so that nobody waits for the slow one: symbols first, for everything; then debug information.
 //! - Files are hostile: every count and length is held against a limit, nothing but regular files is opened, and only debug
 //!   information is mapped, in a way that survives the file being cut. A reader that fails on one object goes on with the next.
-//! - Memory is bounded: 16 bytes a symbol; tables and parsed debug information of at most 96 MB, but for one object that
-//!   is larger and worked with; 256 files open.
+//! - Memory is bounded: 16 bytes a symbol; tables and parsed debug information of at most 48 MB, but for one object that
+//!   is larger and worked with; 256 files open. For JIT code 24 MB and 64 files more.
 //!
 //! # Where names are looked for, best first
 //!
 //! ```text
 //! functions      .symtab of the debug file, or of the object, or in .gnu_debugdata · .dynsym · stubs: name@plt · Go's .gopclntab
+//! JIT code       /tmp/perf-PID.map and jit-PID.dump, as runtimes write them
 //! inlined, lines .debug_* of the object, or of its debug file (by build id, then by debug link and checksum), compressed or not,
 //!                with what dwz took out, and what is in .dwo and .dwp files
 //! ```
@@ -26,6 +27,8 @@
 //! ```text
 //! service ─ queue      who waits, who is next
 //!    │    ─ objects    what is held of each object, and for how long
+//!    ├─ jit ─ process      JIT code: the right files of a process; looked at again as they grow
+//!    │    └─ perf_map, jitdump ─ code_file, ranges      what they say, read as it comes
 //!    ├─ kernel_names ─ kernel            the kernel asked, or /proc/kallsyms
 //!    ├─ images ─┬─ files ─ source ─ elf  the right file, its bytes, its headers
 //!    │          └─ debug_files           those that belong to it
@@ -40,6 +43,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod code_file;
 mod debug_files;
 mod demangle;
 mod dwarf;
@@ -50,6 +54,8 @@ mod golang;
 mod hostile;
 mod images;
 mod index;
+mod jit;
+mod jitdump;
 mod kernel;
 mod kernel_names;
 mod listing;
@@ -57,9 +63,12 @@ mod locate;
 mod mapped;
 mod newest;
 mod objects;
+mod perf_map;
 mod plt;
 mod problem;
+mod process;
 mod queue;
+mod ranges;
 mod resolver;
 mod sections;
 mod service;
@@ -104,7 +113,7 @@ impl Drop for Shared {
 /// What the symbolizer holds, in bytes and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of symbol tables of objects.
+    /// Bytes of symbol tables of objects, and of maps of JIT code.
     pub tables: usize,
     /// Bytes of the kernel's symbols.
     pub kernel: usize,
@@ -114,7 +123,8 @@ pub struct Usage {
 
 impl Symbolizer {
     /// A service that runs its work on the blocking threads of `handle`'s runtime: at most two for objects, one for the kernel
-    /// and one for source lines, none of them while nothing waits.
+    /// and one for source lines, none of them while nothing waits. The runtime must have its timer on: while JIT code waits for
+    /// names, a task sleeps.
     pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
         let service = Arc::new(Service::new(names, handle));
         Symbolizer { shared: Arc::new(Shared { service, locator: Locator::default(), lister: Lister::default() }) }
@@ -144,7 +154,10 @@ impl Symbolizer {
     }
 
     /// Waits until nothing is pending, at most for `deadline`. Tells whether nothing is. Needs a runtime with its timer on.
+    ///
+    /// JIT code that has no name is looked at once more, and is then done for now: its name may come later, or never.
     pub async fn settled(&self, deadline: Duration) -> bool {
+        self.shared.service.look_again(self.shared.service.jit.due(true).unwrap_or_default());
         let wait = async {
             loop {
                 let idle = self.shared.service.idle.notified();
@@ -161,17 +174,23 @@ impl Symbolizer {
 
     /// Objects some frames of which have no name, and why; those with the most such frames first.
     pub fn problems(&self) -> Vec<Problem> {
-        self.shared.service.objects.problems(&self.shared.service.names)
+        let service = &self.shared.service;
+        let mut problems = [service.jit.problems(), service.objects.problems(&service.names)].concat();
+        problems.sort_by_key(|problem| (std::cmp::Reverse(problem.unnamed), problem.object));
+        problems
     }
 
     /// How many frames have a name and how many were given up.
     pub fn counts(&self) -> Counts {
-        self.shared.service.objects.counts()
+        let (files, jit) = (self.shared.service.objects.counts(), self.shared.service.jit.counts());
+        Counts { named: files.named + jit.named, unnamed: files.unnamed + jit.unnamed }
     }
 
     /// What is held.
     pub fn usage(&self) -> Usage {
         let (tables, files) = self.shared.service.objects.usage();
+        let (maps, map_files) = self.shared.service.jit.usage();
+        let (tables, files) = (tables + maps, files + map_files);
         Usage { tables, files, kernel: self.shared.service.kernel.memory() }
     }
 

@@ -15,12 +15,15 @@ use super::dwarf::Dwarf;
 use super::files::Host;
 use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
+use super::mapped::release_memory;
 use super::problem::{Counts, Problem, Reason};
 use crate::profile::{LabelId, Names, Object, ObjectId, sanitize};
 
 /// Symbol tables and parsed debug information together. node's table takes 1.2 MB, that of the Rust compiler's library 1.4 MB;
 /// the debug information of libc 10 MB, once all of it was looked at.
-const MAX_TABLES: usize = 96 << 20;
+const MAX_TABLES: usize = 48 << 20;
+/// When so much was let go of, the system gets it back at once.
+const WORTH_RELEASING: usize = 4 << 20;
 /// Files held open. A process has 1,024 descriptors by default.
 const MAX_FILES: usize = 256;
 /// Names remembered per object, so that a function's name is read and demangled once.
@@ -258,6 +261,7 @@ impl Objects {
             entries.iter().filter_map(|entry| Some((entry.state.try_lock().ok()?.used, entry))).collect();
         by_use.sort_unstable_by_key(|(used, _)| *used);
         let last = by_use.last().map(|(used, _)| *used);
+        let before = self.tables.load(Ordering::Relaxed);
         for (used, entry) in by_use {
             // What is worked with now would be read again at once, and Chromium's debug information is more than the bound.
             if Some(used) == last && !over().1 {
@@ -269,6 +273,9 @@ impl Objects {
                 (_, true) => self.drop_images(&mut state),
                 (true, false) => self.drop_index(&mut state),
             }
+        }
+        if before.saturating_sub(self.tables.load(Ordering::Relaxed)) >= WORTH_RELEASING {
+            release_memory();
         }
     }
 

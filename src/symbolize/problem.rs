@@ -62,6 +62,27 @@ pub enum Reason {
     /// Reading failed.
     #[error("the file cannot be read ({0})")]
     Io(io::ErrorKind),
+    /// There is neither a perf map nor a jitdump.
+    #[error("no map of its JIT code")]
+    NoCodeMap,
+    /// The perf map is neither the process's user's nor root's.
+    #[error("the map of its JIT code is another user's file")]
+    CodeMapForeign,
+    /// The perf map is a link, a mount, or something else that is no plain file.
+    #[error("the map of its JIT code is a link, or no regular file")]
+    CodeMapNotRegular,
+    /// The perf map was written by an earlier process of that number.
+    #[error("the map of its JIT code was written before the process began")]
+    CodeMapStale,
+    /// Not all of a map is read.
+    #[error("the map of its JIT code is too large to be read to its end")]
+    CodeMapTooLarge,
+    /// A jitdump that contradicts itself, or a perf map without a line that makes sense.
+    #[error("the map of its JIT code makes no sense")]
+    CodeMapMalformed,
+    /// Some code is in no entry of the map, or not yet.
+    #[error("some of its JIT code is not in its map")]
+    NotInCodeMap,
     /// The reader itself failed: a bug of ours.
     #[error("reading the file's symbols failed unexpectedly")]
     Crashed,
@@ -80,6 +101,13 @@ impl Reason {
             Reason::PermissionDenied => "run as root, or with CAP_SYS_ADMIN and CAP_SYS_PTRACE",
             Reason::NoSymbols | Reason::Stripped => "install its debug symbols, or build it without `strip`",
             Reason::MalformedDwarf => "build the program anew, or install its debug symbols again",
+            Reason::NoCodeMap => {
+                "start it with node --perf-basic-prof, python3 -X perf or DOTNET_PerfMapEnabled=1; for Java run `jcmd PID Compiler.perfmap`"
+            }
+            Reason::CodeMapForeign | Reason::CodeMapNotRegular | Reason::CodeMapStale => {
+                "remove /tmp/perf-PID.map and restart the program, so that it writes its own"
+            }
+            Reason::CodeMapTooLarge => "restart the program: its map begins anew",
             Reason::Crashed => "please report this as a bug, with the file",
             Reason::NotRegular
             | Reason::Malformed
@@ -87,6 +115,8 @@ impl Reason {
             | Reason::Truncated
             | Reason::TooLarge
             | Reason::NoSymbolThere
+            | Reason::CodeMapMalformed
+            | Reason::NotInCodeMap
             | Reason::Io(_) => "",
         }
     }

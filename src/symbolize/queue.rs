@@ -26,12 +26,14 @@ pub(super) enum Job {
     Name(ObjectId, Waiting),
     /// Find what was inlined into these, which are named or have no symbol.
     Inline(ObjectId, Vec<FrameId>),
+    /// Look again for names of JIT code that had none yet.
+    Again(ObjectId),
 }
 
 impl Job {
     pub(super) fn object(&self) -> ObjectId {
         match self {
-            Job::Open(object, _) | Job::Name(object, _) | Job::Inline(object, _) => *object,
+            Job::Open(object, _) | Job::Name(object, _) | Job::Inline(object, _) | Job::Again(object) => *object,
         }
     }
 }
@@ -45,6 +47,8 @@ pub(super) struct Queue {
     /// Seen for the first time, not yet opened.
     new: Vec<ObjectId>,
     known: FxHashSet<ObjectId>,
+    /// To be looked at again, when there is nothing else.
+    again: Vec<ObjectId>,
     busy: FxHashSet<ObjectId>,
 }
 
@@ -69,7 +73,17 @@ impl Queue {
         }
     }
 
-    /// The next job: objects never opened first, the one with the most waiting frames next. [`Queue::done`] must follow.
+    /// Adds an object whose JIT code is to be looked at again. `false` if it is listed already.
+    pub(super) fn push_again(&mut self, object: ObjectId) -> bool {
+        let new = !self.again.contains(&object);
+        if new {
+            self.again.push(object);
+        }
+        new
+    }
+
+    /// The next job: objects never opened first, the one with the most waiting frames next, then what is only looked at again.
+    /// [`Queue::done`] must follow.
     pub(super) fn next(&mut self) -> Option<Job> {
         while let Some(object) = self.new.pop() {
             if let Some(waiting) = self.waiting.get(&object)
@@ -88,7 +102,7 @@ impl Queue {
         // Debug information takes its time: first everything gets the name that is quickly found.
         let free = self.deeper.iter().filter(|(object, _)| !self.busy.contains(object));
         let most = free.max_by_key(|(object, frames)| (frames.len(), std::cmp::Reverse(object.0)));
-        let object = *most?.0;
+        let Some(object) = most.map(|(object, _)| *object) else { return self.next_again() };
         let frames = self.deeper.remove(&object)?;
         self.busy.insert(object);
         Some(Job::Inline(object, frames))
@@ -104,9 +118,17 @@ impl Queue {
         !self.waiting.is_empty()
     }
 
+    fn next_again(&mut self) -> Option<Job> {
+        let free = self.again.iter().position(|object| !self.busy.contains(object))?;
+        let object = self.again.swap_remove(free);
+        self.busy.insert(object);
+        Some(Job::Again(object))
+    }
+
     /// Whether a worker would find something to do.
     pub(super) fn has_work(&self) -> bool {
-        self.waiting.keys().chain(self.deeper.keys()).any(|object| !self.busy.contains(object))
+        let nameless = self.waiting.keys().chain(&self.again);
+        nameless.chain(self.deeper.keys()).any(|object| !self.busy.contains(object))
     }
 
     /// The object's job is finished.
@@ -144,6 +166,19 @@ mod tests {
         (5..8).for_each(|object| queue.done(ObjectId(object)));
         let order: Vec<u32> = std::iter::from_fn(|| queue.next()).map(|job| job.object().0).collect();
         assert_eq!(order, [6, 7, 5]);
+    }
+
+    #[test]
+    fn what_is_looked_at_again_comes_last_and_once() {
+        let mut queue = Queue::default();
+        assert!(queue.push_again(ObjectId(5)) && queue.push_again(ObjectId(6)) && !queue.push_again(ObjectId(5)));
+        queue.push(ObjectId(7), FrameId(1), None);
+        queue.push(ObjectId(5), FrameId(2), None);
+        let jobs: Vec<Job> = std::iter::from_fn(|| queue.next()).collect();
+        assert!(matches!(jobs.as_slice(), [Job::Name(ObjectId(5), _), Job::Name(ObjectId(7), _), Job::Again(ObjectId(6))]));
+        assert!(!queue.has_work(), "5 is being worked on");
+        queue.done(ObjectId(5));
+        assert!(queue.has_work() && matches!(queue.next(), Some(Job::Again(ObjectId(5)))));
     }
 
     #[test]

@@ -7,9 +7,11 @@ use rustc_hash::FxHashMap;
 
 use super::demangle::{Detail, demangle};
 use super::dwarf::{Dwarf, SourceLocation, location};
+use super::elf::Image;
 use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
 use super::problem::Reason;
+use super::source::Source;
 use crate::profile::{ElfAddress, Object, ObjectKind};
 
 /// When debug information holds more than this, it is opened anew.
@@ -46,7 +48,19 @@ impl Resolver {
         let meta = path.metadata()?;
         let file = Some((meta.dev(), meta.ino()));
         let object = Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file };
-        let images = Images::open(&object, &[])?;
+        Resolver::of(Images::open(&object, &[])?, detail)
+    }
+
+    /// The same of a file's bytes, to which no other files belong. For tests: a file is hostile, and this is what reads it.
+    ///
+    /// # Errors
+    ///
+    /// These are no bytes of an ELF file for this kind of machine.
+    pub fn of_bytes(bytes: &[u8], detail: Option<Detail>) -> Result<Resolver, Reason> {
+        Resolver::of(Images::inside(Image::read(Source::Memory(bytes.into()))?)?, detail)
+    }
+
+    fn of(images: Images, detail: Option<Detail>) -> Result<Resolver, Reason> {
         let index = SymbolIndex::build(&images)?;
         let mut resolver = Resolver { images, index, dwarf: None, detail, names: FxHashMap::default() };
         resolver.open_dwarf()?;

@@ -8,6 +8,9 @@
 //! An object's frames are named twice: by its symbols, at once, and then by its debug information, which knows what was inlined
 //! into them and takes longer. The second is begun only when nothing waits for the first.
 //!
+//! JIT code of a process is an object as well ([`jit`]); what of it has no name yet is looked at again, see
+//! [`Service::look_again_later`].
+//!
 //! Workers are blocking tasks of tokio that return as soon as nothing is left to do, so that a runtime can shut down. A job
 //! that panics costs its object its names, nothing else.
 
@@ -22,6 +25,7 @@ use super::demangle::{Detail, demangle};
 use super::files::Host;
 use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
+use super::jit::{self, JitNames};
 use super::kernel_names::KernelNames;
 use super::objects::{Entry, Objects, State, lock};
 use super::problem::Reason;
@@ -45,6 +49,7 @@ pub(super) struct Service {
     pub(super) objects: Objects,
     kernel_lane: Mutex<KernelLane>,
     pub(super) kernel: KernelNames,
+    pub(super) jit: JitNames,
     pending: AtomicUsize,
     pub(super) idle: Notify,
     pub(super) stopped: AtomicBool,
@@ -53,6 +58,8 @@ pub(super) struct Service {
 #[derive(Default)]
 struct Inbox {
     requests: Vec<NameRequest>,
+    /// Objects whose JIT code is to be looked at again.
+    again: Vec<ObjectId>,
     workers: usize,
 }
 
@@ -72,6 +79,7 @@ impl Service {
             objects: Objects::default(),
             kernel_lane: Mutex::default(),
             kernel: KernelNames::default(),
+            jit: JitNames::default(),
             pending: AtomicUsize::new(0),
             idle: Notify::new(),
             stopped: AtomicBool::new(false),
@@ -122,7 +130,7 @@ impl Service {
             let Some(job) = job else {
                 // Whoever adds to the inbox after this sees the lower count and starts a worker.
                 let mut inbox = lock(&self.inbox);
-                if inbox.requests.is_empty() {
+                if inbox.requests.is_empty() && inbox.again.is_empty() {
                     inbox.workers -= 1;
                     return;
                 }
@@ -141,21 +149,27 @@ impl Service {
 
     /// Sorts what came in by object.
     fn distribute(self: &Arc<Self>) {
-        let requests = std::mem::take(&mut lock(&self.inbox).requests);
+        let (requests, again) = {
+            let mut inbox = lock(&self.inbox);
+            (std::mem::take(&mut inbox.requests), std::mem::take(&mut inbox.again))
+        };
         let (mut kernel, mut nothing_to_do) = (Vec::new(), 0);
         {
             let mut queue = lock(&self.queue);
+            nothing_to_do += again.into_iter().filter(|object| !queue.push_again(*object)).count();
             for request in requests {
                 let object = self.names.frames.get(request.frame).map(|frame| frame.object);
                 let kind = object.and_then(|object| Some((object, self.names.objects.get(object)?.kind)));
                 match kind {
                     Some((_, ObjectKind::Kernel)) => kernel.push(request.frame),
-                    Some((object, ObjectKind::Elf)) => {
+                    Some((object, ObjectKind::Elf | ObjectKind::Anonymous)) if object != ObjectId::ANONYMOUS => {
                         queue.push(object, request.frame, Some(Host { tgid: request.tgid, mapping: request.mapping }));
                     }
                     Some((object, ObjectKind::Vdso)) => queue.push(object, request.frame, None),
                     // These have all the name that they will ever have.
-                    Some((_, ObjectKind::Named | ObjectKind::Anonymous | ObjectKind::Unmapped)) | None => nothing_to_do += 1,
+                    Some((_, ObjectKind::Named | ObjectKind::Elf | ObjectKind::Anonymous | ObjectKind::Unmapped)) | None => {
+                        nothing_to_do += 1;
+                    }
                 }
             }
         }
@@ -199,9 +213,12 @@ impl Service {
         }
     }
 
-    fn run(&self, job: Job) {
+    fn run(self: &Arc<Self>, job: Job) {
         let id = job.object();
         let Some(object) = self.names.objects.get(id) else { return };
+        if object.kind == ObjectKind::Anonymous {
+            return self.run_jit(id, object, job);
+        }
         let entry = self.objects.entry(id);
         // What is left to do with these frames if the work panics.
         let mut frames = Vec::new();
@@ -218,6 +235,7 @@ impl Service {
                 frames.clone_from(&waiting);
                 deeper = self.name_inlined(object, &entry, waiting);
             }
+            Job::Again(_) => {}
         };
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             entry.set_reason(Some(Reason::Crashed));
@@ -232,6 +250,54 @@ impl Service {
             lock(&self.queue).push_deeper(id, deeper);
         }
         self.finished(frames.len() - left.min(frames.len()));
+    }
+
+    /// Names JIT code of one process: what is asked for, and what was before and had no name.
+    fn run_jit(self: &Arc<Self>, id: ObjectId, object: &Object, job: Job) {
+        let (frames, again) = match job {
+            Job::Open(..) => (Vec::new(), false),
+            Job::Name(_, waiting) => (waiting.frames, false),
+            Job::Inline(_, frames) => (frames, false),
+            Job::Again(_) => (Vec::new(), true),
+        };
+        let count = frames.len();
+        let work = || self.jit.name(&self.names, (id, object), frames, again, &self.stopped);
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            self.jit.crashed(id, count as u64);
+        }
+        self.jit.shrink();
+        self.finished(count + usize::from(again));
+        self.look_again_later();
+    }
+
+    /// Looks at once for names of JIT code that had none yet. Counts as pending until that is done.
+    pub(super) fn look_again(self: &Arc<Self>, objects: Vec<ObjectId>) {
+        if objects.is_empty() {
+            return;
+        }
+        self.pending.fetch_add(objects.len(), Ordering::AcqRel);
+        lock(&self.inbox).again.extend(objects);
+        self.start_worker(1);
+    }
+
+    /// Starts a task that looks again once in a while, and that ends when nothing waits any more. No thread is held meanwhile.
+    fn look_again_later(self: &Arc<Self>) {
+        if self.jit.due(false).is_none() || self.jit.ticking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let service = Arc::downgrade(self);
+        drop(self.handle.spawn(async move {
+            loop {
+                tokio::time::sleep(jit::PAUSE).await;
+                let Some(service) = service.upgrade().filter(|service| !service.stopped.load(Ordering::Relaxed)) else { return };
+                let Some(due) = service.jit.due(false) else {
+                    service.jit.ticking.store(false, Ordering::Release);
+                    // What came in between has seen us ticking.
+                    return service.look_again_later();
+                };
+                service.look_again(due);
+            }
+        }));
     }
 
     /// Names the frames of one object by its symbols, or gives them up with a reason. What comes back is to be looked up in

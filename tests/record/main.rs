@@ -1,11 +1,11 @@
 //! `flametop record` from its start to its file: real BPF, real programs, real signals.
 //!
-//! Needs root (to load BPF programs, to mount a tiny disk, to become nobody) and gcc, g++, rustc. What is missing fails with a
+//! Needs root (to load BPF programs, to mount a tiny disk, to become nobody) and gcc, g++, rustc, node. What is missing fails with a
 //! sentence. Nothing here counts samples: on a busy machine a program gets what it gets; what is looked at is which chains
 //! of functions are in the file.
 //!
 //! Here: which stacks are recorded. `ending`: how a recording ends, and its command with it. `files`: what is written, and what
-//! is refused.
+//! is refused. `jit`: names of code made at run time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -13,6 +13,7 @@ mod common;
 
 mod ending;
 mod files;
+mod jit;
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;

@@ -8,6 +8,7 @@
 mod agreement;
 mod bench;
 mod dwarf;
+mod jit;
 mod listing;
 mod oracle;
 

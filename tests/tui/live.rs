@@ -455,3 +455,30 @@ fn sizes_change_while_samples_come() {
     terminal.wait_for(|screen| screen.contains("inner") && screen.lines().count() == 24, SOON);
     quit(terminal);
 }
+
+#[test]
+fn code_made_at_run_time_is_anonymous_until_its_runtime_has_written_down_what_it_is() {
+    struct Map(String);
+    impl Drop for Map {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+    root_or_fail();
+    let program = Program::build("jit.c").run(&[]);
+    let map = Map(format!("/tmp/perf-{}.map", program.pid()));
+    let _ = std::fs::remove_file(&map.0);
+    let terminal = Terminal::start(&["-F", "499", "-p", &program.pid_text()], 60, 140, &[]);
+    terminal.wait_for(|screen| screen.matches("[anon]").count() >= 2 && screen.contains("main"), SOON);
+    terminal.keys("5");
+    let reason = "JIT code of jit: no map of its JIT code";
+    terminal.wait_for(|screen| screen.contains(reason) && screen.contains("start it with node --perf-basic-prof"), SOON);
+    std::fs::write(&map.0, "100000000040 40 JS:*caller app.js:1:1\n100000000080 40 JS:*callee app.js:9:1\n").unwrap();
+    terminal.keys("1");
+    let named = |screen: &str| screen.contains("JS:*caller app.js:1:1") && screen.contains("JS:*callee app.js:9:1");
+    // What was sampled before has its name as well.
+    terminal.wait_for(|screen| named(screen) && !screen.contains("[anon]"), SOON);
+    terminal.keys("5");
+    terminal.wait_for(|screen| screen.contains("How user stacks end") && !screen.contains(reason), SOON);
+    quit(terminal);
+}

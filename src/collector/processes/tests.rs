@@ -5,7 +5,7 @@ use crate::collector::events::Identity;
 use crate::collector::records::Record;
 use crate::collector::records::tests::record_bytes;
 use crate::collector::{Batch, records};
-use crate::profile::{BuildId, Frame, ObjectId};
+use crate::profile::{BuildId, Frame, ObjectId, ObjectKind};
 
 /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
 const NOBODY: u32 = 5_000_000;
@@ -209,6 +209,36 @@ fn the_main_threads_name_is_the_processes_name() {
     assert_eq!(world.sample(NOBODY, "renamed", &[], 0).1, "renamed");
     // An event may be lost; the sample of the main thread tells as well.
     assert_eq!(world.sample(NOBODY, "again", &[], 0).1, "again");
+}
+
+#[test]
+fn jit_code_is_its_processs_own_and_has_addresses() {
+    let mut world = World::new();
+    let (child, address) = (NOBODY + 1, 0x10010);
+    let anonymous = |world: &mut World, tgid| world.map(tgid, 0x10000, "//anon", 1);
+    world.exec(NOBODY, "node");
+    anonymous(&mut world, NOBODY);
+    let (frames, _) = world.sample(NOBODY, "node", &[address, address + 0x10], 0);
+    let [(_, caller), (path, leaf)] = frames.as_slice() else { panic!("{frames:?}") };
+    assert_eq!((path.as_str(), leaf.address, leaf.is_return), ("[anon]", address, false));
+    assert_eq!((caller.object, caller.address, caller.is_return), (leaf.object, address + 0x10, true));
+    assert_eq!(world.names.objects.get(leaf.object).map(|object| object.kind), Some(ObjectKind::Anonymous));
+    assert_ne!(leaf.object, ObjectId::ANONYMOUS);
+    let object_of = |world: &mut World, tgid| world.sample(tgid, "node", &[address], 0).0[0].1.object;
+    assert_eq!(object_of(&mut world, NOBODY), leaf.object);
+    // A child that was forked makes code of its own from here on, where its parent makes other code.
+    world.fork(NOBODY, child);
+    let of_child = object_of(&mut world, child);
+    assert_ne!(of_child, leaf.object);
+    world.exec(child, "node");
+    anonymous(&mut world, child);
+    let of_next = object_of(&mut world, child);
+    assert_ne!(of_next, of_child, "the same number, but another program");
+    world.exit(child, child);
+    world.fork(1, child);
+    world.exec(child, "node");
+    anonymous(&mut world, child);
+    assert_ne!(object_of(&mut world, child), of_next, "the same number, but another process");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Where a sample hangs in the tree: the node of its stack, below that of its process or thread. Each is looked for once.
 
-use crate::profile::{Direction, FrameKind, Grouping, LabelId};
+use crate::profile::{Direction, FrameId, FrameKind, Grouping, LabelId};
 
 use super::{CallTree, Names, NodeId, Profile, Sample, StackId, Thread, ViewBuilder, note};
 
@@ -49,10 +49,8 @@ impl ViewBuilder {
             at = parent;
         };
         for (at, frame) in new.into_iter().rev() {
-            note(&mut self.frames, frame);
             let mut labels = std::mem::take(&mut self.scratch);
-            labels.clear();
-            self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
+            self.labels_of(frame, &mut labels);
             for label in &labels {
                 node = self.child(node, *label);
             }
@@ -73,9 +71,7 @@ impl ViewBuilder {
         let mut node = CallTree::ROOT;
         let mut labels = Vec::new();
         for frame in profile.stacks.frames(sample.stack) {
-            note(&mut self.frames, frame);
-            labels.clear();
-            self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
+            self.labels_of(frame, &mut labels);
             for label in labels.iter().rev() {
                 node = self.child(node, *label);
             }
@@ -88,6 +84,13 @@ impl ViewBuilder {
         }
         self.remember(key, sample.stack, node);
         node
+    }
+
+    /// What a frame is called now; if it is called something else later, all begins again.
+    fn labels_of(&mut self, frame: FrameId, labels: &mut Vec<LabelId>) {
+        note(&mut self.frames, frame);
+        labels.clear();
+        self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
     }
 
     fn child(&mut self, node: NodeId, label: LabelId) -> NodeId {

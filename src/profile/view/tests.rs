@@ -175,6 +175,38 @@ fn a_new_name_moves_samples_to_the_function_they_belong_to() {
 }
 
 #[test]
+fn jit_code_is_one_box_until_names_come_and_then_one_for_each_function_of_all_processes() {
+    let mut world = world(Limits::NONE);
+    let process = world.names.labels.intern("node", "", FrameKind::Process);
+    let frames: Vec<FrameId> = [1, 2]
+        .into_iter()
+        .map(|tgid| {
+            let object = world.names.jit_object(Tgid(tgid), u64::from(tgid));
+            let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process };
+            let frame = |address| world.names.intern_frame(crate::profile::Frame { object, is_return: false, address }).0;
+            let (a, b) = (frame(0x10), frame(0x18));
+            for frame in [a, b] {
+                world.profile.record(thread, [frame], Sample { weight: 1, user_end: UserEnd::Anonymous, ..Sample::default() });
+            }
+            a
+        })
+        .collect();
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    assert_eq!(world.folded(&builder.tree()), BTreeMap::from([("node;[anon]".to_owned(), 4)]));
+    let short: Vec<_> = builder.short_stacks(Timestamp(0)).into_iter().map(|short| (short.object, short.weight)).collect();
+    assert_eq!(short, [("[anon]".into(), 4)], "why stacks end is told once for all processes");
+    let changes = builder.changes();
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    assert_eq!(builder.changes(), changes, "nothing has got a name");
+    let label = world.names.labels.intern("JS:*run", "[jit]", FrameKind::Jit);
+    frames.iter().for_each(|frame| world.names.name_frame(*frame, &[label]));
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    let expected = BTreeMap::from([("node;[anon]".to_owned(), 2), ("node;JS:*run".to_owned(), 2)]);
+    assert_eq!(world.folded(&builder.tree()), expected);
+}
+
+#[test]
 fn two_frames_of_one_address_are_named_one_by_one() {
     let mut world = world(Limits::NONE);
     let process = world.names.labels.intern("cc1", "", FrameKind::Process);
@@ -399,7 +431,7 @@ fn addresses_without_a_name_are_counted_together() {
     let process = world.names.labels.intern("prog", "", FrameKind::Process);
     let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
     let path = "/bin/prog".into();
-    let elf = crate::profile::Object { kind: crate::profile::ObjectKind::Elf, path, build_id: None, file: Some((1, 1)) };
+    let elf = crate::profile::Object { kind: ObjectKind::Elf, path, build_id: None, file: Some((1, 1)) };
     let object = world.names.objects.intern(elf);
     let at = |address| world.names.intern_frame(crate::profile::Frame { object, is_return: false, address }).0;
     let frames = [at(0x10), at(0x18), at(0x20)];

@@ -1,0 +1,356 @@
+//! Names of code that processes make at run time, from what their runtimes write about it: a jitdump where there is one and it
+//! knows the address, else the perf map.
+//!
+//! ```text
+//! request ─► look for the files ─► read what is new ─► name what waits ─► the rest waits ─┐
+//!                    ▲                                                                    │
+//!                    └────────── a request for the same process, or once in a while ◄─────┘
+//! ```
+//!
+//! Runtimes write of a function when it is made or a moment later (V8 writes its dump in pieces of 2 MB), so what has no name now
+//! may have one soon: such frames count as done, stay `[anon]`, and are looked for again, as long as their process lives and less
+//! and less often while nothing is new.
+//!
+//! # What this cannot know
+//!
+//! Maps do not tell when code was given up. An address that was named keeps its name, also when its memory has been given to
+//! another function since.
+//!
+//! # Bounds
+//!
+//! Beyond those of each file ([`code_file`](super::code_file)): all processes together have [`MAX_MEMORY`] of entries and
+//! [`MAX_FILES`] open; what was used least recently goes first, and entries are read again when they are needed.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::code_file::CodeFile;
+use super::demangle::{Detail, demangle};
+use super::jitdump::JitDump;
+use super::objects::lock;
+use super::perf_map::PerfMap;
+use super::problem::{Counts, Problem, Reason};
+use super::process::Process;
+use crate::profile::{FrameId, FrameKind, LabelId, Names, Object, ObjectId, Tgid, sanitize};
+
+/// Entries of all processes together, in bytes: 600,000.
+const MAX_MEMORY: usize = 24 << 20;
+/// Files of all processes together.
+const MAX_FILES: usize = 64;
+/// Frames of one process that wait; of more than that, names do not come late.
+const MAX_WAITING: usize = 1 << 16;
+/// From one look to the next, of a process that has frames without names: at first, and when nothing has come of it for long.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+/// How long files of a process that is gone are kept for its last samples.
+const KEEP_GONE: Duration = Duration::from_secs(10);
+/// The object in labels: the same for all processes, so that those of one program merge.
+const OBJECT: &str = "[jit]";
+
+/// The JIT code of all processes.
+#[derive(Default)]
+pub(super) struct JitNames {
+    codes: DashMap<ObjectId, Arc<Code>, FxBuildHasher>,
+    /// Whether somebody looks again once in a while.
+    pub(super) ticking: AtomicBool,
+}
+
+/// That of one process.
+#[derive(Default)]
+struct Code {
+    state: Mutex<State>,
+    told: Mutex<Told>,
+}
+
+/// What is told without waiting for who works on it.
+#[derive(Default)]
+struct Told {
+    program: String,
+    reason: Option<Reason>,
+    named: u64,
+    unnamed: u64,
+    memory: usize,
+    files: usize,
+    used: Option<Instant>,
+    /// When to look again for what waits.
+    next: Option<Instant>,
+    gone: bool,
+}
+
+#[derive(Default)]
+struct State {
+    process: Option<Process>,
+    gone: bool,
+    /// When its files were last looked for, if they were since they were closed.
+    looked: Option<Instant>,
+    map: Option<Box<CodeFile<PerfMap>>>,
+    dump: Option<Box<CodeFile<JitDump>>>,
+    /// Why there is no perf map, or why it is not read to its end.
+    map_failed: Option<Reason>,
+    dump_failed: Option<Reason>,
+    waiting: Vec<FrameId>,
+    patience: Duration,
+}
+
+impl JitNames {
+    /// Names frames of one object and what waits of it. `again` when nobody asked for it.
+    pub(super) fn name(
+        &self,
+        names: &Names,
+        (id, object): (ObjectId, &Object),
+        frames: Vec<FrameId>,
+        again: bool,
+        stopped: &AtomicBool,
+    ) {
+        let Some((tgid, _)) = object.file else { return };
+        let code = self.codes.entry(id).or_default().clone();
+        let mut state = lock(&code.state);
+        let asked = frames.len() as u64;
+        let waited = state.waiting.len();
+        state.waiting.extend(frames.into_iter().take(MAX_WAITING.saturating_sub(waited)));
+        state.look(Tgid(u32::try_from(tgid).unwrap_or(u32::MAX)), again);
+        let news = state.read(stopped);
+        // What waited before was looked for in all that was known before.
+        let named = state.name_what_waits(names, if news { 0 } else { waited });
+        if state.gone {
+            state.waiting = Vec::new();
+        }
+        let mut told = lock(&code.told);
+        told.named += named;
+        told.unnamed = (told.unnamed + asked).saturating_sub(named);
+        state.tell(&mut told, news, again);
+    }
+
+    /// The reader has failed on an object: a bug of ours. It is not tried again.
+    pub(super) fn crashed(&self, id: ObjectId, frames: u64) {
+        let code = self.codes.entry(id).or_default().clone();
+        *lock(&code.state) = State { gone: true, ..State::default() };
+        let mut told = lock(&code.told);
+        *told = Told { reason: Some(Reason::Crashed), unnamed: told.unnamed + frames, gone: true, ..std::mem::take(&mut *told) };
+        told.next = None;
+    }
+
+    /// Objects to look at again: those whose time has come, or all that wait. `None` when none waits.
+    pub(super) fn due(&self, all: bool) -> Option<Vec<ObjectId>> {
+        let now = Instant::now();
+        let mut any = false;
+        let mut due = Vec::new();
+        for entry in &self.codes {
+            let Some(next) = lock(&entry.told).next else { continue };
+            any = true;
+            if all || next <= now {
+                due.push(*entry.key());
+            }
+        }
+        any.then_some(due)
+    }
+
+    /// Brings memory and files back within their bounds. No state may be held.
+    pub(super) fn shrink(&self) {
+        self.shrink_to(MAX_MEMORY, MAX_FILES);
+    }
+
+    fn shrink_to(&self, most_memory: usize, most_files: usize) {
+        let (mut memory, mut files) = self.usage();
+        let mut by_use = Vec::new();
+        for entry in &self.codes {
+            let told = lock(&entry.told);
+            let Some(used) = told.used.filter(|_| told.files > 0) else { continue };
+            by_use.push((!(told.gone && used.elapsed() > KEEP_GONE), used, Arc::clone(&entry)));
+        }
+        by_use.sort_unstable_by_key(|(wanted, used, _)| (*wanted, *used));
+        for (wanted, _, code) in by_use {
+            let close = !wanted || files > most_files;
+            if !close && memory <= most_memory {
+                return;
+            }
+            let Ok(mut state) = code.state.try_lock() else { continue };
+            let mut told = lock(&code.told);
+            memory = memory.saturating_sub(told.memory);
+            files = files.saturating_sub(if close { told.files } else { 0 });
+            if close {
+                // To be looked for at once when they are needed again.
+                (state.map, state.dump, state.looked) = (None, None, None);
+            } else {
+                state.map.iter_mut().for_each(|map| map.forget());
+                state.dump.iter_mut().for_each(|dump| dump.forget());
+            }
+            (told.memory, told.files) = (0, if close { 0 } else { told.files });
+        }
+    }
+
+    /// Bytes of entries, and open files.
+    pub(super) fn usage(&self) -> (usize, usize) {
+        self.codes.iter().map(|code| lock(&code.told).held()).fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1))
+    }
+
+    /// Frames of all processes.
+    pub(super) fn counts(&self) -> Counts {
+        self.codes.iter().fold(Counts::default(), |sum, code| {
+            let told = lock(&code.told);
+            Counts { named: sum.named + told.named, unnamed: sum.unnamed + told.unnamed }
+        })
+    }
+
+    /// What stands in the way of names, a line for each program: its processes, which come and go, mostly have the same.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut found: FxHashMap<(String, Reason), Problem> = FxHashMap::default();
+        for entry in &self.codes {
+            let told = lock(&entry.told);
+            let Some(reason) = told.reason.filter(|_| told.unnamed > 0) else { continue };
+            let path = match told.program.as_str() {
+                "" => "JIT code".to_owned(),
+                program => format!("JIT code of {}", sanitize(program)),
+            };
+            let problem = found.entry((path.clone(), reason)).or_insert_with(|| Problem {
+                object: *entry.key(),
+                path: path.into(),
+                reason,
+                named: 0,
+                unnamed: 0,
+            });
+            problem.object = problem.object.min(*entry.key());
+            problem.named += told.named;
+            problem.unnamed += told.unnamed;
+        }
+        found.into_values().collect()
+    }
+}
+
+impl Told {
+    fn held(&self) -> (usize, usize) {
+        (self.memory, self.files)
+    }
+}
+
+impl State {
+    /// Finds the process and its files; not for each of many requests.
+    fn look(&mut self, tgid: Tgid, again: bool) {
+        if !again && self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
+            return;
+        }
+        let first = self.looked.replace(Instant::now()).is_none();
+        if self.process.is_none() && !self.gone {
+            self.process = Process::read(tgid);
+        }
+        let Some(process) = self.process.as_ref().filter(|process| !self.gone && process.is_alive()) else {
+            self.gone = true;
+            return;
+        };
+        match process.perf_map() {
+            Ok(file) if self.map.as_ref().is_some_and(|map| is_same(map.identity, &file)) => self.map_failed = None,
+            Ok(file) => match CodeFile::new(file) {
+                Ok(map) => (self.map, self.map_failed) = (Some(Box::new(map)), None),
+                Err(reason) => self.map_failed = Some(reason),
+            },
+            // One that was opened stays good when its name is taken away.
+            Err(reason) if self.map.is_none() => self.map_failed = Some(reason),
+            Err(_) => {}
+        }
+        // To find it takes the list of all mappings, which may be long, and which the process waits for: seldom.
+        if self.dump.is_none() && (first || again) {
+            self.dump = process.jitdump().and_then(|file| CodeFile::new(file).ok()).map(Box::new);
+        }
+    }
+
+    /// Reads what is new in both files. Tells whether anything is.
+    fn read(&mut self, stopped: &AtomicBool) -> bool {
+        let mut news = false;
+        if let Some(map) = &mut self.map {
+            let outcome = map.update(stopped);
+            news |= outcome == Ok(true);
+            self.map_failed = outcome.err();
+        }
+        if let Some(dump) = &mut self.dump {
+            let outcome = dump.update(stopped);
+            news |= outcome == Ok(true);
+            self.dump_failed = outcome.err();
+        }
+        news
+    }
+
+    /// Names the frames that are in a map by now, of those from this one on, and tells how many.
+    fn name_what_waits(&mut self, names: &Names, from: usize) -> u64 {
+        let (map, dump) = (&self.map, &self.dump);
+        // A file that was written to since it was read has no name there now; the next reading sees it.
+        let name_at = |address: u64| {
+            let of_dump = dump.as_ref().and_then(|dump| dump.name_at(address).ok().flatten());
+            of_dump.or_else(|| map.as_ref().and_then(|map| map.name_at(address).ok().flatten()))
+        };
+        let mut later = self.waiting.split_off(from.min(self.waiting.len()));
+        let before = later.len();
+        later.retain(|id| {
+            let Some(frame) = names.frames.get(*id) else { return false };
+            let Some(name) = name_at(frame.lookup_address()) else { return true };
+            names.name_frame(*id, &[label(names, &name)]);
+            false
+        });
+        let named = before - later.len();
+        self.waiting.append(&mut later);
+        named as u64
+    }
+
+    /// Why there are frames without a name.
+    fn reason(&self) -> Reason {
+        let nothing = self.map.is_none() && self.dump.is_none();
+        let left_out = self.map.as_ref().map_or(0, |map| map.format().left_out)
+            + self.dump.as_ref().map_or(0, |dump| dump.format().left_out);
+        let nonsense = self.map.as_ref().is_some_and(|map| map.len() == 0 && map.format().malformed > 0);
+        match self.map_failed.filter(|reason| *reason != Reason::NotFound).or(self.dump_failed) {
+            Some(reason) => reason,
+            None if nothing && self.process.is_none() => Reason::ProcessGone,
+            None if nothing => Reason::NoCodeMap,
+            None if left_out > 0 => Reason::CodeMapTooLarge,
+            None if nonsense => Reason::CodeMapMalformed,
+            None => Reason::NotInCodeMap,
+        }
+    }
+
+    fn tell(&mut self, told: &mut Told, news: bool, again: bool) {
+        let now = Instant::now();
+        if let Some(process) = &self.process {
+            told.program.clone_from(&process.name);
+        }
+        // What a process that is gone was, and had, is as it was.
+        if told.unnamed == 0 {
+            told.reason = None;
+        } else if !self.gone || told.reason.is_none() || news {
+            told.reason = Some(self.reason());
+        }
+        told.memory = self.map.as_ref().map_or(0, |map| map.memory()) + self.dump.as_ref().map_or(0, |dump| dump.memory());
+        told.files = usize::from(self.map.is_some()) + usize::from(self.dump.is_some());
+        told.used = Some(now);
+        told.gone = self.gone;
+        if self.waiting.is_empty() {
+            told.next = None;
+            return;
+        }
+        if news || self.patience.is_zero() {
+            self.patience = PAUSE;
+        } else if again {
+            self.patience = (self.patience * 2).min(LONGEST_PAUSE);
+        }
+        // Requests that come all the time must not put it off for ever.
+        told.next = Some(match told.next {
+            Some(next) if !again => next.min(now + self.patience),
+            _ => now + self.patience,
+        });
+    }
+}
+
+fn is_same(identity: (u64, u64), file: &File) -> bool {
+    file.metadata().is_ok_and(|meta| (meta.dev(), meta.ino()) == identity)
+}
+
+/// The label of a function, called as its runtime calls it; what compilers have mangled is made readable.
+fn label(names: &Names, name: &[u8]) -> LabelId {
+    let mangled = [&b"_Z"[..], b"__Z", b"_R"].iter().any(|prefix| name.starts_with(prefix));
+    let readable = if mangled { demangle(name, Detail::default()) } else { String::from_utf8_lossy(name) };
+    names.labels.intern(&readable, OBJECT, FrameKind::Jit)
+}

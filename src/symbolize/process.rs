@@ -1,0 +1,296 @@
+//! The process whose JIT code is to be named: whether it is still the one that was sampled, and which files are its maps.
+//!
+//! # Which files
+//!
+//! | file | found |
+//! | --- | --- |
+//! | `/tmp/perf-PID.map` | in the process's root and mount namespace (`/proc/TGID/root`), PID as in its own pid namespace |
+//! | `jit-PID.dump` | among what the process has mapped executable, which is how it tells profilers where it is |
+//!
+//! # Whether they may be read
+//!
+//! We may be root; whoever runs the process is not, and what we read is shown. A perf map is read only if it is a regular file
+//! of the process's own user, or of root and under one name only. Its last component is no symbolic link and no mount: otherwise a
+//! link, a hard link or a bind mount of `/etc/shadow` would show what is in it. A dump has been mapped by the process, which so has
+//! shown that it may read it.
+//!
+//! A map that was last written before the process began is one that an earlier process of that number left behind.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::files::open_regular;
+use super::problem::Reason;
+use crate::profile::Tgid;
+
+/// How much earlier than its process a map may seem to be written: clocks of file systems are coarse, and that of the machine may
+/// have been set since.
+const GRACE: Duration = Duration::from_secs(2);
+/// Bytes of a process's list of mappings that are searched for a dump: 100,000 lines and more.
+const MAX_MAPS: u64 = 16 << 20;
+
+/// Tells a program from another one that runs under the same number, now or later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Life {
+    /// When the process began, in clock ticks since the machine did.
+    started: u64,
+    /// Where its stack begins: another place after each `execve`, as long as addresses are random and we may see them.
+    stack: u64,
+}
+
+/// What is known of a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Process {
+    tgid: Tgid,
+    /// The program that runs.
+    pub(super) life: Life,
+    /// Its name, as the kernel has it.
+    pub(super) name: String,
+    /// Its number in its own pid namespace: the one that it knows of.
+    pid: u32,
+    /// Its effective user.
+    user: u32,
+}
+
+impl Process {
+    /// The process of this number, if there is one that has not ended.
+    pub(super) fn read(tgid: Tgid) -> Option<Process> {
+        let life = Life::of(tgid)?;
+        let status = String::from_utf8_lossy(&std::fs::read(format!("/proc/{tgid}/status")).ok()?).into_owned();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        // Real, effective, saved, and of file systems.
+        let user = field("Uid")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        // From the outermost namespace to its own; before 4.1 there is none.
+        let pid = field("NSpid").and_then(|pids| pids.split_ascii_whitespace().next_back()?.parse().ok()).unwrap_or(tgid.0);
+        Some(Process { tgid, life, name: field("Name")?.to_owned(), pid, user })
+    }
+
+    /// Whether the process is there and runs the same program.
+    pub(super) fn is_alive(&self) -> bool {
+        Life::of(self.tgid) == Some(self.life)
+    }
+
+    /// Its perf map; [`Reason::NotFound`] when there is none.
+    pub(super) fn perf_map(&self) -> Result<File, Reason> {
+        let root = format!("/proc/{}/root", self.tgid);
+        let root = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat2(root, "/tmp", flags | OFlags::DIRECTORY, Mode::empty(), within)?;
+        let here = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let name = format!("perf-{}.map", self.pid);
+        let place = rustix::fs::openat2(directory, name, flags, Mode::empty(), here).map_err(|errno| match errno {
+            Errno::LOOP | Errno::XDEV => Reason::CodeMapNotRegular,
+            errno => errno.into(),
+        })?;
+        let file = open_regular(&place).map_err(|reason| match reason {
+            Reason::NotRegular => Reason::CodeMapNotRegular,
+            reason => reason,
+        })?;
+        self.check(&file)?;
+        // What was opened lies where this process has it only if it is still this process.
+        if self.is_alive() { Ok(file) } else { Err(Reason::ProcessGone) }
+    }
+
+    fn check(&self, file: &File) -> Result<(), Reason> {
+        let meta = file.metadata()?;
+        let own = meta.uid() == self.user;
+        if !own && (meta.uid() != 0 || meta.nlink() > 1) {
+            return Err(Reason::CodeMapForeign);
+        }
+        let written = meta.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if written.saturating_add(GRACE) < self.life.began() { Err(Reason::CodeMapStale) } else { Ok(()) }
+    }
+
+    /// Its jitdump, if it has one mapped.
+    pub(super) fn jitdump(&self) -> Option<File> {
+        let file = File::open(format!("/proc/{}/maps", self.tgid)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(MAX_MAPS).read_to_end(&mut bytes).ok()?;
+        // Paths may hold any bytes, but ranges, and names of dumps, do not.
+        let maps = String::from_utf8_lossy(&bytes);
+        let name = format!("/jit-{}.dump", self.pid);
+        let dump = maps.lines().filter_map(|line| mapping_of(line, &name)).find_map(|mapping| {
+            let link = format!("/proc/{}/map_files/{}", self.tgid, mapping.range);
+            let place = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            let file = open_regular(&place).ok()?;
+            (file.metadata().ok()?.ino() == mapping.inode).then_some(file)
+        })?;
+        self.is_alive().then_some(dump)
+    }
+}
+
+/// An executable mapping of a file.
+struct Mapped<'a> {
+    /// `START-END`, as in the list.
+    range: &'a str,
+    inode: u64,
+}
+
+/// `start-end perms offset major:minor inode path`, if it is executable and its path ends in `name`.
+fn mapping_of<'a>(line: &'a str, name: &str) -> Option<Mapped<'a>> {
+    let path = line.strip_suffix(" (deleted)").unwrap_or(line);
+    if !path.ends_with(name) {
+        return None;
+    }
+    let mut fields = line.split_ascii_whitespace();
+    let (range, permissions) = (fields.next()?, fields.next()?);
+    let inode = fields.nth(2)?.parse().ok()?;
+    permissions.contains('x').then_some(Mapped { range, inode })
+}
+
+impl Life {
+    /// `None` for a process that is gone, or that is a zombie and has neither memory nor root any more.
+    fn of(tgid: Tgid) -> Option<Life> {
+        let stat = std::fs::read(format!("/proc/{tgid}/stat")).ok()?;
+        // The name may hold anything, so it ends at the last parenthesis. Fields of proc(5) from the third on.
+        let rest = stat.get(memchr::memrchr(b')', &stat)? + 1..)?;
+        let fields: Vec<&str> = std::str::from_utf8(rest).ok()?.split_ascii_whitespace().collect();
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let dead = matches!(fields.first(), None | Some(&"Z" | &"X" | &"x"));
+        (!dead).then_some(Life { started: number(22)?, stack: number(28)? })
+    }
+
+    /// When the process began, since 1970.
+    fn began(self) -> Duration {
+        let now = |clock| {
+            let now = clock_gettime(clock);
+            Duration::new(now.tv_sec.max(0).unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+        };
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        let rest = self.started % ticks * 1_000_000_000 / ticks;
+        let started = Duration::new(self.started / ticks, u32::try_from(rest).unwrap_or(0));
+        let age = now(ClockId::Boottime).saturating_sub(started);
+        now(ClockId::Realtime).saturating_sub(age)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{hard_link, remove_file, set_permissions, write};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    /// A process that sleeps, and the place of its map, which is removed with it.
+    struct Sleeper(Child, PathBuf);
+
+    impl Sleeper {
+        fn start() -> Sleeper {
+            let child = Command::new("sleep").arg("60").spawn().unwrap();
+            let map = PathBuf::from(format!("/tmp/perf-{}.map", child.id()));
+            let _ = remove_file(&map);
+            // Until it runs its program, it is a copy of this one.
+            while std::fs::read_link(format!("/proc/{}/exe", child.id())).unwrap() == std::env::current_exe().unwrap() {
+                std::thread::yield_now();
+            }
+            Sleeper(child, map)
+        }
+
+        fn process(&self) -> Process {
+            Process::read(Tgid(self.0.id())).unwrap()
+        }
+
+        fn open(&self) -> Result<String, Reason> {
+            let mut text = String::new();
+            self.process().perf_map()?.read_to_string(&mut text).unwrap();
+            Ok(text)
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+            let _ = remove_file(&self.1);
+        }
+    }
+
+    #[test]
+    fn a_process_is_told_from_another_of_its_number() {
+        let mut sleeper = Sleeper::start();
+        let process = sleeper.process();
+        assert_eq!((process.name.as_str(), process.pid, process.is_alive()), ("sleep", sleeper.0.id(), true));
+        let earlier = Process { life: Life { started: process.life.started - 1, ..process.life }, ..process.clone() };
+        assert!(!earlier.is_alive() && earlier.perf_map().is_err());
+        let age = SystemTime::UNIX_EPOCH.elapsed().unwrap().saturating_sub(process.life.began());
+        assert!(age < Duration::from_secs(20), "{age:?}");
+        sleeper.0.kill().unwrap();
+        // Even before its parent has heard of its end.
+        while process.is_alive() {
+            std::thread::yield_now();
+        }
+        assert_eq!(Process::read(Tgid(u32::MAX)), None);
+    }
+
+    #[test]
+    fn the_own_map_of_a_process_is_read() {
+        let sleeper = Sleeper::start();
+        assert_eq!(sleeper.open(), Err(Reason::NotFound));
+        write(&sleeper.1, "1000 10 f\n").unwrap();
+        assert_eq!(sleeper.open().as_deref(), Ok("1000 10 f\n"));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_of_that_name_is_refused() {
+        let sleeper = Sleeper::start();
+        let map = &sleeper.1;
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        symlink(secret.path(), map).unwrap();
+        assert_eq!(sleeper.open(), Err(Reason::CodeMapNotRegular));
+        remove_file(map).unwrap();
+        std::fs::create_dir(map).unwrap();
+        assert_eq!(sleeper.open(), Err(Reason::CodeMapNotRegular));
+        std::fs::remove_dir(map).unwrap();
+        assert!(Command::new("mkfifo").arg(map).status().unwrap().success());
+        assert_eq!(sleeper.open(), Err(Reason::CodeMapNotRegular));
+    }
+
+    #[test]
+    fn a_map_of_another_user_or_a_second_name_of_roots_file_is_refused() {
+        assert!(rustix::process::geteuid().is_root(), "this test needs root: it gives files away");
+        let sleeper = Sleeper::start();
+        let map = &sleeper.1;
+        write(map, "1000 10 f\n").unwrap();
+        let nobody = Process { user: 65534, ..sleeper.process() };
+        assert!(nobody.perf_map().is_ok(), "root may have written it");
+        let second = map.with_extension("second");
+        hard_link(map, &second).unwrap();
+        assert_eq!(nobody.perf_map().err(), Some(Reason::CodeMapForeign));
+        assert!(sleeper.process().perf_map().is_ok(), "its own file may have as many names as it likes");
+        remove_file(second).unwrap();
+        std::os::unix::fs::chown(map, Some(65533), None).unwrap();
+        set_permissions(map, PermissionsExt::from_mode(0o644)).unwrap();
+        assert_eq!(nobody.perf_map().err(), Some(Reason::CodeMapForeign));
+        assert_eq!(sleeper.open(), Err(Reason::CodeMapForeign), "not even root's process names its code by a user's file");
+    }
+
+    #[test]
+    fn what_an_earlier_process_of_that_number_left_behind_is_refused() {
+        let sleeper = Sleeper::start();
+        let file = File::create(&sleeper.1).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+        assert_eq!(sleeper.open(), Err(Reason::CodeMapStale));
+        file.set_modified(SystemTime::now()).unwrap();
+        assert_eq!(sleeper.open().as_deref(), Ok(""));
+    }
+
+    #[test]
+    fn a_dump_is_an_executable_mapping_of_its_name() {
+        let line = "7f00-8f00 r-xp 00000000 fe:00 326279                     /home/me/.debug/my jit/jit-77.dump (deleted)";
+        let mapped = mapping_of(line, "/jit-77.dump").unwrap();
+        assert_eq!((mapped.range, mapped.inode), ("7f00-8f00", 326279));
+        assert!(mapping_of(line, "/jit-7.dump").is_none());
+        assert!(mapping_of("7f00-8f00 r--p 00000000 fe:00 326279      /tmp/jit-77.dump", "/jit-77.dump").is_none());
+        assert!(mapping_of("/jit-77.dump", "/jit-77.dump").is_none());
+        assert!(mapping_of("7f00-8f00 r-xp 0 fe:00 x /jit-77.dump", "/jit-77.dump").is_none());
+    }
+}
