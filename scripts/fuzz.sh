@@ -5,6 +5,7 @@
 #
 #     convert   the converter of unwind information
 #     names     symbols and debug information
+#     jit       maps of code made at run time
 #
 # libFuzzer (in the crate libfuzzer-sys) needs a C++ compiler, and the instrumentation that LLVM's "sancov" pass puts into
 # code. Sanitizers need a nightly compiler; what is fuzzed has no unsafe code, so that panics, overflows, time and memory are
@@ -16,7 +17,7 @@ set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- convert names
+[ $# -gt 0 ] || set -- convert names jit
 directory="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
 triple=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p "$directory/found"
@@ -61,6 +62,20 @@ seeds_of_names() {
     xz -f "$1/mini"
     objcopy --strip-all --add-section=.gnu_debugdata="$1/mini.xz" "$1/seed-g0" "$1/seed-mini"
     rm -f "$source" "$1"/*.dwo "$1/mini.xz"
+}
+
+# A map, and the head of a jitdump with a function (its magic, version, sizes; then kind 0).
+seeds_of_jit() {
+    printf '\0001000 20 one\n0x1020 0x10 two words\n1010 8 later\n' >"$1/map"
+    {
+        printf '\001DTiJ\001\000\000\000\050\000\000\000\076\000\000\000'
+        head -c 24 /dev/zero
+        printf '\000\000\000\000\074\000\000\000'
+        head -c 16 /dev/zero
+        printf '\000\020\000\000\000\000\000\000\000\020\000\000\000\000\000\000\004\000\000\000\000\000\000\000'
+        head -c 8 /dev/zero
+        printf 'f\000\220\220\220\220'
+    } >"$1/dump"
 }
 
 for target; do

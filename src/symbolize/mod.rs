@@ -85,7 +85,7 @@ pub use demangle::{Detail, demangle};
 pub use dwarf::SourceLocation;
 pub use kernel_names::AskKernel;
 pub use problem::{Counts, Problem, Reason};
-pub use resolver::{Function, Resolver};
+pub use resolver::{Function, Resolver, code_names};
 
 use crate::profile::{FrameId, FrameWeight, LabelId, Listing, NameRequest, Names};
 use listing::Lister;

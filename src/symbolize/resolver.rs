@@ -1,15 +1,20 @@
 //! Addresses of one file to names, without a process that runs it: for `flametop names`, and to be held against other tools.
 
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use rustc_hash::FxHashMap;
 
+use super::code_file::{CodeFile, Format};
 use super::demangle::{Detail, demangle};
 use super::dwarf::{Dwarf, SourceLocation, location};
 use super::elf::Image;
 use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
+use super::jitdump::JitDump;
+use super::perf_map::PerfMap;
 use super::problem::Reason;
 use super::source::Source;
 use crate::profile::{ElfAddress, Object, ObjectKind};
@@ -124,4 +129,25 @@ fn readable(name: &[u8], detail: Option<Detail>) -> String {
         Some(detail) => demangle(name, detail).into_owned(),
         None => String::from_utf8_lossy(name).into_owned(),
     }
+}
+
+/// What a map of JIT code calls these addresses: a perf map, or a jitdump. The second half is written after the first was read,
+/// as runtimes do. For tests: maps are hostile, and this is what reads them.
+///
+/// # Errors
+///
+/// These are no such bytes; or a file for them could not be made.
+pub fn code_names(bytes: &[u8], is_dump: bool, addresses: &[u64]) -> Result<Vec<Option<Vec<u8>>>, Reason> {
+    if is_dump { as_it_grows::<JitDump>(bytes, addresses) } else { as_it_grows::<PerfMap>(bytes, addresses) }
+}
+
+fn as_it_grows<F: Format + Default>(bytes: &[u8], addresses: &[u64]) -> Result<Vec<Option<Vec<u8>>>, Reason> {
+    let mut file = tempfile::tempfile()?;
+    let mut reader = CodeFile::<F>::new(file.try_clone()?)?;
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    for half in [first, second] {
+        file.write_all(half)?;
+        reader.update(&AtomicBool::new(false))?;
+    }
+    addresses.iter().map(|address| reader.name_at(*address)).collect()
 }
