@@ -42,7 +42,9 @@ fn main() {
     let (requests, mut new_requests) = watch::channel(Request::default());
     let (saves, _saves) = mpsc::unbounded_channel();
     let (stop, stopped) = watch::channel(flametop::ui::Stop::No);
-    let link = Link { snapshots: new_snapshots, status: new_status, events, requests, saves, stop: stopped.clone() };
+    let ((listings, _listings), (places, _places)) = (watch::channel(None), watch::channel(None));
+    let (snapshots_end, status_end, stop_end) = (new_snapshots, new_status, stopped.clone());
+    let link = Link { snapshots: snapshots_end, status: status_end, events, requests, listings, places, saves, stop: stop_end };
     let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, ..Theme::default() };
     let app = App::new(Arc::clone(&names), theme, Query::default(), || "made-up".to_owned());
 

@@ -70,6 +70,9 @@ pub struct Sampling {
     /// Sample CPUs that have nothing to do, too
     #[arg(long)]
     pub idle: bool,
+    /// Do not show inlined functions: their samples are those of the function that they were inlined into
+    #[arg(long)]
+    pub no_inline: bool,
     /// How callers are found in programs and libraries
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Tables)]
     pub unwind: Unwind,

@@ -37,6 +37,7 @@ impl Mark {
             filters: if filtered_more { query.filters.clone() } else { Vec::new() },
             direction: query.direction,
             grouping: query.grouping,
+            fold_inlined: query.fold_inlined,
         }
     }
 }

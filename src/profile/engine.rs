@@ -12,15 +12,19 @@ use super::difference::{Difference, NodeSides, Sides};
 use super::frame::Names;
 use super::ids::{CgroupId, Cpu, LabelId, Tgid, Timestamp};
 use super::processes::Processes;
-use super::query::{Direction, Query, Request};
+use super::query::{Direction, Grouping, Query, Request};
 use super::samples::{Limits, Losses, Profile, SLICE};
 use super::search::{SearchResult, Searcher};
 use super::top::{FunctionOrder, FunctionTable, Neighbours};
 use super::tree::{CallTree, NodeId};
-use super::view::{ActivityRow, FADING_UNIT, HeatMap, Progress, ShortStacks, Timeline, Totals, ViewBuilder};
+use super::view::{ActivityRow, Addresses, FADING_UNIT, HeatMap, Progress, ShortStacks, Timeline, Totals, ViewBuilder};
 
 /// Answers after which a tree is looked through for what weighs nothing any more: some ten seconds.
 const TIDY_EVERY: u64 = 50;
+
+/// Slices of samples in which addresses are counted for one answer: of some ten million, which memory holds at most, a tenth. The
+/// next answer goes on.
+const MOST_SLICES: usize = 64;
 
 /// Everything the screen needs to draw, fixed at one moment.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +47,8 @@ pub struct Snapshot {
     pub functions: Option<Arc<FunctionTable>>,
     /// Callers and callees of the function that was asked for.
     pub neighbours: Option<(LabelId, Arc<Neighbours>)>,
+    /// Where samples of the function that was asked for are; not there before all of them are counted.
+    pub addresses: Option<Arc<Addresses>>,
     /// What the search found.
     pub search: Option<SearchResult>,
     /// What each thread did.
@@ -230,7 +236,16 @@ pub struct Engine {
     difference_before: Option<(Arc<CallTree>, Arc<Difference>)>,
     functions: Option<(FunctionOrder, Arc<FunctionTable>)>,
     neighbours: Option<(LabelId, Arc<Neighbours>)>,
+    located: Option<Located>,
     searcher: Option<Searcher>,
+}
+
+/// Where samples of one function are.
+struct Located {
+    label: LabelId,
+    builder: ViewBuilder,
+    /// What was told last, and [`ViewBuilder::changes`] then.
+    told: Option<(u64, Arc<Addresses>)>,
 }
 
 /// What an answer has found out about the tree that is shown.
@@ -257,6 +272,7 @@ impl Engine {
             difference_before: None,
             functions: None,
             neighbours: None,
+            located: None,
             searcher: None,
         }
     }
@@ -276,6 +292,7 @@ impl Engine {
         let changed = self.trees.update(&request.query, unit, now);
         let shown = self.update_difference(request, now, changed);
         self.update_tables(request, now, shown);
+        let addresses = self.update_addresses(request, unit, now);
         let (tree, difference) = match &self.difference {
             Some((tree, difference)) => (Arc::clone(tree), Some(Arc::clone(difference))),
             None => (Arc::clone(&self.trees.shown.tree), None),
@@ -302,6 +319,7 @@ impl Engine {
             },
             functions: self.functions.as_ref().map(|(_, table)| Arc::clone(table)),
             neighbours: self.neighbours.clone(),
+            addresses,
             search: search.flatten(),
             processes: self.describe(&activity),
             activity: activity.into(),
@@ -388,6 +406,37 @@ impl Engine {
         }
     }
 
+    /// Counts where samples of a function are: beside the tree, because the function changes with each step of the cursor.
+    fn update_addresses(&mut self, request: &Request, unit: u64, now: Timestamp) -> Option<Arc<Addresses>> {
+        let Some(label) = request.addresses_of.map(|label| self.names.labels.current(label)) else {
+            self.located = None;
+            return None;
+        };
+        // Neither direction nor grouping changes it.
+        let query = Query { direction: Direction::TopDown, grouping: Grouping::None, ..request.query.clone() };
+        let located = match &mut self.located {
+            Some(located) if located.label == label => located,
+            other => {
+                let builder = ViewBuilder::of_addresses(Arc::clone(&self.names), query.clone(), label);
+                other.insert(Located { label, builder, told: None })
+            }
+        };
+        located.builder.set_query(query);
+        let mut slice = |_| located.builder.update(&read(&self.trees.profile), now, SLICE);
+        if !(0..MOST_SLICES).map(&mut slice).any(|progress| progress == Progress::Done) {
+            return None;
+        }
+        let changes = located.builder.changes();
+        match &located.told {
+            Some((told, addresses)) if *told == changes && !located.builder.fades() => Some(Arc::clone(addresses)),
+            _ => {
+                let addresses = Arc::new(located.builder.addresses(unit, now));
+                located.told = Some((changes, Arc::clone(&addresses)));
+                Some(addresses)
+            }
+        }
+    }
+
     fn describe(&self, activity: &[ActivityRow]) -> Arc<FxHashMap<Tgid, (Arc<str>, bool)>> {
         let mut described = FxHashMap::default();
         for row in activity {
@@ -453,6 +502,38 @@ mod tests {
         let with = profile.read().unwrap().memory();
         engine.answer(&Request::default(), Timestamp(23_000));
         assert!(profile.read().unwrap().memory() < with);
+    }
+
+    #[test]
+    fn addresses_are_counted_within_what_is_asked_for() {
+        let names = Arc::new(Names::default());
+        let profile = Arc::new(RwLock::new(Profile::new(Limits { window: u64::MAX, memory: 1 << 30 })));
+        for i in 0..90_000 {
+            sample(&names, &profile, i, &["main", if i % 3 == 0 { "a" } else { "b" }]);
+        }
+        let mut engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::clone(&profile));
+        let label = |name| names.labels.intern(name, "", FrameKind::User);
+        let mut request = Request { addresses_of: Some(label("a")), ..Request::default() };
+        let weights = |engine: &mut Engine, request: &Request| {
+            let found = engine.answer(request, Timestamp(90_000)).addresses.unwrap();
+            (found.own, found.total, found.frames.len())
+        };
+        assert_eq!(weights(&mut engine, &request), (30_000, 30_000, 1));
+        request.query.range = TimeRange::Between(Timestamp(0), Timestamp(3000));
+        assert_eq!(weights(&mut engine, &request), (1000, 1000, 1));
+        request.addresses_of = Some(label("main"));
+        assert_eq!(weights(&mut engine, &request), (0, 3000, 1));
+        let pattern = Pattern::new("^a$").unwrap();
+        request.query.filters.push(Filter { mode: FilterMode::Drop, pattern });
+        assert_eq!(weights(&mut engine, &request), (0, 2000, 1));
+        request.query.range = TimeRange::Between(Timestamp(89_997), Timestamp(90_001));
+        sample(&names, &profile, 90_000, &["main"]);
+        assert_eq!(weights(&mut engine, &request), (1, 3, 1));
+        request.query.range = TimeRange::Fading(1000, Timestamp(90_000));
+        let fading = engine.answer(&request, Timestamp(90_000));
+        let (found, tree) = (fading.addresses.clone().unwrap(), fading.weight());
+        assert!(found.total.abs_diff(tree) * 20 < tree, "{} of {tree}", found.total);
+        assert!(engine.answer(&Request::default(), Timestamp(90_000)).addresses.is_none());
     }
 
     #[test]

@@ -85,6 +85,8 @@ pub struct Names {
     /// The frames.
     pub frames: FrameTable,
     generation: AtomicU64,
+    /// Frames that had a name and were given another one: what was inlined into them was found, or what JIT code is called.
+    renamed: boxcar::Vec<FrameId>,
     budget: Arc<Budget>,
     /// The label of all JIT code that has no name.
     anonymous: OnceLock<LabelId>,
@@ -116,6 +118,7 @@ impl Names {
             labels: LabelTable::new(Arc::clone(&budget)),
             frames: FrameTable::default(),
             generation: AtomicU64::new(0),
+            renamed: boxcar::Vec::new(),
             budget,
             anonymous: OnceLock::new(),
             jit: AtomicUsize::new(0),
@@ -251,8 +254,9 @@ impl Names {
     }
 
     /// Whether a frame is JIT code without a name, which may yet get one. Its label cannot tell: it is that of all such frames,
-    /// and is never replaced.
-    pub(super) fn is_anonymous(&self, id: FrameId) -> bool {
+    /// and is never replaced; that it gets a name is told by [`Names::renamed_since`].
+    #[cfg(test)]
+    fn is_anonymous(&self, id: FrameId) -> bool {
         let Some(entry) = self.frames.frames.get(id.0 as usize) else { return false };
         let naming = LabelId(entry.naming.load(Ordering::Acquire));
         self.anonymous.get() == Some(&naming) && self.is_jit(entry.frame.object)
@@ -275,6 +279,11 @@ impl Names {
         if before & CHAIN == 0 {
             self.labels.replace(LabelId(before), first);
         }
+        let had_a_name = before & CHAIN != 0 || self.labels.get(LabelId(before)).is_some_and(|label| !label.provisional);
+        if before != naming && had_a_name {
+            self.budget.take(listed::<FrameId>());
+            self.renamed.push(id);
+        }
         if before != naming {
             self.generation.fetch_add(1, Ordering::Release);
         }
@@ -289,6 +298,36 @@ impl Names {
         } else if let Some(chain) = self.frames.chains.get((naming & !CHAIN) as usize) {
             chain.iter().copied().for_each(each);
         }
+    }
+
+    /// The same without what was inlined, if that is to be folded into the function that it was inlined into.
+    ///
+    /// A file of folded stacks has inlined functions as frames of their own: such a frame has no label then.
+    pub fn labels_shown(&self, id: FrameId, fold_inlined: bool, mut each: impl FnMut(LabelId)) {
+        let mut first = true;
+        self.labels_of(id, |label| {
+            let hidden = || !first || self.labels.get(label).is_some_and(|label| label.kind == FrameKind::Inlined);
+            if !(fold_inlined && hidden()) {
+                each(label);
+            }
+            first = false;
+        });
+    }
+
+    /// How many frames that had a name were given another one; see [`Names::renamed_since`].
+    pub(super) fn renamed(&self) -> usize {
+        self.renamed.count()
+    }
+
+    /// Those frames from a number on, and the number to go on from.
+    pub(super) fn renamed_since(&self, from: usize, mut each: impl FnMut(FrameId)) -> usize {
+        let mut next = from;
+        // One that is just being written down is there the next time.
+        while let Some(frame) = self.renamed.get(next) {
+            each(*frame);
+            next += 1;
+        }
+        next
     }
 
     /// Changes whenever a frame was renamed.
@@ -324,6 +363,13 @@ mod tests {
         let mut after = Vec::new();
         names.labels_of(frame, |label| after.push(label));
         assert_eq!(after, [outer, inner]);
+        let shown = |frame, fold| {
+            let mut shown = Vec::new();
+            names.labels_shown(frame, fold, |label| shown.push(label));
+            shown
+        };
+        assert_eq!((shown(frame, false), shown(frame, true)), (vec![outer, inner], vec![outer]));
+        assert_eq!(shown(names.intern_named(inner), true), []);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod engine;
 mod frame;
 mod ids;
 mod labels;
+mod listing;
 mod objects;
 mod processes;
 mod query;
@@ -33,6 +34,7 @@ pub use ids::{
     Timestamp,
 };
 pub use labels::{FrameKind, Label, LabelTable, sanitize};
+pub use listing::{Listing, Row, RowWeights, Rows};
 pub use objects::{Object, ObjectKind, ObjectTable};
 pub use processes::{NameRequest, Process, Processes};
 pub use query::{Direction, Filter, FilterMode, Grouping, Pattern, Query, Request, Target, TimeRange};
@@ -43,4 +45,6 @@ pub(crate) use stacks::Walk;
 pub use threads::{Thread, ThreadTable};
 pub use top::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
 pub use tree::{CallTree, NodeId, TreeBuilder, TreeNode};
-pub use view::{ActivityRow, HeatMap, MAX_FILTERS, Progress, SLOTS, ShortStacks, Timeline, Totals, ViewBuilder};
+pub use view::{
+    ActivityRow, Addresses, FrameWeight, HeatMap, MAX_FILTERS, Progress, SLOTS, ShortStacks, Timeline, Totals, ViewBuilder,
+};

@@ -149,6 +149,9 @@ pub struct Query {
     pub direction: Direction,
     /// The level below "all".
     pub grouping: Grouping,
+    /// Inlined functions are not shown, and neither searched nor filtered by: what ran in them ran in the function that they were
+    /// inlined into.
+    pub fold_inlined: bool,
 }
 
 /// What the screen wants to see.
@@ -164,10 +167,19 @@ pub struct Request {
     pub functions: Option<super::FunctionOrder>,
     /// The function whose callers and callees are on screen.
     pub neighbours_of: Option<super::LabelId>,
+    /// The function of which is to be told where in it samples are.
+    pub addresses_of: Option<super::LabelId>,
     /// What is to be kept for comparison, as long as this says so.
     pub baseline: Option<super::Mark>,
     /// Whether to compare with it.
     pub compare: bool,
+}
+
+impl Request {
+    /// Whether nothing but [`Request::addresses_of`] differs: then the picture is the same, and can wait.
+    pub fn has_the_picture_of(&self, other: &Request) -> bool {
+        *self == Request { addresses_of: self.addresses_of, ..other.clone() }
+    }
 }
 
 #[cfg(test)]

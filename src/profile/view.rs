@@ -11,6 +11,7 @@
 //!  seen:    [first ............................... next)         in the timeline
 //! ```
 
+mod addresses;
 mod answers;
 mod fading;
 mod nodes;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 
 use fading::Fading;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::frame::Names;
 use super::ids::{FrameId, LabelId, ObjectId, StackId, ThreadIndex, Timestamp};
@@ -33,6 +34,7 @@ use super::search::LabelMatches;
 use super::threads::Thread;
 use super::tree::{CallTree, NodeId, TreeBuilder};
 
+pub use addresses::{Addresses, FrameWeight};
 pub use answers::{ActivityRow, ShortStacks, Totals};
 pub(super) use fading::UNIT as FADING_UNIT;
 pub use timeline::{HeatMap, SLOTS, Timeline};
@@ -104,10 +106,14 @@ pub struct ViewBuilder {
     node_of_ungrouped: Vec<u32>,
     stack_filter_bits: Vec<u16>,
     stack_complete: Vec<u8>,
+    /// Where samples of one function are, if that is all that is wanted.
+    addresses: Option<addresses::Counter>,
+    /// Frames whose names were asked for, a bit each, and how far [`Names::renamed_since`] was read: if one of them has got
+    /// other names, as when what was inlined into it is found, all begins again.
+    frames: Vec<u64>,
+    renames: usize,
     /// Labels in the tree that may yet be replaced.
     provisional: Vec<LabelId>,
-    /// Frames of JIT code in the tree without a name: they have one label in common, which is never replaced.
-    anonymous: FxHashSet<FrameId>,
     scratch: Vec<LabelId>,
     started: bool,
     /// Whether the last update took in everything there was.
@@ -120,6 +126,8 @@ pub struct ViewBuilder {
 impl ViewBuilder {
     /// A builder that has seen nothing.
     pub fn new(names: Arc<Names>, query: Query) -> ViewBuilder {
+        // Before any name is asked for: so none is missed.
+        let renames = names.renamed();
         let filters = query.filters.iter().take(MAX_FILTERS).map(|filter| LabelMatches::new(filter.pattern.clone())).collect();
         ViewBuilder {
             names,
@@ -144,8 +152,10 @@ impl ViewBuilder {
             node_of_ungrouped: Vec::new(),
             stack_filter_bits: Vec::new(),
             stack_complete: Vec::new(),
+            addresses: None,
+            frames: Vec::new(),
+            renames,
             provisional: Vec::new(),
-            anonymous: FxHashSet::default(),
             scratch: Vec::new(),
             started: false,
             caught_up: false,
@@ -162,13 +172,21 @@ impl ViewBuilder {
     /// Changes the query; what can be kept is kept.
     pub fn set_query(&mut self, query: Query) {
         if query != self.query {
-            let changes = self.changes + 1;
-            *self = ViewBuilder { changes, ..ViewBuilder::new(Arc::clone(&self.names), query) };
+            self.forget(query);
         }
+    }
+
+    /// Begins again with nothing seen.
+    fn forget(&mut self, query: Query) {
+        let (changes, addresses) = (self.changes + 1, self.addresses.as_ref().map(|counter| counter.anew(&self.names)));
+        *self = ViewBuilder { changes, addresses, ..ViewBuilder::new(Arc::clone(&self.names), query) };
     }
 
     /// Takes in what came since the last call and takes back what left, as of `now`; at most `budget` samples at a time.
     pub fn update(&mut self, profile: &Profile, now: Timestamp, budget: usize) -> Progress {
+        if self.caught_up {
+            self.stale |= self.a_frame_was_renamed();
+        }
         if !self.started
             || self.epoch != profile.epoch()
             // Between two slices names may come without end: what began is finished first.
@@ -176,9 +194,8 @@ impl ViewBuilder {
             || self.missed_what_the_store_let_go(profile)
             || self.fading.is_some_and(|fading| fading.is_used_up(now))
         {
-            let changes = self.changes + 1;
-            *self = ViewBuilder::new(Arc::clone(&self.names), std::mem::take(&mut self.query));
-            self.changes = changes;
+            let query = std::mem::take(&mut self.query);
+            self.forget(query);
             self.started = true;
             self.epoch = profile.epoch();
             self.next = profile.samples.first();
@@ -209,7 +226,15 @@ impl ViewBuilder {
 
     pub(super) fn a_label_in_the_tree_was_renamed(&self) -> bool {
         self.provisional.iter().any(|label| self.names.labels.current(*label) != *label)
-            || self.anonymous.iter().any(|frame| !self.names.is_anonymous(*frame))
+            || self.addresses.as_ref().is_some_and(|counter| counter.a_label_was_renamed(&self.names))
+    }
+
+    fn a_frame_was_renamed(&mut self) -> bool {
+        let mut found = false;
+        let frames = &self.frames;
+        let asked = |frame: FrameId| frames.get(frame.0 as usize / 64).is_some_and(|bits| bits >> (frame.0 % 64) & 1 != 0);
+        self.renames = self.names.renamed_since(self.renames, |frame| found |= asked(frame));
+        found
     }
 
     /// Whether counted samples are gone that are not held here: a whole chunk came and went between two updates.
@@ -316,9 +341,10 @@ impl ViewBuilder {
             at = parent;
         };
         for (at, frame) in unknown.into_iter().rev() {
+            note(&mut self.frames, frame);
             let names = &self.names;
             for (bit, filter) in self.filters.iter_mut().enumerate() {
-                names.labels_of(frame, |label| {
+                names.labels_shown(frame, self.query.fold_inlined, |label| {
                     if filter.matches(names, label) {
                         bits |= 1 << bit;
                     }
@@ -332,6 +358,12 @@ impl ViewBuilder {
     fn count(&mut self, profile: &Profile, sample: &Sample, shown: bool, sign: i64) {
         self.changes += 1;
         let weight = sign * self.fading.map_or(sample.weight, |fading| fading.weight(sample)).cast_signed();
+        if self.addresses.is_some() {
+            if shown {
+                self.count_addresses(profile, sample, weight);
+            }
+            return;
+        }
         let add = |slot: &mut u64| *slot = slot.saturating_add_signed(weight);
         let slot = sample.thread.0 as usize;
         if self.sums.len() <= slot {
@@ -472,6 +504,15 @@ impl ViewBuilder {
             self.range_start += 1;
         }
     }
+}
+
+/// Notes that a frame's names were asked for.
+fn note(frames: &mut Vec<u64>, frame: FrameId) {
+    let slot = frame.0 as usize / 64;
+    if frames.len() <= slot {
+        frames.resize(slot + 1, 0);
+    }
+    frames[slot] |= 1 << (frame.0 % 64);
 }
 
 fn slot_of(sums: &mut Vec<u64>, index: usize) -> &mut u64 {

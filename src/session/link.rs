@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, watch};
 use crate::formats::save::{Format, Overwrite, SaveError, expand_home, save};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{FormatError, folded, svg};
-use crate::profile::{Engine, LabelTable, Request, Snapshot};
-use crate::ui::{Event, Link, Place, SaveOrder, Saved, Status, Stop};
+use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};
+use crate::ui::{CodePlace, Event, Link, Place, SaveOrder, Saved, Status, Stop};
 
 use super::now;
 use super::sampling::Shared;
@@ -30,6 +30,8 @@ pub(super) struct Ends {
     pub(super) status: watch::Sender<Status>,
     pub(super) events: mpsc::Sender<Event>,
     requests: watch::Receiver<Request>,
+    listings: watch::Receiver<Option<Arc<Addresses>>>,
+    places: watch::Receiver<Option<(LabelId, FrameId)>>,
     saves: std::cell::Cell<Option<mpsc::UnboundedReceiver<SaveOrder>>>,
     stop: watch::Sender<Stop>,
 }
@@ -42,8 +44,21 @@ pub(super) fn ends() -> (Ends, Link) {
     let (requests, new_requests) = watch::channel(Request::default());
     let (saves, new_saves) = mpsc::unbounded_channel();
     let (stop, stopped) = watch::channel(Stop::No);
-    let link = Link { snapshots: new_snapshots, status: new_status, events: new_events, requests, saves, stop: stopped };
-    let ends = Ends { snapshots, status, events, requests: new_requests, saves: std::cell::Cell::new(Some(new_saves)), stop };
+    let (listings, new_listings) = watch::channel(None);
+    let (places, new_places) = watch::channel(None);
+    let link = Link {
+        snapshots: new_snapshots,
+        status: new_status,
+        events: new_events,
+        requests,
+        listings,
+        places,
+        saves,
+        stop: stopped,
+    };
+    let saves = std::cell::Cell::new(Some(new_saves));
+    let ends =
+        Ends { snapshots, status, events, requests: new_requests, listings: new_listings, places: new_places, saves, stop };
     (ends, link)
 }
 
@@ -70,6 +85,28 @@ impl Ends {
             answer_requests(&mut engine, &mut requests, &snapshots, &stop.subscribe(), live, &handle);
         };
         std::thread::Builder::new().name("flametop-engine".to_owned()).spawn(body).context("failed to start a thread")
+    }
+
+    /// Asks the symbolizer for what the screen wants to know about code: each time the newest only.
+    pub(super) fn spawn_readers(&self, shared: &Shared) {
+        let (symbolizer, events) = (shared.symbolizer.clone(), self.events.clone());
+        tokio::spawn(newest(self.listings.clone(), move |addresses: Arc<Addresses>| {
+            let (label, events) = (addresses.label, events.clone());
+            let answer = symbolizer.listing(label, addresses.frames.clone());
+            async move {
+                let listing = answer.await.unwrap_or_else(|_| Err("reading its code failed; please report this".to_owned()));
+                drop(events.send(Event::Listing(label, listing.map(Arc::new))).await);
+            }
+        }));
+        let (symbolizer, events) = (shared.symbolizer.clone(), self.events.clone());
+        tokio::spawn(newest(self.places.clone(), move |(label, frame)| {
+            let events = events.clone();
+            let answer = symbolizer.locate_named(label, frame);
+            async move {
+                let place = answer.await.ok().flatten().map(|place| CodePlace { file: place.file, line: place.line });
+                drop(events.send(Event::Located(label, frame, place)).await);
+            }
+        }));
     }
 
     /// Saves what the screen asks for, off the drawing thread.
@@ -129,9 +166,32 @@ pub fn answer_requests(
             // Never more than a quarter of the time is spent on pictures.
             (true, false) => PICTURE_EVERY.saturating_sub(answered.elapsed()).max(answered.elapsed() * 3),
         };
-        let changed = handle.block_on(async { tokio::time::timeout(pause, requests.changed()).await });
+        // Each step of the cursor asks for the addresses of another function: that comes with the next picture and makes none.
+        let another = async {
+            loop {
+                requests.changed().await?;
+                if !requests.borrow().has_the_picture_of(&request) {
+                    return Ok::<(), watch::error::RecvError>(());
+                }
+            }
+        };
+        let changed = handle.block_on(async { tokio::time::timeout(pause, another).await });
         if matches!(changed, Ok(Err(_))) {
             return;
+        }
+    }
+}
+
+/// Does what is newest, and leaves it for what is newer; until nobody asks any more.
+async fn newest<Q: Clone, F: Future<Output = ()>>(mut questions: watch::Receiver<Option<Q>>, answer: impl Fn(Q) -> F) {
+    while questions.changed().await.is_ok() {
+        loop {
+            let Some(question) = questions.borrow_and_update().clone() else { break };
+            tokio::select! {
+                biased;
+                changed = questions.changed() => if changed.is_err() { return },
+                () = answer(question) => break,
+            }
         }
     }
 }

@@ -40,7 +40,8 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     });
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
-    let query = Query { target: if options.program.is_empty() { target } else { Target::default() }, ..Query::default() };
+    let target = if options.program.is_empty() { target } else { Target::default() };
+    let query = Query { target, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
     app.keys = settings.keys;
     app.everything = family;
@@ -53,6 +54,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let outcome = runtime.block_on(async {
         let engine = ends.spawn_engine(shared.engine(), true)?;
         ends.spawn_saver(&shared);
+        ends.spawn_readers(&shared);
         ends.spawn_signals()?;
         // On a thread of its own: the drawing thread reads no files and waits for no lock.
         let frequency = options.sampling.frequency;

@@ -13,7 +13,7 @@ use crate::cli;
 use crate::formats::folded::{self, FoldedOptions};
 use crate::formats::save::{Format, Overwrite, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
-use crate::profile::{CallTree, Request, Snapshot};
+use crate::profile::{CallTree, Query, Request, Snapshot};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
@@ -52,7 +52,8 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     }
     runtime.block_on(settle(&shared, &mut signals));
     let mut engine = shared.engine();
-    let snapshot = engine.answer(&Request::default(), now());
+    let query = Query { fold_inlined: options.sampling.no_inline, ..Query::default() };
+    let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
     write(&options, format, &snapshot, &shared, sampling.lasted())?;
     report(&options, &snapshot, ended.as_ref());
     runtime.shutdown_timeout(Duration::from_millis(100));

@@ -353,6 +353,7 @@ mod tests {
             pids: Vec::new(),
             frequency: 99,
             idle: false,
+            no_inline: false,
             window,
             memory: 5,
             unwind: cli::Unwind::Tables,

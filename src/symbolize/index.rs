@@ -22,6 +22,8 @@
 //!    before `__read`), where the `_Z` and `_R` of mangled names do not count; then the shortest name; then the first in
 //!    alphabetical order.
 
+use std::ops::Range;
+
 use super::elf::{Image, SYM, TableKind};
 use super::images::{Images, Origin};
 use super::plt;
@@ -135,9 +137,15 @@ impl SymbolIndex {
 
     /// The symbol that holds an address.
     pub(super) fn find(&self, address: ElfAddress) -> Option<NameRef> {
+        self.interval(address).map(|(_, name)| name)
+    }
+
+    /// The same, with the addresses around it that it holds without a gap.
+    pub(super) fn interval(&self, address: ElfAddress) -> Option<(Range<u64>, NameRef)> {
         let after = self.intervals.partition_point(|interval| interval.start <= address.0);
         let interval = self.intervals.get(after.checked_sub(1)?)?;
-        (address.0 - interval.start < u64::from(interval.length)).then_some(NameRef(interval.name))
+        let end = interval.start + u64::from(interval.length);
+        (address.0 < end).then_some((interval.start..end, NameRef(interval.name)))
     }
 
     /// Bytes held.

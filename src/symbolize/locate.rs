@@ -1,83 +1,92 @@
-//! File and line of the selected frame, looked up beside the naming of frames. Only the newest question is kept: while the
-//! cursor moves, the answers to where it was are of no use.
+//! Files and lines of addresses, looked up beside the naming of frames.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use super::dwarf::{SourceLocation, location};
-use super::objects::lock;
+use super::newest::Newest;
 use super::service::Service;
-use crate::profile::{FileOffset, FrameId, ObjectKind};
+use crate::profile::{FileOffset, FrameId, LabelId, ObjectId, ObjectKind};
 
-type Question = (FrameId, oneshot::Sender<Option<SourceLocation>>);
-
-/// The newest question.
-#[derive(Default)]
-pub(super) struct Locator {
-    lane: Mutex<Lane>,
+/// A function at an address, and what is executed in it there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Located {
+    /// What it is called.
+    pub(super) label: LabelId,
+    /// Of the innermost function the place of the address, of others that of the call.
+    pub(super) location: Option<SourceLocation>,
 }
 
+/// Places that are executed at each address, innermost function first.
+type Places = Vec<Option<SourceLocation>>;
+
+/// Finds lines for the cursor: those of a frame, or those of a frame in one of the functions that are there.
 #[derive(Default)]
-struct Lane {
-    newest: Option<Question>,
-    running: bool,
+pub(super) struct Locator {
+    innermost: Arc<Newest<FrameId, Option<SourceLocation>>>,
+    named: Arc<Newest<(LabelId, FrameId), Option<SourceLocation>>>,
 }
 
 impl Locator {
-    /// Asks about a frame. The receiver of an older question, if it was not begun, sees its sender dropped.
-    pub(super) fn ask(self: &Arc<Self>, service: &Arc<Service>, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut lane = lock(&self.lane);
-            lane.newest = Some((frame, sender));
-            if lane.running {
-                return receiver;
+    /// Asks about a frame's innermost function.
+    pub(super) fn ask(&self, service: &Arc<Service>, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
+        self.innermost.ask(service, frame, |service, frame| {
+            let object = service.names.frames.get(frame)?.object;
+            places(service, object, &[frame])?.pop()?.into_iter().next()?
+        })
+    }
+
+    /// Asks about the function of this name.
+    pub(super) fn ask_named(
+        &self,
+        service: &Arc<Service>,
+        label: LabelId,
+        frame: FrameId,
+    ) -> oneshot::Receiver<Option<SourceLocation>> {
+        self.named.ask(service, (label, frame), |service, (label, frame)| {
+            let object = service.names.frames.get(frame)?.object;
+            let chain = chains(service, object, &[frame])?.pop()?;
+            chain.into_iter().rev().find(|located| located.label == label)?.location
+        })
+    }
+}
+
+/// The functions at each address of an object, root first as [`Names::labels_of`](crate::profile::Names::labels_of) tells them,
+/// and where in each. `None` where the object has no debug information that could be read.
+pub(super) fn chains(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec<Vec<Located>>> {
+    let places = places(service, object, frames)?;
+    let chain = |(frame, places): (&FrameId, Places)| {
+        let mut chain = Vec::new();
+        // A frame that has only the name of its symbol yet is its outermost function.
+        let mut outermost_first = places.into_iter().rev();
+        service.names.labels_of(*frame, |label| chain.push(Located { label, location: outermost_first.next().flatten() }));
+        chain
+    };
+    Some(frames.iter().zip(places).map(chain).collect())
+}
+
+/// Asks the object's debug information. What one unit has wrong says nothing of others.
+fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec<Places>> {
+    let about = service.names.objects.get(object).filter(|object| object.kind == ObjectKind::Elf)?;
+    let entry = service.objects.entry(object);
+    let mut state = entry.state();
+    let images = service.objects.images(&mut state, about, &[]).ok()?;
+    let asked = service.objects.with_dwarf(&mut state, &images, |_, dwarf| {
+        let of_frame = |frame: &FrameId| {
+            let mut places = Places::new();
+            let frame = service.names.frames.get(*frame).filter(|frame| frame.object == object);
+            let address = frame.and_then(|frame| images.own.elf_address(FileOffset(frame.lookup_address())));
+            let found = address.map(|address| dwarf.calls(address, |call| places.push(call.place.map(location))));
+            if !matches!(found, Some(Ok(()))) {
+                places.clear();
             }
-            lane.running = true;
-        }
-        let (locator, service) = (Arc::clone(self), Arc::clone(service));
-        drop(service.handle.clone().spawn_blocking(move || locator.work(&service)));
-        receiver
-    }
-
-    fn work(&self, service: &Service) {
-        loop {
-            let (frame, sender) = {
-                let mut lane = lock(&self.lane);
-                match lane.newest.take() {
-                    Some(question) if !service.stopped.load(Ordering::Relaxed) => question,
-                    _ => {
-                        lane.running = false;
-                        return;
-                    }
-                }
-            };
-            let answer = catch_unwind(AssertUnwindSafe(|| self.find(service, frame))).unwrap_or(None);
-            let _ = sender.send(answer);
-        }
-    }
-
-    fn find(&self, service: &Service, frame: FrameId) -> Option<SourceLocation> {
-        let frame = service.names.frames.get(frame)?;
-        let object = service.names.objects.get(frame.object).filter(|object| object.kind == ObjectKind::Elf)?;
-        let entry = service.objects.entry(frame.object);
-        let mut state = entry.state();
-        let images = service.objects.images(&mut state, object, &[]).ok()?;
-        let address = images.own.elf_address(FileOffset(frame.lookup_address()))?;
-        let mut innermost = None;
-        let asked = service.objects.with_dwarf(&mut state, &images, |_, dwarf| {
-            let mut first = true;
-            let found = dwarf.calls(address, |call| {
-                if std::mem::take(&mut first) {
-                    innermost = call.place.map(location);
-                }
-            });
-            found.is_ok() && !dwarf.is_torn()
-        });
-        images.check_unchanged().ok()?;
-        innermost.filter(|_| matches!(asked, Ok(Some(true))))
-    }
+            places
+        };
+        let places: Vec<Places> = frames.iter().map(of_frame).collect();
+        dwarf.give_back();
+        (!dwarf.is_torn()).then_some(places)
+    });
+    images.check_unchanged().ok()?;
+    asked.ok().flatten().flatten()
 }

@@ -36,6 +36,7 @@
 //!    ├─ dwarf ─ sections ─ mapped        functions at an address, files and lines
 //!    ├─ vdso               the same for the vDSO
 //!    ├─ locate             file and line of the selected frame
+//!    ├─ listing            source and instructions of a function, with locate
 //!    ├─ demangle           readable names
 //!    └─ resolver           all of this for a file that nobody runs: `flametop names`
 //! ```
@@ -57,8 +58,10 @@ mod jit;
 mod jitdump;
 mod kernel;
 mod kernel_names;
+mod listing;
 mod locate;
 mod mapped;
+mod newest;
 mod objects;
 mod perf_map;
 mod plt;
@@ -84,7 +87,8 @@ pub use kernel_names::AskKernel;
 pub use problem::{Counts, Problem, Reason};
 pub use resolver::{Function, Resolver, code_names};
 
-use crate::profile::{FrameId, NameRequest, Names};
+use crate::profile::{FrameId, FrameWeight, LabelId, Listing, NameRequest, Names};
+use listing::Lister;
 use locate::Locator;
 use service::Service;
 
@@ -96,7 +100,8 @@ pub struct Symbolizer {
 
 struct Shared {
     service: Arc<Service>,
-    locator: Arc<Locator>,
+    locator: Locator,
+    lister: Lister,
 }
 
 impl Drop for Shared {
@@ -122,7 +127,7 @@ impl Symbolizer {
     /// names, a task sleeps.
     pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
         let service = Arc::new(Service::new(names, handle));
-        Symbolizer { shared: Arc::new(Shared { service, locator: Arc::default() }) }
+        Symbolizer { shared: Arc::new(Shared { service, locator: Locator::default(), lister: Lister::default() }) }
     }
 
     /// From now on the kernel is asked for the names of its functions, and `/proc/kallsyms` is read only once it does not answer.
@@ -132,7 +137,9 @@ impl Symbolizer {
 
     /// Asks for the names of frames. Returns at once; names appear in the shared tables, most-wanted objects first.
     pub fn request(&self, requests: impl IntoIterator<Item = NameRequest>) {
-        self.shared.service.request(requests.into_iter().collect());
+        let requests: Vec<NameRequest> = requests.into_iter().collect();
+        self.shared.lister.remember(&self.shared.service, &requests);
+        self.shared.service.request(requests);
     }
 
     /// A module or BPF program was loaded or unloaded: addresses outside of the core kernel are named from symbols read
@@ -191,5 +198,16 @@ impl Symbolizer {
     /// that was not begun gets an error from its receiver. `None` where nothing is known; the kernel has no lines.
     pub fn locate(&self, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
         self.shared.locator.ask(&self.shared.service, frame)
+    }
+
+    /// The same of the function of this name, of all that are there.
+    pub fn locate_named(&self, label: LabelId, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
+        self.shared.locator.ask_named(&self.shared.service, label, frame)
+    }
+
+    /// A function's source and instructions, and which of these addresses are on which row; the heaviest address first. Only the
+    /// newest question is kept. The error says in a sentence why there is neither.
+    pub fn listing(&self, label: LabelId, frames: Vec<FrameWeight>) -> oneshot::Receiver<Result<Listing, String>> {
+        self.shared.lister.ask(&self.shared.service, label, frames)
     }
 }

@@ -61,6 +61,14 @@ impl Source {
         }
     }
 
+    /// When the file was written to, in seconds and nanoseconds since 1970.
+    pub(super) fn modified(&self) -> Option<(i64, i64)> {
+        match self {
+            Source::File(_, stamp) => Some(stamp.modified),
+            Source::Memory(_) => None,
+        }
+    }
+
     /// Fills `buffer` from `offset`, or fails with [`Reason::Truncated`] where the image ends before.
     pub(super) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Reason> {
         let end = offset.checked_add(buffer.len() as u64).ok_or(Reason::Malformed)?;

@@ -15,8 +15,10 @@ use super::compare::Compare;
 use super::flame::Flame;
 use super::keys::{Action, KeyMap, is_ctrl_c};
 use super::messages::{Effect, Event, Message, SaveOrder, Saved, Status};
+use super::names::Detail;
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
+use super::source::{Hottest, Source};
 use super::tables::{Functions, Processes};
 use super::theme::{ColourMode, Theme};
 use super::time_map::{Grid, TimeMap};
@@ -63,6 +65,8 @@ pub enum Chip {
     Target,
     /// That two sides are compared.
     Difference,
+    /// That inlined functions are not shown.
+    Folded,
 }
 
 /// Lines of the command's output kept for its pane.
@@ -74,6 +78,8 @@ pub struct App {
     pub names: Arc<Names>,
     /// How things look.
     pub theme: Theme,
+    /// How much of functions' names is shown.
+    pub detail: Detail,
     /// Which key does what.
     pub keys: KeyMap,
     /// The newest answer.
@@ -90,6 +96,9 @@ pub struct App {
     pub processes: Processes,
     /// The map of time's state.
     pub time_map: TimeMap,
+    /// The source that lies over the view.
+    pub source: Option<Source>,
+    pub(super) hottest: Hottest,
     /// First line of the health view.
     pub health_scroll: usize,
     /// What lies over the view.
@@ -130,6 +139,7 @@ impl App {
         App {
             names,
             theme,
+            detail: Detail::Full,
             keys: KeyMap::default(),
             snapshot: Arc::default(),
             status: Status::default(),
@@ -138,6 +148,8 @@ impl App {
             functions: Functions::default(),
             processes: Processes::default(),
             time_map: TimeMap::default(),
+            source: None,
+            hottest: Hottest::default(),
             health_scroll: 0,
             overlay: None,
             hover: None,
@@ -179,6 +191,11 @@ impl App {
         self.query.grouping
     }
 
+    /// Whether inlined functions are a part of what they were inlined into.
+    pub fn folds_inlined(&self) -> bool {
+        self.query.fold_inlined
+    }
+
     /// Which way up the tree grows.
     pub fn direction(&self) -> Direction {
         self.query.direction
@@ -199,6 +216,8 @@ impl App {
             Event::Resize(columns, rows) => self.size = (columns, rows),
             Event::Snapshot(snapshot) => self.on_snapshot(snapshot),
             Event::Status(status) => self.on_status(status),
+            Event::Listing(label, listing) => self.take_listing(label, listing),
+            Event::Located(label, frame, place) => self.take_place((label, frame), place),
             Event::Saved(saved) => self.on_saved(saved),
             Event::Output(lines) => {
                 self.output.extend(lines);
@@ -207,6 +226,7 @@ impl App {
             }
         }
         self.ask(&mut effects);
+        self.ask_for_code(&mut effects);
         effects
     }
 
@@ -218,12 +238,13 @@ impl App {
             heat: self.view == View::Time,
             functions: (self.view == View::Functions).then_some(self.functions.sort),
             neighbours_of: self.functions.open.filter(|_| self.view == View::Functions),
+            addresses_of: self.addresses_wanted(),
             baseline: self.compare.baseline.clone(),
             compare: self.compare.on,
         };
         if self.asked.as_ref() != Some(&request) {
             self.asked = Some(request.clone());
-            effects.push(Effect::Ask(request));
+            effects.push(Effect::Ask(Box::new(request)));
         }
     }
 
@@ -239,13 +260,22 @@ impl App {
 
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         // What was frozen stays, also when the store lets its samples go; names and late samples still come in.
-        let melted =
-            self.frozen.is_some() && snapshot.request == self.snapshot.request && snapshot.weight() < self.snapshot.weight();
-        if melted {
+        let same = snapshot.request.has_the_picture_of(&self.snapshot.request);
+        let melted = self.frozen.is_some() && same && snapshot.weight() < self.snapshot.weight();
+        if melted && snapshot.request == self.snapshot.request {
             return;
         }
-        self.snapshot = snapshot;
+        self.snapshot = match melted {
+            // The cursor is on another function: where its samples are is new, the picture is the old one.
+            true => {
+                let (request, addresses) = (snapshot.request.clone(), snapshot.addresses.clone());
+                Arc::new(Snapshot { request, addresses, ..(*self.snapshot).clone() })
+            }
+            false => snapshot,
+        };
         self.check_baseline();
+        let snapshot = Arc::clone(&self.snapshot);
+        self.take_addresses(&snapshot);
         self.flame.refresh(&self.names, &self.snapshot.tree);
         self.functions.refresh(&self.names, &self.snapshot);
         self.processes.refresh(&self.snapshot, &self.names);
@@ -276,6 +306,9 @@ impl App {
 
     /// Does what a key or a click asks for.
     pub fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if self.act_on_source(action, effects) {
+            return;
+        }
         match action {
             Action::Left
             | Action::Right
@@ -331,8 +364,14 @@ impl App {
             Action::Orientation => self.flame.root_on_top = !self.flame.root_on_top,
             Action::BottomUp => self.turn_over(),
             Action::Sandwich => self.sandwich(),
+            Action::Source => self.open_source(),
             Action::Order => self.change_order(),
             Action::Grouping => self.change_grouping(),
+            Action::Inlined => self.fold_inlined(!self.query.fold_inlined),
+            Action::NameDetail => {
+                self.detail = self.detail.next();
+                self.say(self.detail.describe().to_owned());
+            }
             Action::Chains => self.flame.chains = !self.flame.chains,
             Action::ColourMode => {
                 self.theme.mode = match self.theme.mode {
@@ -451,6 +490,18 @@ impl App {
         self.message = Some(Message { text: text.to_owned(), bad: false });
     }
 
+    /// Shows inlined functions, or only what they were inlined into.
+    fn fold_inlined(&mut self, fold: bool) {
+        self.query.fold_inlined = fold;
+        if fold {
+            self.flame.leave_inlined(&self.names);
+        }
+        self.say(
+            if fold { "inlined functions are a part of what they were inlined into" } else { "inlined functions are shown" }
+                .to_owned(),
+        );
+    }
+
     fn sandwich(&mut self) {
         if let Some(label) = self.selected_label() {
             self.functions.open_function(label);
@@ -460,6 +511,9 @@ impl App {
 
     /// The function under the cursor of whichever view is on screen.
     pub fn selected_label(&self) -> Option<LabelId> {
+        if let Some(source) = &self.source {
+            return Some(source.label);
+        }
         match self.view {
             View::Flame => self.flame.cursor.path.last().copied(),
             View::Functions => self.functions.selected_label(&self.snapshot),
@@ -500,6 +554,7 @@ impl App {
             Chip::Filter(_) => {}
             Chip::Target => self.query.target = Target::default(),
             Chip::Difference => self.compare.on = false,
+            Chip::Folded => self.fold_inlined(false),
         }
     }
 
@@ -573,7 +628,7 @@ impl App {
     }
 
     fn has_chips(&self) -> bool {
-        !self.query.filters.is_empty() || !self.query.target.is_everything() || self.compare.on
+        !self.query.filters.is_empty() || !self.query.target.is_everything() || self.compare.on || self.query.fold_inlined
     }
 
     /// The place under the cursor, for the breadcrumb.

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use crate::profile::{CallTree, LabelId, LabelTable, Names, NodeId};
+use crate::profile::{CallTree, FrameKind, LabelId, LabelTable, Names, NodeId};
 
 use super::keys::Action;
 use super::layout::{Layout, Options, Order, Span, place_of};
@@ -73,6 +73,15 @@ impl Flame {
         if !found && tree.total() > 0 {
             self.cursor = Place::of(tree, node);
         }
+    }
+
+    /// Leaves inlined functions, which are not shown any more, for what they were inlined into.
+    pub fn leave_inlined(&mut self, names: &Names) {
+        let shown = |label: &LabelId| names.labels.get(*label).is_none_or(|label| label.kind != FrameKind::Inlined);
+        for place in self.history.iter_mut().chain([&mut self.zoom, &mut self.cursor]) {
+            place.path.retain(shown);
+        }
+        self.history.dedup();
     }
 
     /// Gives the frame under the cursor the whole width.

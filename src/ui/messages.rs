@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, MouseEvent};
 use rustc_hash::FxHashMap;
 
-use crate::profile::{CallTree, CgroupId, Difference, LabelId, Request, Snapshot};
+use crate::profile::{Addresses, CallTree, CgroupId, Difference, FrameId, LabelId, Listing, Request, Snapshot};
 
 /// What the run tells about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +50,15 @@ pub enum Saved {
     Failed(String),
 }
 
+/// A place in source code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodePlace {
+    /// The file as the compiler had it; safe to print.
+    pub file: Arc<str>,
+    /// Line, counted from 1.
+    pub line: u32,
+}
+
 /// What happens to the program.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
@@ -63,13 +72,21 @@ pub enum Event {
     Saved(Saved),
     /// Lines the started command wrote.
     Output(Vec<String>),
+    /// A function's source and instructions; or why there are none, in a sentence.
+    Listing(LabelId, Result<Arc<Listing>, String>),
+    /// Where in the source an address of a function is, if that is known.
+    Located(LabelId, FrameId, Option<CodePlace>),
 }
 
 /// What the program is to do.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Effect {
-    Ask(Request),
+    Ask(Box<Request>),
+    /// A function is to be read.
+    List(Arc<Addresses>),
+    /// File and line of an address of a function are wanted.
+    Locate(LabelId, FrameId),
     Save(SaveOrder),
     Copy(String),
     Redraw,

@@ -13,8 +13,10 @@ mod keys;
 mod layout;
 mod messages;
 mod mouse;
+mod names;
 mod overlay;
 mod place;
+mod source;
 mod tables;
 mod terminal;
 #[cfg(test)]
@@ -40,14 +42,16 @@ pub use app::{App, Chip, View};
 pub use areas::Areas;
 pub use compare::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
-pub use messages::{Effect, Event, Message, SaveOrder, Saved, Status};
+pub use messages::{CodePlace, Effect, Event, Message, SaveOrder, Saved, Status};
+pub use names::Detail;
 pub use place::Place;
+pub use source::{Pane, Source};
 pub use text::{bytes as format_bytes, grouped as format_grouped};
 pub use theme::{ColourMode, Depth, Palette, Theme};
 pub use time_range::Span;
 pub use views::draw;
 
-use crate::profile::{Request, Snapshot};
+use crate::profile::{Addresses, FrameId, LabelId, Request, Snapshot};
 
 /// The other end of the screen: what comes in besides keys, and what goes out.
 pub struct Link {
@@ -59,6 +63,10 @@ pub struct Link {
     pub events: mpsc::Receiver<Event>,
     /// The newest request.
     pub requests: watch::Sender<Request>,
+    /// The newest function that is to be read, with where its samples are.
+    pub listings: watch::Sender<Option<Arc<Addresses>>>,
+    /// The newest address of which file and line are wanted, in the function of this name.
+    pub places: watch::Sender<Option<(LabelId, FrameId)>>,
     /// What is to be saved.
     pub saves: mpsc::UnboundedSender<SaveOrder>,
     /// Whether the program is to end.
@@ -192,7 +200,9 @@ fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) 
     for effect in app.update(event) {
         match effect {
             // Nobody listens any more only when the program is ending anyway.
-            Effect::Ask(request) => drop(link.requests.send(request)),
+            Effect::Ask(request) => drop(link.requests.send(*request)),
+            Effect::List(addresses) => drop(link.listings.send(Some(addresses))),
+            Effect::Locate(label, frame) => drop(link.places.send(Some((label, frame)))),
             Effect::Save(order) => drop(link.saves.send(order)),
             Effect::Copy(text) => terminal::copy(&text)?,
             Effect::Redraw => guard.screen.clear()?,

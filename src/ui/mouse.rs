@@ -40,7 +40,7 @@ impl App {
     }
 
     fn span_at(&self, at: Position, body: Rect) -> Option<Span> {
-        if self.view != View::Flame || !body.contains(at) {
+        if self.view != View::Flame || self.source.is_some() || !body.contains(at) {
             return None;
         }
         let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
@@ -55,6 +55,9 @@ impl App {
     }
 
     fn click_body(&mut self, at: Position, body: Rect, zoom: bool, effects: &mut Vec<Effect>) {
+        if self.source.is_some() {
+            return self.click_source(usize::from(at.y - body.y));
+        }
         match self.view {
             View::Flame => {
                 let Some(span) = self.span_at(at, body) else { return };
@@ -114,7 +117,7 @@ impl App {
     }
 
     fn wheel(&mut self, down: bool, body: Rect, effects: &mut Vec<Effect>) {
-        if self.view == View::Flame {
+        if self.view == View::Flame && self.source.is_none() {
             let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
             let rows = if down == self.flame.root_on_top { 3 } else { -3 };
             self.flame.scroll_by(rows, &layout, usize::from(body.height));
@@ -129,6 +132,7 @@ impl App {
         if let Some(chip) = views::header::chip_at(self, area, at.x) {
             self.remove_chip(chip);
         } else if let Some(view) = views::header::tab_at(self, area, at.x) {
+            self.source = None;
             self.view = view;
         } else if let Some((first, last)) = views::header::seconds_at(self, area, at.x) {
             self.drag_from = Some((first, last));

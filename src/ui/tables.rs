@@ -11,7 +11,7 @@ pub(super) use processes::{ProcessRow, ProcessSort, Processes, processes_of};
 use super::keys::Action;
 
 /// Moves a cursor in a list and scrolls after it.
-fn move_cursor(action: Action, at: &mut usize, scroll: &mut usize, rows: usize, height: usize) {
+pub(super) fn move_cursor(action: Action, at: &mut usize, scroll: &mut usize, rows: usize, height: usize) {
     let last = rows.saturating_sub(1);
     *at = match action {
         Action::Up => at.saturating_sub(1),

@@ -1,6 +1,8 @@
 //! The state machine and the drawing, driven without a terminal.
 
 mod compare;
+mod names;
+mod source;
 mod time;
 
 use std::path::PathBuf;
@@ -25,6 +27,8 @@ struct Bench {
     engine: Engine,
     asked: Vec<Request>,
     others: Vec<Effect>,
+    /// What was asked about code: nobody answers that.
+    code: Vec<Effect>,
 }
 
 impl Bench {
@@ -56,7 +60,7 @@ impl Bench {
         let engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::new(RwLock::new(profile)));
         let mut app = App::new(names, Theme::default(), Query::default(), || "out".to_owned());
         app.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
-        let mut bench = Bench { app, engine, asked: Vec::new(), others: Vec::new() };
+        let mut bench = Bench { app, engine, asked: Vec::new(), others: Vec::new(), code: Vec::new() };
         bench.send(Event::Resize(80, 24));
         bench
     }
@@ -67,9 +71,10 @@ impl Bench {
             match effect {
                 Effect::Ask(request) => {
                     let snapshot = self.engine.answer(&request, Timestamp(7 * SECOND));
-                    self.asked.push(request);
+                    self.asked.push(*request);
                     self.send(Event::Snapshot(Arc::new(snapshot)));
                 }
+                code @ (Effect::List(_) | Effect::Locate(..)) => self.code.push(code),
                 other => self.others.push(other),
             }
         }
@@ -400,7 +405,7 @@ proptest! {
     #[test]
     fn any_keys_at_any_size_do_no_harm(
         keys in prop::collection::vec(prop_oneof![
-            12 => prop::sample::select("hjklgG<>fBrnN#*&!xXpTCmceuisSaveOyw/?125 3[]{}z".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+            12 => prop::sample::select("hjklgG<>fBrnN#*&!xXpTCmceuisSaveOywIDo/?125 3[]{}z".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
             2 => Just(KeyCode::Enter),
             2 => Just(KeyCode::Esc),
             1 => Just(KeyCode::Tab),

@@ -12,6 +12,9 @@ impl App {
             let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
             title.push_str(&format!(", {mode} /{}/", filter.pattern.source()));
         }
+        if self.query.fold_inlined {
+            title.push_str(", inlined functions folded");
+        }
         if self.compare.on {
             title.push_str(", difference to a baseline: red has grown, blue has shrunk");
         }

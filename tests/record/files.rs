@@ -191,3 +191,22 @@ fn whoever_reads_no_more_of_a_report_gets_no_sentence() {
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "status 141\n");
 }
+
+#[test]
+fn inlined_functions_are_marked_or_left_out() {
+    const INLINING: &str = r#"
+        volatile unsigned long sum;
+        static inline __attribute__((always_inline)) void step(unsigned long x) { sum = sum * 1000003 + x; }
+        __attribute__((noinline)) void work(void) { for (unsigned long x = 0; x < 100000000; x++) step(x); sum++; }
+        int main(void) { for (;;) work(); }
+    "#;
+    let place = Place::new();
+    let program = Program::build_text("inlining.c", INLINING, &[]);
+    let record = |more: &[&str]| {
+        let lines = place.folded(&[&["-d", "2"], more, &["--", program.path.to_str().unwrap()]].concat());
+        let ends = |end: &str| lines.iter().filter(|line| line.text().ends_with(end)).map(|line| line.count).sum::<u64>();
+        (ends("main;work;step_[i]"), ends("main;work"))
+    };
+    let ((inlined, own), (none, folded)) = (record(&[]), record(&["--no-inline"]));
+    assert!(inlined > own && none == 0 && folded > 0, "{inlined} and {own}, {none} and {folded}");
+}

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flametop::profile::{
-    BuildId, Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, ProcessAddress, Tgid,
+    BuildId, Frame, FrameId, FrameKind, FrameWeight, LabelId, Listing, NameRequest, Names, Object, ObjectId, ObjectKind,
+    ProcessAddress, Tgid,
 };
 use flametop::symbolize::{Problem, Symbolizer};
 
@@ -85,6 +86,12 @@ impl Bench {
 
     pub(crate) fn problem(&self, object: ObjectId) -> Option<Problem> {
         self.symbolizer.problems().into_iter().find(|problem| problem.object == object)
+    }
+
+    /// A function's listing, of frames that weigh the same.
+    pub(crate) fn listing(&self, label: LabelId, frames: &[FrameId]) -> Result<Listing, String> {
+        let frames = frames.iter().map(|frame| FrameWeight { frame: *frame, own: 1, total: 1 }).collect();
+        self.runtime.block_on(self.symbolizer.listing(label, frames)).unwrap()
     }
 
     pub(crate) fn locate(&self, frame: FrameId) -> Option<(String, u32)> {

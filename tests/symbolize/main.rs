@@ -9,6 +9,7 @@ mod agreement;
 mod bench;
 mod dwarf;
 mod jit;
+mod listing;
 mod oracle;
 
 use std::path::Path;

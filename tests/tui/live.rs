@@ -257,7 +257,7 @@ fn a_frozen_picture_stands_still_and_goes_on() {
 
 #[test]
 fn which_way_up() {
-    let (_chain, terminal) = watching(24, 80);
+    let (_chain, terminal) = watching(24, 132);
     let row = |screen: &str, name: &str| screen.lines().position(|line| line.starts_with(name));
     terminal.wait_for(|screen| row(screen, "outer") < row(screen, "inner"), SOON);
     terminal.keys("i");

@@ -16,6 +16,7 @@ mod hostile;
 mod live;
 mod looks;
 mod screens;
+mod source;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use crate::profile::{Direction, FrameId, FrameKind, Grouping, LabelId};
 
-use super::{CallTree, Names, NodeId, Profile, Sample, StackId, Thread, ViewBuilder};
+use super::{CallTree, Names, NodeId, Profile, Sample, StackId, Thread, ViewBuilder, note};
 
 impl ViewBuilder {
     /// The node that a sample weighs on, made if it is new.
@@ -86,14 +86,11 @@ impl ViewBuilder {
         node
     }
 
-    /// What a frame is called now; one that may yet get a name is remembered.
+    /// What a frame is called now; if it is called something else later, all begins again.
     fn labels_of(&mut self, frame: FrameId, labels: &mut Vec<LabelId>) {
-        // Before its labels are read: a name that comes in between is then seen as one that is new.
-        if self.names.is_anonymous(frame) {
-            self.anonymous.insert(frame);
-        }
+        note(&mut self.frames, frame);
         labels.clear();
-        self.names.labels_of(frame, |label| labels.push(label));
+        self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
     }
 
     fn child(&mut self, node: NodeId, label: LabelId) -> NodeId {

@@ -9,6 +9,8 @@ use super::*;
 use crate::profile::{Cpu, Direction, Filter, FrameKind, Grouping, Limits, Pattern, Searcher, Target, Tgid, Tid};
 
 const NAMES: [&str; 6] = ["main", "alpha", "beta", "gamma", "alphabet", "_start"];
+/// Functions into which others are inlined, by their number: the function, then what was inlined into it.
+const CHAINS: [[usize; 3]; 2] = [[0, 1, 2], [1, 4, 3]];
 
 struct World {
     names: Arc<Names>,
@@ -23,13 +25,25 @@ impl World {
     fn push(&mut self, time: u64, tgid: u32, path: &[usize]) {
         let process = self.names.labels.intern(if tgid.is_multiple_of(2) { "even" } else { "odd" }, "", FrameKind::Process);
         let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process };
-        let frames: Vec<_> = path
-            .iter()
-            .map(|index| self.names.intern_named(self.names.labels.intern(NAMES[*index], "", FrameKind::User)))
-            .collect();
+        let frames: Vec<_> = path.iter().map(|index| self.frame(*index)).collect();
         let sample =
             Sample { time: Timestamp(time), weight: 1, cpu: Cpu(0), user_end: UserEnd::FramePointerEnd, ..Sample::default() };
         self.profile.record(thread, frames, sample);
+    }
+
+    /// A frame that is a name; or, for numbers past the names, an address with functions inlined into one another.
+    fn frame(&self, index: usize) -> FrameId {
+        let label = |name: usize, kind| self.names.labels.intern(NAMES[name], "", kind);
+        let Some(chain) = index.checked_sub(NAMES.len()).map(|chain| CHAINS[chain]) else {
+            return self.names.intern_named(label(index, FrameKind::User));
+        };
+        let frame = crate::profile::Frame { object: ObjectId::KERNEL, is_return: false, address: index as u64 };
+        let (id, new) = self.names.intern_frame(frame);
+        if new {
+            let kinds = [FrameKind::User, FrameKind::Inlined, FrameKind::Inlined];
+            self.names.name_frame(id, &[0, 1, 2].map(|at| label(chain[at], kinds[at])));
+        }
+        id
     }
 
     fn folded(&self, tree: &CallTree) -> BTreeMap<String, u64> {
@@ -47,7 +61,12 @@ fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64, window:
     let mut lines = BTreeMap::new();
     for (time, tgid, path) in samples {
         let group = if tgid.is_multiple_of(2) { "even" } else { "odd" };
-        let names: Vec<&str> = path.iter().map(|index| NAMES[*index]).collect();
+        let shown = if query.fold_inlined { 1 } else { 3 };
+        let labels = |index: &usize| match index.checked_sub(NAMES.len()) {
+            None => vec![NAMES[*index]],
+            Some(chain) => CHAINS[chain].iter().take(shown).map(|name| NAMES[*name]).collect(),
+        };
+        let names: Vec<&str> = path.iter().flat_map(labels).collect();
         let within = match query.range {
             TimeRange::All => *time >= now.saturating_sub(window),
             TimeRange::Last(span) => *time >= now.saturating_sub(span),
@@ -87,13 +106,14 @@ fn queries() -> impl Strategy<Value = Query> {
             pattern: Pattern::new(source).unwrap(),
         });
     let target = prop_oneof![3 => Just(vec![]), 1 => Just(vec![Tgid(2)]), 1 => Just(vec![Tgid(1), Tgid(3)])];
-    (range, prop::collection::vec(filter, 0..3), target, any::<bool>(), any::<bool>()).prop_map(
-        |(range, filters, tgids, up, apart)| Query {
+    (range, prop::collection::vec(filter, 0..3), target, any::<[bool; 3]>()).prop_map(
+        |(range, filters, tgids, [up, apart, fold_inlined])| Query {
             range,
             filters,
             target: Target { tgids, ..Target::default() },
             direction: if up { Direction::BottomUp } else { Direction::TopDown },
             grouping: if apart { Grouping::Process } else { Grouping::Name },
+            fold_inlined,
         },
     )
 }
@@ -105,7 +125,7 @@ proptest! {
     #[test]
     fn an_updated_view_equals_one_made_at_once(
         query in queries(),
-        samples in prop::collection::vec((1u64..5, 1u32..5, prop::collection::vec(0usize..6, 0..5)), 1..2600),
+        samples in prop::collection::vec((1u64..5, 1u32..5, prop::collection::vec(0usize..NAMES.len() + CHAINS.len(), 0..5)), 1..2600),
         every in 1usize..700,
         window in prop_oneof![Just(u64::MAX), 500u64..5000],
         budget in prop_oneof![Just(usize::MAX), 1usize..500],
@@ -325,4 +345,146 @@ fn the_timeline_has_one_weight_a_second_and_forgets_what_the_store_forgot() {
     assert_eq!(timeline.weights.last(), Some(&0), "nothing has run for two seconds");
     assert_eq!(timeline.weights.iter().sum::<u64>(), world.profile.samples.len() as u64);
     assert_eq!(timeline.first_second, world.profile.samples.first_time().unwrap().0 / SECOND);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// However samples arrive and leave, each address weighs what counting all samples at once would give it.
+    #[test]
+    fn addresses_weigh_what_their_samples_do(
+        query in queries(),
+        samples in prop::collection::vec((1u64..5, 1u32..5, prop::collection::vec(0usize..NAMES.len() + CHAINS.len(), 0..6)), 1..2600),
+        every in 1usize..700,
+        window in prop_oneof![Just(u64::MAX), 500u64..5000],
+        budget in prop_oneof![Just(usize::MAX), 1usize..500],
+        of in 0usize..NAMES.len(),
+    ) {
+        let mut world = world(Limits { window, memory: usize::MAX });
+        let kind = |kind| world.names.labels.intern(NAMES[of], "", kind);
+        let wanted = [kind(FrameKind::User), kind(FrameKind::Inlined)][samples.len() % 2];
+        let (mut now, mut all) = (0, Vec::new());
+        let mut builder = ViewBuilder::of_addresses(Arc::clone(&world.names), query.clone(), wanted);
+        for (index, (step, tgid, path)) in samples.into_iter().enumerate() {
+            now += step;
+            world.push(now, tgid, &path);
+            all.push((now, tgid, path));
+            if index % every == 0 {
+                world.profile.trim(Timestamp(now));
+                while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
+            }
+        }
+        while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
+        let labels = |index: usize| {
+            let mut labels = Vec::new();
+            world.names.labels_shown(world.frame(index), query.fold_inlined, |label| labels.push(label));
+            labels
+        };
+        let (mut weights, mut whole) = (BTreeMap::<FrameId, (u64, u64)>::new(), (0, 0));
+        for sample in &all[usize::try_from(world.profile.samples.first()).unwrap()..] {
+            if expected(std::slice::from_ref(sample), &query, now, window).is_empty() {
+                continue;
+            }
+            let mut frames: Vec<usize> = sample.2.iter().copied().filter(|index| labels(*index).contains(&wanted)).collect();
+            whole.1 += u64::from(!frames.is_empty());
+            frames.sort_unstable();
+            frames.dedup();
+            frames.iter().for_each(|index| weights.entry(world.frame(*index)).or_default().1 += 1);
+            if let Some(leaf) = sample.2.last().filter(|leaf| labels(**leaf).last() == Some(&wanted)) {
+                weights.entry(world.frame(*leaf)).or_default().0 += 1;
+                whole.0 += 1;
+            }
+        }
+        let found = builder.addresses(1, Timestamp(now));
+        prop_assert_eq!((found.own, found.total), whole);
+        let ordered = found.frames.windows(2).all(|two| (two[0].own, two[0].total) >= (two[1].own, two[1].total));
+        prop_assert!(ordered, "the heaviest first");
+        let found: BTreeMap<FrameId, (u64, u64)> = found.frames.iter().map(|row| (row.frame, (row.own, row.total))).collect();
+        prop_assert_eq!(found, weights);
+    }
+}
+
+#[test]
+fn addresses_follow_names_that_come_later() {
+    let mut world = world(Limits::NONE);
+    let process = world.names.labels.intern("cc1", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+    let at = |address| world.names.intern_frame(crate::profile::Frame { object: ObjectId::KERNEL, is_return: false, address }).0;
+    let (early, late) = (at(0x10), at(0x18));
+    for frame in [early, late, late] {
+        world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+    }
+    let label = world.names.labels.intern("do_idle", "kernel", FrameKind::Kernel);
+    world.names.name_frame(early, &[label]);
+    let mut builder = ViewBuilder::of_addresses(Arc::clone(&world.names), Query::default(), label);
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    assert_eq!(builder.addresses(1, Timestamp(0)).total, 1);
+    world.names.name_frame(late, &[label]);
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    let found = builder.addresses(1, Timestamp(0));
+    assert_eq!((found.total, found.frames[0]), (3, FrameWeight { frame: late, own: 2, total: 2 }));
+}
+
+#[test]
+fn addresses_without_a_name_are_counted_together() {
+    let mut world = world(Limits::NONE);
+    let process = world.names.labels.intern("prog", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+    let path = "/bin/prog".into();
+    let elf = crate::profile::Object { kind: ObjectKind::Elf, path, build_id: None, file: Some((1, 1)) };
+    let object = world.names.objects.intern(elf);
+    let at = |address| world.names.intern_frame(crate::profile::Frame { object, is_return: false, address }).0;
+    let frames = [at(0x10), at(0x18), at(0x20)];
+    let known = world.names.labels.intern("known", "prog", FrameKind::User);
+    world.names.name_frame(frames[2], &[known]);
+    for frame in frames {
+        world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+    }
+    let mut label = LabelId(0);
+    world.names.labels_of(frames[0], |found| label = found);
+    let mut builder = ViewBuilder::of_addresses(Arc::clone(&world.names), Query::default(), label);
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    let found = builder.addresses(1, Timestamp(0));
+    assert_eq!((found.label, found.own, found.frames.len()), (label, 2, 2));
+}
+
+#[test]
+fn what_is_found_to_be_inlined_comes_into_trees_filters_and_addresses() {
+    let mut world = world(Limits::NONE);
+    let process = world.names.labels.intern("cc1", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
+    let label = |name, kind| world.names.labels.intern(name, "cc1", kind);
+    let (outer, inner) = (label("outer", FrameKind::User), label("inner", FrameKind::Inlined));
+    let at = |address| world.names.intern_frame(crate::profile::Frame { object: ObjectId::KERNEL, is_return: false, address }).0;
+    let (frame, other) = (at(0x10), at(0x20));
+    world.names.name_frame(frame, &[outer]);
+    world.names.name_frame(other, &[outer]);
+    world.profile.record(thread, [frame], Sample { weight: 1, ..Sample::default() });
+    let keep = Filter { mode: FilterMode::Keep, pattern: Pattern::new("inner").unwrap() };
+    let queries = [
+        Query::default(),
+        Query { direction: Direction::BottomUp, ..Query::default() },
+        Query { filters: vec![keep], ..Query::default() },
+    ];
+    let mut views: Vec<_> = queries.map(|query| ViewBuilder::new(Arc::clone(&world.names), query)).into();
+    views.push(ViewBuilder::of_addresses(Arc::clone(&world.names), Query::default(), inner));
+    let update = |views: &mut Vec<ViewBuilder>| {
+        let mut all = Vec::new();
+        for view in views {
+            view.update(&world.profile, Timestamp(0), usize::MAX);
+            let folded: Vec<String> = world.folded(&view.tree()).into_keys().collect();
+            all.push((folded.join(" "), view.addresses(1, Timestamp(0)).own, view.changes()));
+        }
+        all
+    };
+    let before = update(&mut views);
+    assert_eq!(before.iter().map(|(folded, ..)| &**folded).collect::<Vec<_>>(), ["cc1;outer", "outer;cc1", "", ""]);
+    world.names.name_frame(other, &[outer, inner]);
+    assert!(update(&mut views) == before, "nothing that was looked at has changed");
+    world.names.name_frame(frame, &[outer, inner]);
+    let after = update(&mut views);
+    let folded: Vec<_> = after.iter().map(|(folded, ..)| &**folded).collect();
+    assert_eq!(folded, ["cc1;outer;inner", "inner;outer;cc1", "cc1;outer;inner", ""]);
+    assert_eq!((before[3].1, after[3].1), (0, 1));
+    assert!(update(&mut views) == after);
 }

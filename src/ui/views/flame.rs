@@ -12,6 +12,7 @@ use crate::profile::{CallTree, Change, FrameKind, Label, NodeId};
 use crate::ui::app::App;
 use crate::ui::keys::Action;
 use crate::ui::layout::{Layout, Span};
+use crate::ui::names::fit_name;
 use crate::ui::place::Place;
 use crate::ui::text;
 use crate::ui::theme::BoxColours;
@@ -164,8 +165,11 @@ fn words_of(app: &App, tree: &CallTree, span: &Span, label: Option<&Label>, chan
     }
     let names = match label {
         None => vec!["all".to_owned()],
-        Some(_) if span.last == span.node => vec![app.names.labels.name(tree.node(span.node).label).to_owned()],
-        Some(_) => chain(tree, span).map(|id| app.names.labels.name(tree.node(id).label).to_owned()).collect(),
+        Some(label) if span.last == span.node => vec![app.shown_name(label).into_owned()],
+        Some(_) => {
+            let labels = chain(tree, span).filter_map(|id| app.names.labels.get(tree.node(id).label));
+            labels.map(|label| app.shown_name(label).into_owned()).collect()
+        }
     };
     // Processes and the root say how much they are; functions would only repeat it row after row. What has changed says by how
     // much, whatever it is.
@@ -199,7 +203,7 @@ impl Words {
                 } else if !mark.is_empty() && text::width(&with(mark)) <= columns {
                     with(mark)
                 } else if names.len() == 1 {
-                    text::fit_name(&all, columns)
+                    fit_name(&all, columns)
                 } else if text::width(&all) <= columns {
                     all
                 } else {
@@ -217,10 +221,10 @@ fn fit_chain(names: &[String], arrow: &str, columns: usize) -> String {
     let gap = format!("{arrow}…{arrow}");
     let room = columns.saturating_sub(text::width(&gap));
     if room < 12 {
-        return text::fit_name(first, columns);
+        return fit_name(first, columns);
     }
-    let last = text::fit_name(last, room / 2);
-    let first = text::fit_name(first, room - text::width(&last));
+    let last = fit_name(last, room / 2);
+    let first = fit_name(first, room - text::width(&last));
     format!("{first}{gap}{last}")
 }
 

@@ -1,12 +1,15 @@
 //! The two lines at the bottom: the frame under the cursor; where it is, and the keys. A prompt, a question or a message takes
 //! the place of the last.
 
+use std::borrow::Cow;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
 use crate::profile::{CallTree, Change, Difference, FrameKind, NodeId, Sides, TreeNode};
 use crate::ui::app::{App, View};
+use crate::ui::names::fit_name;
 use crate::ui::overlay::{Overlay, Prompt};
 use crate::ui::text;
 
@@ -43,6 +46,13 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     let end = if right.is_empty() { area.right() } else { put_right(buffer, area, area.y, &right, app.theme.strong()) };
     let left = Rect { width: end.saturating_sub(area.x), ..area };
+    if let Some(source) = &app.source {
+        put(buffer, left, left.x, left.y, &super::source::describe(app, source), app.theme.strong());
+        return;
+    }
+    if app.view == View::Functions {
+        draw_function(app, left, buffer);
+    }
     if app.view == View::Time {
         put(buffer, left, left.x, left.y, &super::time::describe(app), app.theme.strong());
     }
@@ -68,9 +78,29 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     };
     let name = if app.cursor().rest { format!("narrow callees of {name}") } else { name };
     let room = usize::from(left.width).saturating_sub(text::width(&figures) + text::width(&object) + 4);
-    let x = put(buffer, left, left.x + 1, left.y, &text::fit_name(&name, room.max(8)), app.theme.strong());
+    let x = put(buffer, left, left.x + 1, left.y, &fit_name(&name, room.max(8)), app.theme.strong());
     let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, &object, app.theme.dim()) };
-    put(buffer, left, x, left.y, &figures, ratatui::style::Style::new());
+    let x = put(buffer, left, x, left.y, &figures, ratatui::style::Style::new());
+    draw_place(app, left, x, buffer);
+}
+
+/// The function under the cursor of the table.
+fn draw_function(app: &App, area: Rect, buffer: &mut Buffer) {
+    let Some(label) = app.selected_label().and_then(|label| app.names.labels.get(label)) else { return };
+    let x = put(buffer, area, area.x + 1, area.y, &label.name, app.theme.strong());
+    let x = put(buffer, area, x + 2, area.y, &label.object, app.theme.dim());
+    draw_place(app, area, x, buffer);
+}
+
+/// Where in the source the function under the cursor is hottest, as far as there is room: its end, which tells most.
+fn draw_place(app: &App, area: Rect, x: u16, buffer: &mut Buffer) {
+    let Some(place) = app.hottest_place() else { return };
+    let words = format!("{}:{}", place.file, place.line);
+    let room = usize::from(area.right().saturating_sub(x + 3));
+    let words = if text::width(&words) <= room { words } else { format!("…{}", text::tail(&words, room.saturating_sub(1))) };
+    if room >= 8 {
+        put(buffer, area, x + 2, area.y, &words, app.theme.dim());
+    }
 }
 
 /// What is under the cursor weighs: of a frame, its own and with all that it calls; of gathered narrow callees, together.
@@ -192,13 +222,21 @@ fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
 
 /// Where the reader is: `all › nginx › main › …`, with the root side cut where it does not fit.
 fn breadcrumb(app: &App) -> String {
+    if let Some(source) = &app.source {
+        return format!("source of {}", app.names.labels.name(source.label));
+    }
     if app.view != View::Flame {
         let (number, name) = app.view.title();
         return format!("{number} {name}: {}", app.target_name());
     }
     let arrow = if app.theme.ascii { " > " } else { " › " };
     let mut words = app.target_name();
-    let path: Vec<&str> = app.cursor().path.iter().map(|label| app.names.labels.name(*label)).collect();
+    let path: Vec<Cow<'_, str>> = app
+        .cursor()
+        .path
+        .iter()
+        .map(|label| app.names.labels.get(*label).map_or(Cow::Borrowed("?"), |label| app.shown_name(label)))
+        .collect();
     let skip = path.len().saturating_sub(4);
     if skip > 0 {
         words.push_str(arrow);
@@ -206,7 +244,7 @@ fn breadcrumb(app: &App) -> String {
     }
     for name in &path[skip..] {
         words.push_str(arrow);
-        words.push_str(&text::fit_name(name, 28));
+        words.push_str(&fit_name(name, 28));
     }
     words
 }

@@ -6,6 +6,7 @@ use ratatui::style::Style;
 
 use crate::profile::{FunctionOrder, Sides};
 use crate::ui::app::App;
+use crate::ui::names::fit_name;
 use crate::ui::tables::FunctionsRow;
 use crate::ui::text;
 
@@ -113,7 +114,7 @@ fn draw_name(app: &App, label: crate::profile::LabelId, line: Rect, x: u16, buff
     let Some(found) = app.names.labels.get(label) else { return };
     let room = usize::from(line.right().saturating_sub(x));
     let tail = format!("  {} {}", found.object, found.kind.mark());
-    let name = text::fit_name(&found.name, room);
+    let name = fit_name(&app.shown_name(found), room);
     let style = match &app.snapshot.search {
         Some(search) if search.matches(label) => app.theme.found(app.theme.frame(Some(found), false, false, 0.0)),
         _ => app.theme.strong(),

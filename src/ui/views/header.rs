@@ -250,6 +250,9 @@ fn chips(app: &App, area: Rect) -> Vec<(Chip, u16, String)> {
     if !app.target().is_everything() {
         words.push((Chip::Target, format!(" {} {close} ", text::cut(&app.target_name(), 24))));
     }
+    if app.folds_inlined() {
+        words.push((Chip::Folded, format!(" no inlined {close} ")));
+    }
     if app.compare.on {
         let of = match app.snapshot.baseline {
             Baseline::Samples(samples) => format!("{} samples", text::count(samples)),

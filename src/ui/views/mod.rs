@@ -20,6 +20,7 @@ mod help;
 mod output;
 mod picker;
 mod processes;
+mod source;
 mod time;
 
 /// Draws the whole screen.
@@ -33,11 +34,15 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
     header::draw(app, areas.header, buffer);
     header::draw_time(app, areas.time, buffer);
     match app.view {
+        _ if app.source.is_some() => {}
         View::Flame => flame::draw(app, areas.body, buffer),
         View::Functions => functions::draw(app, areas.body, buffer),
         View::Processes => processes::draw(app, areas.body, buffer),
         View::Time => time::draw(app, areas.body, buffer),
         View::Health => health::draw(app, areas.body, buffer),
+    }
+    if let Some(source) = &app.source {
+        source::draw(app, source, areas.body, buffer);
     }
     output::draw(app, areas.output, buffer);
     footer::draw(app, areas.detail, areas.hints, buffer);

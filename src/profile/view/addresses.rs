@@ -1,0 +1,202 @@
+//! Where the samples of one function are: a weight for each of its addresses.
+//!
+//! A builder that counts addresses counts nothing else. What a sample weighs on depends on its stack alone, and stacks that share
+//! callers share the answer: each stack's is its caller's, and one frame more if that is one of the function's.
+//!
+//! ```text
+//!  0 (empty)           {}
+//!  └─ 1 main           {}
+//!     └─ 2 f+8         {f+8}
+//!        └─ 3 f+24     {f+8, f+24}      a recursion
+//!           └─ 4 g     {f+8, f+24}
+//! ```
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::profile::{FrameId, FrameKind, Label, LabelId, Names, Sample, StackId, Timestamp};
+
+use super::{Profile, ViewBuilder, note};
+
+/// An address, and what it weighs in the samples that are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameWeight {
+    /// The address.
+    pub frame: FrameId,
+    /// Weight of the samples that ended there, in the function itself.
+    pub own: u64,
+    /// Weight of the samples that it is in, each counted once however often it recurs.
+    pub total: u64,
+}
+
+/// The addresses of one function; of one without a name, all addresses of its object that have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// The function.
+    pub label: LabelId,
+    /// Weight of the samples that ended in it.
+    pub own: u64,
+    /// Weight of the samples that it is in.
+    pub total: u64,
+    /// Its addresses; those with the most own weight first, then by total weight.
+    pub frames: Vec<FrameWeight>,
+}
+
+/// A set of frames: one more than another set. The first is not known yet, the second is empty.
+type SetId = u32;
+const EMPTY: SetId = 1;
+
+/// What is counted for one function.
+pub(super) struct Counter {
+    label: LabelId,
+    /// The function has no name, only the address of the label: all addresses without a name of this object are counted, since
+    /// nothing here tells which of them are of the same function.
+    unnamed_of: Option<Arc<str>>,
+    /// By stack.
+    set_of: Vec<SetId>,
+    sets: Vec<(SetId, FrameId)>,
+    set_with: FxHashMap<(SetId, FrameId), SetId>,
+    weights: FxHashMap<FrameId, (u64, u64)>,
+    own: u64,
+    total: u64,
+    /// Labels that were looked at and may yet be replaced, by this one perhaps.
+    provisional: FxHashSet<LabelId>,
+}
+
+impl Counter {
+    pub(super) fn new(names: &Names, label: LabelId) -> Counter {
+        let unnamed = names.labels.get(label).filter(|label| is_unnamed(label, &label.object));
+        Counter {
+            label,
+            unnamed_of: unnamed.map(|label| Arc::clone(&label.object)),
+            set_of: Vec::new(),
+            sets: vec![(0, FrameId(0)); 2],
+            set_with: FxHashMap::default(),
+            weights: FxHashMap::default(),
+            own: 0,
+            total: 0,
+            provisional: FxHashSet::default(),
+        }
+    }
+
+    /// The same, having seen nothing.
+    pub(super) fn anew(&self, names: &Names) -> Counter {
+        Counter::new(names, self.label)
+    }
+
+    fn is_ours(&self, names: &Names, label: LabelId) -> bool {
+        let unnamed = |object: &Arc<str>| names.labels.get(label).is_some_and(|label| is_unnamed(label, object));
+        label == self.label || self.unnamed_of.as_ref().is_some_and(unnamed)
+    }
+
+    pub(super) fn a_label_was_renamed(&self, names: &Names) -> bool {
+        names.labels.current(self.label) != self.label
+            || self.provisional.iter().any(|label| names.labels.current(*label) != *label)
+    }
+
+    fn contains(&self, mut set: SetId, frame: FrameId) -> bool {
+        while let Some((rest, first)) = self.sets.get(set as usize).filter(|_| set > EMPTY) {
+            if *first == frame {
+                return true;
+            }
+            set = *rest;
+        }
+        false
+    }
+
+    /// The frames of the function that a stack has.
+    fn set(&mut self, profile: &Profile, names: &Names, asked: &mut Vec<u64>, fold_inlined: bool, stack: StackId) -> SetId {
+        if self.set_of.len() < profile.stacks.len() {
+            self.set_of.resize(profile.stacks.len(), 0);
+        }
+        let mut unknown = Vec::new();
+        let mut at = stack;
+        let mut set = loop {
+            match self.set_of.get(at.0 as usize) {
+                Some(0) => {}
+                known => break known.copied().unwrap_or(EMPTY),
+            }
+            let Some((caller, frame)) = profile.stacks.split(at) else { break EMPTY };
+            unknown.push((at, frame));
+            at = caller;
+        };
+        for (at, frame) in unknown.into_iter().rev() {
+            note(asked, frame);
+            let mut is_ours = false;
+            names.labels_shown(frame, fold_inlined, |label| {
+                is_ours |= self.is_ours(names, label);
+                if names.labels.get(label).is_some_and(|label| label.provisional) {
+                    self.provisional.insert(label);
+                }
+            });
+            if is_ours && !self.contains(set, frame) {
+                let next = SetId::try_from(self.sets.len()).unwrap_or(EMPTY);
+                let wanted = *self.set_with.entry((set, frame)).or_insert(next);
+                if wanted == next {
+                    self.sets.push((set, frame));
+                }
+                set = wanted;
+            }
+            self.set_of[at.0 as usize] = set;
+        }
+        set
+    }
+
+    fn count(
+        &mut self,
+        profile: &Profile,
+        names: &Names,
+        asked: &mut Vec<u64>,
+        fold_inlined: bool,
+        (stack, weight): (StackId, i64),
+    ) {
+        let mut set = self.set(profile, names, asked, fold_inlined, stack);
+        if set == EMPTY {
+            return;
+        }
+        let add = |slot: &mut u64| *slot = slot.saturating_add_signed(weight);
+        add(&mut self.total);
+        while let Some((rest, frame)) = self.sets.get(set as usize).filter(|_| set > EMPTY) {
+            add(&mut self.weights.entry(*frame).or_default().1);
+            set = *rest;
+        }
+        let Some((_, leaf)) = profile.stacks.split(stack) else { return };
+        let mut innermost = None;
+        names.labels_shown(leaf, fold_inlined, |label| innermost = Some(label));
+        if innermost.is_some_and(|label| self.is_ours(names, label)) {
+            add(&mut self.own);
+            add(&mut self.weights.entry(leaf).or_default().0);
+        }
+    }
+}
+
+/// Whether a label is `object+0x12`.
+fn is_unnamed(label: &Label, object: &str) -> bool {
+    let address = label.name.strip_prefix(object).and_then(|rest| rest.strip_prefix("+0x"));
+    label.kind == FrameKind::Unknown && *label.object == *object && address.is_some()
+}
+
+impl ViewBuilder {
+    /// A builder that counts the addresses of one function, and makes no tree.
+    pub(in crate::profile) fn of_addresses(names: Arc<Names>, query: super::Query, label: LabelId) -> ViewBuilder {
+        ViewBuilder { addresses: Some(Counter::new(&names, label)), ..ViewBuilder::new(names, query) }
+    }
+
+    pub(super) fn count_addresses(&mut self, profile: &Profile, sample: &Sample, weight: i64) {
+        if let Some(counter) = &mut self.addresses {
+            counter.count(profile, &self.names, &mut self.frames, self.query.fold_inlined, (sample.stack, weight));
+        }
+    }
+
+    /// What was counted; where the past fades, a sample of now weighs `unit`.
+    pub(in crate::profile) fn addresses(&self, unit: u64, now: Timestamp) -> Addresses {
+        let Some(counter) = &self.addresses else { return Addresses::default() };
+        let by = if self.fades() { (self.sample_of(now) / unit.max(1)).max(1) } else { 1 };
+        let weights =
+            counter.weights.iter().map(|(frame, (own, total))| FrameWeight { frame: *frame, own: own / by, total: total / by });
+        let mut frames: Vec<FrameWeight> = weights.filter(|weight| weight.total > 0).collect();
+        frames.sort_unstable_by_key(|weight| (std::cmp::Reverse((weight.own, weight.total)), weight.frame));
+        Addresses { label: counter.label, own: counter.own / by, total: counter.total / by, frames }
+    }
+}

@@ -1,0 +1,259 @@
+//! A function's instructions, in the syntax of `objdump`: AT&T's for x86_64.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, SymbolResolver, SymbolResult};
+use rustc_hash::FxHashMap;
+use yaxpeax_arch::{Arch, Decoder as _, U8Reader};
+use yaxpeax_arm::armv8::a64::{ARMv8, Opcode, Operand};
+
+use super::bounds::function_around;
+use crate::profile::{ElfAddress, FileOffset, FrameId, FrameWeight, LabelId, Object, ObjectId, Row, Rows, sanitize};
+use crate::symbolize::demangle::{Detail, demangle};
+use crate::symbolize::images::Images;
+use crate::symbolize::index::SymbolIndex;
+use crate::symbolize::problem::Reason;
+use crate::symbolize::service::Service;
+use crate::symbolize::source::u16_at;
+
+/// Instructions shown of one function: more than anybody reads, and a bound for what hostile files claim.
+const MAX_INSTRUCTIONS: usize = 20_000;
+/// Bytes of one function that are read: x86 has at most 15 in an instruction, and 4 on average.
+const MAX_BYTES: u64 = 256 << 10;
+/// Bytes read where nothing tells where the function ends.
+const WITHOUT_BOUNDS: u64 = 512;
+
+const EM_X86_64: u16 = 62;
+const EM_AARCH64: u16 = 183;
+
+/// When the object's file was written to: seconds and nanoseconds.
+pub(super) fn modified(service: &Service, id: ObjectId, object: &Object) -> Option<(i64, i64)> {
+    let entry = service.objects.entry(id);
+    let images = service.objects.images(&mut entry.state(), object, &[]).ok()?;
+    images.own.source.modified()
+}
+
+/// The instructions of the function that has the heaviest address, and which addresses are in it.
+pub(super) fn instructions(
+    service: &Service,
+    id: ObjectId,
+    object: &Object,
+    label: LabelId,
+    frames: &[FrameWeight],
+) -> Result<Rows, String> {
+    let symbols = Symbols::of(service, id, object).map_err(|reason| format!("no instructions: {reason}"))?;
+    let image = &symbols.images.own;
+    let place = |frame: FrameId| {
+        let offset = service.names.frames.get(frame)?.lookup_address();
+        Some((frame, offset, image.elf_address(FileOffset(offset))?))
+    };
+    let places: Vec<(FrameId, u64, ElfAddress)> = frames.iter().filter_map(|weight| place(weight.frame)).collect();
+    let is_called = |(frame, ..): &&(FrameId, u64, ElfAddress)| {
+        let mut found = false;
+        service.names.labels_of(*frame, |name| found |= name == label);
+        found
+    };
+    let hottest = places.iter().find(is_called).or(places.first());
+    let (_, offset, address) = hottest.ok_or("no instructions: no address of this function is in its file's code")?;
+    let known = symbols.index.interval(*address).map(|(range, _)| range).or_else(|| function_around(&image.source, *address));
+    let (range, note) = match known {
+        Some(range) => (range, ""),
+        None => {
+            let end =
+                image.code_around(address.0).map_or(address.0, |code| code.end.min(address.0.saturating_add(WITHOUT_BOUNDS)));
+            (address.0..end, "where this function begins is not known: from the address that was sampled on")
+        }
+    };
+    let length = (range.end - range.start).min(MAX_BYTES);
+    let bytes = offset
+        .checked_sub(address.0 - range.start)
+        .ok_or(Reason::Malformed)
+        .and_then(|begin| image.source.read(begin, length, MAX_BYTES));
+    let bytes = bytes.map_err(|reason| format!("no instructions: {reason}"))?;
+    let header = image.source.read(18, 2, 2).unwrap_or_default();
+    let is_cut = length < range.end - range.start;
+    let rows = match u16_at(&header, 0) {
+        Some(EM_X86_64) => x86(&bytes, range.clone(), symbols.clone()),
+        Some(EM_AARCH64) => arm(&bytes, range.clone(), &mut symbols.clone()),
+        _ => return Err("no instructions: only those of x86_64 and arm64 can be read".to_owned()),
+    };
+    image.source.check_unchanged().map_err(|reason| format!("no instructions: {reason}"))?;
+    let end =
+        if is_cut || rows.len() >= MAX_INSTRUCTIONS { rows.last().map_or(range.start, |row| row.place + 1) } else { range.end };
+    let note = if end < range.end { "only the beginning of the function is shown: it is very long" } else { note };
+    let row_at = |address: u64| rows.partition_point(|row| row.place <= address).checked_sub(1);
+    let inside = places.iter().filter(|(.., at)| (range.start..end).contains(&at.0));
+    let row_of = inside.filter_map(|(frame, _, at)| Some((*frame, row_at(at.0)?))).collect();
+    Ok(Rows { file: sanitize(&object.path).into(), note: note.to_owned(), rows, row_of })
+}
+
+/// What addresses are called that calls and jumps lead to.
+#[derive(Clone)]
+struct Symbols {
+    images: Arc<Images>,
+    index: Arc<SymbolIndex>,
+    /// The function that is shown: jumps within it have addresses.
+    range: Range<u64>,
+    known: FxHashMap<u64, Option<(u64, String)>>,
+}
+
+impl Symbols {
+    fn of(service: &Service, id: ObjectId, object: &Object) -> Result<Symbols, Reason> {
+        let entry = service.objects.entry(id);
+        let mut state = entry.state();
+        let images = service.objects.images(&mut state, object, &[])?;
+        let index = service.objects.index(&mut state, &images)?;
+        Ok(Symbols { images, index, range: 0..0, known: FxHashMap::default() })
+    }
+
+    /// The function that holds an address: where it begins and its name.
+    fn name(&mut self, address: u64) -> Option<(u64, String)> {
+        if self.range.contains(&address) {
+            return None;
+        }
+        let (images, index) = (&self.images, &self.index);
+        let find = || {
+            let (range, name) = index.interval(ElfAddress(address))?;
+            let name = name.read(images).ok()??;
+            Some((range.start, sanitize(&demangle(&name, Detail::Short)).into_owned()))
+        };
+        self.known.entry(address).or_insert_with(find).clone()
+    }
+
+    /// `name`, `name+0x12`, or the address.
+    fn describe(&mut self, address: u64) -> String {
+        match self.name(address) {
+            Some((start, name)) if start == address => name,
+            Some((start, name)) => format!("{name}+{:#x}", address - start),
+            None => format!("{address:#x}"),
+        }
+    }
+}
+
+impl SymbolResolver for Symbols {
+    fn symbol(&mut self, instruction: &Instruction, _: u32, _: Option<u32>, address: u64, _: u32) -> Option<SymbolResult<'_>> {
+        let leads_there = matches!(
+            instruction.flow_control(),
+            FlowControl::Call | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+        );
+        let (start, name) = self.name(address).filter(|_| leads_there)?;
+        Some(SymbolResult::with_string(start, name))
+    }
+}
+
+fn x86(bytes: &[u8], range: Range<u64>, mut symbols: Symbols) -> Vec<Row> {
+    symbols.range = range.clone();
+    let mut formatter = GasFormatter::with_options(Some(Box::new(symbols)), None);
+    formatter.options_mut().set_uppercase_hex(false);
+    formatter.options_mut().set_branch_leading_zeros(false);
+    formatter.options_mut().set_rip_relative_addresses(true);
+    formatter.options_mut().set_small_hex_numbers_in_decimal(false);
+    let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
+    let mut rows = Vec::new();
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() && rows.len() < MAX_INSTRUCTIONS {
+        decoder.decode_out(&mut instruction);
+        let mut text = String::new();
+        formatter.format(&instruction, &mut text);
+        if instruction.is_ip_rel_memory_operand() {
+            text.push_str(&format!("  # {:#x}", instruction.ip_rel_memory_address()));
+        }
+        rows.push(Row { place: instruction.ip(), text: text.into() });
+    }
+    rows
+}
+
+fn arm(bytes: &[u8], range: Range<u64>, symbols: &mut Symbols) -> Vec<Row> {
+    symbols.range = range.clone();
+    let decoder = <ARMv8 as Arch>::Decoder::default();
+    let words = bytes.chunks_exact(4).take(MAX_INSTRUCTIONS);
+    let row = |(word, place): (&[u8], u64)| {
+        let text = match decoder.decode(&mut U8Reader::new(word)) {
+            Ok(instruction) => {
+                let text = instruction.to_string();
+                let offset = instruction.operands.iter().find_map(|operand| match operand {
+                    Operand::PCOffset(offset) => Some(*offset),
+                    _ => None,
+                });
+                match offset.and_then(|offset| Some((text.find('$')?, offset))) {
+                    Some((at, offset)) => {
+                        let from = if instruction.opcode == Opcode::ADRP { place & !0xfff } else { place };
+                        let token = text.get(at..).unwrap_or_default();
+                        let rest = token.find([',', ' ']).and_then(|end| token.get(end..)).unwrap_or_default();
+                        let target = symbols.describe(from.wrapping_add_signed(offset));
+                        format!("{}{target}{rest}", text.get(..at).unwrap_or_default())
+                    }
+                    None => text,
+                }
+            }
+            Err(_) => format!(".word {:#010x}", u32::from_le_bytes(word.try_into().unwrap_or_default())),
+        };
+        Row { place, text: text.into() }
+    };
+    words.zip((range.start..).step_by(4)).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbolize::elf::Image;
+    use crate::symbolize::source::Source;
+
+    /// No symbols at all.
+    fn nameless() -> Symbols {
+        let mut bytes = vec![0; 64];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        let images = Arc::new(Images::alone(Image::read(Source::Memory(bytes.into())).unwrap()));
+        Symbols {
+            images,
+            index: Arc::default(),
+            range: 0..0,
+            known: [(0x2000, Some((0x2000, "callee".to_owned())))].into_iter().collect(),
+        }
+    }
+
+    fn texts(rows: &[Row]) -> Vec<(u64, &str)> {
+        rows.iter().map(|row| (row.place, &*row.text)).collect()
+    }
+
+    #[test]
+    fn x86_is_written_as_objdump_does() {
+        // push %rbp; mov %rsp,%rbp; mov 0x10(%rdi,%rax,4),%ecx; call 0x2000; jne 0x1000; mov 0x10(%rip),%rdi; (bad)
+        let bytes = [
+            0x55, 0x48, 0x89, 0xe5, 0x8b, 0x4c, 0x87, 0x10, 0xe8, 0xf3, 0x0f, 0, 0, 0x75, 0xf1, 0x48, 0x8b, 0x3d, 0x10, 0, 0, 0,
+            6,
+        ];
+        let rows = x86(&bytes, 0x1000..0x1017, nameless());
+        let expected =
+            [(0x1000, "push %rbp"), (0x1001, "mov %rsp,%rbp"), (0x1004, "mov 0x10(%rdi,%rax,4),%ecx"), (0x1008, "call callee")];
+        assert_eq!(texts(&rows)[..4], expected);
+        assert_eq!(texts(&rows)[4..], [(0x100d, "jne 0x1000"), (0x100f, "mov 0x10(%rip),%rdi  # 0x1026"), (0x1016, "(bad)")]);
+    }
+
+    #[test]
+    fn arm64_has_addresses_and_names_where_it_jumps_to() {
+        // stp x29, x30, [sp, #-16]!; bl 0x2000; b.ne 0x1000; cbz w0, 0x1000; adrp x0, 0x3000; ret; (none)
+        let words: [u32; 7] = [0xa9bf7bfd, 0x940003ff, 0x54ffffc1, 0x34ffffa0, 0xd0000000, 0xd65f03c0, 0xffffffff];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let rows = arm(&bytes, 0x1000..0x101c, &mut nameless());
+        let texts = texts(&rows);
+        assert!(texts[0].1.starts_with("stp x29, x30, [sp"), "{texts:?}");
+        assert_eq!(texts[1], (0x1004, "bl callee"));
+        assert_eq!((texts[2].1, texts[3].1), ("b.ne 0x1000", "cbz w0, 0x1000"));
+        assert_eq!((texts[4].1, texts[5].1, texts[6].1), ("adrp x0, 0x3000", "ret", ".word 0xffffffff"));
+    }
+
+    #[test]
+    fn any_bytes_can_be_read() {
+        let mut random = 42u64;
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 56) as u8
+        })
+        .take(100_000)
+        .collect();
+        assert!(x86(&bytes, 0x1000..0x1000 + 100_000, nameless()).len() >= MAX_INSTRUCTIONS);
+        assert_eq!(arm(&bytes, 0x1000..0x1000 + 100_000, &mut nameless()).len(), MAX_INSTRUCTIONS);
+    }
+}

@@ -1,0 +1,523 @@
+//! Names of functions, as much of them as is wanted and as fits: in C++, Rust, Go and what looks like none of them.
+//!
+//! A name is scanned once from its beginning. Brackets are followed only as far as they close; a name whose brackets do not is
+//! left as it is, because whatever is taken out of it could be its most telling part.
+
+use std::borrow::Cow;
+
+use crate::profile::{FrameKind, Label};
+
+use super::app::App;
+use super::text::{cut, tail, width};
+
+/// How much of a name is shown. Names themselves, and what is searched for in them, are not touched by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Detail {
+    /// All of it: `std::vector<int>::push_back(int&&)`.
+    #[default]
+    Full,
+    /// Without parameters and templates: `std::vector::push_back`.
+    Plain,
+    /// Its last segment: `push_back`; with the one before, where the last says nothing alone: `main::{closure#0}`.
+    Last,
+}
+
+impl Detail {
+    /// The next one, round in a circle.
+    pub fn next(self) -> Detail {
+        match self {
+            Detail::Full => Detail::Plain,
+            Detail::Plain => Detail::Last,
+            Detail::Last => Detail::Full,
+        }
+    }
+
+    /// In words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Detail::Full => "names in full",
+            Detail::Plain => "names without parameters and templates",
+            Detail::Last => "only the last segment of names",
+        }
+    }
+}
+
+/// A function's name in so much detail.
+///
+/// | full | plain | last |
+/// | --- | --- | --- |
+/// | `ns::f<int>(char*) const [clone .cold]` | `ns::f [clone .cold]` | `f [clone .cold]` |
+/// | `<a::B<T> as c::Trait>::method` | `a::B::method` | `method` |
+/// | `net/http.(*conn).serve` | the same | `serve` |
+/// | `main.F[...].func1` | `main.F.func1` | `F.func1` |
+/// | `do_idle.cold`, `libc.so.6+0x12` | the same | the same |
+fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
+    // Most names have nothing that could be taken out.
+    let plain = !name.bytes().any(|byte| matches!(byte, b'<' | b'(' | b'[' | b'{' | b' ' | b':' | b'.'));
+    if detail == Detail::Full || plain || is_an_address(name) || name.starts_with('[') {
+        return Cow::Borrowed(name);
+    }
+    let Some(scan) = Scan::of(name, 0) else { return Cow::Borrowed(name) };
+    match detail {
+        Detail::Last => Cow::Owned(scan.last().to_owned()),
+        _ if scan.plain == name => Cow::Borrowed(name),
+        _ => Cow::Owned(scan.plain),
+    }
+}
+
+impl App {
+    /// What a label is called on the screen. Processes, the kernel's functions and addresses keep their whole names.
+    pub(super) fn shown_name<'a>(&self, label: &'a Label) -> Cow<'a, str> {
+        match label.kind {
+            FrameKind::User | FrameKind::Inlined | FrameKind::Jit => shorten(&label.name, self.detail),
+            FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
+        }
+    }
+}
+
+/// `module+0x12`.
+fn is_an_address(name: &str) -> bool {
+    name.rsplit_once("+0x").is_some_and(|(_, digits)| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Receivers within receivers (`<<A as B>::C as D>::e`) are followed so far.
+const DEEPEST: u32 = 16;
+
+/// The longest first: the first that fits is the operator.
+const OPERATORS: [&str; 42] = [
+    "()",
+    "[]",
+    "->*",
+    "<=>",
+    "<<=",
+    ">>=",
+    "->",
+    "<<",
+    ">>",
+    "<=",
+    ">=",
+    "==",
+    "!=",
+    "&&",
+    "||",
+    "+=",
+    "-=",
+    "*=",
+    "/=",
+    "%=",
+    "^=",
+    "&=",
+    "|=",
+    "++",
+    "--",
+    "<",
+    ">",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "^",
+    "&",
+    "|",
+    "~",
+    "!",
+    "=",
+    ",",
+    "\"\"",
+    " new[]",
+    " delete[]",
+];
+
+/// A name without parameters and templates, and where its segments begin.
+struct Scan {
+    plain: String,
+    starts: Vec<usize>,
+    /// From here on it is the operator of a conversion to a type, whose `::` and blanks separate nothing.
+    conversion: bool,
+    /// Behind the last blank: there a function's name begins, if its parameters follow.
+    blank: Option<usize>,
+    /// A list of parameters has just been left out: what follows may be `const`.
+    after_parameters: bool,
+}
+
+impl Scan {
+    /// `None` where brackets do not close.
+    fn of(name: &str, depth: u32) -> Option<Scan> {
+        if depth > DEEPEST {
+            return None;
+        }
+        let empty = String::with_capacity(name.len());
+        let mut scan = Scan { plain: empty, starts: vec![0], conversion: false, blank: None, after_parameters: false };
+        let mut at = 0;
+        while let Some(rest) = name.get(at..).filter(|rest| !rest.is_empty()) {
+            at += scan.step(name, at, rest, depth)?;
+        }
+        while scan.plain.ends_with("::") {
+            scan.plain.truncate(scan.plain.len() - 2);
+        }
+        let length = scan.plain.len();
+        scan.starts.retain(|start| *start == 0 || *start < length);
+        (length > 0).then_some(scan)
+    }
+
+    /// Takes the next piece of the name; how long it was comes back.
+    fn step(&mut self, name: &str, at: usize, rest: &str, depth: u32) -> Option<usize> {
+        let after_parameters = std::mem::take(&mut self.after_parameters);
+        let first = rest.bytes().next()?;
+        match first {
+            b'<' => self.angle(rest, depth),
+            b'(' => self.parenthesis(rest),
+            b'[' => {
+                let end = close(rest)?;
+                // `F[...]` of Go and `f[abi:cxx11]` of GCC go, ` [clone .cold]` stays.
+                if !self.plain.ends_with(is_word) {
+                    self.plain.push_str(&rest[..end]);
+                }
+                Some(end)
+            }
+            b'{' => {
+                let end = close(rest)?;
+                self.push_braces(&rest[..end]);
+                Some(end)
+            }
+            b' ' | b'&' if after_parameters && qualifier(rest).is_some() => {
+                self.after_parameters = true;
+                qualifier(rest)
+            }
+            b' ' => {
+                self.plain.push(' ');
+                // `void f(int)`: what stands before is a type.
+                if !self.conversion && !rest.starts_with(" [") && !rest.starts_with(" (") {
+                    self.blank = Some(self.plain.len());
+                }
+                Some(1)
+            }
+            b':' if rest.starts_with("::") => {
+                if !self.plain.ends_with("::") && !self.plain.is_empty() {
+                    self.plain.push_str("::");
+                    if !self.conversion {
+                        self.starts.push(self.plain.len());
+                    }
+                }
+                Some(2)
+            }
+            _ if rest.starts_with("operator") && !name[..at].ends_with(is_word) => self.operator(rest),
+            _ => {
+                let next = rest.char_indices().skip(1).find(|(_, c)| matches!(c, '<' | '(' | '[' | '{' | ' ' | ':' | '&'));
+                let end = next.map_or(rest.len(), |(end, _)| end);
+                // An operator may begin in the middle of it only after a character that is no part of a word, and all of those
+                // that names have before an operator are among the above.
+                self.plain.push_str(&rest[..end]);
+                Some(end)
+            }
+        }
+    }
+
+    /// `operator<`, and what else has brackets that open nothing.
+    fn operator(&mut self, rest: &str) -> Option<usize> {
+        const WORD: &str = "operator";
+        let after = &rest[WORD.len()..];
+        self.plain.push_str(WORD);
+        if after.starts_with(is_word) {
+            return Some(WORD.len());
+        }
+        let symbol = OPERATORS.into_iter().find(|symbol| after.starts_with(symbol));
+        if let Some(symbol) = symbol {
+            self.plain.push_str(symbol);
+            // `operator<< <char>` has a blank before its templates.
+            let blank = after[symbol.len()..].starts_with(" <");
+            return Some(WORD.len() + symbol.len() + usize::from(blank));
+        }
+        self.conversion = after.starts_with(' ');
+        Some(WORD.len())
+    }
+
+    /// Templates go; of a receiver in front (`<T as Trait>::method`) its type stays.
+    fn angle(&mut self, rest: &str, depth: u32) -> Option<usize> {
+        let end = close(rest)?;
+        let inner = &rest[1..end - 1];
+        if self.plain.is_empty() && rest[end..].starts_with("::") {
+            let receiver = receiver_of(inner);
+            let bare = receiver.trim_start_matches(['&', '*']);
+            let bare = ["mut ", "const ", "dyn "].iter().fold(bare, |bare, word| bare.strip_prefix(word).unwrap_or(bare));
+            if bare.starts_with(|c: char| is_word(c) || c == '<')
+                && let Some(scan) = Scan::of(bare, depth + 1)
+            {
+                (self.plain, self.starts) = (scan.plain, scan.starts);
+            } else {
+                self.plain.push_str(receiver);
+            }
+        } else if inner.starts_with("lambda") && !self.plain.ends_with(is_word) {
+            // `<lambda(int)>` is what GCC's debug information calls a lambda.
+            self.plain.push_str("<lambda>");
+        }
+        Some(end)
+    }
+
+    /// Parameters go; `(anonymous namespace)` and the receivers of Go stay.
+    fn parenthesis(&mut self, rest: &str) -> Option<usize> {
+        let end = close(rest)?;
+        let group = &rest[..end];
+        let begins_a_segment = self.plain.is_empty() || self.plain.ends_with("::");
+        if self.plain.ends_with('.') {
+            // `net/http.(*conn).serve`, `main.(*List[...]).Push`
+            let type_end = group.find('[').unwrap_or(end - 1);
+            self.plain.push_str(&group[..type_end]);
+            self.plain.push(')');
+        } else if begins_a_segment || group.starts_with("(.") {
+            self.plain.push_str(group);
+        } else {
+            while self.plain.ends_with(' ') {
+                self.plain.pop();
+            }
+            self.after_parameters = true;
+            self.conversion = false;
+            if let Some(blank) = self.blank.take() {
+                self.starts.insert(self.starts.partition_point(|start| *start < blank), blank);
+            }
+        }
+        Some(end)
+    }
+
+    /// `{lambda(int)#1}` as `{lambda#1}`.
+    fn push_braces(&mut self, group: &str) {
+        match (group.find('('), group.rfind(')')) {
+            (Some(open), Some(closed)) if open < closed => {
+                self.plain.push_str(&group[..open]);
+                self.plain.push_str(&group[closed + 1..]);
+            }
+            _ => self.plain.push_str(group),
+        }
+    }
+
+    /// The last segment that says something, to the end.
+    fn last(&self) -> &str {
+        let says_nothing = |segment: &str| segment.starts_with(['{', '$', '\'', '<']) || segment.starts_with("operator()");
+        let mut last = self.plain.as_str();
+        for start in self.starts.iter().rev() {
+            last = &self.plain[*start..];
+            if !says_nothing(last) {
+                break;
+            }
+        }
+        if self.starts.len() == 1 { last_of_go(last).unwrap_or(last) } else { last }
+    }
+}
+
+/// Part of a word, in any language.
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$')
+}
+
+/// The length of `const` and the like at the beginning, the blank before it included.
+fn qualifier(rest: &str) -> Option<usize> {
+    const QUALIFIERS: [&str; 7] = [" const", " volatile", " noexcept", " &&", " &", "&&", "&"];
+    let found = QUALIFIERS.iter().find(|qualifier| rest.starts_with(**qualifier))?;
+    (!rest[found.len()..].starts_with(is_word)).then_some(found.len())
+}
+
+/// Where the bracket that `rest` begins with closes: the position after it.
+fn close(rest: &str) -> Option<usize> {
+    let mut open = Vec::new();
+    let bytes = rest.as_bytes();
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'(' | b'[' | b'{' | b'<' => open.push(byte),
+            // The arrow of a function's type closes nothing.
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b')' | b']' | b'}' | b'>' => {
+                let pair = match byte {
+                    b')' => b'(',
+                    b']' => b'[',
+                    b'}' => b'{',
+                    _ => b'<',
+                };
+                if open.pop() != Some(pair) {
+                    return None;
+                }
+                if open.is_empty() {
+                    return Some(at + 1);
+                }
+            }
+            b'o' if rest[at..].starts_with("operator") && !rest[..at].ends_with(is_word) => {
+                let after = &rest[at + "operator".len()..];
+                let symbol = OPERATORS.into_iter().find(|symbol| after.starts_with(symbol));
+                at += "operator".len() + symbol.map_or(0, str::len);
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// `T` of `T as Trait` and of `impl Trait for T`, where the words between are not within brackets.
+fn receiver_of(inner: &str) -> &str {
+    let is_impl = inner.starts_with("impl ");
+    let mut depth = 0i32;
+    let bytes = inner.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'<' | b'(' | b'[' => depth += 1,
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' | b')' | b']' => depth -= 1,
+            b' ' if depth == 0 && !is_impl && inner[at..].starts_with(" as ") => return &inner[..at],
+            b' ' if depth == 0 && is_impl && inner[at..].starts_with(" for ") => return &inner[at + " for ".len()..],
+            _ => {}
+        }
+    }
+    inner
+}
+
+/// `serve` of `net/http.(*conn).serve`; `None` for what is no name of Go, Java and the like.
+fn last_of_go(name: &str) -> Option<&str> {
+    // What compilers and linkers write behind the names of C functions, and files.
+    const NOT_GO: [&str; 12] =
+        ["cold", "isra", "part", "constprop", "llvm", "lto_priv", "localalias", "plt", "so", "ko", "warm", "hot"];
+    if name.contains(' ') {
+        return None;
+    }
+    let path = name.find('(').map_or(name, |open| &name[..open]);
+    let path = path.rfind('/').map_or(0, |slash| slash + 1);
+    let dot = path + name[path..].find('.')?;
+    let function = &name[dot + 1..];
+    let first = function.split('.').next().unwrap_or_default();
+    if dot == path
+        || NOT_GO.contains(&first)
+        || first.bytes().all(|byte| byte.is_ascii_digit()) && !function.starts_with(['.', '('])
+    {
+        return None;
+    }
+    let says_nothing = |part: &str| {
+        let numbered = |word: &str| part.strip_prefix(word).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
+        ["", "func", "gowrap", "deferwrap"].iter().any(|word| numbered(word)) || part.starts_with("abi")
+    };
+    let mut begin = function.len();
+    for part in function.rsplit('.') {
+        begin = begin.saturating_sub(part.len());
+        if !says_nothing(part) {
+            break;
+        }
+        begin = begin.saturating_sub(1);
+    }
+    function.get(begin..).filter(|last| !last.is_empty())
+}
+
+/// A function's name in at most `columns`, cut where least is lost.
+///
+/// What tells functions apart is the last segment of a path, so it is kept longest: arguments go first, then generic
+/// arguments become `<…>`, then leading segments become `…`, and only then is the last segment cut at its end.
+/// Fewer than three columns hold nothing that could be read, so nothing comes back.
+pub(super) fn fit_name(name: &str, columns: usize) -> String {
+    if width(name) <= columns {
+        return name.to_owned();
+    }
+    if columns < 3 {
+        return String::new();
+    }
+    // Names may be thousands of characters long; what is cut is decided on the end of them, in which all that could fit is.
+    let name = tail(name, 4 * columns + 256);
+    let bare = without_arguments(name);
+    if width(bare) <= columns {
+        return bare.to_owned();
+    }
+    let plain = receiver_only(bare);
+    if width(&plain) <= columns {
+        return plain;
+    }
+    let folded = fold_generics(&plain);
+    if width(&folded) <= columns {
+        return folded;
+    }
+    for start in segment_starts(&folded).skip(1) {
+        let rest = &folded[start..];
+        if width(rest) < columns {
+            return format!("…{rest}");
+        }
+    }
+    let last = segment_starts(&folded).last().map_or(&*folded, |start| &folded[start..]);
+    if last.len() == folded.len() && last.contains(['/', '.', '-']) && !last.starts_with(['[', '<']) {
+        // A path or a file's name: the end says more than the beginning.
+        return format!("…{}", tail(last, columns - 1));
+    }
+    cut(last, columns)
+}
+
+/// Without the parameter list of a C++ function.
+fn without_arguments(name: &str) -> &str {
+    let Some(end) = name.rfind(')') else { return name };
+    let mut depth = 0;
+    for (at, c) in name[..=end].char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' => {
+                depth -= 1;
+                if depth == 0 {
+                    return if at == 0 { name } else { &name[..at] };
+                }
+            }
+            _ => {}
+        }
+    }
+    name
+}
+
+/// `<a::b::Type<T> as c::Trait>::method` as `b::Type<T>::method`: the trait and where the type lives tell least.
+fn receiver_only(name: &str) -> String {
+    let Some(rest) = name.strip_prefix('<') else { return name.to_owned() };
+    let mut depth = 1usize;
+    let mut previous = '<';
+    for (at, c) in rest.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' if previous != '-' => depth -= 1,
+            _ => {}
+        }
+        previous = c;
+        if depth == 0 {
+            let inner = &rest[..at];
+            let receiver = inner.split(" as ").next().unwrap_or(inner);
+            return format!("{receiver}{}", &rest[at + 1..]);
+        }
+    }
+    name.to_owned()
+}
+
+/// With every outermost `<…>` folded; `operator<` and what else has no closing bracket is left alone.
+fn fold_generics(name: &str) -> String {
+    let mut folded = String::with_capacity(name.len());
+    let mut depth = 0usize;
+    let mut previous = ' ';
+    for c in name.chars() {
+        match c {
+            '<' => {
+                if depth == 0 {
+                    folded.push_str("<…");
+                }
+                depth += 1;
+            }
+            '>' if depth > 0 && previous != '-' => {
+                depth -= 1;
+                if depth == 0 {
+                    folded.push('>');
+                }
+            }
+            c if depth == 0 => folded.push(c),
+            _ => {}
+        }
+        previous = c;
+    }
+    if depth > 0 { name.to_owned() } else { folded }
+}
+
+/// Where the segments of a path begin. `{{closure}}` says nothing without the function that it is in, so it begins none.
+fn segment_starts(name: &str) -> impl Iterator<Item = usize> + '_ {
+    let starts = name.match_indices("::").map(|(at, _)| at + 2);
+    std::iter::once(0).chain(starts.filter(|start| !name[*start..].starts_with("{{")))
+}
+
+#[cfg(test)]
+mod tests;

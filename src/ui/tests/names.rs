@@ -1,0 +1,90 @@
+//! Which functions are shown, and how much of their names.
+
+use super::*;
+use crate::profile::{Frame, ObjectId};
+
+/// `main` calls `std::map<int>::find(int)`, into which `less` is inlined; half of the samples are in that.
+fn inlining() -> Bench {
+    let mut bench = Bench::new();
+    let names = Arc::clone(&bench.app.names);
+    let label = |name, kind| names.labels.intern(name, "prog", kind);
+    let process = names.labels.intern("prog", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(7), tid: Tid(7), process, name: process };
+    let main = names.intern_named(label("main", FrameKind::User));
+    let find = label("std::map<int>::find(int)", FrameKind::User);
+    let at = |address, labels: &[_]| {
+        let frame = names.intern_frame(Frame { object: ObjectId::KERNEL, is_return: false, address }).0;
+        names.name_frame(frame, labels);
+        frame
+    };
+    let frames = [at(16, &[find]), at(20, &[find, label("less", FrameKind::Inlined)])];
+    let mut profile = Profile::new(Limits::default());
+    for i in 0..20u64 {
+        let sample = Sample { time: Timestamp(SECOND + i), weight: 1, user_end: UserEnd::Root, ..Sample::default() };
+        profile.record(thread, [main, frames[(i % 2) as usize]], sample);
+    }
+    bench.engine = Engine::new(names, Arc::default(), Arc::new(RwLock::new(profile)));
+    bench.keys("2");
+    bench.keys("1");
+    bench
+}
+
+#[test]
+fn inlined_functions_are_folded_by_a_key_and_shown_again_by_it_or_by_their_chip() {
+    let mut bench = inlining();
+    bench.keys(">");
+    assert_eq!(bench.cursor(), "prog;main;std::map<int>::find(int);less");
+    bench.keys("I");
+    assert_eq!(bench.cursor(), "prog;main;std::map<int>::find(int)", "the cursor is where the function went");
+    assert!(bench.asked.last().unwrap().query.fold_inlined);
+    let screen = bench.screen(120, 24);
+    assert!(!screen.contains("less") && screen.contains(" no inlined × "), "{screen}");
+    assert!(screen.contains("inlined functions are a part of"), "{screen}");
+    let own = |bench: &Bench| bench.app.snapshot.node(bench.app.flame.selected(&bench.app.snapshot.tree)).own.now;
+    assert_eq!(own(&bench), 20);
+    // What is not shown is neither found nor filtered by.
+    bench.keys("/less");
+    assert_eq!(bench.app.snapshot.search.as_ref().map(|found| found.weight), Some(0));
+    bench.key(KeyCode::Esc);
+    bench.keys("&less");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.snapshot.tree.total(), 0);
+    bench.keys("I");
+    assert_eq!((bench.app.snapshot.tree.total(), bench.app.folds_inlined()), (10, false));
+    bench.keys("XI");
+    let time = bench.app.areas().time;
+    let screen = bench.screen(120, 24);
+    let line = screen.lines().nth(1).unwrap();
+    let column = line[..line.find("no inlined").unwrap()].chars().count() - 1;
+    bench.click(u16::try_from(column).unwrap(), time.y);
+    assert!(!bench.app.folds_inlined());
+    assert!(bench.screen(120, 24).contains("less"));
+    bench.keys("w");
+    bench.key(KeyCode::Enter);
+    let Some(Effect::Save(order)) = bench.others.last() else { panic!("{:?}", bench.others) };
+    assert!(order.tree.nodes().iter().any(|node| bench.app.names.labels.name(node.label) == "less"));
+}
+
+#[test]
+fn names_have_three_details_and_searching_knows_all_of_them() {
+    let mut bench = inlining();
+    bench.keys(">k");
+    assert_eq!(bench.screen(220, 24).matches("std::map<int>::find(int)").count(), 3, "box, detail line, breadcrumb");
+    bench.keys("D");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("names without parameters and templates"), "{screen}");
+    assert_eq!(
+        (screen.matches("std::map::find").count(), screen.matches("std::map<int>::find(int)").count()),
+        (1, 1),
+        "{screen}"
+    );
+    bench.keys("D");
+    bench.keys("/map<int>");
+    assert_eq!(bench.app.snapshot.search.as_ref().map(|found| found.weight), Some(20));
+    bench.key(KeyCode::Enter);
+    bench.keys("2");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("▸ find ") && !screen.contains("▸ std::map"), "{screen}");
+    bench.keys("D");
+    assert!(bench.screen(120, 24).contains("std::map<int>::find(int)"));
+}

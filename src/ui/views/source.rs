@@ -1,0 +1,150 @@
+//! The source of a function, or its instructions, with what each row weighs.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use crate::profile::{Row, Rows};
+use crate::ui::app::App;
+use crate::ui::keys::Action;
+use crate::ui::names::fit_name;
+use crate::ui::source::{Pane, Source};
+use crate::ui::text;
+
+use super::functions::draw_bar;
+use super::put;
+
+/// Draws it over the whole body.
+pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    draw_title(app, source, area, buffer);
+    let mut y = area.y + 1;
+    if !source.note().is_empty() {
+        put(buffer, area, area.x + 1, y, source.note(), app.theme.warning());
+        y += 1;
+    }
+    let words = match source.rows() {
+        Some(Ok(rows)) => {
+            draw_heading(app, source, rows, area, y, buffer);
+            let rows_area = Rect { y: y + 1, height: area.bottom().saturating_sub(y + 1), ..area };
+            return draw_rows(app, source, rows, rows_area, buffer);
+        }
+        Some(Err(why)) => why,
+        None if source.addresses.as_ref().is_some_and(|addresses| addresses.frames.is_empty()) => {
+            "there are no samples of it in what is shown"
+        }
+        None => "reading …",
+    };
+    let x = put(buffer, area, area.x + 1, y, words, app.theme.strong());
+    if let (Some(Err(_)), Some(Ok(_))) = (source.rows(), &source.listing) {
+        let key = app.keys.first(Action::NextView);
+        put(buffer, area, x + 2, y, &format!("{key} goes back"), app.theme.key());
+    }
+}
+
+/// Function, object, file and line of the cursor, the function's share of all.
+fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
+    let Some(label) = app.names.labels.get(source.label) else { return };
+    let (at, _) = source.place;
+    let file = match source.rows() {
+        Some(Ok(rows)) => match (source.pane, rows.rows.get(at)) {
+            (Pane::Source, Some(row)) => format!("{}:{}", rows.file, row.place),
+            _ => rows.file.to_string(),
+        },
+        _ => String::new(),
+    };
+    let share = match &source.addresses {
+        Some(addresses) if source.whole() == addresses.total => {
+            let percent = |part| text::percent(part, app.snapshot.weight());
+            format!("self {} %  total {} % of all", percent(addresses.own), percent(addresses.total))
+        }
+        _ => String::new(),
+    };
+    let room = usize::from(area.width).saturating_sub(text::width(&label.object) + text::width(&share) + 9);
+    let name = fit_name(&app.shown_name(label), (room / 2).max(room.saturating_sub(text::width(&file))));
+    let mut x = put(buffer, area, area.x + 1, area.y, &name, app.theme.strong());
+    if !label.object.is_empty() {
+        x = put(buffer, area, x + 2, area.y, &label.object, app.theme.dim());
+    }
+    let room = room.saturating_sub(text::width(&name));
+    let file = if text::width(&file) <= room { file } else { format!("…{}", text::tail(&file, room.saturating_sub(1))) };
+    x = put(buffer, area, x + 2, area.y, &file, Style::new());
+    put(buffer, area, x + 2, area.y, &share, app.theme.dim());
+}
+
+/// What columns mean, and the keys that one would not guess.
+fn draw_heading(app: &App, source: &Source, rows: &Rows, area: Rect, y: u16, buffer: &mut Buffer) {
+    let digits = digits(source, rows);
+    let (place, what, other) = match source.pane {
+        Pane::Source => ("line", "source", "instructions"),
+        Pane::Code => ("address", "instruction", "source"),
+    };
+    let heading = format!("{:>7} {:>7}  {:10} {place:>digits$}  {what}", "self %", "total %", "");
+    let x = put(buffer, area, area.x, y, &heading, app.theme.dim());
+    let keys = [(Action::NextMatch, "next hot row"), (Action::NextView, other), (Action::Source, "closes")];
+    let words: Vec<String> = keys.iter().map(|(action, what)| format!("{} {what}", app.keys.first(*action))).collect();
+    put(buffer, area, x + 3, y, &words.join("  "), app.theme.key());
+}
+
+fn draw_rows(app: &App, source: &Source, rows: &Rows, area: Rect, buffer: &mut Buffer) {
+    let (at, scroll) = source.place;
+    let digits = digits(source, rows);
+    for (y, (index, row)) in (area.y..area.bottom()).zip(rows.rows.iter().enumerate().skip(scroll)) {
+        let line = Rect::new(area.x, y, area.width, 1);
+        draw_row(app, source, index, row, digits, line, buffer);
+        if index == at {
+            buffer.set_style(line, app.theme.selected());
+        }
+    }
+}
+
+fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, line: Rect, buffer: &mut Buffer) {
+    let (own, total) = source.weights.rows.get(index).copied().unwrap_or_default();
+    let whole = source.whole();
+    // Of a row without samples nothing is told: figures lead the eye.
+    let share = |part: u64| if part == 0 { String::new() } else { text::percent(part.min(whole), whole) };
+    let figures = format!("{:>7} {:>7}  ", share(own), share(total));
+    let x = put(buffer, line, line.x, line.y, &figures, if own > 0 { Style::new() } else { app.theme.dim() });
+    let x = draw_bar(app, own.min(whole), whole, line, x, buffer);
+    let place = match source.pane {
+        Pane::Source => format!(" {:>digits$}  ", row.place),
+        Pane::Code => format!(" {:>digits$x}  ", row.place),
+    };
+    let x = put(buffer, line, x, line.y, &place, app.theme.dim());
+    let hidden = text::head(&row.text, source.shift).len();
+    let hot = own * 10 >= whole.max(1);
+    put(buffer, line, x, line.y, &row.text[hidden..], if hot { app.theme.strong() } else { Style::new() });
+}
+
+/// Columns of the largest place.
+fn digits(source: &Source, rows: &Rows) -> usize {
+    let last = rows.rows.last().map_or(0, |row| row.place);
+    match source.pane {
+        Pane::Source => last.to_string().len().max(4),
+        Pane::Code => format!("{last:x}").len().max(7),
+    }
+}
+
+/// What the row under the cursor weighs, with the whole name of the function.
+pub(super) fn describe(app: &App, source: &Source) -> String {
+    let name = app.names.labels.name(source.label);
+    let (at, _) = source.place;
+    let Some((own, total)) = source.weights.rows.get(at) else { return format!(" {name}") };
+    let percent = |part: u64| text::percent(part.min(source.whole()), source.whole());
+    let (elsewhere, whole) = (source.weights.elsewhere.0, source.whole());
+    let rest = if elsewhere * 100 > whole && source.whole() > 0 && !source.is_unnamed() {
+        format!("  {} % are elsewhere", text::percent(elsewhere, whole))
+    } else {
+        String::new()
+    };
+    format!(
+        " here: self {} ({} %)  total {} ({} %) of {} samples{rest}  {name}",
+        app.samples(*own),
+        percent(*own),
+        app.samples((*total).min(whole)),
+        percent(*total),
+        app.samples(whole)
+    )
+}

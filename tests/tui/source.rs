@@ -1,0 +1,128 @@
+//! A function's source and instructions, of programs that run.
+
+use super::*;
+use common::root_or_fail;
+
+/// All of its time is spent on one line, in a function that is called from another.
+const HOT: &str = r#"#include <stdlib.h>
+volatile unsigned long sum;
+static unsigned long step(unsigned long x)
+{
+	return x * 1000003 + 1; /* inlined */
+}
+__attribute__((noinline)) void hot_loop(unsigned long times)
+{
+	while (times--) sum = step(sum) ^ times; /* the hot line */
+	sum++;
+}
+int main(void)
+{
+	for (;;)
+		hot_loop(100000000);
+}
+"#;
+
+/// A directory with `hot.c` and the program made of it.
+fn build(flags: &[&str]) -> tempfile::TempDir {
+    root_or_fail();
+    let directory = tempfile::tempdir().expect("no directory for temporary files");
+    std::fs::write(directory.path().join("hot.c"), HOT).expect("a file can be written");
+    let gcc = std::process::Command::new("gcc").current_dir(&directory).args(flags).args(["-O2", "-o", "hot", "hot.c"]).output();
+    let gcc = gcc.expect("gcc is needed by this test");
+    assert!(gcc.status.success(), "{}", String::from_utf8_lossy(&gcc.stderr));
+    directory
+}
+
+fn watch(directory: &tempfile::TempDir) -> Terminal {
+    let program = directory.path().join("hot");
+    Terminal::start(&["-F", "997", "--", program.to_str().unwrap()], 30, 120, &[])
+}
+
+/// The first two figures of the row that has `text`: self and total, in per cent.
+fn shares(screen: &str, text: &str) -> (f64, f64) {
+    let row = screen.lines().find(|line| line.contains(text)).unwrap_or_default();
+    let mut figures = row.split_whitespace().map(|word| word.parse::<f64>().unwrap_or(0.0));
+    (figures.next().unwrap_or(0.0), figures.next().unwrap_or(0.0))
+}
+
+/// Searches for a function, once it is there, and puts the cursor on it.
+fn select(terminal: &Terminal, name: &str) {
+    terminal.wait_for(|screen| screen.lines().skip(2).take(19).any(|line| line.contains(name)), SOON);
+    prompt(terminal, SEARCH, &format!("^{name}$"));
+    terminal.keys("n");
+    terminal.wait_for(|screen| detail(screen).starts_with(&format!(" {name} ")), SOON);
+}
+
+#[test]
+fn the_hot_line_has_nearly_all_of_the_weight() {
+    let directory = build(&["-g", "-fno-inline"]);
+    let terminal = watch(&directory);
+    select(&terminal, "step");
+    // Where it is hot is told without being asked for.
+    terminal.wait_for(|screen| detail(screen).contains("/hot.c:"), SOON);
+    select(&terminal, "hot_loop");
+    terminal.keys("o");
+    let hot = |screen: &str| {
+        let (own, total) = shares(screen, "the hot line");
+        own > 10.0 && total > 95.0
+    };
+    let screen = terminal.wait_for(hot, SOON);
+    assert!(screen.contains("hot_loop  hot") && screen.contains("/hot.c:9") && screen.contains("int main(void)"), "{screen}");
+    terminal.keys("Tab");
+    terminal.wait_for_text("call step", SOON);
+    terminal.keys("Esc");
+    terminal.wait_for(|screen| !screen.contains("call step") && detail(screen).starts_with(" hot_loop "), SOON);
+    quit(terminal);
+}
+
+#[test]
+fn an_inlined_function_is_read_where_it_was_written() {
+    let directory = build(&["-g"]);
+    let terminal = watch(&directory);
+    // It comes a moment after the names of symbols.
+    select(&terminal, "step");
+    terminal.wait_for(|screen| detail(screen).starts_with(" step (inl) "), SOON);
+    terminal.keys("o");
+    terminal.wait_for(|screen| shares(screen, "/* inlined */").0 > 95.0, SOON);
+    terminal.keys("o I");
+    terminal.wait_for(|screen| screen.contains("no inlined") && !screen.lines().take(20).any(|line| line.contains("step")), SOON);
+    quit(terminal);
+}
+
+#[test]
+fn without_source_the_instructions_are_shown_even_of_a_stripped_program() {
+    let directory = build(&["-g"]);
+    let terminal = {
+        let strip = std::process::Command::new("strip").arg(directory.path().join("hot")).status();
+        assert!(strip.expect("strip (binutils) is needed by this test").success());
+        watch(&directory)
+    };
+    // The first in the table: that is where time is spent.
+    terminal.keys("2");
+    terminal.wait_for(|screen| screen.lines().nth(3).is_some_and(|line| line.contains("hot+0x")), SOON);
+    terminal.keys("g");
+    terminal.wait_for(|screen| detail(screen).starts_with(" hot+0x"), SOON);
+    terminal.keys("o");
+    let screen = terminal.wait_for_text("imul", SOON);
+    assert!(screen.contains("no source: hot has no debug information"), "{screen}");
+    terminal.wait_for(
+        |screen| {
+            let weights = screen.lines().skip_while(|line| !line.contains("self %")).skip(1).map(|line| shares(line, "").0);
+            weights.sum::<f64>() > 95.0
+        },
+        SOON,
+    );
+    quit(terminal);
+}
+
+#[test]
+fn a_source_that_is_not_there_any_more_leaves_the_instructions() {
+    let directory = build(&["-g", "-fno-inline"]);
+    std::fs::remove_file(directory.path().join("hot.c")).expect("it was written");
+    let terminal = watch(&directory);
+    select(&terminal, "hot_loop");
+    terminal.keys("o");
+    let screen = terminal.wait_for_text("call step", SOON);
+    assert!(screen.contains("hot.c is not here, where the compiler had it"), "{screen}");
+    quit(terminal);
+}
