@@ -1,7 +1,7 @@
 //! `perf_event_open`: the sampling clock, the side-band events, and the ring that the latter come through; and writing into
 //! mapped BPF maps.
 //!
-//! The collector's only module with unsafe code of its own.
+//! The collector's only module with unsafe code of its own; the symbolizer has one as well.
 #![allow(unsafe_code)]
 
 use std::io;
