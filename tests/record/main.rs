@@ -15,13 +15,14 @@ mod ending;
 mod files;
 mod jit;
 
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{FLAMETOP, Program, Terminal, bpf_programs_of, loaded_bpf_programs, root_or_fail, terminal};
+use common::{FLAMETOP, Program, Running, Terminal, bpf_programs_of, loaded_bpf_programs, root_or_fail, terminal};
 use tempfile::TempDir;
 
 /// For whatever should happen soon: a machine that also builds may take its time.
@@ -274,6 +275,38 @@ fn a_command_is_recorded_from_its_first_instruction_to_its_end() {
     assert_chain(&lines, "early", "_start;burn");
     let strangers: Vec<&Line> = lines.iter().filter(|line| line.process() != "early").collect();
     assert!(strangers.is_empty(), "{strangers:?}");
+}
+
+/// Two hundred processes a second, each gone before anybody could look at it: their code is named all the same.
+#[test]
+fn of_programs_that_come_and_go_nearly_all_functions_have_names() {
+    let place = Place::new();
+    // In one file, so that no library of this machine is without symbols.
+    let flags = ["-static", "-O2", "-I", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/truth")];
+    let storm = Program::build_text("processes.c", include_str!("../programs/truth/processes.c"), &flags);
+    let mut running = Command::new(&storm.path);
+    let running = running.args(["storm", "200", "4"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut running = Running { child: running };
+    running.child.stdin.take().unwrap().write_all(b"g").unwrap();
+    let lines = place.folded(&["-d", "6"]);
+    running.kill();
+    let name = storm.path.file_name().unwrap().to_string_lossy().into_owned();
+    let (mut all, mut unnamed) = (0, 0);
+    for line in lines.iter().filter(|line| name.starts_with(line.process())) {
+        // Between two programs there is no user stack to name.
+        let in_execve = line.frames.iter().any(|frame| frame.contains("execve"));
+        if in_execve && line.frames.iter().any(|frame| frame == "[unknown]") {
+            continue;
+        }
+        all += line.count;
+        if line.frames.iter().skip(1).any(|frame| frame.contains("+0x") || frame == "[unknown]") {
+            unnamed += line.count;
+            println!("{} {}", line.text(), line.count);
+        }
+    }
+    println!("{unnamed} of {all} samples have a function without a name");
+    assert!(all >= 100, "{all} samples:\n{}", listing(&lines));
+    assert!(unnamed * 100 <= all, "{unnamed} of {all}");
 }
 
 #[test]

@@ -211,6 +211,38 @@ fn separate_debug_files_are_found_only_if_they_are_the_right_ones() {
     assert_eq!(ours(&mut resolver, Oracle::of(&plain).main()), []);
 }
 
+/// A program in a root of its own, as in a container: its debug file is installed there and nowhere else.
+#[test]
+fn a_debug_file_is_found_in_the_root_of_the_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    std::fs::write(at.join("a.c"), "#include <unistd.h>\nstatic inline int twice(int a) { int s = 1; while (a-- > 1) s += s * a; return s; }\n__attribute__((noinline)) int work(int a) { return twice(a) + 1; }\nint main(int c, char **v) { (void)v; pause(); return work(c); }\n").unwrap();
+    tool("gcc", &["-O2", "-g", "-static", "-Wl,--build-id", "a.c", "-o", "contained"], at);
+    let oracle = Oracle::of(&at.join("contained"));
+    let id: String = oracle.build_id.as_ref().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    let place = at.join("usr/lib/debug/.build-id").join(&id[..2]);
+    std::fs::create_dir_all(&place).unwrap();
+    tool("objcopy", &["--only-keep-debug", "contained", &format!("{}/{}.debug", place.display(), &id[2..])], at);
+    let inlined = ask_llvm(&at.join("contained"), &oracle.edges()).into_iter().zip(oracle.edges());
+    let (_, address) = inlined.into_iter().find(|(calls, _)| calls.first().is_some_and(|call| call.0 == "twice")).unwrap();
+    tool("strip", &["--strip-all", "contained"], at);
+    let mut sleeper = Command::new("chroot").arg(at).arg("/contained").spawn().expect("this test needs root");
+    let bench = Bench::new();
+    let object = bench.object(Path::new("/contained"), oracle.build_id.as_deref());
+    let frame = bench.frame(object, oracle.offset(address).unwrap(), false);
+    // Its root is the other one once it is that program.
+    let link = format!("/proc/{}/exe", sleeper.id());
+    let since = std::time::Instant::now();
+    while !std::fs::read_link(&link).is_ok_and(|path| path.ends_with("contained")) && since.elapsed().as_secs() < 10 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    bench.name(&[frame], sleeper.id(), 0..0);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let expected = [("work".to_owned(), false), ("twice".to_owned(), true)];
+    assert_eq!(bench.chain(frame), expected, "{:?}", bench.symbolizer.problems());
+}
+
 #[test]
 fn symbols_are_found_in_gnu_debugdata() {
     let directory = tempfile::tempdir().unwrap();
