@@ -7,10 +7,9 @@ use std::collections::BTreeSet;
 /// The options that the program's own help lists, of all its commands.
 fn options() -> BTreeSet<String> {
     let mut options = BTreeSet::new();
-    for command in
-        [&["--help"][..], &["record", "--help"], &["view", "--help"], &["doctor", "--help"], &["unwind-check", "--help"]]
-    {
-        let output = common::flametop(command);
+    for command in ["", "record", "view", "doctor", "names", "unwind-check"] {
+        let command: Vec<&str> = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
+        let output = common::flametop(&command);
         assert!(output.status.success(), "flametop {command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
         for line in String::from_utf8_lossy(&output.stdout).lines() {
             // `  -p, --pid <PID>  …`: only the beginnings of entries, not what texts mention.
