@@ -100,11 +100,12 @@ impl<F: Format + Default> CodeFile<F> {
             }
             let count = self.read_at(&mut window, self.offset)?;
             let filled = window.get(..count).unwrap_or_default();
-            self.read += count as u64;
             let next = self.format.take(filled, self.offset, length, &mut self.ranges)?;
+            // What is waited for is looked at again and again, and costs nothing by that.
             if next <= self.offset {
                 break;
             }
+            self.read += count as u64;
             let taken = usize::try_from(next - self.offset).unwrap_or(usize::MAX).min(count);
             let before = filled.get(taken.saturating_sub(SEAL)..taken).unwrap_or_default();
             self.seal = (self.offset + taken as u64, before.to_vec());

@@ -6,8 +6,7 @@
 //!                           asked for: its functions and lines, parsed once
 //! ```
 //!
-//! DWARF is hostile like everything else. gimli stands any bytes; what is bounded here is what it would hold of them: units,
-//! functions of one unit, files of split DWARF. What units that were looked at take is estimated ([`Dwarf::memory`]), so that
+//! DWARF is hostile like everything else: see [`dwarf_check`](super::dwarf_check). What units that were looked at take is estimated ([`Dwarf::memory`]), so that
 //! whoever holds this can let go of it.
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -15,24 +14,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
-use gimli::{DwAt, DwTag, DwarfPackage, EndianSlice, LittleEndian, UnitType};
+use gimli::{DwAt, DwarfPackage, EndianSlice, LittleEndian, UnitType};
 use rustc_hash::FxHashSet;
 use self_cell::self_cell;
 
 use super::debug_files::Places;
+use super::dwarf_check::check;
 use super::elf::Image;
 use super::problem::Reason;
 use super::sections::Sections;
 use crate::profile::{ElfAddress, sanitize};
 
-/// Units of one file. The kernel has 3,000, Chromium 40,000.
-const MAX_UNITS: usize = 400_000;
-/// Larger units are counted through before they are believed: a hostile one may make 100 bytes of ours of each of its own.
-const LARGE_UNIT: usize = 16 << 20;
-/// Functions and calls inlined in such a unit.
-const MAX_FUNCTIONS: usize = 4_000_000;
 /// Files of split DWARF opened of one object, as many as a large program has sources.
 const MAX_SPLIT: usize = 4096;
+/// Pages of files larger than this are given back after each batch.
+const WORTH_GIVING_BACK: u64 = 32 << 20;
+/// Longest name looked at.
+const MAX_NAME: usize = 64 << 10;
 /// Calls inlined into each other at one address.
 const MAX_CHAIN: usize = 64;
 
@@ -50,7 +48,7 @@ pub struct SourceLocation {
 /// One function at an address: the outermost is the one that has an address of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call<'a> {
-    /// Its name as the linker knows it, or as the source has it; none where DWARF does not say.
+    /// Its name as the linker knows it, or as the source has it, at most 64 KiB of it; none where DWARF does not say.
     pub(super) name: Option<&'a [u8]>,
     /// The file and line that are executed in it: of the innermost the address's own, of others those of the call.
     pub(super) place: Option<(&'a str, u32)>,
@@ -98,7 +96,10 @@ impl Dwarf {
             if let Some(alternative) = &files.alternative {
                 dwarf.load_sup(|id| Ok::<_, Reason>(Slice::new(alternative.section(id), LittleEndian)))?;
             }
-            check_units(&dwarf)?;
+            check(&dwarf, files.main.is_trusted())?;
+            if let (Some(sup), Some(sections)) = (dwarf.sup(), &files.alternative) {
+                check(sup, sections.is_trusted())?;
+            }
             let context = Context::from_dwarf(dwarf).map_err(|_| Reason::MalformedDwarf)?;
             let (seen, weight) = (RefCell::default(), Cell::default());
             Ok::<_, Reason>(Reader { context, package: OnceCell::new(), seen, weight, near: Cell::new(u64::MAX) })
@@ -111,6 +112,7 @@ impl Dwarf {
     /// The number of calls told is bounded; an error is a unit that cannot be read.
     pub(super) fn calls(&self, address: ElfAddress, mut each: impl FnMut(Call<'_>)) -> Result<(), Reason> {
         self.0.with_dependent(|files, reader| {
+            reader.weigh(address.0);
             let mut lookup = reader.context.find_frames(address.0);
             let mut frames = loop {
                 match lookup {
@@ -121,9 +123,9 @@ impl Dwarf {
             for _ in 0..MAX_CHAIN {
                 let Some(frame) = frames.next().map_err(|_| Reason::MalformedDwarf)? else { break };
                 let place = frame.location.as_ref().and_then(|place| Some((place.file?, place.line.filter(|line| *line > 0)?)));
-                each(Call { name: frame.function.as_ref().map(|function| function.name.slice()), place });
+                let name = frame.function.as_ref().map(|function| function.name.slice());
+                each(Call { name: name.map(|name| name.get(..MAX_NAME).unwrap_or(name)), place });
             }
-            reader.weigh(address.0);
             Ok(())
         })
     }
@@ -142,16 +144,20 @@ impl Dwarf {
     /// Whether zeros were read in place of what a file had.
     pub(super) fn is_torn(&self) -> bool {
         let files = self.0.borrow_owner();
-        files.main.is_torn() || files.alternative.as_ref().is_some_and(Sections::is_torn)
+        let others = files.alternative.iter().chain(files.package.get().into_iter().flatten());
+        files.main.is_torn() || others.chain(files.split.iter().map(|(_, split)| split)).any(Sections::is_torn)
     }
 
     /// Gives pages that were looked at back to the kernel.
+    ///
+    /// Of small files it is not worth it: the next look would have to ask for all of them again.
     pub(super) fn give_back(&self) {
         let files = self.0.borrow_owner();
-        files.main.give_back();
-        files.alternative.iter().for_each(Sections::give_back);
-        files.package.get().into_iter().flatten().for_each(Sections::give_back);
-        files.split.iter().for_each(|(_, sections)| sections.give_back());
+        let others = files.alternative.iter().chain(files.package.get().into_iter().flatten());
+        let all = || std::iter::once(&files.main).chain(others.clone()).chain(files.split.iter().map(|(_, split)| split));
+        if all().map(Sections::mapped).sum::<u64>() > WORTH_GIVING_BACK {
+            all().for_each(Sections::give_back);
+        }
     }
 }
 
@@ -167,42 +173,6 @@ impl Reader<'_> {
             let lines = unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().len());
             self.weight.set(self.weight.get() + unit.header.unit_length() / 2 + 7 * lines);
         }
-    }
-}
-
-/// Refuses what would take memory without end.
-fn check_units(dwarf: &gimli::Dwarf<Slice<'_>>) -> Result<(), Reason> {
-    let mut units = dwarf.units();
-    let mut count = 0;
-    while let Some(header) = units.next().map_err(|_| Reason::MalformedDwarf)? {
-        count += 1;
-        if count > MAX_UNITS {
-            return Err(Reason::TooLarge);
-        }
-        if header.unit_length() > LARGE_UNIT {
-            check_functions(dwarf, header)?;
-        }
-    }
-    Ok(())
-}
-
-fn check_functions(dwarf: &gimli::Dwarf<Slice<'_>>, header: gimli::UnitHeader<Slice<'_>>) -> Result<(), Reason> {
-    let check = || -> gimli::Result<bool> {
-        let unit = dwarf.unit(header)?;
-        let mut entries = unit.entries_raw(None)?;
-        let mut count = 0;
-        while !entries.is_empty() {
-            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
-            const FUNCTIONS: [DwTag; 2] = [gimli::DW_TAG_subprogram, gimli::DW_TAG_inlined_subroutine];
-            count += usize::from(FUNCTIONS.contains(&abbreviation.tag()));
-            entries.skip_attributes(abbreviation.attributes())?;
-        }
-        Ok(count <= MAX_FUNCTIONS)
-    };
-    match check() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Reason::TooLarge),
-        Err(_) => Err(Reason::MalformedDwarf),
     }
 }
 
@@ -228,7 +198,8 @@ fn from_package<'a>(files: &'a Files, reader: &Reader<'a>, load: &SplitDwarfLoad
         };
         DwarfPackage::load(section, Slice::new(&[], LittleEndian)).ok()
     });
-    package.as_ref()?.find_cu(load.dwo_id, &load.parent).ok()?
+    let found = package.as_ref()?.find_cu(load.dwo_id, &load.parent).ok()?;
+    found.filter(|dwarf| check(dwarf, sections.is_trusted()).is_ok())
 }
 
 fn from_file<'a>(files: &'a Files, load: &SplitDwarfLoad<Slice<'a>>) -> Option<gimli::Dwarf<Slice<'a>>> {
@@ -247,7 +218,7 @@ fn from_file<'a>(files: &'a Files, load: &SplitDwarfLoad<Slice<'a>>) -> Option<g
             let mut dwarf =
                 gimli::Dwarf::load(|id| Ok::<_, Reason>(Slice::new(sections.split_section(id), LittleEndian))).ok()?;
             dwarf.make_dwo(&load.parent);
-            if check_units(&dwarf).is_ok() && is_of(&dwarf, load.dwo_id) {
+            if check(&dwarf, sections.is_trusted()).is_ok() && is_of(&dwarf, load.dwo_id) {
                 return Some(dwarf);
             }
         }

@@ -87,6 +87,92 @@ fn claims_larger_than_the_file_cost_nothing() {
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
+/// An ELF file with some code and these sections.
+fn file_with(sections: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut names = vec![0];
+    let mut bytes = vec![0; 64];
+    bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    bytes[18] = 62;
+    let mut headers = vec![[0u64; 8]];
+    for (name, contents) in sections.iter().copied().chain([(".text", &[0x90; 4096][..]), (".shstrtab", &[])]) {
+        let name_at = names.len() as u64;
+        names.extend(name.bytes().chain([0]));
+        let contents = if name == ".shstrtab" { names.clone() } else { contents.to_vec() };
+        let (flags, address) = if name == ".text" { (6, 0x1000) } else { (0, 0) };
+        headers.push([name_at | 1 << 32, flags, address, bytes.len() as u64, contents.len() as u64, 0, 0, 0]);
+        bytes.extend(contents);
+    }
+    let segment_at = bytes.len() as u64;
+    let text_at = headers[headers.len() - 2][3];
+    bytes.extend([1 | 5 << 32, text_at, 0x1000, 0, 0x1000, 0x1000, 0].iter().flat_map(|number: &u64| number.to_le_bytes()));
+    let headers_at = bytes.len() as u64;
+    let count = headers.len() as u16;
+    bytes.extend(headers.concat().iter().flat_map(|number| number.to_le_bytes()));
+    bytes[32..40].copy_from_slice(&segment_at.to_le_bytes());
+    bytes[40..48].copy_from_slice(&headers_at.to_le_bytes());
+    (bytes[54], bytes[56], bytes[58]) = (56, 1, 64);
+    bytes[60..62].copy_from_slice(&count.to_le_bytes());
+    bytes[62..64].copy_from_slice(&(count - 1).to_le_bytes());
+    bytes
+}
+
+/// A unit of DWARF 4 with these entries, after that of the unit itself: code 1, [0x1000, 0x2000).
+fn unit(entries: &[u8]) -> Vec<u8> {
+    let mut unit = vec![4, 0, 0, 0, 0, 0, 8, 1];
+    unit.extend(0x1000u64.to_le_bytes());
+    unit.extend(0x1000u64.to_le_bytes());
+    unit.extend(entries);
+    unit.push(0);
+    [&(unit.len() as u32).to_le_bytes(), unit.as_slice()].concat()
+}
+
+/// 1: a unit; 2: a function; 3: a call inlined, of one byte; 4: a function of many ranges.
+const ABBREVIATIONS: &[u8] =
+    &[1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0, 2, 0x2e, 1, 0x11, 1, 0x12, 7, 0, 0, 3, 0x1d, 1, 0, 0, 4, 0x2e, 0, 0x55, 0x17, 0, 0];
+
+fn open(sections: &[(&str, &[u8])]) -> Result<usize, Reason> {
+    let image = Image::read(Source::Memory(file_with(sections).into()))?;
+    let start = Instant::now();
+    let dwarf = Dwarf::open(&image, None, Places::default())?.expect("it has some");
+    let mut calls = 0;
+    let asked = dwarf.calls(ElfAddress(0x1100), |_| calls += 1);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    asked.map(|()| calls)
+}
+
+#[test]
+fn small_debug_information_that_becomes_large_is_refused() {
+    let function = [&[2][..], &0x1000u64.to_le_bytes(), &0x1000u64.to_le_bytes()].concat();
+    let nested = |depth: usize| unit(&[function.clone(), vec![3; depth], vec![0; depth + 1]].concat());
+    assert_eq!(open(&[(".debug_abbrev", ABBREVIATIONS), (".debug_info", &nested(100))]), Ok(1));
+    // A call inlined into a call inlined into a call, …
+    for depth in [1_000, 1_000_000] {
+        assert_eq!(open(&[(".debug_abbrev", ABBREVIATIONS), (".debug_info", &nested(depth))]), Err(Reason::TooLarge));
+    }
+    // Thousands of units with one table of thousands of abbreviations.
+    let mut table = ABBREVIATIONS.to_vec();
+    (5..5000u16).for_each(|code| table.extend([code as u8 | 0x80, (code >> 7) as u8, 0x2e, 0, 0, 0]));
+    assert_eq!(open(&[(".debug_abbrev", &table), (".debug_info", &unit(&[]).repeat(20_000))]), Err(Reason::TooLarge));
+    // Thousands of functions with one list of thousands of ranges.
+    let functions = [4, 0, 0, 0, 0].repeat(20_000);
+    let ranges: Vec<u8> =
+        (0..20_000u64).flat_map(|at| [at.to_le_bytes(), (at + 1).to_le_bytes()].concat()).chain([0; 16]).collect();
+    let sections: &[(&str, &[u8])] =
+        &[(".debug_abbrev", ABBREVIATIONS), (".debug_info", &unit(&functions)), (".debug_ranges", &ranges)];
+    assert_eq!(open(sections), Err(Reason::TooLarge));
+}
+
+#[test]
+fn sections_of_one_name_are_looked_at_once() {
+    let relocations = vec![7u8; 240_000];
+    let many: Vec<(&str, &[u8])> =
+        (0..200).map(|_| (".rela.plt", relocations.as_slice())).chain([(".plt", &[0x90; 64][..])]).collect();
+    let start = Instant::now();
+    let images = Images::alone(Image::read(Source::Memory(file_with(&many).into())).unwrap());
+    assert_eq!(SymbolIndex::build(&images).unwrap().len(), 0);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 

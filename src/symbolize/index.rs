@@ -127,6 +127,9 @@ impl SymbolIndex {
             let size = function.end - function.start;
             candidates.extend(made(&images.own, Origin::Go, function.start, size, function.name));
         }
+        if candidates.len() > MAX_KEPT {
+            return Err(Reason::TooLarge);
+        }
         candidates.sort_unstable_by_key(|symbol| (symbol.address(), std::cmp::Reverse(symbol.size), symbol.rank(), symbol.name));
         let mut sweep = Sweep::new(images, candidates.len());
         for group in candidates.chunk_by(|a, b| a.address() == b.address()) {

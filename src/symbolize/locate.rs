@@ -18,7 +18,7 @@ pub(super) struct Located {
     pub(super) location: Option<SourceLocation>,
 }
 
-/// Places that are executed at each address, innermost function first.
+/// Places that are executed at each address, innermost function first; those of inlined calls without a name are left out.
 type Places = Vec<Option<SourceLocation>>;
 
 /// Finds lines for the cursor: those of a frame, or those of a frame in one of the functions that are there.
@@ -33,7 +33,9 @@ impl Locator {
     pub(super) fn ask(&self, service: &Arc<Service>, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
         self.innermost.ask(service, frame, |service, frame| {
             let object = service.names.frames.get(frame)?.object;
-            places(service, object, &[frame])?.pop()?.into_iter().next()?
+            let places = places(service, object, &[frame]);
+            service.objects.shrink();
+            places?.pop()?.into_iter().next()?
         })
     }
 
@@ -46,7 +48,9 @@ impl Locator {
     ) -> oneshot::Receiver<Option<SourceLocation>> {
         self.named.ask(service, (label, frame), |service, (label, frame)| {
             let object = service.names.frames.get(frame)?.object;
-            let chain = chains(service, object, &[frame])?.pop()?;
+            let chains = chains(service, object, &[frame]);
+            service.objects.shrink();
+            let chain = chains?.pop()?;
             chain.into_iter().rev().find(|located| located.label == label)?.location
         })
     }
@@ -77,10 +81,20 @@ fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec
             let mut places = Places::new();
             let frame = service.names.frames.get(*frame).filter(|frame| frame.object == object);
             let address = frame.and_then(|frame| images.own.elf_address(FileOffset(frame.lookup_address())));
-            let found = address.map(|address| dwarf.calls(address, |call| places.push(call.place.map(location))));
+            let mut named = Vec::new();
+            let found = address.map(|address| {
+                dwarf.calls(address, |call| {
+                    places.push(call.place.map(location));
+                    named.push(call.name.is_some());
+                })
+            });
             if !matches!(found, Some(Ok(()))) {
                 places.clear();
             }
+            // An inlined call without a name has no label either; the outermost has that of its symbol.
+            let outermost = places.len().saturating_sub(1);
+            let mut depth = 0..;
+            places.retain(|_| depth.next().is_none_or(|depth| depth == outermost || named.get(depth).is_none_or(|named| *named)));
             places
         };
         let places: Vec<Places> = frames.iter().map(of_frame).collect();

@@ -68,7 +68,7 @@ impl Mapped {
         if BEFORE.get_or_init(install).is_none() {
             return Err(Reason::Io(std::io::ErrorKind::Unsupported));
         }
-        let slot = reserve().ok_or(Reason::TooLarge)?;
+        let slot = reserve().ok_or(Reason::Io(std::io::ErrorKind::OutOfMemory))?;
         // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
         let start = unsafe {
             libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd(), 0)
@@ -168,7 +168,9 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
     let mut hit = None;
     for slot in SLOTS.iter().take(used) {
         let (start, end) = (slot.start.load(Ordering::Acquire), slot.end.load(Ordering::Acquire));
-        if start > 1 && (start..end).contains(&at) {
+        // Between the two another thread may have given the slot to another mapping.
+        let is_one = slot.start.load(Ordering::Acquire) == start;
+        if start > 1 && is_one && (start..end).contains(&at) {
             hit = Some((slot, end));
             break;
         }

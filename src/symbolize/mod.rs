@@ -33,7 +33,7 @@
 //!    ├─ images ─┬─ files ─ source ─ elf  the right file, its bytes, its headers
 //!    │          └─ debug_files           those that belong to it
 //!    ├─ index ─ plt, golang              all symbols of them
-//!    ├─ dwarf ─ sections ─ mapped        functions at an address, files and lines
+//!    ├─ dwarf ─ dwarf_check, sections ─ mapped     functions at an address, files and lines
 //!    ├─ vdso               the same for the vDSO
 //!    ├─ locate             file and line of the selected frame
 //!    ├─ listing            source and instructions of a function, with locate
@@ -47,6 +47,7 @@ mod code_file;
 mod debug_files;
 mod demangle;
 mod dwarf;
+mod dwarf_check;
 mod elf;
 mod files;
 mod golang;

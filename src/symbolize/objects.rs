@@ -22,8 +22,6 @@ use crate::profile::{LabelId, Names, Object, ObjectId, sanitize};
 /// Symbol tables and parsed debug information together. node's table takes 1.2 MB, that of the Rust compiler's library 1.4 MB;
 /// the debug information of libc 10 MB, once all of it was looked at.
 const MAX_TABLES: usize = 48 << 20;
-/// When so much was let go of, the system gets it back at once.
-const WORTH_RELEASING: usize = 4 << 20;
 /// Files held open. A process has 1,024 descriptors by default.
 const MAX_FILES: usize = 256;
 /// Names remembered per object, so that a function's name is read and demangled once.
@@ -56,8 +54,12 @@ pub(super) struct State {
     pub(super) labels: FxHashMap<NameRef, LabelId>,
     /// The same for names in debug information, by their place in memory.
     pub(super) called: FxHashMap<(usize, usize), LabelId>,
+    /// Processes that had it mapped when it was last opened: where it is found again.
+    hosts: Vec<Host>,
     used: u64,
     attempts: u32,
+    /// How often debug information could not be opened.
+    refused: u32,
     changes: u32,
     failed: Option<Reason>,
 }
@@ -96,6 +98,7 @@ impl State {
         self.images = None;
         self.index = None;
         self.labels = FxHashMap::default();
+        self.called = FxHashMap::default();
     }
 }
 
@@ -142,6 +145,9 @@ impl Objects {
     /// The object's files, opened now if they were not yet or had to be closed.
     pub(super) fn images(&self, state: &mut State, object: &Object, hosts: &[Host]) -> Result<Arc<Images>, Reason> {
         state.used = self.clock.fetch_add(1, Ordering::Relaxed);
+        let remembered = std::mem::take(&mut state.hosts);
+        let hosts = if hosts.is_empty() { remembered } else { hosts.to_vec() };
+        state.hosts.clone_from(&hosts);
         if let Some(images) = &state.images {
             match images.check_unchanged() {
                 Ok(()) => return Ok(Arc::clone(images)),
@@ -149,6 +155,7 @@ impl Objects {
                     self.drop_images(state);
                     state.changes += 1;
                     if state.changes > MAX_CHANGES {
+                        state.failed = Some(Reason::Rewritten);
                         return Err(reason);
                     }
                 }
@@ -161,12 +168,12 @@ impl Objects {
             }
         }
         state.attempts += 1;
-        match Images::open(object, hosts) {
+        match Images::open(object, &hosts) {
             Ok(images) => {
                 let images = Arc::new(images);
                 self.files.fetch_add(images.count(), Ordering::Relaxed);
                 state.images = Some(Arc::clone(&images));
-                state.failed = None;
+                (state.failed, state.attempts) = (None, 0);
                 Ok(images)
             }
             Err(reason) => {
@@ -201,8 +208,19 @@ impl Objects {
             Debug::Open(dwarf, held) => (dwarf, held),
             Debug::Unknown => {
                 let (image, alternative) = images.dwarf();
-                let Some(dwarf) = Dwarf::open(image, alternative, images.places.clone())? else { return Ok(None) };
-                (Box::new(dwarf), 0)
+                state.called = FxHashMap::default();
+                match Dwarf::open(image, alternative, images.places.clone()) {
+                    Ok(Some(dwarf)) => (Box::new(dwarf), 0),
+                    Ok(None) => return Ok(None),
+                    Err(reason) => {
+                        // A full disk or a refused mapping says nothing of the file: it is tried again, not for ever.
+                        state.refused += 1;
+                        if matches!(reason, Reason::Io(_)) && state.refused < MAX_ATTEMPTS {
+                            state.dwarf = Debug::Unknown;
+                        }
+                        return Err(reason);
+                    }
+                }
             }
         };
         self.tables.fetch_sub(held, Ordering::Relaxed);
@@ -234,12 +252,18 @@ impl Objects {
         state.forget();
     }
 
-    fn drop_index(&self, state: &mut State) {
+    /// Lets go of what was parsed of an object's debug information; it is opened anew when it is asked again.
+    pub(super) fn drop_dwarf(&self, state: &mut State) {
         if let Debug::Open(_, held) = &state.dwarf {
             self.tables.fetch_sub(*held, Ordering::Relaxed);
             state.dwarf = Debug::Unknown;
             state.called = FxHashMap::default();
+            release_memory();
         }
+    }
+
+    fn drop_index(&self, state: &mut State) {
+        self.drop_dwarf(state);
         if let Some(index) = state.index.take() {
             self.tables.fetch_sub(index.memory(), Ordering::Relaxed);
             state.labels = FxHashMap::default();
@@ -261,7 +285,6 @@ impl Objects {
             entries.iter().filter_map(|entry| Some((entry.state.try_lock().ok()?.used, entry))).collect();
         by_use.sort_unstable_by_key(|(used, _)| *used);
         let last = by_use.last().map(|(used, _)| *used);
-        let before = self.tables.load(Ordering::Relaxed);
         for (used, entry) in by_use {
             // What is worked with now would be read again at once, and Chromium's debug information is more than the bound.
             if Some(used) == last && !over().1 {
@@ -273,9 +296,6 @@ impl Objects {
                 (_, true) => self.drop_images(&mut state),
                 (true, false) => self.drop_index(&mut state),
             }
-        }
-        if before.saturating_sub(self.tables.load(Ordering::Relaxed)) >= WORTH_RELEASING {
-            release_memory();
         }
     }
 

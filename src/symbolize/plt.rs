@@ -9,7 +9,7 @@
 //!
 //! System V ABI, AMD64 supplement, "Procedure Linkage Table"; ELF for the Arm 64-bit Architecture, "Dynamic linking".
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::elf::{Image, Machine, NamedSection, SYM, TableKind};
 use super::problem::Reason;
@@ -36,6 +36,10 @@ pub(super) struct Stub {
 pub(super) fn stubs(image: &Image) -> Result<Vec<Stub>, Reason> {
     let (Some(symbols), Some(machine)) = (image.table(TableKind::Dynamic), image.machine()) else { return Ok(Vec::new()) };
     let sections = image.sections_named(|name| matches!(name, ".plt" | ".plt.sec" | ".plt.got" | ".rela.plt" | ".rela.dyn"))?;
+    // The first of each name: a hostile file may have hundreds of them over the same bytes.
+    let mut sections: Vec<NamedSection> = sections;
+    let mut seen = FxHashSet::default();
+    sections.retain(|section| seen.insert(section.name.clone()));
     let has_code = sections.iter().any(|section| section.name.starts_with(".plt"));
     if !has_code {
         return Ok(Vec::new());

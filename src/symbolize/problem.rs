@@ -35,6 +35,9 @@ pub enum Reason {
     /// The file changed while it was read.
     #[error("the file was changed while it was read")]
     Changed,
+    /// The file changes again and again.
+    #[error("the file is written to again and again")]
+    Rewritten,
     /// Not an ELF file, or one whose tables contradict each other.
     #[error("not a valid ELF file")]
     Malformed,
@@ -94,7 +97,7 @@ impl Reason {
         match self {
             Reason::KernelAddressesHidden => "run as root, or `sysctl kernel.kptr_restrict=0`",
             Reason::KernelSymbolsUnreadable(_) => "run as root; the kernel needs CONFIG_KALLSYMS",
-            Reason::NotFound | Reason::Replaced | Reason::Unverified | Reason::Changed => {
+            Reason::NotFound | Reason::Replaced | Reason::Unverified | Reason::Changed | Reason::Rewritten => {
                 "restart the program, so that it runs the file on disk"
             }
             Reason::ProcessGone => "keep the program's file, or link it with a build id (-Wl,--build-id)",

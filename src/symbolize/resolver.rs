@@ -68,7 +68,8 @@ impl Resolver {
     fn of(images: Images, detail: Option<Detail>) -> Result<Resolver, Reason> {
         let index = SymbolIndex::build(&images)?;
         let mut resolver = Resolver { images, index, dwarf: None, detail, names: FxHashMap::default() };
-        resolver.open_dwarf()?;
+        // Without it there are still the symbols.
+        let _ = resolver.open_dwarf();
         Ok(resolver)
     }
 
@@ -91,14 +92,14 @@ impl Resolver {
         if let Some(dwarf) = &self.dwarf {
             // A unit that is damaged leaves the symbol.
             let _ = dwarf.calls(address, |call| {
-                let name = call.name.map(|name| readable(name, detail)).unwrap_or_default();
+                let name = call.name.map(|name| readable(&name.to_vec(), detail)).unwrap_or_default();
                 functions.push(Function { name, location: call.place.map(location) });
             });
             if dwarf.is_torn() {
                 return Err(Reason::Changed);
             }
             if dwarf.memory() > MAX_HELD {
-                self.open_dwarf()?;
+                let _ = self.open_dwarf();
             }
         }
         let symbol = self.index.find(address).map(|name| self.symbol(name)).transpose()?;

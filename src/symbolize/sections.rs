@@ -1,9 +1,19 @@
 //! The DWARF sections of one file: mapped where they are stored plainly, unpacked where they are compressed.
 //!
-//! What is unpacked and large goes into a file of its own that has no name and is mapped like any other: page cache that the
-//! kernel can have back, not our own memory.
+//! | the file | a plain section | a compressed one |
+//! | --- | --- | --- |
+//! | root's or our own | a part of the mapped file | unpacked |
+//! | anybody else's | copied | unpacked |
+//!
+//! Whoever may write to a file may do so between two looks at the same byte, and what reads DWARF looks at names and paths more
+//! than once. So of files that others may write to there is a copy. What is copied or unpacked and large goes into a file that
+//! has no name and is mapped like any other: page cache that the kernel can have back, not our own memory. All of those
+//! together are bounded: see [`MAX_COPIED`].
 
-use std::io::{Read, Seek, Write};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, Write};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gimli::SectionId;
 
@@ -12,30 +22,53 @@ use super::mapped::Mapped;
 use super::problem::Reason;
 use super::source::{Source, u32_at, u64_at};
 
-/// Sections of one file, together, once unpacked. Chromium's debug information has some gigabytes.
-const MAX_TOTAL: u64 = 8 << 30;
-/// Unpacked sections up to this size are kept in memory.
+/// Copied and unpacked sections of all files together.
+const MAX_COPIED: u64 = 2 << 30;
+/// Sections of one file that others may write to; those of Chromium have more, and are root's where it is installed.
+const MAX_FOREIGN: u64 = 1 << 30;
+/// Such sections up to this size are kept in memory.
 const IN_MEMORY: u64 = 1 << 20;
 /// `Elf64_Chdr`: `ch_type` u32, reserved u32, `ch_size` u64, `ch_addralign` u64.
-const CHDR: usize = 24;
+const CHDR: u64 = 24;
+
+static COPIED: AtomicU64 = AtomicU64::new(0);
+
+/// A part of [`MAX_COPIED`].
+#[derive(Debug)]
+struct Share(u64);
+
+impl Share {
+    fn take(size: u64) -> Result<Share, Reason> {
+        let taken = COPIED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |copied| {
+            copied.checked_add(size).filter(|copied| *copied <= MAX_COPIED)
+        });
+        taken.map(|_| Share(size)).map_err(|_| Reason::TooLarge)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        COPIED.fetch_sub(self.0, Ordering::AcqRel);
+    }
+}
 
 /// Bytes of one section.
 #[derive(Debug)]
 enum Bytes {
     /// A part of the file's mapping.
-    InFile(std::ops::Range<usize>),
-    /// Unpacked and small.
-    InMemory(Box<[u8]>),
-    /// Unpacked and large.
-    Unpacked(Mapped),
+    InFile(Range<usize>),
+    /// Copied or unpacked, and small.
+    InMemory { bytes: Box<[u8]>, _share: Share },
+    /// Copied or unpacked, and large.
+    Copied(Mapped, Share),
 }
 
 /// The DWARF sections of a file.
 #[derive(Debug, Default)]
 pub(super) struct Sections {
     file: Option<Mapped>,
-    memory: Box<[u8]>,
     sections: Vec<(Box<str>, Bytes)>,
+    trusted: bool,
 }
 
 impl Sections {
@@ -57,21 +90,32 @@ impl Sections {
     }
 
     fn of(image: &Image, named: Vec<NamedSection>) -> Result<Sections, Reason> {
-        let mut sections = Sections::default();
-        match &image.source {
-            Source::File(file, _) => sections.file = Some(Mapped::new(file, image.source.length())?),
-            Source::Memory(bytes) => sections.memory = bytes.clone(),
+        let trusted = image.source.is_trusted();
+        let size = |section: &NamedSection| section.file.end.saturating_sub(section.file.start);
+        if !trusted
+            && named.iter().map(size).try_fold(0u64, |sum, size| sum.checked_add(size)).is_none_or(|sum| sum > MAX_FOREIGN)
+        {
+            return Err(Reason::TooLarge);
         }
-        let mut left = MAX_TOTAL;
+        let mut sections = Sections { trusted, ..Sections::default() };
+        if let (Source::File(file, _), true) = (&image.source, trusted) {
+            sections.file = Some(Mapped::new(file, image.source.length())?);
+        }
         for section in named {
-            let (start, end) = (section.file.start, section.file.end);
-            let range = usize::try_from(start).ok().zip(usize::try_from(end).ok()).map(|(start, end)| start..end);
-            let range = range.filter(|range| sections.whole().get(range.clone()).is_some()).ok_or(Reason::Truncated)?;
-            let packed = sections.whole().get(range.clone()).unwrap_or_default();
-            let bytes = match (section.name.strip_prefix(".zdebug"), section.compressed) {
-                (Some(_), _) => unpack_old(packed, &mut left)?,
-                (None, true) => unpack(packed, &mut left)?,
-                (None, false) => Bytes::InFile(range),
+            if section.file.end > image.source.length() {
+                return Err(Reason::Truncated);
+            }
+            let bytes = match (section.name.starts_with(".z"), section.compressed) {
+                (true, _) => unpack_old(&image.source, section.file)?,
+                (false, true) => unpack(&image.source, section.file)?,
+                (false, false) if sections.file.is_some() => {
+                    let place = usize::try_from(section.file.start).ok().zip(usize::try_from(section.file.end).ok());
+                    Bytes::InFile(place.map(|(start, end)| start..end).ok_or(Reason::TooLarge)?)
+                }
+                (false, false) => {
+                    let size = section.file.end - section.file.start;
+                    copy(image.source.reader(section.file), size)?
+                }
             };
             let name = section.name.strip_prefix(".z").map_or(section.name.clone(), |rest| format!(".{rest}").into());
             sections.sections.push((name, bytes));
@@ -79,16 +123,19 @@ impl Sections {
         Ok(sections)
     }
 
-    fn whole(&self) -> &[u8] {
-        self.file.as_ref().map_or(&self.memory, Mapped::bytes)
+    /// Whether nobody else could have written them.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.trusted
     }
 
     /// The bytes of a section; none where there is no such section.
     pub(super) fn get(&self, name: &str) -> &[u8] {
         match self.sections.iter().find(|(known, _)| &**known == name) {
-            Some((_, Bytes::InFile(range))) => self.whole().get(range.clone()).unwrap_or_default(),
-            Some((_, Bytes::InMemory(bytes))) => bytes,
-            Some((_, Bytes::Unpacked(mapped))) => mapped.bytes(),
+            Some((_, Bytes::InFile(range))) => {
+                self.file.as_ref().and_then(|file| file.bytes().get(range.clone())).unwrap_or_default()
+            }
+            Some((_, Bytes::InMemory { bytes, .. })) => bytes,
+            Some((_, Bytes::Copied(mapped, _))) => mapped.bytes(),
             None => &[],
         }
     }
@@ -112,7 +159,7 @@ impl Sections {
     pub(super) fn give_back(&self) {
         self.file.iter().for_each(Mapped::give_back);
         for (_, bytes) in &self.sections {
-            if let Bytes::Unpacked(mapped) = bytes {
+            if let Bytes::Copied(mapped, _) = bytes {
                 mapped.give_back();
             }
         }
@@ -120,8 +167,14 @@ impl Sections {
 
     /// Bytes of our own memory.
     pub(super) fn memory(&self) -> usize {
-        let unpacked = self.sections.iter().map(|(_, bytes)| if let Bytes::InMemory(bytes) = bytes { bytes.len() } else { 0 });
-        self.memory.len() + unpacked.sum::<usize>()
+        self.sections.iter().map(|(_, bytes)| if let Bytes::InMemory { bytes, .. } = bytes { bytes.len() } else { 0 }).sum()
+    }
+
+    /// Bytes that are mapped.
+    pub(super) fn mapped(&self) -> u64 {
+        let size = |bytes: &Bytes| if let Bytes::Copied(_, share) = bytes { share.0 } else { 0 };
+        let file = self.file.as_ref().map_or(0, |file| file.bytes().len() as u64);
+        file + self.sections.iter().map(|(_, bytes)| size(bytes)).sum::<u64>()
     }
 }
 
@@ -139,36 +192,37 @@ fn is_needed(name: &str) -> bool {
 }
 
 /// A compressed section: `Elf64_Chdr`, then zlib (1) or zstd (2). (gABI, "Compressed sections".)
-fn unpack(packed: &[u8], left: &mut u64) -> Result<Bytes, Reason> {
-    let (kind, size) = u32_at(packed, 0).zip(u64_at(packed, 8)).ok_or(Reason::Truncated)?;
-    let stream = packed.get(CHDR..).ok_or(Reason::Truncated)?;
+fn unpack(source: &Source, range: Range<u64>) -> Result<Bytes, Reason> {
+    let header = source.read(range.start, CHDR.min(range.end - range.start), CHDR)?;
+    let (kind, size) = u32_at(&header, 0).zip(u64_at(&header, 8)).ok_or(Reason::Truncated)?;
+    let start = range.start.checked_add(CHDR).filter(|start| *start <= range.end).ok_or(Reason::Truncated)?;
+    let packed = BufReader::new(source.reader(start..range.end));
     match kind {
-        1 => unpack_from(flate2::read::ZlibDecoder::new(stream), size, left),
-        2 => {
-            let decoder = ruzstd::decoding::StreamingDecoder::new(stream).map_err(|_| Reason::MalformedDwarf)?;
-            unpack_from(decoder, size, left)
-        }
+        1 => copy(flate2::read::ZlibDecoder::new(packed), size),
+        2 => copy(ruzstd::decoding::StreamingDecoder::new(packed).map_err(|_| Reason::MalformedDwarf)?, size),
         _ => Err(Reason::MalformedDwarf),
     }
 }
 
 /// As compilers did before: `ZLIB`, the size as eight big-endian bytes, then zlib.
-fn unpack_old(packed: &[u8], left: &mut u64) -> Result<Bytes, Reason> {
-    let stream = packed.strip_prefix(b"ZLIB").ok_or(Reason::MalformedDwarf)?;
-    let (size, stream) = stream.split_first_chunk().ok_or(Reason::MalformedDwarf)?;
-    unpack_from(flate2::read::ZlibDecoder::new(stream), u64::from_be_bytes(*size), left)
+fn unpack_old(source: &Source, range: Range<u64>) -> Result<Bytes, Reason> {
+    const HEADER: u64 = 12;
+    let header = source.read(range.start, HEADER.min(range.end - range.start), HEADER)?;
+    let size = header.strip_prefix(b"ZLIB").and_then(|size| size.first_chunk()).ok_or(Reason::MalformedDwarf)?;
+    let packed = BufReader::new(source.reader(range.start + HEADER..range.end));
+    copy(flate2::read::ZlibDecoder::new(packed), u64::from_be_bytes(*size))
 }
 
-/// Grows as bytes come: a size that a hostile file only claims costs nothing.
-fn unpack_from(reader: impl Read, size: u64, left: &mut u64) -> Result<Bytes, Reason> {
-    *left = left.checked_sub(size).ok_or(Reason::TooLarge)?;
+/// All that comes, which must be `size` bytes. Grows as they come: a size that a hostile file only claims costs nothing.
+fn copy(reader: impl Read, size: u64) -> Result<Bytes, Reason> {
+    let share = Share::take(size)?;
     let mut reader = reader.take(size);
-    let unpacked = if size <= IN_MEMORY {
+    let copied = if size <= IN_MEMORY {
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes).map_err(|_| Reason::MalformedDwarf)?;
-        (bytes.len() as u64 == size).then(|| Bytes::InMemory(bytes.into()))
+        (bytes.len() as u64 == size).then(|| Bytes::InMemory { bytes: bytes.into(), _share: share })
     } else {
-        let mut file = tempfile::tempfile()?;
+        let mut file = unnamed_file()?;
         let mut chunk = vec![0; 256 << 10];
         loop {
             let count = reader.read(&mut chunk).map_err(|_| Reason::MalformedDwarf)?;
@@ -177,7 +231,13 @@ fn unpack_from(reader: impl Read, size: u64, left: &mut u64) -> Result<Bytes, Re
             }
             file.write_all(chunk.get(..count).unwrap_or_default())?;
         }
-        (file.stream_position()? == size).then(|| Mapped::new(&file, size).map(Bytes::Unpacked)).transpose()?
+        let is_whole = file.stream_position()? == size;
+        is_whole.then(|| Mapped::new(&file, size)).transpose()?.map(|mapped| Bytes::Copied(mapped, share))
     };
-    unpacked.ok_or(Reason::MalformedDwarf)
+    copied.ok_or(Reason::MalformedDwarf)
+}
+
+/// On a disk, where there is one for such files: /tmp often is memory.
+fn unnamed_file() -> Result<File, Reason> {
+    Ok(tempfile::tempfile_in("/var/tmp").or_else(|_| tempfile::tempfile())?)
 }

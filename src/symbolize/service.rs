@@ -37,6 +37,8 @@ use crate::profile::{FileOffset, Frame, FrameId, FrameKind, LabelId, NameRequest
 const WORKERS: usize = 2;
 /// How often a batch is started over because its file was written to meanwhile.
 const MAX_ROUNDS: usize = 2;
+/// Parsed debug information of one object never takes more than this by much: a unit.
+const MAX_PARSED: usize = 512 << 20;
 /// Frames looked up in debug information before it is seen whether others wait for a first name.
 const SLICE: usize = 1024;
 
@@ -345,7 +347,8 @@ impl Service {
     fn name_inlined(&self, object: &Object, entry: &Entry, mut frames: Vec<FrameId>) -> Vec<FrameId> {
         self.sort_by_address(&mut frames);
         let mut done = 0;
-        for slice in frames.chunks(SLICE) {
+        while let Some(rest) = frames.get(done..).filter(|rest| !rest.is_empty()) {
+            let slice = rest.get(..SLICE).unwrap_or(rest);
             let mut state = entry.state();
             let found = self.find_inlined(object, &mut state, slice);
             drop(state);
@@ -353,6 +356,7 @@ impl Service {
                 entry.set_reason(Some(*reason));
             }
             let chains = found.unwrap_or_default();
+            let slice = chains.as_ref().and_then(|chains| slice.get(..chains.ends.len())).unwrap_or(slice);
             let (mut named, mut unnamed) = (0, 0);
             for (index, frame) in slice.iter().enumerate() {
                 let had_name = self.symbol_of(*frame).is_some();
@@ -401,6 +405,7 @@ impl Service {
         let chains = self.objects.with_dwarf(state, &images, |state, dwarf| {
             let mut chains = Chains::default();
             let mut calls = Vec::new();
+            let mut too_much = false;
             for frame in frames {
                 calls.clear();
                 let address = self.names.frames.get(*frame).and_then(|frame| {
@@ -415,14 +420,22 @@ impl Service {
                     calls.clear();
                 }
                 chains.push(self.symbol_of(*frame), &calls, |label| self.as_outermost(label));
+                too_much = dwarf.memory() > MAX_PARSED;
+                if too_much {
+                    break;
+                }
             }
             dwarf.give_back();
-            (chains, dwarf.is_torn())
+            (chains, dwarf.is_torn(), too_much)
         })?;
+        // The others are asked for of one that is opened anew.
+        if chains.as_ref().is_some_and(|(.., too_much)| *too_much) {
+            self.objects.drop_dwarf(state);
+        }
         images.check_unchanged()?;
         match chains {
-            Some((_, true)) => Err(Reason::Changed),
-            Some((chains, false)) => Ok(Some(chains)),
+            Some((_, true, _)) => Err(Reason::Changed),
+            Some((chains, false, _)) => Ok(Some(chains)),
             None => Ok(None),
         }
     }
@@ -433,7 +446,9 @@ impl Service {
         if let Some(label) = state.called.get(&key) {
             return *label;
         }
-        let label = self.names.labels.intern(&demangle(name, Detail::default()), object.short_name(), FrameKind::Inlined);
+        // Checked and read again are two moments, and what is mapped may change in between: a copy is the same in both.
+        let name = name.to_vec();
+        let label = self.names.labels.intern(&demangle(&name, Detail::default()), object.short_name(), FrameKind::Inlined);
         state.remember_called(key, label);
         label
     }

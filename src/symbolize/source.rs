@@ -4,6 +4,8 @@
 //! mapping of a 100 MB library shows up in our resident memory.
 
 use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::problem::Reason;
@@ -42,6 +44,18 @@ impl Source {
     pub(super) fn file(file: File) -> Result<Source, Reason> {
         let stamp = Stamp::of(&file)?;
         Ok(Source::File(file, stamp))
+    }
+
+    /// Whether nobody else could have written it, nor can while it is read: it is root's, or our own.
+    pub(super) fn is_trusted(&self) -> bool {
+        let Source::File(file, _) = self else { return false };
+        let owners = [0, rustix::process::geteuid().as_raw()];
+        file.metadata().is_ok_and(|about| owners.contains(&about.uid()) && about.mode() & 0o022 == 0)
+    }
+
+    /// The bytes from `range.start` to `range.end`, one behind the other.
+    pub(super) fn reader(&self, range: Range<u64>) -> Reader<'_> {
+        Reader { source: self, range }
     }
 
     /// How long the image is.
@@ -97,6 +111,23 @@ impl Source {
         let mut bytes = vec![0; usize::try_from(length).map_err(|_| Reason::TooLarge)?];
         self.read_exact(offset, &mut bytes)?;
         Ok(bytes)
+    }
+}
+
+/// A part of an image, read from its begin to its end.
+pub(super) struct Reader<'a> {
+    source: &'a Source,
+    range: Range<u64>,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.range.end.saturating_sub(self.range.start)).unwrap_or(usize::MAX);
+        let count = buffer.len().min(left);
+        let Some(room) = buffer.get_mut(..count) else { return Ok(0) };
+        self.source.read_exact(self.range.start, room).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        self.range.start += count as u64;
+        Ok(count)
     }
 }
 
