@@ -274,6 +274,8 @@ impl Scan {
             self.after_parameters = true;
             self.conversion = false;
             if let Some(blank) = self.blank.take() {
+                // Of several blanks before the parameters the last ones are gone.
+                let blank = blank.min(self.plain.len());
                 self.starts.insert(self.starts.partition_point(|start| *start < blank), blank);
             }
         }
@@ -296,7 +298,8 @@ impl Scan {
         let says_nothing = |segment: &str| segment.starts_with(['{', '$', '\'', '<']) || segment.starts_with("operator()");
         let mut last = self.plain.as_str();
         for start in self.starts.iter().rev() {
-            last = &self.plain[*start..];
+            let Some(segment) = self.plain.get(*start..) else { continue };
+            last = segment;
             if !says_nothing(last) {
                 break;
             }

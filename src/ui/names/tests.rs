@@ -137,13 +137,31 @@ fn thousands_of_long_names_take_no_time() {
     assert!(start.elapsed() < std::time::Duration::from_secs(4), "{:?}", start.elapsed());
 }
 
+#[test]
+fn blanks_before_parameters_begin_nothing() {
+    for (full, last) in
+        [("a  (x)é", "é"), ("a b   (x)é::c", "c"), ("名  (x)名前", "名前"), ("a  (x)", "a"), ("void f  (x)", "void f")]
+    {
+        assert_eq!(shorten(full, Detail::Last), last, "{full}");
+    }
+}
+
 proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
+
     /// Whatever a name is, what is shown of it is something and no longer than it.
     #[test]
-    fn any_name_can_be_shortened(name in "[a-c:<>(){}\\[\\] &.*#$é-]{1,24}|(operator|::|<|>|\\(|\\)| as |a| const|\\{|\\}){1,12}") {
+    fn any_name_can_be_shortened(
+        name in "[a-c:<>(){}\\[\\] &.*#$é名-]{1,24}\
+            |(operator|::|<|>|\\(|\\)|\\(x\\)| as |a| const|  |é|名前|\\{|\\}|\\[|\\]|\\.){1,12}\
+            |\\PC{1,24}"
+    ) {
         for detail in [Detail::Plain, Detail::Last] {
             let short = shorten(&name, detail);
             proptest::prop_assert!(!short.is_empty() && short.len() <= name.len(), "{name:?} {short:?}");
+            for columns in [0, 3, 9] {
+                proptest::prop_assert!(width(&fit_name(&short, columns)) <= columns, "{short:?} in {columns}");
+            }
         }
     }
 }
