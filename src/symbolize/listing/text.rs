@@ -2,9 +2,26 @@
 //!
 //! A path is opened within a root, first that of a process that runs the program, and no link of `/proc` is followed. What is not a
 //! regular file, or lies in a file system that is no storage (reading such a file may do something, or never end), is not read.
+//!
+//! # Whose files are shown
+//!
+//! We may read everything, the program that names the file may not: a program whose debug information says that its source is
+//! `/etc/shadow` must not have us show that.
+//!
+//! | found in | shown if everybody may read it, or if it belongs to |
+//! | --- | --- |
+//! | the root of a process | whoever has started that process |
+//! | our own root | our user, or the caller of sudo; never to root, because it is not known who has started the program |
+//!
+//! Our own root is not looked into while a process with another one is alive, as in a container: what is there is none of its
+//! business. Nor after a file was refused.
 
 use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::profile::{Row, Tgid, sanitize};
 use crate::symbolize::files::{open_in_root, open_regular};
@@ -12,6 +29,8 @@ use crate::symbolize::problem::Reason;
 
 /// Longest file read. The largest sources that people write have some 300 kB; SQLite's amalgamation has 9 MB.
 const MAX_SIZE: u64 = 16 << 20;
+/// Most lines of a file: the longest sources that people write have some 300,000. Each costs memory, however short it is.
+const MAX_LINES: usize = 500_000;
 /// Columns of a line that are kept: generated files have all on one.
 const MAX_COLUMNS: usize = 1000;
 const TAB: usize = 8;
@@ -28,6 +47,71 @@ pub(super) struct Text {
     pub(super) modified: (i64, i64),
 }
 
+/// Why a file is not shown.
+#[derive(Debug)]
+enum Refusal {
+    /// Only its owner may read it, who is nobody that it is shown for.
+    Private,
+    TooManyLines,
+    Other(Reason),
+}
+
+impl<E: Into<Reason>> From<E> for Refusal {
+    fn from(error: E) -> Refusal {
+        Refusal::Other(error.into())
+    }
+}
+
+/// A process that runs the program. Its directory in `/proc` is held open, so that all of it is of one process, whichever gets its
+/// number next.
+struct Process {
+    directory: OwnedFd,
+}
+
+impl Process {
+    fn open(tgid: Tgid) -> Option<Process> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(format!("/proc/{tgid}"), flags, Mode::empty()).ok()?;
+        Some(Process { directory })
+    }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.directory.as_raw_fd()))
+    }
+
+    /// Who has started it: its real user. The owner of its directory says less: that is root as soon as the process asks for it
+    /// (`PR_SET_DUMPABLE`), and the effective user is another one in a set-uid program.
+    fn user(&self) -> Option<u32> {
+        let status = std::fs::read_to_string(self.path_of("status")).ok()?;
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        users.split_whitespace().next()?.parse().ok()
+    }
+
+    /// Whether it is alive and has a root that is not ours; one that cannot be looked at may be.
+    fn has_another_root(&self) -> bool {
+        let own = rustix::fs::stat("/").map(|about| (about.st_dev, about.st_ino));
+        match rustix::fs::statat(&self.directory, "root", AtFlags::empty()) {
+            Ok(about) => own != Ok((about.st_dev, about.st_ino)),
+            Err(Errno::NOENT | Errno::SRCH) => false,
+            Err(_) => true,
+        }
+    }
+}
+
+/// Whose private files are shown from our own root: those of the person at the screen, if that is not root.
+fn own_user() -> Option<u32> {
+    let user = rustix::process::getuid();
+    let caller = || std::env::var("SUDO_UID").ok()?.parse().ok();
+    let user = if user.is_root() { caller() } else { Some(user.as_raw()) };
+    // The kernel's "nobody in particular".
+    user.filter(|user| *user != 0 && *user != u32::MAX)
+}
+
+/// Whether a file may be shown for this user.
+fn may_be_shown(mode: u32, owner: u32, user: Option<u32>) -> bool {
+    mode & 0o004 != 0 || user == Some(owner)
+}
+
 /// Reads the file of this path as one of the processes sees it, or as we do.
 ///
 /// The error says in words which file is missing and why.
@@ -35,34 +119,50 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
     if !path.starts_with('/') {
         return Err(format!("the compiler has written down no directory of {path}"));
     }
-    let roots = hosts.iter().map(|tgid| PathBuf::from(format!("/proc/{tgid}/root"))).chain([PathBuf::from("/")]);
-    let mut worst = Reason::NotFound;
-    for root in roots {
-        match read_in(&root, path) {
+    let mut worst = Refusal::Other(Reason::NotFound);
+    let mut is_elsewhere = false;
+    for process in hosts.iter().filter_map(|tgid| Process::open(*tgid)) {
+        is_elsewhere |= process.has_another_root();
+        match read_in(&process.path_of("root"), path, process.user()) {
             Ok(text) => return Ok(text),
-            Err(Reason::NotFound) => {}
-            Err(reason) => worst = reason,
+            Err(Refusal::Other(Reason::NotFound)) => {}
+            Err(why) => worst = why,
+        }
+    }
+    if !is_elsewhere && !matches!(worst, Refusal::Private) {
+        match read_in(Path::new("/"), path, own_user()) {
+            Ok(text) => return Ok(text),
+            Err(Refusal::Other(Reason::NotFound)) => {}
+            Err(why) => worst = why,
         }
     }
     Err(match worst {
-        Reason::NotFound => format!("{path} is not here, where the compiler had it"),
-        Reason::TooLarge => format!("{path} is longer than {} MB", MAX_SIZE >> 20),
-        reason => format!("{path}: {reason}"),
+        Refusal::Private => format!("{path} is readable only by its owner"),
+        Refusal::TooManyLines => format!("{path} has more than {MAX_LINES} lines"),
+        Refusal::Other(Reason::NotFound) => format!("{path} is not here, where the compiler had it"),
+        Refusal::Other(Reason::TooLarge) => format!("{path} is longer than {} MB", MAX_SIZE >> 20),
+        Refusal::Other(reason) => format!("{path}: {reason}"),
     })
 }
 
-fn read_in(root: &Path, path: &str) -> Result<Text, Reason> {
+fn read_in(root: &Path, path: &str, user: Option<u32>) -> Result<Text, Refusal> {
     let place = open_in_root(root, path)?;
     let file_system = rustix::fs::fstatfs(&place)?.f_type as u64;
     if NO_STORAGE.contains(&(file_system & 0xffff_ffff)) {
-        return Err(Reason::NotRegular);
+        return Err(Reason::NotRegular.into());
     }
     let file = open_regular(&place)?;
     let about = rustix::fs::fstat(&file)?;
+    if !may_be_shown(about.st_mode, about.st_uid, user) {
+        return Err(Refusal::Private);
+    }
     let mut bytes = Vec::new();
     file.take(MAX_SIZE + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_SIZE {
-        return Err(Reason::TooLarge);
+        return Err(Reason::TooLarge.into());
+    }
+    if bytes.iter().filter(|byte| **byte == b'\n').count() > MAX_LINES {
+        return Err(Refusal::TooManyLines);
     }
     Ok(Text { rows: rows(&bytes), modified: (about.st_mtime, i64::try_from(about.st_mtime_nsec).unwrap_or(0)) })
 }
@@ -120,5 +220,93 @@ mod tests {
         let large = directory.path().join("large.c");
         std::fs::File::create(&large).unwrap().set_len(MAX_SIZE + 1).unwrap();
         assert!(read(large.to_str().unwrap(), &[]).unwrap_err().contains("longer than 16 MB"));
+        std::fs::write(&large, "\n".repeat(MAX_LINES + 1)).unwrap();
+        assert!(read(large.to_str().unwrap(), &[]).unwrap_err().contains("has more than 500000 lines"));
+        std::fs::write(&large, "\n".repeat(MAX_LINES)).unwrap();
+        assert_eq!(read(large.to_str().unwrap(), &[]).map(|text| text.rows.len()), Ok(MAX_LINES));
+    }
+
+    #[test]
+    fn private_files_are_shown_only_for_their_owners() {
+        assert!(may_be_shown(0o100_644, 1, None) && may_be_shown(0o100_600, 1, Some(1)));
+        assert!(!may_be_shown(0o100_640, 0, Some(1)) && !may_be_shown(0o100_660, 0, None));
+    }
+
+    /// A process, ended when it is let go of.
+    struct Running(std::process::Child);
+
+    impl Running {
+        fn start(command: &mut std::process::Command) -> Running {
+            Running(command.spawn().expect("this test needs root"))
+        }
+
+        fn tgid(&self) -> Tgid {
+            Tgid(self.0.id())
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn no_program_has_us_show_what_its_user_may_not_read() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        use std::os::unix::process::CommandExt;
+        use std::process::Command;
+
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, mode: u32, owner: u32| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, "text\n").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            chown(&path, Some(owner), None).expect("this test needs root");
+            path.to_str().unwrap().to_owned()
+        };
+        let (of_root, of_nobody, of_all) = (file("root.c", 0o600, 0), file("nobody.c", 0o640, 65534), file("all.c", 0o644, 0));
+        let nobody = Running::start(Command::new("sleep").arg("60").uid(65534).gid(65534));
+        let own = Tgid(std::process::id());
+        for (path, hosts, is_shown) in [
+            (&of_root, vec![nobody.tgid()], false),
+            (&of_root, vec![], false),
+            (&of_root, vec![Tgid(u32::MAX)], false),
+            (&of_root, vec![own], true),
+            (&of_root, vec![nobody.tgid(), own], true),
+            (&of_nobody, vec![own], false),
+            (&of_nobody, vec![nobody.tgid()], true),
+            (&of_all, vec![nobody.tgid()], true),
+            (&of_all, vec![], true),
+        ] {
+            let found = read(path, &hosts);
+            assert_eq!(found.is_ok(), is_shown, "{path} for {hosts:?}: {found:?}");
+            if let Err(said) = found {
+                assert_eq!(said, format!("{path} is readable only by its owner"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_in_a_container_has_us_show_nothing_of_our_own_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let pause = directory.path().join("pause.c");
+        std::fs::write(&pause, "#include <unistd.h>\nint main(void) { for (;;) pause(); }\n").unwrap();
+        let gcc = std::process::Command::new("gcc").current_dir(&directory).args(["-static", "-o", "pause", "pause.c"]).status();
+        assert!(gcc.expect("gcc is needed by this test").success());
+        let contained = Running::start(std::process::Command::new("chroot").arg(directory.path()).arg("/pause"));
+        let process = Process::open(contained.tgid()).unwrap();
+        let start = std::time::Instant::now();
+        while !process.has_another_root() {
+            assert!(start.elapsed().as_secs() < 20, "chroot (coreutils) needs root");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let pause = pause.to_str().unwrap();
+        assert!(read("/pause.c", &[contained.tgid()]).is_ok(), "in its own root");
+        assert!(read(pause, &[contained.tgid()]).unwrap_err().contains("is not here"));
+        assert!(read(pause, &[contained.tgid(), Tgid(std::process::id())]).is_ok(), "of a process that has our root");
+        drop(contained);
+        assert!(!process.has_another_root());
     }
 }
