@@ -143,7 +143,7 @@ impl Answer {
         let fixed = loop {
             let profile = read(profile);
             let fixed = profile.limits() == Limits::NONE;
-            let same = profile.samples.end() == self.builder.seen() && !self.builder.a_label_in_the_tree_was_renamed();
+            let same = profile.samples.end() == self.builder.seen() && !self.builder.has_old_names();
             let done = fixed && self.made_at.is_some() && same;
             if done || self.builder.update(&profile, now, SLICE) == Progress::Done {
                 break fixed;
@@ -502,6 +502,39 @@ mod tests {
         let with = profile.read().unwrap().memory();
         engine.answer(&Request::default(), Timestamp(23_000));
         assert!(profile.read().unwrap().memory() < with);
+    }
+
+    #[test]
+    fn a_baseline_learns_names_that_come_after_it_was_marked() {
+        let names = Arc::new(Names::default());
+        let profile = Arc::new(RwLock::new(Profile::new(Limits { window: u64::MAX, memory: 1 << 30 })));
+        for i in 0..100 {
+            sample(&names, &profile, i, &["main", "f"]);
+        }
+        let mut engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::clone(&profile));
+        let label = |name| names.labels.intern(name, "", FrameKind::User);
+        let compared = |engine: &mut Engine, direction| {
+            let query = Query { direction, ..Query::default() };
+            let mark = Some(Mark { number: 1, query: Query::default() });
+            let request =
+                Request { query, baseline: mark, compare: true, functions: Some(FunctionOrder::default()), ..Request::default() };
+            engine.answer(&request, Timestamp(100))
+        };
+        compared(&mut engine, Direction::TopDown);
+        // What was inlined into `f` is found later, and once more: both sides are told.
+        let frame = names.intern_named(label("f"));
+        for chain in [vec![label("f"), label("g")], vec![label("f"), label("g"), label("h")]] {
+            names.name_frame(frame, &chain);
+            for direction in [Direction::TopDown, Direction::BottomUp, Direction::BottomUp, Direction::TopDown] {
+                let answer = compared(&mut engine, direction);
+                let difference = answer.difference.unwrap();
+                assert!(answer.tree.nodes().len() >= 3 + chain.len());
+                for id in (0..answer.tree.nodes().len()).map(|id| NodeId(id as u32)) {
+                    let Sides { now, before } = difference.node(id).total;
+                    assert_eq!(now, before, "{}", names.labels.name(answer.tree.node(id).label));
+                }
+            }
+        }
     }
 
     #[test]

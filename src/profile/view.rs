@@ -224,7 +224,14 @@ impl ViewBuilder {
         if self.caught_up { Progress::Done } else { Progress::More }
     }
 
-    pub(super) fn a_label_in_the_tree_was_renamed(&self) -> bool {
+    /// Whether the next update begins again because of names that have changed since the last one took in everything.
+    pub(super) fn has_old_names(&mut self) -> bool {
+        // Noted down, because it is told only once.
+        self.stale |= self.caught_up && self.a_frame_was_renamed();
+        self.stale || self.a_label_in_the_tree_was_renamed()
+    }
+
+    fn a_label_in_the_tree_was_renamed(&self) -> bool {
         self.provisional.iter().any(|label| self.names.labels.current(*label) != *label)
             || self.addresses.as_ref().is_some_and(|counter| counter.a_label_was_renamed(&self.names))
     }
