@@ -112,14 +112,17 @@ impl Dwarf {
     /// The number of calls told is bounded; an error is a unit that cannot be read.
     pub(super) fn calls(&self, address: ElfAddress, mut each: impl FnMut(Call<'_>)) -> Result<(), Reason> {
         self.0.with_dependent(|files, reader| {
-            reader.weigh(address.0);
             let mut lookup = reader.context.find_frames(address.0);
-            let mut frames = loop {
+            let frames = loop {
                 match lookup {
-                    LookupResult::Output(frames) => break frames.map_err(|_| Reason::MalformedDwarf)?,
+                    LookupResult::Output(frames) => break frames,
                     LookupResult::Load { load, continuation } => lookup = continuation.resume(split(files, reader, &load)),
                 }
             };
+            // After its split part was found: whoever asks without that finds that there is none. And whether it is damaged or
+            // not: what comes before the damage is held as well.
+            reader.weigh(address.0);
+            let mut frames = frames.map_err(|_| Reason::MalformedDwarf)?;
             for _ in 0..MAX_CHAIN {
                 let Some(frame) = frames.next().map_err(|_| Reason::MalformedDwarf)? else { break };
                 let place = frame.location.as_ref().and_then(|place| Some((place.file?, place.line.filter(|line| *line > 0)?)));
