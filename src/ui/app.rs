@@ -262,7 +262,9 @@ impl App {
         // What was frozen stays, also when the store lets its samples go; names and late samples still come in.
         let same = snapshot.request.has_the_picture_of(&self.snapshot.request);
         let melted = self.frozen.is_some() && same && snapshot.weight() < self.snapshot.weight();
-        if melted && snapshot.request == self.snapshot.request {
+        // Where samples of a function are may be counted later than the rest.
+        let is_known = self.snapshot.addresses.is_some() || snapshot.addresses.is_none();
+        if melted && snapshot.request == self.snapshot.request && is_known {
             return;
         }
         self.snapshot = match melted {

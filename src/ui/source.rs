@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, RowWeights, Rows, Snapshot};
+use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, RowWeights, Rows, Snapshot, Timestamp};
 
 use super::app::{App, View};
 use super::keys::Action;
@@ -26,6 +26,8 @@ pub enum Pane {
 
 /// A row's share of the function from which on it is hot, in thousandths.
 const HOT: u64 = 10;
+/// The same function is read at most this often: while addresses of it are new again and again, files are left in peace.
+const LEAST_BETWEEN_READINGS: u64 = 1_000_000_000;
 /// Columns by which left and right move the text.
 const STEP: usize = 8;
 
@@ -50,8 +52,22 @@ pub struct Source {
     pub addresses: Option<Arc<Addresses>>,
     /// A listing was asked for and has not come.
     waiting: bool,
+    /// As of when it was asked for.
+    asked: Option<Timestamp>,
+    /// What is known of whether the listing has all addresses.
+    covers: Covers,
     /// An address without a name: its neighbours' weights come with its own.
     unnamed: bool,
+}
+
+/// Whether a listing was made for all addresses that there are now. They are some thousand, so that is not looked at with each key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Covers {
+    /// Listing or addresses are new.
+    #[default]
+    Unknown,
+    All,
+    NotAll,
 }
 
 impl Source {
@@ -109,6 +125,7 @@ impl Source {
     fn take_addresses(&mut self, addresses: &Arc<Addresses>) {
         if addresses.label == self.label && self.addresses.as_ref().is_none_or(|known| !Arc::ptr_eq(known, addresses)) {
             self.addresses = Some(Arc::clone(addresses));
+            self.covers = Covers::Unknown;
             self.weigh();
         }
     }
@@ -120,26 +137,42 @@ impl Source {
         };
     }
 
-    /// What is to be asked for: nothing while the answer is on its way.
-    fn wanted(&mut self) -> Option<Arc<Addresses>> {
+    /// What is to be asked for, as of `now`: nothing while the answer is on its way.
+    fn wanted(&mut self, now: Timestamp) -> Option<Arc<Addresses>> {
         let addresses = self.addresses.as_ref().filter(|addresses| !self.waiting && !addresses.frames.is_empty())?;
-        let complete = match &self.listing {
-            None => false,
-            Some(Ok(listing)) => addresses.frames.iter().all(|weight| listing.known.contains(&weight.frame)),
-            Some(Err(_)) => true,
-        };
-        self.waiting = !complete;
-        self.waiting.then(|| Arc::clone(addresses))
+        if self.covers == Covers::Unknown {
+            let all = match &self.listing {
+                None => false,
+                Some(Ok(listing)) => addresses.frames.iter().all(|weight| listing.known.contains(&weight.frame)),
+                Some(Err(_)) => true,
+            };
+            self.covers = if all { Covers::All } else { Covers::NotAll };
+        }
+        let is_early = self.asked.is_some_and(|asked| now.0.saturating_sub(asked.0) < LEAST_BETWEEN_READINGS);
+        if self.covers == Covers::All || is_early {
+            return None;
+        }
+        (self.waiting, self.asked) = (true, Some(now));
+        Some(Arc::clone(addresses))
     }
 
     fn take_listing(&mut self, listing: Result<Arc<Listing>, String>, height: usize) {
-        self.waiting = false;
-        // What was read before is better than why it cannot be read any more.
+        (self.waiting, self.covers) = (false, Covers::Unknown);
         let first = !matches!(self.listing, Some(Ok(_)));
-        if listing.is_err() && !first {
-            return;
-        }
-        self.listing = Some(listing);
+        self.listing = match (self.listing.take(), listing) {
+            // What was read before is better than why it cannot be read any more.
+            (Some(Ok(before)), Err(_)) => Some(Ok(before)),
+            (Some(Ok(before)), Ok(now))
+                if before.source.is_ok() > now.source.is_ok() || before.code.is_ok() > now.code.is_ok() =>
+            {
+                // Nobody else holds them: nothing is copied.
+                let (before, mut now) = (Arc::unwrap_or_clone(before), Arc::unwrap_or_clone(now));
+                now.source = now.source.or(before.source);
+                now.code = now.code.or(before.code);
+                Some(Ok(Arc::new(now)))
+            }
+            (_, listing) => Some(listing),
+        };
         if first {
             let Some(Ok(listing)) = &self.listing else { return };
             self.pane = if listing.source.is_ok() || listing.code.is_err() { Pane::Source } else { Pane::Code };
@@ -221,6 +254,12 @@ impl App {
         let label = self.selected_label().and_then(|label| Some((label, self.names.labels.get(label)?.kind)));
         match label {
             _ if self.is_file() => self.say("a file has only names: it does not tell where in the code samples were".to_owned()),
+            // The box is of many functions, and its place that of their caller.
+            Some(_) if self.view == View::Flame && self.flame.cursor.rest => {
+                self.say(
+                    "these are narrow callees of many names: zoom into their caller and select one, to see its source".to_owned(),
+                );
+            }
             None | Some((_, FrameKind::Process)) => self.say("select a function, to see its source".to_owned()),
             Some((label, _)) => {
                 self.hover = None;
@@ -251,7 +290,14 @@ impl App {
             }
             Action::NextView | Action::PreviousView => source.turn(),
             Action::Source | Action::ZoomOut => self.source = None,
-            Action::ZoomIn => {}
+            // What they change is the view below, which is not seen.
+            Action::ZoomIn
+            | Action::ResetZoom
+            | Action::BottomUp
+            | Action::Grouping
+            | Action::Orientation
+            | Action::Chains
+            | Action::Order => {}
             Action::Copy => {
                 if let Some(Ok(rows)) = source.rows()
                     && let Some(row) = rows.rows.get(source.place.0)
@@ -333,8 +379,9 @@ impl App {
 
     /// Asks for what is to be read, and for the line of the cursor's function that is hottest.
     pub(super) fn ask_for_code(&mut self, effects: &mut Vec<Effect>) {
+        let now = self.snapshot.now;
         if let Some(source) = &mut self.source {
-            effects.extend(source.wanted().map(Effect::List));
+            effects.extend(source.wanted(now).map(Effect::List));
             return;
         }
         let wanted = self.addresses_wanted();

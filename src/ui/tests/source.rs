@@ -47,9 +47,28 @@ impl Reading {
 
     /// The next picture.
     fn answer(&mut self) {
-        let request = self.bench.asked.last().unwrap().clone();
-        let snapshot = self.bench.engine.answer(&request, Timestamp(7 * SECOND));
+        self.answer_at(7 * SECOND);
+    }
+
+    fn answer_at(&mut self, now: u64) {
+        let snapshot = self.snapshot(now);
         self.bench.send(Event::Snapshot(Arc::new(snapshot)));
+    }
+
+    fn snapshot(&mut self, now: u64) -> Snapshot {
+        let request = self.bench.asked.last().unwrap().clone();
+        self.bench.engine.answer(&request, Timestamp(now))
+    }
+
+    /// Samples at an address that was not there before, in place of the third one.
+    fn new_address(&mut self, address: u64) -> FrameId {
+        let names = Arc::clone(&self.bench.app.names);
+        let object = names.frames.get(self.frames[0]).unwrap().object;
+        let new = names.intern_frame(Frame { object, is_return: false, address }).0;
+        names.name_frame(new, &[self.hot]);
+        let old = std::mem::replace(&mut self.frames[2], new);
+        self.sample(2, 200);
+        old
     }
 
     /// What was asked for about code since the last time.
@@ -160,13 +179,10 @@ fn weights_follow_the_samples_and_new_addresses_are_asked_for() {
     reading.answer();
     assert!(reading.row("line 4 of").contains("55.0    55.0"));
     assert!(reading.asked().is_empty(), "all addresses are known");
-    let names = Arc::clone(&reading.bench.app.names);
-    let object = names.frames.get(reading.frames[0]).unwrap().object;
-    let new = names.intern_frame(Frame { object, is_return: false, address: 0x1c }).0;
-    names.name_frame(new, &[reading.hot]);
-    let old = std::mem::replace(&mut reading.frames[2], new);
-    reading.sample(2, 200);
-    reading.answer();
+    let old = reading.new_address(0x1c);
+    reading.answer_at(8 * SECOND - 1);
+    assert!(reading.asked().is_empty(), "it was read less than a second ago");
+    reading.answer_at(8 * SECOND);
     assert!(matches!(reading.asked().as_slice(), [Effect::List(addresses)] if addresses.frames.len() == 4));
     let screen = reading.bench.screen(120, 24);
     assert!(screen.contains("50.0 % are elsewhere"), "{screen}");
@@ -182,6 +198,63 @@ fn weights_follow_the_samples_and_new_addresses_are_asked_for() {
     reading.bench.keys("&nowhere");
     reading.bench.key(KeyCode::Enter);
     assert!(!reading.row("line 4 of").contains("50.0"));
+}
+
+#[test]
+fn what_cannot_be_read_again_stays_as_it_was() {
+    let mut reading = Reading::new();
+    reading.open();
+    for (second, has_listing, address) in [(9, true, 0x1c), (11, false, 0x20), (13, true, 0x24)] {
+        reading.asked();
+        reading.new_address(address);
+        reading.answer_at(second * SECOND);
+        assert!(matches!(reading.asked().as_slice(), [Effect::List(_)]));
+        let mut listing = reading.listing(false);
+        listing.code = Err("no instructions: the file cannot be found any more".to_owned());
+        let listing = if has_listing { Ok(Arc::new(listing)) } else { Err("gone".to_owned()) };
+        reading.bench.send(Event::Listing(reading.hot, listing));
+        assert!(reading.asked().is_empty(), "not before a second has passed");
+        reading.row("line 7 of the source");
+        reading.bench.key(KeyCode::Tab);
+        reading.row("op0 %rax");
+        reading.bench.key(KeyCode::Tab);
+    }
+}
+
+#[test]
+fn keys_do_nothing_to_the_view_that_the_source_hides() {
+    let mut reading = Reading::new();
+    reading.open();
+    let state = |reading: &Reading| {
+        let app = &reading.bench.app;
+        (app.query(), app.flame.root_on_top, app.flame.order, app.flame.chains, app.flame.cursor.clone(), app.source.is_some())
+    };
+    let before = state(&reading);
+    for key in ["r", "u", "e", "i", "a", "S"] {
+        reading.bench.keys(key);
+        assert_eq!(state(&reading), before, "{key}");
+    }
+}
+
+#[test]
+fn gathered_callees_have_no_source() {
+    let mut reading = Reading::new();
+    reading.bench.app.flame.cursor.rest = true;
+    reading.bench.keys("o");
+    assert!(reading.bench.app.source.is_none());
+    assert!(reading.bench.screen(120, 24).contains("these are narrow callees of many names"));
+}
+
+#[test]
+fn no_function_has_more_than_all_samples() {
+    let mut reading = Reading::new();
+    reading.open();
+    let mut snapshot = reading.snapshot(7 * SECOND);
+    let mut addresses = (*snapshot.addresses.clone().unwrap()).clone();
+    (addresses.own, addresses.total) = (120, 130);
+    snapshot.addresses = Some(Arc::new(addresses));
+    reading.bench.send(Event::Snapshot(Arc::new(snapshot)));
+    reading.row("self 100 %  total 100 % of all");
 }
 
 #[test]
@@ -254,4 +327,23 @@ fn a_frozen_picture_stays_when_the_cursor_moves_and_its_samples_are_gone() {
         (snapshot.weight(), snapshot.addresses.as_ref().map(|found| (found.label, found.total))),
         (100, Some((main.unwrap(), 0)))
     );
+}
+
+#[test]
+fn a_frozen_picture_takes_addresses_that_are_counted_later() {
+    let mut reading = Reading::new();
+    reading.bench.keys(" o");
+    reading.asked();
+    let with = reading.snapshot(7 * SECOND);
+    let without = |weight: u64| {
+        let tree = if weight > 0 { Arc::clone(&with.tree) } else { Arc::default() };
+        Event::Snapshot(Arc::new(Snapshot { tree, addresses: None, ..with.clone() }))
+    };
+    reading.bench.send(without(100));
+    assert!(reading.bench.app.snapshot.addresses.is_none());
+    reading.bench.send(without(0));
+    assert_eq!((reading.bench.app.snapshot.weight(), reading.bench.app.snapshot.addresses.is_none()), (100, true));
+    reading.bench.send(Event::Snapshot(Arc::new(Snapshot { tree: Arc::default(), ..with.clone() })));
+    let snapshot = &reading.bench.app.snapshot;
+    assert_eq!((snapshot.weight(), snapshot.addresses.as_ref().map(|addresses| addresses.total)), (100, Some(100)));
 }

@@ -133,7 +133,8 @@ fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, 
     if cursor.is_on(tree, span) {
         style = app.theme.selected();
     }
-    Look { style, words: words_of(app, tree, span, label, change) }
+    let columns = (span.to - span.from) / if app.theme.fractional() { 8 } else { 1 };
+    Look { style, words: words_of(app, tree, span, label, change, columns) }
 }
 
 /// What a search did not find steps back, where there are colours to step back with.
@@ -159,12 +160,18 @@ fn chain<'a>(tree: &'a CallTree, span: &Span) -> impl Iterator<Item = NodeId> + 
     nodes.into_iter().rev().filter(|id| id.0 != 0)
 }
 
-fn words_of(app: &App, tree: &CallTree, span: &Span, label: Option<&Label>, change: Option<Change>) -> Words {
+/// Columns in which a part of a name could be read: see [`fit_name`].
+const READABLE: u32 = 3;
+
+fn words_of(app: &App, tree: &CallTree, span: &Span, label: Option<&Label>, change: Option<Change>, columns: u32) -> Words {
     if span.rest > 0 {
         return Words::Rest(span.rest);
     }
     let names = match label {
         None => vec!["all".to_owned()],
+        // Most boxes are as narrow as that: work on names that nobody sees would be most of a picture's. Of a chain the first name
+        // would be shown.
+        Some(label) if columns < READABLE => vec![label.name.to_string()],
         Some(label) if span.last == span.node => vec![app.shown_name(label).into_owned()],
         Some(_) => {
             let labels = chain(tree, span).filter_map(|id| app.names.labels.get(tree.node(id).label));

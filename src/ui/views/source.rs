@@ -57,7 +57,9 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
     };
     let share = match &source.addresses {
         Some(addresses) if source.whole() == addresses.total => {
-            let percent = |part| text::percent(part, app.snapshot.weight());
+            // They are counted beside the tree, a moment later than that: in a function that has nearly all, there may be more.
+            let weight = app.snapshot.weight();
+            let percent = |part: u64| text::percent(part.min(weight), weight);
             format!("self {} %  total {} % of all", percent(addresses.own), percent(addresses.total))
         }
         _ => String::new(),
