@@ -163,12 +163,12 @@ impl Source {
             // What was read before is better than why it cannot be read any more.
             (Some(Ok(before)), Err(_)) => Some(Ok(before)),
             (Some(Ok(before)), Ok(now))
-                if before.source.is_ok() > now.source.is_ok() || before.code.is_ok() > now.code.is_ok() =>
+                if before.source.is_ok() && now.source.is_err() || before.code.is_ok() && now.code.is_err() =>
             {
                 // Nobody else holds them: nothing is copied.
                 let (before, mut now) = (Arc::unwrap_or_clone(before), Arc::unwrap_or_clone(now));
-                now.source = now.source.or(before.source);
-                now.code = now.code.or(before.code);
+                now.source = now.source.or_else(|why| before.source.map_err(|_| why));
+                now.code = now.code.or_else(|why| before.code.map_err(|_| why));
                 Some(Ok(Arc::new(now)))
             }
             (_, listing) => Some(listing),
