@@ -30,7 +30,7 @@ use super::kernel_names::KernelNames;
 use super::objects::{Entry, Objects, State, lock};
 use super::problem::Reason;
 use super::queue::{Job, Queue, Waiting};
-use crate::profile::{FileOffset, Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind};
+use crate::profile::{FileOffset, Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, Tgid};
 
 /// Workers for objects, besides the kernel's. Reading symbols is mostly waiting for the page cache and sorting; more than two
 /// would take from what is being measured.
@@ -46,6 +46,9 @@ const SLICE: usize = 1024;
 pub(super) struct Service {
     pub(super) names: Arc<Names>,
     pub(super) handle: Handle,
+    /// This process, and the file that it runs.
+    own: Tgid,
+    own_path: Option<String>,
     inbox: Mutex<Inbox>,
     queue: Mutex<Queue>,
     pub(super) objects: Objects,
@@ -76,6 +79,8 @@ impl Service {
         Service {
             names,
             handle,
+            own: Tgid(std::process::id()),
+            own_path: std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)),
             inbox: Mutex::default(),
             queue: Mutex::default(),
             objects: Objects::default(),
@@ -315,8 +320,9 @@ impl Service {
                 break;
             }
         }
-        let is_readable = outcome.is_ok();
-        let goes_on = is_readable && Objects::may_have_dwarf(&state);
+        // What we are built of is looked up in megabytes of debug information, for the sake of the little that we do ourselves.
+        let is_us = self.own_path.as_deref() == Some(&*object.path) && hosts.iter().all(|host| host.tgid == self.own);
+        let goes_on = outcome.is_ok() && !is_us && Objects::may_have_dwarf(&state);
         drop(state);
         let Found { labels, reason } = outcome.unwrap_or_else(|reason| Found { labels: Vec::new(), reason: Some(reason) });
         let mut named = 0;
