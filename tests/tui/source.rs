@@ -24,9 +24,13 @@ int main(void)
 
 /// A directory with `hot.c` and the program made of it.
 fn build(flags: &[&str]) -> tempfile::TempDir {
+    build_of(HOT, flags)
+}
+
+fn build_of(source: &str, flags: &[&str]) -> tempfile::TempDir {
     root_or_fail();
     let directory = tempfile::tempdir().expect("no directory for temporary files");
-    std::fs::write(directory.path().join("hot.c"), HOT).expect("a file can be written");
+    std::fs::write(directory.path().join("hot.c"), source).expect("a file can be written");
     let gcc = std::process::Command::new("gcc").current_dir(&directory).args(flags).args(["-O2", "-o", "hot", "hot.c"]).output();
     let gcc = gcc.expect("gcc is needed by this test");
     assert!(gcc.status.success(), "{}", String::from_utf8_lossy(&gcc.stderr));
@@ -124,5 +128,26 @@ fn a_source_that_is_not_there_any_more_leaves_the_instructions() {
     terminal.keys("o");
     let screen = terminal.wait_for_text("call step", SOON);
     assert!(screen.contains("hot.c is not here, where the compiler had it"), "{screen}");
+    quit(terminal);
+}
+
+#[test]
+fn a_program_cannot_have_its_watcher_show_what_its_user_may_not_read() {
+    use std::os::unix::fs::PermissionsExt;
+    // Its debug information says that it was made of the passwords.
+    let directory = build_of(&format!("#line 1 \"/etc/shadow\"\n{HOT}"), &["-g", "-fno-inline"]);
+    let everybody = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), everybody).expect("the directory is ours");
+    let program = directory.path().join("hot");
+    let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let arguments = [&["-F", "997", "--"], &nobody[..], &[program.to_str().unwrap()]].concat();
+    let terminal = Terminal::start(&arguments, 30, 160, &[]);
+    select(&terminal, "hot_loop");
+    terminal.keys("o");
+    let screen = terminal.wait_for_text("call step", SOON);
+    assert!(screen.contains("/etc/shadow is readable only by its owner"), "{screen}");
+    terminal.keys("Tab");
+    let screen = terminal.wait_for_text("Tab goes back", SOON);
+    assert!(!screen.contains("root:"), "{screen}");
     quit(terminal);
 }
