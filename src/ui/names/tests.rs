@@ -154,6 +154,7 @@ proptest::proptest! {
     fn any_name_can_be_shortened(
         name in "[a-c:<>(){}\\[\\] &.*#$é名-]{1,24}\
             |(operator|::|<|>|\\(|\\)|\\(x\\)| as |a| const|  |é|名前|\\{|\\}|\\[|\\]|\\.){1,12}\
+            |(a|é|名|  |\\(x\\)|::|<a>){2,8}\
             |\\PC{1,24}"
     ) {
         for detail in [Detail::Plain, Detail::Last] {
