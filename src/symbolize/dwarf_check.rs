@@ -110,7 +110,7 @@ fn check_unit(dwarf: &Dwarf<'_>, header: gimli::UnitHeader<Slice<'_>>, sums: &mu
     if let Some(program) = &unit.line_program {
         let header = program.header();
         let directories = header.include_directories().iter();
-        let longest = directories.filter_map(|path| dwarf.attr_string(&unit, path.clone()).ok()).map(|path| path.len()).max();
+        let longest = directories.filter_map(|path| dwarf.attr_string(&unit, *path).ok()).map(|path| path.len()).max();
         let base = longest.unwrap_or(0) + unit.comp_dir.map_or(0, |path| path.len());
         let names = header.file_names().iter().filter_map(|file| dwarf.attr_string(&unit, file.path_name()).ok());
         let paths = names.fold(0usize, |sum, name| sum.saturating_add(base).saturating_add(name.len()));

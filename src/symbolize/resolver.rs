@@ -92,7 +92,7 @@ impl Resolver {
         if let Some(dwarf) = &self.dwarf {
             // A unit that is damaged leaves the symbol.
             let _ = dwarf.calls(address, |call| {
-                let name = call.name.map(|name| readable(&name.to_vec(), detail)).unwrap_or_default();
+                let name = call.name.map(|name| readable(name, detail)).unwrap_or_default();
                 functions.push(Function { name, location: call.place.map(location) });
             });
             if dwarf.is_torn() {

@@ -452,9 +452,7 @@ impl Service {
         if let Some(label) = state.called.get(&key) {
             return *label;
         }
-        // Checked and read again are two moments, and what is mapped may change in between: a copy is the same in both.
-        let name = name.to_vec();
-        let label = self.names.labels.intern(&demangle(&name, Detail::default()), object.short_name(), FrameKind::Inlined);
+        let label = self.names.labels.intern(&demangle(name, Detail::default()), object.short_name(), FrameKind::Inlined);
         state.remember_called(key, label);
         label
     }
