@@ -13,6 +13,9 @@ pub(super) fn run(options: &NamesOf) -> Result<()> {
     let detail = (!options.mangled).then(Detail::default);
     let shown = options.file.display();
     let mut resolver = Resolver::open(&options.file, detail).with_context(|| format!("failed to read {shown}"))?;
+    if let Some(problem) = resolver.problem() {
+        eprintln!("flametop: {shown}: {problem}; functions are named by their symbols only");
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     let mut one = |text: &str| -> Result<()> {
         let Some(address) = parse(text) else {

@@ -47,8 +47,8 @@ pub enum Reason {
     /// A table of the file reaches past its end.
     #[error("the file is cut short")]
     Truncated,
-    /// A table is larger than is ever read.
-    #[error("its symbol table is too large")]
+    /// A table, or its debug information, is larger than is ever read or would become so.
+    #[error("its symbols or its debug information are more than is read")]
     TooLarge,
     /// Its DWARF contradicts itself: functions keep the names of their symbols, and have no lines.
     #[error("its debug information is damaged")]

@@ -40,6 +40,7 @@ pub struct Resolver {
     dwarf: Option<Dwarf>,
     detail: Option<Detail>,
     names: FxHashMap<NameRef, String>,
+    problem: Option<Reason>,
 }
 
 impl Resolver {
@@ -67,10 +68,15 @@ impl Resolver {
 
     fn of(images: Images, detail: Option<Detail>) -> Result<Resolver, Reason> {
         let index = SymbolIndex::build(&images)?;
-        let mut resolver = Resolver { images, index, dwarf: None, detail, names: FxHashMap::default() };
+        let mut resolver = Resolver { images, index, dwarf: None, detail, names: FxHashMap::default(), problem: None };
         // Without it there are still the symbols.
-        let _ = resolver.open_dwarf();
+        resolver.problem = resolver.open_dwarf().err();
         Ok(resolver)
+    }
+
+    /// Why there are symbols only, though the file has debug information.
+    pub fn problem(&self) -> Option<Reason> {
+        self.problem
     }
 
     fn open_dwarf(&mut self) -> Result<(), Reason> {
@@ -99,7 +105,7 @@ impl Resolver {
                 return Err(Reason::Changed);
             }
             if dwarf.memory() > MAX_HELD {
-                let _ = self.open_dwarf();
+                self.problem = self.open_dwarf().err();
             }
         }
         let symbol = self.index.find(address).map(|name| self.symbol(name)).transpose()?;
