@@ -80,10 +80,24 @@ fn a_search_tells_its_share_and_finds_matches_in_turn() {
     terminal.wait_for(|screen| detail(screen).contains("matches") && detail(screen).contains('%'), SOON);
     terminal.keys("g n");
     terminal.wait_for(|screen| detail(screen).starts_with(" outer "), SOON);
-    terminal.keys("n");
-    terminal.wait_for(|screen| detail(screen).starts_with(" middle "), SOON);
+    // Samples from before the program had its unwind table hang elsewhere, and have these functions as well: the first match may be
+    // among them, and `n` goes on to the others. Frozen, so that the figures tell which is which.
+    terminal.keys("Space");
+    terminal.wait_for_text("frozen", SOON);
+    let mut at = detail(&terminal.screen()).to_owned();
+    for _ in 0..4 {
+        let before = at.clone();
+        terminal.keys("n");
+        terminal.wait_for(|screen| detail(screen) != before, SOON);
+        at = detail(&terminal.screen()).to_owned();
+        if at.starts_with(" middle ") {
+            break;
+        }
+    }
+    assert!(at.starts_with(" middle "), "{at:?}");
     terminal.keys("N");
     terminal.wait_for(|screen| detail(screen).starts_with(" outer "), SOON);
+    terminal.keys("Space");
     terminal.keys("/");
     terminal.wait_for_text("search /", SOON);
     terminal.keys("Right Ctrl-u ( Enter");
