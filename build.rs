@@ -32,7 +32,7 @@ fn build() -> Result<(), String> {
         builder.source(source).clang(find_clang()?).clang_args(flags);
         Ok(builder)
     };
-    for name in ["sampler", "names"] {
+    for name in ["sampler", "probes", "names"] {
         let source = format!("bpf/{name}.bpf.c");
         let built = builder(&source)?.build_and_generate(out.join(format!("{name}.skel.rs")));
         built.map_err(|error| format!("failed to build {source}: {error:#}"))?;

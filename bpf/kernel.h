@@ -191,4 +191,15 @@ struct pt_regs {
 
 #pragma clang attribute pop
 
+/* struct bpf_perf_event_data of include/uapi/linux/bpf_perf_event.h: the registers' size is the architecture's. */
+struct perf_event_context {
+#if defined(__TARGET_ARCH_x86)
+	__u64 registers[21];
+#else
+	__u64 registers[34];
+#endif
+	__u64 sample_period;
+	__u64 address;
+};
+
 #endif

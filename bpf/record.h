@@ -4,9 +4,9 @@
  *
  * A sample in the ring buffer:
  *
- *   0        8        16     20    24    28       30       32       48        49    50     52        56
- *   | time   | cgroup | tgid | tid | cpu | kernel | user   | comm   | user_end| kind| flags| reserved| u64 frames …
- *                                         frames   frames
+ *   0      8        16     20    24    28       30       32     48         49     50      51       52       56
+ *   | time | cgroup | tgid | tid | cpu | kernel | user   | comm | user_end | kind | flags | source | weight | u64 frames …
+ *                                        frames   frames
  *
  * frames: kernel frames, innermost first, then user frames, innermost first. Nothing follows the last frame. The upper
  * byte of a user frame holds bits of enum frame_bits; what is below is an address of user space.
@@ -57,14 +57,16 @@ enum frame_bits {
 /* What kind of record: of samples the numbers of SampleKind in src/profile/samples.rs. */
 enum record_kind {
 	SAMPLE_ON_CPU = 0,
-	/* The sample before this one, its user stack walked by frame pointers: for comparing the two. */
+	/* The sample before this one, walked in another way: for comparing the two. */
 	SAMPLE_COMPARED = 1,
+	/* Taken at an event: sample_header::source says which. */
+	SAMPLE_EVENT = 2,
 	RECORD_WISH = 255,
 };
 
 /* Bits of sample::flags. */
 enum sample_flags {
-	/* The kernel stack was deeper than MAX_KERNEL_FRAMES: its outermost frames are missing. */
+	/* The outermost frames of the kernel stack are missing: it was deeper than MAX_KERNEL_FRAMES, or there is no way to them. */
 	SAMPLE_KERNEL_CUT = 1 << 0,
 };
 
@@ -79,8 +81,9 @@ struct sample_header {
 	__u8 comm[COMM_LENGTH];
 	__u8 user_end;
 	__u8 kind;
-	__u16 flags;
-	__u32 reserved; /* 0; keeps the frames at a multiple of 8 */
+	__u8 flags;
+	__u8 source; /* which event: its number in `events` of probes.bpf.c; 0 is the clock */
+	__u32 weight; /* events that it stands for: those since the last sample of the source on this CPU */
 };
 
 struct sample {
@@ -162,6 +165,31 @@ struct table_page {
 	__u16 segment;
 };
 
+/* Sources of events at one time, the clock not among them: number 0 is nobody's. */
+#define MAX_SOURCES 64
+
+/* A source of events on one CPU: the value of `events` in probes.bpf.c, which says how it is used. */
+struct event {
+	__u64 count; /* events so far */
+	__u64 reported; /* of them, those that a record was sent for */
+	__u64 next; /* the count at which a stack is due */
+	__u64 mark; /* the count when the epoch began */
+	__u64 taken; /* records sent */
+	__u64 busy; /* events that were due while another stack was being taken */
+	__u64 ring_full; /* and those that found the ring buffer full */
+	__u64 cut; /* stacks whose kernel part is known to lack its outer side */
+	__u32 epoch;
+	__u32 period; /* events to a stack */
+	__u32 tokens; /* stacks until the period doubles */
+	__u32 skipped; /* frames of the program and the trampoline above a function's */
+};
+
+/* What user space tells the programs, ten times a second. */
+struct control {
+	__u32 epoch; /* counts those tenths */
+	__u32 budget; /* stacks in one of them, on each CPU and of each source */
+};
+
 /* Forks that could not be followed, for the families of targets. */
 struct fork_counters {
 	__u64 followed;
@@ -193,6 +221,8 @@ OFFSET_IS(struct sample_header, comm, 32);
 OFFSET_IS(struct sample_header, user_end, 48);
 OFFSET_IS(struct sample_header, kind, 49);
 OFFSET_IS(struct sample_header, flags, 50);
+OFFSET_IS(struct sample_header, source, 51);
+OFFSET_IS(struct sample_header, weight, 52);
 OFFSET_IS(struct sample, frames, 56);
 _Static_assert(sizeof(struct sample_header) == 56, "the header of a record is 56 bytes: see records.rs");
 OFFSET_IS(struct wish, time, 0);
@@ -210,6 +240,8 @@ OFFSET_IS(struct kernel_names, addresses, 8);
 OFFSET_IS(struct kernel_names, names, 8 + 8 * KERNEL_NAMES);
 _Static_assert(KERNEL_NAMES == 32 && KERNEL_NAME_BYTES == 576, "see kernel_names.rs");
 _Static_assert(sizeof(struct counters) == 64, "eight counters: see records.rs");
+_Static_assert(sizeof(struct event) == 80, "see records.rs");
+_Static_assert(sizeof(struct control) == 8, "see probes");
 _Static_assert(sizeof(struct fork_counters) == 16, "two counters: see records.rs");
 _Static_assert((MAX_KERNEL_FRAMES & (MAX_KERNEL_FRAMES + 1)) == 0, "used as a mask");
 

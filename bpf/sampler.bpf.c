@@ -9,30 +9,12 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
-#include "record.h"
-#include "unwind.h"
+#include "sample.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Set before loading: the verifier removes what they switch off. */
+/* Set before loading. */
 const volatile __u32 include_idle;
-const volatile __u32 filter_targets;
-const volatile __u32 max_depth = MAX_KERNEL_FRAMES;
-const volatile __u64 half_ring;
-
-/* Sizes of `records` and `targets` are set before loading. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} records SEC(".maps");
-
-/* Process → 1. Preallocated: perf_event programs may use no other hash map before 6.1. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} targets SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -47,50 +29,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct fork_counters);
 } forks SEC(".maps");
-
-/* As many frames as fit behind the header, innermost first; 0 when the tick came in user mode. */
-static __always_inline __u32 walk_kernel(void *ctx, struct sample *sample)
-{
-	long bytes = bpf_get_stack(ctx, sample->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0);
-
-	return bytes <= 0 ? 0 : ((__u64)bytes / sizeof(__u64)) & MAX_KERNEL_FRAMES;
-}
-
-/* Wakes user space only when it should hurry: it comes on a timer, and a wake-up for each sample costs more than the
- * sample. */
-static __always_inline __u64 wakeup(void)
-{
-	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > half_ring ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
-}
-
-/* Sends the sample; its size, for the verifier, in words. */
-static __always_inline long send(struct sample *sample, __u32 kernel, __u32 user)
-{
-	__u64 size = sizeof(sample->header) + ((__u64)kernel + user) * sizeof(__u64);
-
-	if (size > sizeof(*sample)) /* never */
-		return -1;
-	return bpf_ringbuf_output(&records, sample, size, wakeup());
-}
-
-/* Tells user space which tables the walk lacked, and wakes it: until they are there, stacks are short. A wish that finds no
- * room comes again with the next sample. */
-static __always_inline void send_wishes(struct cpu_state *cpu)
-{
-	struct sample_header *header = &cpu->sample.header;
-	__u32 count = cpu->walk.wishes;
-
-	for (__u32 i = 0; i < MAX_WISHES; i++) {
-		struct wish *wish = &cpu->wishes[i];
-
-		if (i >= count)
-			break;
-		wish->time = header->time;
-		wish->tgid = header->tgid;
-		wish->tid = header->tid;
-		bpf_ringbuf_output(&records, wish, sizeof(*wish), BPF_RB_FORCE_WAKEUP);
-	}
-}
 
 SEC("perf_event")
 int take_sample(void *ctx)
@@ -115,28 +53,14 @@ int take_sample(void *ctx)
 	}
 
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct sample *sample = &cpu->sample;
-	struct sample_header *header = &sample->header;
+	struct sample_header *header = &cpu->sample.header;
 	struct walk *walk = &cpu->walk;
 
-	header->time = bpf_ktime_get_ns();
-	header->cgroup = bpf_get_current_cgroup_id();
-	header->tgid = tgid;
-	header->tid = tid;
-	header->cpu = cpu_number;
-	header->kind = SAMPLE_ON_CPU;
-	header->flags = 0;
-	bpf_get_current_comm(header->comm, sizeof(header->comm));
+	begin_sample(header, id);
 
-	__u32 kernel = walk_kernel(ctx, sample);
-	walk_user(ctx, task, cpu, cpu_number, kernel, max_depth);
-
-	if (kernel >= max_depth)
-		header->flags |= SAMPLE_KERNEL_CUT;
-	header->kernel_frames = kernel;
-	header->user_frames = walk->frames;
-	header->user_end = walk->end;
-	if (send(sample, kernel, walk->frames))
+	__u32 kernel = read_kernel_stack(ctx, cpu->sample.frames, 0);
+	walk_user(ctx, task, cpu, cpu_number, kernel, max_depth, 0);
+	if (finish_sample(cpu, kernel))
 		count->ring_full++;
 	else
 		count->taken++;
@@ -149,9 +73,7 @@ int take_sample(void *ctx)
 	if (walk_how == WALK_BOTH && walk->frames) {
 		follow_frame_pointers(ctx, cpu, task->flags, max_depth);
 		header->kind = SAMPLE_COMPARED;
-		header->user_frames = walk->frames;
-		header->user_end = walk->end;
-		send(sample, kernel, walk->frames);
+		finish_sample(cpu, kernel);
 	}
 	return 0;
 }

@@ -10,8 +10,9 @@
  * The cache of mappings is keyed by address space and its generation: see docs/unwinding.md. That of rules is keyed by
  * object and offset, whose content never changes: it is never emptied and serves all processes.
  *
- * Promises: bounded time; a cache answers what a search would. Owed by the caller: no second program on this CPU uses
- * `cpu_states` meanwhile. perf_event programs of one CPU never nest (bpf_prog_active in kernel/events/core.c).
+ * Promises: bounded time; a cache answers what a search would. Owed by the caller: no second program uses the same element of
+ * `cpu_states` meanwhile. The clock's programs of one CPU never nest (bpf_prog_active in kernel/events/core.c); those of events
+ * may, and claim theirs (probes.bpf.c).
  */
 #ifndef FLAMETOP_TABLES_H
 #define FLAMETOP_TABLES_H
@@ -116,6 +117,7 @@ struct walk {
 /* What a CPU walks with. Too large for a value for each CPU, of which the kernel allows 32 KiB. */
 struct cpu_state {
 	struct walk walk;
+	__u64 claimed; /* 1 while a program of probes.bpf.c uses it */
 	__u64 window[WINDOW_WORDS];
 	__u64 words[40]; /* signal frames */
 	struct vma_scratch scratch;

@@ -399,13 +399,13 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
 
 /*
  * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in
- * cpu->walk: frames, end.
+ * cpu->walk: frames, end. `returned`: pc is where a call that has just ended returned to.
  *
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
  *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last
  */
-static __always_inline void walk_user(
-	void *ctx, struct task_struct *task, struct cpu_state *cpu, __u32 cpu_number, __u32 first_frame, __u32 max_depth)
+static __always_inline void walk_user(void *ctx, struct task_struct *task, struct cpu_state *cpu, __u32 cpu_number,
+				      __u32 first_frame, __u32 max_depth, int returned)
 {
 	struct walk *walk = &cpu->walk;
 	__u32 task_flags = task->flags;
@@ -446,7 +446,7 @@ static __always_inline void walk_user(
 	walk->map.size = 0;
 	walk->window_at = NO_WINDOW;
 	walk->switches = 0;
-	walk->is_return = walk->in_syscall;
+	walk->is_return = walk->in_syscall || returned;
 	walk->fresh = 1;
 	walk->guessed = 0;
 	walk->guess_end = 0;

@@ -17,7 +17,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use flametop::profile::{
-    Cpu, Engine, FrameId, FrameKind, LabelId, Limits, Names, Profile, Query, Request, Sample, SampleKind, StackId, Tgid, Thread,
+    Cpu, Engine, EventSource, FrameId, FrameKind, LabelId, Limits, Names, Profile, Query, Request, Sample, StackId, Tgid, Thread,
     ThreadIndex, Tid, Timestamp, UserEnd,
 };
 use flametop::session::answer_requests;
@@ -83,8 +83,8 @@ fn name(names: &Names, part: &str) -> LabelId {
 fn sample((thread, stack): (ThreadIndex, StackId)) -> Sample {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let time = Timestamp(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs());
-    let (kind, user_end) = (SampleKind::OnCpu, UserEnd::FramePointerEnd);
-    Sample { time, stack, thread, weight: 1, cpu: Cpu(0), kind, user_end, ..Sample::default() }
+    let (source, user_end) = (EventSource::CLOCK, UserEnd::FramePointerEnd);
+    Sample { time, stack, thread, weight: 1, cpu: Cpu(0), source, user_end, ..Sample::default() }
 }
 
 /// Samples of known stacks, as the collecting thread would bring them.

@@ -67,6 +67,29 @@ pub struct Sampling {
     /// Samples a second on each CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=25_000))]
     pub frequency: u32,
+    /// Instead of by the clock, take stacks where this happens: FUNC of the kernel, uprobe:[LIB:]FUNC, tracepoint:CAT:NAME, page-faults, …
+    ///
+    /// Which functions call this one, how often, and from where. FUNC may be a glob (`vfs_*`) or /a regular expression/. Each event
+    /// counts; stacks are taken of as many as --event-stacks allows.
+    ///
+    /// FUNC  entries into a function of the kernel, by the cheapest means that this kernel has; fentry:FUNC, kprobe.multi:FUNC and
+    /// kprobe:FUNC choose; fexit:FUNC, kretprobe.multi:FUNC and kretprobe:FUNC are its returns
+    ///
+    /// uprobe:[LIB:]FUNC, uretprobe:[LIB:]FUNC  a function of a program or library; without LIB of the command or of -p
+    ///
+    /// tracepoint:CATEGORY:NAME, or CATEGORY:NAME
+    ///
+    /// page-faults, context-switches, cpu-migrations, …, cycles, instructions, cache-misses, …  counters, as perf calls them
+    ///
+    /// cpu  the clock, beside other events
+    #[arg(short = 'e', long = "event", value_name = "EVENT", verbatim_doc_comment)]
+    pub events: Vec<String>,
+    /// Take at most this many stacks a second of events, on each CPU; what happens between is counted
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub event_stacks: u32,
+    /// Whose word is taken for the kernel's stack at fentry and fexit
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = Backtrace::Kernel)]
+    pub backtrace: Backtrace,
     /// Sample CPUs that have nothing to do, too
     #[arg(long)]
     pub idle: bool,
@@ -91,6 +114,19 @@ pub enum Unwind {
     Tables,
     /// By frame pointers: only where everything is built with them
     Fp,
+}
+
+/// Whose word is taken for the kernel's stack at fentry and fexit.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backtrace {
+    /// The kernel's own walk
+    Kernel,
+    /// Frame records from the trampoline's on: the whole stack on arm64, the function and its caller on x86_64
+    Manual,
+    /// The kernel's, and both compared: what differs is counted in the health view
+    Both,
+    /// The same, where the trampoline is looked for from the program's own frame upwards
+    Scan,
 }
 
 /// How the screen looks.

@@ -11,6 +11,7 @@ mod child;
 mod config;
 mod cost;
 mod doctor;
+mod events;
 mod link;
 mod live;
 mod names;

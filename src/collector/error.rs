@@ -67,6 +67,46 @@ pub enum CollectorError {
         /// What to do, with a leading semicolon; empty where nothing is known.
         remedy: &'static str,
     },
+    /// A source of events could not be attached.
+    #[error("failed to take stacks at {event}: {why}; `flametop doctor` tells what this kernel offers")]
+    NotAttached {
+        /// As it was asked for.
+        event: String,
+        /// By each way that was tried, what the kernel said.
+        why: String,
+    },
+    /// The kernel has no function of this name.
+    #[error("failed to take stacks at {event}: the kernel has no such function{near}")]
+    NoSuchFunction {
+        /// As it was asked for.
+        event: String,
+        /// Names that are much like it, as `: is it a, b?`; or nothing.
+        near: String,
+    },
+    /// The kernel has no tracepoint of this name.
+    #[error("failed to take stacks at {event}: the kernel has no such tracepoint{near}")]
+    NoSuchTracepoint {
+        /// As it was asked for.
+        event: String,
+        /// Names that are much like it, as `: is it a, b?`; or nothing.
+        near: String,
+    },
+    /// A pattern means more functions than can be attached to.
+    #[error("{event} means {found} functions, and {limit} are the most that can be had that way: write a narrower pattern")]
+    TooManyFunctions {
+        /// As it was asked for.
+        event: String,
+        /// Functions that match.
+        found: usize,
+        /// Functions that there may be.
+        limit: usize,
+    },
+    /// More sources than there are numbers.
+    #[error("too many events: {limit} sources of them at one time are the most")]
+    TooManyEvents {
+        /// Sources that there may be.
+        limit: usize,
+    },
     /// More samples a second than the kernel allows.
     #[error(
         "the kernel takes at most {limit} samples a second, not {frequency}: choose a lower frequency, or raise \

@@ -65,6 +65,26 @@ pub(crate) fn open_clock(clock: Clock, frequency: u32, cpu: u32) -> io::Result<O
     open(attributes, -1, i32::try_from(cpu).unwrap_or(i32::MAX))
 }
 
+/// A tracepoint, by its number, wherever it is passed. It counts, and calls the program that is attached to it.
+pub(crate) fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
+    // The program is called on all CPUs, whichever one is named here.
+    open(attributes(sys::PERF_TYPE_TRACEPOINT, id), -1, i32::try_from(*online_cpus()?.first().unwrap_or(&0)).unwrap_or(0))
+}
+
+/// A counter on one CPU, disabled. Of software, each event calls the program; of the processor, so many a second that there are
+/// `frequency` calls, each of which says how many events it stands for.
+pub(crate) fn open_counter(hardware: bool, number: u64, frequency: u32, cpu: u32) -> io::Result<OwnedFd> {
+    let mut attributes = attributes(if hardware { sys::PERF_TYPE_HARDWARE } else { sys::PERF_TYPE_SOFTWARE }, number);
+    if hardware {
+        attributes.set_freq(1);
+        attributes.sample_freq = u64::from(frequency);
+    } else {
+        attributes.sample_period = 1;
+    }
+    attributes.set_disabled(1);
+    open(attributes, -1, i32::try_from(cpu).unwrap_or(i32::MAX))
+}
+
 /// Whether an event of this clock for ourselves can be opened at all, for telling what the machine offers.
 pub(crate) fn try_clock(clock: Clock) -> io::Result<()> {
     open_clock(clock, 1, *online_cpus()?.first().unwrap_or(&0)).map(drop)

@@ -21,9 +21,8 @@ const FRAME_BITS_SHIFT: u32 = 56;
 const FRAME_INTERRUPTED: u64 = 1;
 const FRAME_GUESSED: u64 = 2;
 
-/// The kernel stack was cut at its outer side: `SAMPLE_KERNEL_CUT`. Nothing shows it yet.
-#[cfg(test)]
-pub(crate) const KERNEL_CUT: u16 = 1;
+/// The kernel stack lacks its outer side: `SAMPLE_KERNEL_CUT`.
+pub(crate) const KERNEL_CUT: u8 = 1;
 
 /// `struct sample_header`, used for its offsets.
 #[repr(C)]
@@ -38,8 +37,26 @@ struct SampleHeader {
     comm: [u8; COMM_LENGTH],
     user_end: u8,
     kind: u8,
-    flags: u16,
-    reserved: u32,
+    flags: u8,
+    source: u8,
+    weight: u32,
+}
+
+/// `struct event`: what was counted of a source on one CPU.
+#[repr(C)]
+struct Event {
+    count: u64,
+    reported: u64,
+    next: u64,
+    mark: u64,
+    taken: u64,
+    busy: u64,
+    ring_full: u64,
+    cut: u64,
+    epoch: u32,
+    period: u32,
+    tokens: u32,
+    skipped: u32,
 }
 
 /// `struct counters`: what became of each tick.
@@ -91,7 +108,9 @@ const _: () = {
     assert!(offset_of!(SampleHeader, user_end) == 48);
     assert!(offset_of!(SampleHeader, kind) == 49);
     assert!(offset_of!(SampleHeader, flags) == 50);
-    assert!(offset_of!(SampleHeader, reserved) == 52);
+    assert!(offset_of!(SampleHeader, source) == 51);
+    assert!(offset_of!(SampleHeader, weight) == 52);
+    assert!(size_of::<Event>() == 80);
     assert!(HEADER == 56);
     assert!(offset_of!(WishRecord, start) == 8);
     assert!(offset_of!(WishRecord, tgid) == 16);
@@ -144,10 +163,13 @@ pub(crate) struct Record<'a> {
     /// A number of `UserEnd`.
     pub(crate) user_end: u8,
     /// Bits of `enum sample_flags`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "nothing shows yet that a kernel stack was cut"))]
-    pub(crate) flags: u16,
-    /// The user stack was walked by frame pointers, for comparing it with the sample before.
+    pub(crate) flags: u8,
+    /// Walked in another way, for comparing it with the sample before.
     pub(crate) compared: bool,
+    /// Which source of events; 0 is the clock.
+    pub(crate) source: u8,
+    /// Events that it stands for.
+    pub(crate) weight: u32,
     kernel: &'a [u8],
     user: &'a [u8],
 }
@@ -170,7 +192,9 @@ impl<'a> Record<'a> {
             cpu: u32_at(bytes, offset_of!(SampleHeader, cpu))?,
             comm: array_at(bytes, offset_of!(SampleHeader, comm))?,
             user_end: *bytes.get(offset_of!(SampleHeader, user_end))?,
-            flags: u16_at(bytes, offset_of!(SampleHeader, flags))?,
+            flags: *bytes.get(offset_of!(SampleHeader, flags))?,
+            source: *bytes.get(offset_of!(SampleHeader, source))?,
+            weight: u32_at(bytes, offset_of!(SampleHeader, weight))?,
             compared: bytes.get(offset_of!(SampleHeader, kind)) == Some(&COMPARED),
             kernel,
             user,
@@ -245,6 +269,33 @@ fn addresses(bytes: &[u8]) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIt
     bytes.as_chunks().0.iter().map(|chunk| u64::from_ne_bytes(*chunk))
 }
 
+/// What is counted of a source of events.
+#[derive(Clone, Copy)]
+pub(crate) enum EventCount {
+    /// Events.
+    Events,
+    /// Records that were sent of them.
+    Stacks,
+    /// Events that were due while another stack was being taken.
+    Busy,
+    /// Stacks that found the ring buffer full.
+    RingFull,
+    /// Stacks whose kernel part is known to lack its outer side.
+    Cut,
+}
+
+/// A count of a source, from one CPU's `struct event`.
+pub(crate) fn event_count(event: &[u8], which: EventCount) -> Option<u64> {
+    let offset = match which {
+        EventCount::Events => offset_of!(Event, count),
+        EventCount::Stacks => offset_of!(Event, taken),
+        EventCount::Busy => offset_of!(Event, busy),
+        EventCount::RingFull => offset_of!(Event, ring_full),
+        EventCount::Cut => offset_of!(Event, cut),
+    };
+    u64_at(event, offset)
+}
+
 /// Ticks that found the ring buffer full, from one CPU's `struct counters`.
 pub(crate) fn ring_full(counters: &[u8]) -> Option<u64> {
     u64_at(counters, offset_of!(Counters, ring_full))
@@ -273,7 +324,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// The bytes of a record, for tests of what reads them.
-    pub(crate) fn record_bytes(time: u64, tgid: u32, comm: &[u8], kernel: &[u64], user: &[u64], flags: u16) -> Vec<u8> {
+    pub(crate) fn record_bytes(time: u64, tgid: u32, comm: &[u8], kernel: &[u64], user: &[u64], flags: u8) -> Vec<u8> {
         let mut bytes = vec![0; HEADER];
         let mut put = |offset: usize, value: &[u8]| bytes[offset..offset + value.len()].copy_from_slice(value);
         put(0, &time.to_ne_bytes());
@@ -285,7 +336,8 @@ pub(crate) mod tests {
         put(30, &u16::try_from(user.len()).unwrap().to_ne_bytes());
         put(32, comm);
         put(48, &[2]);
-        put(50, &flags.to_ne_bytes());
+        put(50, &[flags]);
+        put(52, &1u32.to_ne_bytes());
         kernel.iter().chain(user).for_each(|frame| bytes.extend(frame.to_ne_bytes()));
         bytes
     }

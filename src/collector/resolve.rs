@@ -8,11 +8,11 @@ use super::build_id::{self, Missing};
 use super::events::Identity;
 use super::mappings::{FileIndex, Files, Mapping};
 use super::processes::{ProcessTable, State};
-use super::records::{Record, UserFrame};
+use super::records::{KERNEL_CUT, Record, UserFrame};
 use super::{Batch, Collected};
 use crate::profile::{
-    CgroupId, Cpu, Frame, FrameId, NameRequest, Names, Object, ObjectId, ObjectKind, ProcessAddress, Tgid, Thread, Tid,
-    Timestamp, UserEnd,
+    CgroupId, Cpu, EventSource, Frame, FrameId, NameRequest, Names, Object, ObjectId, ObjectKind, ProcessAddress, Tgid, Thread,
+    Tid, Timestamp, UserEnd,
 };
 
 /// Addresses kept for one process, or for the kernel, before starting again. JIT code may have any number of them.
@@ -77,6 +77,9 @@ impl ProcessTable {
             cgroup: CgroupId(record.cgroup),
             cpu: Cpu(u16::try_from(record.cpu).unwrap_or(u16::MAX)),
             user_end,
+            source: EventSource(record.source),
+            weight: record.weight.into(),
+            kernel_cut: record.flags & KERNEL_CUT != 0,
             compared: record.compared,
         });
     }

@@ -1,4 +1,4 @@
-//! The BPF program, its clock on each CPU, and the ring buffer that its records come through.
+//! The clock's BPF program, the clock on each CPU, and the ring buffer that its records come through.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -51,12 +51,17 @@ pub(super) fn forget_complaint() {
     COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
+/// The last thing that libbpf complained about; empty if it did not.
+pub(super) fn complaint() -> String {
+    COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 pub(super) fn bpf_error(what: &'static str, error: &libbpf_rs::Error) -> CollectorError {
     if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
         let source = io::Error::new(io::ErrorKind::PermissionDenied, format!("{error:#}"));
         return CollectorError::NotPermitted { what: "load BPF programs", source };
     }
-    let complaint = COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner);
+    let complaint = complaint();
     let message = if complaint.is_empty() { format!("{error:#}") } else { format!("{error:#} ({complaint})") };
     CollectorError::Bpf { what, message }
 }
@@ -76,6 +81,18 @@ pub(crate) struct Settings {
     pub(crate) follow_forks: bool,
     /// Bytes of the ring buffer: a power of two, of pages.
     pub(crate) ring_bytes: u32,
+}
+
+/// What programs of events have in common with the clock's.
+pub(crate) struct Shared {
+    pub(crate) records: MapHandle,
+    pub(crate) targets: MapHandle,
+    pub(crate) segments: MapHandle,
+    pub(crate) objects: MapHandle,
+    pub(crate) files: MapHandle,
+    pub(crate) settings: Settings,
+    /// See `max_depth`.
+    pub(crate) max_depth: u32,
 }
 
 /// Records that were taken out of the ring buffer and wait for their turn.
@@ -153,7 +170,9 @@ pub(crate) struct Sampler {
     pending: Arc<Mutex<Pending>>,
     skeleton: SamplerSkel<'static>,
     clock: Clock,
-    frequency: u32,
+    /// Whether the clock is to tick.
+    ticks: bool,
+    settings: Settings,
 }
 
 impl Sampler {
@@ -193,20 +212,22 @@ impl Sampler {
         let wakes = wakes_of(&skeleton.maps.records)
             .map_err(|source| CollectorError::Read { path: "the ring buffer's wake-ups", source })?;
         let clock = Clock::CpuClock;
-        Ok(Sampler { clocks: BTreeMap::new(), fork, ring, wakes, pending, skeleton, clock, frequency: settings.frequency })
+        Ok(Sampler { clocks: BTreeMap::new(), fork, ring, wakes, pending, skeleton, clock, ticks: false, settings })
     }
 
     /// Starts the clock on these CPUs: the cycle counter if all of them have one, else the kernel's timer.
     pub(crate) fn attach(&mut self, cpus: &[u32]) -> Result<(), CollectorError> {
-        let counted = cpus.iter().all(|cpu| perf::open_clock(Clock::Cycles, self.frequency, *cpu).is_ok());
+        let counted = cpus.iter().all(|cpu| perf::open_clock(Clock::Cycles, self.settings.frequency, *cpu).is_ok());
         self.clock = if counted { Clock::Cycles } else { Clock::CpuClock };
+        self.ticks = true;
         cpus.iter().try_for_each(|cpu| self.attach_cpu(*cpu))
     }
 
     fn attach_cpu(&mut self, cpu: u32) -> Result<(), CollectorError> {
-        let event = perf::open_clock(self.clock, self.frequency, cpu);
+        let frequency = self.settings.frequency;
+        let event = perf::open_clock(self.clock, frequency, cpu);
         let event = event.map_err(|error| {
-            too_frequent(self.frequency, &error).unwrap_or_else(|| CollectorError::event(self.clock.name(), cpu, error))
+            too_frequent(frequency, &error).unwrap_or_else(|| CollectorError::event(self.clock.name(), cpu, error))
         })?;
         let link = self.skeleton.progs.take_sample.attach_perf_event(event.as_raw_fd());
         let link = link.map_err(|error| bpf_error("attach the BPF program to the sampling clock", &error))?;
@@ -216,11 +237,17 @@ impl Sampler {
         Ok(())
     }
 
+    /// Stops the clock.
+    pub(crate) fn stop(&mut self) {
+        self.ticks = false;
+        self.clocks.clear();
+    }
+
     /// Follows CPUs that came and went. One that cannot be had is tried again the next time.
     pub(crate) fn follow_cpus(&mut self, online: &[u32]) {
         self.clocks.retain(|cpu, _| online.contains(cpu));
         for cpu in online {
-            if !self.clocks.contains_key(cpu) {
+            if self.ticks && !self.clocks.contains_key(cpu) {
                 // It may have gone again meanwhile.
                 let _ = self.attach_cpu(*cpu);
             }
@@ -250,12 +277,13 @@ impl Sampler {
 
     /// Ticks so far that found the ring buffer full, on all CPUs.
     pub(crate) fn ring_full(&self) -> u64 {
-        total(&self.skeleton.maps.counters, records::ring_full)
+        total(&self.skeleton.maps.counters, 0, records::ring_full)
     }
 
     /// What the walk by tables has done so far: see [`records::walked`].
     pub(crate) fn walked(&self) -> [u64; 4] {
-        let counter = |number: usize| total(&self.skeleton.maps.counters, |bytes| records::walked(bytes)?.get(number).copied());
+        let counter =
+            |number: usize| total(&self.skeleton.maps.counters, 0, |bytes| records::walked(bytes)?.get(number).copied());
         [counter(0), counter(1), counter(2), counter(3)]
     }
 
@@ -266,9 +294,24 @@ impl Sampler {
         Ok(Tables::start(handle(&maps.segments)?, handle(&maps.objects)?, handle(&maps.files)?, cache))
     }
 
+    /// What programs of events need.
+    pub(crate) fn share(&self) -> Result<Shared, CollectorError> {
+        let maps = &self.skeleton.maps;
+        let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of samples", &error));
+        Ok(Shared {
+            records: handle(&maps.records)?,
+            targets: handle(&maps.targets)?,
+            segments: handle(&maps.segments)?,
+            objects: handle(&maps.objects)?,
+            files: handle(&maps.files)?,
+            settings: self.settings,
+            max_depth: max_depth(),
+        })
+    }
+
     /// Forks so far that could not be followed: their processes are not sampled.
     pub(crate) fn forks_lost(&self) -> u64 {
-        if self.fork.is_some() { total(&self.skeleton.maps.forks, records::targets_full) } else { 0 }
+        if self.fork.is_some() { total(&self.skeleton.maps.forks, 0, records::targets_full) } else { 0 }
     }
 
     /// Sleeps, until the ring buffer is more than half full or a table is wished for, or for so long.
@@ -303,9 +346,9 @@ fn wakes_of(ring: &impl AsFd) -> io::Result<OwnedFd> {
     Ok(wakes)
 }
 
-/// The sum of one counter over all CPUs.
-fn total(map: &impl MapCore, counter: impl Fn(&[u8]) -> Option<u64>) -> u64 {
-    let counters = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
+/// The sum of one counter over all CPUs, in the value of a number.
+pub(super) fn total(map: &impl MapCore, number: u32, counter: impl Fn(&[u8]) -> Option<u64>) -> u64 {
+    let counters = map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
     counters.iter().filter_map(|bytes| counter(bytes)).sum()
 }
 
@@ -317,7 +360,7 @@ pub(crate) fn try_load(follow_forks: bool) -> Result<(), CollectorError> {
 }
 
 /// CPUs that there may ever be; numbers of CPUs are below.
-fn possible_cpus() -> libbpf_rs::Result<u32> {
+pub(super) fn possible_cpus() -> libbpf_rs::Result<u32> {
     Ok(u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(u32::MAX))
 }
 

@@ -44,6 +44,18 @@ id!(
     Timestamp(u64)
 );
 id!(
+    /// What samples are taken at: the clock, a file, or a source of events by its number.
+    EventSource(u8)
+);
+
+impl EventSource {
+    /// The clock, or the cycle counter, of each CPU.
+    pub const CLOCK: EventSource = EventSource(0);
+    /// A file: counts without time.
+    pub const FILE: EventSource = EventSource(255);
+}
+
+id!(
     /// Index into an [`ObjectTable`](super::ObjectTable).
     ObjectId(u32)
 );

@@ -30,15 +30,15 @@ pub use difference::{Change, Difference, NodeSides, Sides};
 pub use engine::{Baseline, Engine, Snapshot};
 pub use frame::{Frame, FrameTable, Names};
 pub use ids::{
-    BuildId, CgroupId, Cpu, ElfAddress, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress, StackId, Tgid, ThreadIndex, Tid,
-    Timestamp,
+    BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress, StackId, Tgid,
+    ThreadIndex, Tid, Timestamp,
 };
 pub use labels::{FrameKind, Label, LabelTable, sanitize};
 pub use listing::{Listing, Row, RowWeights, Rows};
 pub use objects::{Object, ObjectKind, ObjectTable};
 pub use processes::{NameRequest, Process, Processes};
 pub use query::{Direction, Filter, FilterMode, Grouping, Pattern, Query, Request, Target, TimeRange};
-pub use samples::{Limits, Losses, Profile, Sample, SampleKind, SampleStore, UserEnd};
+pub use samples::{Limits, Losses, Profile, Sample, SampleStore, UserEnd};
 pub use search::{SearchResult, Searcher};
 pub use stacks::StackTable;
 pub(crate) use stacks::Walk;

@@ -11,20 +11,9 @@ use rustc_hash::FxHashMap;
 
 use super::budget::Budget;
 use super::frame::Names;
-use super::ids::{CgroupId, Cpu, FrameId, StackId, ThreadIndex, Timestamp};
+use super::ids::{CgroupId, Cpu, EventSource, FrameId, StackId, ThreadIndex, Timestamp};
 use super::stacks::StackTable;
 use super::threads::{Thread, ThreadTable};
-
-/// What kind of observation a sample is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[repr(u8)]
-pub enum SampleKind {
-    /// Taken by the clock or the cycle counter while running on a CPU.
-    #[default]
-    OnCpu = 0,
-    /// Read from a file: a count, without time.
-    Counted = 1,
-}
 
 /// Why the user part of a stack ends where it does. The numbers are those of `bpf/record.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -156,14 +145,15 @@ pub struct Sample {
     pub stack: StackId,
     /// Who.
     pub thread: ThreadIndex,
-    /// What it counts for: 1 for a tick of the clock, the count for a line of a folded file.
+    /// What it counts for: 1 for a tick of the clock, the events since the last one for a source of events, the count for a line of a
+    /// folded file.
     pub weight: u64,
     /// Index of the cgroup in [`Profile::cgroups`].
     pub cgroup: u32,
     /// Where.
     pub cpu: Cpu,
-    /// What kind of observation it is.
-    pub kind: SampleKind,
+    /// What it was taken at.
+    pub source: EventSource,
     /// Why the user stack ends.
     pub user_end: UserEnd,
 }

@@ -76,7 +76,9 @@ impl Terms {
 /// A command that was started and does not run yet, or that runs.
 pub(super) struct Child {
     process: Process,
-    /// The command, for messages.
+    /// The command as it was written.
+    pub(super) program: OsString,
+    /// The same, for messages.
     pub(super) name: String,
     /// What it writes, if it writes to a pane.
     pub(super) output: Option<File>,
@@ -156,7 +158,7 @@ impl Child {
             }
         }
         let process = holder.spawn().with_context(|| format!("failed to start {name}"))?;
-        let child = Child { process, name, output: reading, hurry: Arc::default(), terms };
+        let child = Child { process, program: program.clone(), name, output: reading, hurry: Arc::default(), terms };
         child.wait_until_it_holds()?;
         Ok(child)
     }

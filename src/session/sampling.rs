@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use crate::cli;
-use crate::collector::{Batch, Collector, CollectorOptions, KernelNames, ObjectState, Targets, Walk};
-use crate::profile::{Engine, Limits, Names, Processes, Profile, Sample, SampleKind, Tgid};
+use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventStatus, KernelNames, ObjectState, Targets, Walk};
+use crate::profile::{Engine, Limits, Names, Processes, Profile, Sample, Tgid};
 use crate::symbolize::{AskKernel, Symbolizer};
 
 use super::child::Child;
+use super::events::{self, Watched};
 use super::now;
 
 /// How often the kernel's buffers are read. The first second is quicker, so that the first picture is.
@@ -126,13 +127,30 @@ impl Sampling {
             None if watched.is_empty() => Targets::All,
             None => Targets::Processes(watched.clone()),
         };
+        let command = child.as_ref().map(|child| child.program.clone());
+        let (clock, events) = events::read(&options.events, &Watched { command: command.as_deref(), pids: &options.pids })?;
         let (ready, started) = std::sync::mpsc::channel();
+        let backtrace = match options.backtrace {
+            cli::Backtrace::Kernel => Backtrace::Kernel,
+            cli::Backtrace::Manual => Backtrace::Manual,
+            cli::Backtrace::Both => Backtrace::Both,
+            cli::Backtrace::Scan => Backtrace::Scan,
+        };
         let walk = match options.unwind {
             cli::Unwind::Tables => Walk::Tables,
             cli::Unwind::Fp => Walk::FramePointers,
         };
-        let collector_options =
-            CollectorOptions { frequency: options.frequency, include_idle: options.idle, targets, walk, ..Default::default() };
+        let collector_options = CollectorOptions {
+            frequency: options.frequency,
+            include_idle: options.idle,
+            targets,
+            walk,
+            clock,
+            events,
+            backtrace,
+            event_budget: options.event_stacks,
+            ..Default::default()
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());
@@ -326,14 +344,17 @@ impl Collecting {
         profile.losses.events_lost = batch.losses.events_lost;
         profile.losses.malformed = batch.losses.malformed;
         for collected in &batch.samples {
+            if collected.compared {
+                continue;
+            }
             let frames = batch.frames.get(collected.frames.clone()).unwrap_or_default();
             let cgroup = profile.cgroup(collected.cgroup);
             let sample = Sample {
                 time: collected.time,
-                weight: 1,
+                weight: collected.weight,
                 cgroup,
                 cpu: collected.cpu,
-                kind: SampleKind::OnCpu,
+                source: collected.source,
                 user_end: collected.user_end,
                 ..Sample::default()
             };
@@ -357,6 +378,9 @@ mod tests {
             window,
             memory: 5,
             unwind: cli::Unwind::Tables,
+            events: Vec::new(),
+            event_stacks: 1000,
+            backtrace: cli::Backtrace::Kernel,
         };
         let window = |asked: Option<u64>, own| limits(&options(asked.map(Duration::from_secs)), own).window;
         assert_eq!(window(None, Some(LIVE_WINDOW)), 600_000_000_000);

@@ -184,6 +184,15 @@ impl Image {
         load.address.checked_add(offset.0 - load.file.start).map(ElfAddress)
     }
 
+    /// The position in the file of a virtual address of code: the other way round.
+    pub(super) fn file_offset(&self, address: ElfAddress) -> Option<FileOffset> {
+        self.loads.iter().find_map(|load| {
+            let within = address.0.checked_sub(load.address)?;
+            let offset = load.file.start.checked_add(within)?;
+            load.file.contains(&offset).then_some(FileOffset(offset))
+        })
+    }
+
     /// The code section (or, where there are no sections, the executable segment) that holds an address.
     pub(super) fn code_around(&self, address: u64) -> Option<&Range<u64>> {
         let after = self.code.partition_point(|range| range.start <= address);

@@ -162,6 +162,34 @@ impl SymbolIndex {
     }
 }
 
+/// A symbol of a function.
+pub(super) struct FunctionSymbol {
+    /// Its first instruction.
+    pub(super) address: u64,
+    /// Its name.
+    pub(super) name: NameRef,
+    /// It finds the function that is to be called in its place.
+    pub(super) chooses: bool,
+}
+
+/// All symbols of functions, and the functions of stripped Go programs; no stubs, nothing untyped.
+pub(super) fn functions(images: &Images) -> Result<Vec<FunctionSymbol>, Reason> {
+    let mut candidates = Vec::new();
+    for origin in images.origins() {
+        collect(images, origin, &mut candidates)?;
+    }
+    for function in images.go_functions()? {
+        let size = function.end - function.start;
+        candidates.extend(made(&images.own, Origin::Go, function.start, size, function.name));
+    }
+    let typed = candidates.into_iter().filter(|symbol| symbol.rank() & UNTYPED_RANK == 0);
+    let symbol = |symbol: Candidate| {
+        let chooses = symbol.rank() & IFUNC_RANK != 0;
+        FunctionSymbol { address: symbol.address(), name: NameRef(symbol.name), chooses }
+    };
+    Ok(typed.map(symbol).collect())
+}
+
 /// Appends the code symbols of one table.
 fn collect(images: &Images, origin: Origin, into: &mut Vec<Candidate>) -> Result<(), Reason> {
     let (Some(image), kind) = images.table(origin) else { return Ok(()) };

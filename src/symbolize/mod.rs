@@ -38,7 +38,8 @@
 //!    ├─ locate             file and line of the selected frame
 //!    ├─ listing            source and instructions of a function, with locate
 //!    ├─ demangle           readable names
-//!    └─ resolver           all of this for a file that nobody runs: `flametop names`
+//!    ├─ resolver           all of this for a file that nobody runs: `flametop names`
+//!    └─ functions          names to places, for those who want to be told of calls
 //! ```
 
 #![deny(clippy::indexing_slicing)]
@@ -50,6 +51,7 @@ mod dwarf;
 mod dwarf_check;
 mod elf;
 mod files;
+mod functions;
 mod golang;
 #[cfg(test)]
 mod hostile;
@@ -84,6 +86,7 @@ use tokio::sync::oneshot;
 
 pub use demangle::{Detail, demangle};
 pub use dwarf::SourceLocation;
+pub use functions::{FunctionPlace, functions_of};
 pub use kernel_names::AskKernel;
 pub use problem::{Counts, Problem, Reason};
 pub use resolver::{Function, Resolver, code_names};

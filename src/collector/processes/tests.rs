@@ -20,7 +20,7 @@ struct World {
 }
 
 /// No bit of records: the user part of the sample is to be as below a system call.
-const IN_SYSCALL: u16 = 1 << 15;
+const IN_SYSCALL: u8 = 1 << 7;
 /// `FRAME_INTERRUPTED`, where it is in a frame.
 const INTERRUPTED: u64 = 1 << 56;
 
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// The frames of a sample, innermost last, and the name of its process.
-    fn sample(&mut self, tgid: u32, name: &str, user: &[u64], flags: u16) -> (Vec<(String, Frame)>, String) {
+    fn sample(&mut self, tgid: u32, name: &str, user: &[u64], flags: u8) -> (Vec<(String, Frame)>, String) {
         let mut batch = Batch::default();
         let kernel: &[u64] = if flags == 0 { &[] } else { &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_1000] };
         let mut user = user.to_vec();

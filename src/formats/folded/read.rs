@@ -15,7 +15,7 @@ use rustc_hash::FxHasher;
 use super::super::FormatError;
 use super::super::input::{Encoding, Lines};
 use super::line::{Count, Line, parse, parse_frame};
-use crate::profile::{FrameId, FrameKind, Names, Profile, Sample, SampleKind, StackId, Tgid, Thread, ThreadIndex, Tid, Walk};
+use crate::profile::{EventSource, FrameId, FrameKind, Names, Profile, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Walk};
 
 /// Most that all counts may add up to: views add and take back signed weights.
 const MAX_TOTAL: u64 = i64::MAX as u64;
@@ -58,7 +58,7 @@ impl fmt::Display for ReadReport {
     }
 }
 
-/// Reads folded stacks into `profile`: a sample of kind [`SampleKind::Counted`] a line, its frames named. Files do
+/// Reads folded stacks into `profile`: a sample of kind [`EventSource::FILE`] a line, its frames named. Files do
 /// not tell who ran: all samples are of one thread, number 0 of a process 0 called `[file]`, at time 0.
 ///
 /// Several files may be read one after another. When no more will come, [`freeze`](crate::profile::StackTable::freeze) the
@@ -218,8 +218,8 @@ impl Loader<'_> {
 
     fn push(&mut self, stack: StackId, weight: u64) {
         if weight > 0 {
-            let kind = SampleKind::Counted;
-            self.profile.samples.push(Sample { stack, thread: self.thread, weight, kind, ..Sample::default() });
+            let source = EventSource::FILE;
+            self.profile.samples.push(Sample { stack, thread: self.thread, weight, source, ..Sample::default() });
         }
     }
 }
@@ -322,7 +322,7 @@ mod tests {
                 });
             }
             frames.reverse();
-            assert_eq!(sample.kind, SampleKind::Counted);
+            assert_eq!(sample.source, EventSource::FILE);
             format!("{} {}", frames.join(";"), sample.weight)
         };
         let samples = profile.samples.slices_from(0).flatten().map(text).collect();

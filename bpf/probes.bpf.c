@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What runs at an event: a function of the kernel or of a program is entered or left, a tracepoint is passed, something
+ * is counted. The same record as the clock's, with the number of events that it stands for.
+ *
+ * An event may come a million times a second. All are counted; stacks are taken of as many as a budget allows:
+ *
+ *   event ─► count ─► due? ─► claim ─► admitted? ─► stack ─► record: weight = events since the last record
+ *              │        │        │          └ not yet: the period, or the budget, of this tenth of a second
+ *              │        │        └ another stack is being taken on this CPU: the next event will be due
+ *              └────────┴ a load, an addition and two comparisons
+ *
+ * The tenths of a second are user space's (`control`): when it stands still, stacks become ever fewer, and none is taken in vain.
+ * Within one, the first `budget` events are admitted; then, each time that half of it was used up, the period doubles. In the
+ * next the period is such that the same rate would just fit. Which event of a period it is, chance decides: what comes
+ * in a rhythm would else always be seen at the same beat.
+ *
+ * Programs like these may be interrupted: by the clock's, and where the kernel is preemptible by others of their own kind. So
+ * their `cpu_states` is another map than the clock's, and one program at a time claims an element of it.
+ *
+ * Loads on 5.15 and later, each program where the kernel offers its source. Owes user space: `count` without a gap, and
+ * count = the sum of the weights that were sent + what no record stands for yet.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "fentry.h"
+#include "regs.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Set before loading; each source has its programs for itself. */
+const volatile __u32 source_number; /* its place in `events` */
+const volatile __u32 backtrace;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_SOURCES);
+	__type(key, __u32);
+	__type(value, struct event);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct control);
+} control SEC(".maps");
+
+/* Whether a stack is to be taken at this event, by the period and the budget. By one program at a time. */
+static __always_inline int is_admitted(struct event *event, const struct control *control, __u64 count)
+{
+	__u32 epoch = control->epoch;
+	__u32 budget = control->budget ? control->budget : 1;
+
+	if (event->epoch != epoch) {
+		__u64 period = (count - event->mark) / (__u32)(epoch - event->epoch) / budget;
+
+		event->period = period < 1 ? 1 : period > 0x7fffffff ? 0x7fffffff : period;
+		event->tokens = budget;
+		event->mark = count;
+		event->epoch = epoch;
+		/* What was due far away under a longer period is due sooner. */
+		if (event->next > event->reported + event->period)
+			event->next = event->reported + event->period;
+	}
+	if (count < event->next)
+		return 0;
+	if (!event->tokens) {
+		if (event->period < 0x40000000)
+			event->period *= 2;
+		event->tokens = budget / 2 + 1;
+	}
+	event->tokens--;
+	event->next = count + 1;
+	if (event->period > 1)
+		event->next += event->period / 2 + bpf_get_prandom_u32() % event->period;
+	return 1;
+}
+
+/* The kernel's part of the stack, innermost first. `cut`: whether frames are known to be missing. */
+static __always_inline __u32 walk_kernel(
+	void *ctx, struct cpu_state *cpu, struct event *event, enum register_source source, int *cut)
+{
+	__u64 *frames = cpu->sample.frames;
+	__u64 function;
+	__u32 count;
+
+	*cut = 0;
+	switch (source) {
+	case FROM_FENTRY:
+	case FROM_FEXIT:
+		function = bpf_get_func_ip(ctx);
+		if (backtrace == BACKTRACE_MANUAL)
+			return walk_frame_records(cpu, trampoline_frame(cpu, ctx, function), function, cut);
+		return walk_by_kernel(cpu, ctx, function, source == FROM_FEXIT, &event->skipped, cut);
+	case FROM_KRETPROBE:
+	case FROM_KRETPROBE_MULTI:
+		/* The function has returned: the stack begins in its caller. */
+		function = bpf_get_func_ip(ctx);
+		if (!function)
+			break;
+		count = read_kernel_stack(ctx, frames + 1, 0);
+		frames[0] = function;
+		return count < MAX_KERNEL_FRAMES ? count + 1 : count;
+	case FROM_KPROBE:
+	case FROM_KPROBE_MULTI:
+		function = bpf_get_func_ip(ctx);
+		if (!function)
+			break;
+#if defined(__TARGET_ARCH_arm64)
+		/* At a function's entry its caller is in x30 and in no frame record: the kernel's walk passes it over. */
+		__u64 caller = kernel_register(ctx, source, REG_LR) | KERNEL_CODE;
+
+		count = read_kernel_stack(ctx, frames + 1, 0);
+		if (caller != KERNEL_CODE && count > 1 && frames[2] != caller) {
+			frames[0] = function;
+			frames[1] = caller;
+			return count < MAX_KERNEL_FRAMES ? count + 1 : count;
+		}
+#endif
+		/* The instruction that was replaced, or one byte behind it: the function begins there. */
+		count = read_kernel_stack(ctx, frames, 0);
+		if (count)
+			frames[0] = function;
+		return count;
+	default:
+		break;
+	}
+	return read_kernel_stack(ctx, frames, 0);
+}
+
+/* The kernel's part once more, in another way: for comparing. */
+static __always_inline void send_compared(
+	void *ctx, struct cpu_state *cpu, __u64 r10, enum register_source source)
+{
+	struct sample_header *header = &cpu->sample.header;
+	__u64 function, frame;
+	int cut = 0;
+
+	if (backtrace != BACKTRACE_BOTH && backtrace != BACKTRACE_SCAN)
+		return;
+	if (source != FROM_FENTRY && source != FROM_FEXIT)
+		return;
+	function = bpf_get_func_ip(ctx);
+	if (backtrace == BACKTRACE_SCAN)
+		frame = trampoline_frame_above(r10, function);
+	else
+		frame = trampoline_frame(cpu, ctx, function);
+	header->kind = SAMPLE_COMPARED;
+	cpu->walk.frames = 0;
+	header->flags = 0;
+
+	__u32 count = walk_frame_records(cpu, frame, function, &cut);
+	if (cut)
+		header->flags = SAMPLE_KERNEL_CUT;
+	finish_sample(cpu, count);
+}
+
+static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct event *event, __u64 count, __u64 id,
+				       enum register_source source, __u64 r10)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sample_header *header = &cpu->sample.header;
+	__u64 weight = count - event->reported;
+	int cut;
+
+	begin_sample(header, id);
+	header->kind = SAMPLE_EVENT;
+	header->source = source_number;
+	header->weight = weight > 0xffffffff ? 0xffffffff : weight;
+
+	__u32 kernel = walk_kernel(ctx, cpu, event, source, &cut);
+	if (cut) {
+		header->flags |= SAMPLE_KERNEL_CUT;
+		event->cut++;
+	}
+	walk_user(ctx, task, cpu, header->cpu, kernel, max_depth, trusted(source).returned);
+	if (finish_sample(cpu, kernel)) {
+		event->ring_full++;
+	} else {
+		event->taken++;
+		event->reported += header->weight;
+		if (cpu->walk.wishes)
+			send_wishes(cpu);
+		send_compared(ctx, cpu, r10, source);
+	}
+}
+
+static __always_inline int on_event(void *ctx, enum register_source source, __u64 events_here, __u64 r10)
+{
+	__u32 zero = 0, number = source_number;
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tgid = id >> 32;
+
+	if (filter_targets && !bpf_map_lookup_elem(&targets, &tgid))
+		return 0;
+
+	struct event *event = bpf_map_lookup_elem(&events, &number);
+	struct control *now = bpf_map_lookup_elem(&control, &zero);
+
+	if (!event || !now)
+		return 0;
+	__u64 count = __sync_fetch_and_add(&event->count, events_here) + events_here;
+
+	if (count < event->next && event->epoch == now->epoch)
+		return 0;
+
+	__u32 cpu_number = bpf_get_smp_processor_id();
+	struct cpu_state *cpu = state_of(cpu_number);
+
+	if (!cpu)
+		return 0;
+	if (__sync_val_compare_and_swap(&cpu->claimed, 0, 1)) {
+		__sync_fetch_and_add(&event->busy, 1);
+		return 0;
+	}
+	if (is_admitted(event, now, count))
+		take_stack(ctx, cpu, event, count, id, source, r10);
+	__sync_val_compare_and_swap(&cpu->claimed, 1, 0);
+	return 0;
+}
+
+/* The frame pointer of the program, as a number; what it is good for, fentry.h says. */
+#define OWN_FRAME(number) asm volatile("%0 = r10" : "=r"(number))
+
+SEC("fentry")
+int on_entry(void *ctx)
+{
+	__u64 r10;
+
+	OWN_FRAME(r10);
+	return on_event(ctx, FROM_FENTRY, 1, r10);
+}
+
+SEC("fexit")
+int on_exit(void *ctx)
+{
+	__u64 r10;
+
+	OWN_FRAME(r10);
+	return on_event(ctx, FROM_FEXIT, 1, r10);
+}
+
+SEC("kprobe")
+int on_kprobe(void *ctx)
+{
+	return on_event(ctx, FROM_KPROBE, 1, 0);
+}
+
+SEC("kretprobe")
+int on_kretprobe(void *ctx)
+{
+	return on_event(ctx, FROM_KRETPROBE, 1, 0);
+}
+
+SEC("kprobe.multi")
+int on_kprobe_multi(void *ctx)
+{
+	return on_event(ctx, FROM_KPROBE_MULTI, 1, 0);
+}
+
+SEC("kretprobe.multi")
+int on_kretprobe_multi(void *ctx)
+{
+	return on_event(ctx, FROM_KRETPROBE_MULTI, 1, 0);
+}
+
+SEC("uprobe")
+int on_uprobe(void *ctx)
+{
+	return on_event(ctx, FROM_UPROBE, 1, 0);
+}
+
+SEC("uretprobe")
+int on_uretprobe(void *ctx)
+{
+	return on_event(ctx, FROM_URETPROBE, 1, 0);
+}
+
+SEC("tracepoint")
+int on_tracepoint(void *ctx)
+{
+	return on_event(ctx, FROM_TRACEPOINT, 1, 0);
+}
+
+SEC("perf_event")
+int on_perf_event(struct perf_event_context *ctx)
+{
+	return on_event(ctx, FROM_PERF_EVENT, ctx->sample_period, 0);
+}

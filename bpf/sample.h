@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A sample, whoever takes it: who and when, the way to user space, and what user space is told beside.
+ *
+ *   sampler.bpf.c (the clock) ──┐
+ *   probes.bpf.c (events) ──────┴─► cpu_states[…].sample ─► records
+ *
+ * Both have these maps in common: the second is loaded with the maps of the first (src/collector/probes.rs).
+ */
+#ifndef FLAMETOP_SAMPLE_H
+#define FLAMETOP_SAMPLE_H
+
+#include "record.h"
+#include "unwind.h"
+
+/* Set before loading: the verifier removes what they switch off. */
+const volatile __u32 filter_targets;
+const volatile __u32 max_depth = MAX_KERNEL_FRAMES;
+const volatile __u64 half_ring;
+
+/* Sizes of `records` and `targets` are set before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} records SEC(".maps");
+
+/* Process → 1. Preallocated: perf_event programs may use no other hash map before 6.1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} targets SEC(".maps");
+
+/* As many frames as fit at `place`, innermost first, without the `skip` innermost. */
+static __always_inline __u32 read_kernel_stack(void *ctx, __u64 *frames, __u64 skip)
+{
+	long bytes = bpf_get_stack(ctx, frames, MAX_KERNEL_FRAMES * sizeof(__u64), skip);
+
+	return bytes <= 0 ? 0 : ((__u64)bytes / sizeof(__u64)) & MAX_KERNEL_FRAMES;
+}
+
+/* Wakes user space only when it should hurry: it comes on a timer, and a wake-up for each sample costs more than the
+ * sample. */
+static __always_inline __u64 wakeup(void)
+{
+	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > half_ring ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
+/* Sends the sample; its size, for the verifier, in words. */
+static __always_inline long send(struct sample *sample, __u32 kernel, __u32 user)
+{
+	__u64 size = sizeof(sample->header) + ((__u64)kernel + user) * sizeof(__u64);
+
+	if (size > sizeof(*sample)) /* never */
+		return -1;
+	return bpf_ringbuf_output(&records, sample, size, wakeup());
+}
+
+/* Tells user space which tables the walk lacked, and wakes it: until they are there, stacks are short. A wish that finds no
+ * room comes again with the next sample. */
+static __always_inline void send_wishes(struct cpu_state *cpu)
+{
+	struct sample_header *header = &cpu->sample.header;
+	__u32 count = cpu->walk.wishes;
+
+	for (__u32 i = 0; i < MAX_WISHES; i++) {
+		struct wish *wish = &cpu->wishes[i];
+
+		if (i >= count)
+			break;
+		wish->time = header->time;
+		wish->tgid = header->tgid;
+		wish->tid = header->tid;
+		bpf_ringbuf_output(&records, wish, sizeof(*wish), BPF_RB_FORCE_WAKEUP);
+	}
+}
+
+/* Who and when; a sample of the clock, until somebody says otherwise. */
+static __always_inline void begin_sample(struct sample_header *header, __u64 id)
+{
+	header->time = bpf_ktime_get_ns();
+	header->cgroup = bpf_get_current_cgroup_id();
+	header->tgid = id >> 32;
+	header->tid = (__u32)id;
+	header->cpu = bpf_get_smp_processor_id();
+	header->kind = SAMPLE_ON_CPU;
+	header->flags = 0;
+	header->source = 0;
+	header->weight = 1;
+	bpf_get_current_comm(header->comm, sizeof(header->comm));
+}
+
+/* Writes what the walks have found, and sends it. */
+static __always_inline long finish_sample(struct cpu_state *cpu, __u32 kernel)
+{
+	struct sample_header *header = &cpu->sample.header;
+
+	if (kernel >= max_depth)
+		header->flags |= SAMPLE_KERNEL_CUT;
+	header->kernel_frames = kernel;
+	header->user_frames = cpu->walk.frames;
+	header->user_end = cpu->walk.end;
+	return send(&cpu->sample, kernel, cpu->walk.frames);
+}
+
+#endif

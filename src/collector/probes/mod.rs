@@ -1,0 +1,461 @@
+//! Stacks at events: functions of the kernel and of programs, tracepoints, counters.
+//!
+//! ```text
+//! text ─► EventSpec ─► places ─► Programs: one loaded program a source, attached to all its places
+//!  spec       functions, tracefs; of programs the caller's symbols        │
+//!                                         records, counters ◄─────────────┘
+//! ```
+//!
+//! Each source has a number, which its samples bear ([`EventSource`]). Events are counted without a gap; stacks are taken of as many as
+//! the budget allows, and stand for those between (bpf/probes.bpf.c). The programs have the clock's ring buffer, targets and unwind
+//! tables in common with it, and maps of their own, made with the first of them.
+//!
+//! Promises: what could not be attached leaves nothing behind; what is dropped is detached. What a kernel offers is found out
+//! by trying.
+
+mod functions;
+mod programs;
+mod spec;
+mod tracefs;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::error::CollectorError;
+use super::perf;
+use super::records;
+use super::sampler::{Shared, total};
+use crate::profile::EventSource;
+pub use functions::{KernelFunctions, nearest};
+use programs::{OwnMaps, Programs, Told};
+pub use spec::{COUNTERS, Counter, EventSpec, Mechanism, NamePattern};
+use tracefs::TraceFs;
+
+/// `MAX_SOURCES`: numbers of sources are below; 0 is the clock's.
+const MAX_SOURCES: u8 = 64;
+/// Each function with fentry is a program of its own, which takes some 20 ms to load and 100 KB.
+const MAX_FENTRY: usize = 32;
+/// Each function with a kprobe, and each place of a program, is a perf event.
+const MAX_SINGLE: usize = 512;
+/// Functions by ftrace at once: all of a kernel have been seen to work, but nobody wants them.
+const MAX_MULTI: usize = 20_000;
+
+/// Where the kernel says how kprobes are opened, if it has any (CONFIG_KPROBE_EVENTS).
+const KPROBES: &str = "/sys/bus/event_source/devices/kprobe/type";
+
+/// Nanoseconds of what the programs call an epoch.
+const EPOCH: u64 = 100_000_000;
+
+/// Whose word is taken for the kernel's stack in fentry and fexit programs: `enum backtrace`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u32)]
+pub enum Backtrace {
+    /// The kernel's own walk.
+    #[default]
+    Kernel = 0,
+    /// The frame records, from the trampoline's on: on arm64 the whole stack, on x86_64 the function and its caller.
+    Manual = 1,
+    /// The first, and the second in a sample behind it ([`super::Collected::compared`]).
+    Both = 2,
+    /// The first, and in a sample behind it the frame records, found by scanning from the program's own frame.
+    Scan = 3,
+}
+
+/// A place in a program or library.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UserPlace {
+    /// The file, as we can open it.
+    pub path: PathBuf,
+    /// Where in the file.
+    pub offset: u64,
+}
+
+/// What is to be attached.
+#[derive(Clone, Debug)]
+pub struct EventRequest {
+    /// As it was asked for.
+    pub name: String,
+    /// What it means.
+    pub spec: EventSpec,
+    /// Of an event of programs: where it is, as their symbols say.
+    pub places: Vec<UserPlace>,
+}
+
+/// How it stands with a source.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventStatus {
+    /// Its number, which its samples bear.
+    pub source: EventSource,
+    /// As it was asked for.
+    pub name: String,
+    /// By which means: [`Mechanism::name`].
+    pub how: &'static str,
+    /// At how many places.
+    pub places: usize,
+    /// Events so far: exact.
+    pub events: u64,
+    /// Stacks that were taken of them.
+    pub stacks: u64,
+    /// Events at which the kernel passed our program over, because it was running already.
+    pub missed: u64,
+    /// Stacks whose kernel part is known to lack its outer side.
+    pub cut: u64,
+    /// Stacks that were not taken because another one was being taken on that CPU.
+    pub busy: u64,
+}
+
+/// Why one way of attaching did not work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Failed {
+    /// There is no such place.
+    NotThere,
+    /// The kernel does not allow it.
+    NotPermitted,
+    /// The place is there, and the kernel does not let it be traced.
+    NotTraceable,
+    /// The kernel has no such mechanism.
+    NotOffered,
+    /// Something else, in its words.
+    Said(String),
+}
+
+impl Failed {
+    fn of(error: &libbpf_rs::Error) -> Failed {
+        let text = format!("{error:#}");
+        let number = text.rsplit_once("(os error ").and_then(|(_, rest)| rest.split(')').next()?.parse().ok());
+        Failed::by_number(number).unwrap_or_else(|| {
+            let complaint = super::sampler::complaint();
+            Failed::Said(if complaint.is_empty() { text } else { format!("{text} ({complaint})") })
+        })
+    }
+
+    fn by_number(number: Option<i32>) -> Option<Failed> {
+        /// What ftrace says where an architecture has no direct calls; not of the user interface.
+        const ENOTSUPP: i32 = 524;
+        match number {
+            Some(libc::ENOENT | libc::ESRCH) => Some(Failed::NotThere),
+            Some(libc::EPERM | libc::EACCES) => Some(Failed::NotPermitted),
+            Some(libc::EINVAL | libc::EADDRNOTAVAIL | libc::EBUSY | libc::EILSEQ) => Some(Failed::NotTraceable),
+            Some(ENOTSUPP | libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV) => Some(Failed::NotOffered),
+            _ => None,
+        }
+    }
+
+    fn of_io(error: &std::io::Error) -> Failed {
+        Failed::by_number(error.raw_os_error()).unwrap_or_else(|| Failed::Said(error.to_string()))
+    }
+
+    fn words(&self) -> &str {
+        match self {
+            Failed::NotThere => "there is no such function for it",
+            Failed::NotPermitted => "the kernel does not permit it",
+            Failed::NotTraceable => "the kernel does not let that be traced",
+            Failed::NotOffered => "this kernel has no such thing",
+            Failed::Said(words) => words,
+        }
+    }
+}
+
+/// A source that is attached.
+struct Attached {
+    status: EventStatus,
+    programs: Vec<Programs>,
+    /// Of a counter: the CPUs of its links, in their order.
+    cpus: Vec<u32>,
+    counter: Option<Counter>,
+}
+
+/// All sources of events.
+pub(super) struct Probes {
+    attached: Vec<Attached>,
+    own: Option<OwnMaps>,
+    shared: Shared,
+    backtrace: Backtrace,
+    /// Stacks a second, on each CPU and of all sources together.
+    budget: u32,
+    epoch: u32,
+    /// When the epoch began.
+    began: u64,
+}
+
+impl Probes {
+    /// Nothing is attached yet.
+    pub(super) fn new(shared: Shared, backtrace: Backtrace, budget: u32) -> Probes {
+        Probes { attached: Vec::new(), own: None, shared, backtrace, budget, epoch: 1, began: 0 }
+    }
+
+    /// Attaches a source.
+    pub(super) fn attach(&mut self, request: &EventRequest, cpus: &[u32]) -> Result<EventSource, CollectorError> {
+        let taken = |number: &u8| self.attached.iter().any(|attached| attached.status.source.0 == *number);
+        let number = (1..MAX_SOURCES).find(|number| !taken(number));
+        let Some(number) = number else {
+            return Err(CollectorError::TooManyEvents { limit: usize::from(MAX_SOURCES - 1) });
+        };
+        if let Some(own) = &self.own {
+            forget_counts(own, number)?;
+        }
+        let source = EventSource(number);
+        let status = EventStatus { source, name: request.name.clone(), ..EventStatus::default() };
+        let mut new = Attached { status, programs: Vec::new(), cpus: Vec::new(), counter: None };
+        let failed = |why: String| CollectorError::NotAttached { event: request.name.clone(), why };
+        match &request.spec {
+            // The caller's.
+            EventSpec::Clock => return Ok(EventSource::CLOCK),
+            EventSpec::Kernel { mechanism, functions } => self.attach_to_kernel(&mut new, *mechanism, functions)?,
+            EventSpec::User { mechanism, .. } => {
+                if request.places.len() > MAX_SINGLE {
+                    return Err(too_many(&request.name, request.places.len(), MAX_SINGLE));
+                }
+                let mut program = self.load(*mechanism, None, number).map_err(|why| failed(why.words().to_owned()))?;
+                for place in &request.places {
+                    let attached = program.attach_to_file(&place.path, place.offset);
+                    attached.map_err(|why| failed(format!("{}: {}", place.path.display(), why.words())))?;
+                }
+                new.finish(*mechanism, request.places.len(), program);
+            }
+            EventSpec::Tracepoint { category, name } => {
+                let id = tracepoint(category, name)?;
+                let event = perf::open_tracepoint(id).map_err(|error| failed(Failed::of_io(&error).words().to_owned()))?;
+                let mut program = self.load(Mechanism::Tracepoint, None, number).map_err(|why| failed(why.words().to_owned()))?;
+                program.attach_to_event(event).map_err(|why| failed(why.words().to_owned()))?;
+                new.finish(Mechanism::Tracepoint, 1, program);
+            }
+            EventSpec::Counter(counter) => {
+                let mut program = self.load(Mechanism::PerfEvent, None, number).map_err(|why| failed(why.words().to_owned()))?;
+                for cpu in cpus {
+                    let event = self.open_counter(*counter, *cpu).map_err(|error| failed(no_counter(*counter, &error)))?;
+                    program.attach_to_event(event).map_err(|why| failed(why.words().to_owned()))?;
+                }
+                new.cpus = cpus.to_vec();
+                new.counter = Some(*counter);
+                new.finish(Mechanism::PerfEvent, 1, program);
+            }
+        }
+        self.attached.push(new);
+        self.tell();
+        Ok(source)
+    }
+
+    /// Detaches a source; its number may be given again.
+    pub(super) fn detach(&mut self, source: EventSource) {
+        self.attached.retain(|attached| attached.status.source != source);
+        self.tell();
+    }
+
+    fn open_counter(&self, counter: Counter, cpu: u32) -> std::io::Result<OwnedFd> {
+        perf::open_counter(counter.hardware, counter.number, self.shared.settings.frequency, cpu)
+    }
+
+    /// Loads a program; the first one brings the maps that all have in common.
+    fn load(&mut self, mechanism: Mechanism, function: Option<&str>, number: u8) -> Result<Programs, Failed> {
+        let told = Told { number: number.into(), backtrace: self.backtrace };
+        let loaded = Programs::load(mechanism, function, told, &self.shared, self.own.as_ref())?;
+        if self.own.is_none() {
+            self.own = Some(loaded.own_maps().map_err(|error| Failed::Said(error.to_string()))?);
+            self.tell();
+        }
+        Ok(loaded)
+    }
+
+    /// By the mechanism asked for, or by the first of those that work.
+    fn attach_to_kernel(
+        &mut self,
+        new: &mut Attached,
+        asked: Option<Mechanism>,
+        pattern: &NamePattern,
+    ) -> Result<(), CollectorError> {
+        let event = new.status.name.clone();
+        let known = || KernelFunctions::read().map_err(|source| CollectorError::Read { path: "/proc/kallsyms", source });
+        let names = match pattern.exact() {
+            Some(name) => vec![name.to_owned()],
+            None => known()?.matching(pattern),
+        };
+        if names.is_empty() {
+            return Err(CollectorError::NoSuchFunction { event, near: String::new() });
+        }
+        let mechanisms = match asked {
+            Some(mechanism) => vec![mechanism],
+            None => vec![Mechanism::Fentry, Mechanism::KprobeMulti, Mechanism::Kprobe],
+        };
+        let limit = |mechanism| match mechanism {
+            Mechanism::Fentry | Mechanism::Fexit => MAX_FENTRY,
+            Mechanism::KprobeMulti | Mechanism::KretprobeMulti => MAX_MULTI,
+            _ => MAX_SINGLE,
+        };
+        let mut reasons: Vec<(Mechanism, Failed)> = Vec::new();
+        for mechanism in mechanisms {
+            if matches!(mechanism, Mechanism::Kprobe | Mechanism::Kretprobe) && !Path::new(KPROBES).exists() {
+                reasons.push((mechanism, Failed::NotOffered));
+                continue;
+            }
+            if names.len() > limit(mechanism) {
+                if asked.is_some() {
+                    return Err(too_many(&event, names.len(), limit(mechanism)));
+                }
+                let words = format!("{} functions are too many for it, {} at most", names.len(), limit(mechanism));
+                reasons.push((mechanism, Failed::Said(words)));
+                continue;
+            }
+            match self.attach_functions(new, mechanism, &names) {
+                Ok(()) => return Ok(()),
+                Err(why) => {
+                    new.programs.clear();
+                    reasons.push((mechanism, why));
+                }
+            }
+        }
+        // Whether it is misspelt is looked into only now: to read all names takes a moment.
+        if let Some(name) = pattern.exact()
+            && let Ok(all) = KernelFunctions::symbols()
+            && !all.contains(name)
+        {
+            let near = all.near(name);
+            let near = if near.is_empty() { String::new() } else { format!(": is it {}?", near.join(", ")) };
+            return Err(CollectorError::NoSuchFunction { event, near });
+        }
+        let why: Vec<String> = reasons.iter().map(|(mechanism, why)| format!("{}: {}", mechanism.name(), why.words())).collect();
+        Err(CollectorError::NotAttached { event, why: why.join("; ") })
+    }
+
+    fn attach_functions(&mut self, new: &mut Attached, mechanism: Mechanism, names: &[String]) -> Result<(), Failed> {
+        let number = new.status.source.0;
+        match mechanism {
+            Mechanism::Fentry | Mechanism::Fexit => {
+                for name in names {
+                    let mut program = self.load(mechanism, Some(name), number)?;
+                    program.attach_to_target()?;
+                    new.finish(mechanism, 1, program);
+                }
+            }
+            Mechanism::KprobeMulti | Mechanism::KretprobeMulti => {
+                let mut program = self.load(mechanism, None, number)?;
+                program.attach_to_functions(names)?;
+                new.finish(mechanism, names.len(), program);
+            }
+            _ => {
+                let mut program = self.load(mechanism, None, number)?;
+                names.iter().try_for_each(|name| program.attach_to_function(name))?;
+                new.finish(mechanism, names.len(), program);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the programs that time has passed. Called at least ten times a second, they take as many stacks as they may.
+    pub(super) fn tick(&mut self, now: u64) {
+        if self.attached.is_empty() || now.saturating_sub(self.began) < EPOCH {
+            return;
+        }
+        self.began = now;
+        self.epoch = self.epoch.wrapping_add(1);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let Some(own) = &self.own else { return };
+        let sources = u32::try_from(self.attached.len()).unwrap_or(1).max(1);
+        let budget = (self.budget / 10 / sources).max(1);
+        let value: Vec<u8> = [self.epoch, budget].into_iter().flat_map(u32::to_ne_bytes).collect();
+        // It cannot fail; and if it did, ever fewer stacks would be taken, and the counts would be right.
+        let _ = own.control.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY);
+    }
+
+    /// Follows CPUs that came and went: counters are of each CPU.
+    pub(super) fn follow_cpus(&mut self, online: &[u32]) {
+        for at in 0..self.attached.len() {
+            let Some(Attached { counter: Some(counter), cpus, programs, .. }) = self.attached.get_mut(at) else { continue };
+            let counter = *counter;
+            let Some(program) = programs.first_mut() else { continue };
+            program.keep_links(|number| cpus.get(number).is_some_and(|cpu| online.contains(cpu)));
+            cpus.retain(|cpu| online.contains(cpu));
+            for cpu in online.iter().filter(|cpu| !cpus.contains(cpu)).copied().collect::<Vec<_>>() {
+                // It may have gone again meanwhile.
+                let opened = perf::open_counter(counter.hardware, counter.number, self.shared.settings.frequency, cpu);
+                if opened.is_ok_and(|event| program.attach_to_event(event).is_ok()) {
+                    cpus.push(cpu);
+                }
+            }
+        }
+    }
+
+    /// How it stands with each source, in the order in which they were attached.
+    pub(super) fn status(&self) -> Vec<EventStatus> {
+        let Some(own) = &self.own else { return Vec::new() };
+        let ids: Vec<u32> = self.attached.iter().flat_map(|attached| attached.programs.iter().filter_map(Programs::id)).collect();
+        let mut missed = std::collections::HashMap::new();
+        if !ids.is_empty() {
+            missed.extend(
+                ProgInfoIter::default().filter(|info| ids.contains(&info.id)).map(|info| (info.id, info.recursion_misses)),
+            );
+        }
+        let of = |attached: &Attached| {
+            let mut status = attached.status.clone();
+            let counts = |field| total(&own.events, status.source.0.into(), |bytes| records::event_count(bytes, field));
+            status.missed = attached.programs.iter().filter_map(|program| missed.get(&program.id()?)).sum();
+            status.events = counts(records::EventCount::Events) + status.missed;
+            status.stacks = counts(records::EventCount::Stacks);
+            status.cut = counts(records::EventCount::Cut);
+            status.busy = counts(records::EventCount::Busy);
+            status
+        };
+        self.attached.iter().map(of).collect()
+    }
+
+    /// Samples so far that found the ring buffer full. What they stood for, the next ones stand for.
+    pub(super) fn ring_full(&self) -> u64 {
+        let Some(own) = &self.own else { return 0 };
+        let of = |attached: &Attached| {
+            total(&own.events, attached.status.source.0.into(), |bytes| {
+                records::event_count(bytes, records::EventCount::RingFull)
+            })
+        };
+        self.attached.iter().map(of).sum()
+    }
+}
+
+impl Attached {
+    fn finish(&mut self, mechanism: Mechanism, places: usize, program: Programs) {
+        self.status.how = mechanism.name();
+        self.status.places += places;
+        self.programs.push(program);
+    }
+}
+
+/// A number that is given again begins at 0.
+fn forget_counts(own: &OwnMaps, number: u8) -> Result<(), CollectorError> {
+    let key = u32::from(number).to_ne_bytes();
+    let failed = |error| super::sampler::bpf_error("count events", &error);
+    let old = own.events.lookup_percpu(&key, MapFlags::ANY).map_err(failed)?.unwrap_or_default();
+    let new: Vec<Vec<u8>> = old.iter().map(|value| vec![0; value.len()]).collect();
+    own.events.update_percpu(&key, &new, MapFlags::ANY).map_err(failed)
+}
+
+fn too_many(event: &str, found: usize, limit: usize) -> CollectorError {
+    CollectorError::TooManyFunctions { event: event.to_owned(), found, limit }
+}
+
+/// The number of a tracepoint, or what it may have been meant to be.
+fn tracepoint(category: &str, name: &str) -> Result<u64, CollectorError> {
+    let tracing = TraceFs::open().map_err(|source| CollectorError::Read { path: "/sys/kernel/tracing", source })?;
+    tracing.tracepoint(category, name).map_err(|source| {
+        if source.kind() != std::io::ErrorKind::NotFound {
+            return CollectorError::Read { path: "/sys/kernel/tracing/events", source };
+        }
+        let all = tracing.tracepoints().unwrap_or_default();
+        let near = nearest(&format!("{category}:{name}"), all.iter().map(String::as_str));
+        let near = if near.is_empty() { String::new() } else { format!(": is it {}?", near.join(", ")) };
+        CollectorError::NoSuchTracepoint { event: format!("{category}:{name}"), near }
+    })
+}
+
+fn no_counter(counter: Counter, error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) if counter.hardware => {
+            "the processor has no such counter, or this virtual machine does not pass it on".to_owned()
+        }
+        _ => Failed::of_io(error).words().to_owned(),
+    }
+}

@@ -1,0 +1,192 @@
+//! The BPF programs of one source of events: loaded for it alone, and attached where its events are.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapHandle, OpenMapMut, OpenObject, OpenProgramMut, Program, ProgramMut, UprobeOpts};
+
+use super::spec::Mechanism;
+use super::{Backtrace, Failed};
+use crate::collector::error::CollectorError;
+use crate::collector::sampler::{Shared, bpf_error, forget_complaint, possible_cpus};
+
+#[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/probes.skel.rs"));
+}
+
+use skeleton::{OpenProbesMaps, OpenProbesProgs, ProbesProgs, ProbesSkel, ProbesSkelBuilder};
+
+/// The maps that programs of all sources have in common, beside those of the clock's.
+pub(super) struct OwnMaps {
+    /// Number of a source → what was counted.
+    pub(super) events: MapHandle,
+    /// What the programs are told.
+    pub(super) control: MapHandle,
+    states: MapHandle,
+}
+
+/// What a program is told before it is loaded.
+#[derive(Clone, Copy)]
+pub(super) struct Told {
+    pub(super) number: u32,
+    pub(super) backtrace: Backtrace,
+}
+
+/// A loaded program, and where it is attached.
+///
+/// Fields are dropped in order: links go before the program.
+pub(super) struct Programs {
+    links: Vec<Link>,
+    skeleton: ProbesSkel<'static>,
+    mechanism: Mechanism,
+}
+
+fn open_program<'a, 'obj>(programs: &'a mut OpenProbesProgs<'obj>, mechanism: Mechanism) -> &'a mut OpenProgramMut<'obj> {
+    match mechanism {
+        Mechanism::PerfEvent => &mut programs.on_perf_event,
+        Mechanism::Kprobe => &mut programs.on_kprobe,
+        Mechanism::Kretprobe => &mut programs.on_kretprobe,
+        Mechanism::KprobeMulti => &mut programs.on_kprobe_multi,
+        Mechanism::KretprobeMulti => &mut programs.on_kretprobe_multi,
+        Mechanism::Uprobe => &mut programs.on_uprobe,
+        Mechanism::Uretprobe => &mut programs.on_uretprobe,
+        Mechanism::Tracepoint => &mut programs.on_tracepoint,
+        Mechanism::Fentry => &mut programs.on_entry,
+        Mechanism::Fexit => &mut programs.on_exit,
+    }
+}
+
+fn program<'a, 'obj>(programs: &'a ProbesProgs<'obj>, mechanism: Mechanism) -> &'a ProgramMut<'obj> {
+    match mechanism {
+        Mechanism::PerfEvent => &programs.on_perf_event,
+        Mechanism::Kprobe => &programs.on_kprobe,
+        Mechanism::Kretprobe => &programs.on_kretprobe,
+        Mechanism::KprobeMulti => &programs.on_kprobe_multi,
+        Mechanism::KretprobeMulti => &programs.on_kretprobe_multi,
+        Mechanism::Uprobe => &programs.on_uprobe,
+        Mechanism::Uretprobe => &programs.on_uretprobe,
+        Mechanism::Tracepoint => &programs.on_tracepoint,
+        Mechanism::Fentry => &programs.on_entry,
+        Mechanism::Fexit => &programs.on_exit,
+    }
+}
+
+/// Lets a program use the maps that are there already.
+fn share(maps: &mut OpenProbesMaps<'_>, shared: &Shared, own: Option<&OwnMaps>) -> libbpf_rs::Result<()> {
+    let reuse = |map: &mut OpenMapMut<'_>, handle: &MapHandle| map.reuse_fd(handle.as_fd());
+    reuse(&mut maps.records, &shared.records)?;
+    reuse(&mut maps.targets, &shared.targets)?;
+    reuse(&mut maps.segments, &shared.segments)?;
+    reuse(&mut maps.objects, &shared.objects)?;
+    reuse(&mut maps.files, &shared.files)?;
+    match own {
+        Some(own) => {
+            reuse(&mut maps.events, &own.events)?;
+            reuse(&mut maps.control, &own.control)?;
+            reuse(&mut maps.cpu_states, &own.states)
+        }
+        None => maps.cpu_states.set_max_entries(possible_cpus()?),
+    }
+}
+
+impl Programs {
+    /// Loads the program of a mechanism; for fentry and fexit, that of a function.
+    pub(super) fn load(
+        mechanism: Mechanism,
+        function: Option<&str>,
+        told: Told,
+        shared: &Shared,
+        own: Option<&OwnMaps>,
+    ) -> Result<Programs, Failed> {
+        forget_complaint();
+        // As the sampler does: one pointer is left behind.
+        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = ProbesSkelBuilder::default().open(place).map_err(|error| Failed::of(&error))?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.filter_targets = u32::from(shared.settings.filter);
+            rodata.walk_how = shared.settings.walk as u32;
+            rodata.max_depth = shared.max_depth;
+            rodata.half_ring = u64::from(shared.settings.ring_bytes / 2);
+            rodata.source_number = told.number;
+            rodata.backtrace = told.backtrace as u32;
+        }
+        for other in Mechanism::ALL {
+            open_program(&mut open.progs, other).set_autoload(other == mechanism);
+        }
+        if let Some(function) = function {
+            let target = open_program(&mut open.progs, mechanism).set_attach_target(0, Some(function.to_owned()));
+            target.map_err(|error| Failed::of(&error))?;
+        }
+        share(&mut open.maps, shared, own).map_err(|error| Failed::of(&error))?;
+        let skeleton = open.load().map_err(|error| Failed::of(&error))?;
+        Ok(Programs { links: Vec::new(), skeleton, mechanism })
+    }
+
+    /// The maps, for programs that are loaded later.
+    pub(super) fn own_maps(&self) -> Result<OwnMaps, CollectorError> {
+        let maps = &self.skeleton.maps;
+        let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of events", &error));
+        Ok(OwnMaps { events: handle(&maps.events)?, control: handle(&maps.control)?, states: handle(&maps.cpu_states)? })
+    }
+
+    fn keep(&mut self, link: libbpf_rs::Result<Link>) -> Result<(), Failed> {
+        self.links.push(link.map_err(|error| Failed::of(&error))?);
+        Ok(())
+    }
+
+    /// Attaches an fentry or fexit program to its function.
+    pub(super) fn attach_to_target(&mut self) -> Result<(), Failed> {
+        let link = program(&self.skeleton.progs, self.mechanism).attach_trace();
+        self.keep(link)
+    }
+
+    /// Attaches it to a function by a kprobe.
+    pub(super) fn attach_to_function(&mut self, function: &str) -> Result<(), Failed> {
+        let returns = self.mechanism == Mechanism::Kretprobe;
+        let link = program(&self.skeleton.progs, self.mechanism).attach_kprobe(returns, function);
+        self.keep(link)
+    }
+
+    /// Attaches it to any number of functions at once.
+    pub(super) fn attach_to_functions(&mut self, functions: &[String]) -> Result<(), Failed> {
+        let returns = self.mechanism == Mechanism::KretprobeMulti;
+        let link = program(&self.skeleton.progs, self.mechanism).attach_kprobe_multi(returns, functions.to_vec());
+        self.keep(link)
+    }
+
+    /// Attaches it to a place in a file, for all processes that have it mapped, now or later.
+    pub(super) fn attach_to_file(&mut self, path: &PathBuf, offset: u64) -> Result<(), Failed> {
+        let retprobe = self.mechanism == Mechanism::Uretprobe;
+        let offset = usize::try_from(offset).map_err(|_| Failed::Said("its address is too high".to_owned()))?;
+        let options = UprobeOpts { retprobe, ..UprobeOpts::default() };
+        let everybody = -1;
+        let link = program(&self.skeleton.progs, self.mechanism).attach_uprobe_with_opts(everybody, path, offset, options);
+        self.keep(link)
+    }
+
+    /// Attaches it to a perf event, which it then owns.
+    pub(super) fn attach_to_event(&mut self, event: OwnedFd) -> Result<(), Failed> {
+        let link = program(&self.skeleton.progs, self.mechanism).attach_perf_event(event.as_raw_fd());
+        self.keep(link)?;
+        // The link closes it (libbpf: bpf_link_perf_dealloc).
+        let _ = event.into_raw_fd();
+        Ok(())
+    }
+
+    /// Lets go all links but those that are wanted, by their numbers.
+    pub(super) fn keep_links(&mut self, mut wanted: impl FnMut(usize) -> bool) {
+        let mut number = 0;
+        self.links.retain(|_| {
+            number += 1;
+            wanted(number - 1)
+        });
+    }
+
+    /// The program's id, by which the kernel tells how often it was passed over.
+    pub(super) fn id(&self) -> Option<u32> {
+        Program::id_from_fd(program(&self.skeleton.progs, self.mechanism).as_fd()).ok()
+    }
+}

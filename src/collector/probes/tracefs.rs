@@ -1,0 +1,75 @@
+//! What the kernel's tracing file system tells: numbers of tracepoints, and which functions can be traced.
+//!
+//! Where nobody has mounted it, it is mounted for us alone, at no place: others see nothing of it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+/// Where it may be mounted.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Longest file read: the functions of a kernel with all its modules are 3 MB.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Its root directory.
+pub(super) struct TraceFs(OwnedFd);
+
+impl TraceFs {
+    /// Opens it where it is mounted, or mounts it for us.
+    pub(super) fn open() -> io::Result<TraceFs> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        for place in PLACES {
+            // The directory is there without a file system in it, too.
+            if let Ok(root) = rustix::fs::open(place, flags, Mode::empty())
+                && rustix::fs::accessat(&root, "events", rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok()
+            {
+                return Ok(TraceFs(root));
+            }
+        }
+        let system = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&system)?;
+        Ok(TraceFs(fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_RDONLY)?))
+    }
+
+    fn read(&self, path: &str) -> io::Result<String> {
+        let file = openat(&self.0, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut text = String::new();
+        File::from(file).take(MAX_BYTES).read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// The number of a tracepoint, for `perf_event_open`.
+    pub(super) fn tracepoint(&self, category: &str, name: &str) -> io::Result<u64> {
+        let text = self.read(&format!("events/{category}/{name}/id"))?;
+        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("not a number: {text:?}")))
+    }
+
+    /// The tracepoints, as `category:name`.
+    pub(super) fn tracepoints(&self) -> io::Result<Vec<String>> {
+        let text = self.read("available_events")?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// The functions that ftrace can trace, without their modules.
+    pub(super) fn functions(&self) -> io::Result<Vec<String>> {
+        let text = self.read("available_filter_functions")?;
+        Ok(text.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracepoints_have_numbers_wherever_it_is_mounted() {
+        let tracing = TraceFs::open().expect("this test needs root");
+        assert!(tracing.tracepoint("sched", "sched_switch").unwrap() > 0);
+        assert!(tracing.tracepoints().unwrap().iter().any(|name| name == "sched:sched_switch"));
+        assert_eq!(tracing.tracepoint("sched", "no_such").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}
