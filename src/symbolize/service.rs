@@ -230,6 +230,7 @@ impl Service {
         // What is left to do with these frames if the work panics.
         let mut frames = Vec::new();
         let mut deeper = Vec::new();
+        let has_symbols = matches!(job, Job::Inline(..));
         let work = || match job {
             Job::Open(_, hosts) => {
                 let _ = self.objects.images(&mut entry.state(), object, &hosts);
@@ -245,11 +246,7 @@ impl Service {
             Job::Again(_) => {}
         };
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            entry.set_reason(Some(Reason::Crashed));
-            self.objects.give_up(&mut entry.state(), Reason::Crashed);
-            for frame in &frames {
-                self.leave_unnamed(object, *frame);
-            }
+            self.crashed(object, &entry, &frames, has_symbols);
             deeper = Vec::new();
         }
         let left = deeper.len();
@@ -257,6 +254,25 @@ impl Service {
             lock(&self.queue).push_deeper(id, deeper);
         }
         self.finished(frames.len() - left.min(frames.len()));
+    }
+
+    /// Ends what a job left undone that panicked. Frames that have a name keep it. An object with symbols is not given up: what
+    /// failed is its debug information, which is not held any more and so is not asked again.
+    fn crashed(&self, object: &Object, entry: &Entry, frames: &[FrameId], has_symbols: bool) {
+        entry.set_reason(Some(Reason::Crashed));
+        if !has_symbols {
+            self.objects.give_up(&mut entry.state(), Reason::Crashed);
+        }
+        let mut unnamed = 0;
+        for frame in frames {
+            let mut nameless = false;
+            self.names.labels_of(*frame, |label| nameless |= self.names.labels.get(label).is_some_and(|label| label.provisional));
+            if nameless {
+                self.leave_unnamed(object, *frame);
+                unnamed += 1;
+            }
+        }
+        entry.count(0, unnamed);
     }
 
     /// Names JIT code of one process: what is asked for, and what was before and had no name.
@@ -544,5 +560,44 @@ fn why_unnamed(images: &Images, index: &SymbolIndex) -> Reason {
         (0, _) => Reason::NoSymbols,
         (_, false) => Reason::Stripped,
         (_, true) => Reason::NoSymbolThere,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_over_debug_information_costs_no_name_and_no_symbol() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let service = Service::new(Arc::default(), runtime.handle().clone());
+        let names = &service.names;
+        let path: Arc<str> = std::env::current_exe().unwrap().to_str().unwrap().into();
+        let object = Object { kind: ObjectKind::Elf, path, build_id: None, file: None };
+        let id = names.objects.intern(object.clone());
+        let frame = |address| names.intern_frame(Frame { object: id, is_return: false, address }).0;
+        let (named, nameless) = (frame(0x10), frame(0x20));
+        names.name_frame(named, &[names.labels.intern("function", "prog", FrameKind::User)]);
+        let entry = service.objects.entry(id);
+        let label = |frame| {
+            let mut found = None;
+            names.labels_of(frame, |label| found = names.labels.get(label));
+            found.map(|label| (label.name.to_string(), label.provisional)).unwrap()
+        };
+        service.crashed(&object, &entry, &[named, nameless], true);
+        assert_eq!(label(named), ("function".to_owned(), false));
+        assert_eq!(label(nameless), (format!("{}+0x20", object.short_name()), false), "given up");
+        assert_eq!((entry.counts().named, entry.counts().unnamed), (0, 1));
+        let mine = Object { file: own_inode(&object.path), ..object.clone() };
+        assert!(service.objects.images(&mut entry.state(), &mine, &[]).is_ok(), "its symbols are still read");
+        service.crashed(&object, &entry, &[named, nameless], false);
+        assert_eq!(entry.counts().unnamed, 1, "nothing is given up twice");
+        assert_eq!(service.objects.images(&mut entry.state(), &mine, &[]).err(), Some(Reason::Crashed));
+    }
+
+    fn own_inode(path: &str) -> Option<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt;
+        let meta = std::fs::metadata(path).unwrap();
+        Some((meta.dev(), meta.ino()))
     }
 }
