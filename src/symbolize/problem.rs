@@ -17,6 +17,9 @@ pub enum Reason {
     /// The file was opened by none of its names.
     #[error("the file cannot be found any more")]
     NotFound,
+    /// Nothing is at the path that somebody wrote.
+    #[error("there is no such file")]
+    NoSuchFile,
     /// All processes that are known to have had the file mapped are gone, and so is the file.
     #[error("the process ended before its file was read")]
     ProcessGone,
@@ -112,7 +115,8 @@ impl Reason {
             }
             Reason::CodeMapTooLarge => "restart the program: its map begins anew",
             Reason::Crashed => "please report this as a bug, with the file",
-            Reason::NotRegular
+            Reason::NoSuchFile
+            | Reason::NotRegular
             | Reason::Malformed
             | Reason::Unsupported
             | Reason::Truncated

@@ -50,7 +50,10 @@ impl Resolver {
     ///
     /// The file cannot be read, or is no ELF file for this kind of machine.
     pub fn open(path: &Path, detail: Option<Detail>) -> Result<Resolver, Reason> {
-        let path = std::fs::canonicalize(path)?;
+        let path = std::fs::canonicalize(path).map_err(|error| match Reason::from(error) {
+            Reason::NotFound => Reason::NoSuchFile,
+            reason => reason,
+        })?;
         let meta = path.metadata()?;
         let file = Some((meta.dev(), meta.ino()));
         let object = Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file };

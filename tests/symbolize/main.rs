@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use agreement::{compare, readable, real_objects};
 use bench::{Bench, C, CPP, build};
 use flametop::profile::{Frame, FrameId, FrameKind, NameRequest, Names, ObjectId, ProcessAddress, Tgid};
-use flametop::symbolize::{Reason, Symbolizer};
+use flametop::symbolize::{Reason, Resolver, Symbolizer};
 use oracle::{Oracle, run};
 
 #[test]
@@ -222,6 +222,12 @@ fn fifos_devices_and_noise_end_with_a_reason_and_do_not_hold_up_others() {
         let found = bench.problem(object).unwrap().reason;
         assert_eq!(found, reason, "{}", path.display());
     }
+}
+
+#[test]
+fn a_file_that_never_was_is_told_from_one_that_is_gone() {
+    let nothing = Resolver::open(Path::new("/no/such"), None).err().unwrap();
+    assert_eq!((nothing, nothing.to_string().as_str()), (Reason::NoSuchFile, "there is no such file"));
 }
 
 #[test]
