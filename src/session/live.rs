@@ -196,7 +196,11 @@ impl Around {
 
 fn problems(shared: &Shared) -> Vec<(String, String, String)> {
     let describe = |problem: crate::symbolize::Problem| {
-        let why = format!("{}; {} frames without a name", problem.reason, problem.unnamed);
+        let why = match problem.unnamed {
+            0 => format!("{}; functions have names, but no lines", problem.reason),
+            1 => format!("{}; 1 frame without a name", problem.reason),
+            unnamed => format!("{}; {unnamed} frames without a name", problem.reason),
+        };
         (problem.path.to_string(), why, problem.reason.remedy().to_owned())
     };
     shared.symbolizer.problems().into_iter().take(100).map(describe).collect()

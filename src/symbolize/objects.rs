@@ -304,11 +304,13 @@ impl Objects {
         (self.tables.load(Ordering::Relaxed), self.files.load(Ordering::Relaxed))
     }
 
-    /// Objects with something wrong, those with the most frames without name first.
+    /// Objects some frames of which have no name, those with the most such frames first; and those whose debug information was of
+    /// no use.
     pub(super) fn problems(&self, names: &Names) -> Vec<Problem> {
         let problem = |id: ObjectId, entry: &Entry| {
-            let reason = (*lock(&entry.reason))?;
             let Counts { named, unnamed } = entry.counts();
+            // Of symbols the reason is written down before debug information names what they do not.
+            let reason = (*lock(&entry.reason)).filter(|reason| unnamed > 0 || reason.costs_lines())?;
             let path = names.objects.get(id).map_or("", |object| &object.path);
             Some(Problem { object: id, path: sanitize(path).into(), reason, named, unnamed })
         };
@@ -363,6 +365,21 @@ mod tests {
         let images = objects.images(&mut entry.state(), &object, &[]).unwrap();
         objects.index(&mut entry.state(), &images).unwrap();
         assert_eq!(objects.usage(), (tables / 3 * 2, 2));
+    }
+
+    #[test]
+    fn an_object_all_of_whose_frames_were_named_in_the_end_is_no_problem() {
+        let (objects, names) = (Objects::default(), Names::default());
+        let listed = || objects.problems(&names).into_iter().map(|problem| problem.unnamed).collect::<Vec<_>>();
+        let entry = objects.entry(ObjectId(10));
+        entry.set_reason(Some(Reason::Stripped));
+        entry.count(3, 0);
+        assert!(listed().is_empty());
+        entry.set_reason(Some(Reason::MalformedDwarf));
+        assert_eq!(listed(), [0], "without lines, and told so");
+        entry.set_reason(Some(Reason::Stripped));
+        entry.count(0, 2);
+        assert_eq!(listed(), [2]);
     }
 
     #[test]

@@ -128,6 +128,11 @@ impl Reason {
         }
     }
 
+    /// Whether it is worth telling although all frames have a name: inlined functions and lines are missing.
+    pub(super) fn costs_lines(self) -> bool {
+        matches!(self, Reason::MalformedDwarf | Reason::TooLarge | Reason::Crashed)
+    }
+
     /// Whether another process that maps the same object may have better luck.
     pub(super) fn may_pass(self) -> bool {
         matches!(

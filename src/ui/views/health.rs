@@ -90,7 +90,7 @@ fn lines(app: &App) -> Vec<(String, Style)> {
     }
     if !app.status.problems.is_empty() {
         lines.push((String::new(), plain));
-        lines.push(("Objects without names".to_owned(), heading));
+        lines.push(("Objects without names, or without lines".to_owned(), heading));
         for (object, why, remedy) in &app.status.problems {
             lines.push((format!("  {object}: {why}"), plain));
             if !remedy.is_empty() {
