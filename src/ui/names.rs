@@ -435,13 +435,18 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
     if width(&folded) <= columns {
         return folded;
     }
-    for start in segment_starts(&folded).skip(1) {
+    // `drop_in_place::<…>` without what says nothing.
+    let folded = folded.strip_suffix("::<…>").unwrap_or(&folded);
+    for start in segment_starts(folded) {
         let rest = &folded[start..];
-        if width(rest) < columns {
+        if start == 0 && width(rest) <= columns {
+            return rest.to_owned();
+        }
+        if start > 0 && width(rest) < columns {
             return format!("…{rest}");
         }
     }
-    let last = segment_starts(&folded).last().map_or(&*folded, |start| &folded[start..]);
+    let last = segment_starts(folded).last().map_or(folded, |start| &folded[start..]);
     if last.len() == folded.len() && last.contains(['/', '.', '-']) && !last.starts_with(['[', '<']) {
         // A path or a file's name: the end says more than the beginning.
         return format!("…{}", tail(last, columns - 1));
@@ -449,9 +454,17 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
     cut(last, columns)
 }
 
-/// Without the parameter list of a C++ function.
+/// Without the parameter list of a C++ function: the last thing in the name but for qualifiers. A type in a template
+/// (`<F as FnOnce<()>>::call_once`) and the receiver of a method in Go (`http.(*conn).serve`) are none.
 fn without_arguments(name: &str) -> &str {
     let Some(end) = name.rfind(')') else { return name };
+    let mut after = &name[end + 1..];
+    while let Some(length) = qualifier(after) {
+        after = &after[length..];
+    }
+    if !(after.is_empty() || after.starts_with(" [")) {
+        return name;
+    }
     let mut depth = 0;
     for (at, c) in name[..=end].char_indices().rev() {
         match c {
@@ -489,7 +502,8 @@ fn receiver_only(name: &str) -> String {
     name.to_owned()
 }
 
-/// With every outermost `<…>` folded; `operator<` and what else has no closing bracket is left alone.
+/// With every outermost `<…>` folded; `operator<` and what else has no closing bracket is left alone. What is closed and was not
+/// opened began before what is seen of the name.
 fn fold_generics(name: &str) -> String {
     let mut folded = String::with_capacity(name.len());
     let mut depth = 0usize;
@@ -508,6 +522,10 @@ fn fold_generics(name: &str) -> String {
                     folded.push('>');
                 }
             }
+            '>' if depth == 0 && previous != '-' && !ends_with_operator(&folded) => {
+                folded.clear();
+                folded.push_str("<…>");
+            }
             c if depth == 0 => folded.push(c),
             _ => {}
         }
@@ -516,10 +534,15 @@ fn fold_generics(name: &str) -> String {
     if depth > 0 { name.to_owned() } else { folded }
 }
 
-/// Where the segments of a path begin. `{{closure}}` says nothing without the function that it is in, so it begins none.
+/// Whether `operator`, or the beginning of one, is the last thing in a name: `operator>` opens and closes nothing.
+fn ends_with_operator(name: &str) -> bool {
+    name.trim_end_matches(['<', '>', '=', '-']).ends_with("operator")
+}
+
+/// Where the segments of a path begin. `{{closure}}` and `<…>` say nothing without the function that they are of, so they begin none.
 fn segment_starts(name: &str) -> impl Iterator<Item = usize> + '_ {
     let starts = name.match_indices("::").map(|(at, _)| at + 2);
-    std::iter::once(0).chain(starts.filter(|start| !name[*start..].starts_with("{{")))
+    std::iter::once(0).chain(starts.filter(|start| !name[*start..].starts_with("{{") && !name[*start..].starts_with("<…>")))
 }
 
 #[cfg(test)]

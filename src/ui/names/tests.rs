@@ -24,6 +24,36 @@ fn names_are_cut_where_least_is_lost() {
 }
 
 #[test]
+fn the_last_segment_is_what_is_left_of_a_name() {
+    let call = "<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once";
+    let unit = "<core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once";
+    let drop = "core::ptr::drop_in_place::<alloc::vec::Vec<(u32, fn() -> u8)>>";
+    let long = format!("<alloc::boxed::Box<dyn Fn({})> as core::ops::Fn<(A, B)>>::call", "&std::string::String, ".repeat(40));
+    let cases = [
+        (call, 30, "…boxed::Box<…>::call_once"),
+        (call, 12, "…call_once"),
+        (call, 8, "call_on…"),
+        (unit, 12, "…call_once"),
+        ("<&T as core::fmt::Debug>::fmt", 6, "…fmt"),
+        ("<dyn Fn() as a::Trait<fn() -> T>>::run", 8, "…run"),
+        ("core::str::<impl str>::trim", 12, "…trim"),
+        ("core::str::<impl str>::trim", 20, "core::str::<…>::trim"),
+        (drop, 30, "core::ptr::drop_in_place::<…>"),
+        (drop, 25, "core::ptr::drop_in_place"),
+        (drop, 18, "…drop_in_place"),
+        (&long, 8, "…call"),
+        (&long, 14, "<…>::call"),
+        ("net/http.(*conn).serve", 14, "…(*conn).serve"),
+        ("outer(int)::Local::method", 10, "…method"),
+        ("ns::Type::operator>(ns::Type const&) const", 12, "…operator>"),
+        ("ns::Type::operator->(int)", 12, "…operator->"),
+    ];
+    for (name, columns, shown) in cases {
+        assert_eq!(fit_name(name, columns), shown, "{name} in {columns}");
+    }
+}
+
+#[test]
 fn no_name_is_ever_wider_than_it_may_be() {
     let names = ["a::b", "名前::長い関数名", "x", "operator<<", "Vec<u8>::{{closure}}", "<T as Trait>::call", "))((", "<<", ""];
     for name in names {
