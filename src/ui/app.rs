@@ -5,15 +5,12 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, KeyEventKind};
 use ratatui::layout::Rect;
 
-use crate::profile::{
-    Direction, Filter, FilterMode, Grouping, LabelId, MAX_FILTERS, Names, Pattern, Query, Request, Snapshot, Target, Tgid, Tid,
-    Timestamp,
-};
+use crate::profile::{Direction, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp};
 
 use super::areas::Areas;
 use super::compare::Compare;
 use super::flame::Flame;
-use super::keys::{Action, KeyMap, is_ctrl_c};
+use super::keys::{Action, KeyMap, a_move, is_ctrl_c};
 use super::messages::{Effect, Event, Message, SaveOrder, Saved, Status};
 use super::names::Detail;
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
@@ -312,14 +309,7 @@ impl App {
             return;
         }
         match action {
-            Action::Left
-            | Action::Right
-            | Action::Up
-            | Action::Down
-            | Action::PageUp
-            | Action::PageDown
-            | Action::Top
-            | Action::Bottom => self.go(action),
+            a_move!() => self.go(action),
             Action::ZoomIn => self.zoom_in(),
             Action::ZoomOut => self.zoom_out(),
             Action::ResetZoom => self.flame.reset(),
@@ -390,76 +380,6 @@ impl App {
         }
     }
 
-    fn go(&mut self, action: Action) {
-        let body = self.areas().body;
-        match self.view {
-            View::Flame => {
-                let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
-                self.flame.go(action, &self.snapshot.tree, &layout, usize::from(body.height));
-            }
-            View::Functions => self.functions.go(action, &self.snapshot, usize::from(body.height)),
-            View::Processes => self.processes.go(action, &self.snapshot, &self.names, usize::from(body.height)),
-            View::Time => {
-                if let Some((heat, grid)) = self.snapshot.heat.clone().zip(self.time_grid(body)) {
-                    self.time_map.go(action, &heat, &grid);
-                }
-            }
-            View::Health => {
-                let page = usize::from(body.height).max(1);
-                self.health_scroll = match action {
-                    Action::Up => self.health_scroll.saturating_sub(1),
-                    Action::Down => self.health_scroll + 1,
-                    Action::PageUp => self.health_scroll.saturating_sub(page),
-                    Action::PageDown => self.health_scroll + page,
-                    Action::Top => 0,
-                    _ => self.health_scroll,
-                };
-            }
-        }
-    }
-
-    fn zoom_in(&mut self) {
-        match self.view {
-            View::Flame => self.flame.zoom_in(),
-            View::Functions => self.functions.enter(&self.snapshot),
-            View::Processes => {
-                if let Some((tgids, tid)) = self.processes.selected(&self.snapshot, &self.names) {
-                    self.aim(tgids, tid);
-                    self.view = View::Flame;
-                }
-            }
-            View::Time => self.choose_time(),
-            View::Health => {}
-        }
-    }
-
-    /// One level out; with nothing left to leave, nothing happens.
-    fn zoom_out(&mut self) {
-        let left = self.view == View::Flame && self.flame.zoom_out()
-            || self.view == View::Time && self.time_map.anchor.take().is_some()
-            || self.view == View::Functions && self.functions.open.take().is_some()
-            || self.query.filters.pop().is_some();
-        if left {
-        } else if !self.query.target.is_everything() {
-            self.query.target = Target::default();
-        } else if self.compare.on {
-            self.compare.on = false;
-        } else {
-            self.search = None;
-        }
-    }
-
-    /// Shows these processes, or one thread of one, from now on.
-    pub fn aim(&mut self, tgids: Vec<Tgid>, tid: Option<Tid>) {
-        self.query.target = Target { tgids, tid, ..Target::default() };
-        self.flame.reset();
-    }
-
-    fn turn_view(&mut self, by: usize) {
-        let at = View::ALL.iter().position(|view| *view == self.view).unwrap_or(0);
-        self.view = View::ALL[(at + by) % View::ALL.len()];
-    }
-
     fn turn_over(&mut self) {
         self.query.direction = match self.query.direction {
             Direction::TopDown => Direction::BottomUp,
@@ -493,7 +413,7 @@ impl App {
     }
 
     /// Shows inlined functions, or only what they were inlined into.
-    fn fold_inlined(&mut self, fold: bool) {
+    pub(super) fn fold_inlined(&mut self, fold: bool) {
         self.query.fold_inlined = fold;
         if fold {
             self.flame.leave_inlined(&self.names);
@@ -520,69 +440,6 @@ impl App {
             View::Flame => self.flame.cursor.path.last().copied(),
             View::Functions => self.functions.selected_label(&self.snapshot),
             View::Processes | View::Time | View::Health => None,
-        }
-    }
-
-    fn search_selected(&mut self) {
-        if let Some(label) = self.selected_label() {
-            self.search = Pattern::new(&Pattern::exactly(self.names.labels.name(label))).ok();
-        }
-    }
-
-    fn filter_proposal(&self) -> String {
-        match (&self.search, self.selected_label()) {
-            (Some(pattern), _) => pattern.source().to_owned(),
-            (None, Some(label)) => Pattern::exactly(self.names.labels.name(label)),
-            (None, None) => String::new(),
-        }
-    }
-
-    /// Adds a chip; too many are refused with a word.
-    pub fn add_filter(&mut self, mode: FilterMode, pattern: Pattern) {
-        if self.query.filters.len() == MAX_FILTERS {
-            self.message = Some(Message {
-                text: format!("{MAX_FILTERS} filters are the most; {} removes one", self.keys.first(Action::RemoveFilter)),
-                bad: true,
-            });
-        } else {
-            self.query.filters.push(Filter { mode, pattern });
-        }
-    }
-
-    /// Takes a chip away.
-    pub fn remove_chip(&mut self, chip: Chip) {
-        match chip {
-            Chip::Filter(index) if index < self.query.filters.len() => drop(self.query.filters.remove(index)),
-            Chip::Filter(_) => {}
-            Chip::Target => self.query.target = Target::default(),
-            Chip::Difference => self.compare.on = false,
-            Chip::Folded => self.fold_inlined(false),
-        }
-    }
-
-    fn next_match(&mut self, forward: bool) {
-        let Some(pattern) = self.search.clone() else {
-            return self.say(format!("nothing is searched for; {} searches", self.keys.first(Action::Search)));
-        };
-        // Whoever types on does not wait for an answer: until that is there, names are looked at here.
-        let snapshot = Arc::clone(&self.snapshot);
-        let answer = snapshot.search.as_ref().filter(|found| found.pattern == pattern);
-        let names = Arc::clone(&self.names);
-        let found = |label: LabelId| match answer {
-            Some(found) => found.matches(label),
-            None => pattern.matches(names.labels.name(label)),
-        };
-        let moved = match self.view {
-            View::Functions => self.functions.next_match(&snapshot, found, forward),
-            _ => {
-                self.view = View::Flame;
-                let body = self.areas().body;
-                let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
-                self.flame.next_match(&self.snapshot.tree, &layout, found, forward, usize::from(body.height))
-            }
-        };
-        if !moved {
-            self.message = Some(Message { text: format!("no match of /{}/ in view", pattern.source()), bad: true });
         }
     }
 

@@ -67,6 +67,21 @@ pub enum Action {
     Quit,
 }
 
+/// The pattern of what moves the cursor, in whatever is looked at: a list that a `match` can be complete with.
+macro_rules! a_move {
+    () => {
+        Action::Left
+            | Action::Right
+            | Action::Up
+            | Action::Down
+            | Action::PageUp
+            | Action::PageDown
+            | Action::Top
+            | Action::Bottom
+    };
+}
+pub(super) use a_move;
+
 /// Sections of the help.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -399,6 +414,13 @@ mod tests {
         for binding in BINDINGS {
             assert!(!binding.help.is_empty() && !binding.keys.is_empty());
             assert!(binding.help.len() <= 58, "80 columns show 58 of {:?}", binding.help);
+        }
+    }
+
+    #[test]
+    fn what_moves_is_what_the_help_lists_as_moving() {
+        for binding in BINDINGS {
+            assert_eq!(matches!(binding.action, a_move!()), binding.section == Section::Move, "{:?}", binding.action);
         }
     }
 

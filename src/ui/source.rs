@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, RowWeights, Rows, Snapshot, Timestamp};
 
 use super::app::{App, View};
-use super::keys::Action;
+use super::keys::{Action, a_move};
 use super::messages::{CodePlace, Effect};
 use super::tables::move_cursor;
 
@@ -275,14 +275,7 @@ impl App {
         let height = self.source_height();
         let Some(source) = &mut self.source else { return false };
         match action {
-            Action::Left
-            | Action::Right
-            | Action::Up
-            | Action::Down
-            | Action::PageUp
-            | Action::PageDown
-            | Action::Top
-            | Action::Bottom => source.go(action, height),
+            a_move!() => source.go(action, height),
             Action::NextMatch | Action::PreviousMatch => {
                 if !source.next_hot(action == Action::NextMatch, height) {
                     self.say("no sample is in what is shown".to_owned());

@@ -1,0 +1,78 @@
+//! Going about in the view on screen: the cursor, into what it is on and out again, from view to view.
+
+use crate::profile::{Target, Tgid, Tid};
+
+use super::app::{App, View};
+use super::keys::Action;
+
+impl App {
+    pub(super) fn go(&mut self, action: Action) {
+        let body = self.areas().body;
+        match self.view {
+            View::Flame => {
+                let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
+                self.flame.go(action, &self.snapshot.tree, &layout, usize::from(body.height));
+            }
+            View::Functions => self.functions.go(action, &self.snapshot, usize::from(body.height)),
+            View::Processes => self.processes.go(action, &self.snapshot, &self.names, usize::from(body.height)),
+            View::Time => {
+                if let Some((heat, grid)) = self.snapshot.heat.clone().zip(self.time_grid(body)) {
+                    self.time_map.go(action, &heat, &grid);
+                }
+            }
+            View::Health => {
+                let page = usize::from(body.height).max(1);
+                self.health_scroll = match action {
+                    Action::Up => self.health_scroll.saturating_sub(1),
+                    Action::Down => self.health_scroll + 1,
+                    Action::PageUp => self.health_scroll.saturating_sub(page),
+                    Action::PageDown => self.health_scroll + page,
+                    Action::Top => 0,
+                    _ => self.health_scroll,
+                };
+            }
+        }
+    }
+
+    pub(super) fn zoom_in(&mut self) {
+        match self.view {
+            View::Flame => self.flame.zoom_in(),
+            View::Functions => self.functions.enter(&self.snapshot),
+            View::Processes => {
+                if let Some((tgids, tid)) = self.processes.selected(&self.snapshot, &self.names) {
+                    self.aim(tgids, tid);
+                    self.view = View::Flame;
+                }
+            }
+            View::Time => self.choose_time(),
+            View::Health => {}
+        }
+    }
+
+    /// One level out; with nothing left to leave, nothing happens.
+    pub(super) fn zoom_out(&mut self) {
+        let left = self.view == View::Flame && self.flame.zoom_out()
+            || self.view == View::Time && self.time_map.anchor.take().is_some()
+            || self.view == View::Functions && self.functions.open.take().is_some()
+            || self.query.filters.pop().is_some();
+        if left {
+        } else if !self.query.target.is_everything() {
+            self.query.target = Target::default();
+        } else if self.compare.on {
+            self.compare.on = false;
+        } else {
+            self.search = None;
+        }
+    }
+
+    /// Shows these processes, or one thread of one, from now on.
+    pub fn aim(&mut self, tgids: Vec<Tgid>, tid: Option<Tid>) {
+        self.query.target = Target { tgids, tid, ..Target::default() };
+        self.flame.reset();
+    }
+
+    pub(super) fn turn_view(&mut self, by: usize) {
+        let at = View::ALL.iter().position(|view| *view == self.view).unwrap_or(0);
+        self.view = View::ALL[(at + by) % View::ALL.len()];
+    }
+}
