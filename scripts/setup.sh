@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh build    a C compiler, clang >= 14 with the BPF target, make, pkg-config, headers of libelf and zlib
 #   scripts/setup.sh test     the same, and what the tests run: gcc and g++, musl-gcc, Go, shellcheck, Chromium, binutils,
-#                             LLVM's symbolizer, Node.js, Rust's own formatter and linter
+#                             LLVM's symbolizer, dwz, Node.js, xz, Rust's own formatter and linter
 #   scripts/setup.sh test-all the same, and what only the slow tests run: gdb
 #   scripts/setup.sh clang    prints the clang that will be used
 #
