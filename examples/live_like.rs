@@ -44,7 +44,9 @@ fn main() {
     let (stop, stopped) = watch::channel(flametop::ui::Stop::No);
     let ((listings, _listings), (places, _places)) = (watch::channel(None), watch::channel(None));
     let (snapshots_end, status_end, stop_end) = (new_snapshots, new_status, stopped.clone());
-    let link = Link { snapshots: snapshots_end, status: status_end, events, requests, listings, places, saves, stop: stop_end };
+    let (orders, _orders) = mpsc::unbounded_channel();
+    let link =
+        Link { snapshots: snapshots_end, status: status_end, events, requests, listings, places, saves, orders, stop: stop_end };
     let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, ..Theme::default() };
     let app = App::new(Arc::clone(&names), theme, Query::default(), || "made-up".to_owned());
 

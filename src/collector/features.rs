@@ -6,6 +6,7 @@ use std::io;
 use super::error::{CollectorError, HOW_TO_BE_ALLOWED};
 use super::kernel_names::KernelNames;
 use super::perf::{self, Clock};
+use super::probes::Mechanism;
 use super::sampler;
 
 /// Oldest kernel that has all helpers of the BPF programs: `bpf_task_pt_regs` is of 5.15.
@@ -40,7 +41,7 @@ pub struct Feature {
 
 /// Tries everything. Takes some milliseconds; leaves nothing behind.
 pub fn probe() -> Vec<Feature> {
-    vec![
+    let mut features = vec![
         kernel_version(),
         btf(),
         lockdown(),
@@ -55,7 +56,41 @@ pub fn probe() -> Vec<Feature> {
         kernel_symbols(),
         unprivileged_bpf(),
         max_stack(),
-    ]
+    ];
+    features.extend(events_by_mechanism());
+    features
+}
+
+/// What stacks can be taken at beside the clock's ticks: `-e`.
+fn events_by_mechanism() -> Vec<Feature> {
+    let sampler = sampler::for_trying();
+    let shared = match sampler.as_ref().map_err(ToString::to_string).and_then(|s| s.share().map_err(|error| error.to_string())) {
+        Ok(shared) => shared,
+        // Said above.
+        Err(_) => return Vec::new(),
+    };
+    let describe = |(mechanism, tried): (Mechanism, Result<(), String>)| {
+        let (name, needs) = match mechanism {
+            Mechanism::Fentry => (
+                "fentry:FUNC",
+                "Needs CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, on arm64 Linux 6.4; FUNC alone takes what there is.",
+            ),
+            Mechanism::Fexit => ("fexit:FUNC", "Needs what fentry needs."),
+            Mechanism::KprobeMulti => ("kprobe.multi:FUNC", "Needs CONFIG_FPROBE, since Linux 5.18, on arm64 since 6.14."),
+            Mechanism::KretprobeMulti => ("kretprobe.multi:FUNC", "Needs what kprobe.multi needs."),
+            Mechanism::Kprobe => ("kprobe:FUNC", "Needs CONFIG_KPROBE_EVENTS."),
+            Mechanism::Kretprobe => ("kretprobe:FUNC", "Needs CONFIG_KPROBE_EVENTS and CONFIG_KRETPROBES."),
+            Mechanism::Uprobe => ("uprobe:FILE:FUNC", "Needs CONFIG_UPROBE_EVENTS."),
+            Mechanism::Uretprobe => ("uretprobe:FILE:FUNC", "Needs CONFIG_UPROBE_EVENTS."),
+            Mechanism::Tracepoint => ("tracepoint:CAT:NAME", "Needs CONFIG_TRACEPOINTS and tracefs, which root may mount."),
+            Mechanism::PerfEvent => ("page-faults and such", "Needs CONFIG_PERF_EVENTS."),
+        };
+        match tried {
+            Ok(()) => feature(name, State::Good, "works", ""),
+            Err(why) => feature(name, State::Limited, why, needs),
+        }
+    };
+    super::probes::try_all(shared).into_iter().map(describe).collect()
 }
 
 /// What nothing works without, checked without trying: for clear errors at the start.

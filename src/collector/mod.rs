@@ -173,6 +173,8 @@ pub struct Collected {
     pub source: EventSource,
     /// Events that it stands for: those since the last one of this source on this CPU.
     pub weight: u64,
+    /// How many of its frames are the kernel's: the last ones.
+    pub kernel_frames: usize,
     /// The kernel stack is known to lack its outer side.
     pub kernel_cut: bool,
     /// The sample before once more, walked in another way; with [`Walk::Compared`], [`Backtrace::Both`] and [`Backtrace::Scan`]

@@ -79,6 +79,7 @@ impl ProcessTable {
             user_end,
             source: EventSource(record.source),
             weight: record.weight.into(),
+            kernel_frames: record.kernel().len(),
             kernel_cut: record.flags & KERNEL_CUT != 0,
             compared: record.compared,
         });

@@ -359,6 +359,12 @@ pub(crate) fn try_load(follow_forks: bool) -> Result<(), CollectorError> {
         .map(drop)
 }
 
+/// A sampler that nobody attaches, for trying what goes with it.
+pub(crate) fn for_trying() -> Result<Sampler, CollectorError> {
+    let (walk, filter, follow_forks) = (Walk::Tables, false, false);
+    Sampler::load(Settings { walk, frequency: 99, include_idle: false, filter, follow_forks, ring_bytes: 4096 * 16 })
+}
+
 /// CPUs that there may ever be; numbers of CPUs are below.
 pub(super) fn possible_cpus() -> libbpf_rs::Result<u32> {
     Ok(u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(u32::MAX))

@@ -34,6 +34,8 @@ impl Mark {
         Query {
             range: TimeRange::All,
             target: if within { query.target.clone() } else { self.query.target.clone() },
+            // Another kind of event is no more than a baseline: as one process is to another.
+            source: self.query.source,
             filters: if filtered_more { query.filters.clone() } else { Vec::new() },
             direction: query.direction,
             grouping: query.grouping,
@@ -66,7 +68,7 @@ fn try_excerpt(names: &Arc<Names>, query: &Query, profile: &RwLock<Profile>, lim
     let mut excerpt = Profile::new(Limits::NONE);
     let mut threads: FxHashMap<ThreadIndex, ThreadIndex> = FxHashMap::default();
     let mut stacks: FxHashMap<StackId, StackId> = FxHashMap::default();
-    let mut samples: FxHashMap<(ThreadIndex, StackId, u32, u16, u8), Sample> = FxHashMap::default();
+    let mut samples: FxHashMap<(ThreadIndex, StackId, u32, u16, u8, u8), Sample> = FxHashMap::default();
     let mut next = 0;
     let mut epoch = None;
     loop {
@@ -88,7 +90,7 @@ fn try_excerpt(names: &Arc<Names>, query: &Query, profile: &RwLock<Profile>, lim
                 excerpt.stacks.intern(frames)
             });
             let cgroup = profile.cgroups.get(sample.cgroup as usize).map_or(0, |id| excerpt.cgroup(*id));
-            let key = (thread, stack, cgroup, sample.cpu.0, sample.user_end as u8);
+            let key = (thread, stack, cgroup, sample.cpu.0, sample.user_end as u8, sample.source.0);
             let none_yet = Sample { thread, stack, cgroup, weight: 0, time: Default::default(), ..*sample };
             samples.entry(key).or_insert(none_yet).weight += sample.weight;
         }

@@ -2,7 +2,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-use super::ids::{CgroupId, Cpu, Tgid, Tid, Timestamp};
+use super::ids::{CgroupId, Cpu, EventSource, Tgid, Tid, Timestamp};
 
 /// Longest regular expression taken and largest automaton built for it: typed by hand, so generous is enough.
 const MAX_REGEX_BYTES: usize = 1 << 22;
@@ -143,6 +143,8 @@ pub struct Query {
     pub range: TimeRange,
     /// Whose.
     pub target: Target,
+    /// Taken at what; `None` is everything. Ticks and events of different kinds have nothing in common that could be added.
+    pub source: Option<EventSource>,
     /// All of these hold for a sample that is shown.
     pub filters: Vec<Filter>,
     /// Which way up.

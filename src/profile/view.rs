@@ -263,7 +263,7 @@ impl ViewBuilder {
     fn see(&mut self, profile: &Profile, sample: &Sample, now: Timestamp) {
         let number = self.next;
         self.next += 1;
-        let shown = self.passes(profile, sample);
+        let shown = self.is_of_source(sample) && self.passes(profile, sample);
         if shown {
             self.timeline.add(sample);
         }
@@ -284,7 +284,12 @@ impl ViewBuilder {
             TimeRange::All | TimeRange::Last(_) | TimeRange::Fading(..) => true,
             TimeRange::Between(from, to) => (from..to).contains(&sample.time),
         };
-        within && self.passes(profile, sample)
+        within && self.is_of_source(sample) && self.passes(profile, sample)
+    }
+
+    /// Samples of other sources count nowhere, not even among all that a process did.
+    fn is_of_source(&self, sample: &Sample) -> bool {
+        self.query.source.is_none_or(|source| source == sample.source)
     }
 
     /// Whether target and filters let the sample through.
@@ -364,6 +369,9 @@ impl ViewBuilder {
 
     fn count(&mut self, profile: &Profile, sample: &Sample, shown: bool, sign: i64) {
         self.changes += 1;
+        if !self.is_of_source(sample) {
+            return;
+        }
         let weight = sign * self.fading.map_or(sample.weight, |fading| fading.weight(sample)).cast_signed();
         if self.addresses.is_some() {
             if shown {

@@ -4,12 +4,18 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 
 use anyhow::{Result, bail};
 
-use crate::collector::probes::{NamePattern, UserPlace, nearest};
+use crate::collector::probes::{COUNTERS, KernelFunctions, NamePattern, UserPlace, nearest, tracepoints};
 use crate::collector::{EventRequest, EventSpec};
+use crate::profile::EventSource;
 use crate::symbolize::{FunctionPlace, functions_of};
+use crate::ui::{Event, EventName, EventOrder};
+
+use super::link::Ends;
+use super::sampling::EventOrder as Order;
 
 /// Where libraries lie, if the processes that are watched have not said; below `/usr` as well.
 const LIBRARY_DIRECTORIES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
@@ -209,6 +215,48 @@ fn program(name: &OsStr) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from(PROGRAM_DIRECTORIES.join(":")));
     std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())
+}
+
+/// Answers what the screen asks about events: which there are, and takes its orders to the collecting thread.
+pub(super) fn spawn(ends: &Ends, collecting: Sender<Order>, pids: Vec<u32>) {
+    let Some(mut asked) = ends.orders.take() else { return };
+    let screen = ends.events.clone();
+    tokio::spawn(async move {
+        while let Some(order) = asked.recv().await {
+            let (collecting, screen, pids) = (collecting.clone(), screen.clone(), pids.clone());
+            match order {
+                EventOrder::Detach(source) => drop(collecting.send(Order::Detach(source))),
+                EventOrder::List => {
+                    let listed = tokio::task::spawn_blocking(all_names).await.unwrap_or_default();
+                    drop(screen.send(Event::EventNames(listed.into())).await);
+                }
+                // Not waited for: the next order may be to detach.
+                EventOrder::Attach(name) => drop(tokio::spawn(async move {
+                    let attached = attach(name.clone(), collecting, pids).await;
+                    drop(screen.send(Event::Attached(name, attached)).await);
+                })),
+            }
+        }
+    });
+}
+
+async fn attach(name: String, collecting: Sender<Order>, pids: Vec<u32>) -> Result<EventSource, String> {
+    let read = move || request(&name, &Watched { command: None, pids: &pids }).map_err(|error| format!("{error:#}"));
+    let request =
+        tokio::task::spawn_blocking(read).await.map_err(|_| "looking for it failed; please report this".to_owned())??;
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    let gone = || "sampling has ended".to_owned();
+    collecting.send(Order::Attach(request, answer)).map_err(|_| gone())?;
+    answered.await.map_err(|_| gone())?
+}
+
+/// All that stacks can be taken at, but for functions of programs: those are to be typed.
+fn all_names() -> Vec<EventName> {
+    let counters = COUNTERS.iter().map(|counter| EventName { name: counter.name.to_owned(), help: counter.help });
+    let tracepoints = tracepoints().into_iter().map(|name| EventName { name, help: "tracepoint" });
+    let functions = KernelFunctions::read().unwrap_or_default();
+    let functions = functions.names().iter().map(|name| EventName { name: name.clone(), help: "function of the kernel" });
+    counters.chain(tracepoints).chain(functions).collect()
 }
 
 #[cfg(test)]

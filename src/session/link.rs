@@ -11,7 +11,7 @@ use crate::formats::save::{Format, Overwrite, SaveError, expand_home, save};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{FormatError, folded, svg};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};
-use crate::ui::{CodePlace, Event, Link, Place, SaveOrder, Saved, Status, Stop};
+use crate::ui::{CodePlace, Event, EventOrder, Link, Place, SaveOrder, Saved, Status, Stop};
 
 use super::now;
 use super::sampling::Shared;
@@ -33,6 +33,8 @@ pub(super) struct Ends {
     listings: watch::Receiver<Option<Arc<Addresses>>>,
     places: watch::Receiver<Option<(LabelId, FrameId)>>,
     saves: std::cell::Cell<Option<mpsc::UnboundedReceiver<SaveOrder>>>,
+    /// What the screen asks about events; whoever samples takes it.
+    pub(super) orders: std::cell::Cell<Option<mpsc::UnboundedReceiver<EventOrder>>>,
     stop: watch::Sender<Stop>,
 }
 
@@ -43,6 +45,7 @@ pub(super) fn ends() -> (Ends, Link) {
     let (events, new_events) = mpsc::channel(EVENTS);
     let (requests, new_requests) = watch::channel(Request::default());
     let (saves, new_saves) = mpsc::unbounded_channel();
+    let (orders, new_orders) = mpsc::unbounded_channel();
     let (stop, stopped) = watch::channel(Stop::No);
     let (listings, new_listings) = watch::channel(None);
     let (places, new_places) = watch::channel(None);
@@ -54,11 +57,13 @@ pub(super) fn ends() -> (Ends, Link) {
         listings,
         places,
         saves,
+        orders,
         stop: stopped,
     };
     let saves = std::cell::Cell::new(Some(new_saves));
-    let ends =
-        Ends { snapshots, status, events, requests: new_requests, listings: new_listings, places: new_places, saves, stop };
+    let orders = std::cell::Cell::new(Some(new_orders));
+    let (requests, listings, places) = (new_requests, new_listings, new_places);
+    let ends = Ends { snapshots, status, events, requests, listings, places, saves, orders, stop };
     (ends, link)
 }
 

@@ -10,16 +10,16 @@ use anyhow::{Context, Result, bail};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
-use crate::collector::{CgroupPaths, Cgroups, features};
+use crate::collector::{CgroupPaths, Cgroups, EventStatus, features};
 use crate::formats::save::{SaveError, create};
-use crate::profile::{Query, Target, Tgid};
-use crate::ui::{App, Event, Status};
+use crate::profile::{EventSource, Query, Target, Tgid};
+use crate::ui::{App, Event, EventRow, Status};
 
 use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
 use super::link::ends;
 use super::sampling::{Ended, LIVE_WINDOW, Sampling, Shared, Watcher, limits};
-use super::{config, default_file, runtime, theme};
+use super::{config, default_file, events, runtime, theme};
 
 /// The newest lines of a command's output that are kept for its pane, and how often they are shown.
 const OUTPUT_LINES: usize = 1000;
@@ -41,7 +41,9 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let target = if options.program.is_empty() { target } else { Target::default() };
-    let query = Query { target, fold_inlined: options.sampling.no_inline, ..Query::default() };
+    // Numbers are given in the order of the command line.
+    let source = (!sampling.requested.is_empty()).then_some(EventSource(1));
+    let query = Query { target, source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
     app.keys = settings.keys;
     app.everything = family;
@@ -55,6 +57,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         let engine = ends.spawn_engine(shared.engine(), true)?;
         ends.spawn_saver(&shared);
         ends.spawn_readers(&shared);
+        events::spawn(&ends, sampling.orders(), options.sampling.pids.clone());
         ends.spawn_signals()?;
         // On a thread of its own: the drawing thread reads no files and waits for no lock.
         let frequency = options.sampling.frequency;
@@ -148,6 +151,8 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
         status.send_replace(Status {
             host: host.clone(),
             source: format!("{} {frequency} Hz", sampling.event),
+            clock: sampling.clock(),
+            events: sampling.events().into_iter().map(event_row).collect(),
             frequency,
             cpus: sampling.cpus,
             online: Arc::clone(&around.online),
@@ -192,6 +197,11 @@ impl Around {
         });
         looked.await.unwrap_or_default()
     }
+}
+
+fn event_row(event: EventStatus) -> EventRow {
+    let EventStatus { source, name, how, places, events, stacks, missed, cut, .. } = event;
+    EventRow { source, name, how, places, events, stacks, missed, cut }
 }
 
 fn problems(shared: &Shared) -> Vec<(String, String, String)> {

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
+use crate::collector::EventStatus;
 use crate::formats::folded::{self, FoldedOptions};
 use crate::formats::save::{Format, Overwrite, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
@@ -55,7 +56,7 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     let query = Query { fold_inlined: options.sampling.no_inline, ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
     write(&options, format, &snapshot, &shared, sampling.lasted())?;
-    report(&options, &snapshot, ended.as_ref());
+    report(&options, &snapshot, &sampling.events(), ended.as_ref());
     runtime.shutdown_timeout(Duration::from_millis(100));
     Ok(())
 }
@@ -207,7 +208,8 @@ fn progress(sampling: &Sampling, shared: &Shared, duration: Option<Duration>) {
 
 fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, shared: &Shared, took: Duration) -> Result<()> {
     if snapshot.tree.total() == 0 {
-        bail!("no samples were taken, so {} was not written: nothing that was asked for ran on a CPU", options.output.display());
+        let why = if options.sampling.events.is_empty() { "ran on a CPU" } else { "happened" };
+        bail!("no samples were taken, so {} was not written: nothing that was asked for {why}", options.output.display());
     }
     let overwrite = if options.force { Overwrite::Yes } else { Overwrite::No };
     save(&options.output, overwrite, |out| match format {
@@ -242,14 +244,35 @@ fn title(options: &cli::Record) -> String {
     }
 }
 
+/// What was counted of a source, in a line.
+fn describe_event(event: &EventStatus) -> String {
+    let mut line = format!("{}: {} events, stacks of {}", event.name, event.events, event.stacks);
+    let mut how = vec![event.how.to_owned()];
+    if event.places > 1 {
+        how.push(format!("{} places", event.places));
+    }
+    if event.missed > 0 {
+        how.push(format!("{} came while one was being taken", event.missed));
+    }
+    if event.cut > 0 {
+        how.push(format!("{} stacks of the kernel are cut", event.cut));
+    }
+    line.push_str(&format!(" ({})", how.join(", ")));
+    line
+}
+
 /// What was written, and how good it is, on standard error.
-fn report(options: &cli::Record, snapshot: &Snapshot, ended: Option<&Ended>) {
+fn report(options: &cli::Record, snapshot: &Snapshot, events: &[EventStatus], ended: Option<&Ended>) {
     let mut lines = Vec::new();
     if let Some(Ended::Target(how)) = ended {
         lines.push(how.clone());
     }
     let totals = &snapshot.totals;
-    let mut line = format!("{} samples written to {}", snapshot.tree.total(), options.output.display());
+    for event in events {
+        lines.push(describe_event(event));
+    }
+    let what = if events.is_empty() { "samples" } else { "events" };
+    let mut line = format!("{} {what} written to {}", snapshot.tree.total(), options.output.display());
     if totals.user > 0 {
         line.push_str(&format!(", {:.1} % of user stacks complete", totals.complete as f64 * 100.0 / totals.user as f64));
     }

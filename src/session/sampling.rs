@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,8 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use crate::cli;
-use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventStatus, KernelNames, ObjectState, Targets, Walk};
-use crate::profile::{Engine, Limits, Names, Processes, Profile, Sample, Tgid};
+use crate::collector::{
+    Backtrace, Batch, Collector, CollectorOptions, EventRequest, EventStatus, KernelNames, ObjectState, Targets, Walk,
+};
+use crate::profile::{Engine, EventSource, Limits, Names, Processes, Profile, Sample, Tgid};
 use crate::symbolize::{AskKernel, Symbolizer};
 
 use super::child::Child;
@@ -70,6 +73,11 @@ pub(super) enum Ended {
 pub(super) struct Sampling {
     stop: Arc<AtomicBool>,
     notes: Arc<Mutex<Vec<String>>>,
+    events: Arc<Mutex<Vec<EventStatus>>>,
+    orders: Sender<EventOrder>,
+    clock: Arc<AtomicBool>,
+    /// Names of the events that were asked for at the start.
+    pub(super) requested: Vec<String>,
     ended: Arc<Mutex<Option<Ended>>>,
     thread: Option<JoinHandle<()>>,
     /// When the last sample was read.
@@ -89,7 +97,9 @@ pub(super) struct Sampling {
 pub(super) struct Watcher {
     ended: Arc<Mutex<Option<Ended>>>,
     notes: Arc<Mutex<Vec<String>>>,
-    /// What samples are taken by.
+    events: Arc<Mutex<Vec<EventStatus>>>,
+    clock: Arc<AtomicBool>,
+    /// What the clock is.
     pub(super) event: &'static str,
     /// CPUs sampled at the start.
     pub(super) cpus: usize,
@@ -101,6 +111,16 @@ impl Watcher {
     /// How it ended, once it has.
     pub(super) fn ended(&self) -> Option<Ended> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the clock ticks.
+    pub(super) fn clock(&self) -> bool {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    /// What was counted of each source of events.
+    pub(super) fn events(&self) -> Vec<EventStatus> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How it stands with unwind tables, in lines.
@@ -129,6 +149,7 @@ impl Sampling {
         };
         let command = child.as_ref().map(|child| child.program.clone());
         let (clock, events) = events::read(&options.events, &Watched { command: command.as_deref(), pids: &options.pids })?;
+        let requested = events.iter().map(|event| event.name.clone()).collect();
         let (ready, started) = std::sync::mpsc::channel();
         let backtrace = match options.backtrace {
             cli::Backtrace::Kernel => Backtrace::Kernel,
@@ -155,10 +176,13 @@ impl Sampling {
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());
         let notes = Arc::new(Mutex::new(Vec::new()));
+        let counted = Arc::new(Mutex::new(Vec::new()));
+        let ticks = Arc::new(AtomicBool::new(clock));
+        let (orders, ordered) = std::sync::mpsc::channel();
         let hurry = child.as_ref().map(|child| Arc::clone(&child.hurry));
         let thread = {
             let (shared, stop, ended, until) = (shared.clone(), Arc::clone(&stop), Arc::clone(&ended), Arc::clone(&until));
-            let notes = Arc::clone(&notes);
+            let (notes, counted, ticks) = (Arc::clone(&notes), Arc::clone(&counted), Arc::clone(&ticks));
             let body = move || {
                 let begun = Collector::start(collector_options, Arc::clone(&shared.names), Arc::clone(&shared.processes));
                 let collector = match begun {
@@ -177,7 +201,9 @@ impl Sampling {
                     return;
                 }
                 let watched = std::mem::take(&mut watched);
-                let collecting = Collecting { collector, shared, child, watched, stop, until, notes };
+                let (events, clock, compared) = (counted, ticks, None);
+                let collecting =
+                    Collecting { collector, shared, child, watched, stop, until, notes, events, clock, ordered, compared };
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
                 let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
                 *ended.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
@@ -185,7 +211,8 @@ impl Sampling {
             std::thread::Builder::new().name("flametop-drain".to_owned()).spawn(body).context("failed to start a thread")?
         };
         let (event, cpus) = started.recv().map_err(|_| anyhow!("the collecting thread failed at its start"))??;
-        Ok(Sampling { stop, ended, notes, thread: Some(thread), until, hurry, event, cpus, since: Instant::now() })
+        let (thread, since, events) = (Some(thread), Instant::now(), counted);
+        Ok(Sampling { stop, ended, notes, events, orders, clock: ticks, requested, thread, until, hurry, event, cpus, since })
     }
 
     /// How it ended, once it has.
@@ -198,10 +225,22 @@ impl Sampling {
         Watcher {
             ended: Arc::clone(&self.ended),
             notes: Arc::clone(&self.notes),
+            events: Arc::clone(&self.events),
+            clock: Arc::clone(&self.clock),
             event: self.event,
             cpus: self.cpus,
             since: self.since,
         }
+    }
+
+    /// What was counted of each source of events, up to the last reading.
+    pub(super) fn events(&self) -> Vec<EventStatus> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where orders to attach and detach go.
+    pub(super) fn orders(&self) -> Sender<EventOrder> {
+        self.orders.clone()
     }
 
     /// How long samples were taken, until now if they still are.
@@ -242,6 +281,21 @@ impl Drop for Sampling {
     }
 }
 
+/// What is ordered of the collecting thread while it runs.
+pub(super) enum EventOrder {
+    /// Take stacks at these events, too; the answer is the source's number, or a sentence.
+    Attach(EventRequest, tokio::sync::oneshot::Sender<Result<EventSource, String>>),
+    /// No more.
+    Detach(EventSource),
+}
+
+/// How two ways of finding the same stack compare: `--backtrace both`.
+#[derive(Clone, Copy, Default)]
+struct Comparison {
+    equal: u64,
+    different: u64,
+}
+
 struct Collecting {
     collector: Collector,
     shared: Shared,
@@ -251,6 +305,10 @@ struct Collecting {
     stop: Arc<AtomicBool>,
     until: Arc<OnceLock<Instant>>,
     notes: Arc<Mutex<Vec<String>>>,
+    events: Arc<Mutex<Vec<EventStatus>>>,
+    clock: Arc<AtomicBool>,
+    ordered: Receiver<EventOrder>,
+    compared: Option<Comparison>,
 }
 
 /// How it stands with unwind tables: a line for all, and one for each object that has none.
@@ -286,6 +344,7 @@ impl Collecting {
     /// Samples until told to stop, or until there is nobody left to watch; then ends the command.
     fn run(mut self) -> Option<Ended> {
         let ended = self.sample();
+        self.count_events();
         let _ = self.until.set(Instant::now());
         ended
     }
@@ -320,13 +379,69 @@ impl Collecting {
             }
             if trimmed.elapsed() > Duration::from_secs(1) {
                 trimmed = Instant::now();
-                *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = describe_tables(&self.collector);
+                let mut notes = describe_tables(&self.collector);
+                notes.extend(self.compared.map(|Comparison { equal, different }| {
+                    format!("backtraces at functions, by the kernel and by hand: {equal} equal, {different} different")
+                }));
+                *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
+                self.count_events();
                 self.shared.profile.write().unwrap_or_else(PoisonError::into_inner).trim(now());
             }
+            self.obey();
             let waited = Instant::now();
             self.collector.wait(if began.elapsed() < Duration::from_secs(1) { DRAIN_AT_FIRST } else { DRAIN_EVERY });
             // Each sample that lacks a table wakes us: the others of this moment may come along.
             std::thread::sleep(DRAIN_AT_MOST.saturating_sub(waited.elapsed()));
+        }
+    }
+
+    fn count_events(&self) {
+        let events = self.collector.events();
+        *self.events.lock().unwrap_or_else(PoisonError::into_inner) = events;
+    }
+
+    /// Attaches and detaches as ordered from the screen.
+    fn obey(&mut self) {
+        let mut changed = false;
+        while let Ok(order) = self.ordered.try_recv() {
+            changed = true;
+            match order {
+                EventOrder::Attach(request, answer) => {
+                    let attached = self.collector.attach_event(&request).map_err(|error| error.to_string());
+                    if attached == Ok(EventSource::CLOCK) {
+                        self.clock.store(true, Ordering::Relaxed);
+                    }
+                    // Nobody waits for it any more when the screen is gone.
+                    drop(answer.send(attached));
+                }
+                EventOrder::Detach(source) => {
+                    self.collector.detach_event(source);
+                    if source == EventSource::CLOCK {
+                        self.clock.store(false, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+        if changed {
+            self.count_events();
+        }
+    }
+
+    /// Of a sample in two forms the kernel's parts are held against each other.
+    fn compare(&mut self, batch: &Batch, at: usize) {
+        let frames = |at: usize| {
+            let sample = batch.samples.get(at)?;
+            Some((sample, batch.frames.get(sample.frames.clone())?))
+        };
+        let Some(((first, by_kernel), (second, by_hand))) = at.checked_sub(1).and_then(frames).zip(frames(at)) else { return };
+        let comparison = self.compared.get_or_insert_default();
+        // What was found by hand has no user part, and on x86_64 only its inner side.
+        let inner = by_kernel.len().checked_sub(by_hand.len()).and_then(|from| by_kernel.get(from..));
+        let whole = second.kernel_cut || first.kernel_frames == second.kernel_frames;
+        if inner == Some(by_hand) && whole && first.time == second.time {
+            comparison.equal += 1;
+        } else {
+            comparison.different += 1;
         }
     }
 
@@ -339,14 +454,16 @@ impl Collecting {
         if !batch.wanted.is_empty() {
             self.shared.symbolizer.request(batch.wanted.drain(..));
         }
+        for at in 0..batch.samples.len() {
+            if batch.samples.get(at).is_some_and(|sample| sample.compared) {
+                self.compare(batch, at);
+            }
+        }
         let mut profile = self.shared.profile.write().unwrap_or_else(PoisonError::into_inner);
         profile.losses.ring_full = batch.losses.ring_full;
         profile.losses.events_lost = batch.losses.events_lost;
         profile.losses.malformed = batch.losses.malformed;
-        for collected in &batch.samples {
-            if collected.compared {
-                continue;
-            }
+        for collected in batch.samples.iter().filter(|collected| !collected.compared) {
             let frames = batch.frames.get(collected.frames.clone()).unwrap_or_default();
             let cgroup = profile.cgroup(collected.cgroup);
             let sample = Sample {

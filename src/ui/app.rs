@@ -11,7 +11,7 @@ use super::areas::Areas;
 use super::compare::Compare;
 use super::flame::Flame;
 use super::keys::{Action, KeyMap, a_move, is_ctrl_c};
-use super::messages::{Effect, Event, Message, SaveOrder, Saved, Status};
+use super::messages::{Effect, Event, EventName, Message, SaveOrder, Saved, Status};
 use super::names::Detail;
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
@@ -120,6 +120,8 @@ pub struct App {
     pub size: (u16, u16),
     /// What is sampled at all, in words, where that is not every process.
     pub everything: Option<String>,
+    /// The events that there are, once somebody has asked.
+    pub(super) event_names: Option<Arc<[EventName]>>,
     pub(super) query: Query,
     pub(super) asked: Option<Request>,
     /// The seconds in the time strip where the mouse's button went down.
@@ -159,6 +161,7 @@ impl App {
             output_open: false,
             size: (80, 24),
             everything: None,
+            event_names: None,
             query,
             asked: None,
             drag_from: None,
@@ -216,6 +219,8 @@ impl App {
             Event::Listing(label, listing) => self.take_listing(label, listing),
             Event::Located(label, frame, place) => self.take_place((label, frame), place),
             Event::Saved(saved) => self.on_saved(saved),
+            Event::EventNames(names) => self.take_event_names(names),
+            Event::Attached(name, attached) => self.on_attached(&name, attached),
             Event::Output(lines) => {
                 self.output.extend(lines);
                 let excess = self.output.len().saturating_sub(OUTPUT_LINES);
@@ -334,6 +339,7 @@ impl App {
             }
             Action::ChooseCgroup => self.overlay = Some(Overlay::Picker(Picker::cgroups(&self.snapshot, &self.status))),
             Action::ChooseCpu => self.overlay = Some(Overlay::Picker(Picker::cpus(&self.snapshot, &self.status))),
+            Action::ChooseEvents => self.open_events(effects),
             Action::NextView => self.turn_view(1),
             Action::PreviousView => self.turn_view(View::ALL.len() - 1),
             Action::FlameView => self.view = View::Flame,

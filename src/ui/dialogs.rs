@@ -9,7 +9,7 @@ use crate::profile::{Cpu, FilterMode, Pattern, Target};
 
 use super::app::{App, View};
 use super::messages::{Effect, Message, SaveOrder};
-use super::overlay::{Choice, Overlay, Picker, Prompt, PromptKind};
+use super::overlay::{Choice, Overlay, Picker, Prompt, PromptKind, Row};
 
 impl App {
     pub(super) fn open_prompt(&mut self, kind: PromptKind, text: String) {
@@ -43,12 +43,15 @@ impl App {
             },
             Overlay::Picker(picker) => match key.code {
                 KeyCode::Enter => {
-                    if let Some(choice) = picker.chosen() {
-                        self.choose(choice);
+                    match picker.chosen_row() {
+                        Some(Row { choice: Choice::Attach, name, .. }) => self.attach(name, effects),
+                        Some(row) => self.choose(row.choice),
+                        None => {}
                     }
                     false
                 }
                 KeyCode::Esc => false,
+                KeyCode::Delete if self.detach_chosen(picker, effects) => false,
                 _ => {
                     picker.on_key(key);
                     true
@@ -151,6 +154,9 @@ impl App {
             Choice::Process(tgid) => self.aim(vec![tgid], None),
             Choice::Thread(tgid, tid) => self.aim(vec![tgid], Some(tid)),
             Choice::Cpu(cpu) => self.query.target.cpu = Some(Cpu(cpu)),
+            Choice::Source(source) => self.show_source(source),
+            // Has a name, and is done where that is known.
+            Choice::Attach => {}
         }
         if self.view == View::Processes {
             self.view = View::Flame;

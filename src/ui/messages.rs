@@ -6,15 +6,60 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, MouseEvent};
 use rustc_hash::FxHashMap;
 
-use crate::profile::{Addresses, CallTree, CgroupId, Difference, FrameId, LabelId, Listing, Request, Snapshot};
+use crate::profile::{Addresses, CallTree, CgroupId, Difference, EventSource, FrameId, LabelId, Listing, Request, Snapshot};
+
+/// A source of events that stacks are taken at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventRow {
+    /// Its number, which its samples bear.
+    pub source: EventSource,
+    /// As it was asked for.
+    pub name: String,
+    /// By which means, such as `fentry`.
+    pub how: &'static str,
+    /// At how many places.
+    pub places: usize,
+    /// Events so far, all counted.
+    pub events: u64,
+    /// Stacks taken of them.
+    pub stacks: u64,
+    /// Events at which the kernel passed our program over.
+    pub missed: u64,
+    /// Stacks whose kernel part lacks its outer side.
+    pub cut: u64,
+}
+
+/// Something that stacks could be taken at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventName {
+    /// As it is asked for.
+    pub name: String,
+    /// What it is.
+    pub help: &'static str,
+}
+
+/// What is asked about events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventOrder {
+    /// Which ones there are.
+    List,
+    /// Take stacks at these, too.
+    Attach(String),
+    /// No more.
+    Detach(EventSource),
+}
 
 /// What the run tells about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     /// The machine's name, or the file's.
     pub host: String,
-    /// What samples are taken by: `cpu-clock 99 Hz`; empty for files.
+    /// What the clock is: `cpu-clock 99 Hz`; empty for files.
     pub source: String,
+    /// Whether the clock ticks.
+    pub clock: bool,
+    /// The events that stacks are taken at.
+    pub events: Arc<[EventRow]>,
     /// Samples a second and CPU; 0 for files.
     pub frequency: u32,
     /// CPUs sampled.
@@ -70,6 +115,10 @@ pub enum Event {
     Snapshot(Arc<Snapshot>),
     Status(Status),
     Saved(Saved),
+    /// The events that there are.
+    EventNames(Arc<[EventName]>),
+    /// What became of an order to take stacks at these events.
+    Attached(String, Result<EventSource, String>),
     /// Lines the started command wrote.
     Output(Vec<String>),
     /// A function's source and instructions; or why there are none, in a sentence.
@@ -88,6 +137,7 @@ pub enum Effect {
     /// File and line of an address of a function are wanted.
     Locate(LabelId, FrameId),
     Save(SaveOrder),
+    Events(EventOrder),
     Copy(String),
     Redraw,
     Quit,

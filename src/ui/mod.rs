@@ -8,6 +8,7 @@ mod app;
 mod areas;
 mod compare;
 mod dialogs;
+mod events;
 mod find;
 mod flame;
 mod going;
@@ -44,7 +45,7 @@ pub use app::{App, Chip, View};
 pub use areas::Areas;
 pub use compare::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
-pub use messages::{CodePlace, Effect, Event, Message, SaveOrder, Saved, Status};
+pub use messages::{CodePlace, Effect, Event, EventName, EventOrder, EventRow, Message, SaveOrder, Saved, Status};
 pub use names::Detail;
 pub use place::Place;
 pub use source::{Pane, Source};
@@ -71,6 +72,8 @@ pub struct Link {
     pub places: watch::Sender<Option<(LabelId, FrameId)>>,
     /// What is to be saved.
     pub saves: mpsc::UnboundedSender<SaveOrder>,
+    /// What is asked about events.
+    pub orders: mpsc::UnboundedSender<EventOrder>,
     /// Whether the program is to end.
     pub stop: watch::Receiver<Stop>,
 }
@@ -206,6 +209,7 @@ fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) 
             Effect::List(addresses) => drop(link.listings.send(Some(addresses))),
             Effect::Locate(label, frame) => drop(link.places.send(Some((label, frame)))),
             Effect::Save(order) => drop(link.saves.send(order)),
+            Effect::Events(order) => drop(link.orders.send(order)),
             Effect::Copy(text) => terminal::copy(&text)?,
             Effect::Redraw => guard.screen.clear()?,
             Effect::Quit => return Ok(true),

@@ -7,9 +7,9 @@ use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern as Fuzzy};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 use rustc_hash::FxHashMap;
 
-use crate::profile::{CgroupId, LabelId, Names, Snapshot, Target, Tgid, Tid};
+use crate::profile::{CgroupId, EventSource, LabelId, Names, Snapshot, Target, Tgid, Tid};
 
-use super::messages::Status;
+use super::messages::{EventName, Status};
 use super::tables::processes_of;
 use super::text;
 
@@ -162,6 +162,9 @@ pub enum Choice {
     Process(Tgid),
     Thread(Tgid, Tid),
     Cpu(u16),
+    Source(EventSource),
+    /// What the row is called.
+    Attach,
 }
 
 /// One row of a list.
@@ -198,12 +201,43 @@ pub struct Picker {
     shown: Vec<usize>,
     /// The row under the cursor, counted in what is shown.
     pub at: usize,
+    /// The row, the last one, that is whatever was typed.
+    free: bool,
 }
 
 impl Picker {
     fn new(title: &'static str, rows: Vec<Row>) -> Picker {
         let shown = (0..rows.len()).collect();
-        Picker { title, line: Line::default(), rows, shown, at: 0 }
+        Picker { title, line: Line::default(), rows, shown, at: 0, free: false }
+    }
+
+    /// Events: those that stacks are taken at, then those that there are; and whatever is typed.
+    pub fn events(status: &Status, names: &[EventName], shown: Option<EventSource>) -> Picker {
+        let shown = shown.unwrap_or(EventSource::CLOCK);
+        let mark = |source| if shown == source { "shown".to_owned() } else { String::new() };
+        let clock = status.clock.then(|| Row {
+            choice: Choice::Source(EventSource::CLOCK),
+            number: "on".to_owned(),
+            name: "cpu".to_owned(),
+            share: mark(EventSource::CLOCK),
+            detail: status.source.clone(),
+        });
+        let attached = status.events.iter().map(|event| Row {
+            choice: Choice::Source(event.source),
+            number: text::count(event.events),
+            name: event.name.clone(),
+            share: mark(event.source),
+            detail: format!("{}, stacks of {}", event.how, text::count(event.stacks)),
+        });
+        let row = |name: &str, help: &str| Row { detail: help.to_owned(), ..Row::all(Choice::Attach, name) };
+        let is_on = |name: &str| status.events.iter().any(|event| event.name == name);
+        let clock_off = (!status.clock).then(|| row("cpu", "the clock"));
+        let others = names.iter().filter(|event| !is_on(&event.name)).map(|event| row(&event.name, event.help));
+        let mut rows: Vec<Row> = clock.into_iter().chain(attached).chain(clock_off).chain(others).collect();
+        rows.push(row("", "as it is written"));
+        let mut picker = Picker { free: true, ..Picker::new("events: Enter takes or shows, Del ends", rows) };
+        picker.filter();
+        picker
     }
 
     /// Processes, those with the most samples first; the current one, or the one under the cursor, on top.
@@ -304,30 +338,40 @@ impl Picker {
     }
 
     /// The row under the cursor.
+    pub fn chosen_row(&self) -> Option<&Row> {
+        self.shown.get(self.at).map(|index| &self.rows[*index])
+    }
+
+    /// What choosing the row under the cursor does.
     pub fn chosen(&self) -> Option<Choice> {
-        self.shown.get(self.at).map(|index| self.rows[*index].choice)
+        self.chosen_row().map(|row| row.choice)
     }
 
     /// Narrows the rows to what matches the typed text: every word of it, somewhere in number, name or detail.
     pub fn filter(&mut self) {
         let typed = self.line.text();
         self.at = 0;
+        let listed = self.rows.len() - usize::from(self.free);
         if typed.is_empty() {
-            self.shown = (0..self.rows.len()).collect();
+            self.shown = (0..listed).collect();
             return;
         }
         let mut matcher = Matcher::new(Config::DEFAULT);
         let fuzzy = Fuzzy::parse(typed, CaseMatching::Smart, Normalization::Smart);
         let mut buffer = Vec::new();
         let mut scored: Vec<(bool, u32, usize)> = Vec::new();
-        for (index, row) in self.rows.iter().enumerate() {
+        for (index, row) in self.rows.iter().take(listed).enumerate() {
             let hay = format!("{} {} {}", row.number, row.name, row.detail);
             if let Some(score) = fuzzy.score(Utf32Str::new(&hay, &mut buffer), &mut matcher) {
-                scored.push((row.number == typed, score, index));
+                scored.push((row.number == typed || row.name == typed, score, index));
             }
         }
         scored.sort_by_key(|(exact, score, index)| (!exact, std::cmp::Reverse(*score), *index));
         self.shown = scored.into_iter().map(|(_, _, index)| index).collect();
+        if self.free && !self.rows.iter().take(listed).any(|row| row.name == typed) {
+            typed.clone_into(&mut self.rows[listed].name);
+            self.shown.push(listed);
+        }
     }
 
     /// Takes a key: arrows move, everything else is typed.

@@ -8,6 +8,9 @@ impl App {
     /// What is seen, in words: for titles of saved files.
     pub fn title(&self) -> String {
         let mut title = format!("flametop: {}", self.target_name());
+        if self.shown_event().is_some() {
+            title.push_str(&format!(", {}", self.source_words()));
+        }
         for filter in &self.query.filters {
             let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
             title.push_str(&format!(", {mode} /{}/", filter.pattern.source()));

@@ -437,6 +437,59 @@ fn too_many(event: &str, found: usize, limit: usize) -> CollectorError {
     CollectorError::TooManyFunctions { event: event.to_owned(), found, limit }
 }
 
+/// The kernel's tracepoints, as `category:name`; none where it does not tell.
+pub fn tracepoints() -> Vec<String> {
+    TraceFs::open().and_then(|tracing| tracing.tracepoints()).unwrap_or_default()
+}
+
+/// A function that every kernel has and lets be traced.
+const TRIED_FUNCTION: &str = "vfs_read";
+
+/// Tries each mechanism for a moment, and says in words why it does not work.
+pub(super) fn try_all(shared: Shared) -> Vec<(Mechanism, Result<(), String>)> {
+    let mut probes = Probes::new(shared, Backtrace::Kernel, 10);
+    let cpus = perf::online_cpus().unwrap_or_default();
+    let mut attempt = |mechanism: Mechanism| {
+        let (spec, places) = match mechanism {
+            Mechanism::Tracepoint => {
+                (EventSpec::Tracepoint { category: "sched".to_owned(), name: "sched_process_exec".to_owned() }, Vec::new())
+            }
+            Mechanism::PerfEvent => (EventSpec::Counter(COUNTERS[2]), Vec::new()),
+            Mechanism::Uprobe | Mechanism::Uretprobe => {
+                let functions = NamePattern::Exact(String::new());
+                (EventSpec::User { mechanism, file: None, functions }, own_place().into_iter().collect())
+            }
+            _ => {
+                let functions = NamePattern::Exact(TRIED_FUNCTION.to_owned());
+                (EventSpec::Kernel { mechanism: Some(mechanism), functions }, Vec::new())
+            }
+        };
+        let request = EventRequest { name: mechanism.name().to_owned(), spec, places };
+        let attached = probes.attach(&request, &cpus).map(|source| probes.detach(source));
+        attached.map_err(|error| match error {
+            CollectorError::NotAttached { why, .. } => {
+                why.strip_prefix(&format!("{}: ", mechanism.name())).map_or(why.clone(), str::to_owned)
+            }
+            other => other.to_string(),
+        })
+    };
+    Mechanism::ALL.into_iter().map(|mechanism| (mechanism, attempt(mechanism))).collect()
+}
+
+/// Where this function is in our own program.
+fn own_place() -> Option<UserPlace> {
+    let address = own_place as fn() -> Option<UserPlace> as usize as u64;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let offset = maps.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (from, to) = fields.next()?.split_once('-')?;
+        let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
+        let begins = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
+        (from..to).contains(&address).then(|| address - from + begins)
+    })?;
+    Some(UserPlace { path: PathBuf::from("/proc/self/exe"), offset })
+}
+
 /// The number of a tracepoint, or what it may have been meant to be.
 fn tracepoint(category: &str, name: &str) -> Result<u64, CollectorError> {
     let tracing = TraceFs::open().map_err(|source| CollectorError::Read { path: "/sys/kernel/tracing", source })?;

@@ -111,6 +111,7 @@ fn queries() -> impl Strategy<Value = Query> {
             range,
             filters,
             target: Target { tgids, ..Target::default() },
+            source: None,
             direction: if up { Direction::BottomUp } else { Direction::TopDown },
             grouping: if apart { Grouping::Process } else { Grouping::Name },
             fold_inlined,

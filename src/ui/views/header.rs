@@ -39,11 +39,12 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let state = if long && !status.live && status.ended.is_some() && app.frozen.is_none() { "ended".to_owned() } else { state };
     let attention = app.frozen.is_some() || matches!(app.span, Span::Between(..)) || status.ended.is_some();
     let target = app.target_name();
+    let source = app.source_words();
     let dot = if app.theme.ascii { " - " } else { " · " };
     let parts: [(&str, Style, u8); 4] = [
         (&status.host, Style::new(), 3),
         (&target, app.theme.strong(), 0),
-        (&status.source, Style::new(), 2),
+        (&source, Style::new(), 2),
         (&state, if attention { app.theme.warning() } else { Style::new() }, 1),
     ];
     let needed = |least: u8| -> usize {
@@ -94,7 +95,7 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
 fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.snapshot;
     let totals = &snapshot.totals;
-    let mut figures = vec![(format!("{} samples", text::count(snapshot.samples())), Style::new())];
+    let mut figures = vec![(format!("{} {}", text::count(snapshot.samples()), app.unit_word()), Style::new())];
     if app.status.frequency == 0 {
         return figures;
     }
@@ -205,7 +206,11 @@ impl Strip {
         let excess = columns.len().saturating_sub(room);
         columns.drain(..excess);
         let first_second = timeline.first_second - phase as u64 + (excess * seconds_a_column) as u64;
-        let machine = u64::from(app.status.frequency) * app.status.cpus as u64 * seconds_a_column as u64;
+        let most = columns.iter().copied().max().unwrap_or(0);
+        let full = match app.ticks() {
+            0 => most,
+            ticks => u64::from(ticks) * app.status.cpus as u64 * seconds_a_column as u64,
+        };
         let selected = match app.snapshot.request.query.range {
             TimeRange::All | TimeRange::Fading(..) => None,
             TimeRange::Last(span) => {
@@ -215,13 +220,16 @@ impl Strip {
             TimeRange::Between(from, to) => Some((from.0 / 1_000_000_000, to.0.div_ceil(1_000_000_000))),
         };
         let per_second = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
-        let cpus = per_second as f64 / f64::from(app.status.frequency);
+        let rate = match app.ticks() {
+            0 => format!("{}/s", text::count(per_second)),
+            ticks => format!("{:.1} CPUs", per_second as f64 / f64::from(ticks)),
+        };
         let legend = match seconds_a_column {
-            1 => format!("{cpus:.1} CPUs"),
-            n => format!("{cpus:.1} CPUs, {n} s a column"),
+            1 => rate,
+            n => format!("{rate}, {n} s a column"),
         };
         let area = Rect { width: area.width, ..area };
-        Some(Strip { area, first_second, seconds_a_column: seconds_a_column as u64, columns, full: machine, selected, legend })
+        Some(Strip { area, first_second, seconds_a_column: seconds_a_column as u64, columns, full, selected, legend })
     }
 }
 

@@ -69,6 +69,22 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         let style = if count > 0 { plain } else { app.theme.dim() };
         lines.push((format!("{:>9}  {what}", text::grouped(count)), style));
     }
+    if !app.status.events.is_empty() {
+        lines.push((String::new(), plain));
+        lines.push(("Events, all counted, and stacks taken of them".to_owned(), heading));
+    }
+    for event in app.status.events.iter() {
+        let (events, stacks) = (text::grouped(event.events), text::grouped(event.stacks));
+        let places = if event.places == 1 { String::new() } else { format!(" at {} places", event.places) };
+        lines.push((format!("{events:>9}  {} ({}{places}), stacks of {stacks}", event.name, event.how), plain));
+        let kinds = [
+            (event.missed, "of them came while one was being taken on that CPU: counted, and in no stack"),
+            (event.cut, "stacks of the kernel end early: there was no certain way to the callers"),
+        ];
+        for (count, what) in kinds.into_iter().filter(|(count, _)| *count > 0) {
+            lines.push((format!("{:>20}  {what}", text::grouped(count)), app.theme.dim()));
+        }
+    }
     lines.push((String::new(), plain));
     lines.push(("What flametop costs".to_owned(), heading));
     lines.push((format!("{:>8.1}%  of one CPU over the last seconds", app.status.own_cpu), plain));

@@ -22,9 +22,9 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         "{:>8}{} {:>6}{}{:>9}{} {:>7} {:10} {:>9}  name{}",
         "PID",
         mark(ProcessSort::Pid),
-        "CPU %",
+        if app.shown_event().is_some() { "ev/s" } else { "CPU %" },
         mark(ProcessSort::Cpu),
-        "samples",
+        app.unit_word(),
         mark(ProcessSort::Samples),
         "share",
         "",
@@ -57,7 +57,7 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
     let complete = if user == 0 { "-".to_owned() } else { format!("{} %", text::percent(complete, user)) };
     let figures = format!(
         "{number:>8}  {:>6} {:>9}  {:>6}% ",
-        format!("{:.1}", cpu_percent(app, recent)),
+        format!("{:.1}", recent_use(app, recent)),
         text::grouped(shown),
         text::percent(shown, whole)
     );
@@ -97,11 +97,14 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// CPU use over the last seconds, in per cent of one CPU.
-fn cpu_percent(app: &App, recent: u64) -> f64 {
-    if app.status.frequency == 0 {
+/// CPU use over the last seconds, in per cent of one CPU; of events how many there were a second.
+fn recent_use(app: &App, recent: u64) -> f64 {
+    if app.is_file() {
         return 0.0;
     }
     let window = (ViewBuilder::RECENT as f64 / 1e9).min((app.status.elapsed as f64).max(1.0));
-    recent as f64 * 100.0 / (f64::from(app.status.frequency) * window)
+    match app.ticks() {
+        0 => recent as f64 / window,
+        ticks => recent as f64 * 100.0 / (f64::from(ticks) * window),
+    }
 }

@@ -31,8 +31,10 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     };
     let Some(grid) = app.time_grid(area) else { return };
     let milliseconds = |slots: u64| slots * 1000 / SLOTS as u64;
-    let heading = format!("a column is a second, a row {} ms of it; brighter is busier", milliseconds(grid.slots));
+    let more = if app.shown_event().is_some() { "more events" } else { "busier" };
+    let heading = format!("a column is a second, a row {} ms of it; brighter is {more}", milliseconds(grid.slots));
     put(buffer, area, area.x + 1, area.y, &heading, app.theme.dim());
+    let full = full(app, heat, &grid);
     let lines = grid.rows().div_ceil(u64::from(grid.rows_a_line)) as u16;
     for line in 0..lines.min(grid.area.height) {
         let row = u64::from(line * grid.rows_a_line);
@@ -41,11 +43,20 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
             let label = format!("{:>4} ms", milliseconds(row * grid.slots));
             put(buffer, area, area.x, grid.area.y + line, &label, app.theme.dim());
         }
-        draw_line(app, heat, &grid, line, buffer);
+        draw_line(app, heat, (&grid, full), line, buffer);
     }
 }
 
-fn draw_line(app: &App, heat: &HeatMap, grid: &Grid, line: u16, buffer: &mut Buffer) {
+/// What a row of a second weighs at most: all CPUs busy; of events, the most that there was.
+fn full(app: &App, heat: &HeatMap, grid: &Grid) -> f64 {
+    if app.ticks() > 0 {
+        return f64::from(app.ticks()) * app.status.cpus as f64 * grid.slots as f64 / SLOTS as f64;
+    }
+    let slots = heat.first_second * SLOTS as u64..(heat.first_second + heat.seconds.len() as u64) * SLOTS as u64;
+    slots.step_by(grid.slots.max(1) as usize).map(|slot| weight_of(heat, slot, grid.slots)).max().unwrap_or(0) as f64
+}
+
+fn draw_line(app: &App, heat: &HeatMap, (grid, full): (&Grid, f64), line: u16, buffer: &mut Buffer) {
     let y = grid.area.y + line;
     let seconds = u64::from(grid.area.width / grid.columns);
     let selected = app.time_map.selection(heat, grid.slots);
@@ -67,7 +78,7 @@ fn draw_line(app: &App, heat: &HeatMap, grid: &Grid, line: u16, buffer: &mut Buf
                     continue;
                 }
                 let colour = |slot: u64| match is_past(slot) {
-                    true => app.theme.heat(busy(app, heat, grid, slot), is_selected(slot), in_range(app, slot)),
+                    true => app.theme.heat(busy(heat, grid, slot, full), is_selected(slot), in_range(app, slot)),
                     false => Color::Reset,
                 };
                 cell.set_symbol("▀").set_style(Style::new().fg(colour(upper)));
@@ -76,7 +87,7 @@ fn draw_line(app: &App, heat: &HeatMap, grid: &Grid, line: u16, buffer: &mut Buf
                 }
             } else {
                 let shades = if app.theme.ascii { &ASCII_SHADES } else { &SHADES };
-                let shade = (busy(app, heat, grid, upper) * 4.0).ceil().clamp(0.0, 4.0) as usize;
+                let shade = (busy(heat, grid, upper, full) * 4.0).ceil().clamp(0.0, 4.0) as usize;
                 cell.set_symbol(shades[shade]);
                 cell.set_style(if is_selected(upper) { app.theme.selected() } else { app.theme.bar() });
             }
@@ -85,9 +96,8 @@ fn draw_line(app: &App, heat: &HeatMap, grid: &Grid, line: u16, buffer: &mut Buf
 }
 
 /// How busy all CPUs were in a row of a second: 0 to 1.
-fn busy(app: &App, heat: &HeatMap, grid: &Grid, slot: u64) -> f64 {
-    let all = f64::from(app.status.frequency) * app.status.cpus as f64 * grid.slots as f64 / SLOTS as f64;
-    (weight_of(heat, slot, grid.slots) as f64 / all.max(1.0)).min(1.0)
+fn busy(heat: &HeatMap, grid: &Grid, slot: u64, full: f64) -> f64 {
+    (weight_of(heat, slot, grid.slots) as f64 / full.max(1.0)).min(1.0)
 }
 
 /// Whether what is looked at in the other views has this moment in it.
@@ -108,12 +118,15 @@ pub(super) fn describe(app: &App) -> String {
     let second_end = |slot: u64| (slot / SLOTS as u64 + 1) * SLOTS as u64;
     let parts = std::iter::successors(Some(from), |at| Some(second_end(*at))).take_while(|at| *at < to);
     let weight: u64 = parts.map(|at| weight_of(heat, at, second_end(at).min(to) - at)).sum();
-    let cpus = weight as f64 / f64::from(app.status.frequency.max(1)) / (length as f64 / 1e9);
+    let busy = match app.ticks() {
+        0 => format!("{} events", text::grouped(weight)),
+        ticks => format!("{:.1} CPUs busy", weight as f64 / f64::from(ticks) / (length as f64 / 1e9)),
+    };
     let ago = app.snapshot.now.since(begin_of(from)) as f64 / 1e9;
     let key = app.keys.first(Action::ZoomIn);
     let what = match app.time_map.anchor {
         None => format!("{key} begins a selection here"),
         Some(_) => format!("{key} shows what ran in these {} s", text::seconds(length)),
     };
-    format!(" {ago:.2} s ago: {cpus:.1} CPUs busy   {what}")
+    format!(" {ago:.2} s ago: {busy}   {what}")
 }

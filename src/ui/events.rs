@@ -1,0 +1,108 @@
+//! Events instead of the clock: which ones are shown, and how others are chosen.
+
+use std::sync::Arc;
+
+use crate::profile::EventSource;
+
+use super::app::App;
+use super::messages::{Effect, EventName, EventOrder, EventRow, Message};
+use super::overlay::{Choice, Overlay, Picker};
+
+impl App {
+    /// The source whose samples are shown, if it is not the clock.
+    pub(super) fn shown_event(&self) -> Option<EventSource> {
+        self.query.source.filter(|source| *source != EventSource::CLOCK)
+    }
+
+    /// What is known of it. Of one that is no longer attached nothing is.
+    fn shown_row(&self) -> Option<&EventRow> {
+        let shown = self.shown_event()?;
+        self.status.events.iter().find(|row| row.source == shown)
+    }
+
+    /// Samples a second and CPU, of the clock; 0 where something else is shown: those say nothing about how busy a CPU was.
+    pub(super) fn ticks(&self) -> u32 {
+        if self.shown_event().is_some() { 0 } else { self.status.frequency }
+    }
+
+    /// What samples are taken at, in words.
+    pub(super) fn source_words(&self) -> String {
+        let Some(shown) = self.shown_event() else { return self.status.source.clone() };
+        match self.shown_row() {
+            Some(row) => format!("{} ({})", row.name, row.how),
+            // Before the first status, and after it was detached.
+            None => format!("event {shown}"),
+        }
+    }
+
+    /// What is counted, as the word behind a number.
+    pub(super) fn unit_word(&self) -> &'static str {
+        if self.shown_event().is_some() { "events" } else { "samples" }
+    }
+
+    /// Opens the list of events; those that there are come later.
+    pub(super) fn open_events(&mut self, effects: &mut Vec<Effect>) {
+        if self.is_file() {
+            return self.say("a file has no events to choose from".to_owned());
+        }
+        if self.event_names.is_none() {
+            effects.push(Effect::Events(EventOrder::List));
+        }
+        self.overlay = Some(Overlay::Picker(self.event_picker()));
+    }
+
+    fn event_picker(&self) -> Picker {
+        let names = self.event_names.as_deref().unwrap_or_default();
+        Picker::events(&self.status, names, self.query.source)
+    }
+
+    /// The events that there are have come: into the list that is open.
+    pub(super) fn take_event_names(&mut self, names: Arc<[EventName]>) {
+        self.event_names = Some(names);
+        let new = self.event_picker();
+        if let Some(Overlay::Picker(picker)) = &mut self.overlay
+            && picker.title == new.title
+        {
+            let line = std::mem::take(&mut picker.line);
+            *picker = new;
+            picker.line = line;
+            picker.filter();
+        }
+    }
+
+    /// Shows the samples of a source.
+    pub(super) fn show_source(&mut self, source: EventSource) {
+        self.query.source = Some(source);
+    }
+
+    /// Asks for stacks at these events.
+    pub(super) fn attach(&mut self, name: &str, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Events(EventOrder::Attach(name.to_owned())));
+        self.say(format!("attaching to {name} …"));
+    }
+
+    /// What became of that.
+    pub(super) fn on_attached(&mut self, name: &str, attached: Result<EventSource, String>) {
+        match attached {
+            Ok(source) => {
+                self.show_source(source);
+                self.say(format!("stacks are taken at {name}"));
+            }
+            Err(why) => self.message = Some(Message { text: why, bad: true }),
+        }
+    }
+
+    /// No more stacks of the source under the cursor of the list; another one is shown in its place.
+    pub(super) fn detach_chosen(&mut self, picker: &Picker, effects: &mut Vec<Effect>) -> bool {
+        let Some(Choice::Source(source)) = picker.chosen() else { return false };
+        effects.push(Effect::Events(EventOrder::Detach(source)));
+        let others = self.status.events.iter().map(|row| row.source).chain(self.status.clock.then_some(EventSource::CLOCK));
+        if let Some(other) = others.into_iter().find(|other| *other != source)
+            && self.query.source.unwrap_or(EventSource::CLOCK) == source
+        {
+            self.show_source(other);
+        }
+        self.say("no more stacks are taken there; what was seen stays".to_owned());
+        true
+    }
+}
