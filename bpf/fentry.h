@@ -183,14 +183,17 @@ static __always_inline __u32 walk_frame_records(struct cpu_state *cpu, __u64 fra
  * The address in the caller, from the context, where the trampoline was jumped to instead of called: x86_64 fexit since
  * 6.19. The function is then not on the stack at all. To be believed only where the kernel's walk has it, too.
  */
-static __always_inline __u64 caller_if_jumped_to(struct cpu_state *cpu, void *ctx)
+static __always_inline __u64 caller_if_jumped_to(struct cpu_state *cpu, void *ctx, __u64 function)
 {
 #if defined(__TARGET_ARCH_x86)
 	__u64 at = as_number(cpu, ctx);
 	long arguments = saved_arguments(ctx);
 
-	if (arguments >= 0)
-		return kernel_word(at + 8 * ((__u64)arguments + 2));
+	if (arguments >= 0) {
+		__u64 above = kernel_word(at + 8 * ((__u64)arguments + 2));
+
+		return is_in_entry(above, function) ? 0 : above;
+	}
 #endif
 	return 0;
 }
@@ -209,7 +212,7 @@ static __always_inline __u32 walk_by_kernel(
 	struct cpu_state *cpu, void *ctx, __u64 function, int left, __u32 *skipped, int *cut)
 {
 	__u64 *frames = cpu->sample.frames;
-	__u64 caller = left ? caller_if_jumped_to(cpu, ctx) : 0;
+	__u64 caller = left ? caller_if_jumped_to(cpu, ctx, function) : 0;
 	__u32 count = read_kernel_stack(ctx, frames, *skipped & 15);
 
 	*cut = 0;

@@ -18,7 +18,7 @@ use crate::profile::{CallTree, Query, Request, Snapshot};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
-use super::sampling::{Ended, Sampling, Shared, limits};
+use super::sampling::{Comparison, Ended, Sampling, Shared, limits};
 use super::{now, runtime};
 
 /// Longest wait for the last names before the file is written.
@@ -56,7 +56,7 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     let query = Query { fold_inlined: options.sampling.no_inline, ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
     write(&options, format, &snapshot, &shared, sampling.lasted())?;
-    report(&options, &snapshot, &sampling.events(), ended.as_ref());
+    report(&options, &snapshot, &sampling, ended.as_ref());
     runtime.shutdown_timeout(Duration::from_millis(100));
     Ok(())
 }
@@ -262,15 +262,15 @@ fn describe_event(event: &EventStatus) -> String {
 }
 
 /// What was written, and how good it is, on standard error.
-fn report(options: &cli::Record, snapshot: &Snapshot, events: &[EventStatus], ended: Option<&Ended>) {
+fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended: Option<&Ended>) {
     let mut lines = Vec::new();
     if let Some(Ended::Target(how)) = ended {
         lines.push(how.clone());
     }
     let totals = &snapshot.totals;
-    for event in events {
-        lines.push(describe_event(event));
-    }
+    let events = sampling.events();
+    lines.extend(events.iter().map(describe_event));
+    lines.extend(sampling.comparison().map(Comparison::describe));
     let what = if events.is_empty() { "samples" } else { "events" };
     let mut line = format!("{} {what} written to {}", snapshot.tree.total(), options.output.display());
     if totals.user > 0 {

@@ -76,6 +76,7 @@ pub(super) struct Sampling {
     events: Arc<Mutex<Vec<EventStatus>>>,
     orders: Sender<EventOrder>,
     clock: Arc<AtomicBool>,
+    comparison: Arc<Mutex<Option<Comparison>>>,
     /// Names of the events that were asked for at the start.
     pub(super) requested: Vec<String>,
     ended: Arc<Mutex<Option<Ended>>>,
@@ -177,12 +178,14 @@ impl Sampling {
         let until = Arc::new(OnceLock::new());
         let notes = Arc::new(Mutex::new(Vec::new()));
         let counted = Arc::new(Mutex::new(Vec::new()));
+        let comparison = Arc::new(Mutex::new(None));
         let ticks = Arc::new(AtomicBool::new(clock));
         let (orders, ordered) = std::sync::mpsc::channel();
         let hurry = child.as_ref().map(|child| Arc::clone(&child.hurry));
         let thread = {
             let (shared, stop, ended, until) = (shared.clone(), Arc::clone(&stop), Arc::clone(&ended), Arc::clone(&until));
             let (notes, counted, ticks) = (Arc::clone(&notes), Arc::clone(&counted), Arc::clone(&ticks));
+            let comparison = Arc::clone(&comparison);
             let body = move || {
                 let begun = Collector::start(collector_options, Arc::clone(&shared.names), Arc::clone(&shared.processes));
                 let collector = match begun {
@@ -202,8 +205,20 @@ impl Sampling {
                 }
                 let watched = std::mem::take(&mut watched);
                 let (events, clock, compared) = (counted, ticks, None);
-                let collecting =
-                    Collecting { collector, shared, child, watched, stop, until, notes, events, clock, ordered, compared };
+                let collecting = Collecting {
+                    collector,
+                    shared,
+                    child,
+                    watched,
+                    stop,
+                    until,
+                    notes,
+                    events,
+                    clock,
+                    ordered,
+                    compared,
+                    comparison,
+                };
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
                 let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
                 *ended.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
@@ -212,7 +227,22 @@ impl Sampling {
         };
         let (event, cpus) = started.recv().map_err(|_| anyhow!("the collecting thread failed at its start"))??;
         let (thread, since, events) = (Some(thread), Instant::now(), counted);
-        Ok(Sampling { stop, ended, notes, events, orders, clock: ticks, requested, thread, until, hurry, event, cpus, since })
+        Ok(Sampling {
+            stop,
+            ended,
+            notes,
+            events,
+            orders,
+            clock: ticks,
+            comparison,
+            requested,
+            thread,
+            until,
+            hurry,
+            event,
+            cpus,
+            since,
+        })
     }
 
     /// How it ended, once it has.
@@ -236,6 +266,11 @@ impl Sampling {
     /// What was counted of each source of events, up to the last reading.
     pub(super) fn events(&self) -> Vec<EventStatus> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How two ways of finding a stack compare, if they were both gone.
+    pub(super) fn comparison(&self) -> Option<Comparison> {
+        *self.comparison.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where orders to attach and detach go.
@@ -291,9 +326,16 @@ pub(super) enum EventOrder {
 
 /// How two ways of finding the same stack compare: `--backtrace both`.
 #[derive(Clone, Copy, Default)]
-struct Comparison {
+pub(super) struct Comparison {
     equal: u64,
     different: u64,
+}
+
+impl Comparison {
+    /// In words.
+    pub(super) fn describe(self) -> String {
+        format!("backtraces by the kernel and by hand: {} equal, {} different", self.equal, self.different)
+    }
 }
 
 struct Collecting {
@@ -309,6 +351,8 @@ struct Collecting {
     clock: Arc<AtomicBool>,
     ordered: Receiver<EventOrder>,
     compared: Option<Comparison>,
+    /// The same, for others to see.
+    comparison: Arc<Mutex<Option<Comparison>>>,
 }
 
 /// How it stands with unwind tables: a line for all, and one for each object that has none.
@@ -380,9 +424,7 @@ impl Collecting {
             if trimmed.elapsed() > Duration::from_secs(1) {
                 trimmed = Instant::now();
                 let mut notes = describe_tables(&self.collector);
-                notes.extend(self.compared.map(|Comparison { equal, different }| {
-                    format!("backtraces at functions, by the kernel and by hand: {equal} equal, {different} different")
-                }));
+                notes.extend(self.compared.map(Comparison::describe));
                 *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
                 self.count_events();
                 self.shared.profile.write().unwrap_or_else(PoisonError::into_inner).trim(now());
@@ -398,6 +440,7 @@ impl Collecting {
     fn count_events(&self) {
         let events = self.collector.events();
         *self.events.lock().unwrap_or_else(PoisonError::into_inner) = events;
+        *self.comparison.lock().unwrap_or_else(PoisonError::into_inner) = self.compared;
     }
 
     /// Attaches and detaches as ordered from the screen.
