@@ -59,7 +59,7 @@ int take_sample(void *ctx)
 	begin_sample(header, id);
 
 	__u32 kernel = read_kernel_stack(ctx, cpu->sample.frames, 0);
-	walk_user(ctx, task, cpu, cpu_number, kernel, max_depth, 0);
+	walk_user(ctx, task, cpu, cpu_number, kernel, max_depth, 0, 0);
 	if (finish_sample(cpu, kernel))
 		count->ring_full++;
 	else

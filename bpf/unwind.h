@@ -399,13 +399,14 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
 
 /*
  * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in
- * cpu->walk: frames, end. `returned`: pc is where a call that has just ended returned to.
+ * cpu->walk: frames, end. `returned`: pc is where a call that has just ended returned to; `left` is the function that was called,
+ * if it is known.
  *
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
  *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last
  */
 static __always_inline void walk_user(void *ctx, struct task_struct *task, struct cpu_state *cpu, __u32 cpu_number,
-				      __u32 first_frame, __u32 max_depth, int returned)
+				      __u32 first_frame, __u32 max_depth, int returned, __u64 left)
 {
 	struct walk *walk = &cpu->walk;
 	__u32 task_flags = task->flags;
@@ -451,6 +452,8 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 	walk->guessed = 0;
 	walk->guess_end = 0;
 	walk->end = USER_END_CUT;
+	if (left)
+		add_frame(cpu, left, FRAME_INTERRUPTED);
 	if (walk->newborn) {
 		add_pc(cpu);
 		walk->end = USER_END_ROOT;

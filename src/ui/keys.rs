@@ -179,7 +179,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["T"], Action::ChooseThread, Section::Choose, "choose a thread", ""),
     bind(&["G"], Action::ChooseCgroup, Section::Choose, "choose a cgroup", ""),
     bind(&["C"], Action::ChooseCpu, Section::Choose, "choose a CPU", ""),
-    bind(&["E"], Action::ChooseEvents, Section::Choose, "choose events: stacks of calls, faults, switches instead of ticks", ""),
+    bind(&["E"], Action::ChooseEvents, Section::Choose, "choose events instead of ticks: calls, faults, switches", ""),
     bind(&["m"], Action::CycleRange, Section::Time, "everything / last 10 s / last 60 s / fading", ""),
     bind(&["["], Action::RangeEarlier, Section::Time, "select time: move the range earlier", ""),
     bind(&["]"], Action::RangeLater, Section::Time, "move the range later", ""),

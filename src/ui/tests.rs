@@ -1,6 +1,7 @@
 //! The state machine and the drawing, driven without a terminal.
 
 mod compare;
+mod events;
 mod names;
 mod source;
 mod time;
@@ -25,6 +26,7 @@ const SECOND: u64 = 1_000_000_000;
 struct Bench {
     app: App,
     engine: Engine,
+    profile: Arc<RwLock<Profile>>,
     asked: Vec<Request>,
     others: Vec<Effect>,
     /// What was asked about code: nobody answers that.
@@ -57,10 +59,11 @@ impl Bench {
                 profile.record(thread, frames, sample);
             }
         }
-        let engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::new(RwLock::new(profile)));
+        let profile = Arc::new(RwLock::new(profile));
+        let engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::clone(&profile));
         let mut app = App::new(names, Theme::default(), Query::default(), || "out".to_owned());
         app.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
-        let mut bench = Bench { app, engine, asked: Vec::new(), others: Vec::new(), code: Vec::new() };
+        let mut bench = Bench { app, engine, profile, asked: Vec::new(), others: Vec::new(), code: Vec::new() };
         bench.send(Event::Resize(80, 24));
         bench
     }

@@ -10,13 +10,19 @@ pub(super) fn width(text: &str) -> usize {
 /// The longest beginning of `text` that takes at most `columns`.
 pub(super) fn head(text: &str, columns: usize) -> &str {
     let mut used = 0;
+    let mut to = text.len();
     for (at, c) in text.char_indices() {
         used += c.width().unwrap_or(0);
         if used > columns {
-            return &text[..at];
+            to = at;
+            break;
         }
     }
-    text
+    // Characters may be wider together than each for itself: a digit that a selector makes a picture.
+    while width(&text[..to]) > columns {
+        to = text[..to].char_indices().next_back().map_or(0, |(at, _)| at);
+    }
+    &text[..to]
 }
 
 /// The longest end of `text` that takes at most `columns`.
@@ -29,6 +35,9 @@ pub(super) fn tail(text: &str, columns: usize) -> &str {
             break;
         }
         from = at;
+    }
+    while width(&text[from..]) > columns {
+        from += text[from..].chars().next().map_or(1, char::len_utf8);
     }
     &text[from..]
 }
@@ -113,6 +122,15 @@ pub(super) fn clock(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_cut_fits_however_wide_characters_are_together() {
+        for text in ["0ⷘ00\u{fe0f} ￒ¡Aa", "ab0\u{fe0f}cd", "名\u{fe0f}前"] {
+            for columns in 0..12 {
+                assert!(width(head(text, columns)) <= columns && width(tail(text, columns)) <= columns, "{text:?} in {columns}");
+            }
+        }
+    }
 
     #[test]
     fn numbers_are_short() {

@@ -12,6 +12,7 @@
 mod common;
 
 mod ending;
+mod events;
 mod files;
 mod jit;
 

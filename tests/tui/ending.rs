@@ -120,9 +120,10 @@ fn panics_when_told_to() {
     let (_events, events) = mpsc::channel(1);
     let (requests, _requests) = watch::channel(Default::default());
     let (saves, _saves) = mpsc::unbounded_channel();
+    let (orders, _orders) = mpsc::unbounded_channel();
     let (_stop, stop) = watch::channel(Default::default());
     let ((listings, _listings), (places, _places)) = (watch::channel(None), watch::channel(None));
-    let link = Link { snapshots, status, events, requests, listings, places, saves, stop };
+    let link = Link { snapshots, status, events, requests, listings, places, saves, orders, stop };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut told = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::user_defined1()).unwrap();

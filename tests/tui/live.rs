@@ -1,7 +1,7 @@
 //! The live view of a running machine.
 
 use super::*;
-use common::{Mouse, Program, root_or_fail};
+use common::{Mouse, Program, bpf_programs_of, root_or_fail};
 
 /// flametop on one busy program, with its functions on screen.
 fn watching(rows: u16, cols: u16) -> (common::Running, Terminal) {
@@ -248,6 +248,38 @@ fn a_cgroup_and_a_cpu_are_chosen() {
     terminal.keys("Down Enter");
     terminal.wait_for(|screen| screen.lines().nth(1).is_some_and(|line| line.contains("CPU 0 ×")), SOON);
     drop((terminal, chain, threads));
+}
+
+#[test]
+fn stacks_at_events_are_switched_on_and_off_again() {
+    root_or_fail();
+    let storm = ["-F", "499", "--", "sh", "-c", "while :; do /bin/true; done"];
+    let terminal = Terminal::start(&storm, 36, 132, &[]);
+    terminal.wait_for(|screen| screen.contains("CPUs") && screen.contains("samples"), SOON);
+    let programs = || bpf_programs_of(terminal.pid()).into_iter().filter(|program| program.name.starts_with("on_")).count();
+    assert_eq!(programs(), 0);
+    terminal.keys("E");
+    terminal.text("page-faults");
+    terminal.wait_for_text("memory touched", SOON);
+    terminal.keys("Enter");
+    terminal.wait_for(|screen| screen.contains("page-faults (perf)") && screen.contains(" events "), SOON);
+    assert_eq!(programs(), 1);
+    terminal.keys("E");
+    terminal.text("quux:xyzzy");
+    terminal.wait_for_text("as it is written", SOON);
+    terminal.keys("Enter");
+    terminal.wait_for_text("no such tracepoint", SOON);
+    terminal.keys("E");
+    terminal.text("page-faults");
+    terminal.wait_for_text("shown", SOON);
+    terminal.keys("Delete");
+    terminal.wait_for(|screen| screen.contains("cpu-clock 499 Hz") && screen.contains(" samples "), SOON);
+    let until = std::time::Instant::now() + SOON;
+    while programs() > 0 {
+        assert!(std::time::Instant::now() < until, "the event's program is still there");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(terminal);
 }
 
 #[test]

@@ -395,7 +395,11 @@ impl Probes {
             let mut status = attached.status.clone();
             let counts = |field| total(&own.events, status.source.0.into(), |bytes| records::event_count(bytes, field));
             status.missed = attached.programs.iter().filter_map(|program| missed.get(&program.id()?)).sum();
-            status.events = counts(records::EventCount::Events) + status.missed;
+            status.events = counts(records::EventCount::Events);
+            if !self.shared.settings.filter {
+                // Else some of them may have been others'.
+                status.events += status.missed;
+            }
             status.stacks = counts(records::EventCount::Stacks);
             status.cut = counts(records::EventCount::Cut);
             status.busy = counts(records::EventCount::Busy);

@@ -1,0 +1,106 @@
+//! Events instead of the clock: chosen from a list, shown, ended.
+
+use super::*;
+use crate::profile::EventSource;
+
+fn row(source: u8, name: &str, events: u64) -> EventRow {
+    EventRow {
+        source: EventSource(source),
+        name: name.to_owned(),
+        how: "fentry",
+        places: 1,
+        events,
+        stacks: 10,
+        ..Default::default()
+    }
+}
+
+/// Ticks of the clock, and twelve calls of `vfs_read` that are source 1.
+fn with_events() -> Bench {
+    let mut bench = Bench::new();
+    {
+        let names = Arc::clone(&bench.app.names);
+        let mut profile = bench.profile.write().unwrap();
+        let process = names.labels.intern("cat", "", FrameKind::Process);
+        let thread = Thread { tgid: Tgid(30), tid: Tid(30), process, name: process };
+        let frames: Vec<_> = ["ksys_read", "vfs_read"]
+            .map(|name| names.intern_named(names.labels.intern(name, "kernel", FrameKind::Kernel)))
+            .to_vec();
+        let sample = Sample { time: Timestamp(6 * SECOND), weight: 12, source: EventSource(1), ..Sample::default() };
+        profile.record(thread, frames, sample);
+    }
+    let status = Status { clock: true, source: "cpu-clock 20 Hz".to_owned(), ..bench.app.status.clone() };
+    bench.send(Event::Status(status));
+    bench.keys("r");
+    bench
+}
+
+fn orders(bench: &mut Bench) -> Vec<EventOrder> {
+    let of = |effect| match effect {
+        Effect::Events(order) => Some(order),
+        _ => None,
+    };
+    bench.others.drain(..).filter_map(of).collect()
+}
+
+#[test]
+fn an_event_is_found_attached_shown_and_ended() {
+    let mut bench = with_events();
+    bench.keys("E");
+    assert_eq!(orders(&mut bench), [EventOrder::List]);
+    assert!(bench.screen(120, 24).contains("cpu-clock 20 Hz"));
+    // Typed before the names are there.
+    bench.keys("vfrd");
+    let name = |name: &str| EventName { name: name.to_owned(), help: "function of the kernel" };
+    bench.send(Event::EventNames(["vfs_write", "vfs_read", "tcp_sendmsg"].map(name).to_vec().into()));
+    let screen = bench.screen(120, 24);
+    assert!(
+        screen.contains("vfs_read") && screen.contains("vfrd  as it is written") && !screen.contains("tcp_sendmsg"),
+        "{screen}"
+    );
+    bench.key(KeyCode::Enter);
+    assert_eq!(orders(&mut bench), [EventOrder::Attach("vfs_read".to_owned())]);
+    assert!(bench.screen(120, 24).contains("attaching to vfs_read"));
+
+    bench.send(Event::Attached("vfs_read".to_owned(), Ok(EventSource(1))));
+    let status = Status { events: [row(1, "vfs_read", 12)].into(), ..bench.app.status.clone() };
+    bench.send(Event::Status(status));
+    assert_eq!(bench.app.snapshot.tree.total(), 12);
+    let screen = bench.screen(160, 24);
+    assert!(screen.contains("vfs_read (fentry)") && screen.contains("12 events"), "{screen}");
+    bench.keys("3");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("cat") && !screen.contains("nginx") && screen.contains("ev/s"), "{screen}");
+    bench.keys("5");
+    assert!(bench.screen(120, 40).contains("12  vfs_read (fentry), stacks of 10"), "{}", bench.screen(120, 40));
+
+    // The clock goes on beneath, and is shown again.
+    bench.keys("1Ecpu");
+    bench.key(KeyCode::Enter);
+    assert!(bench.app.snapshot.tree.total() >= 100 && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
+    bench.keys("Evfs_read");
+    bench.key(KeyCode::Enter);
+    bench.keys("Evfs_read");
+    bench.key(KeyCode::Delete);
+    assert_eq!(orders(&mut bench), [EventOrder::Detach(EventSource(1))]);
+    assert!(bench.app.overlay.is_none() && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
+}
+
+#[test]
+fn what_is_not_in_the_list_is_taken_as_it_is_written_and_may_fail() {
+    let mut bench = with_events();
+    bench.keys("Euprobe:libc:malloc");
+    bench.key(KeyCode::Enter);
+    assert_eq!(orders(&mut bench).pop(), Some(EventOrder::Attach("uprobe:libc:malloc".to_owned())));
+    bench.send(Event::Attached("uprobe:libc:malloc".to_owned(), Err("it did not work, for a reason".to_owned())));
+    assert!(bench.screen(120, 24).contains("it did not work, for a reason"));
+    assert_eq!(bench.app.query().source, None);
+}
+
+#[test]
+fn a_file_has_no_events() {
+    let mut bench = Bench::new();
+    bench.app.status.frequency = 0;
+    bench.keys("E");
+    assert!(bench.app.overlay.is_none() && orders(&mut bench).is_empty());
+}

@@ -1,0 +1,81 @@
+// Things that happen a known number of times: calls of functions by known callers, forks, page faults, system calls.
+//
+//   events calls N    N calls of `counted`: of four in a row, three by `often` and one by `seldom`; of a C++ method as many
+//   events forks N    N children that end at once
+//   events pages N    N pages touched for the first time
+//   events parents N  N system calls getppid; how long one took is printed, in nanoseconds
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ALONE __attribute__((noinline, noclone, used))
+
+extern "C" ALONE void counted(long number)
+{
+	asm volatile("" : : "r"(number) : "memory");
+}
+
+namespace shop {
+struct Till {
+	ALONE void sell(int pieces, const char *of)
+	{
+		asm volatile("" : : "r"(pieces), "r"(of) : "memory");
+	}
+};
+}
+
+extern "C" ALONE void often(long number)
+{
+	counted(number);
+	asm volatile("");
+}
+
+extern "C" ALONE void seldom(long number)
+{
+	counted(number);
+	asm volatile("");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 3)
+		return 2;
+	long count = atol(argv[2]);
+
+	if (!strcmp(argv[1], "calls")) {
+		shop::Till till;
+
+		for (long i = 0; i < count; i++) {
+			i % 4 ? often(i) : seldom(i);
+			till.sell(i, "bread");
+		}
+	} else if (!strcmp(argv[1], "forks")) {
+		for (long i = 0; i < count; i++) {
+			pid_t child = fork();
+
+			if (!child)
+				_exit(0);
+			waitpid(child, nullptr, 0);
+		}
+	} else if (!strcmp(argv[1], "pages")) {
+		char *pages = (char *)mmap(nullptr, count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		madvise(pages, count * 4096, MADV_NOHUGEPAGE);
+		for (long i = 0; i < count; i++)
+			pages[i * 4096] = 1;
+	} else if (!strcmp(argv[1], "parents")) {
+		auto began = std::chrono::steady_clock::now();
+
+		for (long i = 0; i < count; i++)
+			syscall(SYS_getppid);
+		std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - began;
+		printf("%.1f\n", took.count() / count);
+	}
+	return 0;
+}

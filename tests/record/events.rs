@@ -1,0 +1,112 @@
+//! Stacks at events: counts are exact, stacks have their callers, and what is no event says why.
+//!
+//! What this kernel does not offer (fentry and kprobes, on the machines that build) is tested in `tests/vm`.
+
+use super::*;
+
+/// What `record` tells of an event: how many there were, and of how many stacks were taken.
+#[track_caller]
+fn counted(output: &Output) -> (u64, u64) {
+    let words = words(output);
+    let line = words.lines().find(|line| line.contains(" events, stacks of ")).unwrap_or_else(|| panic!("{words}"));
+    let number = |text: &str| text.split(|c: char| !c.is_ascii_digit()).find(|word| !word.is_empty()).unwrap().parse().unwrap();
+    let (before, stacks) = line.split_once(" events, stacks of ").unwrap();
+    (before.rsplit(' ').next().unwrap().parse().unwrap(), number(stacks))
+}
+
+/// Records an event of a program; its counts and the lines of the file.
+#[track_caller]
+fn record(place: &Place, event: &str, program: &Program, args: &[&str]) -> ((u64, u64), Vec<Line>) {
+    let path = program.path.to_str().unwrap().to_owned();
+    let output = place.record(&[&["-e", event, "-o", "x.folded", "--force", "--", &path], args].concat());
+    assert!(output.status.success(), "{}", words(&output));
+    let text = std::fs::read_to_string(place.path("x.folded")).expect("the file is there and is UTF-8");
+    (counted(&output), lines(&text))
+}
+
+fn weight(lines: &[Line], part: &str) -> u64 {
+    lines.iter().filter(|line| line.text().contains(part)).map(|line| line.count).sum()
+}
+
+#[test]
+fn calls_are_all_counted_and_shared_out_among_their_callers() {
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    let event = format!("uprobe:{}:counted", program.path.display());
+    let ((events, stacks), lines) = record(&place, &event, &program, &["calls", "400000"]);
+    assert_eq!(events, 400_000);
+    assert!(stacks >= 200, "{stacks} stacks");
+    let (often, seldom) = (weight(&lines, ";often;counted"), weight(&lines, ";seldom;counted"));
+    let all = weight(&lines, "");
+    // What came after the last stack is in none.
+    assert!(all <= events && all * 10 >= events * 9, "{all} of {events}");
+    // The first stacks lack the program's unwind table.
+    assert!((often + seldom) * 10 >= all * 9, "{often} and {seldom} of {all}:\n{}", listing(&lines));
+    let share = seldom as f64 / (often + seldom) as f64;
+    assert!((0.15..0.35).contains(&share), "a quarter was called by `seldom`, not {share}");
+}
+
+#[test]
+fn a_return_has_the_function_that_was_left_and_its_caller() {
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    let event = format!("uretprobe:{}:counted", program.path.display());
+    let ((events, _), lines) = record(&place, &event, &program, &["calls", "100000"]);
+    assert_eq!(events, 100_000);
+    assert_chain(&lines, "events", "main;often;counted");
+    assert_chain(&lines, "events", "main;seldom;counted");
+}
+
+#[test]
+fn functions_are_meant_by_their_readable_names() {
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    for name in ["shop::Till::sell", "*Till::se*", "/Till.*sell/"] {
+        let event = format!("uprobe:{}:{name}", program.path.display());
+        let ((events, _), lines) = record(&place, &event, &program, &["calls", "20000"]);
+        assert_eq!(events, 20_000, "{name}");
+        assert!(weight(&lines, "shop::Till::sell") > 0, "{}", listing(&lines));
+    }
+}
+
+#[test]
+fn tracepoints_and_counters_are_counted() {
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    let ((forks, stacks), lines) = record(&place, "sched:sched_process_fork", &program, &["forks", "500"]);
+    assert_eq!(forks, 500);
+    assert!(stacks <= forks && weight(&lines, "main") > 0, "{}", listing(&lines));
+    let ((faults, _), lines) = record(&place, "page-faults", &program, &["pages", "50000"]);
+    assert!((50_000..55_000).contains(&faults), "{faults} page faults");
+    assert!(weight(&lines, "main") > 40_000, "{}", listing(&lines));
+    let ((calls, _), _) = record(&place, "syscalls:sys_enter_getppid", &program, &["parents", "1000000"]);
+    assert_eq!(calls, 1_000_000);
+}
+
+#[test]
+fn several_events_are_counted_each_for_itself_and_the_clock_goes_on_beside_them() {
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    let path = program.path.to_str().unwrap().to_owned();
+    let args =
+        ["-e", "page-faults", "-e", "cpu", "-e", "sched:sched_process_fork", "-o", "x.folded", "--", &path, "forks", "2000"];
+    let output = place.record(&args);
+    assert!(output.status.success(), "{}", words(&output));
+    let words = words(&output);
+    assert!(words.contains("sched:sched_process_fork: 2000 events"), "{words}");
+    assert!(words.contains("page-faults: "), "{words}");
+}
+
+#[test]
+fn what_is_no_event_says_why_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let program = Program::build("events.cpp");
+    let path = program.path.to_str().unwrap();
+    let refuses = |event: &str, parts: &[&str]| place.refuses(&["-e", event, "-o", "x.folded", "--", path, "forks", "1"], parts);
+    refuses("vfs_raed", &["vfs_raed", "is it vfs_read"]);
+    refuses("fentry:no_such_function_at_all", &["no such function"]);
+    refuses("kprobe.multi:/./", &["functions"]);
+    refuses("tracepoint:sched:sched_swich", &["no such tracepoint", "sched:sched_switch"]);
+    refuses("tracepoint:../../etc:passwd", &["is no event"]);
+    refuses(&format!("uprobe:{path}:conuted"), &["no such function", "is it counted"]);
+    refuses("uprobe:libc:mallco", &["is it malloc"]);
+    refuses("uprobe:/no/such/file:f", &["there is no file"]);
+    refuses("magic:", &["is no event"]);
+    let output = place.record(&["-e", "page-faults", "-e", "vfs_raed", "-o", "x.folded", "-d", "1"]);
+    assert!(!output.status.success());
+}
