@@ -40,7 +40,7 @@ test-all: ## the same, with the slow tests
 	@scripts/setup.sh test-all
 	@$(WITH_CLANG) scripts/test.sh --all
 
-bench: build ## measure flametop beside perf, flamelens and lightswitch (ROW=view, keys, live-keys, first, record, live, unwind, names)
+bench: build ## measure flametop beside perf, flamelens and lightswitch (ROW=view, keys, live-keys, first, record, live, unwind, names, events)
 	@$(WITH_CLANG) scripts/bench-tools.sh $(TARGET)/bench-tools
 	@$(WITH_CLANG) $(CARGO) bench --locked --bench table -- $(ROW)
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! make bench                 everything, about eleven minutes
-//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names
+//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events
 //! ```
 //!
 //! CPU and memory are what the kernel counts for a process (`/proc/PID/stat`, `VmHWM`; `wait4` for those that end by
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+mod events;
 mod names;
 mod print;
 mod times;
@@ -46,7 +47,7 @@ const KEY_TARGET: f64 = 16.0;
 /// A row's name, and what measures it.
 type Row = (&'static str, fn(&mut Table));
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     ("view", view),
     ("keys", keys),
     ("live-keys", live_keys),
@@ -55,6 +56,7 @@ const ROWS: [Row; 8] = [
     ("live", live),
     ("unwind", unwind::unwind),
     ("names", names::names),
+    ("events", events::events),
 ];
 
 fn main() {

@@ -1,0 +1,78 @@
+//! What an event costs: a storm of them, with and without somebody who takes stacks at them.
+
+use super::*;
+
+/// Runs of which the median is told.
+const RUNS: usize = 5;
+
+/// Storms: what happens, what is asked of flametop, and how the program is told to do it so often.
+fn storms(program: &str) -> Vec<(&'static str, String, [&'static str; 2])> {
+    let call = if cfg!(target_arch = "x86_64") { "__x64_sys_getppid" } else { "__arm64_sys_getppid" };
+    let parents = ["parents", "3000000"];
+    let calls = ["calls", "300000"];
+    let mut storms = vec![("a system call, its tracepoint", "syscalls:sys_enter_getppid".to_owned(), parents)];
+    for how in ["fentry", "fexit", "kprobe.multi", "kretprobe.multi", "kprobe", "kretprobe"] {
+        storms.push(("a system call, its function", format!("{how}:{call}"), parents));
+    }
+    storms.push(("a call in a program", format!("uprobe:{program}:counted"), calls));
+    storms.push(("a call in a program", format!("uretprobe:{program}:counted"), calls));
+    storms.push(("a page fault", "page-faults".to_owned(), ["pages", "300000"]));
+    storms
+}
+
+/// Nanoseconds of one event, as the program itself has measured.
+fn nanoseconds(output: &std::process::Output) -> Option<f64> {
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().parse().ok())?
+}
+
+fn median(mut of: Vec<f64>) -> Option<f64> {
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied()
+}
+
+pub(crate) fn events(table: &mut Table) {
+    let program = Program::build("events.cpp").path.to_string_lossy().into_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("x.folded").to_string_lossy().into_owned();
+    for (what, event, args) in storms(&program) {
+        let (mut alone, mut watched, mut said) = (Vec::new(), Vec::new(), String::new());
+        for _ in 0..RUNS {
+            // Side by side, since the machine's speed changes.
+            alone.extend(Command::new(&program).args(args).output().ok().and_then(|output| nanoseconds(&output)));
+            let flametop = ["record", "-e", &event, "-o", &output, "--force", "--", &program];
+            if let Ok(run) = Command::new(FLAMETOP).args(flametop).args(args).output() {
+                said = String::from_utf8_lossy(&run.stderr).into_owned();
+                watched.extend(nanoseconds(&run));
+            }
+        }
+        let short = event.replace(&program, "FILE");
+        let counted =
+            said.lines().find_map(|line| line.split_once(": ").filter(|(_, rest)| rest.contains(" events, stacks of ")));
+        let (alone, watched, counted) = match (median(alone), median(watched), counted) {
+            (Some(alone), Some(watched), Some((_, counted))) => (alone, watched, counted.to_owned()),
+            _ => {
+                let why = said.lines().next().unwrap_or("it failed").replace(&program, "FILE");
+                table.add(Line {
+                    what: format!("{what}, -e {short}"),
+                    program: "flametop",
+                    figure: format!("not here: {why}"),
+                    target: String::new(),
+                    held: None,
+                });
+                continue;
+            }
+        };
+        let exact = counted.starts_with(&format!("{} events", args[1])) || event == "page-faults";
+        table.add(Line {
+            what: format!("{what}, -e {short}"),
+            program: "flametop",
+            figure: format!(
+                "{:.0} ns an event more, {:.2} times as long ({alone:.0} ns alone); {counted}",
+                watched - alone,
+                watched / alone
+            ),
+            target: "no count lost".to_owned(),
+            held: Some(exact),
+        });
+    }
+}
