@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::cli::{Background, Colours, Looks};
 use crate::collector::features::{self, State};
+use crate::symbolize::{self, Reason};
 use crate::ui::Depth;
 
 /// Tries everything and prints it; an error if something is missing without which nothing works.
@@ -35,10 +36,28 @@ pub(super) fn run() -> Result<()> {
             writeln!(out, "{:9}{:<22} {}", "", "", feature.remedy)?;
         }
     }
+    kernel_debug_information(&mut out, &uname.release().to_string_lossy())?;
     terminal(&mut out)?;
     out.flush()?;
     if missing > 0 {
         bail!("{missing} things are missing without which there is no live view; see above");
+    }
+    Ok(())
+}
+
+/// Nothing needs it, so that there is none is no fault of the machine.
+fn kernel_debug_information(out: &mut impl Write, release: &str) -> Result<()> {
+    const NAME: &str = "kernel debug info";
+    match symbolize::kernel_debug_information() {
+        Ok(()) => writeln!(out, "ok       {NAME:<22} inlined functions and lines of the kernel are shown")?,
+        Err(Reason::NotFound) => {
+            writeln!(out, "none     {NAME:<22} the kernel's functions have names, but no inlined calls and no lines")?;
+            writeln!(out, "{:9}{:<22} Debian: linux-image-{release}-dbg; Ubuntu: …-dbgsym; Fedora: kernel-debuginfo", "", "")?;
+        }
+        Err(reason) => {
+            writeln!(out, "limited  {NAME:<22} no inlined calls and no lines of the kernel: {reason}")?;
+            writeln!(out, "{:9}{:<22} {}", "", "", reason.remedy())?;
+        }
     }
     Ok(())
 }

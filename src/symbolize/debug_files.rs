@@ -49,6 +49,11 @@ impl Places {
         Places { roots, path: PathBuf::from(path) }
     }
 
+    /// Files that belong to no object of a process, under one root.
+    pub(super) fn under(root: PathBuf) -> Places {
+        Places { roots: vec![root], path: PathBuf::new() }
+    }
+
     /// The directory of the object.
     pub(super) fn directory(&self) -> Option<&Path> {
         self.path.parent().filter(|directory| directory.is_absolute())

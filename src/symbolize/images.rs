@@ -4,9 +4,10 @@ use super::debug_files::{self, Places};
 use super::elf::{Image, TableKind};
 use super::files::{self, Host};
 use super::golang::{self, GoFunction, GoNames};
+use super::kernel_debug::Placement;
 use super::problem::Reason;
 use super::vdso;
-use crate::profile::{Object, ObjectKind};
+use crate::profile::{ElfAddress, FileOffset, Object, ObjectKind};
 
 /// Which table a symbol is from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +59,8 @@ pub(super) struct Images {
     go: Option<GoNames>,
     /// Where further files are looked for.
     pub(super) places: Places,
+    /// Of the kernel, where it runs.
+    placement: Option<Placement>,
 }
 
 impl Images {
@@ -77,7 +80,7 @@ impl Images {
             _ => debug_files::unpack_debugdata(&own).and_then(Result::ok),
         };
         let alternative = debug_files::alternative(debug.as_ref().unwrap_or(&own), &places);
-        Images { own, mini, debug, alternative, go: None, places }.with_go()
+        Images { own, mini, debug, alternative, go: None, places, placement: None }.with_go()
     }
 
     /// What is in a file itself.
@@ -96,7 +99,21 @@ impl Images {
 
     /// A file to which no others belong.
     pub(super) fn alone(own: Image) -> Images {
-        Images { own, mini: None, debug: None, alternative: None, go: None, places: Places::default() }
+        let places = Places::default();
+        Images { own, mini: None, debug: None, alternative: None, go: None, places, placement: None }
+    }
+
+    /// The kernel's.
+    pub(super) fn of_kernel(own: Image, alternative: Option<Image>, places: Places, placement: Placement) -> Images {
+        Images { alternative, places, placement: Some(placement), ..Images::alone(own) }
+    }
+
+    /// Where in the image is what a frame has for an address: see [`Frame::address`](crate::profile::Frame::address).
+    pub(super) fn elf_address(&self, address: u64) -> Option<ElfAddress> {
+        match &self.placement {
+            Some(placement) => placement.elf_address(address),
+            None => self.own.elf_address(FileOffset(address)),
+        }
     }
 
     /// Tables whose symbols together are all that are known.

@@ -22,6 +22,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 /// How often a wait looks whether the service has ended.
 const NAP: Duration = Duration::from_millis(20);
 
+/// Whose functions are the core kernel's.
+const CORE: &str = "kernel";
+
 /// Asks the kernel what it calls addresses: `name`, `name [module]`, or nothing for each. `None` if it cannot be asked.
 pub type AskKernel = dyn FnMut(&[u64]) -> Option<Vec<Option<String>>> + Send;
 
@@ -59,8 +62,8 @@ impl KernelNames {
         *lock(&self.ask) = Some(ask);
     }
 
-    /// Names all frames.
-    pub(super) fn name(&self, names: &Names, entry: &Entry, frames: &[FrameId], stopped: &AtomicBool) {
+    /// Names all frames. Those of core kernel functions come back: they may be looked up in the kernel's debug information.
+    pub(super) fn name(&self, names: &Names, entry: &Entry, frames: &[FrameId], stopped: &AtomicBool) -> Vec<FrameId> {
         let address = |frame: &FrameId| names.frames.get(*frame).map_or(0, |frame| frame.lookup_address());
         let mut ask = lock(&self.ask);
         let answer = ask.as_mut().and_then(|ask| ask(&frames.iter().map(address).collect::<Vec<u64>>()));
@@ -68,13 +71,16 @@ impl KernelNames {
             *ask = None;
             return self.name_by_table(names, entry, frames, stopped);
         };
-        let mut named = 0;
+        let (mut named, mut core) = (0, Vec::new());
         for (frame, name) in frames.iter().zip(answer) {
             match name {
                 Some(text) => {
-                    let (name, owner) = text.split_once(' ').unwrap_or((&text, "kernel"));
+                    let (name, owner) = text.split_once(' ').unwrap_or((&text, CORE));
                     give_name(names, *frame, name.as_bytes(), owner);
                     named += 1;
+                    if owner == CORE {
+                        core.push(*frame);
+                    }
                 }
                 None => leave_unnamed(names, *frame),
             }
@@ -84,26 +90,30 @@ impl KernelNames {
         if unnamed > 0 {
             entry.set_reason(Some(Reason::NoSymbolThere));
         }
+        core
     }
 
     /// Names all frames: those of the core kernel at once, others when the table is fresh.
-    fn name_by_table(&self, names: &Names, entry: &Entry, frames: &[FrameId], stopped: &AtomicBool) {
+    fn name_by_table(&self, names: &Names, entry: &Entry, frames: &[FrameId], stopped: &AtomicBool) -> Vec<FrameId> {
         let mut table = lock(&self.table);
         if table.read_at.is_none() {
             self.read(&mut table);
         }
         let changed = self.changed.load(Ordering::Acquire);
         let (mut named, mut later) = (0, Vec::new());
+        let mut core = Vec::new();
         for frame in frames {
-            if table.name(names, *frame, !changed) {
-                named += 1;
-            } else {
-                later.push(*frame);
+            match table.name(names, *frame, !changed) {
+                Some(is_core) => {
+                    named += 1;
+                    core.extend(is_core.then_some(*frame));
+                }
+                None => later.push(*frame),
             }
         }
         if !later.is_empty() && self.refresh(&mut table, changed, stopped) {
             let before = later.len();
-            later.retain(|frame| !table.name(names, *frame, true));
+            later.retain(|frame| table.name(names, *frame, true).is_none());
             let found = before - later.len();
             named += found as u64;
             table.patience = if found > 0 { PAUSE } else { (table.patience * 2).min(LONGEST_PAUSE) };
@@ -115,6 +125,7 @@ impl KernelNames {
         if !later.is_empty() {
             entry.set_reason(Some(table.reason.unwrap_or(Reason::NoSymbolThere)));
         }
+        core
     }
 
     /// Reads again if that may help and is not too soon; waits until it may be done if we know that there was a change.
@@ -152,13 +163,13 @@ impl KernelNames {
 }
 
 impl Table {
-    /// Names a frame if its symbol is known and, unless the table is `fresh`, the core kernel's.
-    fn name(&self, names: &Names, id: FrameId, fresh: bool) -> bool {
-        let Some(frame) = names.frames.get(id) else { return true };
+    /// Names a frame if its symbol is known and, unless the table is `fresh`, the core kernel's. Tells whether it is that.
+    fn name(&self, names: &Names, id: FrameId, fresh: bool) -> Option<bool> {
+        let Some(frame) = names.frames.get(id) else { return Some(false) };
         let found = self.symbols.as_ref().and_then(|symbols| symbols.find(frame.lookup_address()));
-        let Some(found) = found.filter(|found| fresh || found.core) else { return false };
+        let found = found.filter(|found| fresh || found.core)?;
         give_name(names, id, found.name, found.owner);
-        true
+        Some(found.core)
     }
 }
 
@@ -200,10 +211,10 @@ mod tests {
         let names = Names::default();
         let table = table("ffffffff81000000 T core\nffffffff81000100 T _etext\nffffffffc0000000 t old\t[mod]\n");
         let (core, module) = (frame(&names, 0xffffffff81000010), frame(&names, 0xffffffffc0000010));
-        assert!(table.name(&names, core, false));
-        assert!(!table.name(&names, module, false));
+        assert_eq!(table.name(&names, core, false), Some(true));
+        assert_eq!(table.name(&names, module, false), None);
         assert_eq!((name(&names, core), name(&names, module)), ("core".into(), "kernel+0xffffffffc0000010".into()));
-        assert!(table.name(&names, module, true));
+        assert_eq!(table.name(&names, module, true), Some(false));
         assert_eq!(name(&names, module), "old");
     }
 
@@ -215,7 +226,8 @@ mod tests {
         kernel.ask_by(Box::new(move |_| answers.pop().expect("asked again after there was no answer")));
         let frames = [0xffffffffc0000000, 0xffffffff81000020, 0xffffffffa0000000].map(|address| frame(&names, address));
         let entry = Entry::default();
-        kernel.name(&names, &entry, &frames, &AtomicBool::new(false));
+        let core = kernel.name(&names, &entry, &frames, &AtomicBool::new(false));
+        assert_eq!(core, [frames[1]], "neither that of a module nor the unknown one");
         let label = |frame| {
             let mut found = None;
             names.labels_of(frame, |label| found = names.labels.get(label));

@@ -82,9 +82,7 @@ fn list(
     let object = service.names.objects.get(id).ok_or("no address of this function has been sampled")?;
     let why_nothing = match object.kind {
         ObjectKind::Elf | ObjectKind::Vdso => "",
-        ObjectKind::Kernel => {
-            "the kernel's code is in no file that could be read here: neither source nor instructions are known"
-        }
+        ObjectKind::Kernel => code::why_no_kernel(service, frames),
         ObjectKind::Named => "a name is all that is known of this function: neither source nor instructions",
         ObjectKind::Anonymous => "this code was made at run time: neither its source nor its instructions are known",
         ObjectKind::Unmapped => "no file is mapped at these addresses: neither source nor instructions are known",
@@ -95,6 +93,8 @@ fn list(
     let known = frames.iter().map(|weight| weight.frame).collect();
     let of_object = |weight: &&FrameWeight| service.names.frames.get(weight.frame).is_some_and(|frame| frame.object == id);
     let frames: Vec<FrameWeight> = frames.iter().filter(of_object).take(MAX_FRAMES).copied().collect();
+    // The kernel's source is nobody's but ours: what a process in a container has at its path is another file.
+    let hosts = if object.kind == ObjectKind::Kernel { &DashMap::default() } else { hosts };
     let hosts: Vec<Tgid> = hosts.get(&id).map(|hosts| hosts.iter().copied().collect()).unwrap_or_default();
     let source = source(service, id, object, &hosts, label, &frames);
     let code = code::instructions(service, id, object, label, &frames);

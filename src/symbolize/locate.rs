@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::demangle::{Detail, demangle};
 use super::dwarf::{SourceLocation, location};
+use super::kernel_debug::same_function;
 use super::newest::Newest;
 use super::service::Service;
-use crate::profile::{FileOffset, FrameId, LabelId, ObjectId, ObjectKind};
+use crate::profile::{FrameId, LabelId, ObjectId, ObjectKind};
 
 /// A function at an address, and what is executed in it there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,23 +74,28 @@ pub(super) fn chains(service: &Service, object: ObjectId, frames: &[FrameId]) ->
 
 /// Asks the object's debug information. What one unit has wrong says nothing of others.
 fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec<Places>> {
-    let about = service.names.objects.get(object).filter(|object| object.kind == ObjectKind::Elf)?;
+    let about = service.names.objects.get(object).filter(|object| matches!(object.kind, ObjectKind::Elf | ObjectKind::Kernel))?;
     let entry = service.objects.entry(object);
     let mut state = entry.state();
     let images = service.objects.images(&mut state, about, &[]).ok()?;
     let asked = service.objects.with_dwarf(&mut state, &images, |_, dwarf| {
         let of_frame = |frame: &FrameId| {
             let mut places = Places::new();
-            let frame = service.names.frames.get(*frame).filter(|frame| frame.object == object);
-            let address = frame.and_then(|frame| images.own.elf_address(FileOffset(frame.lookup_address())));
+            let known = service.names.frames.get(*frame).filter(|frame| frame.object == object);
+            let address = known.and_then(|frame| images.elf_address(frame.lookup_address()));
             let mut named = Vec::new();
+            // The kernel's own name of the function decides whether vmlinux speaks of the same one.
+            let is_kernel = about.kind == ObjectKind::Kernel;
+            let mut is_other = false;
             let found = address.map(|address| {
                 dwarf.calls(address, |call| {
                     places.push(call.place.map(location));
                     named.push(call.name.is_some());
+                    // The last one is the outermost.
+                    is_other = is_kernel && call.name.is_some_and(|name| !service.is_named(*frame, name));
                 })
             });
-            if !matches!(found, Some(Ok(()))) {
+            if !matches!(found, Some(Ok(()))) || is_other {
                 places.clear();
             }
             // An inlined call without a name has no label either; the outermost has that of its symbol.
@@ -103,4 +110,12 @@ fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec
     });
     images.check_unchanged().ok()?;
     asked.ok().flatten().flatten()
+}
+
+impl Service {
+    /// Whether a frame's outermost function has this name.
+    fn is_named(&self, frame: FrameId, name: &[u8]) -> bool {
+        let symbol = self.symbol_of(frame).and_then(|label| self.names.labels.get(label));
+        symbol.is_some_and(|symbol| same_function(&symbol.name, &demangle(name, Detail::default())))
+    }
 }

@@ -18,6 +18,7 @@
 //! ```text
 //! functions      .symtab of the debug file, or of the object, or in .gnu_debugdata · .dynsym · stubs: name@plt · Go's .gopclntab
 //! JIT code       /tmp/perf-PID.map and jit-PID.dump, as runtimes write them
+//! the kernel     the kernel itself, or /proc/kallsyms; inlined, lines: vmlinux of the same build id, where it is installed
 //! inlined, lines .debug_* of the object, or of its debug file (by build id, then by debug link and checksum), compressed or not,
 //!                with what dwz took out, and what is in .dwo and .dwp files
 //! ```
@@ -29,7 +30,9 @@
 //!    │    ─ objects    what is held of each object, and for how long
 //!    ├─ jit ─ process      JIT code: the right files of a process; looked at again as they grow
 //!    │    └─ perf_map, jitdump ─ code_file, ranges      what they say, read as it comes
+//!    ├─ inlined            the second look, at debug information
 //!    ├─ kernel_names ─ kernel            the kernel asked, or /proc/kallsyms
+//!    ├─ kernel_debug       the running kernel's vmlinux, where it is installed
 //!    ├─ images ─┬─ files ─ source ─ elf  the right file, its bytes, its headers
 //!    │          └─ debug_files           those that belong to it
 //!    ├─ index ─ plt, golang              all symbols of them
@@ -57,9 +60,11 @@ mod golang;
 mod hostile;
 mod images;
 mod index;
+mod inlined;
 mod jit;
 mod jitdump;
 mod kernel;
+mod kernel_debug;
 mod kernel_names;
 mod listing;
 mod locate;
@@ -87,6 +92,7 @@ use tokio::sync::oneshot;
 pub use demangle::{Detail, demangle};
 pub use dwarf::SourceLocation;
 pub use functions::{FunctionPlace, functions_of};
+pub use kernel_debug::kernel_debug_information;
 pub use kernel_names::AskKernel;
 pub use problem::{Counts, Problem, Reason};
 pub use resolver::{Function, Resolver, code_names};
@@ -199,7 +205,7 @@ impl Symbolizer {
     }
 
     /// File and line of a frame, from the object's own debug information. Only the newest question is kept: an older one
-    /// that was not begun gets an error from its receiver. `None` where nothing is known; the kernel has no lines.
+    /// that was not begun gets an error from its receiver. `None` where nothing is known.
     pub fn locate(&self, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
         self.shared.locator.ask(&self.shared.service, frame)
     }

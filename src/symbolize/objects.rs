@@ -15,9 +15,10 @@ use super::dwarf::Dwarf;
 use super::files::Host;
 use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
+use super::kernel_debug::{self, Root};
 use super::mapped::release_memory;
 use super::problem::{Counts, Problem, Reason};
-use crate::profile::{LabelId, Names, Object, ObjectId, sanitize};
+use crate::profile::{LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
 
 /// Symbol tables and parsed debug information together. node's table takes 1.2 MB, that of the Rust compiler's library 1.4 MB;
 /// the debug information of libc 10 MB, once all of it was looked at.
@@ -108,6 +109,11 @@ impl Entry {
         lock(&self.state)
     }
 
+    /// Whether the object may have debug information, without waiting for whoever works on it.
+    pub(super) fn may_have_dwarf(&self) -> bool {
+        self.state.try_lock().map_or(true, |state| Objects::may_have_dwarf(&state))
+    }
+
     /// Records what went wrong; `None` when all is well again.
     pub(super) fn set_reason(&self, reason: Option<Reason>) {
         *lock(&self.reason) = reason;
@@ -131,6 +137,8 @@ pub(super) struct Objects {
     clock: AtomicU64,
     tables: AtomicUsize,
     files: AtomicUsize,
+    /// Where the kernel's files are.
+    pub(super) root: Root,
 }
 
 impl Objects {
@@ -168,7 +176,11 @@ impl Objects {
             }
         }
         state.attempts += 1;
-        match Images::open(object, &hosts) {
+        let opened = match object.kind {
+            ObjectKind::Kernel => kernel_debug::open(&self.root),
+            _ => Images::open(object, &hosts),
+        };
+        match opened {
             Ok(images) => {
                 let images = Arc::new(images);
                 self.files.fetch_add(images.count(), Ordering::Relaxed);
@@ -236,6 +248,11 @@ impl Objects {
         !matches!(state.dwarf, Debug::None)
     }
 
+    /// Remembers that there is no debug information.
+    pub(super) fn without_dwarf(state: &mut State) {
+        state.dwarf = Debug::None;
+    }
+
     /// Gives an object up for good.
     pub(super) fn give_up(&self, state: &mut State, reason: Reason) {
         self.drop_images(state);
@@ -272,10 +289,25 @@ impl Objects {
 
     /// Brings tables and files back within their bounds. Objects that are worked on are left alone. No state may be held.
     pub(super) fn shrink(&self) {
-        self.shrink_to(MAX_TABLES, MAX_FILES);
+        self.shrink_to(MAX_TABLES, MAX_FILES, true);
     }
 
-    fn shrink_to(&self, tables: usize, files: usize) {
+    /// The same, once nothing has been asked for a while: what alone is larger than the bound goes too.
+    pub(super) fn let_go(&self) {
+        self.shrink_to(MAX_TABLES, MAX_FILES, false);
+    }
+
+    /// Whether tables are over their bound, because one object's are.
+    pub(super) fn is_over(&self) -> bool {
+        self.tables.load(Ordering::Relaxed) > MAX_TABLES
+    }
+
+    /// A number that grows with each question.
+    pub(super) fn questions(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    fn shrink_to(&self, tables: usize, files: usize, in_use: bool) {
         let over = || (self.tables.load(Ordering::Relaxed) > tables, self.files.load(Ordering::Relaxed) > files);
         if over() == (false, false) {
             return;
@@ -287,7 +319,7 @@ impl Objects {
         let last = by_use.last().map(|(used, _)| *used);
         for (used, entry) in by_use {
             // What is worked with now would be read again at once, and Chromium's debug information is more than the bound.
-            if Some(used) == last && !over().1 {
+            if in_use && Some(used) == last && !over().1 {
                 break;
             }
             let Ok(mut state) = entry.state.try_lock() else { continue };
@@ -331,7 +363,7 @@ impl Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{ObjectKind, Tgid};
+    use crate::profile::Tgid;
 
     fn own_executable() -> Object {
         use std::os::unix::fs::MetadataExt;
@@ -356,15 +388,19 @@ mod tests {
         }
         let (tables, files) = objects.usage();
         assert!(tables > 0 && files == 3);
-        objects.shrink_to(tables - 1, 3);
+        objects.shrink_to(tables - 1, 3, true);
         assert_eq!(objects.usage(), (tables / 3 * 2, 3), "one table went, no file");
         assert!(objects.entry(ObjectId(10)).state().index.is_none(), "the one used least recently");
-        objects.shrink_to(tables, 1);
+        objects.shrink_to(tables, 1, true);
         assert_eq!(objects.usage(), (tables / 3, 1));
         let entry = objects.entry(ObjectId(10));
         let images = objects.images(&mut entry.state(), &object, &[]).unwrap();
         objects.index(&mut entry.state(), &images).unwrap();
         assert_eq!(objects.usage(), (tables / 3 * 2, 2));
+        objects.shrink_to(1, 1, true);
+        assert_eq!(objects.usage(), (tables / 3, 1), "what is worked with stays");
+        objects.shrink_to(1, 1, false);
+        assert_eq!(objects.usage(), (0, 1), "until nothing is asked any more");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! request ──► inbox ──► queue by object ──► worker 1, worker 2 ──┬──► names.name_frame
-//!                  └──► kernel frames ────► kernel worker ───────┘
+//!          ▲       └──► kernel frames ────► kernel worker ───────┘
+//!          └─── to be looked up in its debug information ─┘
 //! ```
 //!
 //! An object's frames are named twice: by its symbols, at once, and then by its debug information, which knows what was inlined
@@ -17,6 +18,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -30,17 +32,16 @@ use super::kernel_names::KernelNames;
 use super::objects::{Entry, Objects, State, lock};
 use super::problem::Reason;
 use super::queue::{Job, Queue, Waiting};
-use crate::profile::{FileOffset, Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, Tgid};
+use crate::profile::{Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, Tgid};
 
 /// Workers for objects, besides the kernel's. Reading symbols is mostly waiting for the page cache and sorting; more than two
 /// would take from what is being measured.
 const WORKERS: usize = 2;
 /// How often a batch is started over because its file was written to meanwhile.
 const MAX_ROUNDS: usize = 2;
-/// Parsed debug information of one object never takes more than this by much: a unit.
-const MAX_PARSED: usize = 512 << 20;
-/// Frames looked up in debug information before it is seen whether others wait for a first name.
-const SLICE: usize = 1024;
+/// How long debug information that is larger than all may be together is held after it was last asked. The kernel's takes 100 MB and
+/// is opened in a quarter of a second.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What all handles and workers share.
 pub(super) struct Service {
@@ -49,8 +50,8 @@ pub(super) struct Service {
     /// This process, and the file that it runs.
     own: Tgid,
     own_path: Option<String>,
-    inbox: Mutex<Inbox>,
-    queue: Mutex<Queue>,
+    pub(super) inbox: Mutex<Inbox>,
+    pub(super) queue: Mutex<Queue>,
     pub(super) objects: Objects,
     kernel_lane: Mutex<KernelLane>,
     pub(super) kernel: KernelNames,
@@ -58,13 +59,18 @@ pub(super) struct Service {
     pending: AtomicUsize,
     pub(super) idle: Notify,
     pub(super) stopped: AtomicBool,
+    /// Whether somebody waits to let go of what is large.
+    letting_go: AtomicBool,
 }
 
+/// What came in and was not looked at yet.
 #[derive(Default)]
-struct Inbox {
-    requests: Vec<NameRequest>,
+pub(super) struct Inbox {
+    pub(super) requests: Vec<NameRequest>,
     /// Objects whose JIT code is to be looked at again.
     again: Vec<ObjectId>,
+    /// Frames of the kernel to be looked up in its debug information.
+    deeper: Vec<FrameId>,
     workers: usize,
 }
 
@@ -90,6 +96,7 @@ impl Service {
             pending: AtomicUsize::new(0),
             idle: Notify::new(),
             stopped: AtomicBool::new(false),
+            letting_go: AtomicBool::new(false),
         }
     }
 
@@ -137,7 +144,7 @@ impl Service {
             let Some(job) = job else {
                 // Whoever adds to the inbox after this sees the lower count and starts a worker.
                 let mut inbox = lock(&self.inbox);
-                if inbox.requests.is_empty() && inbox.again.is_empty() {
+                if inbox.requests.is_empty() && inbox.again.is_empty() && inbox.deeper.is_empty() {
                     inbox.workers -= 1;
                     return;
                 }
@@ -150,19 +157,23 @@ impl Service {
             self.run(job);
             lock(&self.queue).done(object);
             self.objects.shrink();
+            self.let_go_later();
         }
         lock(&self.inbox).workers -= 1;
     }
 
     /// Sorts what came in by object.
     fn distribute(self: &Arc<Self>) {
-        let (requests, again) = {
+        let (requests, again, deeper) = {
             let mut inbox = lock(&self.inbox);
-            (std::mem::take(&mut inbox.requests), std::mem::take(&mut inbox.again))
+            (std::mem::take(&mut inbox.requests), std::mem::take(&mut inbox.again), std::mem::take(&mut inbox.deeper))
         };
         let (mut kernel, mut nothing_to_do) = (Vec::new(), 0);
         {
             let mut queue = lock(&self.queue);
+            if !deeper.is_empty() {
+                queue.push_deeper(ObjectId::KERNEL, deeper);
+            }
             nothing_to_do += again.into_iter().filter(|object| !queue.push_again(*object)).count();
             for request in requests {
                 let object = self.names.frames.get(request.frame).map(|frame| frame.object);
@@ -201,7 +212,7 @@ impl Service {
         drop(self.handle.spawn_blocking(move || service.work_on_kernel()));
     }
 
-    fn work_on_kernel(&self) {
+    fn work_on_kernel(self: &Arc<Self>) {
         loop {
             let frames = {
                 let mut lane = lock(&self.kernel_lane);
@@ -213,10 +224,19 @@ impl Service {
             };
             let entry = self.objects.entry(ObjectId::KERNEL);
             let work = || self.kernel.name(&self.names, &entry, &frames, &self.stopped);
-            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            let mut core = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
                 entry.set_reason(Some(Reason::Crashed));
+                Vec::new()
+            });
+            if !entry.may_have_dwarf() {
+                core.clear();
             }
-            self.finished(frames.len());
+            let left = core.len();
+            if left > 0 {
+                lock(&self.inbox).deeper.extend(core);
+                self.start_worker(1);
+            }
+            self.finished(frames.len() - left);
         }
     }
 
@@ -303,6 +323,28 @@ impl Service {
         self.start_worker(1);
     }
 
+    /// Starts a task that lets go of debug information that alone is over the bound, once nothing was asked for a while.
+    fn let_go_later(self: &Arc<Self>) {
+        if !self.objects.is_over() || self.letting_go.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let service = Arc::downgrade(self);
+        drop(self.handle.spawn(async move {
+            let mut before = None;
+            loop {
+                tokio::time::sleep(PATIENCE).await;
+                let Some(service) = service.upgrade().filter(|service| !service.stopped.load(Ordering::Relaxed)) else { return };
+                let questions = service.objects.questions();
+                if before.replace(questions) == Some(questions) {
+                    service.letting_go.store(false, Ordering::Release);
+                    let lets_go = move || service.objects.let_go();
+                    drop(tokio::task::spawn_blocking(lets_go));
+                    return;
+                }
+            }
+        }));
+    }
+
     /// Starts a task that looks again once in a while, and that ends when nothing waits any more. No thread is held meanwhile.
     fn look_again_later(self: &Arc<Self>) {
         if self.jit.due(false).is_none() || self.jit.ticking.swap(true, Ordering::AcqRel) {
@@ -364,119 +406,8 @@ impl Service {
         if goes_on { frames } else { Vec::new() }
     }
 
-    /// Looks up what was inlined into frames, and names those that have no symbol. What comes back was not reached, because
-    /// others wait for their first name.
-    fn name_inlined(&self, object: &Object, entry: &Entry, mut frames: Vec<FrameId>) -> Vec<FrameId> {
-        self.sort_by_address(&mut frames);
-        let mut done = 0;
-        while let Some(rest) = frames.get(done..).filter(|rest| !rest.is_empty()) {
-            let slice = rest.get(..SLICE).unwrap_or(rest);
-            let mut state = entry.state();
-            let found = self.find_inlined(object, &mut state, slice);
-            drop(state);
-            if let Err(reason) = &found {
-                entry.set_reason(Some(*reason));
-            }
-            let chains = found.unwrap_or_default();
-            let slice = chains.as_ref().and_then(|chains| slice.get(..chains.ends.len())).unwrap_or(slice);
-            let (mut named, mut unnamed) = (0, 0);
-            for (index, frame) in slice.iter().enumerate() {
-                let had_name = self.symbol_of(*frame).is_some();
-                match chains.as_ref().and_then(|chains| chains.of(index)) {
-                    Some(chain) => {
-                        self.names.name_frame(*frame, chain);
-                        named += u64::from(!had_name);
-                    }
-                    None if had_name => {}
-                    None => {
-                        self.leave_unnamed(object, *frame);
-                        unnamed += 1;
-                    }
-                }
-            }
-            entry.count(named, unnamed);
-            done += slice.len();
-            if self.stopped.load(Ordering::Relaxed) {
-                break;
-            }
-            // Without debug information this is quickly done for all.
-            if chains.is_some() && done < frames.len() {
-                let others_wait = !lock(&self.inbox).requests.is_empty() || lock(&self.queue).has_nameless();
-                if others_wait {
-                    break;
-                }
-            }
-        }
-        frames.split_off(done.min(frames.len()))
-    }
-
-    fn sort_by_address(&self, frames: &mut [FrameId]) {
+    pub(super) fn sort_by_address(&self, frames: &mut [FrameId]) {
         frames.sort_unstable_by_key(|frame| self.names.frames.get(*frame).map(Frame::lookup_address));
-    }
-
-    /// The name that a frame has from a symbol.
-    fn symbol_of(&self, frame: FrameId) -> Option<LabelId> {
-        let mut first = None;
-        self.names.labels_of(frame, |label| first = first.or(Some(label)));
-        first.filter(|label| self.names.labels.get(*label).is_some_and(|label| label.kind == FrameKind::User))
-    }
-
-    /// The functions at each address, root first. `Ok(None)` where the object has no debug information.
-    fn find_inlined(&self, object: &Object, state: &mut State, frames: &[FrameId]) -> Result<Option<Chains>, Reason> {
-        let images = self.objects.images(state, object, &[])?;
-        let chains = self.objects.with_dwarf(state, &images, |state, dwarf| {
-            let mut chains = Chains::default();
-            let mut calls = Vec::new();
-            let mut too_much = false;
-            for frame in frames {
-                calls.clear();
-                let address = self.names.frames.get(*frame).and_then(|frame| {
-                    let offset = FileOffset(frame.lookup_address());
-                    images.own.elf_address(offset)
-                });
-                // What one unit has wrong says nothing of others.
-                let asked = address.map(|address| {
-                    dwarf.calls(address, |call| calls.push(call.name.map(|name| self.called(object, state, name))))
-                });
-                if !matches!(asked, Some(Ok(()))) {
-                    calls.clear();
-                }
-                chains.push(self.symbol_of(*frame), &calls, |label| self.as_outermost(label));
-                too_much = dwarf.memory() > MAX_PARSED;
-                if too_much {
-                    break;
-                }
-            }
-            dwarf.give_back();
-            (chains, dwarf.is_torn(), too_much)
-        })?;
-        // The others are asked for of one that is opened anew.
-        if chains.as_ref().is_some_and(|(.., too_much)| *too_much) {
-            self.objects.drop_dwarf(state);
-        }
-        images.check_unchanged()?;
-        match chains {
-            Some((_, true, _)) => Err(Reason::Changed),
-            Some((chains, false, _)) => Ok(Some(chains)),
-            None => Ok(None),
-        }
-    }
-
-    /// The label of a name in debug information, as that of an inlined function.
-    fn called(&self, object: &Object, state: &mut State, name: &[u8]) -> LabelId {
-        let key = (name.as_ptr() as usize, name.len());
-        if let Some(label) = state.called.get(&key) {
-            return *label;
-        }
-        let label = self.names.labels.intern(&demangle(name, Detail::default()), object.short_name(), FrameKind::Inlined);
-        state.remember_called(key, label);
-        label
-    }
-
-    /// The same function, when it was not inlined.
-    fn as_outermost(&self, label: LabelId) -> LabelId {
-        let Some(inlined) = self.names.labels.get(label) else { return label };
-        self.names.labels.intern(&inlined.name, &inlined.object, FrameKind::User)
     }
 
     /// Looks all frames up. Nothing is published before it is sure that the file was not written to meanwhile.
@@ -487,7 +418,7 @@ impl Service {
         let mut failed = None;
         for frame in frames {
             let found = self.names.frames.get(*frame).and_then(|frame| {
-                let address = images.own.elf_address(FileOffset(frame.lookup_address()))?;
+                let address = images.elf_address(frame.lookup_address())?;
                 index.find(address)
             });
             let label = found.map(|name| self.label(object, state, &images, name)).transpose();
@@ -511,7 +442,7 @@ impl Service {
     }
 
     /// The address stays the frame's name, now for good.
-    fn leave_unnamed(&self, object: &Object, id: FrameId) {
+    pub(super) fn leave_unnamed(&self, object: &Object, id: FrameId) {
         let Some(frame) = self.names.frames.get(id) else { return };
         let short = object.short_name();
         let label = self.names.labels.intern(&format!("{short}+{:#x}", frame.address), short, FrameKind::Unknown);
@@ -524,35 +455,6 @@ struct Found {
     labels: Vec<Option<LabelId>>,
     /// Why there are frames without.
     reason: Option<Reason>,
-}
-
-/// What debug information says of many frames: labels of each, one behind the other.
-#[derive(Default)]
-struct Chains {
-    labels: Vec<LabelId>,
-    ends: Vec<usize>,
-}
-
-impl Chains {
-    /// Adds what is known of a frame: its symbol, and the functions at its address, innermost first.
-    ///
-    /// The outermost is the function itself. It keeps the name of its symbol, which tells more: `f.cold`, `f.constprop.0`.
-    fn push(&mut self, symbol: Option<LabelId>, calls: &[Option<LabelId>], as_outermost: impl Fn(LabelId) -> LabelId) {
-        if let Some((outermost, inlined)) = calls.split_last()
-            && let Some(root) = symbol.or_else(|| outermost.map(as_outermost))
-            && (symbol.is_none() || !inlined.is_empty())
-        {
-            self.labels.push(root);
-            self.labels.extend(inlined.iter().rev().flatten());
-        }
-        self.ends.push(self.labels.len());
-    }
-
-    /// The labels of a frame, root first; `None` where there is nothing new.
-    fn of(&self, index: usize) -> Option<&[LabelId]> {
-        let start = index.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
-        self.labels.get(start..*self.ends.get(index)?).filter(|labels| !labels.is_empty())
-    }
 }
 
 fn why_unnamed(images: &Images, index: &SymbolIndex) -> Reason {

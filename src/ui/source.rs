@@ -345,7 +345,7 @@ impl App {
         let is_there = !(self.is_file() || self.view == View::Flame && self.flame.cursor.rest);
         let label = self.selected_label().filter(|_| is_there)?;
         let kind = self.names.labels.get(label)?.kind;
-        matches!(kind, FrameKind::User | FrameKind::Inlined).then_some(label)
+        matches!(kind, FrameKind::User | FrameKind::Inlined | FrameKind::Kernel).then_some(label)
     }
 
     pub(super) fn take_addresses(&mut self, snapshot: &Snapshot) {

@@ -9,7 +9,7 @@ use yaxpeax_arch::{Arch, Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{ARMv8, Opcode, Operand};
 
 use super::bounds::function_around;
-use crate::profile::{ElfAddress, FileOffset, FrameId, FrameWeight, LabelId, Object, ObjectId, Row, Rows, sanitize};
+use crate::profile::{ElfAddress, FrameId, FrameWeight, LabelId, Object, ObjectId, ObjectKind, Row, Rows, sanitize};
 use crate::symbolize::demangle::{Detail, demangle};
 use crate::symbolize::images::Images;
 use crate::symbolize::index::SymbolIndex;
@@ -34,6 +34,20 @@ pub(super) fn modified(service: &Service, id: ObjectId, object: &Object) -> Opti
     images.own.source.modified()
 }
 
+/// Why nothing is known of a function of the kernel; empty where something may be.
+pub(super) fn why_no_kernel(service: &Service, frames: &[FrameWeight]) -> &'static str {
+    let Some(kernel) = service.names.objects.get(ObjectId::KERNEL) else { return "" };
+    let entry = service.objects.entry(ObjectId::KERNEL);
+    let Ok(images) = service.objects.images(&mut entry.state(), kernel, &[]) else {
+        return "the debug information of this kernel is not installed: neither source nor instructions are known";
+    };
+    let is_core = |weight: &FrameWeight| {
+        let frame = service.names.frames.get(weight.frame).filter(|frame| frame.object == ObjectId::KERNEL);
+        frame.is_some_and(|frame| images.elf_address(frame.lookup_address()).is_some())
+    };
+    if frames.iter().any(is_core) { "" } else { "of modules and BPF programs neither source nor instructions are known" }
+}
+
 /// The instructions of the function that has the heaviest address, and which addresses are in it.
 pub(super) fn instructions(
     service: &Service,
@@ -45,8 +59,8 @@ pub(super) fn instructions(
     let symbols = Symbols::of(service, id, object).map_err(|reason| format!("no instructions: {reason}"))?;
     let image = &symbols.images.own;
     let place = |frame: FrameId| {
-        let offset = service.names.frames.get(frame)?.lookup_address();
-        Some((frame, offset, image.elf_address(FileOffset(offset))?))
+        let address = symbols.images.elf_address(service.names.frames.get(frame)?.lookup_address())?;
+        Some((frame, image.file_offset(address)?.0, address))
     };
     let places: Vec<(FrameId, u64, ElfAddress)> = frames.iter().filter_map(|weight| place(weight.frame)).collect();
     let is_called = |(frame, ..): &&(FrameId, u64, ElfAddress)| {
@@ -81,7 +95,13 @@ pub(super) fn instructions(
     image.source.check_unchanged().map_err(|reason| format!("no instructions: {reason}"))?;
     let end =
         if is_cut || rows.len() >= MAX_INSTRUCTIONS { rows.last().map_or(range.start, |row| row.place + 1) } else { range.end };
-    let note = if end < range.end { "only the beginning of the function is shown: it is very long" } else { note };
+    let note = match note {
+        _ if end < range.end => "only the beginning of the function is shown: it is very long",
+        "" if object.kind == ObjectKind::Kernel => {
+            "as vmlinux has them: the running kernel has written over some of its instructions"
+        }
+        note => note,
+    };
     let row_at = |address: u64| rows.partition_point(|row| row.place <= address).checked_sub(1);
     let inside = places.iter().filter(|(.., at)| (range.start..end).contains(&at.0));
     let row_of = inside.filter_map(|(frame, _, at)| Some((*frame, row_at(at.0)?))).collect();
