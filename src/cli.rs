@@ -96,6 +96,9 @@ pub struct Sampling {
     /// Do not show inlined functions: their samples are those of the function that they were inlined into
     #[arg(long)]
     pub no_inline: bool,
+    /// Fetch debug files that are not installed, from the servers in DEBUGINFOD_URLS: the program debuginfod-find does it
+    #[arg(long)]
+    pub debuginfod: bool,
     /// How callers are found in programs and libraries
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Tables)]
     pub unwind: Unwind,

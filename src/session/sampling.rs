@@ -1,20 +1,21 @@
 //! Sampling while something else goes on: the collecting thread, and what it tells about itself.
 
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cli;
 use crate::collector::{
     Backtrace, Batch, Collector, CollectorOptions, EventRequest, EventStatus, KernelNames, ObjectState, Targets, Walk,
 };
 use crate::profile::{Engine, EventSource, Limits, Names, Processes, Profile, Sample, Tgid};
-use crate::symbolize::{AskKernel, Symbolizer};
+use crate::symbolize::{AskKernel, DEBUGINFOD_FIND, Symbolizer, program_called};
 
 use super::child::Child;
 use super::events::{self, Watched};
@@ -49,6 +50,21 @@ impl Shared {
     pub(super) fn engine(&self) -> Engine {
         Engine::new(Arc::clone(&self.names), Arc::clone(&self.processes), Arc::clone(&self.profile))
     }
+}
+
+/// The program that fetches debug files, where it can do so.
+fn debuginfod_find() -> Result<PathBuf> {
+    if std::env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
+        bail!(
+            "`--debuginfod` asks the servers in DEBUGINFOD_URLS, and that is not set; for Debian it is \
+             https://debuginfod.debian.net (sudo keeps it with --preserve-env=DEBUGINFOD_URLS)"
+        );
+    }
+    program_called(DEBUGINFOD_FIND).with_context(|| {
+        format!(
+            "`--debuginfod` needs the program {DEBUGINFOD_FIND}, which is not here; install the package debuginfod or elfutils"
+        )
+    })
 }
 
 /// Loads the program that names when the first name is asked for: files have no addresses.
@@ -142,6 +158,9 @@ pub(super) fn limits(options: &cli::Sampling, window: Option<Duration>) -> Limit
 impl Sampling {
     /// Starts sampling, then lets the command begin, if there is one.
     pub(super) fn start(options: &cli::Sampling, child: Option<Child>, shared: &Shared) -> Result<Sampling> {
+        if options.debuginfod {
+            shared.symbolizer.fetch_by(debuginfod_find()?);
+        }
         let mut watched: Vec<Tgid> = options.pids.iter().copied().map(Tgid).collect();
         let targets = match &child {
             Some(child) => Targets::Families([&[child.tgid()], watched.as_slice()].concat()),
@@ -537,6 +556,7 @@ mod tests {
             no_inline: false,
             window,
             memory: 5,
+            debuginfod: false,
             unwind: cli::Unwind::Tables,
             events: Vec::new(),
             event_stacks: 1000,

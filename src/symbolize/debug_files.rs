@@ -13,6 +13,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+
 use super::elf::Image;
 use super::files::{self, Host};
 use super::problem::Reason;
@@ -86,6 +88,13 @@ pub(super) fn find(image: &Image, places: &Places) -> Option<Image> {
     by_build_id(image, places).or_else(|| by_link(image, places))
 }
 
+/// A file that was fetched, if it has this build id.
+pub(super) fn fetched(path: &Path, id: BuildId) -> Option<Image> {
+    let file = files::open_regular(&rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?).ok()?;
+    let found = Image::read(Source::file(file).ok()?).ok()?;
+    (found.build_id() == Some(id)).then_some(found)
+}
+
 fn by_build_id(image: &Image, places: &Places) -> Option<Image> {
     let id = image.build_id()?;
     let digits = id.to_string();
@@ -125,10 +134,8 @@ fn checksum_of(source: &Source) -> Option<u32> {
 
 /// What dwz found in several files and put into one: the file that a debug file names by path and build id.
 pub(super) fn alternative(debug: &Image, places: &Places) -> Option<Image> {
-    let link = contents(debug, ".gnu_debugaltlink", LARGEST_LINK)?;
-    let end = memchr::memchr(0, &link)?;
-    let path = Path::new(std::str::from_utf8(link.get(..end)?).ok()?);
-    let id = BuildId::new(link.get(end + 1..)?)?;
+    let (path, id) = alternative_link(debug)?;
+    let path = path.as_path();
     let mut candidates = Vec::new();
     if path.is_absolute() {
         candidates.push(path.to_owned());
@@ -144,6 +151,14 @@ pub(super) fn alternative(debug: &Image, places: &Places) -> Option<Image> {
         candidates.push(PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug")));
     }
     candidates.iter().find_map(|path| places.images(path).find(|found| found.build_id() == Some(id)))
+}
+
+/// Path and build id of that file.
+pub(super) fn alternative_link(debug: &Image) -> Option<(PathBuf, BuildId)> {
+    let link = contents(debug, ".gnu_debugaltlink", LARGEST_LINK)?;
+    let end = memchr::memchr(0, &link)?;
+    let path = PathBuf::from(std::str::from_utf8(link.get(..end)?).ok()?);
+    Some((path, BuildId::new(link.get(end + 1..)?)?))
 }
 
 /// The symbols of `.gnu_debugdata`.

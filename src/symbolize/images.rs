@@ -1,13 +1,16 @@
 //! An object's own file, and those that belong to it.
 
+use std::sync::OnceLock;
+
 use super::debug_files::{self, Places};
 use super::elf::{Image, TableKind};
+use super::fetch::Fetched;
 use super::files::{self, Host};
 use super::golang::{self, GoFunction, GoNames};
 use super::kernel_debug::Placement;
 use super::problem::Reason;
 use super::vdso;
-use crate::profile::{ElfAddress, FileOffset, Object, ObjectKind};
+use crate::profile::{BuildId, ElfAddress, FileOffset, Object, ObjectKind};
 
 /// Which table a symbol is from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,11 +64,15 @@ pub(super) struct Images {
     pub(super) places: Places,
     /// Of the kernel, where it runs.
     placement: Option<Placement>,
+    /// The build id whose debug file is not here.
+    pub(super) wanted: Option<BuildId>,
+    /// That file and what dwz took out of it, once they were fetched.
+    fetched: OnceLock<(Image, Option<Image>)>,
 }
 
 impl Images {
-    /// Finds and opens them.
-    pub(super) fn open(object: &Object, hosts: &[Host]) -> Result<Images, Reason> {
+    /// Finds and opens them. A debug file may have been fetched.
+    pub(super) fn open(object: &Object, hosts: &[Host], fetched: Option<&Fetched>) -> Result<Images, Reason> {
         if object.kind == ObjectKind::Vdso {
             return vdso::read().map(Images::alone);
         }
@@ -73,6 +80,11 @@ impl Images {
         let places = Places::of(object, hosts);
         let has_dwarf = !own.sections_named(|name| matches!(name, ".debug_info" | ".zdebug_info"))?.is_empty();
         let debug = if has_dwarf { None } else { debug_files::find(&own, &places) };
+        let wanted = own.build_id().filter(|_| !has_dwarf && debug.is_none());
+        let found = OnceLock::new();
+        if let Some(pair) = fetched.filter(|_| wanted.is_some()).and_then(|fetched| fetched.open(&own)) {
+            let _ = found.set(pair);
+        }
         let mini = match &debug {
             // Its symbols are among those.
             Some(debug) if debug.has_full_table() => None,
@@ -80,13 +92,26 @@ impl Images {
             _ => debug_files::unpack_debugdata(&own).and_then(Result::ok),
         };
         let alternative = debug_files::alternative(debug.as_ref().unwrap_or(&own), &places);
-        Images { own, mini, debug, alternative, go: None, places, placement: None }.with_go()
+        Images { own, mini, debug, alternative, go: None, places, placement: None, wanted, fetched: found }.with_go()
     }
 
     /// What is in a file itself.
     pub(super) fn inside(own: Image) -> Result<Images, Reason> {
         let mini = if own.has_full_table() { None } else { debug_files::unpack_debugdata(&own).and_then(Result::ok) };
         Images { mini, ..Images::alone(own) }.with_go()
+    }
+
+    /// Takes files that were fetched; how many there are.
+    pub(super) fn attach(&self, fetched: &Fetched) -> usize {
+        let before = self.count();
+        if let Some(pair) = fetched.open(&self.own).filter(|_| self.wanted.is_some()) {
+            let _ = self.fetched.set(pair);
+        }
+        self.count() - before
+    }
+
+    fn debug(&self) -> Option<&Image> {
+        self.debug.as_ref().or_else(|| self.fetched.get().map(|(debug, _)| debug))
     }
 
     fn with_go(self) -> Result<Images, Reason> {
@@ -100,7 +125,17 @@ impl Images {
     /// A file to which no others belong.
     pub(super) fn alone(own: Image) -> Images {
         let places = Places::default();
-        Images { own, mini: None, debug: None, alternative: None, go: None, places, placement: None }
+        Images {
+            own,
+            mini: None,
+            debug: None,
+            alternative: None,
+            go: None,
+            places,
+            placement: None,
+            wanted: None,
+            fetched: OnceLock::new(),
+        }
     }
 
     /// The kernel's.
@@ -118,7 +153,7 @@ impl Images {
 
     /// Tables whose symbols together are all that are known.
     pub(super) fn origins(&self) -> impl Iterator<Item = Origin> {
-        let full = match (&self.debug, &self.mini) {
+        let full = match (self.debug(), &self.mini) {
             (Some(debug), _) if debug.has_full_table() => Origin::Debug,
             (_, Some(_)) => Origin::Mini,
             _ => Origin::Own,
@@ -136,7 +171,7 @@ impl Images {
     pub(super) fn table(&self, origin: Origin) -> (Option<&Image>, TableKind) {
         let image = match origin {
             Origin::Own | Origin::Dynamic | Origin::Stub | Origin::Go => Some(&self.own),
-            Origin::Debug => self.debug.as_ref(),
+            Origin::Debug => self.debug(),
             Origin::Mini => self.mini.as_ref(),
         };
         (image, origin.kind())
@@ -157,15 +192,13 @@ impl Images {
 
     /// Whether all functions have a symbol, not only those that are exported.
     pub(super) fn has_full_table(&self) -> bool {
-        self.own.has_full_table()
-            || self.go.is_some()
-            || self.mini.is_some()
-            || self.debug.as_ref().is_some_and(Image::has_full_table)
+        self.own.has_full_table() || self.go.is_some() || self.mini.is_some() || self.debug().is_some_and(Image::has_full_table)
     }
 
     /// The image whose sections have DWARF, if any has, and the one with what dwz took out of it.
     pub(super) fn dwarf(&self) -> (&Image, Option<&Image>) {
-        (self.debug.as_ref().unwrap_or(&self.own), self.alternative.as_ref())
+        let alternative = self.fetched.get().map_or(self.alternative.as_ref(), |(_, alternative)| alternative.as_ref());
+        (self.debug().unwrap_or(&self.own), alternative)
     }
 
     /// Fails with [`Reason::Changed`] when one of the files was written to since it was opened.
@@ -174,7 +207,8 @@ impl Images {
     }
 
     fn files(&self) -> impl Iterator<Item = &Image> {
-        [Some(&self.own), self.debug.as_ref(), self.alternative.as_ref()].into_iter().flatten()
+        let fetched = self.fetched.get().into_iter().flat_map(|(debug, alternative)| [Some(debug), alternative.as_ref()]);
+        [Some(&self.own), self.debug.as_ref(), self.alternative.as_ref()].into_iter().chain(fetched).flatten()
     }
 
     /// Descriptors held.

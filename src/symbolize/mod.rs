@@ -35,6 +35,7 @@
 //!    ├─ kernel_debug       the running kernel's vmlinux, where it is installed
 //!    ├─ images ─┬─ files ─ source ─ elf  the right file, its bytes, its headers
 //!    │          └─ debug_files           those that belong to it
+//!    ├─ fetch              those that are not here, by debuginfod-find, if that is wanted
 //!    ├─ index ─ plt, golang              all symbols of them
 //!    ├─ dwarf ─ dwarf_check, sections ─ mapped     functions at an address, files and lines
 //!    ├─ vdso               the same for the vDSO
@@ -53,6 +54,7 @@ mod demangle;
 mod dwarf;
 mod dwarf_check;
 mod elf;
+mod fetch;
 mod files;
 mod functions;
 mod golang;
@@ -83,6 +85,7 @@ mod service;
 mod source;
 mod vdso;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -91,6 +94,7 @@ use tokio::sync::oneshot;
 
 pub use demangle::{Detail, demangle};
 pub use dwarf::SourceLocation;
+pub use fetch::{DEBUGINFOD_FIND, program_called};
 pub use functions::{FunctionPlace, functions_of};
 pub use kernel_debug::kernel_debug_information;
 pub use kernel_names::AskKernel;
@@ -133,7 +137,7 @@ pub struct Usage {
 
 impl Symbolizer {
     /// A service that runs its work on the blocking threads of `handle`'s runtime: at most two for objects, one for the kernel
-    /// and one for source lines, none of them while nothing waits. The runtime must have its timer on: while JIT code waits for
+    /// and one for source lines, and one more for what is fetched, none of them while nothing waits. The runtime must have its timer on: while JIT code waits for
     /// names, a task sleeps.
     pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
         let service = Arc::new(Service::new(names, handle));
@@ -143,6 +147,11 @@ impl Symbolizer {
     /// From now on the kernel is asked for the names of its functions, and `/proc/kallsyms` is read only once it does not answer.
     pub fn ask_kernel_by(&self, ask: Box<AskKernel>) {
         self.shared.service.kernel.ask_by(ask);
+    }
+
+    /// From now on debug files that are not installed are fetched by this program: see [`DEBUGINFOD_FIND`].
+    pub fn fetch_by(&self, program: PathBuf) {
+        let _ = self.shared.service.fetch.program.set(program);
     }
 
     /// Asks for the names of frames. Returns at once; names appear in the shared tables, most-wanted objects first.

@@ -12,13 +12,14 @@ use dashmap::DashMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::dwarf::Dwarf;
+use super::fetch::Fetched;
 use super::files::Host;
 use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
 use super::kernel_debug::{self, Root};
 use super::mapped::release_memory;
 use super::problem::{Counts, Problem, Reason};
-use crate::profile::{LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
+use crate::profile::{BuildId, LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
 
 /// Symbol tables and parsed debug information together. node's table takes 1.2 MB, that of the Rust compiler's library 1.4 MB;
 /// the debug information of libc 10 MB, once all of it was looked at.
@@ -57,6 +58,10 @@ pub(super) struct State {
     pub(super) called: FxHashMap<(usize, usize), LabelId>,
     /// Processes that had it mapped when it was last opened: where it is found again.
     hosts: Vec<Host>,
+    /// A debug file that was fetched.
+    fetched: Option<Fetched>,
+    /// Whether one was asked for.
+    asked_for: bool,
     used: u64,
     attempts: u32,
     /// How often debug information could not be opened.
@@ -178,7 +183,7 @@ impl Objects {
         state.attempts += 1;
         let opened = match object.kind {
             ObjectKind::Kernel => kernel_debug::open(&self.root),
-            _ => Images::open(object, &hosts),
+            _ => Images::open(object, &hosts, state.fetched.as_ref()),
         };
         match opened {
             Ok(images) => {
@@ -251,6 +256,27 @@ impl Objects {
     /// Remembers that there is no debug information.
     pub(super) fn without_dwarf(state: &mut State) {
         state.dwarf = Debug::None;
+    }
+
+    /// The build id of a debug file that is not here, the first time that it is wanted.
+    pub(super) fn wanted(state: &mut State) -> Option<BuildId> {
+        let wanted = state.images.as_ref()?.wanted?;
+        (!std::mem::replace(&mut state.asked_for, true)).then_some(wanted)
+    }
+
+    /// Takes a debug file that was fetched. What was counted is counted anew, as all frames are named once more. The object's own
+    /// file stays open: it may be that of a process that is gone.
+    pub(super) fn take_fetched(&self, entry: &Entry, fetched: Fetched) {
+        let mut state = entry.state();
+        self.drop_index(&mut state);
+        state.dwarf = Debug::Unknown;
+        if let Some(images) = &state.images {
+            self.files.fetch_add(images.attach(&fetched), Ordering::Relaxed);
+        }
+        state.fetched = Some(fetched);
+        entry.set_reason(None);
+        entry.named.store(0, Ordering::Relaxed);
+        entry.unnamed.store(0, Ordering::Relaxed);
     }
 
     /// Gives an object up for good.

@@ -57,7 +57,7 @@ impl Resolver {
         let meta = path.metadata()?;
         let file = Some((meta.dev(), meta.ino()));
         let object = Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file };
-        Resolver::of(Images::open(&object, &[])?, detail)
+        Resolver::of(Images::open(&object, &[], None)?, detail)
     }
 
     /// The same of a file's bytes, to which no other files belong. For tests: a file is hostile, and this is what reads it.

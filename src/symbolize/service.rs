@@ -24,6 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::demangle::{Detail, demangle};
+use super::fetch::Fetch;
 use super::files::Host;
 use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
@@ -56,6 +57,7 @@ pub(super) struct Service {
     kernel_lane: Mutex<KernelLane>,
     pub(super) kernel: KernelNames,
     pub(super) jit: JitNames,
+    pub(super) fetch: Fetch,
     pending: AtomicUsize,
     pub(super) idle: Notify,
     pub(super) stopped: AtomicBool,
@@ -71,7 +73,21 @@ pub(super) struct Inbox {
     again: Vec<ObjectId>,
     /// Frames of the kernel to be looked up in its debug information.
     deeper: Vec<FrameId>,
+    /// Frames of objects that are all to be named again.
+    renewed: Vec<(ObjectId, Vec<FrameId>)>,
     workers: usize,
+}
+
+impl Inbox {
+    fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.again.is_empty() && self.deeper.is_empty() && self.renewed.is_empty()
+    }
+
+    /// All that is in it; workers go on.
+    fn take(&mut self) -> Inbox {
+        let workers = self.workers;
+        std::mem::replace(self, Inbox { workers, ..Inbox::default() })
+    }
 }
 
 #[derive(Default)]
@@ -93,6 +109,7 @@ impl Service {
             kernel_lane: Mutex::default(),
             kernel: KernelNames::default(),
             jit: JitNames::default(),
+            fetch: Fetch::default(),
             pending: AtomicUsize::new(0),
             idle: Notify::new(),
             stopped: AtomicBool::new(false),
@@ -115,7 +132,19 @@ impl Service {
         self.pending.load(Ordering::Acquire)
     }
 
-    fn finished(&self, count: usize) {
+    /// Counts what will be told to be [finished](Self::finished).
+    pub(super) fn begun(&self, count: usize) {
+        self.pending.fetch_add(count, Ordering::AcqRel);
+    }
+
+    /// Has these frames of an object named once more, all of them.
+    pub(super) fn name_again(self: &Arc<Self>, object: ObjectId, frames: Vec<FrameId>) {
+        self.begun(frames.len());
+        lock(&self.inbox).renewed.push((object, frames));
+        self.start_worker(1);
+    }
+
+    pub(super) fn finished(&self, count: usize) {
         if self.pending.fetch_sub(count, Ordering::AcqRel) == count {
             self.idle.notify_waiters();
         }
@@ -144,7 +173,7 @@ impl Service {
             let Some(job) = job else {
                 // Whoever adds to the inbox after this sees the lower count and starts a worker.
                 let mut inbox = lock(&self.inbox);
-                if inbox.requests.is_empty() && inbox.again.is_empty() && inbox.deeper.is_empty() {
+                if inbox.is_empty() {
                     inbox.workers -= 1;
                     return;
                 }
@@ -164,15 +193,15 @@ impl Service {
 
     /// Sorts what came in by object.
     fn distribute(self: &Arc<Self>) {
-        let (requests, again, deeper) = {
-            let mut inbox = lock(&self.inbox);
-            (std::mem::take(&mut inbox.requests), std::mem::take(&mut inbox.again), std::mem::take(&mut inbox.deeper))
-        };
+        let Inbox { requests, again, deeper, renewed, .. } = lock(&self.inbox).take();
         let (mut kernel, mut nothing_to_do) = (Vec::new(), 0);
         {
             let mut queue = lock(&self.queue);
             if !deeper.is_empty() {
                 queue.push_deeper(ObjectId::KERNEL, deeper);
+            }
+            for (object, frames) in renewed {
+                frames.into_iter().for_each(|frame| queue.push(object, frame, None));
             }
             nothing_to_do += again.into_iter().filter(|object| !queue.push_again(*object)).count();
             for request in requests {
@@ -257,7 +286,7 @@ impl Service {
             }
             Job::Name(_, waiting) => {
                 frames.clone_from(&waiting.frames);
-                deeper = self.name(object, &entry, waiting);
+                deeper = self.name((id, object), &entry, waiting);
             }
             Job::Inline(_, waiting) => {
                 frames.clone_from(&waiting);
@@ -285,14 +314,19 @@ impl Service {
         }
         let mut unnamed = 0;
         for frame in frames {
-            let mut nameless = false;
-            self.names.labels_of(*frame, |label| nameless |= self.names.labels.get(label).is_some_and(|label| label.provisional));
-            if nameless {
+            if self.is_waiting(*frame) {
                 self.leave_unnamed(object, *frame);
                 unnamed += 1;
             }
         }
         entry.count(0, unnamed);
+    }
+
+    /// Whether a frame has neither a name nor been given up.
+    pub(super) fn is_waiting(&self, frame: FrameId) -> bool {
+        let mut waiting = false;
+        self.names.labels_of(frame, |label| waiting |= self.names.labels.get(label).is_some_and(|label| label.provisional));
+        waiting
     }
 
     /// Names JIT code of one process: what is asked for, and what was before and had no name.
@@ -367,7 +401,7 @@ impl Service {
 
     /// Names the frames of one object by its symbols, or gives them up with a reason. What comes back is to be looked up in
     /// its debug information.
-    fn name(&self, object: &Object, entry: &Entry, waiting: Waiting) -> Vec<FrameId> {
+    fn name(self: &Arc<Self>, (id, object): (ObjectId, &Object), entry: &Entry, waiting: Waiting) -> Vec<FrameId> {
         let Waiting { mut frames, hosts } = waiting;
         self.sort_by_address(&mut frames);
         let mut state = entry.state();
@@ -381,6 +415,7 @@ impl Service {
         // What we are built of is looked up in megabytes of debug information, for the sake of the little that we do ourselves.
         let is_us = self.own_path.as_deref() == Some(&*object.path) && hosts.iter().all(|host| host.tgid == self.own);
         let goes_on = outcome.is_ok() && !is_us && Objects::may_have_dwarf(&state);
+        let wanted = if outcome.is_ok() && !is_us && self.fetch.is_on() { Objects::wanted(&mut state) } else { None };
         drop(state);
         let Found { labels, reason } = outcome.unwrap_or_else(|reason| Found { labels: Vec::new(), reason: Some(reason) });
         let mut named = 0;
@@ -391,6 +426,8 @@ impl Service {
                     named += 1;
                 }
                 None if goes_on => {}
+                // It was named before, by a file that cannot be read any more.
+                None if self.symbol_of(*frame).is_some() => named += 1,
                 None => self.leave_unnamed(object, *frame),
             }
         }
@@ -402,6 +439,9 @@ impl Service {
         }
         if unnamed > 0 {
             entry.set_reason(reason);
+        }
+        if let Some(wanted) = wanted {
+            self.fetch_later(id, wanted);
         }
         if goes_on { frames } else { Vec::new() }
     }

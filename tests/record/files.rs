@@ -14,6 +14,21 @@ fn standard_output_takes_folded_stacks_and_nothing_else() {
 }
 
 #[test]
+fn fetching_debug_files_needs_servers_and_the_program_for_it() {
+    let place = Place::new();
+    let run = |urls: &str| {
+        let mut command = place.command(&["--debuginfod", "-d", "1", "-o", "x.folded"]);
+        let output = to_its_end(command.env("DEBUGINFOD_URLS", urls).env("PATH", "/nowhere"));
+        assert!(!output.status.success());
+        words(&output)
+    };
+    assert!(run("").contains("asks the servers in DEBUGINFOD_URLS, and that is not set"), "{}", run(""));
+    let said = run("https://example.invalid");
+    assert!(said.contains("needs the program debuginfod-find, which is not here; install the package debuginfod"), "{said}");
+    assert_eq!(place.files(), [""; 0]);
+}
+
+#[test]
 fn an_svg_is_well_formed_and_has_the_names() {
     let place = Place::new();
     let names = Program::build("names.cpp").run(&[]);

@@ -1,0 +1,294 @@
+//! Debug files from the network, by the program `debuginfod-find`, where the user wants that: flametop itself speaks to nobody.
+//!
+//! ```text
+//! object without debug information, with a build id ──► lane, one at a time ──► debuginfod-find debuginfo BUILDID
+//!                                                                                         │ path of the file, in its cache
+//!   all frames of the object are named anew ◄── opened like any debug file: build id compared ◄┘
+//! ```
+//!
+//! A download takes seconds to minutes. So there is one at a time, on a thread of its own that only waits: symbols and debug
+//! information that are there already are not held up. A server that does not answer costs [`PATIENCE`] an object; each is asked
+//! for once. debuginfod-find(1), and debuginfod(8) for what it asks.
+
+use std::collections::VecDeque;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::debug_files;
+use super::elf::Image;
+use super::objects::lock;
+use super::service::Service;
+use crate::profile::{BuildId, FrameId, ObjectId};
+
+/// The program that fetches.
+pub const DEBUGINFOD_FIND: &str = "debuginfod-find";
+/// Longest wait for one file. The program itself gives up when nothing comes for 90 s (DEBUGINFOD_TIMEOUT).
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is looked whether the program has ended.
+const NAP: Duration = Duration::from_millis(20);
+/// Longest path read.
+const MAX_PATH: u64 = 4096;
+
+/// What is to be fetched.
+#[derive(Default)]
+pub(super) struct Fetch {
+    /// Where `debuginfod-find` is; unset where nothing is to be fetched.
+    pub(super) program: OnceLock<PathBuf>,
+    lane: Mutex<Lane>,
+}
+
+#[derive(Default)]
+struct Lane {
+    wishes: VecDeque<(ObjectId, BuildId)>,
+    running: bool,
+}
+
+/// Files that were fetched for an object.
+#[derive(Clone, Debug)]
+pub(super) struct Fetched {
+    debug: PathBuf,
+    /// What dwz took out of it.
+    alternative: Option<PathBuf>,
+}
+
+impl Fetched {
+    fn find(program: &Path, id: BuildId, is_over: impl Fn() -> bool) -> Option<Fetched> {
+        let debug = find(program, id, &is_over)?;
+        let link = debug_files::alternative_link(&debug_files::fetched(&debug, id)?);
+        let alternative = link.and_then(|(_, id)| find(program, id, &is_over));
+        Some(Fetched { debug, alternative })
+    }
+
+    /// Opens what belongs to an image.
+    pub(super) fn open(&self, image: &Image) -> Option<(Image, Option<Image>)> {
+        let debug = debug_files::fetched(&self.debug, image.build_id()?)?;
+        let link = debug_files::alternative_link(&debug);
+        let alternative = link.and_then(|(_, id)| debug_files::fetched(self.alternative.as_ref()?, id));
+        Some((debug, alternative))
+    }
+}
+
+impl Fetch {
+    /// Whether anything is fetched.
+    pub(super) fn is_on(&self) -> bool {
+        self.program.get().is_some()
+    }
+}
+
+impl Service {
+    /// Has an object's debug file fetched, some time. Counts as pending until that was tried.
+    pub(super) fn fetch_later(self: &Arc<Self>, object: ObjectId, id: BuildId) {
+        let Some(program) = self.fetch.program.get().cloned() else { return };
+        self.begun(1);
+        {
+            let mut lane = lock(&self.fetch.lane);
+            lane.wishes.push_back((object, id));
+            if lane.running {
+                return;
+            }
+            lane.running = true;
+        }
+        let service = Arc::clone(self);
+        drop(self.handle.spawn_blocking(move || service.fetch_all(&program)));
+    }
+
+    fn fetch_all(self: &Arc<Self>, program: &Path) {
+        loop {
+            let (object, id) = {
+                let mut lane = lock(&self.fetch.lane);
+                match lane.wishes.pop_front().filter(|_| !self.stopped.load(Ordering::Relaxed)) {
+                    Some(wish) => wish,
+                    None => {
+                        lane.running = false;
+                        return;
+                    }
+                }
+            };
+            let is_over = || self.stopped.load(Ordering::Relaxed);
+            if let Some(fetched) = Fetched::find(program, id, is_over) {
+                self.take_fetched(object, fetched);
+            }
+            self.finished(1);
+        }
+    }
+
+    /// Has the frames of an object that were named, or given up, looked at once more, with the file that came. The others still wait
+    /// for their turn.
+    fn take_fetched(self: &Arc<Self>, object: ObjectId, fetched: Fetched) {
+        let entry = self.objects.entry(object);
+        self.objects.take_fetched(&entry, fetched);
+        let ids = (0..self.names.frames.len()).filter_map(|id| u32::try_from(id).ok()).map(FrameId);
+        let is_its = |id: &FrameId| self.names.frames.get(*id).is_some_and(|frame| frame.object == object);
+        self.name_again(object, ids.filter(is_its).filter(|id| !self.is_waiting(*id)).collect());
+    }
+}
+
+/// The path that the program prints. `None` when it finds nothing, takes too long, or there is no such program.
+fn find(program: &Path, id: BuildId, is_over: impl Fn() -> bool) -> Option<PathBuf> {
+    // Not a pipe: whoever fills that waits for us, and we wait for it.
+    let mut said = tempfile::tempfile().ok()?;
+    let mut command = Command::new(program);
+    command.args(["debuginfo", &id.to_string()]).stdin(Stdio::null()).stdout(said.try_clone().ok()?).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait().ok()? {
+            Some(status) => break status,
+            None if is_over() || began.elapsed() > PATIENCE => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+            None => std::thread::sleep(NAP),
+        }
+    };
+    let mut path = String::new();
+    said.rewind().ok()?;
+    said.take(MAX_PATH).read_to_string(&mut path).ok()?;
+    let path = PathBuf::from(path.lines().next()?);
+    (status.success() && path.is_absolute()).then_some(path)
+}
+
+/// Where a program of this name is, as the shell would find it.
+pub fn program_called(name: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(is_program)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+    use crate::profile::{Frame, NameRequest, Object, ObjectKind, ProcessAddress, Tgid};
+
+    const SOURCE: &str = "\
+static inline __attribute__((always_inline)) int inner(volatile int *x) { *x = *x * 3; return *x; }
+static __attribute__((noinline)) int hidden(volatile int *x) { return inner(x) + inner(x + 1); }
+int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
+";
+
+    /// A program without symbols, its debug file elsewhere, and a `debuginfod-find` that knows where.
+    struct Place {
+        directory: tempfile::TempDir,
+        hidden: u64,
+    }
+
+    fn run(command: &mut Command) -> String {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let directory = tempfile::tempdir().unwrap();
+            let at = |name: &str| directory.path().join(name);
+            std::fs::write(at("prog.c"), SOURCE).unwrap();
+            let options = ["-g", "-O1", "-no-pie", "-Wl,--build-id"];
+            run(Command::new("gcc").args(options).arg("-o").arg(at("prog")).arg(at("prog.c")));
+            let symbols = run(Command::new("nm").arg(at("prog")));
+            let line = symbols.lines().find(|line| line.ends_with(" t hidden")).unwrap();
+            let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+            run(Command::new("objcopy").arg("--only-keep-debug").arg(at("prog")).arg(at("prog.debug")));
+            run(Command::new("strip").arg(at("prog")));
+            let image = Place::image(&at("prog"));
+            let offset = image.file_offset(crate::profile::ElfAddress(address)).unwrap().0;
+            Place { directory, hidden: offset }
+        }
+
+        fn image(path: &Path) -> Image {
+            Image::read(crate::symbolize::source::Source::file(std::fs::File::open(path).unwrap()).unwrap()).unwrap()
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.directory.path().join(name)
+        }
+
+        /// What `hidden` is called where this script is `debuginfod-find`; also how many of its frames have names.
+        fn names_by(&self, script: &str) -> (Vec<String>, u64, u64) {
+            let program = self.at("find");
+            let id = Place::image(&self.at("prog")).build_id().unwrap();
+            let head = format!("#!/bin/sh\n[ \"$*\" = \"debuginfo {id}\" ] || exit 2\necho x >>{}\n", self.at("asked").display());
+            std::fs::write(&program, head + script).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            let service = Arc::new(Service::new(Arc::default(), runtime.handle().clone()));
+            service.fetch.program.set(program).unwrap();
+            let meta = self.at("prog").metadata().unwrap();
+            let path = self.at("prog").to_str().unwrap().into();
+            let object = Object { kind: ObjectKind::Elf, path, build_id: None, file: Some((meta.dev(), meta.ino())) };
+            let object = service.names.objects.intern(object);
+            let frame = |by| Frame { object, is_return: false, address: self.hidden + by };
+            let frames: Vec<FrameId> = (0..8).map(|by| service.names.intern_frame(frame(by)).0).collect();
+            let nowhere = ProcessAddress(0)..ProcessAddress(0);
+            let request = |frame: &FrameId| NameRequest { frame: *frame, tgid: Tgid(1), mapping: nowhere.clone() };
+            // In two parts, as samples come: nothing is asked for twice.
+            for part in frames.chunks(4) {
+                service.request(part.iter().map(request).collect());
+                while service.pending() > 0 {
+                    std::thread::sleep(NAP);
+                }
+            }
+            let mut names = Vec::new();
+            for frame in frames {
+                service.names.labels_of(frame, |label| names.push(service.names.labels.name(label).to_owned()));
+            }
+            names.dedup();
+            let counts = service.objects.counts();
+            (names, counts.named, counts.unnamed)
+        }
+    }
+
+    #[test]
+    fn what_comes_names_what_was_nameless() {
+        let place = Place::new();
+        let script = format!("sleep 0.2; echo {}\n", place.at("prog.debug").display());
+        let (names, named, unnamed) = place.names_by(&script);
+        assert!(names.iter().all(|name| name == "hidden" || name == "inner") && names.contains(&"inner".to_owned()), "{names:?}");
+        assert_eq!((named, unnamed), (8, 0));
+        assert_eq!(std::fs::read_to_string(place.at("asked")).unwrap(), "x\n", "asked once");
+    }
+
+    #[test]
+    fn nothing_another_file_and_nonsense_leave_everything_as_it_is() {
+        let place = Place::new();
+        std::fs::copy("/bin/true", place.at("other")).unwrap();
+        let scripts = [
+            "exit 1\n".to_owned(),
+            "echo /no/such/file\n".to_owned(),
+            "echo prog.debug\n".to_owned(),
+            "head -c 100000 /dev/zero\n".to_owned(),
+            format!("echo {}; exit 1\n", place.at("prog.debug").display()),
+            format!("echo {}\n", place.at("other").display()),
+            "echo /dev/zero\n".to_owned(),
+        ];
+        for script in scripts {
+            let (names, named, unnamed) = place.names_by(&script);
+            assert!(names.iter().all(|name| name.starts_with("prog+0x")) && names.len() == 8, "{script}: {names:?}");
+            assert_eq!((named, unnamed), (0, 8), "{script}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let place = Place::new();
+        std::fs::write(place.at("hang"), "#!/bin/sh\nexec sleep 100\n").unwrap();
+        std::fs::set_permissions(place.at("hang"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let began = Instant::now();
+        let id = Place::image(&place.at("prog")).build_id().unwrap();
+        assert_eq!(find(&place.at("hang"), id, || began.elapsed() > Duration::from_millis(100)), None);
+        assert!(began.elapsed() < Duration::from_secs(5));
+        assert_eq!(find(&place.at("missing"), id, || false), None);
+    }
+
+    #[test]
+    fn programs_are_found_as_the_shell_finds_them() {
+        assert!(program_called("sh").is_some_and(|path| path.is_absolute()));
+        assert_eq!(program_called("no-such-program-anywhere"), None);
+    }
+}
