@@ -17,10 +17,11 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 0' INT TERM HUP
 
-flags=(-O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread)
+# The picture shows files and lines: not where this copy of the sources lies.
+flags=(-O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread "-ffile-prefix-map=$PWD=/flametop")
 g++ "${flags[@]}" -static -o "$programs/shop" scripts/demo-shop.cpp
 g++ "${flags[@]}" -o "$programs/names" tests/programs/names.cpp
-rustc --edition=2024 -C opt-level=1 -C force-frame-pointers=yes -o "$programs/rusty" tests/programs/rusty.rs 2>/dev/null
+rustc --edition=2024 -C opt-level=1 -C force-frame-pointers=yes --remap-path-prefix "$PWD=/flametop" -o "$programs/rusty" tests/programs/rusty.rs 2>/dev/null
 
 # Longer than needed, so that they end when told to: bash reports those that end by their own alarm.
 "$programs/shop" "$((seconds + 5))" &
