@@ -137,8 +137,8 @@ pub struct Usage {
 
 impl Symbolizer {
     /// A service that runs its work on the blocking threads of `handle`'s runtime: at most two for objects, one for the kernel
-    /// and one for source lines, and one more for what is fetched, none of them while nothing waits. The runtime must have its timer on: while JIT code waits for
-    /// names, a task sleeps.
+    /// and one for source lines, and one more for what is fetched, none of them while nothing waits. The runtime must have its
+    /// timer on: while JIT code waits for names, a task sleeps.
     pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
         let service = Arc::new(Service::new(names, handle));
         Symbolizer { shared: Arc::new(Shared { service, locator: Locator::default(), lister: Lister::default() }) }
