@@ -189,6 +189,10 @@ impl Sampler {
             rodata.walk_how = settings.walk as u32;
             rodata.max_depth = max_depth();
             rodata.half_ring = u64::from(settings.ring_bytes / 2);
+            #[cfg(target_arch = "aarch64")]
+            {
+                rodata.signature_mask = perf::signature_mask();
+            }
         }
         open.progs.follow_fork.set_autoload(settings.follow_forks);
         let sized = open.maps.records.set_max_entries(settings.ring_bytes);
