@@ -48,6 +48,7 @@ typedef __u32 __wsum;
 
 /* Flags of clone: include/uapi/linux/sched.h. */
 #define CLONE_VM 0x00000100
+#define CLONE_VFORK 0x00004000
 
 /* vm_area_struct::vm_flags of include/linux/mm.h: not a user interface, but the same since 1.0. */
 #define VM_EXEC 0x00000004UL

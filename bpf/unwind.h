@@ -39,8 +39,14 @@ static __always_inline int shares_memory(__u64 number, __u64 clone, __u64 clone3
 {
 	__u64 flags = 0;
 
+#if defined(__TARGET_ARCH_x86)
 	if (number == clone)
 		return (argument & CLONE_VM) != 0;
+#else
+	/* vfork is such a clone, and its child on its parent's stack. */
+	if (number == clone)
+		return (argument & (CLONE_VM | CLONE_VFORK)) == CLONE_VM;
+#endif
 	if (number != clone3)
 		return 0;
 	bpf_probe_read_user(&flags, sizeof(flags), (void *)argument);
@@ -147,18 +153,28 @@ __noinline int guess_caller(__u32 cpu_number, __u32 reason)
 	int fresh = walk->fresh;
 
 	walk->guess_end = reason;
+#if defined(__TARGET_ARCH_x86)
 	if (fresh && !walk->is_return) {
 		int words = return_address_by_code(walk->pc);
 
-#if defined(__TARGET_ARCH_x86)
 		if (words >= 0 && !read_stack(cpu, sp + (words ? 8 : 0), &pc) && (!words || !read_stack(cpu, sp, &saved)) &&
 		    believe(walk, pc, sp + (words ? 16 : 8), words ? saved : fp))
 			return 0;
-#else
-		if (words >= 0 && believe(walk, walk->regs[REG_LR], sp, fp))
-			return 0;
-#endif
 	}
+#else
+	if (walk->map.kind != CODE_ANONYMOUS || fresh) {
+		int place = place_of_return_address(walk->pc, !fresh, (__u32 *)cpu->words);
+
+		if (fresh && place == IN_X30 && believe(walk, walk->regs[REG_LR], sp, fp))
+			return 0;
+		/*
+		 * Anything else is a guess that may leave out a caller: code that is made at run time keeps frame pointers, or does
+		 * not, all of it; but of compiled code without unwind information most has been told not to.
+		 */
+		if (place != IN_FRAME_RECORD && walk->map.kind != CODE_ANONYMOUS)
+			return ends(walk, reason);
+	}
+#endif
 	if (walk->valid >> REG_FP & 1) {
 		/* By the psABI a frame pointer of 0 marks the outermost frame. */
 		if (!fp)
@@ -170,16 +186,11 @@ __noinline int guess_caller(__u32 cpu_number, __u32 reason)
 				return 0;
 		}
 	}
-	/* A function that calls nobody and has no frame: stubs of system calls, and assembly. */
-	if (fresh) {
 #if defined(__TARGET_ARCH_x86)
-		if (!read_stack(cpu, sp, &pc) && believe(walk, pc, sp + 8, fp))
-			return 0;
-#else
-		if (believe(walk, walk->regs[REG_LR], sp, fp))
-			return 0;
+	/* A function that calls nobody and has no frame: stubs of system calls, and assembly. */
+	if (fresh && !read_stack(cpu, sp, &pc) && believe(walk, pc, sp + 8, fp))
+		return 0;
 #endif
-	}
 	return ends(walk, reason);
 }
 
