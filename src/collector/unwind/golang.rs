@@ -11,7 +11,7 @@
 //!
 //! Functions that write the stack pointer themselves (`SPWRITE`: systemstack, asmcgocall, morestack, calls of the vDSO) are
 //! on another stack in between; by the frame pointer, which they leave alone, the old one is found:
-//! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)`. Those of them that have no frame (systemstack, asmcgocall, morestack)
+//! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)` (x86_64 only: on arm64 stacks end there). Those of them that have no frame (systemstack, asmcgocall, morestack)
 //! know from the runtime's structures where they were, as their code tells (`switches`). Where it does not, the frame pointer is
 //! their caller's, and with it who called *that* is found: the caller itself is not told by any register, and is marked as
 //! missing ([`Frame::skips`]).
@@ -176,6 +176,13 @@ impl<'a> Table<'a> {
             push(function.start.saturating_sub(1), always(Rule::Signal));
         } else if (function.flags & TOP_FRAME != 0 && !HANDLERS.contains(&name)) || ROOTS.contains(&name) {
             push(function.start, always(Rule::Root));
+        } else if self.arch == Arch::Aarch64 && name == b"runtime.asyncPreempt" {
+            if self.each_step(function, |address, pcsp| push(address, self.preempted(pcsp))).is_none() {
+                push(function.start, Packed::invalid(Invalid::Malformed));
+            }
+        } else if self.arch == Arch::Aarch64 && (function.flags & SP_WRITE != 0 || SWITCHES.contains(&name)) {
+            // Which stack it is on no register tells that survives.
+            push(function.start, Packed::invalid(Invalid::StackPointer));
         } else if function.flags & SP_WRITE != 0 || SWITCHES.contains(&name) {
             if let Some(switches) = self.left(function, name, *goroutine) {
                 switches.rows.into_iter().for_each(|(address, rule)| push(address, rule));
@@ -281,6 +288,17 @@ impl<'a> Table<'a> {
         };
         let frame =
             Frame { cfa: Cfa::Register(self.arch.sp(), size), ra, fp, rbx: Rbx::Unknown, interrupted: false, skips: false };
+        Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
+    }
+
+    /// What a goroutine is made to call by a signal that preempts it, on arm64: the handler pushes x30 (16 bytes) and puts the
+    /// address that it has interrupted there. `CFA = sp + pcsp + 16; RA = *(sp)`
+    fn preempted(&self, pcsp: i64) -> Packed {
+        let Ok(pcsp @ 0..0x1_0000) = i32::try_from(pcsp) else { return Packed::invalid(Invalid::DoesNotFit) };
+        let ra = if pcsp == 0 { Ra::Register(Reg(30)) } else { Ra::AtCfa(-pcsp - 16) };
+        let fp = if pcsp == 0 { Fp::Unchanged } else { Fp::AtCfa(-pcsp - 24) };
+        let cfa = Cfa::Register(self.arch.sp(), pcsp + 16);
+        let frame = Frame { cfa, ra, fp, rbx: Rbx::Unknown, interrupted: true, skips: false };
         Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
     }
 

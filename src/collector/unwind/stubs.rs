@@ -73,7 +73,9 @@ pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
     let mut blocks: Vec<Block> = super::golang::find(elf, image).into_iter().collect();
     blocks.extend(entry(elf, image));
     blocks.extend(restorers(elf, image));
-    if elf.arch == Arch::X86_64 {
+    if elf.arch == Arch::Aarch64 {
+        blocks.extend(linkage_aarch64(elf, image));
+    } else {
         for name in [".plt", ".plt.got", ".plt.sec", ".iplt"] {
             let section = elf.section(name).filter(|section| section.size <= LARGEST_PLT);
             blocks.extend(section.and_then(|section| plt(section.address, &elf.bytes(image, section).ok()?)));
@@ -84,6 +86,91 @@ pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
         }
     }
     blocks
+}
+
+/// What links functions on arm64, and where threads begin.
+///
+/// ```text
+/// .plt:   stp x16, x30, [sp, -16]!; …; br x17    CFA = sp, from the second instruction on sp + 16 with RA = *(CFA − 8)
+///         adrp x16, …; ldr x17, …; add x16, …; br x17                  CFA = sp, RA in x30
+/// ```
+///
+/// The linker's `_dl_runtime_resolve`, to which the first jumps, has a description that takes what was pushed there for its
+/// caller's:
+///
+/// ```text
+/// (bti c;) stp x8, x9, [sp, -n]!; …    CFA = sp + 16, then + n
+/// ldp x8, x9, [sp], n                  CFA = sp + n + 16
+/// ldp x17, x30, [sp], 16; br x16       CFA = sp + 16, then sp with RA in x30
+/// ```
+///
+/// musl's `__clone` has none: `ldp x1, x0, [sp], 16; blr x1; mov x8, 93 (exit); svc 0` is what a thread begins with.
+fn linkage_aarch64(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for name in [".plt", ".iplt", ".plt.got"] {
+        let section = elf.section(name).filter(|section| section.size <= LARGEST_PLT);
+        if let Some((section, code)) = section.and_then(|section| Some((section, elf.bytes(image, section).ok()?))) {
+            blocks.extend(plt_aarch64(section.address, &words(&code)));
+        }
+    }
+    for segment in elf.segments.iter().filter(|segment| segment.executable && segment.size <= LARGEST_SEARCHED) {
+        let Ok(code) = read(image, segment.offset, segment.size, LARGEST_SEARCHED, "code") else { continue };
+        blocks.extend(resolver_aarch64(segment.address, &code));
+        blocks.extend(thread_aarch64(segment.address, &code));
+    }
+    blocks
+}
+
+fn words(code: &[u8]) -> Vec<u32> {
+    code.chunks_exact(4).filter_map(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word)).collect()
+}
+
+/// `CFA = sp + size`, the return address in the word below it; in x30 where nothing was pushed.
+fn frame_aarch64(size: i32) -> Packed {
+    let ra = if size == 0 { Ra::Register(Reg(30)) } else { Ra::AtCfa(-8) };
+    let cfa = Cfa::Register(Arch::Aarch64.sp(), size);
+    let frame = Frame { cfa, ra, fp: Fp::Unchanged, rbx: Rbx::Unknown, interrupted: false, skips: false };
+    Packed::new(Rule::Frame(frame), Arch::Aarch64).unwrap_or(Packed::GAP)
+}
+
+fn plt_aarch64(start: u64, code: &[u32]) -> Option<Block> {
+    let end = start.checked_add(4 * code.len() as u64)?;
+    let mut rows = vec![(start, frame_aarch64(0))];
+    // The first stub alone pushes; it has 32 bytes. With branch protection there is a bti before.
+    if let Some(at) = code.iter().take(2).position(|word| *word == 0xa9bf_7bf0) {
+        rows.push((start.checked_add(4 * at as u64 + 4)?, frame_aarch64(16)));
+        rows.push((start.checked_add(32)?.min(end), frame_aarch64(0)));
+    }
+    rows.retain(|(address, _)| *address < end);
+    Some(Block { source: ".plt", wins: false, start, end, rows })
+}
+
+fn resolver_aarch64(address: u64, code: &[u8]) -> Option<Block> {
+    let end = memchr::memmem::find(code, &[0xf1, 0x7b, 0xc1, 0xa8, 0x00, 0x02, 0x1f, 0xd6])?;
+    let begin = end.checked_sub(160)?;
+    let before = words(code.get(begin..end)?);
+    // ldp x8, x9, [sp], n and stp x8, x9, [sp, -n]!: n is in bits 15 to 21, in words of 8 bytes.
+    let size = before.last().filter(|word| **word & 0xffc0_7fff == 0xa8c0_27e8).map(|word| word >> 15 & 0x3f)?;
+    let size = i32::try_from(size * 8).ok()?.checked_add(16)?;
+    let save = before.iter().rposition(|word| *word & 0xffc0_7fff == 0xa980_27e8)?;
+    let protected = save.checked_sub(1).and_then(|at| before.get(at)).is_some_and(|word| *word == 0xd503_245f);
+    let at = |offset: usize| address.checked_add((begin + offset) as u64);
+    let start = at(4 * (save - usize::from(protected)))?;
+    let end = at(168)?;
+    let rows = vec![
+        (start, frame_aarch64(16)),
+        (at(4 * save + 4)?, frame_aarch64(size)),
+        (at(160)?, frame_aarch64(16)),
+        (at(164)?, frame_aarch64(0)),
+    ];
+    Some(Block { source: "_dl_runtime_resolve", wins: true, start, end, rows })
+}
+
+fn thread_aarch64(address: u64, code: &[u8]) -> Option<Block> {
+    let begins = [0xe1, 0x03, 0xc1, 0xa8, 0x20, 0x00, 0x3f, 0xd6, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
+    let start = address.checked_add(memchr::memmem::find(code, &begins)? as u64)?;
+    let root = Packed::new(Rule::Root, Arch::Aarch64)?;
+    Some(Block { source: "clone", wins: false, start, end: start.checked_add(begins.len() as u64)?, rows: vec![(start, root)] })
 }
 
 /// The program's entry, where it is code by hand that clears the frame pointer and goes on to C: nobody called it.
@@ -106,7 +193,9 @@ fn entry(elf: &Elf, image: &(impl Image + ?Sized)) -> Option<Block> {
         Arch::Aarch64 => entry_aarch64(code)?,
     };
     let (start, root) = (elf.entry, Packed::new(Rule::Root, elf.arch)?);
-    Some(Block { source: "entry", wins: false, start, end: start.checked_add(length)?, rows: vec![(start, root)] })
+    // glibc for arm64 says only behind the first instruction that there is no caller.
+    let wins = elf.arch == Arch::Aarch64;
+    Some(Block { source: "entry", wins, start, end: start.checked_add(length)?, rows: vec![(start, root)] })
 }
 
 fn entry_x86_64(code: &[u8]) -> Option<u64> {
@@ -219,6 +308,48 @@ mod tests {
         assert_eq!(init(0x1000, &code[4..]).unwrap().rows[1], (0x1004, frame(16)));
         assert!(init(0x1000, &code[..12]).is_none());
         assert!(init(0x1000, &[]).is_none());
+    }
+
+    fn bytes(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn stubs_of_arm64_push_in_the_first_only() {
+        // bfd's, without and with branch protection.
+        let stub = [0x9000_0110, 0xf940_0211, 0x9100_0210, 0xd61f_0220];
+        let first = [0xa9bf_7bf0, 0xf000_00f0, 0xf947_fe11, 0x913f_e210, 0xd61f_0220, 0xd503_201f, 0xd503_201f, 0xd503_201f];
+        let rows = |code: &[u32]| plt_aarch64(0x1000, code).unwrap().rows;
+        let pushed = [(0x1000, frame_aarch64(0)), (0x1004, frame_aarch64(16)), (0x1020, frame_aarch64(0))];
+        assert_eq!(rows(&[&first[..], &stub].concat()), pushed);
+        let protected = [&[0xd503_245f][..], &first[..7], &stub].concat();
+        assert_eq!(rows(&protected)[1], (0x1008, frame_aarch64(16)));
+        assert_eq!(rows(&stub), [(0x1000, frame_aarch64(0))]);
+        assert_eq!(rows(&first[..2]), pushed[..2]);
+    }
+
+    #[test]
+    fn the_linker_of_arm64_finds_its_caller_above_what_its_stub_has_pushed() {
+        // _dl_runtime_resolve of glibc 2.41: bti c; stp x8, x9, [sp, -208]!; 24 of others; ldp x8, x9, [sp], 208; ldp x17, x30, [sp], 16; br x16
+        let mut code = vec![0xd503_201f; 20];
+        code.extend([0xd503_245f, 0xa9b3_27e8]);
+        code.extend([0xd503_201f; 24]);
+        code.extend([0xa8cd_27e8, 0xa8c1_7bf1, 0xd61f_0200]);
+        let block = resolver_aarch64(0x4000, &bytes(&code)).unwrap();
+        let start = 0x4000 + 80;
+        let pops = start + 4 * 27;
+        let rows = [(start, 16), (start + 8, 224), (pops, 16), (pops + 4, 0)];
+        assert_eq!(block.rows, rows.map(|(address, size)| (address, frame_aarch64(size))));
+        assert_eq!((block.start, block.end), (start, pops + 8));
+        assert!(resolver_aarch64(0x4000, &bytes(&code[30..])).is_none());
+    }
+
+    #[test]
+    fn threads_of_musl_for_arm64_begin_at_a_known_place() {
+        let code = [0xd65f_03c0, 0xa8c1_03e1, 0xd63f_0020, 0xd280_0ba8, 0xd400_0001];
+        let block = thread_aarch64(0x1000, &bytes(&code)).unwrap();
+        assert_eq!((block.start, block.end), (0x1004, 0x1014));
+        assert!(thread_aarch64(0x1000, &bytes(&code[..4])).is_none());
     }
 
     #[test]
