@@ -39,7 +39,9 @@ pub(crate) struct Case {
 const CUT_TO: std::ops::RangeInclusive<usize> = 1024..=2048;
 
 /// How long one case may take to get its samples, on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(8);
+fn patience() -> Duration {
+    Duration::from_secs(if programs::in_guest() { 40 } else { 8 })
+}
 
 fn case(name: &str, built: &Built, arguments: &[&str]) -> Case {
     let children = matches!(arguments.first(), Some(&("vfork" | "fork" | "storm")));
@@ -112,7 +114,10 @@ fn rust(cases: &mut Vec<Case>) {
 fn go(cases: &mut Vec<Case>) {
     let built = programs::go("routines.go");
     cases.extend(["routines", "collect", "system"].map(|mode| case(&format!("Go: {mode}"), &built, &[mode])));
-    cases.push(case("Go that calls C", &programs::go("cgo.go"), &[]));
+    // Go for another machine is made by the machine's own Go, which has no compiler of C for that.
+    if !programs::for_arm64() {
+        cases.push(case("Go that calls C", &programs::go("cgo.go"), &[]));
+    }
 }
 
 /// One of each kind.
@@ -198,6 +203,9 @@ pub(crate) struct Table {
     pub(crate) again: BTreeSet<String>,
     failed: Vec<String>,
     begun: bool,
+    /// Samples of all cases, whole ones, and wrong ones; the same of what is open.
+    all: (usize, usize, usize),
+    open: (usize, usize, usize),
 }
 
 impl Table {
@@ -229,10 +237,13 @@ impl Table {
             row.wrong.len(),
             notes.join(", ")
         );
-        let allowed = row.samples.div_ceil(1000);
+        let sums = if OPEN.iter().any(|(name, _)| case.name.ends_with(name)) { &mut self.open } else { &mut self.all };
+        *sums = (sums.0 + row.samples, sums.1 + row.whole, sums.2 + row.wrong.len());
+        // Few samples of each case: there all of them together are counted.
+        let allowed = if programs::in_guest() { row.samples / 20 } else { row.samples.div_ceil(1000) };
         let mut complaints = Vec::new();
         // Those before the first whole one are samples, too: where none is whole it takes as long as is granted.
-        if row.samples + row.warming < 200 {
+        if row.samples + row.warming < if programs::in_guest() { 50 } else { 200 } {
             complaints.push(format!("only {} samples", row.samples));
         }
         if row.replaced * 10 > row.samples {
@@ -244,7 +255,7 @@ impl Table {
         let open = OPEN.iter().find(|(name, _)| case.name.ends_with(name));
         if let Some((_, why)) = open {
             println!("       open: {why}");
-            if incomplete <= allowed && row.samples >= 200 {
+            if incomplete <= allowed && row.samples >= 200 && !programs::in_guest() {
                 complaints.push("holds now: to be taken off the list of what is open".to_owned());
             }
         }
@@ -276,14 +287,29 @@ impl Table {
     }
 
     /// Fails the test if anything has failed.
-    pub(crate) fn finish(self) {
+    pub(crate) fn finish(mut self) {
+        let (samples, whole, wrong) = self.all;
+        println!("all cases: {samples} samples, {whole} whole, {wrong} wrong");
+        println!("open cases: {} samples, {} whole, {} wrong", self.open.0, self.open.1, self.open.2);
+        if samples - whole > samples.div_ceil(1000) {
+            self.failed.push(format!("{} of {samples} in all are not whole", samples - whole));
+        }
         assert!(self.failed.is_empty(), "not true:\n  {}", self.failed.join("\n  "));
     }
 }
 
 /// What does not hold, by the end of its name, and why. Their stacks are short, and say so; wrong frames are no more allowed
 /// than anywhere.
+#[cfg(not(target_arch = "aarch64"))]
 const OPEN: [(&str, &str); 0] = [];
+#[cfg(target_arch = "aarch64")]
+const OPEN: [(&str, &str); 5] = [
+    ("Go: routines", "functions of Go's runtime that change stacks are not followed on arm64"),
+    ("Go: collect", "the same"),
+    ("Go: system", "the same, and each call of the vDSO is made on another stack"),
+    ("sort, Musl", "code without unwind information is not understood on arm64"),
+    ("threads, Musl", "the same"),
+];
 
 /// How many cases run at once: each wants one CPU.
 fn at_once() -> usize {
@@ -313,7 +339,7 @@ pub(crate) fn run(cases: &[Case], pass: Pass, samples: usize, table: &mut Table)
         }
         let programs = cases.iter().zip(waiting).map(|(case, waiting)| waiting.take().unwrap_or_else(|| start(case))).collect();
         turns.extend(take_turns(&mut sampling, cases, programs, |sampling, begun| {
-            begun.elapsed() > PATIENCE
+            begun.elapsed() > patience()
                 || cases
                     .iter()
                     .zip(&sampling.running)
@@ -361,8 +387,10 @@ fn take_turns<'a>(
     cases.iter().zip(pids).map(|(case, pid)| Turn { case, pid: *pid, time: time.clone(), first: false }).collect()
 }
 
-/// How long making tables may take, in nanoseconds.
-const GRANTED: u64 = 500_000_000;
+/// How long making tables may take, in nanoseconds: longer where the processor is emulated.
+fn granted() -> u64 {
+    if programs::in_guest() { 15_000_000_000 } else { 500_000_000 }
+}
 
 /// From when on stacks are whole: time, samples until then, and how long that took.
 fn warm(sampling: &Sampling, images: &mut Images, turn: &Turn<'_>) -> (u64, usize, Duration) {
@@ -374,7 +402,7 @@ fn warm(sampling: &Sampling, images: &mut Images, turn: &Turn<'_>) -> (u64, usiz
         let first = *first.get_or_insert(taken.time);
         let waited = taken.time - first;
         let is_whole = matches!(judge.judge(&sampling.look(&taken.user), taken.end), Outcome::Whole) || taken.end == UserEnd::Cut;
-        if is_whole || waited > GRANTED {
+        if is_whole || waited > granted() {
             return (taken.time, number, Duration::from_nanos(waited));
         }
     }
@@ -405,7 +433,7 @@ fn look(sampling: &Sampling, images: &mut Images, pass: Pass, turn: &Turn<'_>) -
             continue;
         }
         // An object that was not seen before: its table is made from now on.
-        if pass == Pass::Before && taken.end == UserEnd::NoTable && taken.time - turn.time.start < GRANTED {
+        if pass == Pass::Before && taken.end == UserEnd::NoTable && taken.time - turn.time.start < granted() {
             row.warming += 1;
             continue;
         }

@@ -23,6 +23,8 @@ pub(crate) struct Image {
     kind: Option<&'static str>,
     /// Compiled by Go.
     is_go: bool,
+    /// For arm64; else x86_64.
+    is_arm64: bool,
 }
 
 /// What of glibc's and musl's clone comes after the call of a thread's first function: `mov eax, edi; mov 60, eax; syscall`.
@@ -32,8 +34,14 @@ const AFTER_THREAD: [&[u8]; 3] = [
     &[0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05],
 ];
 
+/// The same on arm64: `mov x8, #93; svc #0`.
+const AFTER_THREAD_ARM64: [&[u8]; 1] = [&[0xa8, 0x0b, 0x80, 0xd2, 0x01, 0, 0, 0xd4]];
+
 /// `mov 15, rax; syscall` and the same in 32 bits: where handlers of signals return to.
 const RESTORERS: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
+
+/// On arm64 that is in the vDSO, but for musl: `mov x8, #139; svc #0`.
+const RESTORERS_ARM64: [&[u8]; 1] = [&[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4]];
 
 /// What a library of the system is, by its file's name; `None` for what the tests have built.
 fn kind_of(path: &Path) -> Option<&'static str> {
@@ -77,7 +85,8 @@ impl Image {
             let is_code =
                 symbol.kind() == object::SymbolKind::Text || symbol.size() == 0 && symbol.kind() == object::SymbolKind::Unknown;
             let in_code = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
-            if let Some(name) = symbol.name().ok().filter(|name| !name.is_empty())
+            // "$x" and "$d" mark code and data on arm64.
+            if let Some(name) = symbol.name().ok().filter(|name| !name.is_empty() && !name.starts_with('$'))
                 && is_code
                 && in_code.is_some_and(|section| section.kind() == object::SectionKind::Text)
             {
@@ -95,7 +104,8 @@ impl Image {
         let functions = described_functions(&file);
         let entry = file.entry();
         let is_go = file.section_by_name(".gopclntab").is_some();
-        Some(Image { is_go, segments, symbols, functions, stubs, entry, kind: kind_of(path), bytes })
+        let is_arm64 = file.architecture() == object::Architecture::Aarch64;
+        Some(Image { is_go, is_arm64, segments, symbols, functions, stubs, entry, kind: kind_of(path), bytes })
     }
 
     /// The address, as the file's symbols have it, of a place in the file.
@@ -142,14 +152,25 @@ impl Image {
         self.stubs.iter().any(|range| range.contains(&address))
     }
 
+    fn after_thread(&self) -> &'static [&'static [u8]] {
+        if self.is_arm64 { &AFTER_THREAD_ARM64 } else { &AFTER_THREAD }
+    }
+
     /// Whether handlers of signals return to this address, or it is one of the two instructions that are there.
     pub(crate) fn is_restorer(&self, address: u64) -> bool {
-        let begins = |address| RESTORERS.iter().any(|code| self.bytes_at(address, 16).starts_with(code));
+        let restorers: &[&[u8]] = if self.is_arm64 { &RESTORERS_ARM64 } else { &RESTORERS };
+        let begins = |address| restorers.iter().any(|code| self.bytes_at(address, 16).starts_with(code));
         (0..=9).any(|behind| address.checked_sub(behind).is_some_and(begins))
     }
 
-    /// Whether it is near the end of a function that ends by `pop rcx; jmp *rcx`.
+    /// Whether it is near the end of a function that ends by `pop rcx; jmp *rcx`; on arm64 in one that has `add sp, sp, xN; br xM`,
+    /// which is not at its end.
     pub(crate) fn jumps_to_handler(&self, address: u64) -> bool {
+        if self.is_arm64 {
+            let Some(function) = self.function(address) else { return false };
+            let code = self.instructions(&function);
+            return code.windows(2).any(|pair| pair[0] & 0xffe0_ffff == 0x8b20_63ff && pair[1] & 0xffff_fc1f == 0xd61f_0000);
+        }
         memchr::memmem::find(self.bytes_at(address.saturating_sub(1), 160), &[0x59, 0xff, 0xe1]).is_some()
     }
 
@@ -157,8 +178,9 @@ impl Image {
     pub(crate) fn is_behind_clone(&self, address: u64) -> bool {
         let before = self.bytes_at(address.saturating_sub(8), 8);
         let after = self.bytes_at(address, 80);
-        memchr::memmem::find(before, &[0x0f, 0x05]).is_some()
-            && AFTER_THREAD.iter().any(|code| memchr::memmem::find(after, code).is_some())
+        let call: &[u8] = if self.is_arm64 { &[0x01, 0, 0, 0xd4] } else { &[0x0f, 0x05] };
+        memchr::memmem::find(before, call).is_some()
+            && self.after_thread().iter().any(|code| memchr::memmem::find(after, code).is_some())
     }
 
     /// What is known of the place: `address` is that of the instruction or of the return, `lookup` inside its function.
@@ -168,16 +190,17 @@ impl Image {
         }
         let after = self.bytes_at(address, 80);
         let names = self.names(lookup);
-        let is_clone = self.kind == Some("libc") || self.kind.is_none() && names.iter().any(|name| name.contains("clone"));
-        if is_clone && lookup < address && AFTER_THREAD.iter().any(|code| after.starts_with(code)) {
+        let is_clone = self.kind == Some("libc")
+            || self.kind.is_none() && names.iter().any(|name| name.contains("clone") || name == "thread_start");
+        if is_clone && lookup < address && self.after_thread().iter().any(|code| after.starts_with(code)) {
             return Place::Library("clone");
         }
         // A leaf just before that: who starts a thread, or the thread that begins.
-        if is_clone && lookup == address && AFTER_THREAD.iter().any(|code| memchr::memmem::find(after, code).is_some()) {
+        if is_clone && lookup == address && self.after_thread().iter().any(|code| memchr::memmem::find(after, code).is_some()) {
             return Place::Library("clone|libc");
         }
         match self.kind {
-            Some("ld") if (self.entry..self.entry + 64).contains(&lookup) => Place::Library("ldentry"),
+            Some("ld") if (self.entry..self.entry + 128).contains(&lookup) => Place::Library("ldentry"),
             Some(kind) => Place::Library(kind),
             None => Place::Built(names),
         }
@@ -215,8 +238,26 @@ pub(crate) enum Call {
 }
 
 impl Image {
-    /// The call that returns to this address (x86_64).
+    /// The instructions of arm64 in a range.
+    fn instructions(&self, range: &Range<u64>) -> Vec<u32> {
+        let bytes = self.bytes_at(range.start, (range.end - range.start) as usize);
+        bytes.chunks_exact(4).filter_map(|word| Some(u32::from_le_bytes(word.try_into().ok()?))).collect()
+    }
+
+    /// The call that returns to this address.
     pub(crate) fn call_before(&self, address: u64) -> Call {
+        if self.is_arm64 {
+            let Some(code) = self.instructions(&(address.saturating_sub(4)..address)).first().copied() else {
+                return Call::Anywhere;
+            };
+            return match code {
+                // bl
+                code if code & 0xfc00_0000 == 0x9400_0000 => Call::To(branch(address - 4, code, 0, 26)),
+                // blr, blraa and its kind
+                code if code & 0xfeff_f000 == 0xd63f_0000 => Call::Anywhere,
+                _ => Call::None,
+            };
+        }
         let from = address.saturating_sub(8);
         let code = self.bytes_at(from, (address - from) as usize);
         if code.len() < 8 {
@@ -267,8 +308,14 @@ impl Image {
                 continue;
             }
             seen.push(function.clone());
+            if self.is_arm64 {
+                match self.jumps_of_arm64(&function) {
+                    Some(jumps) => waiting.extend(jumps),
+                    None => return true,
+                }
+            }
             let code = self.bytes_at(function.start, (function.end - function.start) as usize);
-            for (at, window) in code.windows(2).enumerate() {
+            for (at, window) in code.windows(2).enumerate().filter(|_| !self.is_arm64) {
                 let long = |skip: usize| {
                     let displacement = code.get(at + skip..at + skip + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
                     let next = function.start + (at + skip + 4) as u64;
@@ -277,7 +324,7 @@ impl Image {
                 let jump = match window {
                     [0xe9, _] => long(1),
                     [0x0f, 0x80..=0x8f] => long(2),
-                    [0xff, form] if form >> 3 & 7 == 4 && (!self.is_go || code.len() < 200) => return true,
+                    [0xff, form] if form >> 3 & 7 == 4 && (!self.is_go || code_is_short(&function)) => return true,
                     _ => None,
                 };
                 waiting.extend(
@@ -293,4 +340,49 @@ impl Image {
         }
         false
     }
+
+    /// Where a function of arm64 jumps to outside of itself; `None` if to anywhere.
+    fn jumps_of_arm64(&self, function: &Range<u64>) -> Option<Vec<u64>> {
+        let code = self.instructions(function);
+        let mut jumps = Vec::new();
+        for (at, code) in (function.start..).step_by(4).zip(&code) {
+            let jump = match code {
+                // b
+                code if code & 0xfc00_0000 == 0x1400_0000 => branch(at, *code, 0, 26),
+                // b.cond, cbz, cbnz
+                code if code & 0xff00_0010 == 0x5400_0000 || code & 0x7e00_0000 == 0x3400_0000 => branch(at, *code, 5, 19),
+                // tbz, tbnz
+                code if code & 0x7e00_0000 == 0x3600_0000 => branch(at, *code, 5, 14),
+                // br, braa and its kind
+                code if code & 0xfeff_f000 == 0xd61f_0000 && (!self.is_go || code_is_short(function)) => return None,
+                _ => continue,
+            };
+            jumps.push(jump);
+        }
+        jumps.retain(|jump| !function.contains(jump) && self.function(*jump).is_some() || self.in_stub(*jump));
+        Some(jumps)
+    }
+}
+
+/// Go's dispatchers by a table are short; longer functions of it jump through registers within themselves.
+fn code_is_short(function: &Range<u64>) -> bool {
+    function.end - function.start < 200
+}
+
+/// Where an instruction of arm64 branches to: a displacement in words, of that many bits from that one on.
+fn branch(at: u64, code: u32, lowest: u32, bits: u32) -> u64 {
+    let field = (code >> lowest) << (32 - bits);
+    at.wrapping_add_signed(i64::from(field.cast_signed() >> (32 - bits)) * 4)
+}
+
+#[test]
+fn branches_of_arm64_lead_forward_and_back() {
+    assert_eq!(branch(0x1000, 0x9400_0004, 0, 26), 0x1010);
+    // bl of the instruction before: ffffffff words.
+    assert_eq!(branch(0x1000, 0x97ff_ffff, 0, 26), 0xffc);
+    // b.eq 22298 at 22278, from libc.
+    assert_eq!(branch(0x22278, 0x5400_0100, 5, 19), 0x22298);
+    // cbz x4, 179b0 at 179a4, from libgcc.
+    assert_eq!(branch(0x179a4, 0xb400_0064, 5, 19), 0x179b0);
+    assert_eq!(branch(0x1000, 0x3607_ffe0, 5, 14), 0xffc);
 }

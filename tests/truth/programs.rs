@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
-use std::hash::{Hash as _, Hasher as _};
+use std::hash::{Hash, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -57,13 +57,64 @@ pub(crate) struct Built {
     pub(crate) grammar: Grammar,
 }
 
-fn sources() -> PathBuf {
+fn sources_of_ours() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/truth")
+}
+
+/// Beside the programs in a guest: `tests/vm` puts them there.
+fn sources() -> PathBuf {
+    match std::env::var_os(PROGRAMS) {
+        Some(directory) if in_guest() => Path::new(&directory).join("sources"),
+        _ => sources_of_ours(),
+    }
 }
 
 fn text(source: &str) -> String {
     let path = sources().join(source);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("failed to read {}: {error}", path.display()))
+}
+
+/// Another machine's compiler, where `TRUTH_TOOLS` says how to run those; else ours.
+fn tool(name: &str) -> Command {
+    let Some(tools) = std::env::var_os(TOOLS) else { return Command::new(name) };
+    let mut command = Command::new(tools);
+    command.arg("--tool").arg(name);
+    command
+}
+
+/// Programs that are built for another machine, see [`made`].
+const PROGRAMS: &str = "TRUTH_PROGRAMS";
+const TOOLS: &str = "TRUTH_TOOLS";
+
+/// Whether programs are for arm64: ours are, and `TRUTH_TOOLS` makes no others.
+pub(crate) fn for_arm64() -> bool {
+    cfg!(target_arch = "aarch64") || std::env::var_os(TOOLS).is_some()
+}
+
+/// What `make` makes, as by [`Program::made`]; or, in the guests of `tests/vm`, what has been made for them.
+///
+/// `TRUTH_PROGRAMS` is a directory in which the host puts programs by their names, sources beside them, and where its guest
+/// finds them.
+fn made(name: &str, key: &impl Hash, make: impl FnOnce(&Path) -> std::io::Result<()>) -> PathBuf {
+    let Some(directory) = std::env::var_os(PROGRAMS) else { return Program::made(name, key, make).path };
+    let path = Path::new(&directory).join(name);
+    if !in_guest() {
+        let built = Program::made(name, &("put into a directory", std::env::var_os(TOOLS), key), make);
+        std::fs::create_dir_all(&directory).expect("a directory for programs can be made");
+        run(Command::new("cp").args(["-a", "--no-target-directory"]).arg(&built.path).arg(&path));
+    }
+    assert!(path.exists(), "{} has not been built for this guest", path.display());
+    path
+}
+
+/// Whether this runs where nothing can be compiled.
+pub(crate) fn in_guest() -> bool {
+    std::env::var_os(PROGRAMS).is_some() && !sources_of_ours().exists()
+}
+
+/// Whether programs are only built, for a guest that is not ours.
+pub(crate) fn are_for_a_guest() -> bool {
+    std::env::var_os(PROGRAMS).is_some() && !in_guest()
 }
 
 fn run(command: &mut Command) {
@@ -93,37 +144,37 @@ fn c_text(source: &str, program: &str, form: Form) -> Built {
     let header = text("truth.h");
     let name = format!("{}{}", stem(source), form.name());
     let key = ("c", source, program, &header, compiler, usual, form.flags());
-    let built = Program::made(&name, &key, |output| {
+    let path = made(&name, &key, |output| {
         let input = output.with_file_name(source);
         std::fs::write(&input, program)?;
-        let mut command = Command::new(compiler);
+        let mut command = tool(compiler);
         command.args(usual).args(form.flags()).arg("-I").arg(sources()).arg(&input).arg("-o").arg(output);
         run(&mut command);
         Ok(())
     });
-    Built { path: built.path, grammar: Grammar::read(&[&header, program], form.is_static()) }
+    Built { path, grammar: Grammar::read(&[&header, program], form.is_static()) }
 }
 
 /// A release program of Rust.
 pub(crate) fn rust(source: &str) -> Built {
     let program = text(source);
     let flags = ["--edition=2024", "-O", "--crate-name", "truth_closures"];
-    let built = Program::made(stem(source), &("rust", &program, flags), |output| {
-        run(Command::new("rustc").args(flags).arg("-o").arg(output).arg(sources().join(source)));
+    let path = made(stem(source), &("rust", &program, flags), |output| {
+        run(tool("rustc").args(flags).arg("-o").arg(output).arg(sources().join(source)));
         Ok(())
     });
-    Built { path: built.path, grammar: Grammar::read(&[&program], false) }
+    Built { path, grammar: Grammar::read(&[&program], false) }
 }
 
 /// A program of Go. One that calls C is linked with libc.
 pub(crate) fn go(source: &str) -> Built {
     let program = text(source);
     let calls_c = program.contains("import \"C\"");
-    let built = Program::made(stem(source), &("go", &program), |output| {
+    let path = made(stem(source), &("go", &program), |output| {
         // Go refuses sources of C beside its own.
         let input = output.with_file_name(source);
         std::fs::write(&input, &program)?;
-        let mut command = Command::new("go");
+        let mut command = tool("go");
         command.env("CGO_ENABLED", if calls_c { "1" } else { "0" }).env("GOFLAGS", "").env("GO111MODULE", "off");
         if std::env::var_os("HOME").is_none() {
             command.env("HOME", env!("CARGO_TARGET_TMPDIR"));
@@ -131,7 +182,7 @@ pub(crate) fn go(source: &str) -> Built {
         run(command.arg("build").arg("-o").arg(output).arg(&input));
         Ok(())
     });
-    Built { path: built.path, grammar: Grammar::read(&[&program], !calls_c) }
+    Built { path, grammar: Grammar::read(&[&program], !calls_c) }
 }
 
 /// `count` functions, each of which calls the next; `digits` are those of their numbers. What is on the stack between them
@@ -192,13 +243,13 @@ pub(crate) fn loader() -> (Built, PathBuf) {
 
     let churn = text("churn.c");
     let flags = ["-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-Wl,-z,lazy"];
-    let libraries = Program::made("libraries", &(&churn, &bound, &binds, flags), |output| {
+    let libraries = made("libraries", &(&churn, &bound, &binds, flags), |output| {
         std::fs::create_dir_all(output)?;
         let build = |name: &str, source: &str, defines: &[String]| -> std::io::Result<()> {
             let input = output.join(format!("{name}.c"));
             std::fs::write(&input, source)?;
             let library = output.join(format!("{name}.so"));
-            run(Command::new("gcc").args(flags).args(defines).arg(&input).arg("-o").arg(library));
+            run(tool("gcc").args(flags).args(defines).arg(&input).arg("-o").arg(library));
             std::fs::remove_file(input)
         };
         build("bound", &bound, &[])?;
@@ -207,22 +258,22 @@ pub(crate) fn loader() -> (Built, PathBuf) {
             .try_for_each(|n| build(&format!("churn{n}"), &churn, &[format!("-DNAME=churn{n}"), format!("-DSIZE={}", n * 3 + 2)]))
     });
     let program = format!("{}\n{grammar}\n", text("loader.c"));
-    (c_text("loader.c", &program, Form::Usual), libraries.path)
+    (c_text("loader.c", &program, Form::Usual), libraries)
 }
 
 /// A helper of the tests that is not looked at itself.
 pub(crate) fn helper(source: &str) -> PathBuf {
     let program = text(source);
-    let built = Program::made(stem(source), &("helper", &program), |output| {
-        run(Command::new("gcc").args(["-O2", "-Wall", "-Werror", "-o"]).arg(output).arg(sources().join(source)));
+    made(stem(source), &("helper", &program), |output| {
+        run(tool("gcc").args(["-O2", "-Wall", "-Werror", "-o"]).arg(output).arg(sources().join(source)));
         Ok(())
-    });
-    built.path
+    })
 }
 
 /// A name for a file of a test's own, different for each text.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     (name, std::process::id()).hash(&mut hasher);
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("truth-{:016x}", hasher.finish()))
+    let directory = if in_guest() { std::env::temp_dir() } else { PathBuf::from(env!("CARGO_TARGET_TMPDIR")) };
+    directory.join(format!("truth-{:016x}", hasher.finish()))
 }

@@ -12,9 +12,13 @@ use flametop::collector::{Batch, Collector, CollectorOptions, Walk};
 use flametop::profile::{Frame, FrameId, Names, ObjectId, Processes, Tgid, UserEnd};
 
 use super::common::Running;
+use super::programs;
 
 /// Not a divisor of anything that programs do in time.
 pub(crate) const FREQUENCY: u32 = 997;
+
+/// On an emulated processor a walk takes ten to twenty times as long, and should take the same share of time.
+const FREQUENCY_IN_GUEST: u32 = 97;
 
 /// A program that is started and waits for a byte.
 pub(crate) struct Waiting(Running);
@@ -83,7 +87,8 @@ impl Sampling {
 
     pub(crate) fn walking(walk: Walk) -> Sampling {
         let (names, processes) = (Arc::new(Names::default()), Arc::new(Processes::default()));
-        let options = CollectorOptions { frequency: FREQUENCY, walk, cache_tables: false, ..CollectorOptions::default() };
+        let frequency = if programs::in_guest() { FREQUENCY_IN_GUEST } else { FREQUENCY };
+        let options = CollectorOptions { frequency, walk, cache_tables: false, ..CollectorOptions::default() };
         let collector = Collector::start(options, names.clone(), processes.clone());
         let collector = collector.unwrap_or_else(|error| panic!("these tests need root and BPF: {error}"));
         Sampling {

@@ -38,6 +38,8 @@ struct Known {
     lookup: u64,
     /// A handler of a signal returns here: its caller was interrupted, and called nothing.
     is_restorer: bool,
+    /// In the vDSO, where on arm64 that is.
+    is_vdso: bool,
     /// About to jump to a handler of an exception: see [`REPLACE_RETURN`].
     replaces_return: bool,
     text: String,
@@ -76,6 +78,7 @@ impl<'a> Judge<'a> {
         let object = self.names.objects.get(frame.object).expect("each frame has an object");
         let image = self.images.of(self.names, frame.object);
         let lookup = image.as_ref().and_then(|image| image.address(frame.lookup_address())).unwrap_or(0);
+        // The vDSO has no file: of it only this difference is known.
         let address = lookup + (frame.address - frame.lookup_address());
         let place = match (object.kind, &image) {
             (ObjectKind::Vdso, _) => Place::Library("vdso"),
@@ -87,11 +90,12 @@ impl<'a> Judge<'a> {
         let replaces_return = names.iter().any(|name| REPLACE_RETURN.contains(&&**name))
             && image.as_ref().is_some_and(|image| image.jumps_to_handler(address));
         let text = match &place {
+            Place::Library("vdso") => format!("{place}+{:#x}", frame.address),
             Place::Library(_) | Place::Plt => format!("{place}+{address:#x}"),
             _ => format!("{place}"),
         };
-        let known =
-            Known { nodes: self.grammar.nodes_of(&place), place, image, address, lookup, is_restorer, replaces_return, text };
+        let (nodes, is_vdso) = (self.grammar.nodes_of(&place), object.kind == ObjectKind::Vdso);
+        let known = Known { nodes, place, image, address, lookup, is_restorer, is_vdso, replaces_return, text };
         self.frames.push(known);
         self.known.insert(frame, self.frames.len() - 1);
         self.frames.len() - 1
@@ -204,6 +208,7 @@ impl<'a> Judge<'a> {
         // Interrupted, or where such a call returns to; Go makes stacks that begin behind nothing, and calls where none stood.
         if callee.is_restorer
             || caller.is_restorer
+            || callee.is_vdso && caller.lookup == caller.address
             || callee.replaces_return
             || named(caller, "runtime.goexit")
             || named(callee, "runtime.asyncPreempt")

@@ -15,6 +15,13 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 
+/* Only x86 has callers that leave the stack misaligned. */
+#ifdef __x86_64__
+#define REALIGNED __attribute__((force_align_arg_pointer))
+#else
+#define REALIGNED
+#endif
+
 static struct phase *phases;
 static long phase_count;
 
@@ -141,7 +148,7 @@ NOINLINE long aligned(long seed)
 }
 //= aligned > with_drap | burn
 
-__attribute__((force_align_arg_pointer)) NOINLINE long forced(long seed)
+REALIGNED NOINLINE long forced(long seed)
 {
 	long result = aligned(seed);
 
@@ -152,7 +159,7 @@ __attribute__((force_align_arg_pointer)) NOINLINE long forced(long seed)
 //= forced > aligned | burn
 
 /* Forced, and no frame to be left: nothing but the alignment. */
-__attribute__((force_align_arg_pointer)) NOINLINE long forced_more(long seed, long a, long b, long c, long d, long e, long f)
+REALIGNED NOINLINE long forced_more(long seed, long a, long b, long c, long d, long e, long f)
 {
 	wide vector = {a, b, c, d, e, f, seed, 1};
 
@@ -309,6 +316,8 @@ NOINLINE void *thread_main(void *rounds)
 /* clone3 and start_thread, or musl's __clone and start; then what a thread does before and after its function. */
 //= ^<clone:thread>*1 > <libc:thread>*1 > thread_main > thread_inner
 //= <libc:thread>*1 > <libc,gcc,ld:thread>
+/* Declared above; in a static program it is found by its name. */
+//= <libc,gcc,ld:thread> > __strchrnul
 
 NOINLINE void threads_mode(void)
 {

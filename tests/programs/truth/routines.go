@@ -21,6 +21,7 @@ import (
 //= ^runtime.morestack > <rest:go>
 //= ^runtime.rt0_go > <rest:go> | runtime.mstart
 //= ^_rt0_amd64_linux > <rest:go>
+//= ^_rt0_arm64_linux > <rest:go>
 //= ^runtime.clone > runtime.mstart
 //= <rest:go> > runtime.clone
 // Any function may grow its stack, collect garbage, or be told to give way by a signal.

@@ -37,14 +37,14 @@ NOINLINE void handler_work(void)
 }
 //= handler_work > burn
 
-/* __restore_rt, to which a handler returns, is the frame between. */
+/* What a handler returns to is the frame between: libc's __restore_rt; on arm64 __kernel_rt_sigreturn of the vDSO. */
 NOINLINE void on_alarm(int signal)
 {
 	(void)signal;
 	handler_work();
 	sink++;
 }
-//= * > <libc:alarm>*1 > on_alarm > handler_work
+//= * > <libc,vdso:alarm>*1 > on_alarm > handler_work
 
 NOINLINE void second_work(void)
 {
@@ -59,8 +59,8 @@ NOINLINE void on_second(int signal, siginfo_t *info, void *context)
 	second_work();
 	sink += signal;
 }
-//= * > <libc:second>*1 > on_second > second_work
-//= <libc:raise> > <libc:second>*1
+//= * > <libc,vdso:second>*1 > on_second > second_work
+//= <libc:raise> > <libc,vdso:second>*1
 
 /* Another signal while it runs, always at the same place, and others (ITIMER_VIRTUAL) anywhere. */
 NOINLINE void on_first(int signal, siginfo_t *info, void *context)
@@ -70,7 +70,7 @@ NOINLINE void on_first(int signal, siginfo_t *info, void *context)
 	kill(getpid(), SIGUSR1);
 	sink += signal;
 }
-//= * > <libc:first>*1 > on_first > handler_work | <libc:raise>
+//= * > <libc,vdso:first>*1 > on_first > handler_work | <libc:raise>
 
 static void handle(int signal, void (*handler)(int, siginfo_t *, void *), int flags)
 {

@@ -42,6 +42,7 @@ static volatile unsigned long sink;
 //= <rest:boot> > <libc,stdc++,gcc:boot>
 //= ^_start > <libc:start>*1..3 > main | <libc,stdc++,gcc:boot> | <rest:boot>
 //= <libc,stdc++,gcc:boot> > <ld:exit> > <rest:boot> | <libc,stdc++,gcc:boot>
+//= <libc,stdc++,gcc:boot> > <vdso:boot>
 //= main > begin > <libc:begin>
 //= <libc:begin> > <vdso:begin>
 
