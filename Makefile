@@ -19,7 +19,7 @@ WITH_CLANG = CLANG="$$(scripts/setup.sh clang)"
 # What a terminal program must know of its terminal, kept over sudo.
 KEPT = $(foreach name,TERM COLORTERM LANG LC_ALL LC_CTYPE NO_COLOR,$${$(name)+$(name)="$$$(name)"})
 
-.PHONY: run build test test-all bench picture install uninstall help setup
+.PHONY: run build arm64 test test-all test-vm bench picture install uninstall help setup
 
 run: build ## install what is missing, build, and start the live view (ARGS="-p 123" passes arguments)
 	@if [ "$$(id -u)" = 0 ]; then exec $(FLAMETOP) $(ARGS); \
@@ -28,6 +28,10 @@ run: build ## install what is missing, build, and start the live view (ARGS="-p 
 
 build: setup ## build the release program
 	@$(WITH_CLANG) $(CARGO) build --release --locked
+
+arm64: ## build the release program for arm64, static, in target/aarch64-unknown-linux-gnu/release (on x86_64 Debian)
+	@scripts/setup.sh test-vm
+	@tests/vm/cross-arm64 cargo build --release --locked --features libbpf-rs/vendored
 
 setup:
 	@scripts/setup.sh build
@@ -39,6 +43,11 @@ test: ## install what is missing and run all tests, as CI does
 test-all: ## the same, with the slow tests
 	@scripts/setup.sh test-all
 	@$(WITH_CLANG) scripts/test.sh --all
+
+test-vm: ## boot kernels 6.1 to the newest on x86_64 and arm64, emulated, and look at stacks there (VM="arm64 6.12" chooses)
+	@scripts/setup.sh test-vm
+	@$(WITH_CLANG) tests/vm/build
+	@$(WITH_CLANG) $(CARGO) test --locked --test vm -- --include-ignored --nocapture
 
 bench: build ## measure flametop beside perf, flamelens and lightswitch (ROW=view, keys, live-keys, first, record, live, unwind, names, events)
 	@$(WITH_CLANG) scripts/bench-tools.sh $(TARGET)/bench-tools
@@ -55,4 +64,4 @@ uninstall: ## remove what install copied
 	rm -f $(DESTDIR)$(PREFIX)/bin/flametop $(DESTDIR)$(PREFIX)/share/man/man1/flametop.1
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18

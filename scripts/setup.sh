@@ -5,6 +5,7 @@
 #   scripts/setup.sh test     the same, and what the tests run: gcc and g++, musl-gcc, Go, shellcheck, Chromium, binutils,
 #                             LLVM's symbolizer, dwz, Node.js, xz, Rust's own formatter and linter
 #   scripts/setup.sh test-all the same, and what only the slow tests run: gdb
+#   scripts/setup.sh test-vm  the same as test, and what boots other kernels and builds for arm64 (tests/vm): on Debian only
 #   scripts/setup.sh clang    prints the clang that will be used
 #
 # What is there already is never touched, so a machine that has everything needs neither root nor network. Rust itself is
@@ -49,6 +50,7 @@ is_there() {
     libc.a) printf 'int main(void) { return 0; }\n' | cc -static -x c - -o /dev/null >/dev/null 2>&1 ;;
     libelf) has_header libelf.h ;;
     zlib) has_header zlib.h ;;
+    debian-archive-keyring) [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] ;;
     *) have "$1" ;;
     esac
 }
@@ -93,6 +95,8 @@ package() {
     dnf:go) echo golang-bin ;;
     *:go) echo go ;;
     apt:xz) echo xz-utils ;;
+    apt:qemu-system-aarch64) echo qemu-system-arm ;;
+    apt:qemu-system-x86_64) echo qemu-system-x86 ;;
     *:llvm-symbolizer) echo llvm ;;
     *:node) echo nodejs ;;
     *) echo "$2" ;;
@@ -158,14 +162,19 @@ build) ;;
 # gcc by name: the call chains that test programs promise were proved with it, and clang may stand in as cc and c++.
 # The others are what names, saved files and scripts are checked against.
 # musl-gcc and go: programs of tests/programs/truth.
-test | test-all) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck chromium readelf llvm-symbolizer dwz node xz" ;;
+test | test-all | test-vm) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck chromium readelf llvm-symbolizer dwz node xz" ;;
 clang)
     find_clang || fail "no clang of version $CLANG_OLDEST or newer with the BPF target: run scripts/setup.sh build"
     exit
     ;;
-*) fail "usage: scripts/setup.sh build|test|test-all|clang" ;;
+*) fail "usage: scripts/setup.sh build|test|test-all|test-vm|clang" ;;
 esac
 [ "$1" != test-all ] || WANTED="$WANTED gdb"
+# Kernels, and the toolchain for arm64, are fetched by apt from the mirror that the machine's own apt uses.
+if [ "$1" = test-vm ]; then
+    have apt-get || fail "tests/vm needs Debian's apt, for Debian's kernels"
+    WANTED="$WANTED qemu-system-aarch64 qemu-system-x86_64 python3 zstd mmdebstrap debian-archive-keyring"
+fi
 install_missing
 check_rust
 [ "$1" = build ] || check_rust_tools

@@ -1,0 +1,196 @@
+//! The same programs on other kernels and on arm64: each guest is a real kernel of Debian's in an emulated machine.
+//!
+//! ```text
+//! make test-vm                 builds for both architectures, boots all guests, prints one table
+//! VM="arm64 6.12" make test-vm          only guests whose line has that in it
+//! ```
+//!
+//! `tests/vm/build` has put flametop, the test `truth` and its programs into `target/vm`; `tests/vm/vm` boots a kernel with them.
+//! What is asked of each guest is [`QUESTIONS`]: a shell line that runs there, and how its output becomes cells of the table.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// A machine: architecture, a prefix of its kernel's version, its processor.
+#[derive(Clone, Copy)]
+struct Guest {
+    arch: &'static str,
+    kernel: &'static str,
+    cpu: &'static str,
+}
+
+/// All kernels that Debian has of what flametop claims to run on, up to the newest (`sid`). `max` is all that the emulator knows,
+/// on arm64 with signed return addresses; a Cortex-A72 has none.
+fn guests() -> Vec<Guest> {
+    let mut guests = Vec::new();
+    for kernel in ["6.1", "6.12", "6.18", "sid"] {
+        for (arch, cpu) in [("x86_64", "max"), ("arm64", "max"), ("arm64", "cortex-a72")] {
+            guests.push(Guest { arch, kernel, cpu });
+        }
+    }
+    guests
+}
+
+/// Something that is asked of each guest.
+struct Question {
+    /// A line for the guest's shell. Its output ends by its status.
+    command: &'static str,
+    /// The titles of the columns that the answer fills.
+    columns: &'static [&'static str],
+    /// The cells; what does not hold begins with [`NO`].
+    answer: fn(&str) -> Vec<String>,
+}
+
+/// What a cell begins with that must not be.
+const NO: &str = "NO";
+
+const QUESTIONS: &[Question] = &[
+    Question { command: "uname -r", columns: &["kernel"], answer: |said| vec![first_line(said).to_owned()] },
+    Question { command: "flametop doctor", columns: &["doctor"], answer: doctor },
+    Question {
+        command: "echo -n g | flametop record -F 97 -d 6 --no-annotations -o - -- programs/plain-static sort; s=$?; \
+                  killall plain-static; exit $s",
+        columns: &["record"],
+        answer: recorded,
+    },
+    Question {
+        command: "TRUTH_PROGRAMS=/payload/programs truth --exact programs_know_their_own_stack --nocapture 2>&1",
+        columns: &["stacks whole", "wrong", "open: whole, wrong"],
+        answer: truth,
+    },
+];
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// The status at the end of what was said.
+fn succeeded(said: &str) -> bool {
+    said.trim_end().ends_with("status 0")
+}
+
+/// `ok`, and what is limited.
+fn doctor(said: &str) -> Vec<String> {
+    let limited: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("limited")?.split("  ").map(str::trim).find(|word| !word.is_empty()))
+        .collect();
+    vec![if succeeded(said) { format!("ok, but for {}", limited.join(", ")) } else { format!("{NO}: {said}") }]
+}
+
+/// What `flametop record` has saved of a program whose functions are known: `name;…;_start;…;main;sort_mode;… count`. It has just
+/// started: until its table is made its stacks are their innermost frame.
+fn recorded(said: &str) -> Vec<String> {
+    let (mut all, mut whole, mut alone) = (0, 0, 0);
+    for line in said.lines().filter(|line| line.contains(";compare_work ")) {
+        let Some((stack, count)) = line.rsplit_once(' ') else { continue };
+        let count: usize = count.parse().unwrap_or(0);
+        let frames: Vec<&str> = stack.split(';').collect();
+        let at = |name: &str| frames.iter().position(|frame| *frame == name);
+        let in_order = [at("_start"), at("main"), at("sort_mode"), at("compare")];
+        all += count;
+        whole += if in_order.iter().all(Option::is_some) && in_order.is_sorted() { count } else { 0 };
+        alone += if frames.len() == 2 { count } else { 0 };
+    }
+    let share = format!("{whole} of {all}, {alone} before there was a table");
+    let holds = succeeded(said) && whole >= 20 && whole * 10 >= all * 9 && whole + alone == all;
+    vec![if holds { share } else { format!("{NO}: {share}: {said}") }]
+}
+
+/// The last lines of the table that the test prints.
+fn truth(said: &str) -> Vec<String> {
+    let sums = |name: &str| -> Option<[usize; 3]> {
+        let line = said.lines().find_map(|line| line.strip_prefix(name))?;
+        let mut numbers = line.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+        Some([numbers.next()?, numbers.next()?, numbers.next()?])
+    };
+    let (Some([all, whole, wrong]), Some([open, open_whole, open_wrong])) = (sums("all cases:"), sums("open cases:")) else {
+        return vec![format!("{NO}: {said}"), String::new(), String::new()];
+    };
+    let share = format!("{whole} of {all}, {:.2} %", whole as f64 * 100.0 / all.max(1) as f64);
+    let whole = if all >= 1000 && whole * 1000 >= all * 999 { share } else { format!("{NO}: {share}") };
+    let wrong = if wrong == 0 { "0".to_owned() } else { format!("{NO}: {wrong}") };
+    let open = if open == 0 { "-".to_owned() } else { format!("{open_whole} of {open}, {open_wrong}") };
+    vec![whole, wrong, open]
+}
+
+/// Boots one guest and asks it everything.
+fn ask(guest: Guest, place: &Path) -> Vec<String> {
+    // Each question in a shell of its own; a line that nothing else prints ends what it says.
+    let lines = QUESTIONS.iter().map(|question| format!("( {} ) 2>&1; echo \"status $?\"; echo =====", question.command));
+    let script = lines.collect::<Vec<_>>().join("\n");
+    let vm = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/vm");
+    let payload = place.join(guest.arch).join("payload");
+    assert!(payload.join("truth").exists(), "nothing was built for {}: make test-vm does, by tests/vm/build", guest.arch);
+    let mut command = Command::new(vm);
+    command.args([
+        "--arch",
+        guest.arch,
+        "--kernel",
+        guest.kernel,
+        "--cpu",
+        guest.cpu,
+        "--timeout",
+        "1500",
+        "--time",
+        "--payload",
+    ]);
+    command.arg(payload).arg("--overlay").arg(place.join(guest.arch).join("root")).arg("--").arg(script);
+    let output = command.output().expect("tests/vm/vm can be run");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{} {} {}: {}\n{said}",
+        guest.arch,
+        guest.kernel,
+        guest.cpu,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    print!("{said}");
+    let mut answers = said.split("=====\n");
+    QUESTIONS.iter().flat_map(|question| (question.answer)(answers.next().unwrap_or_default())).collect()
+}
+
+#[test]
+#[ignore = "half an hour, and what make test-vm builds and fetches"]
+fn kernels_of_both_architectures() {
+    let wanted = std::env::var("VM").unwrap_or_default();
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().map_or_else(PathBuf::new, |target| target.join("vm"));
+    let name = |guest: Guest| format!("{} {} {}", guest.arch, guest.kernel, guest.cpu);
+    let mut table = vec![["machine"].into_iter().chain(QUESTIONS.iter().flat_map(|question| question.columns.iter().copied()))]
+        .into_iter()
+        .map(|titles| titles.map(str::to_owned).collect::<Vec<_>>())
+        .collect::<Vec<_>>();
+    let mut failed = Vec::new();
+    for guest in guests().into_iter().filter(|guest| name(*guest).contains(&wanted)) {
+        let begun = Instant::now();
+        let cells = ask(guest, &place);
+        println!("== {}: {:.0?}\n", name(guest), begun.elapsed());
+        failed.extend(cells.iter().filter(|cell| cell.starts_with(NO)).map(|cell| format!("{}: {cell}", name(guest))));
+        let row =
+            [format!("{}, {}", guest.arch, guest.cpu)].into_iter().chain(cells.iter().map(|cell| first_line(cell).to_owned()));
+        table.push(row.collect());
+    }
+    assert!(table.len() > 1, "no guest has {wanted:?} in its line");
+    table.insert(1, table[0].iter().map(|_| "-".to_owned()).collect());
+    for row in &table {
+        println!("| {} |", row.join(" | "));
+    }
+    assert!(failed.is_empty(), "does not hold:\n  {}", failed.join("\n  "));
+}
+
+#[test]
+fn answers_of_guests_are_read() {
+    let said = "Linux;x;_start;main;sort_mode;compare;compare_work 30\nstatus 0\n";
+    assert_eq!(recorded(said), ["30 of 30, 0 before there was a table"]);
+    assert!(recorded(&said.replace("main;", ""))[0].starts_with(NO));
+    assert!(recorded(&said.replace("status 0", "status 1"))[0].starts_with(NO));
+    let said = "all cases: 2000 samples, 1999 whole, 0 wrong\nopen cases: 10 samples, 5 whole, 1 wrong\nstatus 0\n";
+    assert_eq!(truth(said), ["1999 of 2000, 99.95 %", "0", "5 of 10, 1"]);
+    assert!(truth("status 1")[0].starts_with(NO));
+    assert!(truth(&said.replace("1999 whole", "1990 whole"))[0].starts_with(NO));
+    assert_eq!(doctor("ok   kernel  6\nlimited  terminal               no\nstatus 0\n"), ["ok, but for terminal"]);
+    assert!(doctor("status 1\n")[0].starts_with(NO));
+}
