@@ -53,7 +53,7 @@ test_all() {
 
 documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet; }
 
-step "scripts" shellcheck scripts/*.sh .ci/run tests/vm/build tests/vm/cross-arm64
+step "scripts" shellcheck scripts/*.sh .ci/run tests/vm/build tests/vm/cross-arm64 tests/vm/events
 step "formatting" cargo fmt --check
 step "lints" cargo clippy --locked --all-targets -- -D warnings
 step "documentation" documentation

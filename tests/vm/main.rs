@@ -60,6 +60,11 @@ const QUESTIONS: &[Question] = &[
         columns: &["stacks whole", "wrong", "open: whole, wrong"],
         answer: truth,
     },
+    Question {
+        command: "/payload/events",
+        columns: &["fentry", "fexit", "kprobe", "kretprobe", "kprobe.multi", "kretprobe.multi"],
+        answer: functions,
+    },
 ];
 
 fn first_line(text: &str) -> &str {
@@ -114,6 +119,15 @@ fn truth(said: &str) -> Vec<String> {
     let wrong = if wrong == 0 { "0".to_owned() } else { format!("{NO}: {wrong}") };
     let open = if open == 0 { "-".to_owned() } else { format!("{open_whole} of {open}, {open_wrong}") };
     vec![whole, wrong, open]
+}
+
+/// A line for each means of taking stacks at functions, as `tests/vm/events` prints it.
+fn functions(said: &str) -> Vec<String> {
+    let cell = |means: &&str| {
+        let line = said.lines().find_map(|line| line.strip_prefix(means)?.strip_prefix(' '));
+        line.map_or_else(|| format!("{NO}: {means}: {said}"), str::to_owned)
+    };
+    ["fentry", "fexit", "kprobe", "kretprobe", "kprobe.multi", "kretprobe.multi"].iter().map(cell).collect()
 }
 
 /// Boots one guest and asks it everything.
@@ -191,6 +205,10 @@ fn answers_of_guests_are_read() {
     assert_eq!(truth(said), ["1999 of 2000, 99.95 %", "0", "5 of 10, 1"]);
     assert!(truth("status 1")[0].starts_with(NO));
     assert!(truth(&said.replace("1999 whole", "1990 whole"))[0].starts_with(NO));
+    let said = "fentry ok, 8 functions\nfexit not offered\nkprobe NO vfs_read: it failed;\n";
+    let cells = functions(said);
+    assert_eq!(cells[..2], ["ok, 8 functions", "not offered"]);
+    assert!(cells[2..].iter().all(|cell| cell.starts_with(NO)), "{cells:?}");
     assert_eq!(doctor("ok   kernel  6\nlimited  terminal               no\nstatus 0\n"), ["ok, but for terminal"]);
     assert!(doctor("status 1\n")[0].starts_with(NO));
 }

@@ -112,6 +112,10 @@ impl Programs {
             rodata.half_ring = u64::from(shared.settings.ring_bytes / 2);
             rodata.source_number = told.number;
             rodata.backtrace = told.backtrace as u32;
+            #[cfg(target_arch = "aarch64")]
+            {
+                rodata.signature_mask = crate::collector::perf::signature_mask();
+            }
         }
         for other in Mechanism::ALL {
             open_program(&mut open.progs, other).set_autoload(other == mechanism);
