@@ -37,12 +37,14 @@ fn build() -> Result<(), String> {
         let built = builder(&source)?.build_and_generate(out.join(format!("{name}.skel.rs")));
         built.map_err(|error| format!("failed to build {source}: {error:#}"))?;
     }
-    // What tests/mappings/ loads. A package for users has no tests, and needs none.
-    let asking = "tests/programs/mappings.bpf.c";
-    println!("cargo::rerun-if-changed={asking}");
-    if Path::new(asking).exists() {
-        let built = builder(asking)?.obj(out.join("mappings.bpf.o")).build();
-        built.map_err(|error| format!("failed to build {asking}: {error:#}"))?;
+    // What tests load. A package for users has no tests, and needs none.
+    for name in ["mappings", "registers"] {
+        let source = format!("tests/programs/{name}.bpf.c");
+        println!("cargo::rerun-if-changed={source}");
+        if Path::new(&source).exists() {
+            let built = builder(&source)?.obj(out.join(format!("{name}.bpf.o"))).build();
+            built.map_err(|error| format!("failed to build {source}: {error:#}"))?;
+        }
     }
     Ok(())
 }

@@ -61,6 +61,11 @@ const QUESTIONS: &[Question] = &[
         answer: truth,
     },
     Question {
+        command: "REGISTERS_PROGRAM=/payload/programs/registers registers --nocapture 2>&1",
+        columns: &["registers"],
+        answer: |said| vec![if succeeded(said) { "ok".to_owned() } else { format!("{NO}: {said}") }],
+    },
+    Question {
         command: "/payload/events",
         columns: &["fentry", "fexit", "kprobe", "kretprobe", "kprobe.multi", "kretprobe.multi"],
         answer: functions,
