@@ -67,7 +67,9 @@ fn look(source: &Source, running: &Running, path: &std::path::Path, marked: u64)
         let is_wanted = program.name() == source.program;
         program.set_autoload(is_wanted);
         if is_wanted && matches!(source.name, "fentry" | "fexit") {
-            program.set_attach_target(0, Some(function.to_owned())).ok()?;
+            // A call without arguments has two names, of which the kernel's types know one.
+            let names = ["__do_sys_getppid", function];
+            names.iter().find_map(|name| program.set_attach_target(0, Some((*name).to_owned())).ok())?;
         }
     }
     let object = open.load().ok()?;

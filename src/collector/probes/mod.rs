@@ -316,7 +316,13 @@ impl Probes {
             let near = if near.is_empty() { String::new() } else { format!(": is it {}?", near.join(", ")) };
             return Err(CollectorError::NoSuchFunction { event, near });
         }
-        let why: Vec<String> = reasons.iter().map(|(mechanism, why)| format!("{}: {}", mechanism.name(), why.words())).collect();
+        let words = |(mechanism, why): &(Mechanism, Failed)| match (mechanism, why) {
+            (Mechanism::Fentry | Mechanism::Fexit, Failed::NotThere) => {
+                format!("{}: the kernel's types (BTF) know no such function", mechanism.name())
+            }
+            _ => format!("{}: {}", mechanism.name(), why.words()),
+        };
+        let why: Vec<String> = reasons.iter().map(words).collect();
         Err(CollectorError::NotAttached { event, why: why.join("; ") })
     }
 
