@@ -69,19 +69,19 @@ pub struct Sampling {
     pub frequency: u32,
     /// Instead of by the clock, take stacks where this happens: FUNC of the kernel, uprobe:[LIB:]FUNC, tracepoint:CAT:NAME, page-faults, …
     ///
-    /// Which functions call this one, how often, and from where. FUNC may be a glob (`vfs_*`) or /a regular expression/. Each event
-    /// counts; stacks are taken of as many as --event-stacks allows.
+    /// Who calls this function, how often, and from where. All events are counted; stacks are
+    /// taken of as many as --event-stacks allows. FUNC may be a glob (`vfs_*`), or a regular
+    /// expression between slashes.
     ///
-    /// FUNC  entries into a function of the kernel, by the cheapest means that this kernel has; fentry:FUNC, kprobe.multi:FUNC and
-    /// kprobe:FUNC choose; fexit:FUNC, kretprobe.multi:FUNC and kretprobe:FUNC are its returns
-    ///
-    /// uprobe:[LIB:]FUNC, uretprobe:[LIB:]FUNC  a function of a program or library; without LIB of the command or of -p
-    ///
-    /// tracepoint:CATEGORY:NAME, or CATEGORY:NAME
-    ///
-    /// page-faults, context-switches, cpu-migrations, …, cycles, instructions, cache-misses, …  counters, as perf calls them
-    ///
-    /// cpu  the clock, beside other events
+    /// FUNC                          calls of a function of the kernel, by the cheapest means
+    /// fentry:FUNC kprobe.multi:FUNC kprobe:FUNC            the same, by these means
+    /// fexit:FUNC kretprobe.multi:FUNC kretprobe:FUNC       returns from it
+    /// uprobe:[LIB:]FUNC             calls of a function of a program or library; without LIB
+    /// uretprobe:[LIB:]FUNC          those of the command or of -p; returns from it
+    /// tracepoint:CATEGORY:NAME      a tracepoint; also CATEGORY:NAME
+    /// page-faults context-switches cpu-migrations cycles instructions cache-misses …
+    ///                               counters, as perf calls them
+    /// cpu                           the clock, beside other events
     #[arg(short = 'e', long = "event", value_name = "EVENT", verbatim_doc_comment)]
     pub events: Vec<String>,
     /// Take at most this many stacks a second of events, on each CPU; what happens between is counted

@@ -234,7 +234,12 @@ fn save_view(order: &SaveOrder, labels: &LabelTable) -> Result<u64, SaveError> {
     let saved = save(&order.path, overwrite, |out| -> Result<(), FormatError> {
         match format {
             Format::Svg => {
-                let options = SvgOptions { title: order.title.clone(), inverted: order.root_on_top, ..SvgOptions::default() };
+                let options = SvgOptions {
+                    title: order.title.clone(),
+                    inverted: order.root_on_top,
+                    count_name: order.count_name.to_owned(),
+                    ..SvgOptions::default()
+                };
                 match &order.difference {
                     None => svg::write(&tree, labels, root, &options, out).map(drop),
                     Some(difference) => svg::write_difference(&order.tree, difference, labels, root, &options, out).map(drop),

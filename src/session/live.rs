@@ -38,6 +38,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         0 => format!("{} and children", child.short_name()),
         others => format!("{}, {others} more, and children", child.short_name()),
     });
+    let watched = options.sampling.pids.iter().copied().chain(child.as_ref().map(|child| child.tgid().0)).collect();
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let target = if options.program.is_empty() { target } else { Target::default() };
@@ -57,7 +58,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         let engine = ends.spawn_engine(shared.engine(), true)?;
         ends.spawn_saver(&shared);
         ends.spawn_readers(&shared);
-        events::spawn(&ends, sampling.orders(), options.sampling.pids.clone());
+        events::spawn(&ends, sampling.orders(), watched);
         ends.spawn_signals()?;
         // On a thread of its own: the drawing thread reads no files and waits for no lock.
         let frequency = options.sampling.frequency;

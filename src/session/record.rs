@@ -10,11 +10,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
-use crate::collector::EventStatus;
+use crate::collector::{EventSpec, EventStatus};
 use crate::formats::folded::{self, FoldedOptions};
 use crate::formats::save::{Format, Overwrite, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
-use crate::profile::{CallTree, Query, Request, Snapshot};
+use crate::profile::{CallTree, EventSource, Query, Request, Snapshot};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
@@ -53,7 +53,10 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     }
     runtime.block_on(settle(&shared, &mut signals));
     let mut engine = shared.engine();
-    let query = Query { fold_inlined: options.sampling.no_inline, ..Query::default() };
+    // Events of different kinds cannot be added: the file is about the first.
+    let source =
+        (options.sampling.events.len() > 1).then(|| if first_is_clock(&options) { EventSource::CLOCK } else { EventSource(1) });
+    let query = Query { source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
     write(&options, format, &snapshot, &shared, sampling.lasted())?;
     report(&options, &snapshot, &sampling, ended.as_ref());
@@ -216,7 +219,8 @@ fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, shared: &Sh
         Format::Svg => {
             let svg_options = SvgOptions {
                 title: title(options),
-                subtitle: Some(format!("{} samples in {:.0} s", snapshot.tree.total(), took.as_secs_f64())),
+                subtitle: Some(format!("{} {} in {:.0} s", snapshot.tree.total(), unit(options), took.as_secs_f64())),
+                count_name: unit(options).to_owned(),
                 ..SvgOptions::default()
             };
             svg::write(&snapshot.tree, &shared.names.labels, CallTree::ROOT, &svg_options, out).map(drop)
@@ -231,7 +235,8 @@ fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, shared: &Sh
 
 fn title(options: &cli::Record) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    match (options.program.as_slice(), options.sampling.pids.as_slice()) {
+    let at = options.sampling.events.first().map_or(String::new(), |event| format!(", at {event}"));
+    let of = match (options.program.as_slice(), options.sampling.pids.as_slice()) {
         ([], []) => format!("flametop: everything on {host}"),
         ([], pids) => {
             let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
@@ -241,7 +246,18 @@ fn title(options: &cli::Record) -> String {
             let words: Vec<String> = command.iter().map(|word| shown(word)).collect();
             format!("flametop: {}", words.join(" "))
         }
-    }
+    };
+    of + &at
+}
+
+/// Whether the file is about ticks of the clock, not about events.
+fn first_is_clock(options: &cli::Record) -> bool {
+    options.sampling.events.first().is_none_or(|event| matches!(EventSpec::parse(event), Ok(EventSpec::Clock)))
+}
+
+/// What the numbers in the file count.
+fn unit(options: &cli::Record) -> &'static str {
+    if first_is_clock(options) { "samples" } else { "events" }
 }
 
 /// What was counted of a source, in a line.
@@ -271,8 +287,11 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
     let events = sampling.events();
     lines.extend(events.iter().map(describe_event));
     lines.extend(sampling.comparison().map(Comparison::describe));
-    let what = if events.is_empty() { "samples" } else { "events" };
+    let what = unit(options);
     let mut line = format!("{} {what} written to {}", snapshot.tree.total(), options.output.display());
+    if let [first, _, ..] = options.sampling.events.as_slice() {
+        line.push_str(&format!(", of {first} only"));
+    }
     if totals.user > 0 {
         line.push_str(&format!(", {:.1} % of user stacks complete", totals.complete as f64 * 100.0 / totals.user as f64));
     }

@@ -11,7 +11,7 @@ use super::areas::Areas;
 use super::compare::Compare;
 use super::flame::Flame;
 use super::keys::{Action, KeyMap, a_move, is_ctrl_c};
-use super::messages::{Effect, Event, EventName, Message, SaveOrder, Saved, Status};
+use super::messages::{Effect, Event, EventName, EventRow, Message, SaveOrder, Saved, Status};
 use super::names::Detail;
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
@@ -120,6 +120,8 @@ pub struct App {
     pub size: (u16, u16),
     /// What is sampled at all, in words, where that is not every process.
     pub everything: Option<String>,
+    /// Sources that were detached: their samples are still there.
+    pub(super) ended_events: Vec<EventRow>,
     /// The events that there are, once somebody has asked.
     pub(super) event_names: Option<Arc<[EventName]>>,
     pub(super) query: Query,
@@ -161,6 +163,7 @@ impl App {
             output_open: false,
             size: (80, 24),
             everything: None,
+            ended_events: Vec::new(),
             event_names: None,
             query,
             asked: None,
@@ -257,6 +260,8 @@ impl App {
                 bad: false,
             });
         }
+        let ended = self.status.events.iter().filter(|row| status.events.iter().all(|other| other.source != row.source));
+        self.ended_events.extend(ended.cloned());
         self.status = status;
     }
 

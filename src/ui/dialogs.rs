@@ -135,6 +135,7 @@ impl App {
             overwrite: false,
             tree: Arc::clone(&self.snapshot.tree),
             unit: self.snapshot.unit(),
+            count_name: self.unit_word(),
             difference: self.snapshot.difference.clone(),
             zoom: self.flame.zoom.path.clone(),
             root_on_top: self.flame.root_on_top,

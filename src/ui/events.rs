@@ -14,7 +14,7 @@ impl App {
         self.query.source.filter(|source| *source != EventSource::CLOCK)
     }
 
-    /// What is known of it. Of one that is no longer attached nothing is.
+    /// What is known of it, if it is still attached.
     fn shown_row(&self) -> Option<&EventRow> {
         let shown = self.shown_event()?;
         self.status.events.iter().find(|row| row.source == shown)
@@ -28,10 +28,12 @@ impl App {
     /// What samples are taken at, in words.
     pub(super) fn source_words(&self) -> String {
         let Some(shown) = self.shown_event() else { return self.status.source.clone() };
-        match self.shown_row() {
-            Some(row) => format!("{} ({})", row.name, row.how),
-            // Before the first status, and after it was detached.
-            None => format!("event {shown}"),
+        let ended = || self.ended_events.iter().rev().find(|row| row.source == shown);
+        match (self.shown_row(), ended()) {
+            (Some(row), _) => format!("{} ({})", row.name, row.how),
+            (None, Some(row)) => format!("{} (no more)", row.name),
+            // Before the first status.
+            (None, None) => format!("event {shown}"),
         }
     }
 

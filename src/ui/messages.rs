@@ -154,6 +154,8 @@ pub struct SaveOrder {
     pub tree: Arc<CallTree>,
     /// What one sample weighs in it.
     pub unit: u64,
+    /// What is counted: samples, or events.
+    pub count_name: &'static str,
     /// What it is compared with, if it is.
     pub difference: Option<Arc<Difference>>,
     /// The zoomed frame, as labels from the root.

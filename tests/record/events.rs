@@ -90,6 +90,7 @@ fn several_events_are_counted_each_for_itself_and_the_clock_goes_on_beside_them(
     let words = words(&output);
     assert!(words.contains("sched:sched_process_fork: 2000 events"), "{words}");
     assert!(words.contains("page-faults: "), "{words}");
+    assert!(words.contains("x.folded, of page-faults only"), "{words}");
 }
 
 #[test]

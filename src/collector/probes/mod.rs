@@ -174,6 +174,8 @@ pub(super) struct Probes {
     own: Option<OwnMaps>,
     shared: Shared,
     backtrace: Backtrace,
+    /// The number that was given last; 0 at first.
+    last: u8,
     /// Stacks a second, on each CPU and of all sources together.
     budget: u32,
     epoch: u32,
@@ -184,14 +186,15 @@ pub(super) struct Probes {
 impl Probes {
     /// Nothing is attached yet.
     pub(super) fn new(shared: Shared, backtrace: Backtrace, budget: u32) -> Probes {
-        Probes { attached: Vec::new(), own: None, shared, backtrace, budget, epoch: 1, began: 0 }
+        Probes { attached: Vec::new(), own: None, shared, backtrace, last: 0, budget, epoch: 1, began: 0 }
     }
 
     /// Attaches a source.
     pub(super) fn attach(&mut self, request: &EventRequest, cpus: &[u32]) -> Result<EventSource, CollectorError> {
         let taken = |number: &u8| self.attached.iter().any(|attached| attached.status.source.0 == *number);
-        let number = (1..MAX_SOURCES).find(|number| !taken(number));
-        let Some(number) = number else {
+        // In turn: samples of a source that was detached are still there, under its number.
+        let following = (0..MAX_SOURCES - 1).map(|step| (self.last + step) % (MAX_SOURCES - 1) + 1);
+        let Some(number) = following.into_iter().find(|number| !taken(number)) else {
             return Err(CollectorError::TooManyEvents { limit: usize::from(MAX_SOURCES - 1) });
         };
         if let Some(own) = &self.own {
@@ -235,6 +238,7 @@ impl Probes {
             }
         }
         self.attached.push(new);
+        self.last = number;
         self.tell();
         Ok(source)
     }
@@ -316,11 +320,13 @@ impl Probes {
             let near = if near.is_empty() { String::new() } else { format!(": is it {}?", near.join(", ")) };
             return Err(CollectorError::NoSuchFunction { event, near });
         }
-        let words = |(mechanism, why): &(Mechanism, Failed)| match (mechanism, why) {
-            (Mechanism::Fentry | Mechanism::Fexit, Failed::NotThere) => {
-                format!("{}: the kernel's types (BTF) know no such function", mechanism.name())
-            }
-            _ => format!("{}: {}", mechanism.name(), why.words()),
+        let words = |(mechanism, why): &(Mechanism, Failed)| {
+            let why = match (mechanism, why) {
+                (Mechanism::Fentry | Mechanism::Fexit, Failed::NotThere) => "the kernel's types (BTF) know no such function",
+                _ => why.words(),
+            };
+            // Who has named the means knows which it is.
+            if asked.is_some() { why.to_owned() } else { format!("{}: {why}", mechanism.name()) }
         };
         let why: Vec<String> = reasons.iter().map(words).collect();
         Err(CollectorError::NotAttached { event, why: why.join("; ") })
@@ -477,9 +483,7 @@ pub(super) fn try_all(shared: Shared) -> Vec<(Mechanism, Result<(), String>)> {
         let request = EventRequest { name: mechanism.name().to_owned(), spec, places };
         let attached = probes.attach(&request, &cpus).map(|source| probes.detach(source));
         attached.map_err(|error| match error {
-            CollectorError::NotAttached { why, .. } => {
-                why.strip_prefix(&format!("{}: ", mechanism.name())).map_or(why.clone(), str::to_owned)
-            }
+            CollectorError::NotAttached { why, .. } => why,
             other => other.to_string(),
         })
     };
