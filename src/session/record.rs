@@ -18,7 +18,7 @@ use crate::profile::{CallTree, EventSource, Query, Request, Snapshot};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
-use super::sampling::{Comparison, Ended, Sampling, Shared, limits};
+use super::sampling::{Ended, Sampling, Shared, limits};
 use super::{now, runtime};
 
 /// Longest wait for the last names before the file is written.
@@ -286,7 +286,7 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
     let totals = &snapshot.totals;
     let events = sampling.events();
     lines.extend(events.iter().map(describe_event));
-    lines.extend(sampling.comparison().map(Comparison::describe));
+    lines.extend(sampling.comparison());
     let what = unit(options);
     let mut line = format!("{} {what} written to {}", snapshot.tree.total(), options.output.display());
     if let [first, _, ..] = options.sampling.events.as_slice() {

@@ -1,5 +1,6 @@
 //! Sampling while something else goes on: the collecting thread, and what it tells about itself.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use crate::cli;
 use crate::collector::{
     Backtrace, Batch, Collector, CollectorOptions, EventRequest, EventStatus, KernelNames, ObjectState, Targets, Walk,
 };
-use crate::profile::{Engine, EventSource, Limits, Names, Processes, Profile, Sample, Tgid};
+use crate::profile::{Engine, EventSource, FrameId, Limits, Names, Processes, Profile, Sample, Tgid, Tid, Timestamp};
 use crate::symbolize::{AskKernel, DEBUGINFOD_FIND, Symbolizer, program_called};
 
 use super::child::Child;
@@ -92,7 +93,7 @@ pub(super) struct Sampling {
     events: Arc<Mutex<Vec<EventStatus>>>,
     orders: Sender<EventOrder>,
     clock: Arc<AtomicBool>,
-    comparison: Arc<Mutex<Option<Comparison>>>,
+    comparison: Arc<Mutex<Option<String>>>,
     /// Names of the events that were asked for at the start.
     pub(super) requested: Vec<String>,
     ended: Arc<Mutex<Option<Ended>>>,
@@ -223,7 +224,8 @@ impl Sampling {
                     return;
                 }
                 let watched = std::mem::take(&mut watched);
-                let (events, clock, compared) = (counted, ticks, None);
+                let compares = matches!(backtrace, Backtrace::Both | Backtrace::Scan);
+                let (events, clock, compared) = (counted, ticks, compares.then(Comparison::default));
                 let collecting = Collecting {
                     collector,
                     shared,
@@ -287,9 +289,9 @@ impl Sampling {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How two ways of finding a stack compare, if they were both gone.
-    pub(super) fn comparison(&self) -> Option<Comparison> {
-        *self.comparison.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How two ways of finding a stack compare, in words, if they were both gone.
+    pub(super) fn comparison(&self) -> Option<String> {
+        self.comparison.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Where orders to attach and detach go.
@@ -344,16 +346,22 @@ pub(super) enum EventOrder {
 }
 
 /// How two ways of finding the same stack compare: `--backtrace both`.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(super) struct Comparison {
     equal: u64,
     different: u64,
+    /// Kernel's parts of which the other form has not come yet.
+    waiting: HashMap<(Timestamp, Tid), Vec<FrameId>>,
 }
+
+/// So many wait at most: more are of events that have no other form.
+const MAX_WAITING: usize = 4096;
 
 impl Comparison {
     /// In words.
-    pub(super) fn describe(self) -> String {
-        format!("backtraces by the kernel and by hand: {} equal, {} different", self.equal, self.different)
+    fn describe(&self) -> Option<String> {
+        let any = self.equal + self.different > 0;
+        any.then(|| format!("backtraces by the kernel and by hand: {} equal, {} different", self.equal, self.different))
     }
 }
 
@@ -371,7 +379,7 @@ struct Collecting {
     ordered: Receiver<EventOrder>,
     compared: Option<Comparison>,
     /// The same, for others to see.
-    comparison: Arc<Mutex<Option<Comparison>>>,
+    comparison: Arc<Mutex<Option<String>>>,
 }
 
 /// How it stands with unwind tables: a line for all, and one for each object that has none.
@@ -443,7 +451,7 @@ impl Collecting {
             if trimmed.elapsed() > Duration::from_secs(1) {
                 trimmed = Instant::now();
                 let mut notes = describe_tables(&self.collector);
-                notes.extend(self.compared.map(Comparison::describe));
+                notes.extend(self.compared.as_ref().and_then(Comparison::describe));
                 *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
                 self.count_events();
                 self.shared.profile.write().unwrap_or_else(PoisonError::into_inner).trim(now());
@@ -459,7 +467,7 @@ impl Collecting {
     fn count_events(&self) {
         let events = self.collector.events();
         *self.events.lock().unwrap_or_else(PoisonError::into_inner) = events;
-        *self.comparison.lock().unwrap_or_else(PoisonError::into_inner) = self.compared;
+        *self.comparison.lock().unwrap_or_else(PoisonError::into_inner) = self.compared.as_ref().and_then(Comparison::describe);
     }
 
     /// Attaches and detaches as ordered from the screen.
@@ -489,21 +497,27 @@ impl Collecting {
         }
     }
 
-    /// Of a sample in two forms the kernel's parts are held against each other.
-    fn compare(&mut self, batch: &Batch, at: usize) {
-        let frames = |at: usize| {
-            let sample = batch.samples.get(at)?;
-            Some((sample, batch.frames.get(sample.frames.clone())?))
-        };
-        let Some(((first, by_kernel), (second, by_hand))) = at.checked_sub(1).and_then(frames).zip(frames(at)) else { return };
-        let comparison = self.compared.get_or_insert_default();
-        // What was found by hand has no user part, and on x86_64 only its inner side.
-        let inner = by_kernel.len().checked_sub(by_hand.len()).and_then(|from| by_kernel.get(from..));
-        let whole = second.kernel_cut || first.kernel_frames == second.kernel_frames;
-        if inner == Some(by_hand) && whole && first.time == second.time {
-            comparison.equal += 1;
-        } else {
-            comparison.different += 1;
+    /// Of a sample in two forms the kernel's parts are held against each other. The second may come a batch later.
+    fn compare(&mut self, batch: &Batch) {
+        let Some(comparison) = &mut self.compared else { return };
+        for sample in &batch.samples {
+            let frames = batch.frames.get(sample.frames.clone()).unwrap_or_default();
+            let kernel = frames.get(frames.len().saturating_sub(sample.kernel_frames)..).unwrap_or_default();
+            let key = (sample.time, sample.thread.tid);
+            if !sample.compared {
+                if comparison.waiting.len() >= MAX_WAITING {
+                    comparison.waiting.clear();
+                }
+                comparison.waiting.insert(key, kernel.to_vec());
+            } else if let Some(by_kernel) = comparison.waiting.remove(&key) {
+                // On x86_64 there is only the inner side of what was found by hand.
+                let same = match by_kernel.len().checked_sub(kernel.len()) {
+                    Some(0) => by_kernel == kernel,
+                    Some(more) => sample.kernel_cut && by_kernel.get(more..) == Some(kernel),
+                    None => false,
+                };
+                *if same { &mut comparison.equal } else { &mut comparison.different } += 1;
+            }
         }
     }
 
@@ -516,11 +530,7 @@ impl Collecting {
         if !batch.wanted.is_empty() {
             self.shared.symbolizer.request(batch.wanted.drain(..));
         }
-        for at in 0..batch.samples.len() {
-            if batch.samples.get(at).is_some_and(|sample| sample.compared) {
-                self.compare(batch, at);
-            }
-        }
+        self.compare(batch);
         let mut profile = self.shared.profile.write().unwrap_or_else(PoisonError::into_inner);
         profile.losses.ring_full = batch.losses.ring_full;
         profile.losses.events_lost = batch.losses.events_lost;
