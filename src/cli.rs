@@ -67,7 +67,7 @@ pub struct Sampling {
     /// Samples a second on each CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=25_000))]
     pub frequency: u32,
-    /// Instead of by the clock, take stacks where this happens: FUNC of the kernel, uprobe:[LIB:]FUNC, tracepoint:CAT:NAME, page-faults, …
+    /// Instead of by the clock, take stacks where this happens: FUNC of the kernel, uprobe:FILE:FUNC, tracepoint:CAT:NAME, page-faults, …
     ///
     /// Who calls this function, how often, and from where. All events are counted; stacks are
     /// taken of as many as --event-stacks allows. FUNC may be a glob (`vfs_*`), or a regular
@@ -76,8 +76,9 @@ pub struct Sampling {
     /// FUNC                          calls of a function of the kernel, by the cheapest means
     /// fentry:FUNC kprobe.multi:FUNC kprobe:FUNC            the same, by these means
     /// fexit:FUNC kretprobe.multi:FUNC kretprobe:FUNC       returns from it
-    /// uprobe:[LIB:]FUNC             calls of a function of a program or library; without LIB
-    /// uretprobe:[LIB:]FUNC          those of the command or of -p; returns from it
+    /// uprobe:FILE:FUNC              calls of a function of a program or library (libc is enough of
+    ///                               a name); uprobe:FUNC is one of the command or of -p
+    /// uretprobe:FILE:FUNC           returns from it
     /// tracepoint:CATEGORY:NAME      a tracepoint; also CATEGORY:NAME
     /// page-faults context-switches cpu-migrations cycles instructions cache-misses …
     ///                               counters, as perf calls them

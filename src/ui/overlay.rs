@@ -332,6 +332,11 @@ impl Picker {
         Picker::new("CPU", std::iter::once(Row::all(Choice::AllCpus, "all CPUs")).chain(rows).collect())
     }
 
+    /// Columns for a name. Functions of the kernel have long ones, and little that is said behind them.
+    pub fn longest_name(&self) -> usize {
+        if self.free { 56 } else { 32 }
+    }
+
     /// The rows that match, best first.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
         self.shown.iter().map(|index| &self.rows[*index])

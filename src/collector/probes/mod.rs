@@ -307,6 +307,7 @@ impl Probes {
                 Ok(()) => return Ok(()),
                 Err(why) => {
                     new.programs.clear();
+                    new.status.places = 0;
                     reasons.push((mechanism, why));
                 }
             }

@@ -44,7 +44,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let parts: [(&str, Style, u8); 4] = [
         (&status.host, Style::new(), 3),
         (&target, app.theme.strong(), 0),
-        (&source, Style::new(), 2),
+        (&source, Style::new(), if app.shown_event().is_some() { 0 } else { 2 }),
         (&state, if attention { app.theme.warning() } else { Style::new() }, 1),
     ];
     let needed = |least: u8| -> usize {

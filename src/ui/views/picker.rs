@@ -34,7 +34,7 @@ pub(super) fn draw(app: &App, picker: &Picker, area: Rect, buffer: &mut Buffer) 
         let y = inner.y + 1 + line as u16;
         let selected = at == picker.at;
         let x = put(buffer, inner, inner.x, y, &format!("{:>8} {:>7}  ", row.number, row.share), Style::new());
-        let x = put(buffer, inner, x, y, &text::cut(&row.name, 32), app.theme.strong());
+        let x = put(buffer, inner, x, y, &text::cut(&row.name, picker.longest_name()), app.theme.strong());
         put(buffer, inner, x + 2, y, &row.detail, app.theme.dim());
         if selected {
             buffer.set_style(Rect::new(inner.x, y, inner.width, 1), app.theme.selected());
