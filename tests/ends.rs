@@ -37,7 +37,9 @@ impl Session {
     fn drain(&mut self) {
         self.collector.drain(&mut self.batch).unwrap();
         for sample in &self.batch.samples {
-            let frames = self.batch.frames[sample.frames.clone()].iter().map(|id| self.names.frames.get(*id).unwrap());
+            // A sample in the kernel, of the timer or of a page fault, has its frames behind the user's.
+            let user = sample.frames.start..sample.frames.end - sample.kernel_frames;
+            let frames = self.batch.frames[user].iter().map(|id| self.names.frames.get(*id).unwrap());
             self.seen.push((sample.thread.tgid, (sample.user_end, frames.collect())));
         }
     }
@@ -288,7 +290,8 @@ fn frame_pointers_lead_nowhere_in_code_without_them() {
     session.drain_for(Duration::from_millis(500));
     let seen = session.take(&running);
     assert!(seen.iter().all(|(end, _)| matches!(end, UserEnd::FramePointerEnd | UserEnd::NoCode)), "{:?}", counts(&seen));
-    assert!(seen.iter().all(|(_, frames)| frames.len() < 7));
+    let deepest = seen.iter().map(|(_, frames)| frames).max_by_key(|frames| frames.len()).expect("it has run");
+    assert!(deepest.len() < 7, "{deepest:?}");
 }
 
 #[test]
