@@ -38,7 +38,7 @@ fn build() -> Result<(), String> {
         built.map_err(|error| format!("failed to build {source}: {error:#}"))?;
     }
     // What tests load. A package for users has no tests, and needs none.
-    for name in ["mappings", "registers"] {
+    for name in ["mappings", "registers", "tailcalls"] {
         let source = format!("tests/programs/{name}.bpf.c");
         println!("cargo::rerun-if-changed={source}");
         if Path::new(&source).exists() {

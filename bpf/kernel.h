@@ -116,6 +116,9 @@ struct mm_struct {
 	__u64 vmacache_seqnum;
 	struct maple_tree mm_mt; /* 6.1 */
 	int mm_lock_seq; /* 6.4 to early 6.12 */
+#if defined(__TARGET_ARCH_arm64)
+	__u64 *pgd;
+#endif
 	mm_context_t context;
 };
 
@@ -141,6 +144,19 @@ struct mm_struct___lock_seqcount { /* 6.13, late 6.12 */
 #if defined(__TARGET_ARCH_x86)
 struct thread_struct {
 	unsigned long fsbase;
+};
+#else
+typedef struct {
+	__u64 pte;
+} pte_t;
+
+/* What the kernel knows of a page fault while it is mending it: a variable on its stack. */
+struct vm_fault {
+	struct vm_area_struct *vma;
+	unsigned long address; /* of the page */
+	unsigned long real_address; /* 5.17 */
+	pte_t orig_pte;
+	pte_t *pte;
 };
 #endif
 

@@ -122,6 +122,7 @@ struct counters {
 	__u64 mapping_misses; /* look-ups that the cache of mappings could not answer */
 	__u64 rule_misses; /* and the cache of rules */
 	__u64 guesses; /* frames without unwind information */
+	__u64 retraced; /* frames that were where they had been at the thread's last sample */
 };
 
 /* Objects that can have a table at one time. Machines have some thousand mapped at most. */
@@ -239,7 +240,7 @@ _Static_assert(sizeof(struct table_page) == 8, "Page of paged.rs");
 OFFSET_IS(struct kernel_names, addresses, 8);
 OFFSET_IS(struct kernel_names, names, 8 + 8 * KERNEL_NAMES);
 _Static_assert(KERNEL_NAMES == 32 && KERNEL_NAME_BYTES == 576, "see kernel_names.rs");
-_Static_assert(sizeof(struct counters) == 64, "eight counters: see records.rs");
+_Static_assert(sizeof(struct counters) == 72, "nine counters: see records.rs");
 _Static_assert(sizeof(struct event) == 80, "see records.rs");
 _Static_assert(sizeof(struct control) == 8, "see probes");
 _Static_assert(sizeof(struct fork_counters) == 16, "two counters: see records.rs");

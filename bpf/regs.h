@@ -5,12 +5,12 @@
  * The user's are always those that the kernel saved at the top of the task's own stack when it was entered: whole, wherever the
  * event comes from. What a program is given as its context is whole for some sources, made up for others (a few members set,
  * the rest 0 or stale, mode bits included), and no registers at all for the rest: nothing but what this table names is read of
- * it. tests/vm/ proves the table with registers of known values; docs/unwinding.md shows what came out.
+ * it. tests/registers.rs proves the table with registers of known values; docs/unwinding.md shows what came out.
  */
 #ifndef FLAMETOP_REGS_H
 #define FLAMETOP_REGS_H
 
-/* The numbers of `Mechanism` in src/collector/probes/mod.rs. */
+/* How an event comes: `Mechanism` in src/collector/probes/spec.rs. */
 enum register_source {
 	FROM_PERF_EVENT = 0,
 	FROM_KPROBE = 1,
@@ -64,7 +64,7 @@ static __always_inline struct trust trusted(enum register_source source)
 	case FROM_UPROBE:
 		/* The context is the user's registers: the same that lie at the top of the task's stack. */
 	case FROM_PERF_EVENT:
-		/* A copy, of either mode. */
+		/* A copy, of either mode: see is_user_mode(). */
 	case FROM_KRETPROBE:
 	case FROM_KRETPROBE_MULTI:
 		/* Made by a trampoline: of arm64 pc was 0 before it was filled in, sp and lr are not always there. */
@@ -75,6 +75,18 @@ static __always_inline struct trust trusted(enum register_source source)
 		break;
 	}
 	return trust;
+}
+
+/*
+ * Whether a perf event met user mode, where the kernel has no stack. By the registers by which the kernel's own walk decides it.
+ */
+static __always_inline int is_user_mode(struct perf_event_context *ctx)
+{
+#if defined(__TARGET_ARCH_x86)
+	return (ctx->registers[17] & 3) == 3; /* cs */
+#else
+	return (ctx->registers[33] & 0xf) == 0; /* pstate: EL0 */
+#endif
 }
 
 /* A register of the kernel in the context; 0 where it cannot be trusted. */

@@ -32,10 +32,17 @@ struct {
 	__type(value, __u32);
 } targets SEC(".maps");
 
+/* Asked for at first. Few stacks of the kernel are deeper, and what is asked for and not there the kernel fills with zeros: 1 KiB
+ * that is in no cache. */
+#define FEW_KERNEL_FRAMES 31
+
 /* As many frames as fit at `place`, innermost first, without the `skip` innermost. */
 static __always_inline __u32 read_kernel_stack(void *ctx, __u64 *frames, __u64 skip)
 {
-	long bytes = bpf_get_stack(ctx, frames, MAX_KERNEL_FRAMES * sizeof(__u64), skip);
+	long bytes = bpf_get_stack(ctx, frames, FEW_KERNEL_FRAMES * sizeof(__u64), skip);
+
+	if (bytes == FEW_KERNEL_FRAMES * sizeof(__u64))
+		bytes = bpf_get_stack(ctx, frames, MAX_KERNEL_FRAMES * sizeof(__u64), skip);
 
 	return bytes <= 0 ? 0 : ((__u64)bytes / sizeof(__u64)) & MAX_KERNEL_FRAMES;
 }

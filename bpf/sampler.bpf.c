@@ -10,6 +10,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "sample.h"
+#include "regs.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -31,7 +32,7 @@ struct {
 } forks SEC(".maps");
 
 SEC("perf_event")
-int take_sample(void *ctx)
+int take_sample(struct perf_event_context *ctx)
 {
 	__u32 zero = 0;
 	__u32 cpu_number = bpf_get_smp_processor_id();
@@ -58,8 +59,8 @@ int take_sample(void *ctx)
 
 	begin_sample(header, id);
 
-	__u32 kernel = read_kernel_stack(ctx, cpu->sample.frames, 0);
-	walk_user(ctx, task, cpu, cpu_number, kernel, max_depth, 0, 0);
+	__u32 kernel = is_user_mode(ctx) ? 0 : read_kernel_stack(ctx, cpu->sample.frames, 0);
+	walk_user(ctx, task, cpu, cpu_number, kernel, max_depth, 0, 0, 0);
 	if (finish_sample(cpu, kernel))
 		count->ring_full++;
 	else
@@ -68,10 +69,16 @@ int take_sample(void *ctx)
 	count->mapping_misses += walk->mapping_misses;
 	count->rule_misses += walk->rule_misses;
 	count->guesses += walk->guesses;
+	count->retraced += walk->retraced;
 	if (walk->wishes)
 		send_wishes(cpu);
 	if (walk_how == WALK_BOTH && walk->frames) {
 		follow_frame_pointers(ctx, cpu, task->flags, max_depth);
+		header->kind = SAMPLE_COMPARED;
+		finish_sample(cpu, kernel);
+	}
+	if (walk_how == WALK_TWICE && walk->frames) {
+		walk_user(ctx, task, cpu, cpu_number, kernel, max_depth, 0, 0, 1);
 		header->kind = SAMPLE_COMPARED;
 		finish_sample(cpu, kernel);
 	}

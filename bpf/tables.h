@@ -22,9 +22,14 @@
 
 /* Stack that is read at once: a call costs the same for 8 bytes as for 1 KiB, nearly (docs/unwinding.md). */
 #define WINDOW_WORDS 128
-/* Powers of two. 32 KiB and 64 KiB a CPU. */
+/* Powers of two. 32 KiB and 128 KiB a CPU. */
 #define CACHED_MAPPINGS 512
-#define CACHED_RULES 4096
+#define CACHED_RULES 8192
+/* Places for a rule: those of one line of the processor's cache, so that to look at all of them costs no more than at one. */
+#define RULE_WAYS 4
+/* Last stacks of threads, of which one is being written, and frames of each: 49 KiB a CPU. */
+#define PAST_STACKS 16
+#define PAST_FRAMES 128
 /* Kinds of code for which no table was found, in one walk, that user space is told of. */
 #define MAX_WISHES 4
 
@@ -86,6 +91,23 @@ struct cached_rule {
 	__u64 rule;
 };
 
+/* A frame of a thread's last stack: bpf/retrace.h. */
+struct past_frame {
+	__u64 pc; /* as in a sample; bits 58 to 62: words from its return address down to its frame pointer; 63: that is known */
+	__u64 sp; /* bits 48 to 63: words from there down to its return address */
+	__u64 fp;
+};
+
+struct past_stack {
+	__u64 mm;
+	__u64 id;
+	__u32 sequence;
+	__u32 tid;
+	__u32 frames; /* the outermost PAST_FRAMES of them are kept, frame n at n % PAST_FRAMES */
+	__u32 first; /* from which on each is found from the one before by nothing but stack and frame pointer */
+	struct past_frame frame[PAST_FRAMES];
+};
+
 /* The state of a walk. */
 struct walk {
 	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
@@ -112,6 +134,15 @@ struct walk {
 	__u8 end;
 	__u8 newborn; /* a thread that has not left the system call that made it */
 	__u8 pad[1];
+	/* bpf/retrace.h */
+	__u32 link; /* how the frame was reached */
+	__u32 past_slot; /* of the thread */
+	__u32 past_old; /* its last stack */
+	__u32 past_new; /* where this one is kept */
+	__u32 past_at; /* the first frame there that lies as far out as this one */
+	__u32 past_first;
+	__u32 retraced;
+	__u32 pad2;
 };
 
 /* What a CPU walks with. Too large for a value for each CPU, of which the kernel allows 32 KiB. */
@@ -123,13 +154,17 @@ struct cpu_state {
 	struct vma_scratch scratch;
 	struct wish wishes[MAX_WISHES];
 	struct cached_mapping mappings[CACHED_MAPPINGS];
-	struct cached_rule rules[CACHED_RULES];
+	struct cached_rule rules[CACHED_RULES] __attribute__((aligned(64)));
+	struct past_stack past[PAST_STACKS];
+	__u32 past_of[PAST_STACKS];
+	__u32 past_spare;
 	struct sample sample;
 };
 
-/* One element for each CPU, set before loading. */
+/* One element for each CPU, set before loading. Nobody maps it; but what can be mapped begins with a page, and so lines with lines. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct cpu_state);
@@ -316,9 +351,9 @@ static __always_inline __u64 rule_key(__u32 serial, __u64 offset)
 
 static __always_inline __u32 rule_hash(__u64 key)
 {
-	return key * HASH_FACTOR >> 52;
+	return (key * HASH_FACTOR >> 53) * RULE_WAYS;
 }
-_Static_assert(CACHED_RULES == 1 << (64 - 52), "as many as the hash has values");
+_Static_assert(CACHED_RULES == RULE_WAYS << (64 - 53), "as many as the hash has values");
 
 /* One step of a binary search: half further if the row there does not lie behind the key. No jump depends on data. */
 #define SEARCH_STEP(half) \
@@ -413,7 +448,14 @@ __noinline int search_rule(__u32 cpu_number, __u64 offset)
 		return 0;
 	}
 	__u64 key = rule_key(serial, offset);
-	struct cached_rule *cached = &cpu->rules[rule_hash(key) & (CACHED_RULES - 1)];
+	__u32 place = rule_hash(key);
+
+	OPAQUE(place);
+	struct cached_rule *cached = &cpu->rules[place & (CACHED_RULES - RULE_WAYS)];
+	/* The one that came first goes. */
+	cached[3] = cached[2];
+	cached[2] = cached[1];
+	cached[1] = cached[0];
 	cached->key = key;
 	cached->rule = walk->rule;
 	return 0;
@@ -426,9 +468,17 @@ static __always_inline __u64 find_rule(struct cpu_state *cpu, __u32 cpu_number, 
 	__u32 at = rule_hash(key);
 
 	OPAQUE(at);
-	struct cached_rule *cached = &cpu->rules[at & (CACHED_RULES - 1)];
-	if (cached->key == key && !(offset >> 32))
-		return cached->rule;
+	struct cached_rule *cached = &cpu->rules[at & (CACHED_RULES - RULE_WAYS)];
+	if (!(offset >> 32)) {
+		if (cached[0].key == key)
+			return cached[0].rule;
+		if (cached[1].key == key)
+			return cached[1].rule;
+		if (cached[2].key == key)
+			return cached[2].rule;
+		if (cached[3].key == key)
+			return cached[3].rule;
+	}
 	search_rule(cpu_number, offset);
 	return walk->rule;
 }

@@ -26,6 +26,8 @@ enum walk_how {
 	WALK_BY_FRAME_POINTERS = 1, /* the kernel does */
 	WALK_BOTH = 2,
 	WALK_NOTHING = 3, /* for measuring what the rest costs */
+	WALK_ANEW = 4, /* by tables, without looking at the thread's last stack: for measuring */
+	WALK_TWICE = 5, /* by tables, and anew: for comparing */
 };
 const volatile __u32 walk_how;
 /* For tests: also where bpf_for is offered, walk as kernels before 6.4 do. */
@@ -71,7 +73,7 @@ static __always_inline int read_stack(struct cpu_state *cpu, __u64 address, __u6
 		/* Across the end of a mapping the copy fails. */
 		if (bpf_probe_read_user(cpu->window, WINDOW_WORDS * 8, (void *)address)) {
 			walk->window_at = NO_WINDOW;
-			return bpf_probe_read_user(value, sizeof(*value), (void *)address);
+			return read_alone(cpu, address, value);
 		}
 		walk->window_at = address;
 		offset = 0;
@@ -96,13 +98,19 @@ static __always_inline int add_frame(struct cpu_state *cpu, __u64 address, __u64
 	return 1;
 }
 
+/* enum frame_bits of pc. */
+static __always_inline __u64 frame_bits(struct walk *walk)
+{
+	return (walk->is_return ? 0 : FRAME_INTERRUPTED) | (walk->guessed ? FRAME_GUESSED : 0);
+}
+
 /* Adds pc. */
 static __always_inline int add_pc(struct cpu_state *cpu)
 {
-	struct walk *walk = &cpu->walk;
-
-	return add_frame(cpu, walk->pc, (walk->is_return ? 0 : FRAME_INTERRUPTED) | (walk->guessed ? FRAME_GUESSED : 0));
+	return add_frame(cpu, cpu->walk.pc, frame_bits(&cpu->walk));
 }
+
+#include "retrace.h"
 
 static __always_inline int ends(struct walk *walk, int reason)
 {
@@ -110,10 +118,15 @@ static __always_inline int ends(struct walk *walk, int reason)
 	return 1;
 }
 
-/* The stack ends where there should be a return address and is none. */
+/*
+ * The stack ends where there should be a return address and is none. In the kernel, nothing that cannot be read is missing for
+ * that reason: it may be mending just that page.
+ */
 static __always_inline int ends_without_caller(struct walk *walk, int reason)
 {
-	return ends(walk, walk->fresh && returns_from_syscall(walk) ? USER_END_ROOT : reason);
+	int may_be_new = walk->fresh && !(reason == USER_END_UNREADABLE && walk->first_frame);
+
+	return ends(walk, may_be_new && returns_from_syscall(walk) ? USER_END_ROOT : reason);
 }
 
 /* Goes to the caller. */
@@ -125,6 +138,7 @@ static __always_inline void go_up(struct walk *walk, __u64 pc, __u64 sp, int gue
 	walk->fresh = 0;
 	walk->guessed = guessed;
 	walk->guesses += guessed;
+	walk->link = LINK_OTHER;
 }
 
 /* The same, to a frame that was guessed: if a call ends there. */
@@ -263,6 +277,10 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 	__u64 ra_place = cfa + 8 * RULE_SLOT(rule);
 #endif
 	int fp_known = walk->valid >> REG_FP & 1;
+	/* Whether nothing but stack and frame pointer is needed: see bpf/retrace.h. */
+	int is_plain = RULE_KIND(rule) == RULE_REGISTER &&
+		       (RULE_REGISTER_OF(rule) == REG_SP || RULE_REGISTER_OF(rule) == REG_FP) && !jumped &&
+		       !RULE_RA_IN_REGISTER(rule) && !RULE_SKIPS(rule) && !RULE_INTERRUPTED(rule) && RULE_FP_KIND(rule) != 4;
 
 	place = 0;
 	switch (RULE_FP_KIND(rule)) {
@@ -289,8 +307,12 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 		break;
 	}
 	/* Below the stack pointer it was taken back already: compilers do not always say so after a pop. */
-	if (place && (place >= sp || jumped))
+	if (place && (place >= sp || jumped)) {
 		fp_known = !read_stack(cpu, place, &fp);
+		is_plain &= fp_known;
+	} else {
+		place = 0;
+	}
 	if (RULE_RA_IN_REGISTER(rule) && left) {
 		/* Is in pc. */
 	} else if (RULE_RA_IN_REGISTER(rule)) {
@@ -304,10 +326,21 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 		valid |= walk->valid & 1U << REG_RBX;
 	else if (RULE_RBX(rule) == 2 && !read_stack(cpu, cfa + 8 * RULE_EXTRA(rule), &walk->regs[REG_RBX]))
 		valid |= 1U << REG_RBX;
+#else
+	if (RULE_RBX(rule) == 1)
+		valid |= walk->valid & (1U << REG_G | 1U << NO_SIGNAL);
+	/* Its caller has not saved it yet. */
+	if (RULE_RA_IN_REGISTER(rule) && left)
+		valid |= 1U << REG_LR;
 #endif
 	if (fp_known)
 		valid |= 1U << REG_FP;
 	pc = code_address(pc);
+#if !defined(__TARGET_ARCH_x86)
+	/* A program's first code clears x29 and x30 (AAPCS64, 6.4.6), and may go on by a jump: musl's does. */
+	if (!pc && fp_known && !fp)
+		return ends(walk, USER_END_ROOT);
+#endif
 	if (!pc)
 		return ends_without_caller(walk, USER_END_ZERO);
 	if ((jumped || RULE_SKIPS(rule)) && !is_return_address(pc))
@@ -319,6 +352,8 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 	walk->valid = valid;
 	walk->guess_end = 0;
 	go_up(walk, pc, cfa, 0);
+	if (is_plain)
+		walk->link = link_of(cfa, ra_place, place);
 	walk->is_return = !RULE_INTERRUPTED(rule);
 	return 0;
 }
@@ -342,6 +377,8 @@ static __always_inline int walk_step(struct cpu_state *cpu, __u32 cpu_number)
 	}
 	if (!add_pc(cpu))
 		return ends(walk, USER_END_CUT);
+	if (keep_frame(cpu, (walk->pc & PAST_PC_BITS) | frame_bits(walk) << FRAME_BITS_SHIFT) && retrace(cpu_number))
+		return 1;
 	if (walk->map.kind == CODE_ANONYMOUS)
 		return guess_caller(cpu_number, USER_END_ANONYMOUS);
 	/* In a moment there is one. Until then nothing is guessed: a frame pointer would lead past callers that keep none. */
@@ -361,6 +398,7 @@ static __always_inline int walk_step(struct cpu_state *cpu, __u32 cpu_number)
 		walk->fresh = 1;
 		walk->guessed = 0;
 		walk->guess_end = 0;
+		walk->link = LINK_OTHER;
 		return 0;
 	}
 	if (rule == RULE_NO_TABLE)
@@ -411,13 +449,13 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
 /*
  * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in
  * cpu->walk: frames, end. `returned`: pc is where a call that has just ended returned to; `left` is the function that was called,
- * if it is known.
+ * if it is known; `again`: what the thread's last stack was does not help.
  *
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
  *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last
  */
 static __always_inline void walk_user(void *ctx, struct task_struct *task, struct cpu_state *cpu, __u32 cpu_number,
-				      __u32 first_frame, __u32 max_depth, int returned, __u64 left)
+				      __u32 first_frame, __u32 max_depth, int returned, __u64 left, int again)
 {
 	struct walk *walk = &cpu->walk;
 	__u32 task_flags = task->flags;
@@ -429,6 +467,7 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 	walk->mapping_misses = 0;
 	walk->rule_misses = 0;
 	walk->guesses = 0;
+	walk->retraced = 0;
 	walk->in_syscall = 0;
 	if (task_flags & (PF_KTHREAD | PF_IO_WORKER)) {
 		walk->end = USER_END_KERNEL_THREAD;
@@ -463,6 +502,7 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 	walk->guessed = 0;
 	walk->guess_end = 0;
 	walk->end = USER_END_CUT;
+	recall(cpu, task->pid, walk_how == WALK_ANEW || again);
 	if (left)
 		add_frame(cpu, left, FRAME_INTERRUPTED);
 	if (walk->newborn) {
@@ -483,6 +523,7 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 				break;
 		}
 	}
+	remember(cpu, task->pid);
 	if (is_between_programs(task, walk->end))
 		walk->end = USER_END_REGISTERS;
 }

@@ -176,6 +176,12 @@ static __always_inline int read_address_space(struct task_struct *task, struct a
 	return 0;
 }
 
+/* Whether nobody was changing the mappings when the sequence was read: then another equal one tells that nobody has meanwhile. */
+static __always_inline int is_settled(const struct address_space *space)
+{
+	return space->has_sequence && !(HAS_LOCK_SEQCOUNT && (space->sequence & 1));
+}
+
 /* All ones if a < b, else 0; without a jump. b is an address in user space: below 2^63. a is any: a pivot may be ~0. */
 static __always_inline __u64 below(__u64 a, __u64 b)
 {

@@ -1,6 +1,6 @@
 //! How user stacks are walked on this machine: how they end, where, and what a sample costs in the kernel.
 //!
-//! `cargo run --release --example walk -- [SECONDS [HZ [tables|fp|nothing [PID]]]]`, as root, beside some load.
+//! `cargo run --release --example walk -- [SECONDS [HZ [tables|anew|fp|nothing [PID]]]]`, as root, beside some load.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ fn main() {
     let walk = match arguments.next().as_deref() {
         Some("fp") => Walk::FramePointers,
         Some("nothing") => Walk::Nothing,
+        Some("anew") => Walk::Anew,
         _ => Walk::Tables,
     };
     let target = arguments.next().map(|text| Tgid(text.parse().expect("a process")));
@@ -67,14 +68,15 @@ fn main() {
     for ((end, place), count) in places.into_iter().take(25) {
         println!("{count:>8}  {:?} in {place}", UserEnd::from_wire(end.0));
     }
-    let [frames, mapping_misses, rule_misses, guesses] = collector.walked();
+    let walked = collector.walked();
     let each = |count: u64| count as f64 / samples.max(1) as f64;
     println!(
-        "a sample: {:.1} user frames, {:.2} misses of mappings, {:.2} of rules, {:.2} guesses",
-        each(frames),
-        each(mapping_misses),
-        each(rule_misses),
-        each(guesses)
+        "a sample: {:.1} user frames, of which {:.1} as before, {:.2} misses of mappings, {:.2} of rules, {:.2} guesses",
+        each(walked.frames),
+        each(walked.retraced),
+        each(walked.mapping_misses),
+        each(walked.rule_misses),
+        each(walked.guesses)
     );
     println!("{:?}", collector.tables());
     for object in collector.objects() {

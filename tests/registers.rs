@@ -30,24 +30,25 @@ fn numbers() -> Vec<Option<u64>> {
     }
 }
 
-/// A source: its program, what it is attached to, and whether the task is in a system call then.
+/// A source: its number in enum register_source, its program, and whether the task is in a system call then.
 struct Source {
+    number: u32,
     name: &'static str,
     program: &'static str,
     in_syscall: bool,
 }
 
 const SOURCES: [Source; 10] = [
-    Source { name: "perf_event", program: "on_perf_event", in_syscall: true },
-    Source { name: "kprobe", program: "on_kprobe", in_syscall: true },
-    Source { name: "kretprobe", program: "on_kretprobe", in_syscall: true },
-    Source { name: "kprobe.multi", program: "on_kprobe_multi", in_syscall: true },
-    Source { name: "kretprobe.multi", program: "on_kretprobe_multi", in_syscall: true },
-    Source { name: "uprobe", program: "on_uprobe", in_syscall: false },
-    Source { name: "uretprobe", program: "on_uretprobe", in_syscall: false },
-    Source { name: "raw tracepoint", program: "on_tracepoint", in_syscall: true },
-    Source { name: "fentry", program: "on_entry", in_syscall: true },
-    Source { name: "fexit", program: "on_exit", in_syscall: true },
+    Source { number: 0, name: "perf_event", program: "on_perf_event", in_syscall: true },
+    Source { number: 1, name: "kprobe", program: "on_kprobe", in_syscall: true },
+    Source { number: 2, name: "kretprobe", program: "on_kretprobe", in_syscall: true },
+    Source { number: 3, name: "kprobe.multi", program: "on_kprobe_multi", in_syscall: true },
+    Source { number: 4, name: "kretprobe.multi", program: "on_kretprobe_multi", in_syscall: true },
+    Source { number: 5, name: "uprobe", program: "on_uprobe", in_syscall: false },
+    Source { number: 6, name: "uretprobe", program: "on_uretprobe", in_syscall: false },
+    Source { number: 7, name: "raw tracepoint", program: "on_tracepoint", in_syscall: true },
+    Source { number: 8, name: "fentry", program: "on_entry", in_syscall: true },
+    Source { number: 9, name: "fexit", program: "on_exit", in_syscall: true },
 ];
 
 /// Registers that a system call uses for itself: x86_64 rax, rcx, r11; arm64 x0 and x8.
@@ -89,7 +90,7 @@ fn look(source: &Source, running: &Running, path: &std::path::Path, marked: u64)
     let _link = attached.ok()?;
     let map = object.maps().find(|map| map.name() == "sources").expect("it is there");
     let until = Instant::now() + Duration::from_secs(60);
-    let key = SOURCES_NUMBERS.iter().find(|(name, _)| *name == source.name).unwrap().1.to_ne_bytes();
+    let key = source.number.to_ne_bytes();
     loop {
         let value = map.lookup(&key, MapFlags::ANY).unwrap().expect("an array has all elements");
         let word = |at: usize| u64::from_ne_bytes(value[at * 8..at * 8 + 8].try_into().unwrap());
@@ -108,20 +109,6 @@ fn look(source: &Source, running: &Running, path: &std::path::Path, marked: u64)
         std::thread::sleep(Duration::from_millis(10));
     }
 }
-
-/// The numbers of enum register_source.
-const SOURCES_NUMBERS: [(&str, u32); 10] = [
-    ("perf_event", 0),
-    ("kprobe", 1),
-    ("kretprobe", 2),
-    ("kprobe.multi", 3),
-    ("kretprobe.multi", 4),
-    ("uprobe", 5),
-    ("uretprobe", 6),
-    ("raw tracepoint", 7),
-    ("fentry", 8),
-    ("fexit", 9),
-];
 
 /// A clock that ticks a thousand times a second while a process runs.
 #[allow(unsafe_code)]

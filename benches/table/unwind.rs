@@ -87,10 +87,14 @@ fn sample(walk: Walk, targets: Targets) -> Walked {
         (samples as f64, whole as f64 * 100.0 / with_user.max(1) as f64)
     };
     drain(&mut collector, Duration::from_millis(1500));
-    let (time, frames) = (bpf_time(std::process::id()), collector.walked()[0]);
+    let (time, frames) = (bpf_time(std::process::id()), collector.walked().frames);
     let (samples, whole) = drain(&mut collector, Duration::from_secs(3));
     let taken = (bpf_time(std::process::id()) - time) * 1e9;
-    Walked { nanoseconds: taken / samples.max(1.0), frames: (collector.walked()[0] - frames) as f64 / samples.max(1.0), whole }
+    Walked {
+        nanoseconds: taken / samples.max(1.0),
+        frames: (collector.walked().frames - frames) as f64 / samples.max(1.0),
+        whole,
+    }
 }
 
 /// The middle one of some rounds, by time a sample.

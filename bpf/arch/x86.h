@@ -112,6 +112,12 @@ static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, 
 	return 0;
 }
 
+/* One word of the stack. */
+static __always_inline int read_alone(struct cpu_state *cpu, __u64 address, __u64 *value)
+{
+	return bpf_probe_read_user(value, sizeof(*value), (void *)address);
+}
+
 /* Return addresses bear no signatures. */
 static __always_inline __u64 code_address(__u64 address)
 {

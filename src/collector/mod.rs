@@ -40,14 +40,15 @@ pub use error::CollectorError;
 pub use kernel_names::KernelNames;
 
 use crate::profile::{
-    CgroupId, Cpu, EventSource, FrameId, Losses, NameRequest, Names, Processes, Tgid, Thread, Timestamp, UserEnd,
+    CgroupId, Cpu, EventSource, EventStatus, FrameId, Losses, NameRequest, Names, Processes, Tgid, Thread, Timestamp, UserEnd,
 };
 use events::{Parsed, Timed};
 use perf::EventRing;
 use probes::Probes;
-pub use probes::{Backtrace, EventRequest, EventSpec, EventStatus};
+pub use probes::{Backtrace, EventRequest, EventSpec};
 use processes::{Happened, ProcessTable};
 use records::Record;
+pub use records::Walked;
 use sampler::{Sampler, Settings};
 use tables::{Cache, Tables};
 pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
@@ -114,6 +115,10 @@ pub enum Walk {
     Compared = 2,
     /// Not at all: for measuring what the rest of a sample costs.
     Nothing = 3,
+    /// By tables, each stack anew, whatever the thread's last one was: for measuring what remembering it gains.
+    Anew = 4,
+    /// By tables, and anew, the second in a sample behind the first: for comparing them.
+    Twice = 5,
 }
 
 /// Whose samples are taken. Others are dropped in the kernel before their stacks are walked.
@@ -234,7 +239,7 @@ impl Collector {
         let filter = wanted.is_some();
         let CollectorOptions { frequency, include_idle, walk, event_budget, .. } = options;
         let sampler = Sampler::load(Settings { walk, frequency, include_idle, filter, follow_forks, ring_bytes })?;
-        let by_tables = matches!(walk, Walk::Tables | Walk::Compared);
+        let by_tables = !matches!(walk, Walk::FramePointers | Walk::Nothing);
         let cache = if options.cache_tables && by_tables { Cache::of_user() } else { None };
         let mut collector = Collector {
             tables: if by_tables { Some(sampler.tables(cache)?) } else { None },
@@ -331,9 +336,9 @@ impl Collector {
         self.sampler.add_target(tgid.0)
     }
 
-    /// On how many CPUs the clock ticks.
+    /// How many CPUs are watched: on them the clock ticks, if it does.
     pub fn cpus(&self) -> usize {
-        self.sampler.cpus()
+        self.rings.len()
     }
 
     /// Sleeps for so long, or until the kernel's buffer wants to be drained before its turn: it is more than half full, or code
@@ -352,9 +357,8 @@ impl Collector {
         self.tables.as_ref().map(Tables::objects).unwrap_or_default()
     }
 
-    /// What the walk by tables has done so far: user frames, look-ups that missed the cache of mappings, look-ups that missed
-    /// the cache of rules, frames that were guessed.
-    pub fn walked(&self) -> [u64; 4] {
+    /// What the walk by tables has done so far.
+    pub fn walked(&self) -> Walked {
         self.sampler.walked()
     }
 

@@ -240,6 +240,40 @@ pub(crate) fn signature_mask() -> u64 {
     address ^ signed
 }
 
+/// What is to be added to the physical address of memory to get where the kernel sees it; 0 where that is not known, pages are not
+/// of 4 KiB, or addresses not of 48 bits.
+///
+/// From the program headers of `/proc/kcore`, which have both of each piece of memory. The kernel itself is mapped once more, behind
+/// all memory (Documentation/arch/arm64/memory.rst).
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn linear_offset() -> u64 {
+    use std::io::Read as _;
+    let mut headers = vec![0; 64 << 10];
+    let read = std::fs::File::open("/proc/kcore").and_then(|mut file| file.read(&mut headers));
+    let headers = headers.get(..read.unwrap_or(0)).unwrap_or_default();
+    if rustix::param::page_size() == 4096 { linear_offset_of(headers).unwrap_or(0) } else { 0 }
+}
+
+/// The same of an ELF file's begin.
+#[cfg(any(target_arch = "aarch64", test))]
+fn linear_offset_of(headers: &[u8]) -> Option<u64> {
+    let word = |at: usize| headers.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
+    let (table, count) = (usize::try_from(word(32)?).ok()?, word(56)? & 0xffff);
+    let mut lowest: Option<(u64, u64)> = None;
+    for number in 0..usize::try_from(count).ok()? {
+        let header = table.checked_add(number.checked_mul(56)?)?;
+        let (Some(kind), Some(address), Some(physical)) = (word(header), word(header + 16), word(header + 24)) else { break };
+        // PT_LOAD; what is no memory has no physical address, or -1.
+        let is_memory = kind & 0xffff_ffff == 1 && physical != u64::MAX;
+        // The lower half of what 48 bits are for the kernel.
+        let is_memory = is_memory && (0xffff_0000_0000_0000..0xffff_8000_0000_0000).contains(&address);
+        if is_memory && lowest.is_none_or(|(before, _)| address < before) {
+            lowest = Some((address, address.wrapping_sub(physical)));
+        }
+    }
+    lowest.map(|(_, offset)| offset)
+}
+
 /// Now, by the clock of samples and events.
 pub(crate) fn now() -> Timestamp {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -303,6 +337,29 @@ mod tests {
         assert_eq!(parse_cpu_list(""), None);
         assert_eq!(parse_cpu_list("0-99999").map(|cpus| cpus.len()), Some(8192));
         assert_eq!(parse_cpu_list("a-b"), None);
+    }
+
+    #[test]
+    fn memory_is_told_from_the_kernel_and_from_what_is_none() {
+        // As /proc/kcore has it: the kernel's text, vmalloc's room without an address, memory in two pieces.
+        let segments = [
+            (0xffff_8000_8001_0000, 0x4021_0000u64),
+            (0xffff_8000_8000_0000, u64::MAX),
+            (0xffff_0000_0000_0000, 0x4000_0000),
+            (0xffff_0000_4000_0000, 0x8000_0000),
+        ];
+        let mut file = vec![0; 64];
+        file[32..40].copy_from_slice(&64u64.to_le_bytes());
+        file[56..58].copy_from_slice(&4u16.to_le_bytes());
+        for (address, physical) in segments {
+            let header = [1, 0, address, physical, 0, 0, 0u64];
+            file.extend(header.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        assert_eq!(linear_offset_of(&file), Some(0xfffe_ffff_c000_0000));
+        // What was not read, and what is no file.
+        assert_eq!(linear_offset_of(&file[..64 + 56]), None);
+        assert_eq!(linear_offset_of(&file[..40]), None);
+        assert_eq!(linear_offset_of(&[]), None);
     }
 
     #[test]

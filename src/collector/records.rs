@@ -70,6 +70,7 @@ struct Counters {
     mapping_misses: u64,
     rule_misses: u64,
     guesses: u64,
+    retraced: u64,
 }
 
 /// `struct wish`, used for its offsets.
@@ -119,7 +120,7 @@ const _: () = {
     assert!(offset_of!(WishRecord, device) == 40);
     assert!(offset_of!(WishRecord, kind) == offset_of!(SampleHeader, kind));
     assert!(size_of::<WishRecord>() == 56);
-    assert!(size_of::<Counters>() == 64);
+    assert!(size_of::<Counters>() == 72);
     assert!(size_of::<ForkCounters>() == 16);
 };
 
@@ -301,11 +302,24 @@ pub(crate) fn ring_full(counters: &[u8]) -> Option<u64> {
     u64_at(counters, offset_of!(Counters, ring_full))
 }
 
-/// What the walk by tables has done, from one CPU's `struct counters`: user frames, look-ups that missed the cache of
-/// mappings and that of rules, frames that were guessed.
-pub(crate) fn walked(counters: &[u8]) -> Option<[u64; 4]> {
-    let first = offset_of!(Counters, user_frames);
-    Some([u64_at(counters, first)?, u64_at(counters, first + 8)?, u64_at(counters, first + 16)?, u64_at(counters, first + 24)?])
+/// What the walk by tables has done.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Walked {
+    /// User frames.
+    pub frames: u64,
+    /// Look-ups that the cache of mappings could not answer.
+    pub mapping_misses: u64,
+    /// And that of rules.
+    pub rule_misses: u64,
+    /// Frames without unwind information.
+    pub guesses: u64,
+    /// Frames that stood as at the thread's last sample.
+    pub retraced: u64,
+}
+
+/// The members of [`Walked`] in their order, from one CPU's `struct counters`.
+pub(crate) fn walked(counters: &[u8], member: usize) -> Option<u64> {
+    u64_at(counters, offset_of!(Counters, user_frames) + member * size_of::<u64>())
 }
 
 /// Forks that found no room among the targets, from one CPU's `struct fork_counters`.

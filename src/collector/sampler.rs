@@ -15,7 +15,7 @@ use super::perf::{self, Clock};
 use rustix::event::{Timespec, epoll};
 
 use super::Walk;
-use super::records::{self, MAX_FRAMES, Record, Wish};
+use super::records::{self, MAX_FRAMES, Record, Walked, Wish};
 use super::tables::{Cache, Tables};
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
@@ -192,6 +192,7 @@ impl Sampler {
             #[cfg(target_arch = "aarch64")]
             {
                 rodata.signature_mask = perf::signature_mask();
+                rodata.linear_offset = perf::linear_offset();
             }
         }
         open.progs.follow_fork.set_autoload(settings.follow_forks);
@@ -258,11 +259,6 @@ impl Sampler {
         }
     }
 
-    /// On how many CPUs the clock runs.
-    pub(crate) fn cpus(&self) -> usize {
-        self.clocks.len()
-    }
-
     /// What makes the clock tick.
     pub(crate) fn clock(&self) -> Clock {
         self.clock
@@ -284,11 +280,10 @@ impl Sampler {
         total(&self.skeleton.maps.counters, 0, records::ring_full)
     }
 
-    /// What the walk by tables has done so far: see [`records::walked`].
-    pub(crate) fn walked(&self) -> [u64; 4] {
-        let counter =
-            |number: usize| total(&self.skeleton.maps.counters, 0, |bytes| records::walked(bytes)?.get(number).copied());
-        [counter(0), counter(1), counter(2), counter(3)]
+    /// What the walk by tables has done so far.
+    pub(crate) fn walked(&self) -> Walked {
+        let sum = |member| total(&self.skeleton.maps.counters, 0, |counters| records::walked(counters, member));
+        Walked { frames: sum(0), mapping_misses: sum(1), rule_misses: sum(2), guesses: sum(3), retraced: sum(4) }
     }
 
     /// The tables that the walk reads, empty yet.

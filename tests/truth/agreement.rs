@@ -1,4 +1,5 @@
-//! Two walks of one stack, by tables and by frame pointers: where they may differ, and what is left.
+//! Two walks of one stack. By tables and by frame pointers: where they may differ, and what is left. With the help of the thread's last
+//! stack and without it: that is the same.
 //!
 //! ```text
 //! leaf first        by tables             by frame pointers
@@ -11,7 +12,8 @@
 //!
 //! So the frames of the program itself are compared, from the leaf to where the first caller without frame pointers comes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use flametop::collector::Walk;
@@ -69,9 +71,8 @@ fn two_walks_agree_but_for_what_frame_pointers_cannot_know() {
     assert_eq!(compare(&[200, 1, 2], &[200, 2]), Agreement::Same);
 }
 
-/// Both walks of each sample of programs that keep frame pointers. At most one in a thousand may differ for no known reason.
-pub(crate) fn live(cases: &[Case]) {
-    let mut sampling = Sampling::walking(Walk::Compared);
+/// Samples the cases, one after the other, each sample walked in two ways: for how long each had its turn.
+fn take_turns<'a>(sampling: &mut Sampling, cases: &'a [Case]) -> Vec<(&'a Case, u32, Range<u64>)> {
     let mut turns = Vec::new();
     for case in cases {
         let mut program = Waiting::start(&case.built.path, &case.arguments);
@@ -100,20 +101,34 @@ pub(crate) fn live(cases: &[Case]) {
         turns.push((case, program.pid(), begin..now()));
         program.kill();
     }
+    turns
+}
+
+/// Both samples of each tick, the one that came first before the other.
+fn pairs<'a>(sampling: &'a Sampling, family: &'a BTreeSet<u32>, time: Range<u64>) -> Vec<(&'a Taken, &'a Taken)> {
+    let taken: Vec<&Taken> = sampling.of(family, time).collect();
+    // Two CPUs may tick at once: then their samples lie between each other.
+    let tick = |taken: &Taken| (taken.time, taken.tid);
+    let of_one_tick = |pair: &&[&Taken]| pair[1].compared && !pair[0].compared && tick(pair[0]) == tick(pair[1]);
+    taken.windows(2).filter(of_one_tick).map(|pair| (pair[0], pair[1])).collect()
+}
+
+/// Both walks of each sample of programs that keep frame pointers. At most one in a thousand may differ for no known reason.
+pub(crate) fn live(cases: &[Case]) {
+    let mut sampling = Sampling::walking(Walk::Compared);
+    let turns = take_turns(&mut sampling, cases);
     let mut failed = Vec::new();
     for (case, pid, time) in turns {
         let own = |frame: &Frame| {
             let object = sampling.names.objects.get(frame.object);
             object.is_some_and(|object| *object.path == *case.built.path.to_string_lossy())
         };
-        let family = sampling.family(pid, case.children);
-        let taken: Vec<&Taken> = sampling.of(&family, time).collect();
         let (mut counts, mut examples) = (BTreeMap::<&str, usize>::new(), Vec::new());
-        for pair in taken.windows(2).filter(|pair| pair[1].compared && !pair[0].compared && pair[0].time == pair[1].time) {
+        for (by_tables, by_pointers) in pairs(&sampling, &sampling.family(pid, case.children), time) {
             let leaf_first = |taken: &Taken| -> Vec<Frame> { sampling.look(&taken.user).into_iter().rev().collect() };
-            let (tables, pointers) = (leaf_first(pair[0]), leaf_first(pair[1]));
+            let (tables, pointers) = (leaf_first(by_tables), leaf_first(by_pointers));
             // The kernel's own walk goes 127 frames deep.
-            let what = match compare(&tables, &pointers, pair[1].end == UserEnd::Cut, own) {
+            let what = match compare(&tables, &pointers, by_pointers.end == UserEnd::Cut, own) {
                 Agreement::Same => "the same",
                 Agreement::ButTheLeafsCaller => "but the leaf's caller",
                 // Frame pointers know nothing of what a signal has interrupted.
@@ -137,6 +152,30 @@ pub(crate) fn live(cases: &[Case]) {
         }
     }
     assert!(failed.is_empty(), "no agreement:\n  {}", failed.join("\n  "));
+}
+
+/// What is followed from a thread's last stack (bpf/retrace.h) and what a walk of the same stack finds: all the same.
+pub(crate) fn with_the_last(cases: &[Case]) {
+    let mut sampling = Sampling::walking(Walk::Twice);
+    let turns = take_turns(&mut sampling, cases);
+    let (mut all, mut failed) = (0, Vec::new());
+    for (case, pid, time) in turns {
+        let family = sampling.family(pid, case.children);
+        let pairs = pairs(&sampling, &family, time);
+        let stack = |taken: &Taken| (taken.end, sampling.frames[taken.user.clone()].to_vec());
+        let differ: Vec<_> = pairs.iter().filter(|(followed, anew)| stack(followed) != stack(anew)).collect();
+        println!("{:32} {:6} samples walked twice, {} differ", case.name, pairs.len(), differ.len());
+        if let Some((followed, anew)) = differ.first() {
+            let words = |taken: &Taken| format!("{:?} {:x?}", taken.end, sampling.look(&taken.user));
+            failed.push(format!("{}: {} and anew {}", case.name, words(followed), words(anew)));
+        }
+        all += pairs.len();
+    }
+    let walked = sampling.walked();
+    println!("{all} samples, {} user frames of which {} stood as before", walked.frames, walked.retraced);
+    assert!(failed.is_empty(), "not the same:\n  {}", failed.join("\n  "));
+    // Not as a share of all frames: stacks that are cut have thousands, and are not kept.
+    assert!(all >= 300 * cases.len() && walked.retraced > 4 * all as u64, "too few to tell");
 }
 
 /// Whether between frames of the program there is one of a library, leaf first: a handler's return.

@@ -79,3 +79,9 @@ fn both_walks_agree_on_programs_that_keep_frame_pointers() {
     let _alone = alone();
     agreement::live(&cases::of(Form::FramePointers));
 }
+
+#[test]
+fn what_stands_as_at_the_last_sample_is_what_a_walk_finds() {
+    let _alone = alone();
+    agreement::with_the_last(&cases::quick());
+}

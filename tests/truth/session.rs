@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flametop::collector::{Batch, Collector, CollectorOptions, Walk};
+use flametop::collector::{Batch, Collector, CollectorOptions, Walk, Walked};
 use flametop::profile::{Frame, FrameId, Names, ObjectId, Processes, Tgid, UserEnd};
 
 use super::common::Running;
@@ -57,8 +57,9 @@ impl Waiting {
 pub(crate) struct Taken {
     pub(crate) time: u64,
     pub(crate) tgid: u32,
+    pub(crate) tid: u32,
     pub(crate) end: UserEnd,
-    /// The sample before, walked by frame pointers.
+    /// The sample before, walked in another way.
     pub(crate) compared: bool,
     pub(crate) user: Range<usize>,
     pub(crate) kernel: Range<usize>,
@@ -104,6 +105,11 @@ impl Sampling {
         }
     }
 
+    /// What the walks have done.
+    pub(crate) fn walked(&self) -> Walked {
+        self.collector.walked()
+    }
+
     pub(crate) fn drain(&mut self) {
         self.collector.drain(&mut self.batch).expect("the ring buffer can be read");
         for sample in self.batch.samples.drain(..) {
@@ -120,7 +126,15 @@ impl Sampling {
             {
                 parent.insert(process.parent.0);
             }
-            self.taken.push(Taken { time: sample.time.0, tgid, end: sample.user_end, compared: sample.compared, user, kernel });
+            self.taken.push(Taken {
+                time: sample.time.0,
+                tgid,
+                tid: sample.thread.tid.0,
+                end: sample.user_end,
+                compared: sample.compared,
+                user,
+                kernel,
+            });
         }
     }
 

@@ -18,6 +18,7 @@ mod programs;
 mod spec;
 mod tracefs;
 
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -26,9 +27,10 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use super::error::CollectorError;
 use super::perf;
+use super::proc;
 use super::records;
 use super::sampler::{Shared, total};
-use crate::profile::EventSource;
+use crate::profile::{EventSource, EventStatus, Tgid};
 pub use functions::{KernelFunctions, nearest};
 use programs::{OwnMaps, Programs, Told};
 pub use spec::{COUNTERS, Counter, EventSpec, Mechanism, NamePattern};
@@ -82,29 +84,6 @@ pub struct EventRequest {
     pub spec: EventSpec,
     /// Of an event of programs: where it is, as their symbols say.
     pub places: Vec<UserPlace>,
-}
-
-/// How it stands with a source.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct EventStatus {
-    /// Its number, which its samples bear.
-    pub source: EventSource,
-    /// As it was asked for.
-    pub name: String,
-    /// By which means: [`Mechanism::name`].
-    pub how: &'static str,
-    /// At how many places.
-    pub places: usize,
-    /// Events so far: exact.
-    pub events: u64,
-    /// Stacks that were taken of them.
-    pub stacks: u64,
-    /// Events at which the kernel passed our program over, because it was running already.
-    pub missed: u64,
-    /// Stacks whose kernel part is known to lack its outer side.
-    pub cut: u64,
-    /// Stacks that were not taken because another one was being taken on that CPU.
-    pub busy: u64,
 }
 
 /// Why one way of attaching did not work.
@@ -398,7 +377,7 @@ impl Probes {
     pub(super) fn status(&self) -> Vec<EventStatus> {
         let Some(own) = &self.own else { return Vec::new() };
         let ids: Vec<u32> = self.attached.iter().flat_map(|attached| attached.programs.iter().filter_map(Programs::id)).collect();
-        let mut missed = std::collections::HashMap::new();
+        let mut missed = HashMap::new();
         if !ids.is_empty() {
             missed.extend(
                 ProgInfoIter::default().filter(|info| ids.contains(&info.id)).map(|info| (info.id, info.recursion_misses)),
@@ -494,15 +473,26 @@ pub(super) fn try_all(shared: Shared) -> Vec<(Mechanism, Result<(), String>)> {
 /// Where this function is in our own program.
 fn own_place() -> Option<UserPlace> {
     let address = own_place as fn() -> Option<UserPlace> as usize as u64;
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let offset = maps.lines().find_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        let (from, to) = fields.next()?.split_once('-')?;
-        let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
-        let begins = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
-        (from..to).contains(&address).then(|| address - from + begins)
-    })?;
-    Some(UserPlace { path: PathBuf::from("/proc/self/exe"), offset })
+    let mapped = proc::maps(std::process::id())?.into_iter().find(|mapped| (mapped.start..mapped.end).contains(&address))?;
+    Some(UserPlace { path: PathBuf::from("/proc/self/exe"), offset: address - mapped.start + mapped.offset })
+}
+
+/// A file that a process has mapped as code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CodeFile {
+    /// By which we can open it, whatever became of its path, or whosever root that is in.
+    pub link: PathBuf,
+    /// As the process knows it.
+    pub path: String,
+}
+
+/// The files that a process has mapped as code, each once; none when it is gone.
+pub fn code_files(tgid: Tgid) -> Vec<CodeFile> {
+    let mut seen = HashSet::new();
+    let mapped = proc::maps(tgid.0).unwrap_or_default().into_iter();
+    let files = mapped.filter(|mapped| mapped.path.starts_with('/') && seen.insert((mapped.identity, mapped.path.clone())));
+    let link = |mapped: &proc::Mapped| PathBuf::from(format!("/proc/{tgid}/map_files/{:x}-{:x}", mapped.start, mapped.end));
+    files.map(|mapped| CodeFile { link: link(&mapped), path: mapped.path }).collect()
 }
 
 /// The number of a tracepoint, or what it may have been meant to be.

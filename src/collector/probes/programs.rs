@@ -115,6 +115,7 @@ impl Programs {
             #[cfg(target_arch = "aarch64")]
             {
                 rodata.signature_mask = crate::collector::perf::signature_mask();
+                rodata.linear_offset = crate::collector::perf::linear_offset();
             }
         }
         for other in Mechanism::ALL {

@@ -2,30 +2,29 @@
 
 use regex::Regex;
 
-/// How an event comes to a program of ours. The numbers are those of `enum register_source` in bpf/regs.h.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u32)]
+/// How an event comes to a program of ours: `enum register_source` in bpf/regs.h.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
     /// A counter of the kernel's or the processor's, sampled.
-    PerfEvent = 0,
+    PerfEvent,
     /// A breakpoint, or ftrace, at a function's entry.
-    Kprobe = 1,
+    Kprobe,
     /// The same at its return.
-    Kretprobe = 2,
+    Kretprobe,
     /// Any number of functions' entries by ftrace.
-    KprobeMulti = 3,
+    KprobeMulti,
     /// The same at their returns.
-    KretprobeMulti = 4,
+    KretprobeMulti,
     /// A breakpoint in a program.
-    Uprobe = 5,
+    Uprobe,
     /// A return from a function of a program.
-    Uretprobe = 6,
+    Uretprobe,
     /// A place in the kernel that was made for it.
-    Tracepoint = 7,
+    Tracepoint,
     /// A trampoline at a function's entry: the cheapest.
-    Fentry = 8,
+    Fentry,
     /// The same at its return.
-    Fexit = 9,
+    Fexit,
 }
 
 impl Mechanism {

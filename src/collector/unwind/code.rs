@@ -43,20 +43,22 @@
 //!
 //! Promises: time and memory in proportion to the code, of which 16 MiB are looked at.
 
+pub(super) mod aarch64;
 mod function;
+mod machine;
 mod map;
+mod memory;
 mod state;
-mod step;
 mod text;
+mod x86;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use function::{Known, Outcome, Row, follow};
-use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use machine::{Stepper, calls, padding, run_length};
 use map::Map;
-use step::Stepper;
-use text::{Text, padding, run_length};
+use text::Text;
 
 use super::elf::Elf;
 use super::packed::Packed;
@@ -117,11 +119,39 @@ pub(super) struct Found {
 
 /// Rules for what a table has none for.
 pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized), table: &Table) -> Found {
-    match elf.arch {
-        Arch::X86_64 => of_ranges(elf, image, &gaps(table, &elf.code()), table.report.rbx),
-        // Rules there need other steps; nothing else would.
-        Arch::Aarch64 => Found::default(),
+    let gaps = gaps(table, &elf.code());
+    let mut found = of_ranges(elf, image, &whole(elf.arch, &gaps), table.report.rbx);
+    found.blocks.iter_mut().for_each(|block| clip(block, &gaps));
+    found
+}
+
+/// Ranges of whole instructions. A return from a signal handler begins a byte before its code: in the instruction before, of which
+/// the rest is still to be understood.
+fn whole(arch: Arch, gaps: &[Range<u64>]) -> Vec<Range<u64>> {
+    if arch == Arch::X86_64 {
+        return gaps.to_vec();
     }
+    let mut ranges: Vec<Range<u64>> = Vec::with_capacity(gaps.len());
+    for gap in gaps {
+        let reached = ranges.last().map_or(0, |range| range.end);
+        let range = (gap.start & !3).max(reached)..gap.end.next_multiple_of(4);
+        if range.start < range.end {
+            ranges.push(range);
+        }
+    }
+    ranges
+}
+
+/// Leaves of a block what is in a gap.
+fn clip(block: &mut Block, gaps: &[Range<u64>]) {
+    let Some(gap) = gaps.get(gaps.partition_point(|gap| gap.end <= block.start)) else { return };
+    block.start = block.start.max(gap.start);
+    block.end = block.end.min(gap.end).max(block.start);
+    let start = block.start;
+    let before = block.rows.iter().take_while(|(address, _)| *address <= start).count();
+    block.rows.drain(..before.saturating_sub(1));
+    block.rows.iter_mut().take(1).for_each(|(address, _)| *address = start);
+    block.rows.retain(|(address, _)| *address < block.end);
 }
 
 /// Rules of all code in these ranges.
@@ -181,12 +211,9 @@ fn called_from_elsewhere(elf: &Elf, image: &(impl Image + ?Sized), text: &Text<'
             let length = (range.end - from).min(text::AT_ONCE);
             let Some(offset) = elf.file_offset(from) else { break };
             let Ok(bytes) = read(image, offset, length, text::AT_ONCE, "code") else { break };
-            found.extend(memchr::memchr_iter(0xe8, &bytes).filter_map(|at| {
-                let displacement = i32::from_le_bytes(*bytes.get(at + 1..)?.first_chunk()?);
-                let call = from + at as u64;
-                let target = call.wrapping_add(5).wrapping_add_signed(displacement.into());
-                Some(target).filter(|target| text.contains(*target) && !text.contains(call))
-            }));
+            let calls = calls(elf.arch, &bytes, from).into_iter();
+            found
+                .extend(calls.filter(|(call, target)| text.contains(*target) && !text.contains(*call)).map(|(_, target)| target));
             from += if length > 4 && from + length < range.end { length - 4 } else { length };
         }
     }
@@ -258,14 +285,8 @@ impl Prover<'_> {
 
     /// Whether the program's first code marks its frame as the outermost.
     fn is_root(&self, address: u64) -> bool {
-        let Some(code) = self.text.from(address).filter(|_| address == self.root) else { return false };
-        let mut instructions = Decoder::new(64, code, DecoderOptions::NONE).into_iter();
-        let first = instructions.find(|instruction| instruction.mnemonic() != Mnemonic::Endbr64);
-        first.is_some_and(|first| {
-            first.mnemonic() == Mnemonic::Xor
-                && first.op0_register() == first.op1_register()
-                && first.op0_register().full_register() == iced_x86::Register::RBP
-        })
+        let code = self.text.from(address).filter(|_| address == self.root);
+        code.is_some_and(|code| machine::clears_frame_pointer(self.text.arch, code))
     }
 
     /// Follows all functions that wait.
@@ -361,11 +382,11 @@ impl Prover<'_> {
     }
 
     /// Functions that never come back, and what those change that do.
-    fn learned(&self) -> (HashSet<u64>, HashMap<u64, u8>) {
+    fn learned(&self) -> (HashSet<u64>, HashMap<u64, u16>) {
         let proved = || self.done.iter().filter(|(_, outcome)| outcome.failed.is_none());
         let mut endless: HashSet<u64> = proved().filter(|(_, outcome)| !outcome.returns).map(|(start, _)| *start).collect();
         endless.extend(self.silent_now());
-        let mut changes: HashMap<u64, u8> =
+        let mut changes: HashMap<u64, u16> =
             proved().filter(|(_, outcome)| outcome.changed != 0).map(|(start, outcome)| (*start, outcome.changed)).collect();
         let pops = self.done.iter().filter(|(_, outcome)| outcome.failed == Some(function::POPS));
         changes.extend(pops.map(|(start, _)| (*start, function::STACK)));
@@ -426,13 +447,13 @@ impl Prover<'_> {
                     at += known;
                     continue;
                 }
-                let filled = padding(rest);
+                let filled = padding(text.arch, rest);
                 if filled > 0 {
                     at += filled;
                     continue;
                 }
                 if !self.try_gap(address, &mut map) {
-                    at += run_length(rest);
+                    at += run_length(text.arch, rest);
                 }
             }
         }
@@ -479,3 +500,5 @@ impl Prover<'_> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_aarch64;

@@ -25,7 +25,7 @@ use super::packed::Packed;
 use super::rule::{Arch, Cfa, Fp, Frame, Invalid, Ra, Rbx, Reg, Rule};
 use super::source::{Image, read};
 use super::stubs::Block;
-use super::switches;
+use super::{switches, switches_arm64};
 
 /// `abi.FuncFlag`: the outermost frame of a stack; writes the stack pointer; assembly.
 const TOP_FRAME: u8 = 1;
@@ -181,8 +181,14 @@ impl<'a> Table<'a> {
                 push(function.start, Packed::invalid(Invalid::Malformed));
             }
         } else if self.arch == Arch::Aarch64 && (function.flags & SP_WRITE != 0 || SWITCHES.contains(&name)) {
-            // Which stack it is on no register tells that survives.
-            push(function.start, Packed::invalid(Invalid::StackPointer));
+            match self.left_on_arm64(function, name, *goroutine) {
+                Some(switches) => {
+                    switches.rows.into_iter().for_each(|(address, rule)| push(address, rule));
+                    *goroutine = goroutine.or(switches.goroutine);
+                }
+                // Which stack it is on nothing tells.
+                None => push(function.start, Packed::invalid(Invalid::StackPointer)),
+            }
         } else if function.flags & SP_WRITE != 0 || SWITCHES.contains(&name) {
             if let Some(switches) = self.left(function, name, *goroutine) {
                 switches.rows.into_iter().for_each(|(address, rule)| push(address, rule));
@@ -210,6 +216,14 @@ impl<'a> Table<'a> {
         let (mut deepest, code) = (0, (self.code)(function.start, function.end)?);
         self.each_step(function, |_, pcsp| deepest = deepest.max(pcsp))?;
         if deepest >= 16 { None } else { switches::rows(&code, function.start, saved) }
+    }
+
+    /// The same on arm64: of all that write the stack pointer.
+    fn left_on_arm64(&self, function: &Function, name: &[u8], goroutine: Option<Cfa>) -> Option<switches::Switches> {
+        let code = (self.code)(function.start, function.end)?;
+        let mut pcsp = Vec::new();
+        self.each_step(function, |address, depth| pcsp.push((address, depth)))?;
+        switches_arm64::rows(&code, function.start, &pcsp, goroutine.filter(|_| name == b"runtime.morestack"))
     }
 
     /// The rules of a function that writes the stack pointer: by `pcsp` at its begin and at its end, by the frame pointer in
@@ -286,8 +300,9 @@ impl<'a> Table<'a> {
             (Arch::Aarch64, 0) => (0, Ra::Register(Reg(30)), Fp::Unchanged),
             (Arch::Aarch64, _) => (pcsp, Ra::AtCfa(-pcsp), saved((-pcsp).saturating_sub(8))),
         };
-        let frame =
-            Frame { cfa: Cfa::Register(self.arch.sp(), size), ra, fp, rbx: Rbx::Unknown, interrupted: false, skips: false };
+        // Nobody but who goes to another stack changes g.
+        let rbx = if self.arch == Arch::Aarch64 { Rbx::Unchanged } else { Rbx::Unknown };
+        let frame = Frame { cfa: Cfa::Register(self.arch.sp(), size), ra, fp, rbx, interrupted: false, skips: false };
         Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
     }
 
@@ -298,7 +313,7 @@ impl<'a> Table<'a> {
         let ra = if pcsp == 0 { Ra::Register(Reg(30)) } else { Ra::AtCfa(-pcsp - 16) };
         let fp = if pcsp == 0 { Fp::Unchanged } else { Fp::AtCfa(-pcsp - 24) };
         let cfa = Cfa::Register(self.arch.sp(), pcsp + 16);
-        let frame = Frame { cfa, ra, fp, rbx: Rbx::Unknown, interrupted: true, skips: false };
+        let frame = Frame { cfa, ra, fp, rbx: Rbx::Unchanged, interrupted: true, skips: false };
         Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
     }
 

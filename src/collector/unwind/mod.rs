@@ -29,6 +29,7 @@ mod separate;
 pub mod source;
 mod stubs;
 mod switches;
+mod switches_arm64;
 mod translate;
 
 pub use check::{Checked, check_file};

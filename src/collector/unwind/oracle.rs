@@ -389,10 +389,11 @@ fn step(rule: Rule, address: u64, arch: Arch) -> Option<Step> {
 }
 
 /// The goroutine that a thread runs.
-fn goroutine(tls: i32, m: i32, curg: i32) -> u64 {
+fn goroutine(arch: Arch, tls: i32, m: i32, curg: i32) -> u64 {
     let at = |base: u64, offset: i32| World::memory(base.wrapping_add_signed(offset.into()));
-    // DWARF's number of fs.base.
-    at(at(at(World::register(58), tls), m), curg)
+    // 58 is DWARF's number of fs.base.
+    let g = if arch == Arch::X86_64 { at(World::register(58), tls) } else { World::register(28) };
+    at(at(g, m), curg)
 }
 
 fn frame_step(frame: Frame, arch: Arch) -> Step {
@@ -406,19 +407,20 @@ fn frame_step(frame: Frame, arch: Arch) -> Step {
             at(sum, inner).wrapping_add_signed(outer.into())
         }
         Cfa::Goroutine { tls, m, curg, sp, outer } => {
-            let saved = goroutine(tls, m, curg).wrapping_add_signed(sp.into());
+            let saved = goroutine(arch, tls, m, curg).wrapping_add_signed(sp.into());
             World::memory(saved).wrapping_add_signed(outer.into())
         }
         Cfa::BelowTop { object, top, depth, outer } => {
             let sp = register(arch.sp());
             at(at(sp, object), top).wrapping_sub(at(sp, depth)).wrapping_add_signed(outer.into())
         }
+        Cfa::Thread { m, sp, outer } => at(at(World::register(28), m), sp).wrapping_add_signed(outer.into()),
     };
     let ra = match frame.ra {
         Ra::AtCfa(offset) => at(cfa, offset),
         Ra::Register(number) => register(number),
-        Ra::Saved => match frame.cfa {
-            Cfa::Goroutine { tls, m, curg, sp, .. } => at(goroutine(tls, m, curg), sp.saturating_add(8)),
+        Ra::Saved | Ra::Prologue(_) => match frame.cfa {
+            Cfa::Goroutine { tls, m, curg, sp, .. } => at(goroutine(arch, tls, m, curg), sp.saturating_add(8)),
             _ => return Step::Nowhere,
         },
     };
@@ -432,7 +434,7 @@ fn frame_step(frame: Frame, arch: Arch) -> Step {
     };
     let rbx = match frame.rbx {
         Rbx::Unknown => None,
-        Rbx::Unchanged => Some(register(RBX)),
+        Rbx::Unchanged => Some(register(if arch == Arch::X86_64 { RBX } else { Reg(28) })),
         Rbx::AtCfa(offset) => Some(at(cfa, offset)),
     };
     Step::To(Caller { sp: cfa, ra, fp, rbx, interrupted: frame.interrupted })

@@ -14,8 +14,9 @@ use super::rule::{Arch, Cfa, Fp, Frame, Invalid, REASONS, Ra, Rbx, Reg, Rule};
 ///           3 SIGNAL
 ///           4 SPECIAL   register = form; rbx as below
 ///               0 PLT         extra = first byte of the stub that has pushed
-///               1 GOROUTINE   slot = tls in bytes; offset = m/8 (bits 40–47) | curg/8 (48–55) | sp/8 (56–63); + 8·extra
+///               1 GOROUTINE   slot = tls in bytes (x86_64); offset = m/8 (bits 40–47) | curg/8 (48–55) | sp/8 (56–63); + 8·extra
 ///               2 BELOW_TOP   offset = object/8 (bits 40–47) | depth/8 (48–55) | top/8 (56–63); + 8·extra
+///               3 THREAD      (arm64) offset = m/8 (bits 40–47) | sp/8 (48–55); + 8·extra
 ///           5 REGISTER  CFA = register + offset
 ///           6 DEREF     CFA = *(register + offset) + 8·extra
 ///           7 INDEXED   CFA = *(register + (index << shift) + inner) + 8·extra
@@ -25,7 +26,7 @@ use super::rule::{Arch, Cfa, Fp, Frame, Invalid, REASONS, Ra, Rbx, Reg, Rule};
 /// rbx       0 unknown     1 unchanged         2 *(CFA + 8·extra), kind REGISTER only
 /// ra kind   0 in memory: *(CFA − 8) on x86_64, *(CFA + 8·slot) on arm64
 ///           1 in a register: its number is extra, kind REGISTER without rbx in memory only; with GOROUTINE: behind the saved
-///             stack pointer
+///             stack pointer; on arm64 x30 is 8·slot behind it, too
 /// ```
 ///
 /// An offset of 24 bits is a frame of up to 8 MiB, the default limit of a whole stack. On arm64 the frame pointer is nearly
@@ -49,6 +50,7 @@ const INDEXED: u64 = 7;
 const PLT: u8 = 0;
 const GOROUTINE: u8 = 1;
 const BELOW_TOP: u8 = 2;
+const THREAD: u8 = 3;
 
 /// The fields of a packed rule, each in its own variable.
 #[derive(Default)]
@@ -177,15 +179,24 @@ fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
             // The upper bits wrap into the sign, as they are meant to.
             fields.offset = (inner | i32::from(index.0) << 16 | shift << 21) << 8 >> 8;
         }
-        Cfa::Goroutine { tls, m, curg, sp, outer } if arch == Arch::X86_64 => {
+        Cfa::Goroutine { tls, m, curg, sp, outer } => {
             (fields.kind, fields.register, fields.offset) = (SPECIAL, GOROUTINE, three([m, curg, sp])?);
-            (extra, slot) = (Some(words::<i8>(outer)?), Some(i16::try_from(tls).ok()?));
+            extra = Some(words::<i8>(outer)?);
+            match arch {
+                Arch::X86_64 => slot = Some(i16::try_from(tls).ok()?),
+                Arch::Aarch64 if tls != 0 => return None,
+                Arch::Aarch64 => {}
+            }
         }
-        Cfa::BelowTop { object, top, depth, outer } if arch == Arch::X86_64 => {
+        Cfa::BelowTop { object, top, depth, outer } => {
             (fields.kind, fields.register, fields.offset) = (SPECIAL, BELOW_TOP, three([object, depth, top])?);
             extra = Some(words::<i8>(outer)?);
         }
-        Cfa::Goroutine { .. } | Cfa::BelowTop { .. } => return None,
+        Cfa::Thread { m, sp, outer } if arch == Arch::Aarch64 => {
+            (fields.kind, fields.register, fields.offset) = (SPECIAL, THREAD, three([m, sp, 0])?);
+            extra = Some(words::<i8>(outer)?);
+        }
+        Cfa::Thread { .. } => return None,
     }
     match (frame.ra, arch) {
         (Ra::AtCfa(-8), Arch::X86_64) => {}
@@ -197,8 +208,12 @@ fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
             }
             fields.ra_in_register = true;
         }
-        (Ra::Saved, _) if matches!(frame.cfa, Cfa::Goroutine { .. }) => fields.ra_in_register = true,
-        (Ra::Saved, _) => return None,
+        (Ra::Saved, Arch::X86_64) if matches!(frame.cfa, Cfa::Goroutine { .. }) => fields.ra_in_register = true,
+        (Ra::Prologue(offset), Arch::Aarch64) if matches!(frame.cfa, Cfa::Goroutine { .. }) => {
+            fields.ra_in_register = true;
+            slot = Some(words::<i16>(offset)?);
+        }
+        (Ra::Saved | Ra::Prologue(_), _) => return None,
     }
     let place = match (frame.fp, frame.ra) {
         (Fp::Unchanged, _) => None,
@@ -244,7 +259,8 @@ fn unpack_frame(fields: &Fields, arch: Arch) -> Option<Frame> {
     let slot = i32::from(fields.slot) * 8;
     let extra = i32::from(fields.extra) * 8;
     let ra = match arch {
-        _ if fields.ra_in_register && fields.kind == SPECIAL => Ra::Saved,
+        Arch::X86_64 if fields.ra_in_register && fields.kind == SPECIAL => Ra::Saved,
+        Arch::Aarch64 if fields.ra_in_register && fields.kind == SPECIAL => Ra::Prologue(slot),
         _ if fields.ra_in_register => Ra::Register(Reg(u8::try_from(fields.extra).ok()?)),
         Arch::X86_64 => Ra::AtCfa(-8),
         Arch::Aarch64 => Ra::AtCfa(slot),
@@ -255,8 +271,12 @@ fn unpack_frame(fields: &Fields, arch: Arch) -> Option<Frame> {
         SPECIAL => {
             let [a, b, c] = three_again(fields.offset);
             match (fields.register, arch) {
-                (GOROUTINE, Arch::X86_64) => Cfa::Goroutine { tls: fields.slot.into(), m: a, curg: b, sp: c, outer: extra },
-                (BELOW_TOP, Arch::X86_64) => Cfa::BelowTop { object: a, depth: b, top: c, outer: extra },
+                (GOROUTINE, _) => {
+                    let tls = if arch == Arch::X86_64 { fields.slot.into() } else { 0 };
+                    Cfa::Goroutine { tls, m: a, curg: b, sp: c, outer: extra }
+                }
+                (BELOW_TOP, _) => Cfa::BelowTop { object: a, depth: b, top: c, outer: extra },
+                (THREAD, Arch::Aarch64) => Cfa::Thread { m: a, sp: b, outer: extra },
                 _ => return None,
             }
         }
@@ -314,6 +334,7 @@ mod tests {
                     sp,
                     outer
                 }),
+                (offset(), offset(), offset()).prop_map(|(m, sp, outer)| Cfa::Thread { m, sp, outer }),
                 (offset(), offset(), offset(), offset()).prop_map(|(object, top, depth, outer)| Cfa::BelowTop {
                     object,
                     top,
@@ -321,8 +342,13 @@ mod tests {
                     outer
                 }),
             ];
-        let ra =
-            prop_oneof![Just(Ra::AtCfa(-8)), offset().prop_map(Ra::AtCfa), register().prop_map(Ra::Register), Just(Ra::Saved)];
+        let ra = prop_oneof![
+            Just(Ra::AtCfa(-8)),
+            offset().prop_map(Ra::AtCfa),
+            register().prop_map(Ra::Register),
+            Just(Ra::Saved),
+            offset().prop_map(Ra::Prologue)
+        ];
         let fp = prop_oneof![
             Just(Fp::Unchanged),
             Just(Fp::Undefined),

@@ -4,7 +4,7 @@
 //! pushed (arm64) anything: the caller's stack pointer after the return. `*x` is the 8 bytes in memory at `x`.
 //!
 //! A walk carries few registers from frame to frame: program counter, stack pointer, frame pointer (rbp, x29), and rbx on
-//! x86_64. All others are known in the interrupted frame alone; a rule that reads one of them fails anywhere else, by the
+//! x86_64, x28 on arm64. All others are known in the interrupted frame alone; a rule that reads one of them fails anywhere else, by the
 //! mask of valid registers that the walk keeps.
 //!
 //! Packed ([`super::Packed`]), a rule is 8 bytes that are copied by value: the walk's cache holds them beside their address.
@@ -83,7 +83,7 @@ pub struct Frame {
     pub ra: Ra,
     /// The caller's frame pointer: rbp or x29.
     pub fp: Fp,
-    /// The caller's rbx, in objects that need it.
+    /// The caller's rbx, in objects that need it; x28 on arm64.
     pub rbx: Rbx,
     /// The caller was interrupted, not calling: its program counter is looked up as it is, not one byte before.
     pub interrupted: bool,
@@ -113,9 +113,9 @@ pub enum Cfa {
         outer: i32,
     },
     /// `CFA = *(*(*(*(FS + tls) + m) + curg) + sp) + outer`: the stack of the goroutine that a thread of Go runs, while it is on
-    /// its own; FS is the thread's base. x86_64
+    /// its own; FS is the thread's base. On arm64 `CFA = *(*(*(x28 + m) + curg) + sp) + outer`.
     Goroutine {
-        /// Where the thread has what it runs, g.
+        /// Where the thread has what it runs, g; 0 on arm64.
         tls: i32,
         /// Where g has its thread, m.
         m: i32,
@@ -127,7 +127,6 @@ pub enum Cfa {
         outer: i32,
     },
     /// `CFA = *(*(SP + object) + top) − *(SP + depth) + outer`: a stack that may have been moved meanwhile, by how deep it was.
-    /// x86_64
     BelowTop {
         /// Where the stack's owner is.
         object: i32,
@@ -135,6 +134,15 @@ pub enum Cfa {
         top: i32,
         /// Where the depth is.
         depth: i32,
+        /// Added to it.
+        outer: i32,
+    },
+    /// `CFA = *(*(x28 + m) + sp) + outer`: what a thread of Go has put down while it is in the vDSO. arm64
+    Thread {
+        /// Where g has its thread, m.
+        m: i32,
+        /// Where that has the stack pointer.
+        sp: i32,
         /// Added to it.
         outer: i32,
     },
@@ -150,6 +158,8 @@ pub enum Ra {
     /// `RA = *(place of the saved stack pointer + 8)`, with [`Cfa::Goroutine`]: the goroutine was stopped between two calls. Where
     /// its thread has none (any more), the stack is complete.
     Saved,
+    /// The same on arm64, of a caller that has not saved its own return address yet: `x30' = *(that place + offset)`
+    Prologue(i32),
 }
 
 /// The caller's frame pointer.
@@ -169,7 +179,7 @@ pub enum Fp {
     Undefined,
 }
 
-/// The caller's rbx.
+/// The caller's rbx; on arm64 x28, in which Go has what it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rbx {
     /// Not followed, or not known: no frame of this object is found by it.

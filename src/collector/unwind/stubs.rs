@@ -88,7 +88,7 @@ pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
     blocks
 }
 
-/// What links functions on arm64, and where threads begin.
+/// What links functions on arm64.
 ///
 /// ```text
 /// .plt:   stp x16, x30, [sp, -16]!; …; br x17    CFA = sp, from the second instruction on sp + 16 with RA = *(CFA − 8)
@@ -103,8 +103,6 @@ pub(super) fn find(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
 /// ldp x8, x9, [sp], n                  CFA = sp + n + 16
 /// ldp x17, x30, [sp], 16; br x16       CFA = sp + 16, then sp with RA in x30
 /// ```
-///
-/// musl's `__clone` has none: `ldp x1, x0, [sp], 16; blr x1; mov x8, 93 (exit); svc 0` is what a thread begins with.
 fn linkage_aarch64(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
     let mut blocks = Vec::new();
     for name in [".plt", ".iplt", ".plt.got"] {
@@ -116,7 +114,6 @@ fn linkage_aarch64(elf: &Elf, image: &(impl Image + ?Sized)) -> Vec<Block> {
     for segment in elf.segments.iter().filter(|segment| segment.executable && segment.size <= LARGEST_SEARCHED) {
         let Ok(code) = read(image, segment.offset, segment.size, LARGEST_SEARCHED, "code") else { continue };
         blocks.extend(resolver_aarch64(segment.address, &code));
-        blocks.extend(thread_aarch64(segment.address, &code));
     }
     blocks
 }
@@ -164,13 +161,6 @@ fn resolver_aarch64(address: u64, code: &[u8]) -> Option<Block> {
         (at(164)?, frame_aarch64(0)),
     ];
     Some(Block { source: "_dl_runtime_resolve", wins: true, start, end, rows })
-}
-
-fn thread_aarch64(address: u64, code: &[u8]) -> Option<Block> {
-    let begins = [0xe1, 0x03, 0xc1, 0xa8, 0x20, 0x00, 0x3f, 0xd6, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
-    let start = address.checked_add(memchr::memmem::find(code, &begins)? as u64)?;
-    let root = Packed::new(Rule::Root, Arch::Aarch64)?;
-    Some(Block { source: "clone", wins: false, start, end: start.checked_add(begins.len() as u64)?, rows: vec![(start, root)] })
 }
 
 /// The program's entry, where it is code by hand that clears the frame pointer and goes on to C: nobody called it.
@@ -342,14 +332,6 @@ mod tests {
         assert_eq!(block.rows, rows.map(|(address, size)| (address, frame_aarch64(size))));
         assert_eq!((block.start, block.end), (start, pops + 8));
         assert!(resolver_aarch64(0x4000, &bytes(&code[30..])).is_none());
-    }
-
-    #[test]
-    fn threads_of_musl_for_arm64_begin_at_a_known_place() {
-        let code = [0xd65f_03c0, 0xa8c1_03e1, 0xd63f_0020, 0xd280_0ba8, 0xd400_0001];
-        let block = thread_aarch64(0x1000, &bytes(&code)).unwrap();
-        assert_eq!((block.start, block.end), (0x1004, 0x1014));
-        assert!(thread_aarch64(0x1000, &bytes(&code[..4])).is_none());
     }
 
     #[test]

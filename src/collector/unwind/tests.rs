@@ -380,7 +380,12 @@ fn elf_with(machine: u16, eh_frame: &[u8]) -> Vec<u8> {
 
 /// An ELF file for x86_64 with this code at 0x10000, and nothing that describes it.
 pub(super) fn elf_with_code(code: &[u8]) -> Vec<u8> {
-    let mut image = elf_with(62, &[]);
+    elf_of(62, code)
+}
+
+/// The same for any machine.
+pub(super) fn elf_of(machine: u16, code: &[u8]) -> Vec<u8> {
+    let mut image = elf_with(machine, &[]);
     image.truncate(0x1_0000);
     // No sections; one segment.
     image[40..48].fill(0);

@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use iced_x86::{Code as Opcode, Decoder, DecoderOptions, Instruction};
-
-use super::state::{Facts, State, Value};
-use super::step::{Flow, Jumps, Stepper, after_call, branches, is_padding, reference, returns_by_register, table_of};
+use super::machine::{Abi, Decoder, Flow, Instruction, Jumps, Stepper};
+use super::state::{CFA, Facts, State, Value};
 use super::{Evidence, Text};
 
 /// A jump table has no more entries than this.
@@ -18,7 +16,7 @@ const MOST_VISITS: u64 = 24;
 /// Why a function is not proved that gives back more of the stack than its return address, which its callers have to know.
 pub(super) const POPS: &str = "takes arguments off the stack";
 /// Among registers that a function changes: that one.
-pub(super) const STACK: u8 = 1 << 7;
+pub(super) const STACK: u16 = 1 << 15;
 
 /// Code and what is known in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +34,7 @@ pub(super) struct Known {
     /// That never come back.
     pub(super) endless: HashSet<u64>,
     /// Registers that a function ought to give back as they were and does not: bits as [`State::changed`] has them.
-    pub(super) changes: HashMap<u64, u8>,
+    pub(super) changes: HashMap<u64, u16>,
 }
 
 /// What came of a function.
@@ -53,7 +51,7 @@ pub(super) struct Outcome {
     pub(super) is_crooked: bool,
     /// Whether it may come back, of itself.
     pub(super) returns: bool,
-    pub(super) changed: u8,
+    pub(super) changed: u16,
     pub(super) calls: Vec<u64>,
     /// Of those, and of calls of code elsewhere: calls behind which there is nothing that they could come back to.
     pub(super) silent: Vec<(u64, u64)>,
@@ -169,7 +167,7 @@ impl Function<'_, '_> {
         (self.visits, self.instructions) = (0, 0);
         (self.thread_calls, self.has_thread) = (false, false);
         self.outcome = Outcome::default();
-        let mut input = State::at_entry();
+        let mut input = State::at_entry(Abi::of(self.text.arch));
         input.root = self.is_root;
         self.begin(self.start, input, None);
         while let Some(start) = self.waiting.pop_first() {
@@ -218,42 +216,40 @@ impl Function<'_, '_> {
         let (mut state, after) = (block.input.clone(), block.after);
         self.current = start;
         let Some(code) = self.text.from(start) else { return failed("leaves the code") };
-        let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
-        let mut instruction = Instruction::default();
+        let mut decoder = Decoder::new(self.text.arch, code, start);
         let mut rows: Vec<Row> = Vec::new();
         // Nothing but padding so far, behind a call that may not return.
         let mut idle = after;
         let mut is_padded = false;
         loop {
-            let at = decoder.ip();
+            let at = decoder.address();
             if at != start && (self.blocks.contains_key(&at) || self.known.starts.contains_key(&at) || !decoder.can_decode()) {
                 self.close(start, at, rows);
                 return self.edge(at, &state, idle.map_or(Way::Fall, Way::Call));
             }
-            decoder.decode_out(&mut instruction);
-            if instruction.code() == Opcode::INVALID {
+            let Some(instruction) = decoder.decode() else {
                 self.close(start, at, rows);
                 // Behind a call that does not return anything may be.
                 return if after.is_some() { Ok(()) } else { failed("no instruction") };
-            }
-            if !is_padding(&instruction) {
+            };
+            if !instruction.is_padding() {
                 is_padded |= idle.is_some() && at != start;
                 idle = None;
             }
             self.count(start, budget)?;
             let facts = state.facts();
             match rows.last_mut() {
-                Some(row) if row.facts == facts => row.end = decoder.ip(),
-                _ => rows.push(Row { start: at, end: decoder.ip(), facts }),
+                Some(row) if row.facts == facts => row.end = decoder.address(),
+                _ => rows.push(Row { start: at, end: decoder.address(), facts }),
             }
             self.outcome
                 .references
-                .extend(reference(&instruction, self.text.is_fixed).filter(|target| self.text.contains(*target)));
+                .extend(instruction.reference(&state, self.text.is_fixed).filter(|target| self.text.contains(*target)));
             let flow = stepper.step(&instruction, &mut state);
             if flow == Flow::Next {
                 continue;
             }
-            let next = decoder.ip();
+            let next = decoder.address();
             self.close(start, next, rows);
             if let Some(block) = self.blocks.get_mut(&start) {
                 block.is_padded = is_padded;
@@ -293,7 +289,7 @@ impl Function<'_, '_> {
             Flow::Jump(target) => self.edge(target, &state, Way::Jump),
             Flow::Branch(target) => {
                 let follow = self.follow_threads;
-                let (mut taken, mut not) = branches(instruction, &state);
+                let (mut taken, mut not) = instruction.branches(&state);
                 for state in [&mut taken, &mut not].into_iter().filter(|other| other.root && !state.root) {
                     state.root = follow;
                     self.has_thread |= follow;
@@ -304,9 +300,8 @@ impl Function<'_, '_> {
             Flow::Call(target) => {
                 self.thread_calls |= state.root;
                 self.outcome.calls.extend(target);
-                self.outcome.is_crooked |=
-                    matches!(state.get(super::state::RSP), Value::Stack(super::state::CFA, top) if top % 16 != 0);
-                let call = instruction.ip();
+                self.outcome.is_crooked |= matches!(state.stack_pointer(), Value::Stack(CFA, top) if top % 16 != 0);
+                let call = instruction.address();
                 target.map(|target| self.targets.insert(call, target));
                 if target.is_some_and(|target| self.known.endless.contains(&target)) {
                     self.ends();
@@ -317,21 +312,21 @@ impl Function<'_, '_> {
                     return Ok(());
                 }
                 let changed = target.and_then(|target| self.known.changes.get(&target)).copied().unwrap_or(0);
-                after_call(&mut state, changed);
+                state.after_call(changed);
                 if changed & STACK != 0 {
                     state.lose_stack();
                 }
                 self.edge(next, &state, Way::Call(call))
             }
             Flow::Return => {
-                if instruction.op_count() > 0 {
+                if instruction.pops() {
                     return Err(Again::Failed(POPS));
                 }
                 self.returned(&state, "returns with a frame")
             }
-            Flow::Indirect => match table_of(instruction, &state) {
+            Flow::Indirect => match instruction.table(&state) {
                 Some(jumps) => self.jumps(jumps, &state),
-                None if returns_by_register(instruction, &state) => self.returns(&state),
+                None if instruction.returns_by_register(&state) => self.returns(&state),
                 None => {
                     // Of what is in the middle of a function this may be a jump by a table: it proves nothing.
                     let proof = self.outcome.proof;
@@ -349,7 +344,7 @@ impl Function<'_, '_> {
         if state.root {
             return if self.is_root { Err(Again::Failed("the first code returns")) } else { Err(Again::NoThread) };
         }
-        if state.get(super::state::RSP) == Value::Foreign {
+        if state.stack_pointer() == Value::Foreign {
             // To another stack.
             self.leaves();
             return Ok(());

@@ -6,7 +6,8 @@ use super::super::packed::Packed;
 use super::super::stubs::Block;
 use super::PADDING;
 use super::function::{Outcome, Row};
-use super::text::{Places, Text, padding};
+use super::machine::padding;
+use super::text::{Places, Text};
 
 const NOTHING: u16 = 0;
 /// Two functions share the code, and do not agree.
@@ -93,7 +94,7 @@ impl Map {
                 let rule = rule.filter(|rule| *rule != Packed::GAP);
                 let fills = || {
                     let rest = bytes.get(at..at + count).unwrap_or_default();
-                    first == NOTHING && count <= PADDING && padding(rest) == count
+                    first == NOTHING && count <= PADDING && padding(text.arch, rest) == count
                 };
                 match (rule, &mut open) {
                     (Some(rule), Some(block)) => block.rows.push((address, rule)),

@@ -2,16 +2,7 @@
 
 use super::super::packed::Packed;
 use super::super::rule::{Arch, Cfa, Fp, Frame, Invalid, RBX, Ra, Rbx, Reg, Rule};
-
-/// DWARF's numbers.
-pub(super) const RAX: usize = 0;
-pub(super) const RCX: usize = 2;
-pub(super) const RBP: usize = 6;
-pub(super) const RSP: usize = 7;
-pub(super) const R11: usize = 11;
-
-/// What a function gives back as it was: rbx, rbp, r12 to r15. System V AMD64 psABI, 3.2.1.
-pub(super) const KEPT: [usize; 6] = [3, RBP, 12, 13, 14, 15];
+use super::machine::{Abi, Jumps, Width};
 
 /// Words of the stack that are followed at once, at most.
 const MOST_SLOTS: usize = 48;
@@ -38,10 +29,10 @@ pub(super) enum Value {
     Foreign,
     /// That number.
     Number(u64),
-    /// An entry of the table at that address, relative to it.
-    Entry32(u64),
-    /// The address that such an entry means.
-    Target(u64),
+    /// An entry of the table at that address.
+    TableEntry(u64, Width),
+    /// The address that an entry of that table means.
+    Target(Jumps),
     /// What `clone` returned: 0 in the thread that it made.
     Cloned,
 }
@@ -67,7 +58,8 @@ struct Slot {
 /// All that is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct State {
-    pub(super) registers: [Value; 16],
+    abi: &'static Abi,
+    registers: [Value; 32],
     slots: Vec<Slot>,
     pub(super) flags: Flags,
     /// An unsigned comparison has shown an index to be below that.
@@ -79,27 +71,37 @@ pub(super) struct State {
 /// What a row of code is known by; [`Facts::rule`] is what the table says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Facts {
+    pub(in super::super) arch: Arch,
     /// How far stack pointer and frame pointer are above the CFA, where they are that.
-    pub(in super::super) rsp: Option<i32>,
-    pub(in super::super) rbp: Option<i32>,
-    /// Whether rbp still is the caller's, and where from the CFA that is saved.
+    pub(in super::super) sp: Option<i32>,
+    pub(in super::super) fp: Option<i32>,
+    /// Whether the frame pointer still is the caller's, and where from the CFA that is saved.
     pub(in super::super) kept: bool,
     pub(in super::super) saved: Option<i32>,
+    /// Whether the return address still is in its register.
+    pub(in super::super) link: bool,
     pub(in super::super) rule: Rule,
 }
 
 impl State {
     /// At the first instruction of a function.
-    pub(super) fn at_entry() -> State {
-        let mut registers = [Value::Unknown; 16];
+    pub(super) fn at_entry(abi: &'static Abi) -> State {
+        let mut registers = [Value::Unknown; 32];
         for (number, register) in (0u8..).zip(&mut registers) {
-            if KEPT.contains(&usize::from(number)) {
+            if abi.kept.contains(&usize::from(number)) {
                 *register = Value::Entry(number);
+            } else if abi.sp == usize::from(number) {
+                *register = Value::Stack(CFA, abi.entry);
+            } else if abi.link == Some(usize::from(number)) {
+                *register = Value::Return;
             }
         }
-        registers[RSP] = Value::Stack(CFA, -8);
-        let slots = vec![Slot { base: CFA, offset: -8, value: Value::Return }];
-        State { registers, slots, flags: Flags::Unknown, limit: None, root: false }
+        let pushed = abi.link.is_none().then_some(Slot { base: CFA, offset: abi.entry, value: Value::Return });
+        State { abi, registers, slots: pushed.into_iter().collect(), flags: Flags::Unknown, limit: None, root: false }
+    }
+
+    pub(super) fn stack_pointer(&self) -> Value {
+        self.get(self.abi.sp)
     }
 
     pub(super) fn get(&self, register: usize) -> Value {
@@ -112,11 +114,12 @@ impl State {
             value => value,
         };
         // What the stack pointer becomes is a stack, whatever is known of it; unless two ways already contradict each other.
-        let value = match (register, value, self.get(RSP)) {
-            (RSP, Value::Stack(..), _) => value,
-            (RSP, _, Value::Unknown) => Value::Unknown,
-            (RSP, ..) => Value::Foreign,
-            _ => value,
+        let is_sp = register == self.abi.sp;
+        let value = match (value, self.stack_pointer()) {
+            (value, _) if !is_sp => value,
+            (Value::Stack(..), _) => value,
+            (_, Value::Unknown) => Value::Unknown,
+            _ => Value::Foreign,
         };
         let before = self.get(register);
         if let Some(place) = self.registers.get_mut(register) {
@@ -124,21 +127,21 @@ impl State {
         }
         // What is given back is nobody's from then on.
         let is_down = matches!((before, value), (Value::Stack(of, from), Value::Stack(base, to)) if of == base && to <= from);
-        if register == RSP && !is_down {
+        if is_sp && !is_down {
             self.forget_below();
         }
     }
 
     /// Two ways contradict each other, or what it is made of is not known.
     pub(super) fn lose_stack(&mut self) {
-        if let Some(place) = self.registers.get_mut(RSP) {
+        if let Some(place) = self.registers.get_mut(self.abi.sp) {
             *place = Value::Unknown;
         }
     }
 
     /// What is below the stack pointer may be anything: signal handlers and callees have been there.
     pub(super) fn forget_below(&mut self) {
-        if let Value::Stack(base, top) = self.get(RSP) {
+        if let Value::Stack(base, top) = self.stack_pointer() {
             self.slots.retain(|slot| slot.base != base || slot.offset >= top);
         }
     }
@@ -173,15 +176,39 @@ impl State {
         }
     }
 
-    /// Whether the return address is at the stack pointer, as behind a call.
-    pub(super) fn is_at_entry(&self) -> bool {
-        self.get(RSP) == Value::Stack(CFA, -8) && self.load(Value::Stack(CFA, -8)) == Value::Return
+    /// All words that count from the same base as a pointer may have been written.
+    pub(super) fn store_anywhere(&mut self, pointer: Value) {
+        if let Value::Stack(base, _) = pointer {
+            self.slots.retain(|slot| slot.base != base);
+        }
     }
 
-    /// Of what a function is to give back, the registers that are something else now: a bit for each of [`KEPT`].
-    pub(super) fn changed(&self) -> u8 {
-        let changed = KEPT.iter().enumerate().filter(|(_, register)| self.get(**register) != Value::Entry(**register as u8));
-        changed.fold(0, |mask, (bit, _)| mask | 1 << bit)
+    /// What a call leaves of what was known: `changed` are registers by the bits of [`State::changed`].
+    pub(super) fn after_call(&mut self, changed: u16) {
+        for register in self.abi.scratch {
+            self.set(*register, Value::Unknown);
+        }
+        for (bit, register) in self.abi.kept.iter().enumerate() {
+            if changed >> bit & 1 != 0 {
+                self.set(*register, Value::Unknown);
+            }
+        }
+        self.flags = Flags::Unknown;
+        self.limit = None;
+        self.forget_below();
+    }
+
+    /// Whether stack pointer and return address are as behind a call.
+    pub(super) fn is_at_entry(&self) -> bool {
+        let at = Value::Stack(CFA, self.abi.entry);
+        self.stack_pointer() == at && self.abi.link.map_or_else(|| self.load(at), |link| self.get(link)) == Value::Return
+    }
+
+    /// Of what a function is to give back, the registers that are something else now: a bit for each of [`Abi::kept`].
+    pub(super) fn changed(&self) -> u16 {
+        let kept = self.abi.kept.iter().enumerate();
+        kept.filter(|(_, register)| self.get(**register) != Value::Entry(**register as u8))
+            .fold(0, |mask, (bit, _)| mask | 1 << bit)
     }
 
     /// What is known whichever of two ways was taken. Whether that is less than before.
@@ -205,16 +232,16 @@ impl State {
             less = true;
         }
         if self.root != other.root {
-            less |= self.root || self.get(RSP) != Value::Unknown;
+            less |= self.root || self.stack_pointer() != Value::Unknown;
             self.root = false;
-            self.registers[RSP] = Value::Unknown;
+            self.lose_stack();
         }
         less
     }
 
     /// Whether both have a stack pointer that is known, and not the same one.
     pub(super) fn contradicts(&self, other: &State) -> bool {
-        let (ours, theirs) = (self.get(RSP), other.get(RSP));
+        let (ours, theirs) = (self.stack_pointer(), other.stack_pointer());
         self.root != other.root || ours != theirs && matches!((ours, theirs), (Value::Stack(..), Value::Stack(..)))
     }
 
@@ -224,33 +251,52 @@ impl State {
             Value::Stack(CFA, offset) => i32::try_from(offset).ok(),
             _ => None,
         };
-        let kept = self.get(RBP) == Value::Entry(RBP as u8);
-        let saved = self.saved(RBP);
-        let facts = |rule| Facts { rsp: above(RSP), rbp: above(RBP), kept, saved, rule };
+        let fp = self.abi.fp;
+        let kept = self.get(fp) == Value::Entry(fp as u8);
+        let link = self.abi.link.is_some_and(|link| self.get(link) == Value::Return);
+        let (sp, saved, arch) = (above(self.abi.sp), self.saved(fp), self.abi.arch);
+        let facts = |rule| Facts { arch, sp, fp: above(fp), kept, saved, link, rule };
         if self.root {
             return Some(facts(Rule::Root));
         }
         match self.frame() {
             Some(frame) => Some(facts(Rule::Frame(frame))),
             // On the way to another stack: neither is to be guessed at.
-            None if self.get(RSP) == Value::Foreign => Some(facts(Rule::Invalid(Invalid::StackPointer))),
+            None if self.stack_pointer() == Value::Foreign => Some(facts(Rule::Invalid(Invalid::StackPointer))),
             None => None,
         }
     }
 
     fn frame(&self) -> Option<Frame> {
         let cfa = self.cfa()?;
-        let ra = match self.load(Value::Stack(CFA, -8)) {
-            Value::Return if !self.is_below(-8) => Ra::AtCfa(-8),
-            // `vfork` keeps it in a register, as its child overwrites the place.
-            _ => Ra::Register(self.register_with(Value::Return)?),
+        let ra = match self.return_place() {
+            Some(offset) => Ra::AtCfa(offset),
+            // `vfork` keeps it in a register, as its child overwrites the place. On arm64 it is in one until that is saved.
+            None => Ra::Register(self.register_with(Value::Return)?),
         };
         Some(Frame { cfa, ra, fp: self.fp(), rbx: self.rbx(), interrupted: false, skips: false })
     }
 
+    /// Where from the CFA the return address is on the stack. What has a copy of it beside (`__builtin_return_address`) may hand that
+    /// out, and have it changed: on arm64 it is what was saved beside the frame pointer, or first, which is highest.
+    fn return_place(&self) -> Option<i32> {
+        if self.abi.link.is_none() {
+            let is_there = self.load(Value::Stack(CFA, self.abi.entry)) == Value::Return && !self.is_below(self.abi.entry);
+            return i32::try_from(self.abi.entry).ok().filter(|_| is_there);
+        }
+        let of = |value: Value| {
+            let slots = self.slots.iter().rev();
+            slots
+                .filter(move |slot| slot.value == value && slot.base == CFA && !self.is_below(slot.offset))
+                .map(|slot| slot.offset)
+        };
+        let beside = of(Value::Return).find(|offset| of(Value::Entry(self.abi.fp as u8)).any(|fp| fp + 8 == *offset));
+        beside.or_else(|| of(Value::Return).next()).and_then(|offset| i32::try_from(offset).ok())
+    }
+
     /// Whether a word of this frame is below the stack pointer.
     fn is_below(&self, offset: i64) -> bool {
-        matches!(self.get(RSP), Value::Stack(CFA, top) if offset < top)
+        matches!(self.stack_pointer(), Value::Stack(CFA, top) if offset < top)
     }
 
     fn register_with(&self, value: Value) -> Option<Reg> {
@@ -261,14 +307,15 @@ impl State {
     fn cfa(&self) -> Option<Cfa> {
         let small = |offset: i64| i32::try_from(offset).ok();
         // The two that are known in every frame first: a frame pointer stays where it is, whatever a callee takes off the stack.
-        let order = [RBP, RSP].into_iter().chain((0..16).filter(|register| !matches!(*register, RSP | RBP)));
+        let (fp, sp) = (self.abi.fp, self.abi.sp);
+        let order = [fp, sp].into_iter().chain((0..self.registers.len()).filter(|register| *register != sp && *register != fp));
         for register in order {
             if let Value::Stack(CFA, offset) = self.get(register) {
                 return Some(Cfa::Register(Reg(register as u8), small(offset.checked_neg()?)?));
             }
         }
         // Where it was put away.
-        let bases = [RSP, RBP].into_iter().filter_map(|register| match self.get(register) {
+        let bases = [sp, fp].into_iter().filter_map(|register| match self.get(register) {
             Value::Stack(base, offset) => Some((register, base, offset)),
             _ => None,
         });
@@ -283,20 +330,24 @@ impl State {
 
     /// Where from the CFA a register's value at the entry is.
     fn saved(&self, register: usize) -> Option<i32> {
-        let value = Value::Entry(register as u8);
+        self.place_of(Value::Entry(register as u8))
+    }
+
+    fn place_of(&self, value: Value) -> Option<i32> {
         let slot = self.slots.iter().find(|slot| slot.value == value && slot.base == CFA && !self.is_below(slot.offset));
         slot.and_then(|slot| i32::try_from(slot.offset).ok())
     }
 
     fn fp(&self) -> Fp {
-        let saved = Value::Entry(RBP as u8);
-        if self.get(RBP) == saved {
+        let fp = self.abi.fp;
+        let saved = Value::Entry(fp as u8);
+        if self.get(fp) == saved {
             return Fp::Unchanged;
         }
-        if let Some(offset) = self.saved(RBP) {
+        if let Some(offset) = self.saved(fp) {
             return Fp::AtCfa(offset);
         }
-        if let Value::Stack(base, top) = self.get(RSP) {
+        if let Value::Stack(base, top) = self.stack_pointer() {
             let slot = self.slots.iter().find(|slot| slot.value == saved && slot.base == base && slot.offset >= top);
             if let Some(Ok(offset)) = slot.map(|slot| i32::try_from(slot.offset - top)) {
                 return Fp::AtSp(offset);
@@ -306,6 +357,10 @@ impl State {
     }
 
     fn rbx(&self) -> Rbx {
+        if self.abi.arch == Arch::Aarch64 {
+            // What Go needs to know of the vDSO.
+            return if self.get(28) == Value::Entry(28) { Rbx::Unchanged } else { Rbx::Unknown };
+        }
         let rbx = usize::from(RBX.0);
         if self.get(rbx) == Value::Entry(RBX.0) {
             return Rbx::Unchanged;
@@ -321,7 +376,7 @@ impl Facts {
             Rule::Frame(frame) => Rule::Frame(Frame { rbx: Rbx::Unknown, ..frame }),
             rule => rule,
         };
-        let with = Packed::new(self.rule, Arch::X86_64).filter(|_| rbx);
-        with.or_else(|| Packed::new(without(self.rule), Arch::X86_64))
+        let with = Packed::new(self.rule, self.arch).filter(|_| rbx || self.arch == Arch::Aarch64);
+        with.or_else(|| Packed::new(without(self.rule), self.arch))
     }
 }

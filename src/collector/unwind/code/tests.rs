@@ -4,30 +4,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::object::Evidence as Tables;
-use super::super::rule::{Cfa, Fp, Frame, Ra, Reg, Rule};
+use super::super::rule::{Arch, Cfa, Fp, Frame, Ra, Reg, Rule};
 use super::super::separate::{Nowhere, OnDisk};
 use super::*;
 
 /// What a comparison with unwind information found.
 #[derive(Default, Debug)]
-struct Compared {
+pub(super) struct Compared {
     /// Rows of code of which unwind information says something; each again where that begins to say something else.
     rows: u64,
-    equal: u64,
+    pub(super) equal: u64,
     /// One says less: nothing, or by a register of which the other knows nothing.
-    silent: u64,
+    pub(super) silent: u64,
     /// Unwind information is wrong: a function in assembly has one row, though it pushes.
     untold: u64,
-    different: Vec<String>,
-    functions: usize,
-    proved: usize,
+    pub(super) different: Vec<String>,
+    pub(super) functions: usize,
+    pub(super) proved: usize,
     bytes: u64,
     known: u64,
     failures: BTreeMap<&'static str, usize>,
 }
 
 /// Follows all code of a file as if it had no unwind information, and compares what comes of it with what that says.
-fn compare(path: &Path) -> Compared {
+pub(super) fn compare(path: &Path) -> Compared {
     let bytes = std::fs::read(path).unwrap();
     let image = bytes.as_slice();
     let (_, evidence) = Tables::read(image, &OnDisk::of(path)).unwrap();
@@ -79,12 +79,15 @@ fn compare(path: &Path) -> Compared {
 /// Whether unwind information and code say the same of a place; `None` if they do not speak of the same things.
 fn agree(theirs: &Frame, ours: &Frame, facts: &state::Facts) -> Option<bool> {
     let same = match theirs.cfa {
-        Cfa::Register(Reg(7), size) => facts.rsp? == -size,
-        Cfa::Register(Reg(6), size) => facts.rbp? == -size,
+        Cfa::Register(register, size) if register == facts.arch.sp() => facts.sp? == -size,
+        Cfa::Register(register, size) if register == facts.arch.fp() => facts.fp? == -size,
         other if other == ours.cfa => true,
         _ => return None,
     };
-    if !same {
+    // On arm64 it may be in its register and on the stack.
+    let is_link = theirs.ra == Ra::Register(Reg(30));
+    let same_return = facts.arch == Arch::X86_64 || theirs.ra == ours.ra || facts.link && is_link;
+    if !same || !same_return {
         return Some(false);
     }
     match theirs.fp {
@@ -99,12 +102,12 @@ fn agree(theirs: &Frame, ours: &Frame, facts: &state::Facts) -> Option<bool> {
 /// Whether one row is all that is said from a function's begin to an address.
 fn is_untold(table: &Table, function: u64, address: u64) -> bool {
     let at = |address: u64| table.rows.partition_point(|row| table.base + u64::from(row.offset) <= address);
-    let at_entry = Cfa::Register(Reg(7), 8);
+    let at_entry = if table.arch == Arch::X86_64 { Cfa::Register(Reg(7), 8) } else { Cfa::Register(Reg(31), 0) };
     let Some(Rule::Frame(frame)) = table.lookup(address).rule(table.arch) else { return false };
     at(function) == at(address) && frame.cfa == at_entry
 }
 
-fn print(path: &Path, compared: &Compared, took: std::time::Duration) {
+pub(super) fn print(path: &Path, compared: &Compared, took: std::time::Duration) {
     println!(
         "{}: {} rows compared: {} equal, {} silent, {} untold, {} different; {} of {} functions proved, {:.1} % of {} KiB; {took:.2?}\n    {:?}",
         path.display(),

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
-
 use super::super::elf::Elf;
+use super::super::rule::Arch;
 use super::super::source::{Image, read};
-use super::step::{Jumps, is_padding};
+use super::machine::{Jumps, padding};
 
 /// Code without unwind information that is looked at: musl has 0.4 MB. What is beyond stays a gap.
 const LARGEST: usize = 16 << 20;
@@ -20,6 +19,7 @@ type Reader<'t> = dyn Fn(u64, &mut [u8]) -> bool + 't;
 /// Pieces of code: sorted, none touches another.
 pub(super) struct Text<'t> {
     pub(super) pieces: Vec<(u64, Vec<u8>)>,
+    pub(super) arch: Arch,
     /// Whether it is loaded where the file says: numbers may be addresses.
     pub(super) is_fixed: bool,
     read: &'t Reader<'t>,
@@ -44,7 +44,7 @@ impl<'t> Text<'t> {
                 wanted(&window)
             });
             let Some(mut bytes) = bytes else { continue };
-            let padding = padding(&bytes);
+            let padding = padding(elf.arch, &bytes);
             if padding == bytes.len() {
                 continue;
             }
@@ -56,7 +56,7 @@ impl<'t> Text<'t> {
             pieces.push((range.start + padding as u64, bytes));
         }
         let is_fixed = elf.segments.iter().all(|segment| segment.address > 0);
-        Text { pieces, is_fixed, read: read_at }
+        Text { pieces, arch: elf.arch, is_fixed, read: read_at }
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -92,17 +92,18 @@ impl<'t> Text<'t> {
     pub(super) fn jumps(&self, jumps: Jumps, limit: usize) -> Vec<u64> {
         let mut targets = Vec::new();
         for number in 0..limit as u64 {
-            let target = match jumps {
-                Jumps::Relative(table) => {
-                    let mut entry = [0; 4];
-                    let there = (self.read)(table.wrapping_add(4 * number), &mut entry);
-                    there.then(|| table.wrapping_add_signed(i32::from_le_bytes(entry).into()))
-                }
-                Jumps::Absolute(table) => {
-                    let mut entry = [0; 8];
-                    (self.read)(table.wrapping_add(8 * number), &mut entry).then(|| u64::from_le_bytes(entry))
-                }
+            let mut entry = [0; 8];
+            let bytes = usize::from(jumps.width.bytes).min(entry.len());
+            let place = jumps.table.wrapping_add(number * bytes as u64);
+            let there = entry.get_mut(..bytes).is_some_and(|entry| (self.read)(place, entry));
+            let unused = 64 - 8 * bytes as u32;
+            let entry = u64::from_le_bytes(entry).unbounded_shl(unused);
+            let entry = if jumps.width.signed {
+                entry.cast_signed().unbounded_shr(unused).cast_unsigned()
+            } else {
+                entry.unbounded_shr(unused)
             };
+            let target = there.then(|| jumps.base.wrapping_add(entry.unbounded_shl(jumps.width.shift.into())));
             let Some(target) = target.filter(|target| self.contains(*target)) else { break };
             targets.push(target);
         }
@@ -119,43 +120,4 @@ impl Places {
         let piece = self.0.partition_point(|(start, _)| *start <= address).saturating_sub(1);
         self.0.get(piece).map_or(0, |(start, place)| place + (address - start) as usize)
     }
-}
-
-/// How many bytes at the begin only fill room: nops, int3, zeros.
-pub(super) fn padding(code: &[u8]) -> usize {
-    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    loop {
-        let at = decoder.position();
-        if !decoder.can_decode() {
-            return at;
-        }
-        if code.get(at..).is_some_and(|rest| rest.starts_with(&[0, 0])) {
-            if decoder.set_position(at + 2).is_err() {
-                return at;
-            }
-            continue;
-        }
-        decoder.decode_out(&mut instruction);
-        if !is_padding(&instruction) {
-            return if code.get(at..) == Some(&[0]) { code.len() } else { at };
-        }
-    }
-}
-
-/// How many bytes there are to the end of what is run one after the other.
-pub(super) fn run_length(code: &[u8]) -> usize {
-    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    while decoder.can_decode() {
-        decoder.decode_out(&mut instruction);
-        let ends = matches!(
-            instruction.flow_control(),
-            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return | FlowControl::Exception
-        );
-        if ends || matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Int3 | Mnemonic::INVALID) {
-            break;
-        }
-    }
-    decoder.position().max(1)
 }

@@ -1,30 +1,29 @@
-//! What one instruction does to what is known.
+//! What one instruction of x86_64 does to what is known.
 
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess,
+    OpKind, Register,
+};
 
-use super::state::{CFA, Flags, R11, RAX, RBP, RCX, RSP, State, Value};
+use super::machine::{Flow, Jumps, Width, is_fork};
+use super::state::{CFA, Flags, State, Value};
+
+/// DWARF's numbers.
+const RAX: usize = 0;
+const RCX: usize = 2;
+const RDI: usize = 5;
+pub(super) const RBP: usize = 6;
+pub(super) const RSP: usize = 7;
+const R11: usize = 11;
+
+/// What tables of jumps have: how far it is from the table.
+const OFFSET: Width = Width::signed(4);
 
 /// System calls that make a thread: `clone`, `clone3`. arch/x86/entry/syscalls/syscall_64.tbl.
-const CLONES: [u64; 2] = [56, 435];
+const CLONES: [u64; 2] = [CLONE, 435];
+const CLONE: u64 = 56;
 /// That nothing comes after: `rt_sigreturn`, `exit`, `exit_group`.
 const LAST: [u64; 3] = [15, 60, 231];
-
-/// Where it goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Flow {
-    /// Behind the instruction.
-    Next,
-    Jump(u64),
-    /// There or behind the instruction.
-    Branch(u64),
-    /// There, and behind the instruction when that has returned.
-    Call(Option<u64>),
-    Return,
-    /// Where a register or memory says.
-    Indirect,
-    /// Nowhere.
-    End,
-}
 
 /// Steps over instructions of x86_64.
 pub(super) struct Stepper {
@@ -44,6 +43,47 @@ fn number(register: Register) -> Option<usize> {
 /// Whether an instruction only fills room between functions.
 pub(super) fn is_padding(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+}
+
+/// Whether nothing that is behind it is run after it.
+pub(super) fn ends_run(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return | FlowControl::Exception
+    ) || matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Int3)
+}
+
+/// How many bytes at the begin only fill room.
+pub(super) fn padding(code: &[u8]) -> usize {
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    loop {
+        let at = decoder.position();
+        if !decoder.can_decode() {
+            return at;
+        }
+        if code.get(at..).is_some_and(|rest| rest.starts_with(&[0, 0])) {
+            if decoder.set_position(at + 2).is_err() {
+                return at;
+            }
+            continue;
+        }
+        decoder.decode_out(&mut instruction);
+        if !is_padding(&instruction) {
+            return if code.get(at..) == Some(&[0]) { code.len() } else { at };
+        }
+    }
+}
+
+/// Whether the first instruction that does anything clears rbp.
+pub(super) fn clears_frame_pointer(code: &[u8]) -> bool {
+    let mut instructions = Decoder::new(64, code, DecoderOptions::NONE).into_iter();
+    let first = instructions.find(|instruction| instruction.mnemonic() != Mnemonic::Endbr64);
+    first.is_some_and(|first| {
+        first.mnemonic() == Mnemonic::Xor
+            && first.op0_register() == first.op1_register()
+            && first.op0_register().full_register() == Register::RBP
+    })
 }
 
 fn immediate(instruction: &Instruction, operand: u32) -> Option<i64> {
@@ -138,6 +178,7 @@ fn is_far(instruction: &Instruction) -> bool {
 fn system_call(state: &mut State) -> Flow {
     let after = match state.get(RAX) {
         Value::Number(call) if LAST.contains(&call) => return Flow::End,
+        Value::Number(CLONE) if is_fork(state.get(RDI)) => Value::Unknown,
         Value::Number(call) if CLONES.contains(&call) => Value::Cloned,
         _ => Value::Unknown,
     };
@@ -145,21 +186,6 @@ fn system_call(state: &mut State) -> Flow {
     state.set(RCX, Value::Unknown);
     state.set(R11, Value::Unknown);
     Flow::Next
-}
-
-/// What a call leaves of what was known: `changed` are registers by the bits of [`super::state::KEPT`].
-pub(super) fn after_call(state: &mut State, changed: u8) {
-    for register in [0, 1, 2, 4, 5, 8, 9, 10, 11] {
-        state.set(register, Value::Unknown);
-    }
-    for (bit, register) in super::state::KEPT.iter().enumerate() {
-        if changed >> bit & 1 != 0 {
-            state.set(*register, Value::Unknown);
-        }
-    }
-    state.flags = Flags::Unknown;
-    state.limit = None;
-    state.forget_below();
 }
 
 fn add(value: Value, offset: i64) -> Option<Value> {
@@ -245,7 +271,7 @@ fn moves(instruction: &Instruction, state: &mut State) -> bool {
         };
         let base = number(instruction.memory_base()).map(|base| state.get(base));
         let Some(Value::Number(table)) = base.filter(|_| instruction.memory_index() != Register::None) else { return false };
-        state.set(register, Value::Entry32(table.wrapping_add(instruction.memory_displacement64())));
+        state.set(register, Value::TableEntry(table.wrapping_add(instruction.memory_displacement64()), OFFSET));
         return true;
     }
     if let Some(register) = wide(instruction, 0) {
@@ -321,8 +347,9 @@ fn computes(instruction: &Instruction, state: &mut State) -> bool {
         (Mnemonic::Add, _, Some(by)) => add(value, by),
         (Mnemonic::Sub, _, Some(by)) => by.checked_neg().and_then(|by| add(value, by)),
         (Mnemonic::Add, _, None) => match (value, wide(instruction, 1).map(|other| state.get(other))) {
-            (Value::Number(table), Some(Value::Entry32(of))) | (Value::Entry32(of), Some(Value::Number(table))) => {
-                (table == of).then_some(Value::Target(table))
+            (Value::Number(base), Some(Value::TableEntry(table, width)))
+            | (Value::TableEntry(table, width), Some(Value::Number(base))) => {
+                (table == base).then_some(Value::Target(Jumps { table, base, width }))
             }
             _ => None,
         },
@@ -365,20 +392,11 @@ pub(super) fn branches(instruction: &Instruction, state: &State) -> (State, Stat
     (taken, not)
 }
 
-/// A table of addresses to jump by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Jumps {
-    /// 4 bytes each, from the table's begin.
-    Relative(u64),
-    /// 8 bytes each.
-    Absolute(u64),
-}
-
 /// The table of an indirect jump, if it is one by a table.
 pub(super) fn table_of(instruction: &Instruction, state: &State) -> Option<Jumps> {
     if let Some(register) = wide(instruction, 0) {
         return match state.get(register) {
-            Value::Target(table) => Some(Jumps::Relative(table)),
+            Value::Target(jumps) => Some(jumps),
             _ => None,
         };
     }
@@ -390,8 +408,8 @@ pub(super) fn table_of(instruction: &Instruction, state: &State) -> Option<Jumps
     }
     let displacement = instruction.memory_displacement64();
     match number(instruction.memory_base()).map(|base| state.get(base)) {
-        None if instruction.memory_base() == Register::None => Some(Jumps::Absolute(displacement)),
-        Some(Value::Number(table)) => Some(Jumps::Absolute(table.wrapping_add(displacement))),
+        None if instruction.memory_base() == Register::None => Some(Jumps::absolute(displacement)),
+        Some(Value::Number(table)) => Some(Jumps::absolute(table.wrapping_add(displacement))),
         _ => None,
     }
 }
