@@ -10,6 +10,7 @@ mod baseline;
 mod budget;
 mod difference;
 mod engine;
+mod events;
 mod frame;
 mod ids;
 mod labels;
@@ -28,6 +29,7 @@ mod view;
 pub use baseline::Mark;
 pub use difference::{Change, Difference, NodeSides, Sides};
 pub use engine::{Baseline, Engine, Snapshot};
+pub use events::EventStatus;
 pub use frame::{Frame, FrameTable, Names};
 pub use ids::{
     BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress, StackId, Tgid,

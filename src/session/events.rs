@@ -1,17 +1,16 @@
 //! What `-e` asks for: text → what the collector attaches to. Functions of programs are looked up here, in their symbols.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 
 use anyhow::{Result, bail};
 
-use crate::collector::probes::{COUNTERS, KernelFunctions, NamePattern, UserPlace, nearest, tracepoints};
+use crate::collector::probes::{COUNTERS, CodeFile, KernelFunctions, NamePattern, UserPlace, code_files, nearest, tracepoints};
 use crate::collector::{EventRequest, EventSpec};
-use crate::profile::EventSource;
-use crate::symbolize::{FunctionPlace, functions_of};
+use crate::profile::{EventSource, Tgid};
+use crate::symbolize::{FunctionPlace, functions_of, program_called};
 use crate::ui::{Event, EventName, EventOrder};
 
 use super::link::Ends;
@@ -19,7 +18,6 @@ use super::sampling::EventOrder as Order;
 
 /// Where libraries lie, if the processes that are watched have not said; below `/usr` as well.
 const LIBRARY_DIRECTORIES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
-const PROGRAM_DIRECTORIES: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"];
 
 /// Whom one looks at: their files are meant where no other is named.
 #[derive(Default)]
@@ -53,6 +51,13 @@ pub(super) fn read(events: &[String], watched: &Watched<'_>) -> Result<(bool, Ve
         }
     }
     Ok((clock, requests))
+}
+
+/// What is shown and written first: what was asked for first, since events of different kinds cannot be added. `None` if nothing was:
+/// then there is only the clock. Numbers are given in the order of the command line.
+pub(super) fn first(events: &[String]) -> Option<EventSource> {
+    let is_clock = |event: &String| matches!(EventSpec::parse(event), Ok(EventSpec::Clock));
+    events.first().map(|event| if is_clock(event) { EventSource::CLOCK } else { EventSource(1) })
 }
 
 /// Reads one event.
@@ -157,25 +162,14 @@ fn is_called(path: &Path, wanted: &str) -> bool {
 
 /// Files that the processes have mapped as code, each once, and the command's own.
 fn of_watched(watched: &Watched<'_>) -> Vec<Candidate> {
-    let mut files: BTreeMap<(String, String), PathBuf> = BTreeMap::new();
-    for pid in watched.pids {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        for line in maps.lines() {
-            let mut fields = line.split_ascii_whitespace();
-            let (Some(range), Some(rights), Some(_), Some(device), Some(inode)) =
-                (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
-            else {
-                continue;
-            };
-            let path = line.find('/').and_then(|at| line.get(at..)).filter(|_| rights.contains('x'));
-            if let Some(path) = path {
-                // By the mapping, not by the path: that may be another file's by now, or another root's.
-                let link = PathBuf::from(format!("/proc/{pid}/map_files/{range}"));
-                files.entry((format!("{device} {inode}"), path.to_owned())).or_insert(link);
-            }
+    let files = watched.pids.iter().flat_map(|pid| code_files(Tgid(*pid)));
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for CodeFile { link, path } in files {
+        // Processes of one program have the same files; of one path they are taken to be the same.
+        if candidates.iter().all(|known| known.name != path) {
+            candidates.push(Candidate { path: link, name: path });
         }
     }
-    let mut candidates: Vec<Candidate> = files.into_iter().map(|((_, name), path)| Candidate { path, name }).collect();
     if let Some(path) = watched.command.and_then(program) {
         let name = path.display().to_string();
         candidates.push(Candidate { path, name });
@@ -209,12 +203,11 @@ fn is_elf(path: &Path) -> bool {
 
 /// A program as a shell finds it.
 fn program(name: &OsStr) -> Option<PathBuf> {
-    let name_path = Path::new(name);
-    if name_path.components().count() > 1 {
-        return Some(name_path.to_owned()).filter(|path| path.exists());
+    let path = Path::new(name);
+    if path.components().count() > 1 {
+        return Some(path.to_owned()).filter(|path| path.exists());
     }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from(PROGRAM_DIRECTORIES.join(":")));
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())
+    program_called(name.to_str()?)
 }
 
 /// Answers what the screen asks about events: which there are, and takes its orders to the collecting thread.
@@ -303,5 +296,10 @@ mod tests {
             (clock, requests.len())
         };
         assert_eq!([read(&[]), read(&["page-faults"]), read(&["page-faults", "cpu"])], [(true, 0), (false, 1), (true, 1)]);
+        let first = |events: &[&str]| first(&events.iter().map(|event| (*event).to_owned()).collect::<Vec<_>>());
+        assert_eq!(
+            [first(&[]), first(&["cs", "cpu"]), first(&["cpu", "cs"])],
+            [None, Some(EventSource(1)), Some(EventSource::CLOCK)]
+        );
     }
 }

@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
-use crate::collector::{CgroupPaths, Cgroups, EventStatus, features};
+use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
-use crate::profile::{EventSource, Query, Target, Tgid};
-use crate::ui::{App, Event, EventRow, Status};
+use crate::profile::{Query, Target, Tgid};
+use crate::ui::{App, Event, Status};
 
 use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
@@ -42,8 +42,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let target = if options.program.is_empty() { target } else { Target::default() };
-    // Numbers are given in the order of the command line.
-    let source = (!sampling.requested.is_empty()).then_some(EventSource(1));
+    let source = events::first(&options.sampling.events);
     let query = Query { target, source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
     app.keys = settings.keys;
@@ -143,6 +142,7 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
         tick.tick().await;
         around = around.look(&shared).await;
         let ended = sampling.ended();
+        let told = sampling.told();
         if let Some(Ended::Failed(why)) = ended {
             bail!("sampling stopped: {why}");
         }
@@ -151,9 +151,9 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
         stood = Some(elapsed);
         status.send_replace(Status {
             host: host.clone(),
-            source: format!("{} {frequency} Hz", sampling.event),
-            clock: sampling.clock(),
-            events: sampling.events().into_iter().map(event_row).collect(),
+            source: format!("{} {frequency} Hz", told.clock),
+            clock: told.ticks,
+            events: told.events.into(),
             frequency,
             cpus: sampling.cpus,
             online: Arc::clone(&around.online),
@@ -166,7 +166,7 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             own_cpu,
             own_memory,
             problems: problems(&shared),
-            notes: sampling.notes(),
+            notes: told.notes,
         });
     }
 }
@@ -198,11 +198,6 @@ impl Around {
         });
         looked.await.unwrap_or_default()
     }
-}
-
-fn event_row(event: EventStatus) -> EventRow {
-    let EventStatus { source, name, how, places, events, stacks, missed, cut, .. } = event;
-    EventRow { source, name, how, places, events, stacks, missed, cut }
 }
 
 fn problems(shared: &Shared) -> Vec<(String, String, String)> {

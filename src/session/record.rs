@@ -10,14 +10,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
-use crate::collector::{EventSpec, EventStatus};
 use crate::formats::folded::{self, FoldedOptions};
 use crate::formats::save::{Format, Overwrite, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
-use crate::profile::{CallTree, EventSource, Query, Request, Snapshot};
+use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
+use super::events;
 use super::sampling::{Ended, Sampling, Shared, limits};
 use super::{now, runtime};
 
@@ -53,9 +53,7 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     }
     runtime.block_on(settle(&shared, &mut signals));
     let mut engine = shared.engine();
-    // Events of different kinds cannot be added: the file is about the first.
-    let source =
-        (options.sampling.events.len() > 1).then(|| if first_is_clock(&options) { EventSource::CLOCK } else { EventSource(1) });
+    let source = events::first(&options.sampling.events);
     let query = Query { source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
     write(&options, format, &snapshot, &shared, sampling.lasted())?;
@@ -250,14 +248,12 @@ fn title(options: &cli::Record) -> String {
     of + &at
 }
 
-/// Whether the file is about ticks of the clock, not about events.
-fn first_is_clock(options: &cli::Record) -> bool {
-    options.sampling.events.first().is_none_or(|event| matches!(EventSpec::parse(event), Ok(EventSpec::Clock)))
-}
-
 /// What the numbers in the file count.
 fn unit(options: &cli::Record) -> &'static str {
-    if first_is_clock(options) { "samples" } else { "events" }
+    match events::first(&options.sampling.events) {
+        None | Some(EventSource::CLOCK) => "samples",
+        Some(_) => "events",
+    }
 }
 
 /// What was counted of a source, in a line.
@@ -284,9 +280,9 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
         lines.push(how.clone());
     }
     let totals = &snapshot.totals;
-    let events = sampling.events();
-    lines.extend(events.iter().map(describe_event));
-    lines.extend(sampling.comparison());
+    let told = sampling.told();
+    lines.extend(told.events.iter().map(describe_event));
+    lines.extend(told.comparison);
     let what = unit(options);
     let mut line = format!("{} {what} written to {}", snapshot.tree.total(), options.output.display());
     if let [first, _, ..] = options.sampling.events.as_slice() {

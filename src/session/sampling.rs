@@ -5,17 +5,17 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cli;
-use crate::collector::{
-    Backtrace, Batch, Collector, CollectorOptions, EventRequest, EventStatus, KernelNames, ObjectState, Targets, Walk,
+use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventRequest, KernelNames, ObjectState, Targets, Walk};
+use crate::profile::{
+    Engine, EventSource, EventStatus, FrameId, Limits, Names, Processes, Profile, Sample, Tgid, Tid, Timestamp,
 };
-use crate::profile::{Engine, EventSource, FrameId, Limits, Names, Processes, Profile, Sample, Tgid, Tid, Timestamp};
 use crate::symbolize::{AskKernel, DEBUGINFOD_FIND, Symbolizer, program_called};
 
 use super::child::Child;
@@ -57,8 +57,8 @@ impl Shared {
 fn debuginfod_find() -> Result<PathBuf> {
     if std::env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
         bail!(
-            "`--debuginfod` asks the servers in DEBUGINFOD_URLS, and that is not set; for Debian it is \
-             https://debuginfod.debian.net (sudo keeps it with --preserve-env=DEBUGINFOD_URLS)"
+            "`--debuginfod` asks the servers in DEBUGINFOD_URLS, and that is not set: distributions say which is theirs (sudo keeps \
+             it with --preserve-env=DEBUGINFOD_URLS)"
         );
     }
     program_called(DEBUGINFOD_FIND).with_context(|| {
@@ -89,36 +89,44 @@ pub(super) enum Ended {
 /// A running collection on a thread of its own.
 pub(super) struct Sampling {
     stop: Arc<AtomicBool>,
-    notes: Arc<Mutex<Vec<String>>>,
-    events: Arc<Mutex<Vec<EventStatus>>>,
+    told: Arc<Mutex<Told>>,
     orders: Sender<EventOrder>,
-    clock: Arc<AtomicBool>,
-    comparison: Arc<Mutex<Option<String>>>,
-    /// Names of the events that were asked for at the start.
-    pub(super) requested: Vec<String>,
     ended: Arc<Mutex<Option<Ended>>>,
     thread: Option<JoinHandle<()>>,
     /// When the last sample was read.
     until: Arc<OnceLock<Instant>>,
     /// See [`Child::hurry`].
     hurry: Option<Arc<AtomicBool>>,
-    /// What samples are taken by.
-    pub(super) event: &'static str,
     /// CPUs sampled at the start.
     pub(super) cpus: usize,
     /// When it began.
     pub(super) since: Instant,
 }
 
+/// What the collecting thread tells, once a second and at its end.
+#[derive(Clone, Default)]
+pub(super) struct Told {
+    /// Whether the clock ticks.
+    pub(super) ticks: bool,
+    /// What the clock is.
+    pub(super) clock: &'static str,
+    /// What was counted of each source of events.
+    pub(super) events: Vec<EventStatus>,
+    /// How it stands with unwind tables, in lines.
+    pub(super) notes: Vec<String>,
+    /// How two ways of finding a stack compare, in words, if they were both gone.
+    pub(super) comparison: Option<String>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What may be asked of a running collection from elsewhere.
 #[derive(Clone)]
 pub(super) struct Watcher {
     ended: Arc<Mutex<Option<Ended>>>,
-    notes: Arc<Mutex<Vec<String>>>,
-    events: Arc<Mutex<Vec<EventStatus>>>,
-    clock: Arc<AtomicBool>,
-    /// What the clock is.
-    pub(super) event: &'static str,
+    told: Arc<Mutex<Told>>,
     /// CPUs sampled at the start.
     pub(super) cpus: usize,
     /// When it began.
@@ -128,22 +136,12 @@ pub(super) struct Watcher {
 impl Watcher {
     /// How it ended, once it has.
     pub(super) fn ended(&self) -> Option<Ended> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.ended).clone()
     }
 
-    /// Whether the clock ticks.
-    pub(super) fn clock(&self) -> bool {
-        self.clock.load(Ordering::Relaxed)
-    }
-
-    /// What was counted of each source of events.
-    pub(super) fn events(&self) -> Vec<EventStatus> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// How it stands with unwind tables, in lines.
-    pub(super) fn notes(&self) -> Vec<String> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What the collecting thread has told last.
+    pub(super) fn told(&self) -> Told {
+        lock(&self.told).clone()
     }
 }
 
@@ -170,7 +168,6 @@ impl Sampling {
         };
         let command = child.as_ref().map(|child| child.program.clone());
         let (clock, events) = events::read(&options.events, &Watched { command: command.as_deref(), pids: &options.pids })?;
-        let requested = events.iter().map(|event| event.name.clone()).collect();
         let (ready, started) = std::sync::mpsc::channel();
         let backtrace = match options.backtrace {
             cli::Backtrace::Kernel => Backtrace::Kernel,
@@ -196,16 +193,12 @@ impl Sampling {
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());
-        let notes = Arc::new(Mutex::new(Vec::new()));
-        let counted = Arc::new(Mutex::new(Vec::new()));
-        let comparison = Arc::new(Mutex::new(None));
-        let ticks = Arc::new(AtomicBool::new(clock));
+        let told = Arc::new(Mutex::new(Told { ticks: clock, ..Told::default() }));
         let (orders, ordered) = std::sync::mpsc::channel();
         let hurry = child.as_ref().map(|child| Arc::clone(&child.hurry));
         let thread = {
             let (shared, stop, ended, until) = (shared.clone(), Arc::clone(&stop), Arc::clone(&ended), Arc::clone(&until));
-            let (notes, counted, ticks) = (Arc::clone(&notes), Arc::clone(&counted), Arc::clone(&ticks));
-            let comparison = Arc::clone(&comparison);
+            let telling = Arc::clone(&told);
             let body = move || {
                 let begun = Collector::start(collector_options, Arc::clone(&shared.names), Arc::clone(&shared.processes));
                 let collector = match begun {
@@ -216,82 +209,42 @@ impl Sampling {
                         return drop(ready.send(Err(error)));
                     }
                 };
-                drop(ready.send(Ok((collector.event_name(), collector.cpus()))));
+                lock(&telling).clock = collector.event_name();
+                drop(ready.send(Ok(collector.cpus())));
                 if let Some(child) = &child
                     && let Err(error) = child.go()
                 {
-                    *ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ended::Failed(format!("{error:#}")));
+                    *lock(&ended) = Some(Ended::Failed(format!("{error:#}")));
                     return;
                 }
                 let watched = std::mem::take(&mut watched);
                 let compares = matches!(backtrace, Backtrace::Both | Backtrace::Scan);
-                let (events, clock, compared) = (counted, ticks, compares.then(Comparison::default));
-                let collecting = Collecting {
-                    collector,
-                    shared,
-                    child,
-                    watched,
-                    stop,
-                    until,
-                    notes,
-                    events,
-                    clock,
-                    ordered,
-                    compared,
-                    comparison,
-                };
+                let compared = compares.then(Comparison::default);
+                let collecting = Collecting { collector, shared, child, watched, stop, until, told: telling, ordered, compared };
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
                 let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
-                *ended.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+                *lock(&ended) = outcome;
             };
             std::thread::Builder::new().name("flametop-drain".to_owned()).spawn(body).context("failed to start a thread")?
         };
-        let (event, cpus) = started.recv().map_err(|_| anyhow!("the collecting thread failed at its start"))??;
-        let (thread, since, events) = (Some(thread), Instant::now(), counted);
-        Ok(Sampling {
-            stop,
-            ended,
-            notes,
-            events,
-            orders,
-            clock: ticks,
-            comparison,
-            requested,
-            thread,
-            until,
-            hurry,
-            event,
-            cpus,
-            since,
-        })
+        let cpus = started.recv().map_err(|_| anyhow!("the collecting thread failed at its start"))??;
+        Ok(Sampling { stop, ended, told, orders, thread: Some(thread), until, hurry, cpus, since: Instant::now() })
     }
 
     /// How it ended, once it has.
     pub(super) fn ended(&self) -> Option<Ended> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.ended).clone()
     }
 
     /// For those who watch it.
     pub(super) fn watcher(&self) -> Watcher {
-        Watcher {
-            ended: Arc::clone(&self.ended),
-            notes: Arc::clone(&self.notes),
-            events: Arc::clone(&self.events),
-            clock: Arc::clone(&self.clock),
-            event: self.event,
-            cpus: self.cpus,
-            since: self.since,
-        }
+        let (ended, told) = (Arc::clone(&self.ended), Arc::clone(&self.told));
+        Watcher { ended, told, cpus: self.cpus, since: self.since }
     }
 
-    /// What was counted of each source of events, up to the last reading.
-    pub(super) fn events(&self) -> Vec<EventStatus> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// How two ways of finding a stack compare, in words, if they were both gone.
-    pub(super) fn comparison(&self) -> Option<String> {
-        self.comparison.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What the collecting thread has told last.
+    pub(super) fn told(&self) -> Told {
+        lock(&self.told).clone()
     }
 
     /// Where orders to attach and detach go.
@@ -373,13 +326,9 @@ struct Collecting {
     watched: Vec<Tgid>,
     stop: Arc<AtomicBool>,
     until: Arc<OnceLock<Instant>>,
-    notes: Arc<Mutex<Vec<String>>>,
-    events: Arc<Mutex<Vec<EventStatus>>>,
-    clock: Arc<AtomicBool>,
+    told: Arc<Mutex<Told>>,
     ordered: Receiver<EventOrder>,
     compared: Option<Comparison>,
-    /// The same, for others to see.
-    comparison: Arc<Mutex<Option<String>>>,
 }
 
 /// How it stands with unwind tables: a line for all, and one for each object that has none.
@@ -415,7 +364,7 @@ impl Collecting {
     /// Samples until told to stop, or until there is nobody left to watch; then ends the command.
     fn run(mut self) -> Option<Ended> {
         let ended = self.sample();
-        self.count_events();
+        self.tell();
         let _ = self.until.set(Instant::now());
         ended
     }
@@ -450,10 +399,7 @@ impl Collecting {
             }
             if trimmed.elapsed() > Duration::from_secs(1) {
                 trimmed = Instant::now();
-                let mut notes = describe_tables(&self.collector);
-                notes.extend(self.compared.as_ref().and_then(Comparison::describe));
-                *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
-                self.count_events();
+                self.tell();
                 self.shared.profile.write().unwrap_or_else(PoisonError::into_inner).trim(now());
             }
             self.obey();
@@ -464,10 +410,13 @@ impl Collecting {
         }
     }
 
-    fn count_events(&self) {
+    fn tell(&self) {
+        let comparison = self.compared.as_ref().and_then(Comparison::describe);
+        let mut notes = describe_tables(&self.collector);
+        notes.extend(comparison.clone());
         let events = self.collector.events();
-        *self.events.lock().unwrap_or_else(PoisonError::into_inner) = events;
-        *self.comparison.lock().unwrap_or_else(PoisonError::into_inner) = self.compared.as_ref().and_then(Comparison::describe);
+        let mut told = lock(&self.told);
+        *told = Told { clock: self.collector.event_name(), events, notes, comparison, ..*told };
     }
 
     /// Attaches and detaches as ordered from the screen.
@@ -479,7 +428,7 @@ impl Collecting {
                 EventOrder::Attach(request, answer) => {
                     let attached = self.collector.attach_event(&request).map_err(|error| error.to_string());
                     if attached == Ok(EventSource::CLOCK) {
-                        self.clock.store(true, Ordering::Relaxed);
+                        lock(&self.told).ticks = true;
                     }
                     // Nobody waits for it any more when the screen is gone.
                     drop(answer.send(attached));
@@ -487,13 +436,13 @@ impl Collecting {
                 EventOrder::Detach(source) => {
                     self.collector.detach_event(source);
                     if source == EventSource::CLOCK {
-                        self.clock.store(false, Ordering::Relaxed);
+                        lock(&self.told).ticks = false;
                     }
                 }
             }
         }
         if changed {
-            self.count_events();
+            self.tell();
         }
     }
 

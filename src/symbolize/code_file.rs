@@ -35,6 +35,11 @@ pub(super) trait Format {
 
     /// The name in the entry that begins with these bytes and was taken in for `address`; `None` where it is not there any more.
     fn name(entry: &[u8], address: u64) -> Option<&[u8]>;
+
+    /// Bytes held besides the ranges.
+    fn memory(&self) -> usize {
+        0
+    }
 }
 
 /// The file of one process, as far as it was read.
@@ -141,10 +146,27 @@ impl<F: Format + Default> CodeFile<F> {
     /// place where that stood: it must be updated.
     pub(super) fn name_at(&self, address: u64) -> Result<Option<Vec<u8>>, Reason> {
         let Some(at) = self.ranges.find(address) else { return Ok(None) };
-        let mut entry = vec![0; MAX_ENTRY];
-        let count = self.read_at(&mut entry, u64::from(at))?;
-        let name = F::name(entry.get(..count).unwrap_or_default(), address).ok_or(Reason::Changed)?;
+        let entry = self.bytes_at(u64::from(at), MAX_ENTRY)?;
+        let name = F::name(&entry, address).ok_or(Reason::Changed)?;
         Ok(Some(name.to_vec()))
+    }
+
+    /// Where the entry of an address is.
+    pub(super) fn place_of(&self, address: u64) -> Option<u32> {
+        self.ranges.find(address)
+    }
+
+    /// The bytes at a place, fewer where the file ends.
+    pub(super) fn bytes_at(&self, at: u64, length: usize) -> Result<Vec<u8>, Reason> {
+        let mut bytes = vec![0; length];
+        let count = self.read_at(&mut bytes, at)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+
+    /// Bytes held.
+    pub(super) fn memory(&self) -> usize {
+        self.ranges.memory() + self.format.memory()
     }
 }
 
@@ -160,11 +182,6 @@ impl<F: Default> CodeFile<F> {
 }
 
 impl<F> CodeFile<F> {
-    /// Bytes held.
-    pub(super) fn memory(&self) -> usize {
-        self.ranges.memory()
-    }
-
     /// How many ranges of addresses are known.
     pub(super) fn len(&self) -> usize {
         self.ranges.len()

@@ -13,6 +13,7 @@
 use std::ops::Range;
 
 use super::problem::Reason;
+use super::relocate::Placed;
 use super::source::{Source, u16_at, u32_at, u64_at};
 use crate::profile::{BuildId, ElfAddress, FileOffset};
 
@@ -26,6 +27,7 @@ const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PF_X: u32 = 1;
 const SHT_SYMTAB: u32 = 2;
+const SHT_RELA: u32 = 4;
 const SHT_NOTE: u32 = 7;
 const SHT_NOBITS: u32 = 8;
 const SHT_DYNSYM: u32 = 11;
@@ -67,6 +69,7 @@ struct Section {
     offset: u64,
     size: u64,
     link: u32,
+    info: u32,
     entry_size: u64,
 }
 
@@ -117,6 +120,8 @@ pub(super) struct Image {
     sections: Option<(u64, u64, u32)>,
     build_id: Option<BuildId>,
     machine: Option<Machine>,
+    /// Where its sections are, if it is not linked and somebody has found out.
+    pub(super) placed: Option<Placed>,
 }
 
 impl Image {
@@ -145,7 +150,7 @@ impl Image {
             Some(183) => Some(Machine::Arm64),
             _ => None,
         };
-        Ok(Image { source, loads, code, full, dynamic, sections: place, build_id, machine })
+        Ok(Image { source, loads, code, full, dynamic, sections: place, build_id, machine, placed: None })
     }
 
     /// What its code is for, where it is one of ours.
@@ -228,30 +233,76 @@ impl Image {
     ///
     /// Fails where the file ends before its headers or names do.
     pub(super) fn sections_named(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<NamedSection>, Reason> {
-        let Some((offset, count, names)) = self.sections else { return Ok(Vec::new()) };
+        let mut named = Vec::new();
+        self.each_section(|index, name, section| {
+            let Some(end) = section.offset.checked_add(section.size) else { return };
+            if section.kind != SHT_NOBITS && named.len() < MAX_NAMED && wanted(name) {
+                named.push(NamedSection {
+                    index,
+                    name: name.into(),
+                    address: section.address,
+                    file: section.offset..end,
+                    compressed: section.flags & SHF_COMPRESSED != 0,
+                    entry_size: section.entry_size,
+                });
+            }
+        })?;
+        Ok(named)
+    }
+
+    /// All sections that are in memory when it runs; in debug files, too, which have nothing but their headers.
+    pub(super) fn loaded_sections(&self) -> Result<Vec<LoadedSection>, Reason> {
+        let mut loaded = Vec::new();
+        self.each_section(|index, name, section| {
+            if section.flags & SHF_ALLOC != 0 {
+                let is_code = section.flags & SHF_EXECINSTR != 0;
+                loaded.push(LoadedSection { index, name: name.into(), size: section.size, is_code });
+            }
+        })?;
+        Ok(loaded)
+    }
+
+    /// Of each section that has relocations its number, and where in the file they are.
+    pub(super) fn relocations(&self) -> Result<Vec<(usize, Range<u64>)>, Reason> {
+        let mut found = Vec::new();
+        self.each_section(|_, _, section| {
+            if let Some(end) = section.offset.checked_add(section.size).filter(|_| section.kind == SHT_RELA) {
+                found.push((section.info as usize, section.offset..end));
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Number, name and header of each section that has a name.
+    fn each_section(&self, mut each: impl FnMut(usize, &str, &Section)) -> Result<(), Reason> {
+        let Some((offset, count, names)) = self.sections else { return Ok(()) };
         let headers = self.source.read(offset, count * SHDR as u64, MAX_SECTIONS * SHDR as u64)?;
         let section = |index: usize| headers.get(index * SHDR..).and_then(parse_section);
-        let Some(names) = section(names as usize) else { return Ok(Vec::new()) };
+        let Some(names) = section(names as usize) else { return Ok(()) };
         let names = self.source.read(names.offset, names.size, MAX_SECTION_NAMES)?;
-        let named = headers.chunks_exact(SHDR).filter_map(parse_section).filter_map(|section| {
-            let name = names.get(section.name as usize..)?.split(|byte| *byte == 0).next()?;
-            let name = std::str::from_utf8(name).ok().filter(|name| wanted(name))?;
-            let end = section.offset.checked_add(section.size)?;
-            (section.kind != SHT_NOBITS).then(|| NamedSection {
-                name: name.into(),
-                address: section.address,
-                file: section.offset..end,
-                compressed: section.flags & SHF_COMPRESSED != 0,
-                entry_size: section.entry_size,
-            })
-        });
-        Ok(named.take(MAX_NAMED).collect())
+        for (index, section) in headers.chunks_exact(SHDR).filter_map(parse_section).enumerate() {
+            let name = names.get(section.name as usize..).and_then(|rest| rest.split(|byte| *byte == 0).next());
+            if let Some(name) = name.and_then(|name| std::str::from_utf8(name).ok()) {
+                each(index, name, &section);
+            }
+        }
+        Ok(())
     }
+}
+
+/// A section that is in memory when the image runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct LoadedSection {
+    pub(super) index: usize,
+    pub(super) name: Box<str>,
+    pub(super) size: u64,
+    pub(super) is_code: bool,
 }
 
 /// A section found by its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NamedSection {
+    pub(super) index: usize,
     pub(super) name: Box<str>,
     /// Its virtual address, or 0.
     pub(super) address: u64,
@@ -333,6 +384,7 @@ fn parse_section(bytes: &[u8]) -> Option<Section> {
         offset: u64_at(bytes, 24)?,
         size: u64_at(bytes, 32)?,
         link: u32_at(bytes, 40)?,
+        info: u32_at(bytes, 44)?,
         entry_size: u64_at(bytes, 56)?,
     })
 }

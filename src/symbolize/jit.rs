@@ -32,6 +32,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::code_file::CodeFile;
 use super::demangle::{Detail, demangle};
+use super::dwarf::{SourceLocation, location};
 use super::jitdump::JitDump;
 use super::objects::lock;
 use super::perf_map::PerfMap;
@@ -125,6 +126,22 @@ impl JitNames {
         told.named += named;
         told.unnamed = (told.unnamed + asked).saturating_sub(named);
         state.tell(&mut told, news, again);
+    }
+
+    /// The file and line of a frame, if its process has written that down and the code there is still what the frame is called.
+    pub(super) fn locate(&self, names: &Names, id: FrameId, stopped: &AtomicBool) -> Option<SourceLocation> {
+        let frame = names.frames.get(id)?;
+        let address = frame.lookup_address();
+        let code = Arc::clone(&*self.codes.get(&frame.object)?);
+        let mut state = lock(&code.state);
+        let dump = state.dump.as_mut()?;
+        // What was let go of is read again.
+        let _ = dump.update(stopped);
+        let name = dump.name_at(address).ok()??;
+        let mut is_called = false;
+        names.labels_of(id, |known| is_called |= known == label(names, &name));
+        let (file, line) = dump.line_at(address, &name).filter(|_| is_called)?;
+        Some(location((&file, line)))
     }
 
     /// The reader has failed on an object: a bug of ours. It is not tried again.

@@ -8,15 +8,13 @@
 //! MOVE 1    … | pid 4 | tid 4 | vma 8 | old address 8 | new address 8 | code's size 8 | index 8
 //! ```
 //!
-//! Others (DEBUG_INFO 2, CLOSE 3, UNWINDING_INFO 4) are passed over by their size. The code in the file is not read either.
-//!
-//! Of DEBUG_INFO no lines are made: by the specification its addresses are those of the code, but V8 adds the 64 bytes of an ELF
-//! header (`kElfHeaderSize`; seen in the dump of Node.js 20: code at 0x7f5e58005b80, its first line at 0x7f5e58005bc0), and nothing in
-//! the file tells which it is.
+//! DEBUG_INFO 2 is about the LOAD behind it; its lines are looked up when they are asked for ([`jit_lines`](super::jit_lines)).
+//! Others (CLOSE 3, UNWINDING_INFO 4) are passed over by their size. The code in the file is not read either.
 
-use super::code_file::Format;
+use super::code_file::{CodeFile, Format};
+use super::jit_lines::{Lines, Shift};
 use super::problem::Reason;
-use super::ranges::Ranges;
+use super::ranges::{MAX_RANGES, Ranges};
 use super::source::{u32_at, u64_at};
 
 /// "JiTD" as the machine that wrote it writes numbers: files of machines of the other byte order are not read.
@@ -28,16 +26,36 @@ const HEADER: u32 = 40;
 const RECORD: u32 = 16;
 const LOAD: u32 = 0;
 const MOVE: u32 = 1;
+pub(super) const DEBUG_INFO: u32 = 2;
 /// Where in a LOAD its name begins.
 const NAME: usize = 56;
 /// Bytes of a MOVE.
 const OF_MOVE: usize = 64;
+/// Longest DEBUG_INFO looked at: 20 bytes and a path for each place. A large function of Node.js has 100 kB.
+const MAX_DEBUG_INFO: u64 = 4 << 20;
 
 /// Reads records.
 #[derive(Default, Debug)]
 pub(super) struct JitDump {
     /// Entries that were one too many, or empty.
     pub(super) left_out: u64,
+    /// Whether the addresses of lines are off.
+    shift: Shift,
+    /// The DEBUG_INFO before the next LOAD.
+    before: Option<Before>,
+    /// LOADs that have one, by their place, and where that is.
+    lines: Vec<(u32, u32)>,
+}
+
+/// Lines of code that is still to be loaded.
+#[derive(Debug)]
+struct Before {
+    /// Where the code is.
+    code: u64,
+    /// Where the record is.
+    at: u32,
+    /// The first and the last address of it, if that was looked at.
+    reach: Option<(u64, u64)>,
 }
 
 impl Format for JitDump {
@@ -46,6 +64,7 @@ impl Format for JitDump {
         if at == 0 {
             let Some(size) = header(window)?.filter(|size| u64::from(*size) <= length) else { return Ok(at) };
             taken = u64::from(size);
+            self.shift = Shift::of_header(u32_at(window, 16).unwrap_or(0));
         }
         // What begins beyond the window is for the next one.
         while let Some(record) = usize::try_from(taken).ok().and_then(|taken| window.get(taken..)) {
@@ -63,6 +82,10 @@ impl Format for JitDump {
                 _ if size < RECORD => Err(Reason::CodeMapMalformed),
                 LOAD => self.load(record, size, at + taken, ranges),
                 MOVE => self.relocate(record, size, ranges),
+                DEBUG_INFO => {
+                    self.remember(record, size, at + taken);
+                    Ok(())
+                }
                 _ => Ok(()),
             };
             match outcome {
@@ -84,6 +107,10 @@ impl Format for JitDump {
         let name = name.get(..memchr::memchr(0, name).unwrap_or(name.len()))?;
         (kind == LOAD && !name.is_empty()).then_some(name)
     }
+
+    fn memory(&self) -> usize {
+        self.lines.capacity() * size_of::<(u32, u32)>()
+    }
 }
 
 impl JitDump {
@@ -93,9 +120,27 @@ impl JitDump {
         if code > room as u64 {
             return Err(Reason::CodeMapMalformed);
         }
+        let before = self.before.take();
         let Ok(at) = u32::try_from(at) else { return Ok(()) };
-        self.left_out += u64::from(!ranges.insert(address, code, at));
+        let is_taken = ranges.insert(address, code, at);
+        self.left_out += u64::from(!is_taken);
+        if let Some(before) = before.filter(|before| is_taken && before.code == address) {
+            if let Some(reach) = before.reach {
+                self.shift.learn(reach, address..address.saturating_add(code));
+            }
+            if self.lines.len() < MAX_RANGES {
+                self.lines.push((at, before.at));
+            }
+        }
         Ok(())
+    }
+
+    /// Takes in that there are lines of what is loaded next.
+    fn remember(&mut self, record: &[u8], size: u32, at: u64) {
+        let fields = u64_at(record, 16).zip(u32::try_from(at).ok()).filter(|_| u64::from(size) <= MAX_DEBUG_INFO);
+        let whole = record.get(..size as usize).filter(|_| self.shift.is_learning());
+        let reach = || Lines::read(whole?)?.reach();
+        self.before = fields.map(|(code, at)| Before { code, at, reach: reach() });
     }
 
     /// The function keeps its name and its size; the index need not be looked at, since its old address tells which it is.
@@ -105,9 +150,33 @@ impl JitDump {
             return Err(Reason::CodeMapMalformed);
         }
         if let Some((length, at)) = ranges.remove(old) {
+            // Its lines have the addresses where it was.
+            if let Ok(index) = self.lines.binary_search_by_key(&at, |(load, _)| *load) {
+                self.lines.remove(index);
+            }
             self.left_out += u64::from(!ranges.insert(new, length, at));
         }
         Ok(())
+    }
+}
+
+impl CodeFile<JitDump> {
+    /// The file and line of an address of code that is called `name` there; what its runtime has written.
+    pub(super) fn line_at(&self, address: u64, name: &[u8]) -> Option<(String, u32)> {
+        let load = self.place_of(address)?;
+        let lines = &self.format().lines;
+        let (_, at) = *lines.get(lines.binary_search_by_key(&load, |(load, _)| *load).ok()?)?;
+        let entry = self.bytes_at(u64::from(load), 8 << 10).ok()?;
+        let (start, size) = u64_at(&entry, 32).zip(u64_at(&entry, 40))?;
+        let code = start..start.checked_add(size)?;
+        // Something else may stand there by now.
+        if JitDump::name(&entry, address) != Some(name) || !code.contains(&address) {
+            return None;
+        }
+        let head = self.bytes_at(u64::from(at), RECORD as usize).ok()?;
+        let length = u32_at(&head, 4).filter(|length| u64::from(*length) <= MAX_DEBUG_INFO)? as usize;
+        let record = self.bytes_at(u64::from(at), length).ok().filter(|record| record.len() == length)?;
+        Lines::read(&record)?.within(code, self.format().shift.bytes()?)?.find(address)
     }
 }
 
@@ -206,6 +275,60 @@ pub(super) mod tests {
         let names = [0x1000, 0x5000, 0x501f, 0x5020, 0x200f, 0x1012, 0x8000].map(|address| world.name(address));
         let expected = [None, Some("first"), Some("first"), None, Some("second one"), Some("third"), None];
         assert_eq!(names, expected.map(|name| name.map(str::to_owned)));
+    }
+
+    #[test]
+    fn lines_are_those_of_the_code_that_is_there_now() {
+        use super::super::jit_lines::tests::record as lines;
+        let of = |world: &World, address| {
+            let name = world.dump.name_at(address).unwrap()?;
+            world.dump.line_at(address, &name).map(|(file, line)| format!("{file}:{line}"))
+        };
+        let mut v8_header = file_header();
+        v8_header[16..20].copy_from_slice(&0xdead_beef_u32.to_le_bytes());
+        let code = [0x90; 32];
+        let plain = lines(0x1000, &[(0x1000, 1, b"/a"), (0x1010, 2, b"/a")]);
+        let shifted = lines(0x2000, &[(0x2040, 3, b"/b"), (0x2050, 4, b"/b")]);
+        let mut spec = world(&[file_header(), plain.clone(), load(0x1000, &code, "a"), load(0x3000, &code, "without")]);
+        assert_eq!(spec.update(), Ok(true));
+        let found = [0x1000, 0x100f, 0x101f, 0x3000].map(|address| of(&spec, address));
+        assert_eq!(found, [Some("/a:1"), Some("/a:1"), Some("/a:2"), None].map(|line| line.map(str::to_owned)));
+        assert_eq!(spec.dump.line_at(0x1000, b"another"), None, "other code had that name");
+        let mut v8 = world(&[v8_header.clone(), shifted.clone(), load(0x2000, &code, "b")]);
+        assert_eq!(v8.update(), Ok(true));
+        assert_eq!([of(&v8, 0x200f), of(&v8, 0x2010)], [Some("/b:3".to_owned()), Some("/b:4".to_owned())]);
+        // One that adds nothing any more, which its other functions tell.
+        let late = lines(0x2000, &[(0x2000, 5, b"/b"), (0x2010, 6, b"/b")]);
+        let mut v8 = world(&[v8_header, plain, load(0x1000, &code, "a"), late, load(0x2000, &code, "b")]);
+        assert_eq!(v8.update(), Ok(true));
+        assert_eq!([of(&v8, 0x1010), of(&v8, 0x2010)], [Some("/a:2".to_owned()), Some("/b:6".to_owned())]);
+        // As LLVM does: addresses behind the end tell, as soon as there are any.
+        let llvm = lines(0x5000, &[(0x5040, 7, b"/l"), (0x505c, 8, b"/l")]);
+        let mut parts = world(&[file_header(), shifted.clone(), load(0x2000, &[0x90; 128], "b")]);
+        assert_eq!(parts.update(), Ok(true));
+        assert_eq!(of(&parts, 0x2040), None, "it may be either");
+        parts.file.write_all(&[llvm.clone(), load(0x5000, &code, "l")].concat()).unwrap();
+        assert_eq!(parts.update(), Ok(true));
+        assert_eq!([of(&parts, 0x2000), of(&parts, 0x501c)], [Some("/b:3".to_owned()), Some("/l:8".to_owned())]);
+        // And who says both is not believed.
+        parts.file.write_all(&[lines(0x6000, &[(0x6000, 1, b"/m")]), load(0x6000, &code, "m")].concat()).unwrap();
+        assert_eq!(parts.update(), Ok(true));
+        assert_eq!([of(&parts, 0x2000), of(&parts, 0x6000)], [None, None]);
+        // Of other code, moved code, and code over which other was written.
+        let mut moved = world(&[
+            file_header(),
+            lines(0x1000, &[(0x1000, 1, b"/a")]),
+            load(0x7000, &code, "not its"),
+            lines(0x2000, &[(0x2000, 1, b"/a")]),
+            load(0x2000, &code, "goes"),
+            relocation(0x2000, 0x2010, 32),
+            lines(0x4000, &[(0x4000, 1, b"/a")]),
+            load(0x4000, &code, "first"),
+            load(0x4000, &code, "second"),
+        ]);
+        assert_eq!(moved.update(), Ok(true));
+        assert_eq!([0x7000, 0x1000, 0x2018, 0x4000].map(|address| of(&moved, address)), [const { None }; 4]);
+        assert!(moved.dump.memory() > moved.dump.len() * 40, "lines are counted");
     }
 
     #[test]

@@ -10,8 +10,7 @@
 //! of another build is never taken: its names would look right and be wrong. And whatever it says of an address is left out where
 //! the kernel itself calls the function there something else ([`same_function`]).
 //!
-//! Modules have their debug information in files of their own, which are not linked: addresses in them are holes that relocations
-//! fill. They are not read; functions of modules keep the names that the kernel gives them.
+//! Modules have files of their own: see [`kernel_modules`](super::kernel_modules).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -26,7 +25,7 @@ use super::source::{u32_at, u64_at};
 use crate::profile::{BuildId, ElfAddress};
 
 /// Notes of the kernel are some hundred bytes.
-const MAX_NOTES: u64 = 64 << 10;
+pub(super) const MAX_NOTES: u64 = 64 << 10;
 /// Bytes of `/proc/kallsyms` in which `_stext` is looked for: it is among the first lines of code, behind some hundred of data.
 const MAX_KALLSYMS: u64 = 4 << 20;
 /// Names of symbols: those of Debian's 6.1 take 4 MB.
@@ -48,20 +47,20 @@ impl Default for Root {
     }
 }
 
-/// Where vmlinux runs.
+/// Where vmlinux, or a module, runs.
 #[derive(Clone, Debug)]
 pub(super) struct Placement {
     /// Its code, by its own addresses.
-    text: Range<u64>,
+    pub(super) text: Vec<Range<u64>>,
     /// What the kernel added to them, modulo 2^64.
-    slide: u64,
+    pub(super) slide: u64,
 }
 
 impl Placement {
-    /// The address in vmlinux of one of the running kernel, if that is core kernel code.
+    /// The address in the file of one of the running kernel, if that is its code.
     pub(super) fn elf_address(&self, address: u64) -> Option<ElfAddress> {
         let address = address.wrapping_sub(self.slide);
-        self.text.contains(&address).then_some(ElfAddress(address))
+        self.text.iter().any(|text| text.contains(&address)).then_some(ElfAddress(address))
     }
 }
 
@@ -80,7 +79,7 @@ pub(super) fn open(root: &Root) -> Result<Images, Reason> {
         return Err(Reason::Malformed);
     }
     let alternative = debug_files::alternative(&image, &places);
-    Ok(Images::of_kernel(image, alternative, places, Placement { text, slide }))
+    Ok(Images::of_kernel(image, alternative, places, Placement { text: vec![text], slide }))
 }
 
 /// Whether inlined functions and lines of the running kernel can be told.
@@ -95,8 +94,6 @@ pub fn kernel_debug_information() -> Result<(), Reason> {
 /// Where distributions and builders put it. Debian, Ubuntu: `boot` and by build id. Fedora, SUSE: `lib/modules`. Last the tree that
 /// the kernel was built in.
 fn candidates(id: BuildId, release: &str) -> Vec<PathBuf> {
-    let digits = id.to_string();
-    let by_id = digits.split_at_checked(2).map(|(first, rest)| format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
     let named = [
         format!("/usr/lib/debug/boot/vmlinux-{release}"),
         format!("/usr/lib/debug/lib/modules/{release}/vmlinux"),
@@ -105,10 +102,17 @@ fn candidates(id: BuildId, release: &str) -> Vec<PathBuf> {
         format!("/lib/modules/{release}/build/vmlinux"),
         format!("/boot/vmlinux-{release}"),
     ];
-    by_id.into_iter().chain(named).map(PathBuf::from).collect()
+    by_build_id(id).into_iter().chain(named.map(PathBuf::from)).collect()
 }
 
-fn is_wanted(image: &Image, id: BuildId) -> bool {
+/// Where distributions put a debug file of this build.
+pub(super) fn by_build_id(id: BuildId) -> Option<PathBuf> {
+    let digits = id.to_string();
+    let (first, rest) = digits.split_at_checked(2)?;
+    Some(PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug")))
+}
+
+pub(super) fn is_wanted(image: &Image, id: BuildId) -> bool {
     let has_dwarf = || image.sections_named(|name| matches!(name, ".debug_info" | ".zdebug_info"));
     image.build_id() == Some(id) && has_dwarf().is_ok_and(|sections| !sections.is_empty())
 }
@@ -172,7 +176,7 @@ pub(super) fn same_function(symbol: &str, called: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::process::Command;
     use std::sync::Arc;
 
@@ -200,7 +204,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         vmlinux: PathBuf,
     }
 
-    fn run(command: &mut Command) -> String {
+    pub(crate) fn run(command: &mut Command) -> String {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
@@ -209,6 +213,8 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
     impl Pretended {
         fn new() -> Pretended {
             let root = tempfile::tempdir().unwrap();
+            // Who has started a kernel nobody knows: its source is shown where everybody may read it.
+            std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
             let release = rustix::system::uname().release().to_str().unwrap().to_owned();
             let boot = root.path().join("usr/lib/debug/boot");
             for directory in [&boot, &root.path().join("sys/kernel"), &root.path().join("proc")] {
@@ -269,26 +275,8 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
             addresses: &[u64],
             called: impl Fn(u64) -> String + Send + 'static,
         ) -> (tokio::runtime::Runtime, Arc<Service>, Vec<FrameId>) {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-            let mut service = Service::new(Arc::default(), runtime.handle().clone());
-            service.objects.root = Root(self.root.path().to_owned());
-            let service = Arc::new(service);
-            service.kernel.ask_by(Box::new(move |addresses| {
-                Some(addresses.iter().map(|address| Some(called(address.wrapping_sub(SHIFT)))).collect())
-            }));
-            let names = &service.names;
-            let frame =
-                |at: &u64| names.intern_frame(Frame { object: ObjectId::KERNEL, is_return: false, address: at + SHIFT }).0;
-            let frames: Vec<FrameId> = addresses.iter().map(frame).collect();
-            let nowhere = ProcessAddress(0)..ProcessAddress(0);
-            let request = |frame: &FrameId| NameRequest { frame: *frame, tgid: Tgid(1), mapping: nowhere.clone() };
-            service.request(frames.iter().map(request).collect());
-            let begin = std::time::Instant::now();
-            while service.pending() > 0 {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            println!("{} addresses in {:?}; held: {:?} bytes, files", frames.len(), begin.elapsed(), service.objects.usage());
-            (runtime, service, frames)
+            let moved: Vec<u64> = addresses.iter().map(|address| address + SHIFT).collect();
+            named_under(self.root.path(), &moved, move |address| called(address.wrapping_sub(SHIFT)))
         }
 
         /// The same of any addresses of vmlinux.
@@ -298,23 +286,57 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
             called: impl Fn(u64) -> String + Send + 'static,
         ) -> Vec<(Vec<String>, Option<u32>)> {
             let (runtime, service, frames) = self.named(addresses, called);
-            let names = &service.names;
-            assert!(service.objects.problems(names).is_empty(), "all have names: {:?}", service.objects.problems(names));
-            let counts = service.objects.counts();
-            assert_eq!((counts.named, counts.unnamed), (frames.len() as u64, 0), "each counts once");
-            let locator = crate::symbolize::locate::Locator::default();
-            let about = |frame: &FrameId| {
-                let mut chain = Vec::new();
-                names.labels_of(*frame, |label| {
-                    let label = names.labels.get(label).unwrap();
-                    assert_eq!(label.kind == FrameKind::Kernel, chain.is_empty(), "the function itself is the kernel's");
-                    chain.push(label.name.to_string());
-                });
-                let place = runtime.block_on(locator.ask(&service, *frame)).unwrap();
-                (chain, place.map(|place| place.line))
-            };
-            frames.iter().map(about).collect()
+            about(&runtime, &service, &frames)
         }
+    }
+
+    /// A symbolizer that has named these addresses of a kernel whose files are under this root.
+    pub(crate) fn named_under(
+        root: &Path,
+        addresses: &[u64],
+        called: impl Fn(u64) -> String + Send + 'static,
+    ) -> (tokio::runtime::Runtime, Arc<Service>, Vec<FrameId>) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut service = Service::new(Arc::default(), runtime.handle().clone());
+        service.objects.root = Root(root.to_owned());
+        let service = Arc::new(service);
+        service.kernel.ask_by(Box::new(move |addresses| Some(addresses.iter().map(|address| Some(called(*address))).collect())));
+        let names = &service.names;
+        let frame = |at: &u64| names.intern_frame(Frame { object: ObjectId::KERNEL, is_return: false, address: *at }).0;
+        let frames: Vec<FrameId> = addresses.iter().map(frame).collect();
+        let nowhere = ProcessAddress(0)..ProcessAddress(0);
+        let request = |frame: &FrameId| NameRequest { frame: *frame, tgid: Tgid(1), mapping: nowhere.clone() };
+        service.request(frames.iter().map(request).collect());
+        let begin = std::time::Instant::now();
+        while service.pending() > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        println!("{} addresses in {:?}; held: {:?} bytes, files", frames.len(), begin.elapsed(), service.objects.usage());
+        (runtime, service, frames)
+    }
+
+    /// What frames that were all named are called, and the line of each.
+    pub(crate) fn about(
+        runtime: &tokio::runtime::Runtime,
+        service: &Arc<Service>,
+        frames: &[FrameId],
+    ) -> Vec<(Vec<String>, Option<u32>)> {
+        let names = &service.names;
+        assert!(service.objects.problems(names).is_empty(), "all have names: {:?}", service.objects.problems(names));
+        let counts = service.objects.counts();
+        assert_eq!((counts.named, counts.unnamed), (frames.len() as u64, 0), "each counts once");
+        let locator = crate::symbolize::locate::Locator::default();
+        let about = |frame: &FrameId| {
+            let mut chain = Vec::new();
+            names.labels_of(*frame, |label| {
+                let label = names.labels.get(label).unwrap();
+                assert_eq!(label.kind == FrameKind::Kernel, chain.is_empty(), "the function itself is the kernel's");
+                chain.push(label.name.to_string());
+            });
+            let place = runtime.block_on(locator.ask(service, *frame)).unwrap();
+            (chain, place.map(|place| place.line))
+        };
+        frames.iter().map(about).collect()
     }
 
     #[test]
@@ -349,7 +371,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         std::fs::remove_file(&pretended.vmlinux).unwrap();
         let away = Pretended::new();
         for (pretended, addresses, why) in
-            [(&pretended, range.start..range.start + 1, "not installed"), (&away, 0..1, "of modules and BPF programs")]
+            [(&pretended, range.start..range.start + 1, "not installed"), (&away, 0..1, "where this function is")]
         {
             let (runtime, service, frames) = pretended.named(&addresses.collect::<Vec<_>>(), |_| "vfs_read".to_owned());
             let weights = vec![FrameWeight { frame: frames[0], own: 1, total: 1 }];

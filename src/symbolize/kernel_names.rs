@@ -62,7 +62,7 @@ impl KernelNames {
         *lock(&self.ask) = Some(ask);
     }
 
-    /// Names all frames. Those of core kernel functions come back: they may be looked up in the kernel's debug information.
+    /// Names all frames. Those that have a name now come back: they may be looked up in debug information.
     pub(super) fn name(&self, names: &Names, entry: &Entry, frames: &[FrameId], stopped: &AtomicBool) -> Vec<FrameId> {
         let address = |frame: &FrameId| names.frames.get(*frame).map_or(0, |frame| frame.lookup_address());
         let mut ask = lock(&self.ask);
@@ -71,26 +71,23 @@ impl KernelNames {
             *ask = None;
             return self.name_by_table(names, entry, frames, stopped);
         };
-        let (mut named, mut core) = (0, Vec::new());
+        let mut named = Vec::new();
         for (frame, name) in frames.iter().zip(answer) {
             match name {
                 Some(text) => {
                     let (name, owner) = text.split_once(' ').unwrap_or((&text, CORE));
                     give_name(names, *frame, name.as_bytes(), owner);
-                    named += 1;
-                    if owner == CORE {
-                        core.push(*frame);
-                    }
+                    named.push(*frame);
                 }
                 None => leave_unnamed(names, *frame),
             }
         }
-        let unnamed = frames.len() as u64 - named;
-        entry.count(named, unnamed);
+        let unnamed = (frames.len() - named.len()) as u64;
+        entry.count(named.len() as u64, unnamed);
         if unnamed > 0 {
             entry.set_reason(Some(Reason::NoSymbolThere));
         }
-        core
+        named
     }
 
     /// Names all frames: those of the core kernel at once, others when the table is fresh.
@@ -100,32 +97,28 @@ impl KernelNames {
             self.read(&mut table);
         }
         let changed = self.changed.load(Ordering::Acquire);
-        let (mut named, mut later) = (0, Vec::new());
-        let mut core = Vec::new();
+        let (mut named, mut later) = (Vec::new(), Vec::new());
         for frame in frames {
-            match table.name(names, *frame, !changed) {
-                Some(is_core) => {
-                    named += 1;
-                    core.extend(is_core.then_some(*frame));
-                }
-                None => later.push(*frame),
-            }
+            let is_named = table.name(names, *frame, !changed);
+            if is_named { &mut named } else { &mut later }.push(*frame);
         }
         if !later.is_empty() && self.refresh(&mut table, changed, stopped) {
-            let before = later.len();
-            later.retain(|frame| table.name(names, *frame, true).is_none());
-            let found = before - later.len();
-            named += found as u64;
-            table.patience = if found > 0 { PAUSE } else { (table.patience * 2).min(LONGEST_PAUSE) };
+            let before = named.len();
+            later.retain(|frame| {
+                let is_named = table.name(names, *frame, true);
+                named.extend(is_named.then_some(*frame));
+                !is_named
+            });
+            table.patience = if named.len() > before { PAUSE } else { (table.patience * 2).min(LONGEST_PAUSE) };
         }
         for frame in &later {
             leave_unnamed(names, *frame);
         }
-        entry.count(named, later.len() as u64);
+        entry.count(named.len() as u64, later.len() as u64);
         if !later.is_empty() {
             entry.set_reason(Some(table.reason.unwrap_or(Reason::NoSymbolThere)));
         }
-        core
+        named
     }
 
     /// Reads again if that may help and is not too soon; waits until it may be done if we know that there was a change.
@@ -163,13 +156,13 @@ impl KernelNames {
 }
 
 impl Table {
-    /// Names a frame if its symbol is known and, unless the table is `fresh`, the core kernel's. Tells whether it is that.
-    fn name(&self, names: &Names, id: FrameId, fresh: bool) -> Option<bool> {
-        let Some(frame) = names.frames.get(id) else { return Some(false) };
+    /// Names a frame if its symbol is known and, unless the table is `fresh`, the core kernel's. Tells whether it is named.
+    fn name(&self, names: &Names, id: FrameId, fresh: bool) -> bool {
+        let Some(frame) = names.frames.get(id) else { return true };
         let found = self.symbols.as_ref().and_then(|symbols| symbols.find(frame.lookup_address()));
-        let found = found.filter(|found| fresh || found.core)?;
+        let Some(found) = found.filter(|found| fresh || found.core) else { return false };
         give_name(names, id, found.name, found.owner);
-        Some(found.core)
+        true
     }
 }
 
@@ -211,10 +204,10 @@ mod tests {
         let names = Names::default();
         let table = table("ffffffff81000000 T core\nffffffff81000100 T _etext\nffffffffc0000000 t old\t[mod]\n");
         let (core, module) = (frame(&names, 0xffffffff81000010), frame(&names, 0xffffffffc0000010));
-        assert_eq!(table.name(&names, core, false), Some(true));
-        assert_eq!(table.name(&names, module, false), None);
+        assert!(table.name(&names, core, false));
+        assert!(!table.name(&names, module, false));
         assert_eq!((name(&names, core), name(&names, module)), ("core".into(), "kernel+0xffffffffc0000010".into()));
-        assert_eq!(table.name(&names, module, true), Some(false));
+        assert!(table.name(&names, module, true));
         assert_eq!(name(&names, module), "old");
     }
 
@@ -226,8 +219,8 @@ mod tests {
         kernel.ask_by(Box::new(move |_| answers.pop().expect("asked again after there was no answer")));
         let frames = [0xffffffffc0000000, 0xffffffff81000020, 0xffffffffa0000000].map(|address| frame(&names, address));
         let entry = Entry::default();
-        let core = kernel.name(&names, &entry, &frames, &AtomicBool::new(false));
-        assert_eq!(core, [frames[1]], "neither that of a module nor the unknown one");
+        let named = kernel.name(&names, &entry, &frames, &AtomicBool::new(false));
+        assert_eq!(named, frames[..2], "not the unknown one");
         let label = |frame| {
             let mut found = None;
             names.labels_of(frame, |label| found = names.labels.get(label));

@@ -80,11 +80,18 @@ fn list(
 ) -> Answer {
     let id = heaviest_object(service, frames).ok_or("no address of this function has been sampled")?;
     let object = service.names.objects.get(id).ok_or("no address of this function has been sampled")?;
+    let mut owner = id;
     let why_nothing = match object.kind {
         ObjectKind::Elf | ObjectKind::Vdso => "",
-        ObjectKind::Kernel => code::why_no_kernel(service, frames),
+        ObjectKind::Kernel => match code::kernel_object(service, frames) {
+            Ok(found) => {
+                owner = found;
+                ""
+            }
+            Err(why) => why,
+        },
         ObjectKind::Named => "a name is all that is known of this function: neither source nor instructions",
-        ObjectKind::Anonymous => "this code was made at run time: neither its source nor its instructions are known",
+        ObjectKind::Anonymous => "",
         ObjectKind::Unmapped => "no file is mapped at these addresses: neither source nor instructions are known",
     };
     if !why_nothing.is_empty() {
@@ -96,15 +103,23 @@ fn list(
     // The kernel's source is nobody's but ours: what a process in a container has at its path is another file.
     let hosts = if object.kind == ObjectKind::Kernel { &DashMap::default() } else { hosts };
     let hosts: Vec<Tgid> = hosts.get(&id).map(|hosts| hosts.iter().copied().collect()).unwrap_or_default();
-    let source = source(service, id, object, &hosts, label, &frames);
-    let code = code::instructions(service, id, object, label, &frames);
+    let object = service.names.objects.get(owner).unwrap_or(object);
+    let source = source(service, (id, owner), object, &hosts, label, &frames);
+    let code = match object.kind {
+        ObjectKind::Anonymous if source.is_err() => {
+            return Err("this code was made at run time: neither its source nor its instructions are known".to_owned());
+        }
+        ObjectKind::Anonymous => Err("no instructions: this code was made at run time".to_owned()),
+        _ => code::instructions(service, owner, object, label, &frames),
+    };
     Ok(Listing { label, source, code, known })
 }
 
-/// The file in which the function has most of its weight, and where in it its addresses are.
+/// The file in which the function has most of its weight, and where in it its addresses are. They are of one object, and another may
+/// know of them: a module of the kernel.
 fn source(
     service: &Service,
-    id: ObjectId,
+    (id, owner): (ObjectId, ObjectId),
     object: &Object,
     hosts: &[Tgid],
     label: LabelId,
@@ -133,7 +148,7 @@ fn source(
     let at_row = |line: &u32| (*line as usize).checked_sub(1).filter(|row| *row < text.rows.len());
     let row_of: FxHashMap<FrameId, usize> =
         lines.iter().filter(|(_, of, _)| *of == file).filter_map(|(frame, _, line)| Some((*frame, at_row(line)?))).collect();
-    let built = code::modified(service, id, object);
+    let built = if object.kind == ObjectKind::Anonymous { None } else { code::modified(service, owner, object) };
     let note = match built {
         _ if lines.iter().any(|(_, of, line)| *of == file && at_row(line).is_none()) => {
             "the file has fewer lines than the compiler saw: it was changed since"

@@ -74,14 +74,28 @@ pub(super) fn chains(service: &Service, object: ObjectId, frames: &[FrameId]) ->
 
 /// Asks the object's debug information. What one unit has wrong says nothing of others.
 fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec<Places>> {
-    let about = service.names.objects.get(object).filter(|object| matches!(object.kind, ObjectKind::Elf | ObjectKind::Kernel))?;
+    // Of the kernel's, one function's: all of them are in the same file.
+    let object = match object {
+        ObjectId::KERNEL => service.has_debug_information_of(*frames.first()?)?,
+        object => object,
+    };
+    let about = service.names.objects.get(object)?;
+    match about.kind {
+        ObjectKind::Elf | ObjectKind::Kernel => {}
+        ObjectKind::Anonymous => {
+            let place = |frame: &FrameId| service.jit.locate(&service.names, *frame, &service.stopped);
+            return Some(frames.iter().map(|frame| vec![place(frame)]).collect());
+        }
+        _ => return None,
+    }
     let entry = service.objects.entry(object);
     let mut state = entry.state();
     let images = service.objects.images(&mut state, about, &[]).ok()?;
     let asked = service.objects.with_dwarf(&mut state, &images, |_, dwarf| {
         let of_frame = |frame: &FrameId| {
             let mut places = Places::new();
-            let known = service.names.frames.get(*frame).filter(|frame| frame.object == object);
+            let of_object = if about.kind == ObjectKind::Kernel { ObjectId::KERNEL } else { object };
+            let known = service.names.frames.get(*frame).filter(|frame| frame.object == of_object);
             let address = known.and_then(|frame| images.elf_address(frame.lookup_address()));
             let mut named = Vec::new();
             // The kernel's own name of the function decides whether vmlinux speaks of the same one.

@@ -18,7 +18,7 @@
 //! ```text
 //! functions      .symtab of the debug file, or of the object, or in .gnu_debugdata · .dynsym · stubs: name@plt · Go's .gopclntab
 //! JIT code       /tmp/perf-PID.map and jit-PID.dump, as runtimes write them
-//! the kernel     the kernel itself, or /proc/kallsyms; inlined, lines: vmlinux of the same build id, where it is installed
+//! the kernel     the kernel itself, or /proc/kallsyms; inlined, lines: vmlinux and modules of the same build id, where installed
 //! inlined, lines .debug_* of the object, or of its debug file (by build id, then by debug link and checksum), compressed or not,
 //!                with what dwz took out, and what is in .dwo and .dwp files
 //! ```
@@ -30,9 +30,11 @@
 //!    │    ─ objects    what is held of each object, and for how long
 //!    ├─ jit ─ process      JIT code: the right files of a process; looked at again as they grow
 //!    │    └─ perf_map, jitdump ─ code_file, ranges      what they say, read as it comes
+//!    │                  └─ jit_lines     files and lines of it
 //!    ├─ inlined            the second look, at debug information
 //!    ├─ kernel_names ─ kernel            the kernel asked, or /proc/kallsyms
 //!    ├─ kernel_debug       the running kernel's vmlinux, where it is installed
+//!    ├─ kernel_modules ─ relocate     the same of its modules, which are not linked
 //!    ├─ images ─┬─ files ─ source ─ elf  the right file, its bytes, its headers
 //!    │          └─ debug_files           those that belong to it
 //!    ├─ fetch              those that are not here, by debuginfod-find, if that is wanted
@@ -64,9 +66,11 @@ mod images;
 mod index;
 mod inlined;
 mod jit;
+mod jit_lines;
 mod jitdump;
 mod kernel;
 mod kernel_debug;
+mod kernel_modules;
 mod kernel_names;
 mod listing;
 mod locate;
@@ -79,6 +83,7 @@ mod problem;
 mod process;
 mod queue;
 mod ranges;
+mod relocate;
 mod resolver;
 mod sections;
 mod service;
@@ -165,6 +170,7 @@ impl Symbolizer {
     /// after this.
     pub fn kernel_symbols_changed(&self) {
         self.shared.service.kernel.changed();
+        self.shared.service.modules.changed();
     }
 
     /// Frames that were asked for and are not done.

@@ -17,6 +17,7 @@ use super::files::Host;
 use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
 use super::kernel_debug::{self, Root};
+use super::kernel_modules;
 use super::mapped::release_memory;
 use super::problem::{Counts, Problem, Reason};
 use crate::profile::{BuildId, LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
@@ -182,6 +183,7 @@ impl Objects {
         }
         state.attempts += 1;
         let opened = match object.kind {
+            ObjectKind::Kernel if kernel_modules::module_in(&object.path).is_some() => kernel_modules::open(&self.root, object),
             ObjectKind::Kernel => kernel_debug::open(&self.root),
             _ => Images::open(object, &hosts, state.fetched.as_ref()),
         };

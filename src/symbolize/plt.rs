@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn section(name: &str, entry_size: u64) -> NamedSection {
-        NamedSection { name: name.into(), address: 0x1000, file: 0..0, compressed: false, entry_size }
+        NamedSection { index: 0, name: name.into(), address: 0x1000, file: 0..0, compressed: false, entry_size }
     }
 
     fn found(of: impl Fn(&mut dyn FnMut(u64, u32, u64))) -> Vec<(u64, u32, u64)> {

@@ -188,8 +188,11 @@ mod tests {
             let child = Command::new("sleep").arg("60").spawn().unwrap();
             let map = PathBuf::from(format!("/tmp/perf-{}.map", child.id()));
             let _ = remove_file(&map);
-            // Until it runs its program, it is a copy of this one.
-            while std::fs::read_link(format!("/proc/{}/exe", child.id())).unwrap() == std::env::current_exe().unwrap() {
+            // Until it runs its program it is a copy of this one, and for a moment more its stack is not where it will be: it sleeps
+            // when both are over.
+            let own = std::env::current_exe().unwrap();
+            let sleeps = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap().contains("State:\tS");
+            while std::fs::read_link(format!("/proc/{}/exe", child.id())).unwrap() == own || !sleeps() {
                 std::thread::yield_now();
             }
             Sleeper(child, map)

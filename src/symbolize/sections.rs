@@ -5,6 +5,8 @@
 //! | root's or our own | a part of the mapped file | unpacked |
 //! | anybody else's | copied | unpacked |
 //!
+//! Those of a file that is not linked are copied as well where relocations write into them: see [`relocate`](super::relocate).
+//!
 //! Whoever may write to a file may do so between two looks at the same byte, and what reads DWARF looks at names and paths more
 //! than once. So of files that others may write to there is a copy. What is copied or unpacked and large goes into a file that
 //! has no name and is mapped like any other: page cache that the kernel can have back, not our own memory. All of those
@@ -20,6 +22,7 @@ use gimli::SectionId;
 use super::elf::{Image, NamedSection};
 use super::mapped::Mapped;
 use super::problem::Reason;
+use super::relocate::{Relocated, Symbols};
 use super::source::{Source, u32_at, u64_at};
 
 /// Copied and unpacked sections of all files together.
@@ -101,20 +104,22 @@ impl Sections {
         if let (Source::File(file, _), true) = (&image.source, trusted) {
             sections.file = Some(Mapped::new(file, image.source.length())?);
         }
+        let symbols = image.placed.as_ref().map(|placed| Symbols::read(image, placed)).transpose()?;
+        let relocations = if symbols.is_some() { image.relocations()? } else { Vec::new() };
         for section in named {
             if section.file.end > image.source.length() {
                 return Err(Reason::Truncated);
             }
-            let bytes = match (section.name.starts_with(".z"), section.compressed) {
-                (true, _) => unpack_old(&image.source, section.file)?,
-                (false, true) => unpack(&image.source, section.file)?,
-                (false, false) if sections.file.is_some() => {
+            let relocated = relocations.iter().find(|(of, _)| *of == section.index).zip(symbols.as_ref());
+            let is_plain = !section.compressed && !section.name.starts_with(".z");
+            let bytes = match (contents(&image.source, &section)?, relocated) {
+                (_, None) if is_plain && sections.file.is_some() => {
                     let place = usize::try_from(section.file.start).ok().zip(usize::try_from(section.file.end).ok());
                     Bytes::InFile(place.map(|(start, end)| start..end).ok_or(Reason::TooLarge)?)
                 }
-                (false, false) => {
-                    let size = section.file.end - section.file.start;
-                    copy(image.source.reader(section.file), size)?
+                ((reader, size), None) => copy(reader, size)?,
+                ((reader, size), Some(((_, entries), symbols))) => {
+                    copy(Relocated::new(reader, image, entries.clone(), symbols)?, size)?
                 }
             };
             let name = section.name.strip_prefix(".z").map_or(section.name.clone(), |rest| format!(".{rest}").into());
@@ -191,26 +196,36 @@ fn is_needed(name: &str) -> bool {
     )
 }
 
+/// What reads a section's bytes, unpacked, and how many there are.
+fn contents<'a>(source: &'a Source, section: &NamedSection) -> Result<(Box<dyn Read + 'a>, u64), Reason> {
+    let range = section.file.clone();
+    match (section.name.starts_with(".z"), section.compressed) {
+        (true, _) => unpack_old(source, range),
+        (false, true) => unpack(source, range),
+        (false, false) => Ok((Box::new(source.reader(range.clone())), range.end.saturating_sub(range.start))),
+    }
+}
+
 /// A compressed section: `Elf64_Chdr`, then zlib (1) or zstd (2). (gABI, "Compressed sections".)
-fn unpack(source: &Source, range: Range<u64>) -> Result<Bytes, Reason> {
+fn unpack(source: &Source, range: Range<u64>) -> Result<(Box<dyn Read + '_>, u64), Reason> {
     let header = source.read(range.start, CHDR.min(range.end - range.start), CHDR)?;
     let (kind, size) = u32_at(&header, 0).zip(u64_at(&header, 8)).ok_or(Reason::Truncated)?;
     let start = range.start.checked_add(CHDR).filter(|start| *start <= range.end).ok_or(Reason::Truncated)?;
     let packed = BufReader::new(source.reader(start..range.end));
     match kind {
-        1 => copy(flate2::read::ZlibDecoder::new(packed), size),
-        2 => copy(ruzstd::decoding::StreamingDecoder::new(packed).map_err(|_| Reason::MalformedDwarf)?, size),
+        1 => Ok((Box::new(flate2::read::ZlibDecoder::new(packed)), size)),
+        2 => Ok((Box::new(ruzstd::decoding::StreamingDecoder::new(packed).map_err(|_| Reason::MalformedDwarf)?), size)),
         _ => Err(Reason::MalformedDwarf),
     }
 }
 
 /// As compilers did before: `ZLIB`, the size as eight big-endian bytes, then zlib.
-fn unpack_old(source: &Source, range: Range<u64>) -> Result<Bytes, Reason> {
+fn unpack_old(source: &Source, range: Range<u64>) -> Result<(Box<dyn Read + '_>, u64), Reason> {
     const HEADER: u64 = 12;
     let header = source.read(range.start, HEADER.min(range.end - range.start), HEADER)?;
     let size = header.strip_prefix(b"ZLIB").and_then(|size| size.first_chunk()).ok_or(Reason::MalformedDwarf)?;
     let packed = BufReader::new(source.reader(range.start + HEADER..range.end));
-    copy(flate2::read::ZlibDecoder::new(packed), u64::from_be_bytes(*size))
+    Ok((Box::new(flate2::read::ZlibDecoder::new(packed)), u64::from_be_bytes(*size)))
 }
 
 /// All that comes, which must be `size` bytes. Grows as they come: a size that a hostile file only claims costs nothing.

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -29,6 +30,7 @@ use super::files::Host;
 use super::images::Images;
 use super::index::{NameRef, SymbolIndex};
 use super::jit::{self, JitNames};
+use super::kernel_modules::Modules;
 use super::kernel_names::KernelNames;
 use super::objects::{Entry, Objects, State, lock};
 use super::problem::Reason;
@@ -56,6 +58,7 @@ pub(super) struct Service {
     pub(super) objects: Objects,
     kernel_lane: Mutex<KernelLane>,
     pub(super) kernel: KernelNames,
+    pub(super) modules: Modules,
     pub(super) jit: JitNames,
     pub(super) fetch: Fetch,
     pending: AtomicUsize,
@@ -71,8 +74,8 @@ pub(super) struct Inbox {
     pub(super) requests: Vec<NameRequest>,
     /// Objects whose JIT code is to be looked at again.
     again: Vec<ObjectId>,
-    /// Frames of the kernel to be looked up in its debug information.
-    deeper: Vec<FrameId>,
+    /// Frames of the kernel to be looked up in its debug information, or that of its modules.
+    deeper: Vec<(ObjectId, Vec<FrameId>)>,
     /// Frames of objects that are all to be named again.
     renewed: Vec<(ObjectId, Vec<FrameId>)>,
     workers: usize,
@@ -108,6 +111,7 @@ impl Service {
             objects: Objects::default(),
             kernel_lane: Mutex::default(),
             kernel: KernelNames::default(),
+            modules: Modules::default(),
             jit: JitNames::default(),
             fetch: Fetch::default(),
             pending: AtomicUsize::new(0),
@@ -197,8 +201,8 @@ impl Service {
         let (mut kernel, mut nothing_to_do) = (Vec::new(), 0);
         {
             let mut queue = lock(&self.queue);
-            if !deeper.is_empty() {
-                queue.push_deeper(ObjectId::KERNEL, deeper);
+            for (object, frames) in deeper {
+                queue.push_deeper(object, frames);
             }
             for (object, frames) in renewed {
                 frames.into_iter().for_each(|frame| queue.push(object, frame, None));
@@ -253,16 +257,20 @@ impl Service {
             };
             let entry = self.objects.entry(ObjectId::KERNEL);
             let work = || self.kernel.name(&self.names, &entry, &frames, &self.stopped);
-            let mut core = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+            let named = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
                 entry.set_reason(Some(Reason::Crashed));
                 Vec::new()
             });
-            if !entry.may_have_dwarf() {
-                core.clear();
+            let mut deeper: FxHashMap<ObjectId, Vec<FrameId>> = FxHashMap::default();
+            for frame in named {
+                if let Some(object) = self.has_debug_information_of(frame) {
+                    deeper.entry(object).or_default().push(frame);
+                }
             }
-            let left = core.len();
+            deeper.retain(|object, _| self.objects.entry(*object).may_have_dwarf());
+            let left: usize = deeper.values().map(Vec::len).sum();
             if left > 0 {
-                lock(&self.inbox).deeper.extend(core);
+                lock(&self.inbox).deeper.extend(deeper);
                 self.start_worker(1);
             }
             self.finished(frames.len() - left);

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, KeyEventKind};
 use ratatui::layout::Rect;
 
-use crate::profile::{Direction, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp};
+use crate::profile::{
+    Direction, EventStatus, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp,
+};
 
 use super::areas::Areas;
 use super::compare::Compare;
 use super::flame::Flame;
 use super::keys::{Action, KeyMap, a_move, is_ctrl_c};
-use super::messages::{Effect, Event, EventName, EventRow, Message, SaveOrder, Saved, Status};
+use super::messages::{Effect, Event, EventName, Message, SaveOrder, Saved, Status};
 use super::names::Detail;
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
@@ -121,7 +123,7 @@ pub struct App {
     /// What is sampled at all, in words, where that is not every process.
     pub everything: Option<String>,
     /// Sources that were detached: their samples are still there.
-    pub(super) ended_events: Vec<EventRow>,
+    pub(super) ended_events: Vec<EventStatus>,
     /// The events that there are, once somebody has asked.
     pub(super) event_names: Option<Arc<[EventName]>>,
     pub(super) query: Query,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::profile::EventSource;
+use crate::profile::{EventSource, EventStatus};
 
 use super::app::App;
-use super::messages::{Effect, EventName, EventOrder, EventRow, Message};
+use super::messages::{Effect, EventName, EventOrder, Message};
 use super::overlay::{Choice, Overlay, Picker};
 
 impl App {
@@ -15,7 +15,7 @@ impl App {
     }
 
     /// What is known of it, if it is still attached.
-    fn shown_row(&self) -> Option<&EventRow> {
+    fn shown_row(&self) -> Option<&EventStatus> {
         let shown = self.shown_event()?;
         self.status.events.iter().find(|row| row.source == shown)
     }

@@ -6,28 +6,9 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, MouseEvent};
 use rustc_hash::FxHashMap;
 
-use crate::profile::{Addresses, CallTree, CgroupId, Difference, EventSource, FrameId, LabelId, Listing, Request, Snapshot};
-
-/// A source of events that stacks are taken at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventRow {
-    /// Its number, which its samples bear.
-    pub source: EventSource,
-    /// As it was asked for.
-    pub name: String,
-    /// By which means, such as `fentry`.
-    pub how: &'static str,
-    /// At how many places.
-    pub places: usize,
-    /// Events so far, all counted.
-    pub events: u64,
-    /// Stacks taken of them.
-    pub stacks: u64,
-    /// Events at which the kernel passed our program over.
-    pub missed: u64,
-    /// Stacks whose kernel part lacks its outer side.
-    pub cut: u64,
-}
+use crate::profile::{
+    Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Request, Snapshot,
+};
 
 /// Something that stacks could be taken at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +40,7 @@ pub struct Status {
     /// Whether the clock ticks.
     pub clock: bool,
     /// The events that stacks are taken at.
-    pub events: Arc<[EventRow]>,
+    pub events: Arc<[EventStatus]>,
     /// Samples a second and CPU; 0 for files.
     pub frequency: u32,
     /// CPUs sampled.

@@ -45,7 +45,7 @@ pub use app::{App, Chip, View};
 pub use areas::Areas;
 pub use compare::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
-pub use messages::{CodePlace, Effect, Event, EventName, EventOrder, EventRow, Message, SaveOrder, Saved, Status};
+pub use messages::{CodePlace, Effect, Event, EventName, EventOrder, Message, SaveOrder, Saved, Status};
 pub use names::Detail;
 pub use place::Place;
 pub use source::{Pane, Source};

@@ -481,21 +481,22 @@ fn without_arguments(name: &str) -> &str {
     name
 }
 
-/// `<a::b::Type<T> as c::Trait>::method` as `b::Type<T>::method`: the trait and where the type lives tell least.
+/// `<a::b::Type<T> as c::Trait>::method` as `a::b::Type<T>::method`: the trait and where the type lives tell least.
 fn receiver_only(name: &str) -> String {
     let Some(rest) = name.strip_prefix('<') else { return name.to_owned() };
-    let mut depth = 1usize;
+    let (mut depth, mut cast) = (1usize, None);
     let mut previous = '<';
     for (at, c) in rest.char_indices() {
         match c {
+            // That of the receiver itself: others are of types within it.
+            ' ' if depth == 1 && cast.is_none() && rest[at..].starts_with(" as ") => cast = Some(at),
             '<' => depth += 1,
             '>' if previous != '-' => depth -= 1,
             _ => {}
         }
         previous = c;
         if depth == 0 {
-            let inner = &rest[..at];
-            let receiver = inner.split(" as ").next().unwrap_or(inner);
+            let receiver = &rest[..cast.unwrap_or(at)];
             return format!("{receiver}{}", &rest[at + 1..]);
         }
     }

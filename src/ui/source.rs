@@ -344,8 +344,13 @@ impl App {
         }
         let is_there = !(self.is_file() || self.view == View::Flame && self.flame.cursor.rest);
         let label = self.selected_label().filter(|_| is_there)?;
-        let kind = self.names.labels.get(label)?.kind;
-        matches!(kind, FrameKind::User | FrameKind::Inlined | FrameKind::Kernel).then_some(label)
+        let about = self.names.labels.get(label)?;
+        match about.kind {
+            FrameKind::User | FrameKind::Inlined | FrameKind::Kernel => Some(label),
+            // What has no name is of no object either, and has nothing that could be told of it.
+            FrameKind::Jit => Some(label).filter(|_| !about.object.is_empty()),
+            FrameKind::Process | FrameKind::Unknown => None,
+        }
     }
 
     pub(super) fn take_addresses(&mut self, snapshot: &Snapshot) {

@@ -34,18 +34,25 @@ pub(super) fn modified(service: &Service, id: ObjectId, object: &Object) -> Opti
     images.own.source.modified()
 }
 
-/// Why nothing is known of a function of the kernel; empty where something may be.
-pub(super) fn why_no_kernel(service: &Service, frames: &[FrameWeight]) -> &'static str {
-    let Some(kernel) = service.names.objects.get(ObjectId::KERNEL) else { return "" };
-    let entry = service.objects.entry(ObjectId::KERNEL);
-    let Ok(images) = service.objects.images(&mut entry.state(), kernel, &[]) else {
-        return "the debug information of this kernel is not installed: neither source nor instructions are known";
+/// The object that has a function of the kernel, the kernel itself or a module; or why nothing is known of it.
+pub(super) fn kernel_object(service: &Service, frames: &[FrameWeight]) -> Result<ObjectId, &'static str> {
+    let found = frames.iter().find_map(|weight| service.has_debug_information_of(weight.frame));
+    let object = found.ok_or("of BPF programs neither source nor instructions are known")?;
+    let about = service.names.objects.get(object).ok_or("")?;
+    let entry = service.objects.entry(object);
+    let Ok(images) = service.objects.images(&mut entry.state(), about, &[]) else {
+        return Err(match object {
+            ObjectId::KERNEL => {
+                "the debug information of this kernel is not installed: neither source nor instructions are known"
+            }
+            _ => "the debug information of this module is not installed: neither source nor instructions are known",
+        });
     };
-    let is_core = |weight: &FrameWeight| {
+    let is_its = |weight: &FrameWeight| {
         let frame = service.names.frames.get(weight.frame).filter(|frame| frame.object == ObjectId::KERNEL);
         frame.is_some_and(|frame| images.elf_address(frame.lookup_address()).is_some())
     };
-    if frames.iter().any(is_core) { "" } else { "of modules and BPF programs neither source nor instructions are known" }
+    if frames.iter().any(is_its) { Ok(object) } else { Err("it is not known where this function is in the kernel's files") }
 }
 
 /// The instructions of the function that has the heaviest address, and which addresses are in it.
@@ -57,6 +64,9 @@ pub(super) fn instructions(
     frames: &[FrameWeight],
 ) -> Result<Rows, String> {
     let symbols = Symbols::of(service, id, object).map_err(|reason| format!("no instructions: {reason}"))?;
+    if symbols.images.own.placed.is_some() {
+        return Err("no instructions: the file of a module is not linked, other code runs than is in it".to_owned());
+    }
     let image = &symbols.images.own;
     let place = |frame: FrameId| {
         let address = symbols.images.elf_address(service.names.frames.get(frame)?.lookup_address())?;

@@ -13,14 +13,18 @@
 //! | the root of a process | whoever has started that process |
 //! | our own root | our user, or the caller of sudo; never to root, because it is not known who has started the program |
 //!
+//! And only if the same one may go through all directories above it, as it really lies, links followed.
+//!
 //! Our own root is not looked into while a process with another one is alive, as in a container: what is there is none of its
 //! business. Nor after a file was refused.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::profile::{Row, Tgid, sanitize};
@@ -34,6 +38,9 @@ const MAX_LINES: usize = 500_000;
 /// Columns of a line that are kept: generated files have all on one.
 const MAX_COLUMNS: usize = 1000;
 const TAB: usize = 8;
+/// Links at the end of a path, as the kernel follows them; and directories above a file.
+const MAX_LINKS: usize = 40;
+const MAX_DEPTH: usize = 4096;
 
 /// `statfs` of procfs, sysfs, debugfs, tracefs, securityfs, configfs, bpf, cgroup 1 and 2, and what functionfs and the like have
 /// for devices (linux/magic.h).
@@ -146,14 +153,14 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
 }
 
 fn read_in(root: &Path, path: &str, user: Option<u32>) -> Result<Text, Refusal> {
-    let place = open_in_root(root, path)?;
+    let (directory, place) = resolve(root, path)?;
     let file_system = rustix::fs::fstatfs(&place)?.f_type as u64;
     if NO_STORAGE.contains(&(file_system & 0xffff_ffff)) {
         return Err(Reason::NotRegular.into());
     }
     let file = open_regular(&place)?;
     let about = rustix::fs::fstat(&file)?;
-    if !may_be_shown(about.st_mode, about.st_uid, user) {
+    if !may_be_shown(about.st_mode, about.st_uid, user) || !may_be_reached(root, directory, user)? {
         return Err(Refusal::Private);
     }
     let mut bytes = Vec::new();
@@ -165,6 +172,43 @@ fn read_in(root: &Path, path: &str, user: Option<u32>) -> Result<Text, Refusal> 
         return Err(Refusal::TooManyLines);
     }
     Ok(Text { rows: rows(&bytes), modified: (about.st_mtime, i64::try_from(about.st_mtime_nsec).unwrap_or(0)) })
+}
+
+/// The directory in which a file really is, and the file: what a path leads to within a root.
+fn resolve(root: &Path, path: &str) -> Result<(OwnedFd, OwnedFd), Reason> {
+    let mut path = PathBuf::from(path);
+    for _ in 0..MAX_LINKS {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(Reason::NotRegular) };
+        let directory = open_in_root(root, above)?;
+        let place = rustix::fs::openat(&directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode) != FileType::Symlink {
+            return Ok((directory, place));
+        }
+        let target = rustix::fs::readlinkat(&place, "", Vec::new())?;
+        path = above.join(OsStr::from_bytes(target.as_bytes()));
+    }
+    Err(Reason::NotRegular)
+}
+
+/// Whether a user may go through a directory and all that are above it, up to this root. Root goes everywhere.
+fn may_be_reached(root: &Path, directory: OwnedFd, user: Option<u32>) -> Result<bool, Reason> {
+    let top = rustix::fs::stat(root)?;
+    let mut here = directory;
+    for _ in 0..MAX_DEPTH {
+        let about = rustix::fs::fstat(&here)?;
+        let may_pass = about.st_mode & 0o001 != 0 || user == Some(about.st_uid) && about.st_mode & 0o100 != 0;
+        if !may_pass && user != Some(0) {
+            return Ok(false);
+        }
+        let above = rustix::fs::openat(&here, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let next = rustix::fs::fstat(&above)?;
+        let is = |a: &rustix::fs::Stat, b: &rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        if is(&about, &top) || is(&about, &next) {
+            return Ok(true);
+        }
+        here = above;
+    }
+    Ok(false)
 }
 
 /// Lines made safe to print.
@@ -204,6 +248,14 @@ mod tests {
         assert_eq!(super::rows(&[b'x'; 100_000]).first().map(|row| row.text.len()), Some(MAX_COLUMNS));
     }
 
+    /// One for temporary files, in which everybody may look.
+    fn open_directory() -> tempfile::TempDir {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        directory
+    }
+
     #[test]
     fn only_regular_files_in_storage_are_read() {
         let own = [Tgid(std::process::id())];
@@ -216,7 +268,7 @@ mod tests {
         }
         assert!(read("/no/such/file.c", &own).unwrap_err().contains("/no/such/file.c is not here"));
         assert!(read("file.c", &own).unwrap_err().contains("no directory of file.c"));
-        let directory = tempfile::tempdir().unwrap();
+        let directory = open_directory();
         let large = directory.path().join("large.c");
         std::fs::File::create(&large).unwrap().set_len(MAX_SIZE + 1).unwrap();
         assert!(read(large.to_str().unwrap(), &[]).unwrap_err().contains("longer than 16 MB"));
@@ -258,7 +310,10 @@ mod tests {
         use std::os::unix::process::CommandExt;
         use std::process::Command;
 
-        let directory = tempfile::tempdir().unwrap();
+        let directory = open_directory();
+        let private = directory.path().join("private");
+        std::fs::create_dir(&private).unwrap();
+        std::fs::set_permissions(&private, std::fs::Permissions::from_mode(0o700)).unwrap();
         let file = |name: &str, mode: u32, owner: u32| {
             let path = directory.path().join(name);
             std::fs::write(&path, "text\n").unwrap();
@@ -267,6 +322,12 @@ mod tests {
             path.to_str().unwrap().to_owned()
         };
         let (of_root, of_nobody, of_all) = (file("root.c", 0o600, 0), file("nobody.c", 0o640, 65534), file("all.c", 0o644, 0));
+        // Everybody could read it, if it were not where it is; by its name or by another.
+        let hidden = file("private/all.c", 0o644, 0);
+        let (link, through) = (directory.path().join("link.c"), directory.path().join("through"));
+        std::os::unix::fs::symlink("private/all.c", &link).unwrap();
+        std::os::unix::fs::symlink(&private, &through).unwrap();
+        let (link, through) = (link.to_str().unwrap().to_owned(), through.join("all.c").to_str().unwrap().to_owned());
         let nobody = Running::start(Command::new("sleep").arg("60").uid(65534).gid(65534));
         let own = Tgid(std::process::id());
         for (path, hosts, is_shown) in [
@@ -279,6 +340,13 @@ mod tests {
             (&of_nobody, vec![nobody.tgid()], true),
             (&of_all, vec![nobody.tgid()], true),
             (&of_all, vec![], true),
+            (&hidden, vec![nobody.tgid()], false),
+            (&hidden, vec![], false),
+            (&hidden, vec![own], true),
+            (&link, vec![nobody.tgid()], false),
+            (&link, vec![own], true),
+            (&through, vec![nobody.tgid()], false),
+            (&through, vec![own], true),
         ] {
             let found = read(path, &hosts);
             assert_eq!(found.is_ok(), is_shown, "{path} for {hosts:?}: {found:?}");

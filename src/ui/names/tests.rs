@@ -196,3 +196,36 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn receivers_with_traits_of_their_own_are_taken_as_a_whole() {
+    let guard = "<<a::IntoIter<K,V> as core::ops::Drop>::drop::DropGuard<K,V> as core::ops::Drop>::drop";
+    assert_eq!(
+        fit_name(guard, 60),
+        "<a::IntoIter<K,V> as core::ops::Drop>::drop::DropGuard<K,V>::drop"
+            .replace("<K,V>", "<…>")
+            .replace("<a::IntoIter<…> as core::ops::Drop>", "<…>")
+    );
+    assert_eq!(fit_name("<F<<T as A>::B> as c::Fn<X>>::call", 10), "F<…>::call");
+}
+
+/// Of all functions of this program, as the linker knows them.
+#[test]
+fn names_of_a_real_program_are_cut_between_brackets() {
+    let exe = std::env::current_exe().unwrap();
+    let nm = std::process::Command::new("nm").args(["--defined-only", "--demangle"]).arg(&exe).output();
+    let symbols = String::from_utf8_lossy(&nm.expect("nm (binutils) is needed by this test").stdout).into_owned();
+    let mut looked = 0;
+    for name in
+        symbols.lines().filter_map(|line| line.splitn(3, ' ').nth(2)).filter(|name| name.contains("::") && name.contains('<'))
+    {
+        for columns in [8, 12, 20, 30, 45, 60] {
+            let fitted = fit_name(name, columns);
+            looked += 1;
+            let (open, close) = (fitted.matches('<').count(), fitted.matches('>').count() - fitted.matches("->").count());
+            // What does not fit at all is cut anywhere, and ends so.
+            assert!(fitted.ends_with('…') || open == close && !fitted.contains("<>"), "{columns}: {fitted} of {name}");
+        }
+    }
+    assert!(looked > 1000, "{looked} looked at");
+}

@@ -1,10 +1,10 @@
 //! Events instead of the clock: chosen from a list, shown, ended.
 
 use super::*;
-use crate::profile::EventSource;
+use crate::profile::{EventSource, EventStatus};
 
-fn row(source: u8, name: &str, events: u64) -> EventRow {
-    EventRow {
+fn row(source: u8, name: &str, events: u64) -> EventStatus {
+    EventStatus {
         source: EventSource(source),
         name: name.to_owned(),
         how: "fentry",
@@ -84,6 +84,11 @@ fn an_event_is_found_attached_shown_and_ended() {
     bench.key(KeyCode::Delete);
     assert_eq!(orders(&mut bench), [EventOrder::Detach(EventSource(1))]);
     assert!(bench.app.overlay.is_none() && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
+    // What was seen of it is there, and is called by its name.
+    let status = Status { events: [].into(), ..bench.app.status.clone() };
+    bench.send(Event::Status(status));
+    bench.app.show_source(EventSource(1));
+    assert!(bench.screen(160, 24).contains("vfs_read (no more)"), "{}", bench.screen(160, 24));
 }
 
 #[test]
