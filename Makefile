@@ -47,6 +47,7 @@ test-all: ## the same, with the slow tests
 test-vm: ## boot kernels 6.1 to the newest on x86_64 and arm64, emulated, and look at stacks there (VM="arm64 6.12" chooses)
 	@scripts/setup.sh test-vm
 	@$(WITH_CLANG) tests/vm/build
+	@$(WITH_CLANG) $(CARGO) test --locked --lib code_of_arm64 -- --ignored --nocapture
 	@$(WITH_CLANG) $(CARGO) test --locked --test vm -- --include-ignored --nocapture
 
 bench: build ## measure flametop beside perf, flamelens and lightswitch (ROW=view, keys, live-keys, first, record, live, unwind, names, events)

@@ -3,7 +3,8 @@
 #
 #   scripts/setup.sh build    a C compiler, clang >= 14 with the BPF target, make, pkg-config, headers of libelf and zlib
 #   scripts/setup.sh test     the same, and what the tests run: gcc and g++, musl-gcc, Go, shellcheck, Chromium, binutils,
-#                             LLVM's symbolizer, dwz, Node.js, xz, Rust's own formatter and linter
+#                             LLVM's symbolizer and interpreter, dwz, Node.js, xz, a server of debug files, Rust's own formatter
+#                             and linter
 #   scripts/setup.sh test-all the same, and what only the slow tests run: gdb
 #   scripts/setup.sh test-vm  the same as test, and what boots other kernels and builds for arm64 (tests/vm): on Debian only
 #   scripts/setup.sh clang    prints the clang that will be used
@@ -97,7 +98,13 @@ package() {
     apt:xz) echo xz-utils ;;
     apt:qemu-system-aarch64) echo qemu-system-arm ;;
     apt:qemu-system-x86_64) echo qemu-system-x86 ;;
-    *:llvm-symbolizer) echo llvm ;;
+    *:llvm-symbolizer | *:lli) echo llvm ;;
+    dnf:debuginfod) echo elfutils-debuginfod ;;
+    dnf:debuginfod-find) echo elfutils-debuginfod-client ;;
+    pacman:debuginfod* | apk:debuginfod*) echo debuginfod ;;
+    zypper:debuginfod) echo elfutils-debuginfod ;;
+    zypper:debuginfod-find) echo debuginfod-client ;;
+    *:debuginfod-find) echo debuginfod ;;
     *:node) echo nodejs ;;
     *) echo "$2" ;;
     esac
@@ -162,7 +169,7 @@ build) ;;
 # gcc by name: the call chains that test programs promise were proved with it, and clang may stand in as cc and c++.
 # The others are what names, saved files and scripts are checked against.
 # musl-gcc and go: programs of tests/programs/truth.
-test | test-all | test-vm) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck chromium readelf llvm-symbolizer dwz node xz" ;;
+test | test-all | test-vm) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck chromium readelf llvm-symbolizer lli dwz node xz debuginfod debuginfod-find" ;;
 clang)
     find_clang || fail "no clang of version $CLANG_OLDEST or newer with the BPF target: run scripts/setup.sh build"
     exit

@@ -75,8 +75,25 @@ fn tracepoints_and_counters_are_counted() {
     let ((faults, _), lines) = record(&place, "page-faults", &program, &["pages", "50000"]);
     assert!((50_000..55_000).contains(&faults), "{faults} page faults");
     assert!(weight(&lines, "main") > 40_000, "{}", listing(&lines));
-    let ((calls, _), _) = record(&place, "syscalls:sys_enter_getppid", &program, &["parents", "1000000"]);
-    assert_eq!(calls, 1_000_000);
+}
+
+#[test]
+fn of_a_storm_few_stacks_are_taken_and_all_events_counted() {
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    let path = program.path.to_str().unwrap();
+    let args = ["-e", "syscalls:sys_enter_getppid", "--event-stacks", "100", "-o", "x.folded", "--", path, "parents", "2000000"];
+    let began = std::time::Instant::now();
+    let output = place.record(&args);
+    let tenths = 1 + began.elapsed().as_millis() as u64 / 100;
+    assert!(output.status.success(), "{}", words(&output));
+    let (calls, stacks) = counted(&output);
+    assert_eq!(calls, 2_000_000);
+    // Ten a tenth of a second, and half as many each time that the period doubles: seventeen times, to that of all calls at once. On
+    // one CPU after the other.
+    let most = tenths * (10 + 17 * 6) * 2;
+    assert!((10..most).contains(&stacks), "{stacks} stacks, not up to {most}");
+    let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
+    assert!(weight(&lines, "") <= calls && weight(&lines, "") * 10 >= calls * 8, "{} of {calls}", weight(&lines, ""));
 }
 
 #[test]

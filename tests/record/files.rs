@@ -28,6 +28,82 @@ fn fetching_debug_files_needs_servers_and_the_program_for_it() {
     assert_eq!(place.files(), [""; 0]);
 }
 
+/// A server of debug files, on the loopback; ended when it is dropped.
+struct Server {
+    child: std::process::Child,
+    url: String,
+}
+
+impl Server {
+    /// Of what is in a directory, once it has looked at that.
+    fn start(directory: &Path) -> Server {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut server = Command::new("debuginfod");
+        server.args(["-p", &free.to_string(), "-d", ":memory:", "-t", "1", "-F"]).arg(directory);
+        let server = server.env_remove("DEBUGINFOD_URLS").stdout(Stdio::null()).stderr(Stdio::null());
+        let child = server.spawn().expect("debuginfod (of the package of that name) is needed by this test");
+        Server { child, url: format!("http://127.0.0.1:{free}/") }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn names_and_inlined_calls_come_from_a_server_of_debug_files() {
+    const SOURCE: &str = "\
+static inline __attribute__((always_inline)) void spin(volatile unsigned long *x) { for (int i = 0; i < 1000; i++) *x += i; }
+static __attribute__((noinline)) void nowhere_else(volatile unsigned long *x) { spin(x); *x = 0; }
+int main(void) { volatile unsigned long x = 0; for (long i = 0; i < 1000000000; i++) nowhere_else(&x); return 0; }
+";
+    let place = Place::new();
+    let at = |name: &str| place.path(name).to_str().unwrap().to_owned();
+    std::fs::write(at("prog.c"), SOURCE).unwrap();
+    std::fs::create_dir(at("debug")).unwrap();
+    let debug = at("debug/prog.debug");
+    for command in [
+        &["gcc", "-g", "-O1", "-Wl,--build-id", "-o", &at("prog"), &at("prog.c")][..],
+        &["objcopy", "--only-keep-debug", &at("prog"), &debug],
+        &["strip", &at("prog")],
+    ] {
+        assert!(Command::new(command[0]).args(&command[1..]).status().unwrap().success(), "{command:?}");
+    }
+    let server = Server::start(&place.path("debug"));
+    let id = Command::new("readelf").args(["-n", &debug]).output().unwrap();
+    let id = String::from_utf8(id.stdout).unwrap();
+    let id = id.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).unwrap().to_owned();
+    let client = |command: &mut Command, cache: &str| {
+        command.env("DEBUGINFOD_URLS", &server.url).env("DEBUGINFOD_CACHE_PATH", at(cache));
+    };
+    // It takes a moment until it has read the directory.
+    let begin = std::time::Instant::now();
+    loop {
+        let mut find = Command::new("debuginfod-find");
+        client(find.args(["debuginfo", &id]), &format!("probe{}", begin.elapsed().as_millis()));
+        let found = find.output().expect("debuginfod-find (of the package debuginfod) is needed by this test");
+        if found.status.success() {
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(40), "{}", String::from_utf8_lossy(&found.stderr));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let recorded = |more: &[&str]| {
+        let mut command = place.command(&["-F", "997", "-d", "2", "-o", "x.folded", "--force"]);
+        client(command.args(more).args(["--", &at("prog")]), "cache");
+        let output = to_its_end(&mut command);
+        assert!(output.status.success(), "{}", words(&output));
+        lines(&std::fs::read_to_string(place.path("x.folded")).unwrap())
+    };
+    let without = recorded(&[]);
+    assert!(!listing(&without).contains("nowhere_else"), "only if it is asked for:\n{}", listing(&without));
+    let with = recorded(&["--debuginfod"]);
+    assert_chain(&with, "prog", "main;nowhere_else;spin_[i]");
+}
+
 #[test]
 fn an_svg_is_well_formed_and_has_the_names() {
     let place = Place::new();

@@ -151,3 +151,27 @@ fn a_program_cannot_have_its_watcher_show_what_its_user_may_not_read() {
     assert!(!screen.contains("root:"), "{screen}");
     quit(terminal);
 }
+
+/// LLVM writes a jitdump of what it compiles, with lines.
+#[test]
+fn code_made_at_run_time_has_its_lines_and_its_source() {
+    root_or_fail();
+    let directory = tempfile::tempdir().expect("no directory for temporary files");
+    std::fs::write(directory.path().join("hot.c"), HOT).expect("a file can be written");
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let mut clang = std::process::Command::new(clang);
+    let compiled = clang.current_dir(&directory).args(["-g", "-O1", "-fno-inline", "-emit-llvm", "-c", "hot.c"]).output();
+    let compiled = compiled.expect("clang is needed by this test");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let bitcode = directory.path().join("hot.bc");
+    let home = format!("JITDUMPDIR={}", directory.path().display());
+    let command = ["-F", "997", "--", "env", &home, "lli", "-jit-kind=mcjit", bitcode.to_str().unwrap()];
+    let terminal = Terminal::start(&command, 30, 120, &[]);
+    select(&terminal, "step");
+    terminal.wait_for(|screen| detail(screen).contains("/hot.c:5"), SOON);
+    select(&terminal, "hot_loop");
+    terminal.keys("o");
+    terminal.wait_for(|screen| shares(screen, "the hot line").1 > 80.0, SOON);
+    terminal.keys("Tab");
+    terminal.wait_for(|screen| screen.contains("was made at run time"), SOON);
+}

@@ -65,6 +65,7 @@ const QUESTIONS: &[Question] = &[
         columns: &["registers"],
         answer: |said| vec![if succeeded(said) { "ok".to_owned() } else { format!("{NO}: {said}") }],
     },
+    Question { command: "tailcalls --nocapture 2>&1", columns: &["tail calls"], answer: tail_calls },
     Question {
         command: "/payload/events",
         columns: &["fentry", "fexit", "kprobe", "kretprobe", "kprobe.multi", "kretprobe.multi"],
@@ -88,6 +89,16 @@ fn doctor(said: &str) -> Vec<String> {
         .filter_map(|line| line.strip_prefix("limited")?.split("  ").map(str::trim).find(|word| !word.is_empty()))
         .collect();
     vec![if succeeded(said) { format!("ok, but for {}", limited.join(", ")) } else { format!("{NO}: {said}") }]
+}
+
+/// How many functions were compared, or that there are no programs that could make tail calls there.
+fn tail_calls(said: &str) -> Vec<String> {
+    let compared = said.lines().find_map(|line| line.strip_suffix(" functions compared"));
+    vec![match compared {
+        Some(number) if succeeded(said) => format!("ok, {number} functions"),
+        None if succeeded(said) && said.contains("NOT TESTED: this kernel offers no fentry") => "not offered".to_owned(),
+        _ => format!("{NO}: {said}"),
+    }]
 }
 
 /// What `flametop record` has saved of a program whose functions are known: `name;…;_start;…;main;sort_mode;… count`. It has just
@@ -176,7 +187,7 @@ fn ask(guest: Guest, place: &Path) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "half an hour, and what make test-vm builds and fetches"]
+#[ignore = "an hour and a half, and what make test-vm builds and fetches"]
 fn kernels_of_both_architectures() {
     let wanted = std::env::var("VM").unwrap_or_default();
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().map_or_else(PathBuf::new, |target| target.join("vm"));
@@ -217,6 +228,9 @@ fn answers_of_guests_are_read() {
     let cells = functions(said);
     assert_eq!(cells[..2], ["ok, 8 functions", "not offered"]);
     assert!(cells[2..].iter().all(|cell| cell.starts_with(NO)), "{cells:?}");
+    assert_eq!(tail_calls("5 functions compared\nstatus 0\n"), ["ok, 5 functions"]);
+    assert_eq!(tail_calls("NOT TESTED: this kernel offers no fentry (x)\nstatus 0\n"), ["not offered"]);
+    assert!(tail_calls("5 functions compared\nstatus 101\n")[0].starts_with(NO));
     assert_eq!(doctor("ok   kernel  6\nlimited  terminal               no\nstatus 0\n"), ["ok, but for terminal"]);
     assert!(doctor("status 1\n")[0].starts_with(NO));
 }
