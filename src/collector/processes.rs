@@ -87,6 +87,8 @@ pub(crate) struct ProcessTable {
     distrusted_at: u64,
     /// See [`State::life`].
     lives: u64,
+    /// How many outdated frames were let go of.
+    outdated: usize,
 }
 
 impl ProcessTable {
@@ -104,6 +106,7 @@ impl ProcessTable {
             lingering: Vec::new(),
             distrusted_at: 0,
             lives: 0,
+            outdated: 0,
         }
     }
 
@@ -316,6 +319,7 @@ impl ProcessTable {
 
     /// Makes a process ready for a sample of its thread `tid` of name `comm`: known, mapped, named.
     pub(crate) fn prepare(&mut self, tgid: u32, tid: u32, comm: [u8; COMM_LENGTH], has_user_frames: bool) {
+        self.forget_outdated();
         if !self.states.contains_key(&tgid) {
             // Its fork was lost, or it began while /proc was read.
             self.add_found(proc::stat(tgid).unwrap_or(proc::Found { tgid, parent: 0, threads: 1, comm }));
@@ -337,6 +341,18 @@ impl ProcessTable {
         if tgid == tid && state.comm != comm {
             self.rename(tgid, comm);
         }
+    }
+
+    /// Lets go of frames at whose address other code was made since: the next sample there is of a new frame.
+    fn forget_outdated(&mut self) {
+        let (names, states) = (&self.names, &mut self.states);
+        self.outdated = names.outdated_since(self.outdated, |frame| {
+            let tgid = names.objects.get(frame.object).and_then(|object| object.file).map(|(tgid, _)| tgid);
+            let state = tgid.and_then(|tgid| states.get_mut(&u32::try_from(tgid).ok()?));
+            if let Some(state) = state.filter(|state| state.anonymous == Some(frame.object)) {
+                state.frames.remove(&(frame.address << 1 | u64::from(frame.is_return)));
+            }
+        });
     }
 
     /// What a process may call the file that it had mapped at an address a moment ago: by what we know of it now, and what

@@ -87,6 +87,8 @@ pub struct Names {
     generation: AtomicU64,
     /// Frames that had a name and were given another one: what was inlined into them was found, or what JIT code is called.
     renamed: boxcar::Vec<FrameId>,
+    /// Frames at whose address there is other code by now.
+    outdated: boxcar::Vec<FrameId>,
     budget: Arc<Budget>,
     /// The label of all JIT code that has no name.
     anonymous: OnceLock<LabelId>,
@@ -119,6 +121,7 @@ impl Names {
             frames: FrameTable::default(),
             generation: AtomicU64::new(0),
             renamed: boxcar::Vec::new(),
+            outdated: boxcar::Vec::new(),
             budget,
             anonymous: OnceLock::new(),
             jit: AtomicUsize::new(0),
@@ -325,6 +328,25 @@ impl Names {
         // One that is just being written down is there the next time.
         while let Some(frame) = self.renamed.get(next) {
             each(*frame);
+            next += 1;
+        }
+        next
+    }
+
+    /// Tells that other code was made at a frame's address: what is sampled there from now on is another frame. This one stays what
+    /// it was, and keeps its name.
+    pub fn outdate(&self, id: FrameId) {
+        let Some(frame) = self.frames.get(id) else { return };
+        if self.frames.ids.remove_if(&frame, |_, now| *now == id).is_some() {
+            self.outdated.push(id);
+        }
+    }
+
+    /// Those frames from a number on, and the number to go on from. Who keeps ids of frames by address lets go of these.
+    pub fn outdated_since(&self, from: usize, mut each: impl FnMut(Frame)) -> usize {
+        let mut next = from;
+        while let Some(id) = self.outdated.get(next) {
+            self.frames.get(*id).into_iter().for_each(&mut each);
             next += 1;
         }
         next

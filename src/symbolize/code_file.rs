@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::problem::Reason;
-use super::ranges::Ranges;
+use super::ranges::{Fresh, Ranges};
 
 /// Bytes read at a time. More than any entry's beginning and name.
 pub(super) const WINDOW: usize = 64 << 10;
@@ -149,6 +149,11 @@ impl<F: Format + Default> CodeFile<F> {
         let entry = self.bytes_at(u64::from(at), MAX_ENTRY)?;
         let name = F::name(&entry, address).ok_or(Reason::Changed)?;
         Ok(Some(name.to_vec()))
+    }
+
+    /// Addresses of which something was said since this was asked before.
+    pub(super) fn fresh(&mut self) -> Fresh {
+        self.ranges.fresh()
     }
 
     /// Where the entry of an address is.

@@ -2,26 +2,30 @@
 //! knows the address, else the perf map.
 //!
 //! ```text
-//! request ─► look for the files ─► read what is new ─► name what waits ─► the rest waits ─┐
-//!                    ▲                                                                    │
-//!                    └────────── a request for the same process, or once in a while ◄─────┘
+//! request ─► look for the files ─► read what is new ─► part with what is other code now ─► name what waits ─► the rest waits ─┐
+//!                    ▲                                                                                                        │
+//!                    └────────────────────── a request for the same process, or once in a while ◄─────────────────────────────┘
 //! ```
 //!
 //! Runtimes write of a function when it is made or a moment later (V8 writes its dump in pieces of 2 MB), so what has no name now
 //! may have one soon: such frames count as done, stay `[anon]`, and are looked for again, as long as their process lives and less
 //! and less often while nothing is new.
 //!
-//! # What this cannot know
+//! # Memory that is used again
 //!
-//! Maps do not tell when code was given up. An address that was named keeps its name, also when its memory has been given to
-//! another function since.
+//! A runtime gives the memory of a function to another one. The frame that was named by the first stays as it is; once the second is
+//! written down, the address means a new frame ([`Names::outdate`]), which has the new name. Maps do not tell when code was given up
+//! and when the new was made: what is sampled from then until it is read here, at most about a second, still counts as the
+//! first.
 //!
 //! # Bounds
 //!
 //! Beyond those of each file ([`code_file`](super::code_file)): all processes together have [`MAX_MEMORY`] of entries and
 //! [`MAX_FILES`] open; what was used least recently goes first, and entries are read again when they are needed.
 
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -38,6 +42,7 @@ use super::objects::lock;
 use super::perf_map::PerfMap;
 use super::problem::{Counts, Problem, Reason};
 use super::process::Process;
+use super::ranges::Fresh;
 use crate::profile::{FrameId, FrameKind, LabelId, Names, Object, ObjectId, Tgid, sanitize};
 
 /// Entries of all processes together, in bytes: 600,000.
@@ -96,7 +101,11 @@ struct State {
     map_failed: Option<Reason>,
     dump_failed: Option<Reason>,
     waiting: Vec<FrameId>,
+    /// Frames with names, by address and by whether they return there.
+    named: BTreeMap<(u64, bool), FrameId>,
     patience: Duration,
+    /// When to look for its files again, for the sake of what waits.
+    look_at: Option<Instant>,
 }
 
 impl JitNames {
@@ -115,17 +124,25 @@ impl JitNames {
         let asked = frames.len() as u64;
         let waited = state.waiting.len();
         state.waiting.extend(frames.into_iter().take(MAX_WAITING.saturating_sub(waited)));
-        state.look(Tgid(u32::try_from(tgid).unwrap_or(u32::MAX)), again);
-        let news = state.read(stopped);
+        let watched = again && (state.waiting.is_empty() || state.look_at.is_some_and(|at| at > Instant::now()));
+        let tgid = Tgid(u32::try_from(tgid).unwrap_or(u32::MAX));
+        let news = if watched { state.watch(stopped) } else { state.look_and_read(tgid, again, stopped) };
+        if news {
+            state.part_with_outdated(names);
+        }
         // What waited before was looked for in all that was known before.
         let named = state.name_what_waits(names, if news { 0 } else { waited });
         if state.gone {
-            state.waiting = Vec::new();
+            (state.waiting, state.named) = Default::default();
         }
         let mut told = lock(&code.told);
         told.named += named;
         told.unnamed = (told.unnamed + asked).saturating_sub(named);
-        state.tell(&mut told, news, again);
+        if !watched {
+            told.used = Some(Instant::now());
+            state.be_patient(news, again);
+        }
+        state.tell(&mut told, news);
     }
 
     /// The file and line of a frame, if its process has written that down and the code there is still what the frame is called.
@@ -276,6 +293,45 @@ impl State {
         }
     }
 
+    fn look_and_read(&mut self, tgid: Tgid, again: bool, stopped: &AtomicBool) -> bool {
+        self.look(tgid, again);
+        self.read(stopped)
+    }
+
+    /// The same without a look for files; if nothing waits, of those whose entries are held.
+    fn watch(&mut self, stopped: &AtomicBool) -> bool {
+        self.gone |= !self.process.as_ref().is_some_and(Process::is_alive);
+        let held = self.map.as_ref().is_some_and(|map| map.len() > 0) || self.dump.as_ref().is_some_and(|dump| dump.len() > 0);
+        (held || !self.waiting.is_empty()) && self.read(stopped)
+    }
+
+    /// Parts with frames whose name is not that of the code which is at their address by now.
+    fn part_with_outdated(&mut self, names: &Names) {
+        let fresh = self.map.as_mut().map(|map| map.fresh()).into_iter().chain(self.dump.as_mut().map(|dump| dump.fresh()));
+        let fresh: Vec<Range<u64>> = fresh.flat_map(Fresh::ranges).collect();
+        for range in fresh {
+            // One that returns to the end of a range is in it: its call is.
+            let frames = self.named.range((range.start, false)..=(range.end, true));
+            let frames: Vec<((u64, bool), FrameId)> = frames.map(|(key, id)| (*key, *id)).collect();
+            for (key, id) in frames {
+                let Some(name) = names.frames.get(id).and_then(|frame| self.name_at(frame.lookup_address())) else { continue };
+                let mut is_called = false;
+                names.labels_of(id, |known| is_called |= known == label(names, &name));
+                if !is_called {
+                    self.named.remove(&key);
+                    names.outdate(id);
+                }
+            }
+        }
+    }
+
+    /// What the code at an address is called. A file that was written to since it was read has no name there now; the next reading sees
+    /// it.
+    fn name_at(&self, address: u64) -> Option<Vec<u8>> {
+        let of_dump = self.dump.as_ref().and_then(|dump| dump.name_at(address).ok().flatten());
+        of_dump.or_else(|| self.map.as_ref().and_then(|map| map.name_at(address).ok().flatten()))
+    }
+
     /// Reads what is new in both files. Tells whether anything is.
     fn read(&mut self, stopped: &AtomicBool) -> bool {
         let mut news = false;
@@ -294,20 +350,17 @@ impl State {
 
     /// Names the frames that are in a map by now, of those from this one on, and tells how many.
     fn name_what_waits(&mut self, names: &Names, from: usize) -> u64 {
-        let (map, dump) = (&self.map, &self.dump);
-        // A file that was written to since it was read has no name there now; the next reading sees it.
-        let name_at = |address: u64| {
-            let of_dump = dump.as_ref().and_then(|dump| dump.name_at(address).ok().flatten());
-            of_dump.or_else(|| map.as_ref().and_then(|map| map.name_at(address).ok().flatten()))
-        };
         let mut later = self.waiting.split_off(from.min(self.waiting.len()));
         let before = later.len();
+        let mut found = Vec::new();
         later.retain(|id| {
             let Some(frame) = names.frames.get(*id) else { return false };
-            let Some(name) = name_at(frame.lookup_address()) else { return true };
+            let Some(name) = self.name_at(frame.lookup_address()) else { return true };
             names.name_frame(*id, &[label(names, &name)]);
+            found.push(((frame.address, frame.is_return), *id));
             false
         });
+        self.named.extend(found);
         let named = before - later.len();
         self.waiting.append(&mut later);
         named as u64
@@ -329,8 +382,19 @@ impl State {
         }
     }
 
-    fn tell(&mut self, told: &mut Told, news: bool, again: bool) {
-        let now = Instant::now();
+    /// Decides when to look for files again: later and later while nothing comes of it.
+    fn be_patient(&mut self, news: bool, again: bool) {
+        if news || self.patience.is_zero() {
+            self.patience = PAUSE;
+        } else if again {
+            self.patience = (self.patience * 2).min(LONGEST_PAUSE);
+        }
+        // Requests that come all the time must not put it off for ever.
+        let then = Instant::now() + self.patience;
+        self.look_at = Some(self.look_at.filter(|_| !again).map_or(then, |before| before.min(then)));
+    }
+
+    fn tell(&self, told: &mut Told, news: bool) {
         if let Some(process) = &self.process {
             told.program.clone_from(&process.name);
         }
@@ -342,22 +406,14 @@ impl State {
         }
         told.memory = self.map.as_ref().map_or(0, |map| map.memory()) + self.dump.as_ref().map_or(0, |dump| dump.memory());
         told.files = usize::from(self.map.is_some()) + usize::from(self.dump.is_some());
-        told.used = Some(now);
         told.gone = self.gone;
-        if self.waiting.is_empty() {
-            told.next = None;
-            return;
-        }
-        if news || self.patience.is_zero() {
-            self.patience = PAUSE;
-        } else if again {
-            self.patience = (self.patience * 2).min(LONGEST_PAUSE);
-        }
-        // Requests that come all the time must not put it off for ever.
-        told.next = Some(match told.next {
-            Some(next) if !again => next.min(now + self.patience),
-            _ => now + self.patience,
-        });
+        // What an open file has more by now costs microseconds to see.
+        let soon = Instant::now() + PAUSE;
+        told.next = match (told.files > 0, self.waiting.is_empty(), self.named.is_empty()) {
+            (_, true, true) | (false, true, false) => None,
+            (true, ..) => Some(told.next.map_or(soon, |next| if next > Instant::now() { next } else { soon })),
+            (false, false, _) => self.look_at,
+        };
     }
 }
 

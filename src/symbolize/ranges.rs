@@ -11,6 +11,7 @@
 //! What is left of `a` keeps its name, as with perf (`tools/perf/util/symbol.c`).
 
 use std::collections::BTreeMap;
+use std::ops;
 
 /// Entries of one process at most: 40 bytes each. A large application in Node.js has some 20,000.
 pub(super) const MAX_RANGES: usize = 1 << 18;
@@ -23,55 +24,91 @@ struct Range {
     at: u32,
 }
 
+/// How many entries are told apart that came since somebody asked.
+const MAX_FRESH: usize = 1 << 12;
+
 /// Ranges of addresses without overlaps, each with the place in a file where its name stands.
 #[derive(Default, Debug)]
-pub(super) struct Ranges(BTreeMap<u64, Range>);
+pub(super) struct Ranges {
+    by_start: BTreeMap<u64, Range>,
+    fresh: Fresh,
+}
+
+/// Addresses of which something new was said.
+#[derive(Default, Debug)]
+pub(super) struct Fresh {
+    ranges: Vec<ops::Range<u64>>,
+    /// There were too many to be told one by one.
+    all: bool,
+}
+
+impl Fresh {
+    /// Ranges of addresses that hold all of it. Some may overlap.
+    pub(super) fn ranges(self) -> Vec<ops::Range<u64>> {
+        if self.all { vec![0..u64::MAX] } else { self.ranges }
+    }
+
+    fn add(&mut self, range: ops::Range<u64>) {
+        if self.ranges.len() >= MAX_FRESH {
+            (self.ranges, self.all) = (Vec::new(), true);
+        }
+        if !self.all {
+            self.ranges.push(range);
+        }
+    }
+}
 
 impl Ranges {
     /// Puts an entry in, over what was there. `false` when there are too many already, or it is empty.
     pub(super) fn insert(&mut self, start: u64, size: u64, at: u32) -> bool {
         let Some(end) = start.checked_add(size).filter(|end| *end > start) else { return false };
-        if self.0.len() >= MAX_RANGES {
+        if self.by_start.len() >= MAX_RANGES {
             return false;
         }
-        if let Some((_, before)) = self.0.range_mut(..start).next_back()
+        self.fresh.add(start..end);
+        if let Some((_, before)) = self.by_start.range_mut(..start).next_back()
             && before.end > start
         {
             let rest = Range { end: before.end, at: before.at };
             before.end = start;
             if rest.end > end {
-                self.0.insert(end, rest);
+                self.by_start.insert(end, rest);
             }
         }
-        while let Some((&covered, &old)) = self.0.range(start..end).next() {
-            self.0.remove(&covered);
+        while let Some((&covered, &old)) = self.by_start.range(start..end).next() {
+            self.by_start.remove(&covered);
             if old.end > end {
-                self.0.insert(end, old);
+                self.by_start.insert(end, old);
             }
         }
-        self.0.insert(start, Range { end, at });
+        self.by_start.insert(start, Range { end, at });
         true
     }
 
     /// Takes out the range that begins at an address: its size, and where its entry is.
     pub(super) fn remove(&mut self, start: u64) -> Option<(u64, u32)> {
-        self.0.remove(&start).map(|range| (range.end - start, range.at))
+        self.by_start.remove(&start).map(|range| (range.end - start, range.at))
     }
 
     /// Where the entry of an address is.
     pub(super) fn find(&self, address: u64) -> Option<u32> {
-        let (_, range) = self.0.range(..=address).next_back()?;
+        let (_, range) = self.by_start.range(..=address).next_back()?;
         (address < range.end).then_some(range.at)
+    }
+
+    /// What came since this was asked before.
+    pub(super) fn fresh(&mut self) -> Fresh {
+        std::mem::take(&mut self.fresh)
     }
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.by_start.len()
     }
 
     /// Bytes held: a node of the tree has room for 11 keys and values and is two thirds full.
     pub(super) fn memory(&self) -> usize {
-        self.0.len() * 40
+        self.by_start.len() * 40
     }
 }
 
@@ -87,6 +124,8 @@ mod tests {
         let found: Vec<_> = [9, 10, 13, 14, 16, 17, 19, 20].map(|address| ranges.find(address)).into();
         assert_eq!(found, [None, Some(1), Some(1), Some(2), Some(2), Some(1), Some(1), None]);
         assert!(!ranges.insert(5, 0, 3) && !ranges.insert(u64::MAX, 2, 3));
+        assert_eq!(ranges.fresh().ranges(), [10..20, 14..17]);
+        assert_eq!(ranges.fresh().ranges(), []);
         assert_eq!((ranges.remove(14), ranges.remove(15), ranges.find(15)), (Some((3, 2)), None, None));
     }
 
@@ -97,6 +136,7 @@ mod tests {
             assert!(ranges.insert(start * 2, 1, 0));
         }
         assert!(!ranges.insert(1, 1, 0));
+        assert_eq!(ranges.fresh().ranges(), [0..u64::MAX], "too many to be told one by one");
         assert!(ranges.memory() < 12 << 20, "{}", ranges.memory());
     }
 

@@ -113,6 +113,30 @@ fn a_perf_map_that_is_written_while_it_is_recorded_names_what_was_seen_before() 
     drop(writer.join().unwrap());
 }
 
+/// The memory of functions is given to others while it runs: each sample counts as what was there.
+#[test]
+fn code_that_is_made_over_other_code_has_a_name_of_its_own() {
+    let place = Place::new();
+    let program = Program::build("jit.c").run(&[]);
+    let map = TemporaryFile::map_of(program.pid());
+    map.write(map_text("before"));
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(4));
+        std::fs::OpenOptions::new().append(true).open(&map.0).unwrap().write_all(map_text("after").as_bytes()).unwrap();
+        map
+    });
+    let lines = place.folded(&["-p", &program.pid_text(), "-d", "8"]);
+    drop(writer.join().unwrap());
+    assert_chain(&lines, "jit", "main;before outer_[j];before inner_[j]");
+    assert_chain(&lines, "jit", "main;after outer_[j];after inner_[j]");
+    // Half of the time each, but for the pause between two looks and for the start.
+    let share = share_of(&lines, |frame| frame.starts_with("after"));
+    assert!((30..=60).contains(&share), "{share} %:\n{}", listing(&lines));
+    // A frame and its caller may be seen to be others by different looks, in between.
+    let mixed = lines.iter().filter(|line| line.text().contains("before") && line.text().contains("after"));
+    assert!(mixed.map(|line| line.count).sum::<u64>() <= 2, "{}", listing(&lines));
+}
+
 #[test]
 fn a_jitdump_names_code_and_has_the_last_word_where_there_is_a_perf_map_too() {
     let place = Place::new();

@@ -15,6 +15,10 @@ use crate::ui::text;
 
 use super::{put, put_right};
 
+/// Columns that a name and its place in the source have before the words about weights are complete.
+const NAME_ROOM: usize = 32;
+const PLACE_ROOM: usize = 24;
+
 /// Draws both lines.
 pub(super) fn draw(app: &App, detail: Rect, hints: Rect, buffer: &mut Buffer) {
     if !detail.is_empty() {
@@ -39,33 +43,30 @@ pub(super) fn draw(app: &App, detail: Rect, hints: Rect, buffer: &mut Buffer) {
 
 fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     let tree = &app.snapshot.tree;
-    let mut right = String::new();
-    if let Some(found) = &app.snapshot.search {
-        let share = text::percent(found.weight, tree.total());
-        right = format!("  /{}/ matches {share} %  {} frames ", found.pattern.source(), text::count(found.nodes as u64));
-    }
-    let end = if right.is_empty() { area.right() } else { put_right(buffer, area, area.y, &right, app.theme.strong()) };
-    let left = Rect { width: end.saturating_sub(area.x), ..area };
+    let searched = searched(app);
+    let all = searched.first().map_or("", String::as_str);
     if let Some(source) = &app.source {
+        let left = beside(app, area, all, buffer);
         put(buffer, left, left.x, left.y, &super::source::describe(app, source), app.theme.strong());
         return;
     }
-    if app.view == View::Functions {
-        draw_function(app, left, buffer);
-    }
-    if app.view == View::Time {
-        put(buffer, left, left.x, left.y, &super::time::describe(app), app.theme.strong());
-    }
     if app.view != View::Flame || tree.total() == 0 {
+        let left = beside(app, area, all, buffer);
+        match app.view {
+            View::Functions => draw_function(app, left, buffer),
+            View::Time => put(buffer, left, left.x, left.y, &super::time::describe(app), app.theme.strong()),
+            _ => left.x,
+        };
         return;
     }
     let (node, found) = app.cursor().find(tree);
     if !found {
+        beside(app, area, all, buffer);
         return;
     }
     let figures = match &app.snapshot.difference {
         Some(difference) if !app.cursor().rest => compared(app, difference, node),
-        Some(_) => String::new(),
+        Some(_) => vec![String::new()],
         None => weighed(app, node),
     };
     let (name, object) = match app.names.labels.get(tree.node(node).label).filter(|_| node != CallTree::ROOT) {
@@ -77,19 +78,48 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
         }
     };
     let name = if app.cursor().rest { format!("narrow callees of {name}") } else { name };
-    let room = usize::from(left.width).saturating_sub(text::width(&figures) + text::width(&object) + 4);
+    let place = app.hottest_place().map_or(0, |place| text::width(&place.file) + 8);
+    let needed = text::width(&name).min(NAME_ROOM) + text::width(&object) + place.min(PLACE_ROOM) + 4;
+    let (figures, searched) = fit(&figures, &searched, usize::from(area.width).saturating_sub(needed));
+    let left = beside(app, area, searched, buffer);
+    let room = usize::from(left.width).saturating_sub(text::width(figures) + text::width(&object) + 4);
     let x = put(buffer, left, left.x + 1, left.y, &fit_name(&name, room.max(8)), app.theme.strong());
     let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, &object, app.theme.dim()) };
-    let x = put(buffer, left, x, left.y, &figures, ratatui::style::Style::new());
+    let x = put(buffer, left, x, left.y, figures, ratatui::style::Style::new());
     draw_place(app, left, x, buffer);
 }
 
+/// The most words about weights and about the search, of what there is from most to fewest, that go into this many columns together.
+/// Figures give way first: one that searches wants to know what was found.
+fn fit<'a>(figures: &'a [String], searched: &'a [String], columns: usize) -> (&'a str, &'a str) {
+    let form = |forms: &'a [String], at: usize| forms.get(at).or(forms.last()).map_or("", String::as_str);
+    let pairs = [(0, 0), (1, 0), (1, 1), (2, 1)].map(|(of, found)| (form(figures, of), form(searched, found)));
+    let fitting = pairs.into_iter().find(|(of, found)| text::width(of) + text::width(found) <= columns);
+    fitting.unwrap_or((form(figures, usize::MAX), form(searched, usize::MAX)))
+}
+
+/// How much of the samples the search has found, in more words and in fewer; nothing without a search.
+fn searched(app: &App) -> Vec<String> {
+    let Some(found) = &app.snapshot.search else { return Vec::new() };
+    let share = text::percent(found.weight, app.snapshot.tree.total());
+    let (pattern, frames) = (found.pattern.source(), text::count(found.nodes as u64));
+    let frames = if found.nodes == 1 { "1 frame".to_owned() } else { format!("{frames} frames") };
+    vec![format!("  /{pattern}/ matches {share} %  {frames} "), format!("  /{pattern}/ {share} % ")]
+}
+
+/// Draws these words at the right end and returns what is left of them.
+fn beside(app: &App, area: Rect, words: &str, buffer: &mut Buffer) -> Rect {
+    let end = if words.is_empty() { area.right() } else { put_right(buffer, area, area.y, words, app.theme.strong()) };
+    Rect { width: end.saturating_sub(area.x), ..area }
+}
+
 /// The function under the cursor of the table.
-fn draw_function(app: &App, area: Rect, buffer: &mut Buffer) {
-    let Some(label) = app.selected_label().and_then(|label| app.names.labels.get(label)) else { return };
+fn draw_function(app: &App, area: Rect, buffer: &mut Buffer) -> u16 {
+    let Some(label) = app.selected_label().and_then(|label| app.names.labels.get(label)) else { return area.x };
     let x = put(buffer, area, area.x + 1, area.y, &label.name, app.theme.strong());
     let x = put(buffer, area, x + 2, area.y, &label.object, app.theme.dim());
     draw_place(app, area, x, buffer);
+    x
 }
 
 /// Where in the source the function under the cursor is hottest, as far as there is room: its end, which tells most.
@@ -103,8 +133,9 @@ fn draw_place(app: &App, area: Rect, x: u16, buffer: &mut Buffer) {
     }
 }
 
-/// What is under the cursor weighs: of a frame, its own and with all that it calls; of gathered narrow callees, together.
-fn weighed(app: &App, node: NodeId) -> String {
+/// What is under the cursor weighs, in more words and in fewer: of a frame, its own and with all that it calls; of gathered narrow
+/// callees, together.
+fn weighed(app: &App, node: NodeId) -> Vec<String> {
     let tree = &app.snapshot.tree;
     let selected = *tree.node(node);
     let selected = match app.cursor().rest {
@@ -112,47 +143,41 @@ fn weighed(app: &App, node: NodeId) -> String {
         false => selected,
     };
     let percent = |weight| text::percent(weight, tree.total());
-    let mut figures = format!(
-        "  self {} ({} %)  total {} ({} %",
-        app.samples(selected.own),
-        percent(selected.own),
-        app.samples(selected.total),
-        percent(selected.total)
-    );
+    let (own, total) = (percent(selected.own), percent(selected.total));
+    let counted = format!("  self {} ({own} %)  total {} ({total} %", app.samples(selected.own), app.samples(selected.total));
     // The share of the process, when the frame is in one.
     let process = tree.path(node).first().copied().filter(|first| *first != node);
     let process = process.filter(|id| app.names.labels.get(tree.node(*id).label).is_some_and(|l| l.kind == FrameKind::Process));
+    let mut forms = Vec::new();
     if let Some(process) = process {
         let of = tree.node(process);
         let name = app.names.labels.name(of.label);
-        figures.push_str(&format!(" of all, {} % of {name}", text::percent(selected.total, of.total)));
+        forms.push(format!("{counted} of all, {} % of {name})", text::percent(selected.total, of.total)));
     }
-    figures.push(')');
-    figures
+    forms.extend([format!("{counted})"), format!("  self {own} %  total {total} %")]);
+    forms
 }
 
 /// The same beside the baseline.
-fn compared(app: &App, difference: &Difference, node: NodeId) -> String {
+fn compared(app: &App, difference: &Difference, node: NodeId) -> Vec<String> {
     let (sides, whole) = (difference.node(node), difference.whole());
     let words = |change: Change| match change.chance {
         true if change.by == 0.0 => "unchanged".to_owned(),
         true => format!("{}, may be chance", text::points(change.by)),
         false => text::points(change.by),
     };
-    let mut figures = format!(
-        "  now {} ({} %)  was {} ({} %)",
-        app.samples(sides.total.now),
-        text::percent(sides.total.now, whole.now),
-        text::grouped(sides.total.before),
-        text::percent(sides.total.before, whole.before)
-    );
-    if node != CallTree::ROOT {
-        figures.push_str(&format!("  {}", words(difference.change(sides.total))));
-        if sides.own != sides.total && sides.own != Sides::default() {
-            figures.push_str(&format!("  self {}", words(difference.change(sides.own))));
-        }
+    let (now, was) = (text::percent(sides.total.now, whole.now), text::percent(sides.total.before, whole.before));
+    let counted =
+        format!("  now {} ({now} %)  was {} ({was} %)", app.samples(sides.total.now), text::grouped(sides.total.before));
+    if node == CallTree::ROOT {
+        return vec![counted];
     }
-    figures
+    let change = words(difference.change(sides.total));
+    let mut forms = vec![format!("{counted}  {change}"), format!("  now {now} %  was {was} %  {change}")];
+    if sides.own != sides.total && sides.own != Sides::default() {
+        forms.insert(0, format!("{counted}  {change}  self {}", words(difference.change(sides.own))));
+    }
+    forms
 }
 
 /// What the narrow callees under the cursor weigh together: where they are one box, its weight; entered, all that is shown.
