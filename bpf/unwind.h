@@ -416,6 +416,31 @@ __noinline int walk_step_alone(__u32 cpu_number)
 	return cpu ? walk_step(cpu, cpu_number) : 1;
 }
 
+/*
+ * All frames. Global: with what a program at a kernel function has in its registers at this point, 6.12 would look at the loop in more
+ * than a million ways and refuse it.
+ */
+__noinline int walk_frames(__u32 cpu_number)
+{
+	struct cpu_state *cpu = state_of(cpu_number);
+	int i;
+
+	if (!cpu)
+		return 0;
+	if (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly) {
+		bpf_for(i, 0, MAX_USER_FRAMES + 1) {
+			if (walk_step(cpu, cpu_number))
+				break;
+		}
+	} else {
+		for (i = 0; i < MAX_USER_FRAMES + 1; i++) {
+			if (walk_step_alone(cpu_number))
+				break;
+		}
+	}
+	return 0;
+}
+
 /* By the kernel's walk of frame pointers: --unwind fp. It does not tell a chain that ended from one whose next page was
  * not in memory. */
 static __always_inline void follow_frame_pointers(void *ctx, struct cpu_state *cpu, __u32 task_flags, __u32 max_depth)
@@ -510,19 +535,7 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 		walk->end = USER_END_ROOT;
 		return;
 	}
-	if (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly) {
-		int i;
-
-		bpf_for(i, 0, MAX_USER_FRAMES + 1) {
-			if (walk_step(cpu, cpu_number))
-				break;
-		}
-	} else {
-		for (int i = 0; i < MAX_USER_FRAMES + 1; i++) {
-			if (walk_step_alone(cpu_number))
-				break;
-		}
-	}
+	walk_frames(cpu_number);
 	remember(cpu, task->pid);
 	if (is_between_programs(task, walk->end))
 		walk->end = USER_END_REGISTERS;

@@ -11,6 +11,7 @@
 //! - [`profile`]: the model; pure. Samples, stacks, names, queries, trees.
 //! - [`collector`]: everything that touches the kernel.
 //! - [`symbolize`]: addresses to names.
+//! - [`far`]: opening files that may not answer; for both of these.
 //! - [`formats`]: one file a format, reading and writing.
 //! - [`ui`]: the screen and its keys.
 //! - [`session`]: builds the rooms and connects them for one run; [`cli`] says which.
@@ -19,6 +20,7 @@
 
 pub mod cli;
 pub mod collector;
+pub mod far;
 pub mod formats;
 pub mod profile;
 pub mod session;

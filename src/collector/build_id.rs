@@ -7,8 +7,10 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
 
 use super::records::{array_at, u16_at, u32_at, u64_at};
+use crate::far::{self, Place};
 use crate::profile::BuildId;
 
 const MAX_HEADERS: u16 = 64;
@@ -24,8 +26,22 @@ pub(crate) enum Missing {
     NotThere,
 }
 
+/// How long the collecting thread waits for a file that may not answer. Samples that come meanwhile wait in the ring.
+const PATIENCE: Duration = Duration::from_millis(250);
+
 /// The build id of the file that process `tgid` has mapped at `start..end` under `path`; `file` is its device and inode.
+///
+/// One whose file system does not answer has none.
 pub(crate) fn of_mapping(tgid: u32, start: u64, end: u64, path: &str, file: (u64, u64)) -> Result<BuildId, Missing> {
+    if far::is_disk(file.0) {
+        return find(tgid, start, end, path, file);
+    }
+    let path = path.to_owned();
+    let found = far::within(Place::device(file.0), PATIENCE, move || find(tgid, start, end, &path, file));
+    found.unwrap_or(Err(Missing::NotThere))
+}
+
+fn find(tgid: u32, start: u64, end: u64, path: &str, file: (u64, u64)) -> Result<BuildId, Missing> {
     // The first works for deleted and replaced files too, but wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
     let through_mapping = File::open(format!("/proc/{tgid}/map_files/{start:x}-{end:x}"));
     let open = through_mapping.or_else(|_| File::open(format!("/proc/{tgid}/root{path}"))).map_err(|_| Missing::NotReachable)?;

@@ -10,7 +10,6 @@
 //! is looked for under the roots of the processes that run the object, then under our own, and is taken only when its build
 //! id (of a debug link: its checksum) is the one that is wanted.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -19,6 +18,7 @@ use super::elf::Image;
 use super::files::{self, Host};
 use super::problem::Reason;
 use super::source::{Source, u32_at};
+use crate::far::Place;
 use crate::profile::{BuildId, Object};
 
 /// Files larger than this are not compared by their checksum: that reads them whole.
@@ -68,18 +68,15 @@ impl Places {
         PathBuf::from(path)
     }
 
-    /// Regular files of this absolute path, under each root in turn.
-    pub(super) fn open<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = File> + 'a {
+    /// ELF files of this absolute path, under each root in turn.
+    pub(super) fn images<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = Image> + 'a {
         let roots = self.roots.iter().filter(|_| path.is_absolute());
         roots.filter_map(move |root| {
-            let place = files::open_in_root(root, path).ok()?;
-            files::open_regular(&place).ok()
+            let place = Place::beside(root, path);
+            let (root, path) = (root.clone(), path.to_owned());
+            let open = move || Source::file(files::open_regular(&files::open_in_root(&root, path)?)?);
+            Image::read(files::patiently(place, open).ok()?).ok()
         })
-    }
-
-    /// Likewise ELF files.
-    pub(super) fn images<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = Image> + 'a {
-        self.open(path).filter_map(|file| Image::read(Source::file(file).ok()?).ok())
     }
 }
 

@@ -22,6 +22,9 @@
 //! A path that a process chooses may lead to a device whose mere opening does something, or to a FIFO that blocks. So a path
 //! is first opened with `O_PATH`, which touches nothing; only if that is a regular file, the very same file is opened for
 //! reading through `/proc/self/fd`.
+//!
+//! It may also lead to a file system that does not answer, where even the look at a path waits: so all of this is done by a thread that
+//! is left behind if it takes too long ([`patiently`]).
 
 use std::fs::File;
 use std::ops::Range;
@@ -34,6 +37,7 @@ use rustix::io::Errno;
 use super::elf::Image;
 use super::problem::Reason;
 use super::source::Source;
+use crate::far::{self, PATIENCE, Place};
 use crate::profile::{Object, ProcessAddress, Tgid};
 
 /// A process that had an object mapped, and where.
@@ -44,6 +48,7 @@ pub(super) struct Host {
 }
 
 /// One of the ways to a file.
+#[derive(Clone)]
 enum Way {
     /// The magic link of a mapping.
     Mapping(PathBuf),
@@ -51,6 +56,24 @@ enum Way {
     InRoot(PathBuf),
     /// A path in our root.
     Plain,
+}
+
+impl Way {
+    /// What is asked when this way is gone.
+    fn place(&self, path: &str) -> Place {
+        let root = match self {
+            // The process's root as well: a mapping leads to the same file.
+            Way::Mapping(link) => link.ancestors().nth(2).map_or_else(PathBuf::new, |process| process.join("root")),
+            Way::InRoot(root) => root.clone(),
+            Way::Plain => PathBuf::from("/"),
+        };
+        Place::beside(&root, Path::new(path))
+    }
+}
+
+/// The path of an object that may be deleted.
+fn path_of(object: &Object) -> &str {
+    object.path.strip_suffix(" (deleted)").unwrap_or(&object.path)
 }
 
 /// The image of an ELF object, from the first file that is certainly the one the hosts have mapped.
@@ -64,6 +87,8 @@ pub(super) fn open_image(object: &Object, hosts: &[Host]) -> Result<Image, Reaso
         for way in ways(host) {
             match open_way(object, &way) {
                 Ok(image) => return Ok(image),
+                // Each way would have to be waited for.
+                Err(Reason::NotAnswering) => return Err(Reason::NotAnswering),
                 Err(reason) => worst = more_telling(worst, reason),
             }
         }
@@ -99,8 +124,19 @@ fn more_telling(a: Reason, b: Reason) -> Reason {
     if weight(b) > weight(a) { b } else { a }
 }
 
-fn open_way(object: &Object, way: &Way) -> Result<Image, Reason> {
-    let path = object.path.strip_suffix(" (deleted)").unwrap_or(&object.path);
+/// Does what opens a file, and looks at the paths to it, as long as it does not take too long: see [`far`].
+///
+/// Fails with [`Reason::NotAnswering`].
+pub(super) fn patiently<T: Send + 'static>(
+    place: Place,
+    open: impl FnOnce() -> Result<T, Reason> + Send + 'static,
+) -> Result<T, Reason> {
+    far::within(place, PATIENCE, open)?
+}
+
+/// A file by one of the ways, if it is that of the object as far as device and inode tell.
+fn find_way(object: &Object, way: &Way) -> Result<Source, Reason> {
+    let path = path_of(object);
     let place = match way {
         Way::Mapping(link) => rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
         Way::InRoot(_) | Way::Plain if !path.starts_with('/') => return Err(Reason::NotFound),
@@ -118,7 +154,15 @@ fn open_way(object: &Object, way: &Way) -> Result<Image, Reason> {
     if !proven {
         return Err(if identity == Identity::Unknown { Reason::Unverified } else { Reason::Replaced });
     }
-    let image = Image::read(Source::file(file)?)?;
+    Source::file(file)
+}
+
+fn open_way(object: &Object, way: &Way) -> Result<Image, Reason> {
+    let source = {
+        let (object, way) = (object.clone(), way.clone());
+        patiently(way.place(path_of(&object)), move || find_way(&object, &way))?
+    };
+    let image = Image::read(source)?;
     match object.build_id {
         Some(wanted) if image.build_id() != Some(wanted) => Err(Reason::Replaced),
         _ => Ok(image),

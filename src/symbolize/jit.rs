@@ -37,6 +37,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::code_file::CodeFile;
 use super::demangle::{Detail, demangle};
 use super::dwarf::{SourceLocation, location};
+use super::files::patiently;
 use super::jitdump::JitDump;
 use super::objects::lock;
 use super::perf_map::PerfMap;
@@ -277,7 +278,8 @@ impl State {
             self.gone = true;
             return;
         };
-        match process.perf_map() {
+        let (place, theirs) = (process.place(), process.clone());
+        match patiently(place, move || theirs.perf_map()) {
             Ok(file) if self.map.as_ref().is_some_and(|map| is_same(map.identity, &file)) => self.map_failed = None,
             Ok(file) => match CodeFile::new(file) {
                 Ok(map) => (self.map, self.map_failed) = (Some(Box::new(map)), None),
@@ -289,7 +291,9 @@ impl State {
         }
         // To find it takes the list of all mappings, which may be long, and which the process waits for: seldom.
         if self.dump.is_none() && (first || again) {
-            self.dump = process.jitdump().and_then(|file| CodeFile::new(file).ok()).map(Box::new);
+            let theirs = process.clone();
+            let found = patiently(place, move || theirs.jitdump().ok_or(Reason::NotFound));
+            self.dump = found.ok().and_then(|file| CodeFile::new(file).ok()).map(Box::new);
         }
     }
 

@@ -65,6 +65,9 @@ pub enum Reason {
     /// Some addresses belong to no symbol, though the file has all of its symbols.
     #[error("some addresses belong to no symbol")]
     NoSymbolThere,
+    /// A server that is gone, or a program that serves files and does not any more.
+    #[error("the file system does not answer")]
+    NotAnswering,
     /// Reading failed.
     #[error("the file cannot be read ({0})")]
     Io(io::ErrorKind),
@@ -105,6 +108,7 @@ impl Reason {
             }
             Reason::ProcessGone => "keep the program's file, or link it with a build id (-Wl,--build-id)",
             Reason::PermissionDenied => "run as root, or with CAP_SYS_ADMIN and CAP_SYS_PTRACE",
+            Reason::NotAnswering => "see that its server is up; what was asked of it is asked again with the next process",
             Reason::NoSymbols | Reason::Stripped => "install its debug symbols, or build it without `strip`",
             Reason::MalformedDwarf => "build the program anew, or install its debug symbols again",
             Reason::NoCodeMap => {
@@ -143,6 +147,7 @@ impl Reason {
                 | Reason::Replaced
                 | Reason::Unverified
                 | Reason::Changed
+                | Reason::NotAnswering
                 | Reason::Io(_)
         )
     }
@@ -154,6 +159,7 @@ impl From<io::Error> for Reason {
             io::ErrorKind::NotFound => Reason::NotFound,
             io::ErrorKind::PermissionDenied => Reason::PermissionDenied,
             io::ErrorKind::UnexpectedEof => Reason::Truncated,
+            io::ErrorKind::TimedOut => Reason::NotAnswering,
             kind => Reason::Io(kind),
         }
     }

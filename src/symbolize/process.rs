@@ -19,6 +19,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -27,6 +28,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::files::open_regular;
 use super::problem::Reason;
+use crate::far::Place;
 use crate::profile::Tgid;
 
 /// How much earlier than its process a map may seem to be written: clocks of file systems are coarse, and that of the machine may
@@ -74,6 +76,11 @@ impl Process {
     /// Whether the process is there and runs the same program.
     pub(super) fn is_alive(&self) -> bool {
         Life::of(self.tgid) == Some(self.life)
+    }
+
+    /// What is asked for its files.
+    pub(super) fn place(&self) -> Place {
+        Place::beside(Path::new(&format!("/proc/{}/root", self.tgid)), Path::new("/tmp/map"))
     }
 
     /// Its perf map; [`Reason::NotFound`] when there is none.

@@ -101,7 +101,7 @@ impl Sections {
             return Err(Reason::TooLarge);
         }
         let mut sections = Sections { trusted, ..Sections::default() };
-        if let (Source::File(file, _), true) = (&image.source, trusted) {
+        if let (Some(file), true) = (image.source.near(), trusted) {
             sections.file = Some(Mapped::new(file, image.source.length())?);
         }
         let symbols = image.placed.as_ref().map(|placed| Symbols::read(image, placed)).transpose()?;

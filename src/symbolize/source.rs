@@ -6,9 +6,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 
 use super::problem::Reason;
+use crate::far::Opened;
 
 /// What tells whether a file was written to since it was last looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +20,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    fn of(file: &File) -> Result<Stamp, Reason> {
+    fn of(file: &File) -> io::Result<Stamp> {
         let meta = file.metadata()?;
         Ok(Stamp { length: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()), changed: (meta.ctime(), meta.ctime_nsec()) })
     }
@@ -34,21 +35,27 @@ impl Stamp {
 #[derive(Debug)]
 pub(super) enum Source {
     /// A regular file, and its stamp when it was opened.
-    File(File, Stamp),
+    File(Opened, Stamp),
     /// A copy of a small image: the vDSO.
     Memory(Box<[u8]>),
 }
 
 impl Source {
-    /// A file that was opened and found to be regular.
+    /// A file that was opened and found to be regular. Asks its file system: to be done [`patiently`](super::files::patiently).
     pub(super) fn file(file: File) -> Result<Source, Reason> {
         let stamp = Stamp::of(&file)?;
-        Ok(Source::File(file, stamp))
+        Ok(Source::File(Opened::new(file)?, stamp))
     }
 
-    /// Whether nobody else could have written it, nor can while it is read: it is root's, or our own.
+    /// The file, if it is of this machine and may be mapped.
+    pub(super) fn near(&self) -> Option<&File> {
+        let Source::File(file, _) = self else { return None };
+        file.near()
+    }
+
+    /// Whether nobody else could have written it, nor can while it is read: it is root's, or our own, on a disk of ours.
     pub(super) fn is_trusted(&self) -> bool {
-        let Source::File(file, _) = self else { return false };
+        let Some(file) = self.near() else { return false };
         let owners = [0, rustix::process::geteuid().as_raw()];
         file.metadata().is_ok_and(|about| owners.contains(&about.uid()) && about.mode() & 0o022 == 0)
     }
@@ -70,7 +77,7 @@ impl Source {
     /// be read now do not belong together.
     pub(super) fn check_unchanged(&self) -> Result<(), Reason> {
         match self {
-            Source::File(file, stamp) if !Stamp::of(file)?.same_contents(stamp) => Err(Reason::Changed),
+            Source::File(file, stamp) if !file.ask(Stamp::of)?.same_contents(stamp) => Err(Reason::Changed),
             _ => Ok(()),
         }
     }

@@ -3,14 +3,16 @@
 //! ```text
 //! make test-vm                 builds for both architectures, boots all guests, prints one table
 //! VM="arm64 6.12" make test-vm          only guests whose line has that in it
+//! ASK="doctor record" make test-vm      only these questions
 //! ```
 //!
 //! `tests/vm/build` has put flametop, the test `truth` and its programs into `target/vm`; `tests/vm/vm` boots a kernel with them.
 //! What is asked of each guest is [`QUESTIONS`]: a shell line that runs there, and how its output becomes cells of the table.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// A machine: architecture, a prefix of its kernel's version, its processor.
@@ -35,6 +37,8 @@ fn guests() -> Vec<Guest> {
 
 /// Something that is asked of each guest.
 struct Question {
+    /// What it is called in `ASK`.
+    name: &'static str,
     /// A line for the guest's shell. Its output ends by its status.
     command: &'static str,
     /// The titles of the columns that the answer fills.
@@ -43,30 +47,44 @@ struct Question {
     answer: fn(&str) -> Vec<String>,
 }
 
+/// Those that are asked: which kernel it is, always, and all others or those in `ASK`.
+fn questions() -> impl Iterator<Item = &'static Question> {
+    let wanted = std::env::var("ASK").unwrap_or_default();
+    let is_wanted =
+        move |name: &str| wanted.is_empty() || name == "kernel" || wanted.split_whitespace().any(|wanted| wanted == name);
+    QUESTIONS.iter().filter(move |question| is_wanted(question.name))
+}
+
 /// What a cell begins with that must not be.
 const NO: &str = "NO";
+/// The line between two answers.
+const BETWEEN: &str = "=====";
 
 const QUESTIONS: &[Question] = &[
-    Question { command: "uname -r", columns: &["kernel"], answer: |said| vec![first_line(said).to_owned()] },
-    Question { command: "flametop doctor", columns: &["doctor"], answer: doctor },
+    Question { name: "kernel", command: "uname -r", columns: &["kernel"], answer: |said| vec![first_line(said).to_owned()] },
+    Question { name: "doctor", command: "flametop doctor", columns: &["doctor"], answer: doctor },
     Question {
+        name: "record",
         command: "echo -n g | flametop record -F 97 -d 6 --no-annotations -o - -- programs/plain-static sort; s=$?; \
                   killall plain-static; exit $s",
         columns: &["record"],
         answer: recorded,
     },
     Question {
+        name: "stacks",
         command: "TRUTH_PROGRAMS=/payload/programs truth --exact programs_know_their_own_stack --nocapture 2>&1",
         columns: &["stacks whole", "wrong", "open: whole, wrong"],
         answer: truth,
     },
     Question {
+        name: "registers",
         command: "REGISTERS_PROGRAM=/payload/programs/registers registers --nocapture 2>&1",
         columns: &["registers"],
         answer: |said| vec![if succeeded(said) { "ok".to_owned() } else { format!("{NO}: {said}") }],
     },
-    Question { command: "tailcalls --nocapture 2>&1", columns: &["tail calls"], answer: tail_calls },
+    Question { name: "tailcalls", command: "tailcalls --nocapture 2>&1", columns: &["tail calls"], answer: tail_calls },
     Question {
+        name: "functions",
         command: "/payload/events",
         columns: &["fentry", "fexit", "kprobe", "kretprobe", "kprobe.multi", "kretprobe.multi"],
         answer: functions,
@@ -149,7 +167,7 @@ fn functions(said: &str) -> Vec<String> {
 /// Boots one guest and asks it everything.
 fn ask(guest: Guest, place: &Path) -> Vec<String> {
     // Each question in a shell of its own; a line that nothing else prints ends what it says.
-    let lines = QUESTIONS.iter().map(|question| format!("( {} ) 2>&1; echo \"status $?\"; echo =====", question.command));
+    let lines = questions().map(|question| format!("( {} ) 2>&1; echo \"status $?\"; echo {BETWEEN}", question.command));
     let script = lines.collect::<Vec<_>>().join("\n");
     let vm = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/vm");
     let payload = place.join(guest.arch).join("payload");
@@ -171,19 +189,24 @@ fn ask(guest: Guest, place: &Path) -> Vec<String> {
         "--payload",
     ]);
     command.arg(payload).arg("--overlay").arg(place.join(guest.arch).join("root")).arg("--").arg(script);
-    let output = command.output().expect("tests/vm/vm can be run");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{} {} {}: {}\n{said}",
-        guest.arch,
-        guest.kernel,
-        guest.cpu,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    print!("{said}");
-    let mut answers = said.split("=====\n");
-    QUESTIONS.iter().flat_map(|question| (question.answer)(answers.next().unwrap_or_default())).collect()
+    let begun = Instant::now();
+    let mut vm = command.stdout(Stdio::piped()).spawn().expect("tests/vm/vm can be run");
+    // Shown as it comes: of a guest that hangs it is seen where.
+    let mut said = String::new();
+    let mut asked = questions();
+    for line in BufReader::new(vm.stdout.take().expect("it is a pipe")).split(b'\n') {
+        let line = String::from_utf8_lossy(&line.expect("a pipe can be read")).into_owned();
+        match (line == BETWEEN).then(|| asked.next()).flatten() {
+            Some(question) => println!("-- {}: {:.0?}", question.name, begun.elapsed()),
+            None => println!("{line}"),
+        }
+        said.extend([line.as_str(), "\n"]);
+    }
+    let status = vm.wait().expect("it is a child");
+    assert!(status.success(), "{} {} {}: {status}, said above", guest.arch, guest.kernel, guest.cpu);
+    let between = format!("{BETWEEN}\n");
+    let mut answers = said.split(&between);
+    questions().flat_map(|question| (question.answer)(answers.next().unwrap_or_default())).collect()
 }
 
 #[test]
@@ -192,7 +215,7 @@ fn kernels_of_both_architectures() {
     let wanted = std::env::var("VM").unwrap_or_default();
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().map_or_else(PathBuf::new, |target| target.join("vm"));
     let name = |guest: Guest| format!("{} {} {}", guest.arch, guest.kernel, guest.cpu);
-    let mut table = vec![["machine"].into_iter().chain(QUESTIONS.iter().flat_map(|question| question.columns.iter().copied()))]
+    let mut table = vec![["machine"].into_iter().chain(questions().flat_map(|question| question.columns.iter().copied()))]
         .into_iter()
         .map(|titles| titles.map(str::to_owned).collect::<Vec<_>>())
         .collect::<Vec<_>>();

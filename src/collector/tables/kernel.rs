@@ -14,6 +14,7 @@ use super::layout::{Layout, MAX_RANGES, Range};
 use super::pool::{Extent, Pool, SEGMENT_WORDS};
 use crate::collector::perf;
 use crate::collector::unwind::{Packed, Page};
+use crate::far::Place;
 
 /// Places of objects: `MAX_OBJECTS` of bpf/record.h.
 const MAX_OBJECTS: u32 = 16_384;
@@ -38,6 +39,12 @@ pub(crate) struct ObjectKey {
 impl ObjectKey {
     /// The vDSO is of no file.
     pub(crate) const VDSO: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 0 };
+
+    /// What is asked for the file.
+    pub(crate) fn place(self) -> Place {
+        // As the kernel writes it for itself: 20 bits are the device's minor number.
+        Place::device(rustix::fs::makedev(self.device >> 20, self.device & 0xf_ffff))
+    }
 
     fn bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];

@@ -32,6 +32,7 @@ use rustc_hash::FxHashMap;
 use super::records::Wish;
 use super::unwind::{self, Arch, FileImage, OnDisk, Table};
 use super::{build_id, perf, proc};
+use crate::far;
 use crate::profile::BuildId;
 pub(crate) use cache::Cache;
 pub(crate) use kernel::ObjectKey;
@@ -368,11 +369,22 @@ fn work(shared: &Shared) {
         };
         drop(inner);
         worked = true;
-        let Some((file, path)) = open(&job) else {
-            shared.lock().states.insert(job.key, State::Later(Instant::now() + PAUSE));
-            continue;
+        let opened = {
+            let job = job.clone();
+            far::within(job.key.place(), far::PATIENCE, move || open(&job))
         };
-        let build_id = build_id::of_file(&file).zip(file.metadata().ok().map(|metadata| metadata.len()));
+        let (image, path, build_id) = match opened {
+            Ok(Some(opened)) => opened,
+            Ok(None) => {
+                shared.lock().states.insert(job.key, State::Later(Instant::now() + PAUSE));
+                continue;
+            }
+            Err(_) => {
+                let path = job.paths.first().cloned().unwrap_or_default();
+                shared.lock().finish(job.key, path, None, Err("its file system does not answer".to_owned()));
+                continue;
+            }
+        };
         let known = build_id.and_then(|id| shared.lock().by_build_id.get(&id).copied());
         if let Some(number) = known {
             shared.lock().name(job.key, number);
@@ -385,7 +397,7 @@ fn work(shared: &Shared) {
             summary.separate || summary.covered >= summary.text / 10 * 9 || !unwind::has_separate_file(&beside)
         });
         let from_cache = cached.is_some();
-        let made = cached.map_or_else(|| make(file, &beside), Ok);
+        let made = cached.map_or_else(|| make(&image, &beside), Ok);
         if let (Ok((layout, summary)), Some(cache), Some((id, size)), false) = (&made, &shared.cache, build_id, from_cache) {
             // Only the time of the next run depends on it.
             stored |= cache.store(id, size, layout, summary).is_ok();
@@ -396,12 +408,22 @@ fn work(shared: &Shared) {
     }
 }
 
+/// A file, its path, and its build id with its length, which a table is known by.
+type Found = (FileImage, Arc<str>, Option<(BuildId, u64)>);
+
+/// The file of a mapping.
+fn open(job: &Job) -> Option<Found> {
+    let (file, path) = find(job)?;
+    let build_id = build_id::of_file(&file).zip(file.metadata().ok().map(|metadata| metadata.len()));
+    Some((FileImage::new(file).ok()?, path, build_id))
+}
+
 /// The file of a mapping, and its path: through the mapping itself, or, if the process has unmapped it or is gone, by what it
 /// may be called.
 ///
 /// It must have the inode's number; the device is not compared: overlay file systems tell the kernel's programs one and stat
 /// another. (Nor are the upper bits of the number, where they put which of their layers it is in.)
-fn open(job: &Job) -> Option<(File, Arc<str>)> {
+fn find(job: &Job) -> Option<(File, Arc<str>)> {
     let (start, end) = job.mapping;
     let is_it =
         |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.ino() as u32 == job.key.inode as u32);
@@ -427,9 +449,8 @@ fn beside(job: &Job, path: &str, build_id: Option<BuildId>) -> OnDisk {
     OnDisk::under(PathBuf::from(format!("/proc/{}/root", job.tgid)), directory, build_id)
 }
 
-fn make(file: File, beside: &OnDisk) -> Made {
-    let image = FileImage::new(file).map_err(|error| error.to_string())?;
-    let table = unwind::convert(&image, beside).map_err(|error| error.to_string())?;
+fn make(image: &FileImage, beside: &OnDisk) -> Made {
+    let table = unwind::convert(image, beside).map_err(|error| error.to_string())?;
     finish_table(&table)
 }
 

@@ -13,6 +13,7 @@ use super::elf::{Elf, Information};
 use super::entries::Format;
 use super::source::{FileImage, Image, read, unpack_debugdata};
 use crate::collector::build_id;
+use crate::far::{self, PATIENCE, Place};
 use crate::profile::BuildId;
 
 /// Files larger than this are not compared by their checksum: that reads them whole.
@@ -75,6 +76,17 @@ impl Beside for OnDisk {
     }
 
     fn open(&self, path: &Path) -> Option<File> {
+        let (place, path) = (self.clone(), path.to_owned());
+        far::within(Place::beside(&self.root, &path), PATIENCE, move || place.open_now(&path)).ok()?
+    }
+
+    fn build_id(&self) -> Option<BuildId> {
+        self.build_id
+    }
+}
+
+impl OnDisk {
+    fn open_now(&self, path: &Path) -> Option<File> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let root = rustix::fs::open(&self.root, flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
@@ -84,10 +96,6 @@ impl Beside for OnDisk {
             return None;
         }
         File::open(format!("/proc/self/fd/{}", place.as_fd().as_raw_fd())).ok()
-    }
-
-    fn build_id(&self) -> Option<BuildId> {
-        self.build_id
     }
 }
 

@@ -4,7 +4,8 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+
+use crate::far::Opened;
 
 /// The largest section that is read, and the largest that a compressed one may become. chromium's `.eh_frame` has 30 MB.
 pub(super) const LARGEST_SECTION: u64 = 256 << 20;
@@ -54,7 +55,7 @@ pub trait Image {
 /// A file and its length when it was opened.
 #[derive(Debug)]
 pub struct FileImage {
-    file: File,
+    file: Opened,
     length: u64,
 }
 
@@ -65,7 +66,7 @@ impl FileImage {
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        Ok(FileImage { length: metadata.len(), file })
+        Ok(FileImage { length: metadata.len(), file: Opened::new(file)? })
     }
 }
 

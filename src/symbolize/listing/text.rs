@@ -27,8 +27,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::far::Place;
 use crate::profile::{Row, Tgid, sanitize};
-use crate::symbolize::files::{open_in_root, open_regular};
+use crate::symbolize::files::{open_in_root, open_regular, patiently};
 use crate::symbolize::problem::Reason;
 
 /// Longest file read. The largest sources that people write have some 300 kB; SQLite's amalgamation has 9 MB.
@@ -130,14 +131,14 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
     let mut is_elsewhere = false;
     for process in hosts.iter().filter_map(|tgid| Process::open(*tgid)) {
         is_elsewhere |= process.has_another_root();
-        match read_in(&process.path_of("root"), path, process.user()) {
+        match read_patiently(&process.path_of("root"), path, process.user()) {
             Ok(text) => return Ok(text),
             Err(Refusal::Other(Reason::NotFound)) => {}
             Err(why) => worst = why,
         }
     }
     if !is_elsewhere && !matches!(worst, Refusal::Private) {
-        match read_in(Path::new("/"), path, own_user()) {
+        match read_patiently(Path::new("/"), path, own_user()) {
             Ok(text) => return Ok(text),
             Err(Refusal::Other(Reason::NotFound)) => {}
             Err(why) => worst = why,
@@ -150,6 +151,12 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
         Refusal::Other(Reason::TooLarge) => format!("{path} is longer than {} MB", MAX_SIZE >> 20),
         Refusal::Other(reason) => format!("{path}: {reason}"),
     })
+}
+
+/// Source is text, and short: all of it is read by who can be left behind.
+fn read_patiently(root: &Path, path: &str, user: Option<u32>) -> Result<Text, Refusal> {
+    let (root, path) = (root.to_owned(), path.to_owned());
+    patiently(Place::beside(&root, Path::new(&path)), move || Ok(read_in(&root, &path, user)))?
 }
 
 fn read_in(root: &Path, path: &str, user: Option<u32>) -> Result<Text, Refusal> {
