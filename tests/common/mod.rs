@@ -10,6 +10,7 @@
 
 pub(crate) mod kernel;
 pub(crate) mod program;
+pub(crate) mod silent_disk;
 pub(crate) mod terminal;
 pub(crate) mod tiny_disk;
 
@@ -17,6 +18,8 @@ pub(crate) mod tiny_disk;
 pub(crate) use self::kernel::{BpfProgram, alone, bpf_programs_of, loaded_bpf_programs, root_or_fail};
 #[allow(unused_imports)]
 pub(crate) use self::program::{Program, Running};
+#[allow(unused_imports)]
+pub(crate) use self::silent_disk::SilentDisk;
 #[allow(unused_imports)]
 pub(crate) use self::terminal::{Mouse, Terminal};
 #[allow(unused_imports)]

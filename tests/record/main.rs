@@ -13,6 +13,7 @@ mod common;
 
 mod ending;
 mod events;
+mod far;
 mod files;
 mod jit;
 
