@@ -4,10 +4,12 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 ARGS ?=
 ROW ?= all
+VM ?=
+ASK ?=
 
 # Where rustup puts cargo, for shells that have not read its profile yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
-export CARGO
+export CARGO VM ASK
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FLAMETOP := $(TARGET)/release/flametop
@@ -44,10 +46,10 @@ test-all: ## the same, with the slow tests
 	@scripts/setup.sh test-all
 	@$(WITH_CLANG) scripts/test.sh --all
 
-test-vm: ## boot kernels 6.1 to the newest on x86_64 and arm64, emulated, and look at stacks there (VM="arm64 6.12" chooses)
+test-vm: ## boot kernels 6.1 to the newest on x86_64 and arm64, emulated, and look at stacks there (VM="arm64 6.12" chooses, ASK too)
 	@scripts/setup.sh test-vm
-	@$(WITH_CLANG) tests/vm/build
-	@$(WITH_CLANG) $(CARGO) test --locked --lib code_of_arm64 -- --ignored --nocapture
+	@$(WITH_CLANG) tests/vm/build $(filter x86_64 arm64,$(VM))
+	@[ -n "$(ASK)" ] || $(WITH_CLANG) $(CARGO) test --locked --lib code_of_arm64 -- --ignored --nocapture
 	@$(WITH_CLANG) $(CARGO) test --locked --test vm -- --include-ignored --nocapture
 
 bench: build ## measure flametop beside perf, flamelens and lightswitch (ROW=view, keys, live-keys, first, record, live, unwind, names, events)

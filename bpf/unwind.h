@@ -358,9 +358,17 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
 	return 0;
 }
 
-/* One frame. Whether the walk ends: then walk->end says why. */
-static __always_inline int walk_step(struct cpu_state *cpu, __u32 cpu_number)
+/*
+ * One frame. Whether the walk ends: then walk->end says why. Global, so that it is verified once: inside of the loop newer compilers'
+ * code of it takes the verifier of 6.12 half a second, and of programs at kprobes it refuses it as too complex. The call costs a
+ * nanosecond or two.
+ */
+__noinline int walk_step(__u32 cpu_number)
 {
+	struct cpu_state *cpu = state_of(cpu_number);
+
+	if (!cpu)
+		return 1;
 	struct walk *walk = &cpu->walk;
 	__u64 address = walk->pc - walk->is_return;
 	__u64 rule;
@@ -408,37 +416,22 @@ static __always_inline int walk_step(struct cpu_state *cpu, __u32 cpu_number)
 	return guess_caller(cpu_number, RULE_KIND(rule) == RULE_GAP ? USER_END_GAP : USER_END_INVALID);
 }
 
-/* The same for kernels without bpf_for: verified once, not at each of two thousand frames. */
-__noinline int walk_step_alone(__u32 cpu_number)
+/* All frames. */
+static __always_inline void walk_frames(__u32 cpu_number)
 {
-	struct cpu_state *cpu = state_of(cpu_number);
-
-	return cpu ? walk_step(cpu, cpu_number) : 1;
-}
-
-/*
- * All frames. Global: with what a program at a kernel function has in its registers at this point, 6.12 would look at the loop in more
- * than a million ways and refuse it.
- */
-__noinline int walk_frames(__u32 cpu_number)
-{
-	struct cpu_state *cpu = state_of(cpu_number);
 	int i;
 
-	if (!cpu)
-		return 0;
 	if (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly) {
 		bpf_for(i, 0, MAX_USER_FRAMES + 1) {
-			if (walk_step(cpu, cpu_number))
+			if (walk_step(cpu_number))
 				break;
 		}
 	} else {
 		for (i = 0; i < MAX_USER_FRAMES + 1; i++) {
-			if (walk_step_alone(cpu_number))
+			if (walk_step(cpu_number))
 				break;
 		}
 	}
-	return 0;
 }
 
 /* By the kernel's walk of frame pointers: --unwind fp. It does not tell a chain that ended from one whose next page was

@@ -18,7 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -76,9 +76,9 @@ struct Waiting {
     left: FxHashMap<Place, usize>,
 }
 
-static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
+static WAITING: LazyLock<Mutex<Waiting>> = LazyLock::new(Mutex::default);
 
-fn waiting() -> MutexGuard<'static, Option<Waiting>> {
+fn waiting() -> MutexGuard<'static, Waiting> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -101,7 +101,6 @@ pub fn within<T: Send + 'static>(place: Place, time: Duration, work: impl FnOnce
     let work: Work = Box::new(move || {
         let answer = catch_unwind(AssertUnwindSafe(work));
         let mut waiting = waiting();
-        let waiting = waiting.get_or_insert_default();
         let before = std::mem::replace(&mut *theirs.lock().unwrap_or_else(PoisonError::into_inner), Phase::Answered);
         if before == Phase::Left {
             waiting.left.entry(place).and_modify(|count| *count -= 1);
@@ -113,7 +112,6 @@ pub fn within<T: Send + 'static>(place: Place, time: Duration, work: impl FnOnce
     });
     {
         let mut waiting = waiting();
-        let waiting = waiting.get_or_insert_default();
         if waiting.left.contains_key(&place) || waiting.left.values().sum::<usize>() >= MAX_LEFT {
             return Err(silent());
         }
@@ -129,7 +127,6 @@ pub fn within<T: Send + 'static>(place: Place, time: Duration, work: impl FnOnce
         return Ok(answer);
     }
     let mut waiting = waiting();
-    let waiting = waiting.get_or_insert_default();
     let mut phase = phase.lock().unwrap_or_else(PoisonError::into_inner);
     if *phase == Phase::Answered {
         // A moment ago; or it has panicked, which is no answer.
@@ -148,11 +145,10 @@ fn serve(first: Work) {
         let (tell, told) = channel();
         {
             let mut waiting = waiting();
-            let idle = &mut waiting.get_or_insert_default().idle;
-            if idle.len() >= MAX_IDLE {
+            if waiting.idle.len() >= MAX_IDLE {
                 return;
             }
-            idle.push(tell);
+            waiting.idle.push(tell);
         }
         next = told.recv().ok();
     }
@@ -221,7 +217,7 @@ mod tests {
         for number in 0..100 {
             assert_eq!(within(NOBODY, PATIENCE, move || number * 2).unwrap(), number * 2);
         }
-        assert!(waiting().as_ref().unwrap().idle.len() <= MAX_IDLE);
+        assert!(waiting().idle.len() <= MAX_IDLE);
         let panicked = within(NOBODY, PATIENCE, || -> u32 { panic!("on purpose") });
         assert_eq!(panicked.unwrap_err().kind(), io::ErrorKind::Other);
     }

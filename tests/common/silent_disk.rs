@@ -66,7 +66,9 @@ impl SilentDisk {
     /// servers on a network do to nobody.
     pub(crate) fn fall_silent(&mut self) {
         self.silent.store(true, Ordering::SeqCst);
-        self.server.take().map(|server| server.join().expect("the server has not failed"));
+        if let Some(server) = self.server.take() {
+            server.join().expect("the server has not failed");
+        }
     }
 }
 
