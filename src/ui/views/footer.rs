@@ -273,3 +273,22 @@ fn breadcrumb(app: &App) -> String {
     }
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_give_way_before_what_was_searched_for() {
+        let forms = |forms: &[&str]| forms.iter().map(|form| (*form).to_owned()).collect::<Vec<_>>();
+        let (figures, searched) = (forms(&["nine long", "middling", "few"]), forms(&["/main/ 12", "12"]));
+        let fitted = |columns| fit(&figures, &searched, columns);
+        assert_eq!(fitted(18), ("nine long", "/main/ 12"));
+        assert_eq!(fitted(17), ("middling", "/main/ 12"));
+        assert_eq!(fitted(16), ("middling", "12"));
+        assert_eq!(fitted(9), ("few", "12"));
+        assert_eq!(fitted(0), ("few", "12"), "something is always said");
+        assert_eq!(fit(&figures, &[], 9), ("nine long", ""));
+        assert_eq!(fit(&figures[2..], &searched, 12), ("few", "/main/ 12"));
+    }
+}
