@@ -363,6 +363,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_outdated_frame_keeps_its_name_and_its_address_is_another_frame() {
+        let names = Names::default();
+        let object = names.jit_object(Tgid(7), 1);
+        let frame = Frame { object, is_return: true, address: 0x7000 };
+        let (old, new) = names.intern_frame(frame);
+        assert!(new && !names.intern_frame(frame).1);
+        let label = names.labels.intern("old", "[jit]", FrameKind::Jit);
+        names.name_frame(old, &[label]);
+        names.outdate(old);
+        let (young, wanted) = names.intern_frame(frame);
+        assert!(young != old && wanted, "somebody should look it up");
+        let label_of = |id| {
+            let mut found = None;
+            names.labels_of(id, |label| found = Some(label));
+            found.unwrap()
+        };
+        assert!(label_of(old) == label && label_of(young) != label);
+        // Once more says nothing new: its address is not its own any more.
+        names.outdate(old);
+        let mut told = Vec::new();
+        let next = names.outdated_since(0, |frame| told.push(frame));
+        assert_eq!((told.as_slice(), next), ([frame].as_slice(), 1));
+        assert_eq!(names.outdated_since(next, |_| panic!("told before")), 1);
+    }
+
+    #[test]
     fn a_provisional_label_leads_to_the_name_that_replaced_it() {
         let names = Names::default();
         let object = names.objects.intern(Object {

@@ -204,6 +204,17 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         vmlinux: PathBuf,
     }
 
+    /// What llvm-symbolizer says of each address: functions and their lines, innermost first.
+    pub(crate) fn chains_of_llvm(said: &str) -> Vec<Vec<(&str, u32)>> {
+        let answers = said.split("\n\n").map(str::trim).filter(|answer| !answer.is_empty());
+        answers
+            .map(|answer| {
+                let pairs = answer.lines().zip(answer.lines().skip(1)).step_by(2);
+                pairs.map(|(name, place)| (name, place.rsplit(':').nth(1).unwrap().parse().unwrap())).collect()
+            })
+            .collect()
+    }
+
     pub(crate) fn run(command: &mut Command) -> String {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -455,14 +466,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         let mut llvm = Command::new("llvm-symbolizer");
         llvm.args(["--functions=linkage", "--inlines", "--obj"]).arg(&pretended.vmlinux);
         let theirs = run(llvm.args(addresses.iter().map(|address| format!("{address:#x}"))));
-        let theirs: Vec<Vec<(&str, u32)>> = theirs
-            .split("\n\n")
-            .filter(|answer| !answer.trim().is_empty())
-            .map(|answer| {
-                let lines: Vec<&str> = answer.trim().lines().collect();
-                lines.chunks_exact(2).map(|pair| (pair[0], pair[1].rsplit(':').nth(1).unwrap().parse().unwrap())).collect()
-            })
-            .collect();
+        let theirs = chains_of_llvm(&theirs);
         assert_eq!(theirs.len(), addresses.len());
         let by_kernel = move |at: u64| functions[functions.partition_point(|(start, _)| *start <= at) - 1].1.clone();
         let known = by_kernel.clone();

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::profile::{FrameKind, FrameWeight};
     use crate::symbolize::elf::Image;
-    use crate::symbolize::kernel_debug::tests::{about, named_under, run};
+    use crate::symbolize::kernel_debug::tests::{about, chains_of_llvm, named_under, run};
     use crate::symbolize::source::Source;
 
     const SOURCE: &str = "\
@@ -438,14 +438,7 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
         let input = module.root.path().join("asked");
         std::fs::write(&input, asked).unwrap();
         let theirs = run(llvm.stdin(File::open(input).unwrap()));
-        let theirs: Vec<Vec<(&str, u32)>> = theirs
-            .split("\n\n")
-            .filter(|answer| !answer.trim().is_empty())
-            .map(|answer| {
-                let lines: Vec<&str> = answer.trim().lines().collect();
-                lines.chunks_exact(2).map(|pair| (pair[0], pair[1].rsplit(':').nth(1).unwrap().parse().unwrap())).collect()
-            })
-            .collect();
+        let theirs = chains_of_llvm(&theirs);
         assert_eq!(theirs.len(), addresses.len());
         let by_kernel = move |at: u64| functions[functions.partition_point(|(start, _)| *start <= at) - 1].1.clone();
         let known = by_kernel.clone();
