@@ -63,28 +63,57 @@ static __always_inline struct past_frame *past_frame(struct past_stack *stack, _
 	return &stack->frame[number & (PAST_FRAMES - 1)];
 }
 
-/* Finds what is known of the current thread. One place for each but the last; in past_of there is a number,
- * xor that of the place: so zeros are different ones. */
+/* Where the last stack of a thread is. One place for each but the last; in past_of there is a number, xor that of the place: so zeros
+ * are different ones. */
+static __always_inline __u32 place_of_past(struct cpu_state *cpu, __u32 tid, __u32 *slot)
+{
+	__u32 at = (__u64)(tid * 0x9e3779b1U) * (PAST_STACKS - 1) >> 32;
+
+	*slot = at;
+	OPAQUE(at);
+	return cpu->past_of[at & (PAST_STACKS - 1)] ^ *slot;
+}
+
+/* Lines of memory: 35 frames. */
+#define FETCHED_LINES 14
+
+/* Has memory brought that the walk will ask for, while nothing waits for it yet: the thread's last stack, as deep as most are, and the
+ * walk's own state. Another program had the CPU's caches to itself since the last tick. */
+static __always_inline void fetch_past(struct cpu_state *cpu, __u32 tid)
+{
+	__u32 slot;
+	struct past_stack *past;
+
+	if (!bpf_ksym_exists(bpf_iter_num_new) || (walk_how != WALK_BY_TABLES && walk_how != WALK_BOTH))
+		return;
+	past = past_stack(cpu, place_of_past(cpu, tid, &slot));
+	if (!past)
+		return;
+#pragma unroll
+	for (__u32 line = 0; line < FETCHED_LINES; line++)
+		*(volatile __u64 *)((char *)past + 64 * line);
+#pragma unroll
+	for (__u32 line = 0; line < sizeof(struct walk) / 64; line++)
+		*(volatile __u64 *)((char *)&cpu->walk + 64 * line);
+}
+
+/* Finds what is known of the current thread. */
 static __always_inline void recall(struct cpu_state *cpu, __u32 tid, int anew)
 {
 	struct walk *walk = &cpu->walk;
 	struct past_stack *old;
+	__u32 slot;
 
 	walk->past_old = NO_PAST;
 	walk->past_new = NO_PAST;
 	walk->retraced = 0;
 	if (!bpf_ksym_exists(bpf_iter_num_new) || loop_plainly || anew || !is_settled(&walk->space))
 		return;
-	walk->past_slot = (__u64)(tid * 0x9e3779b1U) * (PAST_STACKS - 1) >> 32;
+	slot = place_of_past(cpu, tid, &walk->past_slot);
 	walk->past_new = cpu->past_spare ^ (PAST_STACKS - 1);
 	walk->past_at = 0;
 	walk->past_first = 0;
 	walk->link = LINK_OTHER;
-
-	__u32 slot = walk->past_slot;
-
-	OPAQUE(slot);
-	slot = cpu->past_of[slot & (PAST_STACKS - 1)] ^ slot;
 	old = past_stack(cpu, slot);
 	if (!old || old->tid != tid || old->mm != walk->space.mm || old->id != walk->space.id ||
 	    old->sequence != walk->space.sequence)
@@ -127,7 +156,8 @@ static __always_inline int keep_frame(struct cpu_state *cpu, __u64 frame)
 
 	__u32 at = walk->past_at;
 	struct past_frame *past = past_frame(old, at);
-#pragma unroll
+	/* Not unrolled: it would be most of the code that each frame needs. */
+#pragma clang loop unroll(disable)
 	for (int i = 0; i < 8; i++) {
 		if ((past->sp & PAST_SP_BITS) >= sp)
 			break;
@@ -139,10 +169,8 @@ static __always_inline int keep_frame(struct cpu_state *cpu, __u64 frame)
 }
 
 /* Follows the last walk from the frame on that this one has come to. Whether it led to the root; else nothing has changed. */
-__noinline int retrace(__u32 cpu_number)
+__noinline int retrace(struct cpu_state *cpu)
 {
-	struct cpu_state *cpu = state_of(cpu_number);
-
 	/* Never asked then; but a global function is looked at all the same, and what is not offered must not be in it. */
 	if (!bpf_ksym_exists(bpf_iter_num_new))
 		return 0;

@@ -73,18 +73,25 @@ enum code_kind {
 	CODE_WITHOUT_TABLE = 2,
 };
 
-/* What is mapped, in a state of an address space. */
-struct cached_mapping {
-	__u64 mm;
-	__u64 id;
+/* Code that is mapped. */
+struct mapped {
 	__u64 start;
 	__u64 size;
 	__u64 offset; /* where in its file it begins */
-	__u32 sequence;
 	__u32 slot;
 	__u32 serial;
-	__u32 kind;
+	__u64 kind;
 };
+
+/* The same, in a state of an address space. A line. */
+struct cached_mapping {
+	__u64 mm;
+	__u64 id;
+	struct mapped map;
+	__u32 sequence;
+	__u32 reserved;
+};
+_Static_assert(sizeof(struct cached_mapping) == 64, "two neighbours are two lines");
 
 struct cached_rule {
 	__u64 key; /* of rule_key(); 0: none, as serials begin at 1 */
@@ -108,40 +115,43 @@ struct past_stack {
 	struct past_frame frame[PAST_FRAMES];
 };
 
-/* The state of a walk. */
+/*
+ * The state of a walk. What each frame needs, but for the registers, comes first: an instruction of x86 has one byte for an offset below 128, and four for
+ * others, and between two ticks the CPU forgets most code.
+ */
 struct walk {
-	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
 	__u64 pc;
-	struct cached_mapping map; /* the mapping that the last address was in */
-	__u64 rule;
+	struct mapped map; /* the mapping that the last address was in */
 	__u64 window_at; /* address of window[0] */
-	struct address_space space;
-	__u32 valid;
-	__u32 first_frame; /* place of the first user frame among the sample's frames */
+	__u64 window_bytes; /* so many were read */
 	__u32 frames;
+	__u32 first_frame; /* place of the first user frame among the sample's frames */
+	__u32 valid;
+	__u32 link; /* how the frame was reached: bpf/retrace.h */
+	__u32 past_new; /* where this stack is kept; NO_PAST: nowhere */
+	__u32 past_old; /* the thread's last one */
+	__u32 past_at; /* the first frame there that lies as far out as this one */
+	__u32 past_first;
+	__u8 is_return; /* pc is a return address: it is looked up one byte before */
+	__u8 fresh; /* all registers are those of pc's frame: nothing was unwound since they were saved */
+	__u8 guessed;
+	__u8 guess_end; /* why the frame before was guessed: the reason, if what was found is no code */
+	__u8 end;
+	__u8 in_syscall;
+	__u8 newborn; /* a thread that has not left the system call that made it */
+	__u8 pad[1];
+	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
+	struct address_space space;
+	__u64 rule;
 	__u32 switches;
 	__u32 wishes;
 	__u32 mapping_misses;
 	__u32 rule_misses;
 	__u32 guesses;
+	__u32 retraced;
 	__u32 time; /* about seconds: see struct object */
 	__u32 unstamped; /* where address spaces have no generation: the number of the walk */
-	__u8 is_return; /* pc is a return address: it is looked up one byte before */
-	__u8 fresh; /* all registers are those of pc's frame: nothing was unwound since they were saved */
-	__u8 guessed;
-	__u8 in_syscall;
-	__u8 guess_end; /* why the frame before was guessed: the reason, if what was found is no code */
-	__u8 end;
-	__u8 newborn; /* a thread that has not left the system call that made it */
-	__u8 pad[1];
-	/* bpf/retrace.h */
-	__u32 link; /* how the frame was reached */
 	__u32 past_slot; /* of the thread */
-	__u32 past_old; /* its last stack */
-	__u32 past_new; /* where this one is kept */
-	__u32 past_at; /* the first frame there that lies as far out as this one */
-	__u32 past_first;
-	__u32 retraced;
 	__u32 pad2;
 };
 
@@ -153,7 +163,7 @@ struct cpu_state {
 	__u64 words[40]; /* signal frames */
 	struct vma_scratch scratch;
 	struct wish wishes[MAX_WISHES];
-	struct cached_mapping mappings[CACHED_MAPPINGS];
+	struct cached_mapping mappings[CACHED_MAPPINGS] __attribute__((aligned(64)));
 	struct cached_rule rules[CACHED_RULES] __attribute__((aligned(64)));
 	struct past_stack past[PAST_STACKS];
 	__u32 past_of[PAST_STACKS];
@@ -252,9 +262,8 @@ static __always_inline void wish_for(struct cpu_state *cpu, const struct mapping
  * What is mapped at an address, found the long way, and kept for the next time. 0, or an enum user_end. Global, as the
  * next one, so that it is verified once.
  */
-__noinline int search_mapping(__u32 cpu_number, __u64 address)
+__noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 {
-	struct cpu_state *cpu = state_of(cpu_number);
 	struct mapping mapping;
 	struct object_key key;
 	struct object_place *place;
@@ -285,9 +294,6 @@ __noinline int search_mapping(__u32 cpu_number, __u64 address)
 	default:
 		return USER_END_CHANGING;
 	}
-	walk->map.mm = walk->space.mm;
-	walk->map.id = walk->space.id;
-	walk->map.sequence = walk->space.sequence;
 	walk->map.start = mapping.start;
 	walk->map.size = mapping.end - mapping.start;
 	walk->map.offset = mapping.page_offset << 12;
@@ -318,12 +324,15 @@ __noinline int search_mapping(__u32 cpu_number, __u64 address)
 	struct cached_mapping *first = &cpu->mappings[at & (CACHED_MAPPINGS - 1)];
 	struct cached_mapping *second = &cpu->mappings[(at ^ 1) & (CACHED_MAPPINGS - 1)];
 	*second = *first;
-	*first = walk->map;
+	first->mm = walk->space.mm;
+	first->id = walk->space.id;
+	first->sequence = walk->space.sequence;
+	first->map = walk->map;
 	return 0;
 }
 
 /* Makes walk->map that of an address; 0, or an enum user_end. */
-static __always_inline int locate(struct cpu_state *cpu, __u32 cpu_number, __u64 address)
+static __always_inline int locate(struct cpu_state *cpu, __u64 address)
 {
 	struct walk *walk = &cpu->walk;
 	__u32 at = mapping_hash(&walk->space, address);
@@ -334,13 +343,13 @@ static __always_inline int locate(struct cpu_state *cpu, __u32 cpu_number, __u64
 
 		OPAQUE(index);
 		struct cached_mapping *cached = &cpu->mappings[index & (CACHED_MAPPINGS - 1)];
-		if (address - cached->start < cached->size && cached->id == walk->space.id && cached->mm == walk->space.mm &&
-		    cached->sequence == walk->space.sequence) {
-			walk->map = *cached;
+		if (address - cached->map.start < cached->map.size && cached->id == walk->space.id &&
+		    cached->mm == walk->space.mm && cached->sequence == walk->space.sequence) {
+			walk->map = cached->map;
 			return 0;
 		}
 	}
-	return search_mapping(cpu_number, address);
+	return search_mapping(cpu, address);
 }
 
 /* Only of offsets below 4 GiB. */
@@ -366,9 +375,8 @@ _Static_assert(CACHED_RULES == RULE_WAYS << (64 - 53), "as many as the hash has 
 	} while (0)
 
 /* The rule at an offset in the file of walk->map, found the long way and kept: walk->rule. */
-__noinline int search_rule(__u32 cpu_number, __u64 offset)
+__noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 {
-	struct cpu_state *cpu = state_of(cpu_number);
 	__u32 page = offset >> TABLE_PAGE_SHIFT;
 	__u32 index_segment = 0, index_word = 0, slot, serial;
 	__u32 *words, *rows;
@@ -461,7 +469,7 @@ __noinline int search_rule(__u32 cpu_number, __u64 offset)
 	return 0;
 }
 
-static __always_inline __u64 find_rule(struct cpu_state *cpu, __u32 cpu_number, __u64 offset)
+static __always_inline __u64 find_rule(struct cpu_state *cpu, __u64 offset)
 {
 	struct walk *walk = &cpu->walk;
 	__u64 key = rule_key(walk->map.serial, offset);
@@ -469,8 +477,8 @@ static __always_inline __u64 find_rule(struct cpu_state *cpu, __u32 cpu_number, 
 
 	OPAQUE(at);
 	struct cached_rule *cached = &cpu->rules[at & (CACHED_RULES - RULE_WAYS)];
-	if (!(offset >> 32)) {
-		if (cached[0].key == key)
+	if (likely(!(offset >> 32))) {
+		if (likely(cached[0].key == key))
 			return cached[0].rule;
 		if (cached[1].key == key)
 			return cached[1].rule;
@@ -479,7 +487,7 @@ static __always_inline __u64 find_rule(struct cpu_state *cpu, __u32 cpu_number, 
 		if (cached[3].key == key)
 			return cached[3].rule;
 	}
-	search_rule(cpu_number, offset);
+	search_rule(cpu, offset);
 	return walk->rule;
 }
 

@@ -15,8 +15,6 @@
 
 #include "tables.h"
 
-/* From which no address of user space is less than a window away. */
-#define NO_WINDOW (~0ULL << 60)
 /* How often a stack may go on below where it is: systemstack of Go, and coroutines. */
 #define MAX_SWITCHES 8
 
@@ -61,21 +59,35 @@ static __always_inline int shares_memory(__u64 number, __u64 clone, __u64 clone3
 #include "arch/arm64.h"
 #endif
 
+/* Reads the stack from an address on: as much as a window, or one word. */
+__noinline int fill_window(struct cpu_state *cpu, __u64 address)
+{
+	if (!cpu)
+		return -1;
+	struct walk *walk = &cpu->walk;
+
+	walk->window_at = address;
+	walk->window_bytes = WINDOW_WORDS * 8;
+	if (!bpf_probe_read_user(cpu->window, WINDOW_WORDS * 8, (void *)address))
+		return 0;
+	/* Across the end of a mapping the copy fails. */
+	walk->window_bytes = 0;
+	if (read_alone(cpu, address, cpu->window))
+		return -1;
+	walk->window_bytes = 8;
+	return 0;
+}
+
 /* A word of the stack. Unaligned ones are nobody's return addresses. */
 static __always_inline int read_stack(struct cpu_state *cpu, __u64 address, __u64 *value)
 {
-	struct walk *walk = &cpu->walk;
-	__u64 offset = address - walk->window_at;
+	__u64 offset = address - cpu->walk.window_at;
 
-	if (address & 7)
+	if (unlikely(address & 7))
 		return -1;
-	if (offset >= WINDOW_WORDS * 8) {
-		/* Across the end of a mapping the copy fails. */
-		if (bpf_probe_read_user(cpu->window, WINDOW_WORDS * 8, (void *)address)) {
-			walk->window_at = NO_WINDOW;
-			return read_alone(cpu, address, value);
-		}
-		walk->window_at = address;
+	if (unlikely(offset >= cpu->walk.window_bytes)) {
+		if (fill_window(cpu, address))
+			return -1;
 		offset = 0;
 	}
 	offset >>= 3;
@@ -154,9 +166,8 @@ static __always_inline int believe(struct walk *walk, __u64 pc, __u64 sp, __u64 
 }
 
 /* The caller, without unwind information. Whether the walk ends. */
-__noinline int guess_caller(__u32 cpu_number, __u32 reason)
+__noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 {
-	struct cpu_state *cpu = state_of(cpu_number);
 	__u64 pc = 0, saved = 0;
 
 	if (!cpu)
@@ -208,154 +219,20 @@ __noinline int guess_caller(__u32 cpu_number, __u32 reason)
 	return ends(walk, reason);
 }
 
-/* Whether a register is known in this frame; its value. */
-static __always_inline int known(struct walk *walk, __u64 number, __u64 *value)
+#include "rules.h"
+
+/* The mapping that pc is in. Whether there is none: then the walk ends. */
+static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 {
-	__u32 at = number & 31;
-
-	OPAQUE(at);
-	*value = walk->regs[at & 31];
-	return walk->valid >> (at & 31) & 1;
-}
-
-/* The caller by a rule. Whether the walk ends. Global: inside of the loop the verifier would look at all of its ways
- * again and again: 218,987 instructions and 0.25 s on 6.18, against 11,060 and 10 ms. */
-__noinline int apply_rule(__u32 cpu_number, __u64 rule)
-{
-	struct cpu_state *cpu = state_of(cpu_number);
-
-	if (!cpu)
-		return 1;
 	struct walk *walk = &cpu->walk;
-	__u64 sp = walk->regs[REG_SP];
-	__u64 fp = walk->regs[REG_FP];
-	__u64 base, index, cfa, pc = 0, place;
-	__u32 valid = 1U << REG_SP;
-	int jumped = 0, left = 0;
+	int reason = locate(cpu, address);
 
-	if (RULE_KIND(rule) == RULE_REGISTER) {
-		if (!known(walk, RULE_REGISTER_OF(rule), &base))
-			return ends(walk, USER_END_REGISTER);
-		cfa = base + RULE_OFFSET(rule);
-	} else if (RULE_KIND(rule) == RULE_SPECIAL && RULE_REGISTER_OF(rule) != FORM_PLT) {
-		int reason = left_stack(walk, rule, &cfa, &pc);
-
-		if (reason)
-			return ends(walk, reason);
-		cfa += 8 * RULE_EXTRA(rule);
-		left = 1;
-	} else if (RULE_KIND(rule) == RULE_SPECIAL) {
-		cfa = sp + 8 + ((__s64)(walk->pc & 15) >= RULE_EXTRA(rule) ? 8 : 0);
-	} else {
-		if (!known(walk, RULE_REGISTER_OF(rule), &base))
-			return ends(walk, USER_END_REGISTER);
-		if (RULE_KIND(rule) == RULE_DEREF) {
-			place = base + RULE_OFFSET(rule);
-		} else {
-			if (!known(walk, rule >> 56, &index))
-				return ends(walk, USER_END_REGISTER);
-			place = base + (index << (rule >> 61)) + (__s64)(__s16)(rule >> 40);
-		}
-		if (read_stack(cpu, place, &cfa))
-			return ends(walk, USER_END_UNREADABLE);
-		cfa += 8 * RULE_EXTRA(rule);
-	}
-	if (cfa & 7)
-		return ends(walk, USER_END_BAD_FRAME);
-	if (left || (cfa <= sp && !(cfa == sp && RULE_RA_IN_REGISTER(rule)))) {
-		/* Stacks grow downwards: callers lie above. But a function may come back to another stack, also by its frame pointer. */
-		if ((!left && (RULE_KIND(rule) != RULE_REGISTER || RULE_REGISTER_OF(rule) != REG_FP)) || walk->switches >= MAX_SWITCHES)
-			return ends(walk, USER_END_BAD_FRAME);
-		walk->switches++;
-		jumped = 1;
-	}
-
-	/* Lowest address first: the window that is read begins there. The frame pointer lies below the return address. */
-#if defined(__TARGET_ARCH_x86)
-	__u64 ra_place = cfa - 8;
-#else
-	__u64 ra_place = cfa + 8 * RULE_SLOT(rule);
-#endif
-	int fp_known = walk->valid >> REG_FP & 1;
-	/* Whether nothing but stack and frame pointer is needed: see bpf/retrace.h. */
-	int is_plain = RULE_KIND(rule) == RULE_REGISTER &&
-		       (RULE_REGISTER_OF(rule) == REG_SP || RULE_REGISTER_OF(rule) == REG_FP) && !jumped &&
-		       !RULE_RA_IN_REGISTER(rule) && !RULE_SKIPS(rule) && !RULE_INTERRUPTED(rule) && RULE_FP_KIND(rule) != 4;
-
-	place = 0;
-	switch (RULE_FP_KIND(rule)) {
-	case 1:
-		place = cfa + 8 * RULE_SLOT(rule);
-		break;
-	case 2:
-		/* Behind its pop the frame pointer is the caller's already, beyond this frame; gcc does not say so. */
-		place = fp_known ? fp + 8 * RULE_SLOT(rule) : 0;
-		if (place >= cfa && !jumped)
-			place = 0;
-		break;
-	case 3:
-		place = sp + 8 * RULE_SLOT(rule);
-		break;
-	case 4:
-		fp_known = known(walk, RULE_SLOT(rule), &fp);
-		break;
-	case 5:
-		fp_known = 0;
-		break;
-	case 6:
-		place = ra_place + 8 * RULE_EXTRA(rule);
-		break;
-	}
-	/* Below the stack pointer it was taken back already: compilers do not always say so after a pop. */
-	if (place && (place >= sp || jumped)) {
-		fp_known = !read_stack(cpu, place, &fp);
-		is_plain &= fp_known;
-	} else {
-		place = 0;
-	}
-	if (RULE_RA_IN_REGISTER(rule) && left) {
-		/* Is in pc. */
-	} else if (RULE_RA_IN_REGISTER(rule)) {
-		if (!known(walk, RULE_EXTRA(rule), &pc))
-			return ends(walk, USER_END_REGISTER);
-	} else if (read_stack(cpu, ra_place, &pc)) {
-		return ends_without_caller(walk, USER_END_UNREADABLE);
-	}
-#if defined(__TARGET_ARCH_x86)
-	if (RULE_RBX(rule) == 1)
-		valid |= walk->valid & 1U << REG_RBX;
-	else if (RULE_RBX(rule) == 2 && !read_stack(cpu, cfa + 8 * RULE_EXTRA(rule), &walk->regs[REG_RBX]))
-		valid |= 1U << REG_RBX;
-#else
-	if (RULE_RBX(rule) == 1)
-		valid |= walk->valid & (1U << REG_G | 1U << NO_SIGNAL);
-	/* Its caller has not saved it yet. */
-	if (RULE_RA_IN_REGISTER(rule) && left)
-		valid |= 1U << REG_LR;
-#endif
-	if (fp_known)
-		valid |= 1U << REG_FP;
-	pc = code_address(pc);
-#if !defined(__TARGET_ARCH_x86)
-	/* A program's first code clears x29 and x30 (AAPCS64, 6.4.6), and may go on by a jump: musl's does. */
-	if (!pc && fp_known && !fp)
-		return ends(walk, USER_END_ROOT);
-#endif
-	if (!pc)
-		return ends_without_caller(walk, USER_END_ZERO);
-	if ((jumped || RULE_SKIPS(rule)) && !is_return_address(pc))
-		return ends(walk, USER_END_BAD_FRAME);
-	/* A stack that was left: its innermost frame is not found from here. It is told as a frame at address 0. */
-	if (RULE_SKIPS(rule) && !add_frame(cpu, 0, FRAME_GUESSED))
-		return ends(walk, USER_END_CUT);
-	walk->regs[REG_FP] = fp;
-	walk->valid = valid;
-	walk->guess_end = 0;
-	go_up(walk, pc, cfa, 0);
-	if (is_plain)
-		walk->link = link_of(cfa, ra_place, place);
-	walk->is_return = !RULE_INTERRUPTED(rule);
-	return 0;
+	if (likely(!reason))
+		return 0;
+	/* What is no code has not called anybody. But where it ran, it ran. */
+	if (!walk->frames)
+		add_pc(cpu);
+	return ends(walk, reason == USER_END_NO_CODE && walk->guess_end ? walk->guess_end : reason);
 }
 
 /*
@@ -363,72 +240,46 @@ __noinline int apply_rule(__u32 cpu_number, __u64 rule)
  * times as long for newer compilers' code of it (28 s on an emulated arm64), and refused it as too complex in programs at kprobes. What
  * the call costs is below the noise.
  */
-__noinline int walk_step(__u32 cpu_number)
+__noinline int walk_step(struct cpu_state *cpu)
 {
-	struct cpu_state *cpu = state_of(cpu_number);
-
 	if (!cpu)
 		return 1;
 	struct walk *walk = &cpu->walk;
 	__u64 address = walk->pc - walk->is_return;
-	__u64 rule;
+	__u64 bits, rule;
 
-	if (address - walk->map.start >= walk->map.size) {
-		int reason = locate(cpu, cpu_number, address);
-
-		if (reason) {
-			/* What is no code has not called anybody. But where it ran, it ran. */
-			if (!walk->frames)
-				add_pc(cpu);
-			return ends(walk, reason == USER_END_NO_CODE && walk->guess_end ? walk->guess_end : reason);
-		}
-	}
-	if (!add_pc(cpu))
-		return ends(walk, USER_END_CUT);
-	if (keep_frame(cpu, (walk->pc & PAST_PC_BITS) | frame_bits(walk) << FRAME_BITS_SHIFT) && retrace(cpu_number))
+	if (unlikely(address - walk->map.start >= walk->map.size) && enter_mapping(cpu, address))
 		return 1;
-	if (walk->map.kind == CODE_ANONYMOUS)
-		return guess_caller(cpu_number, USER_END_ANONYMOUS);
-	/* In a moment there is one. Until then nothing is guessed: a frame pointer would lead past callers that keep none. */
-	if (walk->map.kind == CODE_WITHOUT_TABLE)
+	bits = frame_bits(walk);
+	if (unlikely(!add_frame(cpu, walk->pc, bits)))
+		return ends(walk, USER_END_CUT);
+	if (keep_frame(cpu, (walk->pc & PAST_PC_BITS) | bits << FRAME_BITS_SHIFT) && retrace(cpu))
+		return 1;
+	if (unlikely(walk->map.kind != CODE_OF_FILE)) {
+		if (walk->map.kind == CODE_ANONYMOUS)
+			return guess_caller(cpu, USER_END_ANONYMOUS);
+		/* In a moment there is one. Until then nothing is guessed: a frame pointer would lead past callers that keep none. */
 		return ends(walk, USER_END_NO_TABLE);
-	rule = find_rule(cpu, cpu_number, address - walk->map.start + walk->map.offset);
-	if (RULE_KIND(rule) >= RULE_SPECIAL)
-		return apply_rule(cpu_number, rule);
-	if (RULE_KIND(rule) == RULE_ROOT)
-		return ends(walk, USER_END_ROOT);
-	if (RULE_KIND(rule) == RULE_SIGNAL) {
-		int reason = read_signal_frame(walk, cpu->words);
-
-		if (reason)
-			return ends(walk, reason);
-		walk->is_return = 0;
-		walk->fresh = 1;
-		walk->guessed = 0;
-		walk->guess_end = 0;
-		walk->link = LINK_OTHER;
-		return 0;
 	}
-	if (rule == RULE_NO_TABLE)
-		return ends(walk, USER_END_NO_TABLE);
-	if (rule == RULE_INVALID_STACK_POINTER)
-		return ends(walk, USER_END_INVALID);
-	return guess_caller(cpu_number, RULE_KIND(rule) == RULE_GAP ? USER_END_GAP : USER_END_INVALID);
+	rule = find_rule(cpu, address - walk->map.start + walk->map.offset);
+	if (likely(apply_plain_rule(cpu, rule)))
+		return 0;
+	return RULE_KIND(rule) >= RULE_SPECIAL ? apply_rule(cpu, rule) : apply_other_rule(cpu, rule);
 }
 
 /* All frames. */
-static __always_inline void walk_frames(__u32 cpu_number)
+static __always_inline void walk_frames(struct cpu_state *cpu)
 {
 	int i;
 
 	if (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly) {
 		bpf_for(i, 0, MAX_USER_FRAMES + 1) {
-			if (walk_step(cpu_number))
+			if (walk_step(cpu))
 				break;
 		}
 	} else {
 		for (i = 0; i < MAX_USER_FRAMES + 1; i++) {
-			if (walk_step(cpu_number))
+			if (walk_step(cpu))
 				break;
 		}
 	}
@@ -472,8 +323,8 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
  *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last
  */
-static __always_inline void walk_user(void *ctx, struct task_struct *task, struct cpu_state *cpu, __u32 cpu_number,
-				      __u32 first_frame, __u32 max_depth, int returned, __u64 left, int again)
+static __always_inline void walk_user(void *ctx, struct task_struct *task, struct cpu_state *cpu, __u32 first_frame, __u32 max_depth,
+				      int returned, __u64 left, int again)
 {
 	struct walk *walk = &cpu->walk;
 	__u32 task_flags = task->flags;
@@ -491,7 +342,7 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 		walk->end = USER_END_KERNEL_THREAD;
 		return;
 	}
-	reason = read_user_registers(task, walk);
+	reason = read_user_registers(task, cpu);
 	if (reason) {
 		walk->end = task_flags & PF_USER_WORKER ? USER_END_KERNEL_THREAD : reason;
 		return;
@@ -513,7 +364,7 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 		walk->space.sequence = ++walk->unstamped;
 	walk->time = cpu->sample.header.time >> 30;
 	walk->map.size = 0;
-	walk->window_at = NO_WINDOW;
+	walk->window_bytes = 0;
 	walk->switches = 0;
 	walk->is_return = walk->in_syscall || returned;
 	walk->fresh = 1;
@@ -528,7 +379,7 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 		walk->end = USER_END_ROOT;
 		return;
 	}
-	walk_frames(cpu_number);
+	walk_frames(cpu);
 	remember(cpu, task->pid);
 	if (is_between_programs(task, walk->end))
 		walk->end = USER_END_REGISTERS;

@@ -9,6 +9,8 @@
 
 #define REG_FP 29
 #define REG_LR 30
+/* What a rule may come back to another stack by: what calls keep. */
+#define MAY_SWITCH_BY(number) ((number) >= 19 && (number) <= REG_FP)
 /* In which Go has what it runs. Rules of its code say that a frame leaves it as it was. */
 #define REG_G 28
 /* Beside it in walk::valid, in the place of a register that no rule reads: no signal has interrupted anything so far. */
@@ -50,13 +52,69 @@ static __always_inline int is_behind_svc(__u64 pc)
 }
 
 /*
+ * The registers that a signal interrupted: 128 bytes of siginfo, 176 to uc_mcontext, 8 to regs[0]: x0 to x30, sp, pc.
+ * arch/arm64/kernel/signal.c: struct rt_sigframe; arch/arm64/include/uapi/asm/sigcontext.h.
+ */
+#define SIGNAL_WORDS 33
+
+static __always_inline long copy_signal_frame(struct walk *walk, __u64 *words)
+{
+	return bpf_probe_read_user(words, SIGNAL_WORDS * 8, (void *)(walk->regs[REG_SP] + 312));
+}
+
+static __always_inline void take_signal_frame(struct walk *walk, const __u64 *words)
+{
+#pragma unroll
+	for (int i = 0; i < 32; i++)
+		walk->regs[i] = words[i];
+	walk->pc = words[32];
+}
+
+static __always_inline int read_signal_frame(struct walk *walk, __u64 *words)
+{
+	if (copy_signal_frame(walk, words))
+		return USER_END_UNREADABLE;
+	take_signal_frame(walk, words);
+	walk->valid = ~(1U << NO_SIGNAL);
+	return 0;
+}
+
+/*
+ * Where the tick has met the kernel making a signal's frame, its registers are partly the handler's and partly those of what is to be
+ * interrupted: setup_return() in arch/arm64/kernel/signal.c writes sp, x29, pc and x30 one after the other. What x30 says there is
+ * nobody's caller. But the frame that sp points to has all registers as they were: the same x19 to x28, which nobody writes to, and
+ * the same x30, still. Then the signal has not happened yet. (Behind it, in the handler, x30 is what returns from it.) Whether it was so.
+ */
+static __always_inline int undo_delivery(struct cpu_state *cpu)
+{
+	struct walk *walk = &cpu->walk;
+	__u64 different = 0, sp = walk->regs[REG_SP];
+	__u32 code = 0;
+
+	if (copy_signal_frame(walk, cpu->words))
+		return 0;
+#pragma unroll
+	for (int i = 19; i < 29; i++)
+		different |= cpu->words[i] ^ walk->regs[i];
+	if (different || cpu->words[REG_LR] != walk->regs[REG_LR] || cpu->words[REG_SP] <= sp)
+		return 0;
+	/* mov x8, 139: of a handler that a signal interrupts before it has done anything. */
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)walk->regs[REG_LR]) || code == 0xd2801168)
+		return 0;
+	take_signal_frame(walk, cpu->words);
+	return 1;
+}
+
+/*
  * The task's registers of user mode; 0, or why there are none. They lie at the top of its kernel stack, whether it came
  * in by a system call, a fault, or the tick itself: so the tick's own registers are never needed.
  */
-static __always_inline int read_user_registers(struct task_struct *task, struct walk *walk)
+static __always_inline int read_user_registers(struct task_struct *task, struct cpu_state *cpu)
 {
+	struct walk *walk = &cpu->walk;
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	__u64 pstate = regs->pstate;
+	int undone;
 
 	if (pstate & PSR_MODE32_BIT)
 		return USER_END_32_BIT;
@@ -67,12 +125,13 @@ static __always_inline int read_user_registers(struct task_struct *task, struct 
 		walk->regs[i] = regs->regs[i];
 	walk->regs[REG_SP] = regs->sp;
 	walk->pc = regs->pc;
+	undone = walk->first_frame && undo_delivery(cpu);
 	walk->valid = 0xffffffff;
 	/*
 	 * kernel_entry puts NO_SYSCALL (-1) there, and C code the number, a moment later; sigreturn takes it back. A tick between, in the
 	 * kernel, finds an address that may be the next function's.
 	 */
-	walk->in_syscall = regs->syscallno >= 0 || (walk->first_frame && is_behind_svc(walk->pc));
+	walk->in_syscall = (regs->syscallno >= 0 && !undone) || (walk->first_frame && is_behind_svc(walk->pc));
 	/* The new program's first instruction, which no call has brought it to. */
 	if ((regs->syscallno == SYSCALL_EXECVE || regs->syscallno == SYSCALL_EXECVEAT) && !is_behind_svc(walk->pc))
 		walk->in_syscall = 0;
@@ -130,24 +189,6 @@ static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, 
 static __always_inline __u64 code_address(__u64 address)
 {
 	return address & ~signature_mask;
-}
-
-/*
- * The registers that a signal interrupted: 128 bytes of siginfo, 176 to uc_mcontext, 8 to regs[0]: x0 to x30, sp, pc.
- * arch/arm64/kernel/signal.c: struct rt_sigframe; arch/arm64/include/uapi/asm/sigcontext.h.
- */
-#define SIGNAL_WORDS 33
-
-static __always_inline int read_signal_frame(struct walk *walk, __u64 *words)
-{
-	if (bpf_probe_read_user(words, SIGNAL_WORDS * 8, (void *)(walk->regs[REG_SP] + 312)))
-		return USER_END_UNREADABLE;
-#pragma unroll
-	for (int i = 0; i < 32; i++)
-		walk->regs[i] = words[i];
-	walk->pc = words[32];
-	walk->valid = ~(1U << NO_SIGNAL);
-	return 0;
 }
 
 /* Whether a call ends there: BL, BLR, or BLRAA and its kind. */
@@ -220,7 +261,7 @@ __noinline int read_page_in_copy(__u64 address)
 	if (!cpu || !linear_offset || !bpf_core_field_exists(((struct vm_fault *)0)->real_address))
 		return -1;
 	/* What was in the window cannot be read. */
-	cpu->walk.window_at = ~0ULL << 60;
+	cpu->walk.window_bytes = 0;
 	/* By way of memory it is a number. With a pointer to registers the verifier lets nobody calculate. */
 	*(volatile __u64 *)&cpu->scratch.words[0] = bpf_task_pt_regs(task);
 	below = *(volatile __u64 *)&cpu->scratch.words[0];

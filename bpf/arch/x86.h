@@ -12,6 +12,8 @@
 #define REG_SP 7
 #define REG_RCX 2
 #define REG_R11 11
+/* What a rule may come back to another stack by. */
+#define MAY_SWITCH_BY(number) ((number) == REG_FP)
 
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 #define SYSCALL_CLONE 56
@@ -25,8 +27,9 @@
  * The task's registers of user mode; 0, or why there are none. They lie at the top of its kernel stack, whether it came
  * in by a system call, a fault, or the tick itself: so the tick's own registers are never needed.
  */
-static __always_inline int read_user_registers(struct task_struct *task, struct walk *walk)
+static __always_inline int read_user_registers(struct task_struct *task, struct cpu_state *cpu)
 {
+	struct walk *walk = &cpu->walk;
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	__u64 cs = regs->cs;
 
