@@ -119,7 +119,9 @@ fn clock_of(pid: u32) -> OwnedFd {
     attributes.type_ = sys::PERF_TYPE_SOFTWARE;
     attributes.config = u64::from(sys::PERF_COUNT_SW_CPU_CLOCK);
     attributes.set_freq(1);
-    attributes.sample_freq = 997;
+    // A slow machine's kernel has lowered what it allows.
+    let allowed = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok();
+    attributes.sample_freq = allowed.and_then(|rate| rate.trim().parse().ok()).map_or(997, |rate: u64| rate.min(997));
     // SAFETY: a whole structure of the size written in it; the call keeps no pointer to it.
     let fd = unsafe { perf_event_open_sys::perf_event_open(&raw mut attributes, pid as i32, -1, -1, 0) };
     assert!(fd >= 0, "perf_event_open: {}", std::io::Error::last_os_error());

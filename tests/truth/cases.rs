@@ -203,9 +203,8 @@ pub(crate) struct Table {
     pub(crate) again: BTreeSet<String>,
     failed: Vec<String>,
     begun: bool,
-    /// Samples of all cases, whole ones, and wrong ones; the same of what is open.
+    /// Samples of all cases, whole ones, and wrong ones.
     all: (usize, usize, usize),
-    open: (usize, usize, usize),
 }
 
 impl Table {
@@ -237,8 +236,8 @@ impl Table {
             row.wrong.len(),
             notes.join(", ")
         );
-        let sums = if OPEN.iter().any(|(name, _)| case.name.ends_with(name)) { &mut self.open } else { &mut self.all };
-        *sums = (sums.0 + row.samples, sums.1 + row.whole, sums.2 + row.wrong.len());
+        let (samples, whole, wrong) = self.all;
+        self.all = (samples + row.samples, whole + row.whole, wrong + row.wrong.len());
         // Few samples of each case: there all of them together are counted.
         let allowed = if programs::in_guest() { row.samples / 20 } else { row.samples.div_ceil(1000) };
         let mut complaints = Vec::new();
@@ -252,18 +251,11 @@ impl Table {
         if row.taken_back > allowed {
             complaints.push(format!("{} of {} on a stack that was taken back, {allowed} allowed", row.taken_back, row.samples));
         }
-        let open = OPEN.iter().find(|(name, _)| case.name.ends_with(name));
         if programs::in_guest() {
             // There is no second look.
             row.incomplete.iter().for_each(|(reason, (count, stack))| println!("       {count} {reason}: {stack}"));
         }
-        if let Some((_, why)) = open {
-            println!("       open: {why}");
-            if incomplete <= allowed && row.samples >= 200 && !programs::in_guest() {
-                complaints.push("holds now: to be taken off the list of what is open".to_owned());
-            }
-        }
-        if incomplete > allowed && open.is_none() {
+        if incomplete > allowed {
             let examples: Vec<String> =
                 row.incomplete.iter().map(|(reason, (count, stack))| format!("\n    {count} {reason}: {stack}")).collect();
             let complaint = format!("{incomplete} of {} incomplete, {allowed} allowed:{}", row.samples, examples.concat());
@@ -294,24 +286,12 @@ impl Table {
     pub(crate) fn finish(mut self) {
         let (samples, whole, wrong) = self.all;
         println!("all cases: {samples} samples, {whole} whole, {wrong} wrong");
-        println!("open cases: {} samples, {} whole, {} wrong", self.open.0, self.open.1, self.open.2);
         if samples - whole > samples.div_ceil(1000) {
             self.failed.push(format!("{} of {samples} in all are not whole", samples - whole));
         }
         assert!(self.failed.is_empty(), "not true:\n  {}", self.failed.join("\n  "));
     }
 }
-
-/// What does not hold, by the end of its name, and why. Their stacks are short, and say so; wrong frames are no more allowed
-/// than anywhere.
-#[cfg(not(target_arch = "aarch64"))]
-const OPEN: [(&str, &str); 0] = [];
-#[cfg(target_arch = "aarch64")]
-const OPEN: [(&str, &str); 3] = [
-    ("Go: routines", "g is lost where x28 is not followed, and signals that interrupt calls of the vDSO: two in a hundred"),
-    ("Go: collect", "the same"),
-    ("Go: system", "the same"),
-];
 
 /// How many cases run at once: each wants one CPU.
 fn at_once() -> usize {

@@ -168,7 +168,12 @@ pub(super) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Opti
             (Some(state @ State { left: false, .. }), _) if is_frameless && state.get(LR) != Some(Value::Was(LR)) => None,
             (Some(State { left: false, .. }), _) => Some(own(depth(*address))),
             (_, Some((_, rule))) => Some(rule),
-            (Some(_), None) => kept.thread.and_then(|cfa| left(cfa, depth(*address))),
+            (Some(state), None) => {
+                // Where nothing was called a signal may have interrupted it, whose handler may have asked the vDSO, too: then its
+                // own registers tell, all of which are known.
+                let own = || if matches!(op, Some(Op::Call)) { None } else { state.own_stack() };
+                kept.thread.and_then(|thread| left(own().unwrap_or(thread), depth(*address)))
+            }
             (None, None) => None,
         };
         any |= is_left && rule.is_some();
@@ -217,6 +222,16 @@ impl State {
     fn set(&mut self, register: usize, value: Option<Value>) {
         self.values.remove(&register);
         self.values.extend(value.filter(|_| register != SP).map(|value| (register, value)));
+    }
+
+    /// The CFA, by a register that was given the stack pointer and that calls keep.
+    fn own_stack(&self) -> Option<Cfa> {
+        self.values.iter().find_map(|(register, value)| match value {
+            Value::Frame(at) if (19..G).contains(register) => {
+                Some(Cfa::Register(Reg(u8::try_from(*register).ok()?), i32::try_from(-at).ok()?))
+            }
+            _ => None,
+        })
     }
 
     /// `depth`: of the stack pointer below the CFA behind the instruction, if it is on its own stack.
@@ -291,8 +306,9 @@ impl Kept {
 }
 
 fn frame(cfa: Cfa, ra: Ra) -> Option<Packed> {
-    // g is another on the stack to which this leads; it leads there once.
-    let frame = Frame { cfa, ra, fp: Fp::Undefined, rbx: Rbx::Unknown, interrupted: false, skips: false };
+    // Where g is followed to, it is another one: it leads there once. Who calls the vDSO keeps its own.
+    let rbx = if matches!(cfa, Cfa::Thread { .. } | Cfa::Register(..)) { Rbx::Unchanged } else { Rbx::Unknown };
+    let frame = Frame { cfa, ra, fp: Fp::Undefined, rbx, interrupted: false, skips: false };
     Packed::new(Rule::Frame(frame), Arch::Aarch64)
 }
 
@@ -414,9 +430,22 @@ mod tests {
         let pcsp = [(0x6e110, 0), (0x6e114, 48), (0x6e1f4, 0)];
         let found = rows(&bytes(NANOTIME1), 0x6e110, &pcsp, None).unwrap();
         let there = left(Cfa::Thread { m: 0x30, sp: 800, outer: 0 }, 48).unwrap();
-        let expected = [(0x6e110, own(0)), (0x6e114, own(48)), (0x6e164, there), (0x6e1c8, own(48)), (0x6e1f4, own(0))];
+        let itself = left(Cfa::Register(Reg(20), 48), 48).unwrap();
+        let expected = [
+            (0x6e110, own(0)),
+            (0x6e114, own(48)),
+            (0x6e164, itself),
+            (0x6e1a0, there),
+            (0x6e1a4, itself),
+            (0x6e1ac, there),
+            (0x6e1b0, itself),
+            (0x6e1c8, own(48)),
+            (0x6e1f4, own(0)),
+        ];
         assert_eq!(found.rows, expected);
         assert_eq!(found.goroutine, None);
+        // Its caller may be beyond another switch, and g is what leads over that.
+        assert!(matches!(there.rule(Arch::Aarch64), Some(Rule::Frame(Frame { rbx: Rbx::Unchanged, .. }))));
         // Without `str x2, [x21, 800]` nothing tells.
         let other = NANOTIME1.replace("a29201f9", "1f2003d5");
         assert!(rows(&bytes(&other), 0x6e110, &pcsp, None).is_none());
