@@ -1,6 +1,8 @@
-//! `--memory` bounds the whole profile: what a process really takes, read from the kernel. Alone in its program, so that nothing
-//! else allocates meanwhile.
+//! What a process really takes, read from the kernel: `--memory` bounds the whole profile, and what is freed goes back. Alone in their
+//! program, and one after the other, so that nothing else allocates meanwhile.
 #![allow(clippy::unwrap_used)]
+
+use std::sync::{Barrier, Mutex, PoisonError};
 
 use flametop::profile::{
     Frame, FrameKind, Limits, Names, Object, ObjectId, ObjectKind, Profile, Sample, Tgid, Thread, Tid, Timestamp,
@@ -8,13 +10,46 @@ use flametop::profile::{
 
 const MB: usize = 1_000_000;
 
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
 }
 
 #[test]
+fn what_a_thread_has_freed_goes_back_though_it_lives_on() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    flametop::collector::keep_little_memory();
+    // After this the allocator would keep twice as much, by itself.
+    drop(std::hint::black_box(vec![1u8; 30 << 20]));
+    let before = resident();
+    // The thread itself allocates nothing else above the pieces, or that would hold them, until `malloc_trim`.
+    let (filled, emptied, seen) = (Barrier::new(2), Barrier::new(2), Barrier::new(2));
+    let (most, after) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let pieces: Vec<Vec<u8>> = (0..1_000).map(|_| vec![1u8; 40 << 10]).collect();
+            filled.wait();
+            seen.wait();
+            drop(pieces);
+            emptied.wait();
+            seen.wait();
+        });
+        filled.wait();
+        let most = resident() - before;
+        seen.wait();
+        emptied.wait();
+        let after = resident().saturating_sub(before);
+        seen.wait();
+        (most, after)
+    });
+    println!("{} MB, then {} MB", most / MB, after / MB);
+    assert!(most > 40 * MB && after < 8 * MB, "{} MB of {} MB kept", after / MB, most / MB);
+}
+
+#[test]
 fn millions_of_addresses_stay_within_the_memory_that_was_given() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limits = Limits { window: u64::MAX, memory: 96 * MB };
     let before = resident();
     let names = Names::bounded(limits.names());

@@ -38,6 +38,7 @@ use std::time::Duration;
 pub use cgroups::{CgroupPaths, Cgroups};
 pub use error::CollectorError;
 pub use kernel_names::KernelNames;
+pub use perf::keep_little_memory;
 
 use crate::profile::{
     CgroupId, Cpu, EventSource, EventStatus, FrameId, Losses, NameRequest, Names, Processes, Tgid, Thread, Timestamp, UserEnd,

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cli;
-use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventRequest, KernelNames, ObjectState, Targets, Walk};
+use crate::collector::{
+    Backtrace, Batch, Collector, CollectorOptions, EventRequest, KernelNames, ObjectState, Targets, Walk, keep_little_memory,
+};
 use crate::profile::{
     Engine, EventSource, EventStatus, FrameId, Limits, Names, Processes, Profile, Sample, Tgid, Tid, Timestamp,
 };
@@ -190,6 +192,8 @@ impl Sampling {
             event_budget: options.event_stacks,
             ..Default::default()
         };
+        // Before its threads begin: what runs for hours beside others is to be small.
+        keep_little_memory();
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());
