@@ -208,6 +208,16 @@ struct kernel_names {
 	char names[KERNEL_NAMES][KERNEL_NAME_BYTES]; /* each ends with 0 */
 };
 
+/* A piece of the kernel's code: the value of another of its maps. */
+#define KERNEL_CODE_BYTES 4096
+
+struct kernel_code {
+	__u64 address;
+	__u32 size;
+	__u32 failed; /* nothing can be read there */
+	__u8 bytes[KERNEL_CODE_BYTES];
+};
+
 #define OFFSET_IS(type, member, offset) \
 	_Static_assert(__builtin_offsetof(type, member) == (offset), #type "." #member " has moved: see records.rs")
 
@@ -240,6 +250,8 @@ _Static_assert(sizeof(struct table_page) == 8, "Page of paged.rs");
 OFFSET_IS(struct kernel_names, addresses, 8);
 OFFSET_IS(struct kernel_names, names, 8 + 8 * KERNEL_NAMES);
 _Static_assert(KERNEL_NAMES == 32 && KERNEL_NAME_BYTES == 576, "see kernel_names.rs");
+OFFSET_IS(struct kernel_code, bytes, 16);
+_Static_assert(KERNEL_CODE_BYTES == 4096, "see kernel_names.rs");
 _Static_assert(sizeof(struct counters) == 72, "nine counters: see records.rs");
 _Static_assert(sizeof(struct event) == 80, "see records.rs");
 _Static_assert(sizeof(struct control) == 8, "see probes");

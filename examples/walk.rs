@@ -51,7 +51,7 @@ fn main() {
     }
     let frames = (0..names.frames.len()).filter_map(|id| names.frames.get(FrameId(u32::try_from(id).ok()?)));
     let kernel: Vec<u64> = frames.filter(|frame| frame.object == ObjectId::KERNEL).map(Frame::lookup_address).collect();
-    match KernelNames::load().and_then(|mut program| program.names(&kernel)) {
+    match KernelNames::load().and_then(|mut program| program.symbols(&kernel)) {
         Ok(named) => println!("{} of {} kernel addresses have names", named.iter().flatten().count(), kernel.len()),
         Err(error) => println!("the kernel tells no names: {error}"),
     }

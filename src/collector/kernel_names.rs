@@ -1,13 +1,16 @@
-//! What addresses of the kernel are called, asked of the kernel itself: a program that prints them (`bpf/names.bpf.c`) is run for
-//! a batch at a time. A name costs about a microsecond; to read all of `/proc/kallsyms` took 45 ms of CPU here.
+//! What addresses of the kernel are called, and the code that is there, asked of the kernel itself: a program that prints names, or
+//! reads (`bpf/names.bpf.c`), is run for a batch at a time. A name costs about a microsecond; to read all of `/proc/kallsyms` took
+//! 45 ms of CPU here.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput};
 
 use super::error::CollectorError;
 use super::sampler::{bpf_error, forget_complaint};
+use crate::profile::KernelSymbol;
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {
@@ -21,17 +24,21 @@ const BATCH: usize = 32;
 const NAME_BYTES: usize = 576;
 const NAMES: usize = 8 + 8 * BATCH;
 
-/// The program, loaded.
+/// `struct kernel_code`: an address, a size, whether it failed, and behind them bytes.
+const CODE_BYTES: usize = 4096;
+const CODE: usize = 16;
+
+/// The programs, loaded.
 pub struct KernelNames {
     skeleton: NamesSkel<'static>,
 }
 
 impl KernelNames {
-    /// Loads the program.
+    /// Loads the programs.
     ///
     /// # Errors
     ///
-    /// When the kernel does not take it: then names are to be had from `/proc/kallsyms`.
+    /// When the kernel does not take them: then names are to be had from `/proc/kallsyms`.
     pub fn load() -> Result<KernelNames, CollectorError> {
         forget_complaint();
         // As the sampler does: one pointer is left behind.
@@ -41,12 +48,12 @@ impl KernelNames {
         Ok(KernelNames { skeleton })
     }
 
-    /// What the kernel prints of each address: `name` or `name [module]`; `None` where there is no symbol.
+    /// The symbol that holds each address; `None` where there is none.
     ///
     /// # Errors
     ///
     /// When the program cannot be run.
-    pub fn names(&mut self, addresses: &[u64]) -> Result<Vec<Option<String>>, CollectorError> {
+    pub fn symbols(&mut self, addresses: &[u64]) -> Result<Vec<Option<KernelSymbol>>, CollectorError> {
         let mut names = Vec::with_capacity(addresses.len());
         for batch in addresses.chunks(BATCH) {
             let mut value = vec![0u8; NAMES + BATCH * NAME_BYTES];
@@ -60,24 +67,58 @@ impl KernelNames {
             ran.map_err(|error| bpf_error("run the program that names", &error))?;
             let value = map.lookup(&zero, MapFlags::ANY).map_err(|error| bpf_error("read names", &error))?.unwrap_or_default();
             let texts = value.get(NAMES..).unwrap_or_default().chunks(NAME_BYTES);
-            names.extend(batch.iter().zip(texts).map(|(_, text)| name_in(text)));
+            names.extend(batch.iter().zip(texts).map(|(address, text)| symbol_in(text, *address)));
         }
         names.resize(addresses.len(), None);
         Ok(names)
     }
+
+    /// The bytes of the kernel's memory at these addresses, as they are now; `None` where nothing can be read.
+    ///
+    /// # Errors
+    ///
+    /// When the program cannot be run.
+    pub fn code(&mut self, addresses: Range<u64>) -> Result<Option<Vec<u8>>, CollectorError> {
+        let mut bytes = Vec::new();
+        for address in addresses.clone().step_by(CODE_BYTES) {
+            let size = usize::try_from(addresses.end - address).unwrap_or(CODE_BYTES).min(CODE_BYTES);
+            let asked = address.to_ne_bytes().into_iter().chain((size as u64).to_ne_bytes());
+            let value: Vec<u8> = asked.chain(std::iter::repeat_n(0, CODE_BYTES)).collect();
+            let map = &self.skeleton.maps.code;
+            let zero = 0u32.to_ne_bytes();
+            map.update(&zero, &value, MapFlags::ANY).map_err(|error| bpf_error("ask for code", &error))?;
+            let ran = self.skeleton.progs.read_code.test_run(ProgramInput::default());
+            ran.map_err(|error| bpf_error("run the program that reads code", &error))?;
+            let value = map.lookup(&zero, MapFlags::ANY).map_err(|error| bpf_error("read code", &error))?.unwrap_or_default();
+            let has_failed = value.get(12..CODE).is_none_or(|failed| failed != [0; 4]);
+            let Some(read) = value.get(CODE..CODE + size).filter(|_| !has_failed) else { return Ok(None) };
+            bytes.extend_from_slice(read);
+        }
+        Ok(Some(bytes))
+    }
 }
 
-/// The name in a text that ends with 0; an address in hexadecimal, as stands there without one, is none.
-fn name_in(text: &[u8]) -> Option<String> {
-    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-    let text = String::from_utf8_lossy(text);
-    (!text.is_empty() && !text.starts_with("0x")).then(|| text.into_owned())
+/// The symbol in a text that ends with 0: `name+0x12/0x345` or `name+0x12/0x345 [module]`. An address in hexadecimal, as stands there
+/// without one, is none.
+fn symbol_in(text: &[u8], address: u64) -> Option<KernelSymbol> {
+    let text = std::str::from_utf8(text.split(|byte| *byte == 0).next()?).ok()?;
+    let (text, module) = match text.split_once(' ') {
+        Some((text, module)) => (text, Some(module.to_owned())),
+        None => (text, None),
+    };
+    let (name, place) = text.rsplit_once("+0x")?;
+    let (offset, size) = place.split_once("/0x")?;
+    let number = |digits| u64::from_str_radix(digits, 16).ok();
+    let start = address.checked_sub(number(offset)?)?;
+    Some(KernelSymbol { name: name.to_owned(), module, addresses: start..start.checked_add(number(size)?)? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
     use std::collections::HashMap;
+    use std::os::unix::ffi::OsStrExt;
     use std::time::Instant;
 
     /// `/proc/kallsyms` says the same; where several names stand at one address, the kernel chooses one of them.
@@ -101,13 +142,65 @@ mod tests {
         let asked: Vec<u64> = addresses.into_iter().step_by(7).collect();
         let mut kernel = KernelNames::load().unwrap();
         let began = Instant::now();
-        let names = kernel.names(&asked).unwrap();
+        let names = kernel.symbols(&asked).unwrap();
         println!("{} names in {:?}", names.len(), began.elapsed());
         assert!(names.len() > 5000);
         for (address, name) in asked.iter().zip(&names) {
-            let name = name.clone().unwrap_or_else(|| panic!("{address:#x} has no name, and is {:?}", symbols[address]));
+            let found = name.clone().unwrap_or_else(|| panic!("{address:#x} has no name, and is {:?}", symbols[address]));
+            let name = found.module.map_or(found.name.clone(), |module| format!("{} {module}", found.name));
             assert!(symbols[address].contains(&name), "{address:#x}: {name}, not {:?}", symbols[address]);
+            assert_eq!(found.addresses.start, *address, "{name}");
         }
-        assert_eq!(kernel.names(&[0, 0xffff_8000_0000_1000]).unwrap(), [None, None]);
+        assert_eq!(kernel.symbols(&[0, 0xffff_8000_0000_1000]).unwrap(), [None, None]);
+        let inside: Vec<u64> = asked.iter().map(|address| address + 1).collect();
+        for ((address, at), whole) in asked.iter().zip(kernel.symbols(&inside).unwrap()).zip(&names) {
+            let whole = whole.as_ref().unwrap();
+            assert!(at.as_ref() == Some(whole) || whole.addresses.end == address + 1, "{at:?} {whole:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_prints_is_taken_apart() {
+        let symbol = |name: &str, module: Option<&str>, addresses| {
+            Some(KernelSymbol { name: name.to_owned(), module: module.map(str::to_owned), addresses })
+        };
+        assert_eq!(symbol_in(b"vfs_read+0x10/0x340\0rest", 0x1010), symbol("vfs_read", None, 0x1000..0x1340));
+        assert_eq!(symbol_in(b"a+0xb+0x0/0x1 [ext4]\0", 7), symbol("a+0xb", Some("[ext4]"), 7..8));
+        for text in ["0xffffffff81000000", "", "name", "name+0x9/0x10", "name+0x1", "name+0x1/0xffffffffffffffff"] {
+            assert_eq!(symbol_in(text.as_bytes(), 8), None, "{text}");
+        }
+    }
+
+    /// The kernel's own copy of what its compiler made of a BPF program.
+    #[test]
+    fn code_is_what_the_kernel_says_that_it_is() {
+        let mut kernel = KernelNames::load().unwrap();
+        let options = ProgInfoQueryOptions::default().include_jited_prog_insns(true).include_jited_ksyms(true);
+        let program =
+            ProgInfoIter::with_query_opts(options).find(|program| program.name.as_bytes() == b"name_addresses").unwrap();
+        let start = u64::try_from(program.jited_ksyms[0] as usize).unwrap();
+        let symbol = kernel.symbols(&[start]).unwrap().remove(0).unwrap();
+        assert!(symbol.name.starts_with("bpf_prog_") && symbol.name.ends_with("_name_addresses"), "{symbol:?}");
+        let expected = program.jited_prog_insns;
+        assert!(expected.len() > 100, "this test needs a kernel that compiles BPF programs");
+        assert_eq!(kernel.code(start..start + expected.len() as u64).unwrap(), Some(expected));
+    }
+
+    #[test]
+    fn code_is_read_where_there_is_some() {
+        let mut kernel = KernelNames::load().unwrap();
+        let text = std::fs::read_to_string("/proc/kallsyms").unwrap();
+        let start = text.lines().find_map(|line| line.strip_suffix(" T vfs_read")).unwrap();
+        let start = u64::from_str_radix(start, 16).unwrap();
+        let whole = kernel.code(start..start + 10_000).unwrap().unwrap();
+        assert_eq!(whole.len(), 10_000);
+        for range in [0..1, 4095..4097, 3..9_999] {
+            let part = kernel.code(start + range.start..start + range.end).unwrap().unwrap();
+            assert!(part == whole[range.start as usize..range.end as usize], "{range:?}");
+        }
+        assert_eq!(kernel.code(start..start).unwrap(), Some(Vec::new()));
+        for nowhere in [0, 0x1000, 0xffff_8000_0000_0000] {
+            assert_eq!(kernel.code(nowhere..nowhere + 8).unwrap(), None);
+        }
     }
 }

@@ -13,6 +13,8 @@ use super::view::FrameWeight;
 pub struct Listing {
     /// The function.
     pub label: LabelId,
+    /// The address by which it was chosen: other functions may have the same name.
+    pub by: FrameId,
     /// Its source; or why there is none, in a sentence.
     pub source: Result<Rows, String>,
     /// Its instructions; or why there are none, in a sentence.

@@ -13,6 +13,7 @@ mod engine;
 mod events;
 mod frame;
 mod ids;
+mod kernel;
 mod labels;
 mod listing;
 mod objects;
@@ -35,6 +36,7 @@ pub use ids::{
     BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress, StackId, Tgid,
     ThreadIndex, Tid, Timestamp,
 };
+pub use kernel::KernelSymbol;
 pub use labels::{FrameKind, Label, LabelTable, sanitize};
 pub use listing::{Listing, Row, RowWeights, Rows};
 pub use objects::{Object, ObjectKind, ObjectTable};

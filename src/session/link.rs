@@ -30,7 +30,7 @@ pub(super) struct Ends {
     pub(super) status: watch::Sender<Status>,
     pub(super) events: mpsc::Sender<Event>,
     requests: watch::Receiver<Request>,
-    listings: watch::Receiver<Option<Arc<Addresses>>>,
+    listings: watch::Receiver<Option<(Arc<Addresses>, Option<FrameId>)>>,
     places: watch::Receiver<Option<(LabelId, FrameId)>>,
     saves: std::cell::Cell<Option<mpsc::UnboundedReceiver<SaveOrder>>>,
     /// What the screen asks about events; whoever samples takes it.
@@ -95,9 +95,9 @@ impl Ends {
     /// Asks the symbolizer for what the screen wants to know about code: each time the newest only.
     pub(super) fn spawn_readers(&self, shared: &Shared) {
         let (symbolizer, events) = (shared.symbolizer.clone(), self.events.clone());
-        tokio::spawn(newest(self.listings.clone(), move |addresses: Arc<Addresses>| {
+        tokio::spawn(newest(self.listings.clone(), move |(addresses, by): (Arc<Addresses>, Option<FrameId>)| {
             let (label, events) = (addresses.label, events.clone());
-            let answer = symbolizer.listing(label, addresses.frames.clone());
+            let answer = symbolizer.listing(label, addresses.frames.clone(), by);
             async move {
                 let listing = answer.await.unwrap_or_else(|_| Err("reading its code failed; please report this".to_owned()));
                 drop(events.send(Event::Listing(label, listing.map(Arc::new))).await);

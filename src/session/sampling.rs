@@ -1,6 +1,8 @@
 //! Sampling while something else goes on: the collecting thread, and what it tells about itself.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +18,7 @@ use crate::collector::{
     Backtrace, Batch, Collector, CollectorOptions, EventRequest, KernelNames, ObjectState, Targets, Walk, keep_little_memory,
 };
 use crate::profile::{
-    Engine, EventSource, EventStatus, FrameId, Limits, Names, Processes, Profile, Sample, Tgid, Tid, Timestamp,
+    Engine, EventSource, EventStatus, FrameId, KernelSymbol, Limits, Names, Processes, Profile, Sample, Tgid, Tid, Timestamp,
 };
 use crate::symbolize::{AskKernel, DEBUGINFOD_FIND, Symbolizer, program_called};
 
@@ -45,7 +47,7 @@ impl Shared {
         let names = Arc::new(Names::bounded(limits.names()));
         let profile = Arc::new(RwLock::new(Profile::beside(&names, limits)));
         let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
-        symbolizer.ask_kernel_by(ask_kernel());
+        symbolizer.ask_kernel_by(Box::<Kernel>::default());
         Shared { names, processes: Arc::default(), profile, symbolizer }
     }
 
@@ -70,13 +72,25 @@ fn debuginfod_find() -> Result<PathBuf> {
     })
 }
 
-/// Loads the program that names when the first name is asked for: files have no addresses.
-fn ask_kernel() -> Box<AskKernel> {
-    let mut kernel = None;
-    Box::new(move |addresses| {
-        let kernel = kernel.get_or_insert_with(|| KernelNames::load().ok()).as_mut()?;
-        kernel.names(addresses).ok()
-    })
+/// The running kernel. Its programs are loaded when the first name is asked for: files have no addresses.
+#[derive(Default)]
+struct Kernel(OnceCell<Option<KernelNames>>);
+
+impl Kernel {
+    fn asked(&mut self) -> Option<&mut KernelNames> {
+        self.0.get_or_init(|| KernelNames::load().ok());
+        self.0.get_mut()?.as_mut()
+    }
+}
+
+impl AskKernel for Kernel {
+    fn symbols(&mut self, addresses: &[u64]) -> Option<Vec<Option<KernelSymbol>>> {
+        self.asked()?.symbols(addresses).ok()
+    }
+
+    fn code(&mut self, addresses: Range<u64>) -> Option<Vec<u8>> {
+        self.asked()?.code(addresses).ok()?
+    }
 }
 
 /// How sampling came to its end.

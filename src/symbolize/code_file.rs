@@ -8,6 +8,7 @@
 //! are kept ([`MAX_RANGES`](super::ranges::MAX_RANGES)), and how long a name is.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -159,6 +160,11 @@ impl<F: Format + Default> CodeFile<F> {
     /// Where the entry of an address is.
     pub(super) fn place_of(&self, address: u64) -> Option<u32> {
         self.ranges.find(address)
+    }
+
+    /// Addresses around this one that have the same entry, and where that is.
+    pub(super) fn range_around(&self, address: u64) -> Option<(Range<u64>, u32)> {
+        self.ranges.around(address)
     }
 
     /// The bytes at a place, fewer where the file ends.

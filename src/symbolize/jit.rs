@@ -68,6 +68,16 @@ pub(super) struct JitNames {
     pub(super) ticking: AtomicBool,
 }
 
+/// A function, to be read.
+pub(super) struct MadeCode {
+    /// Where it is in its process.
+    pub(super) range: Range<u64>,
+    /// From its begin on.
+    pub(super) bytes: Vec<u8>,
+    /// Where they are from.
+    pub(super) file: String,
+}
+
 /// That of one process.
 #[derive(Default)]
 struct Code {
@@ -160,6 +170,43 @@ impl JitNames {
         names.labels_of(id, |known| is_called |= known == label(names, &name));
         let (file, line) = dump.line_at(address, &name).filter(|_| is_called)?;
         Some(location((&file, line)))
+    }
+
+    /// The function that a frame is in, at most so many bytes of it: as its process has written it down, else from the memory of the
+    /// process. The error is a sentence's end.
+    pub(super) fn code(&self, names: &Names, id: FrameId, most: u64, stopped: &AtomicBool) -> Result<MadeCode, &'static str> {
+        const UNKNOWN: &str = "its process has not written down where it is";
+        let frame = names.frames.get(id).ok_or(UNKNOWN)?;
+        let address = frame.lookup_address();
+        let code = Arc::clone(&*self.codes.get(&frame.object).ok_or(UNKNOWN)?);
+        let mut state = lock(&code.state);
+        // What was let go of is read again.
+        state.read(stopped);
+        let name = state.name_at(address).ok_or(UNKNOWN)?;
+        let mut is_called = false;
+        names.labels_of(id, |known| is_called |= known == label(names, &name));
+        if !is_called {
+            return Err("other code is there by now");
+        }
+        let program = state.process.as_ref().map_or("", |process| &process.name);
+        let written = state.dump.as_ref().and_then(|dump| dump.code_at(address, &name, most));
+        if let Some((range, bytes)) = written {
+            return Ok(MadeCode { range, bytes, file: format!("jitdump of {program}") });
+        }
+        let (range, _) = state.map.as_ref().and_then(|map| map.range_around(address)).ok_or(UNKNOWN)?;
+        let end = range.end.min(range.start.saturating_add(most));
+        let bytes = state.process.as_ref().and_then(|process| process.memory(range.start..end));
+        let bytes = bytes.ok_or("its process has ended, or the code is there no more")?;
+        Ok(MadeCode { range, bytes, file: format!("memory of {program}") })
+    }
+
+    /// What an object's process calls the code at an address, and where that begins.
+    pub(super) fn name_at(&self, object: ObjectId, address: u64) -> Option<(u64, Vec<u8>)> {
+        let code = Arc::clone(&*self.codes.get(&object)?);
+        let state = lock(&code.state);
+        let of_dump = || state.dump.as_ref()?.range_around(address);
+        let (range, _) = of_dump().or_else(|| state.map.as_ref()?.range_around(address))?;
+        Some((range.start, state.name_at(address)?))
     }
 
     /// The reader has failed on an object: a bug of ours. It is not tried again.

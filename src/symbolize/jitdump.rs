@@ -9,7 +9,9 @@
 //! ```
 //!
 //! DEBUG_INFO 2 is about the LOAD behind it; its lines are looked up when they are asked for ([`jit_lines`](super::jit_lines)).
-//! Others (CLOSE 3, UNWINDING_INFO 4) are passed over by their size. The code in the file is not read either.
+//! Others (CLOSE 3, UNWINDING_INFO 4) are passed over by their size; so is the code itself, until somebody wants to read it.
+
+use std::ops::Range;
 
 use super::code_file::{CodeFile, Format};
 use super::jit_lines::{Lines, Shift};
@@ -180,6 +182,25 @@ impl CodeFile<JitDump> {
     }
 }
 
+impl CodeFile<JitDump> {
+    /// Where the code is that has this address and is called `name`, and its bytes: no more than `most`.
+    pub(super) fn code_at(&self, address: u64, name: &[u8], most: u64) -> Option<(Range<u64>, Vec<u8>)> {
+        let (range, at) = self.range_around(address)?;
+        let entry = self.bytes_at(u64::from(at), 8 << 10).ok()?;
+        let (start, code, size) = (u64_at(&entry, 32)?, u64_at(&entry, 40)?, u32_at(&entry, 4)?);
+        if JitDump::name(&entry, address) != Some(name) {
+            return None;
+        }
+        // What was moved is elsewhere as a whole; of what other code was put over a part is left.
+        let length = range.end - range.start;
+        let skipped = if length == code { 0 } else { range.start.checked_sub(start)? };
+        let bytes = skipped.checked_add(length).filter(|end| *end <= code).map(|_| length.min(most))?;
+        let begin = (u64::from(at) + u64::from(size)).checked_sub(code)?.checked_add(skipped)?;
+        let read = self.bytes_at(begin, usize::try_from(bytes).ok()?).ok()?;
+        (read.len() as u64 == bytes).then_some((range, read))
+    }
+}
+
 /// The size of the file's header; `None` while it is not whole.
 fn header(window: &[u8]) -> Result<Option<u32>, Reason> {
     let (Some(magic), Some(version), Some(size)) = (u32_at(window, 0), u32_at(window, 4), u32_at(window, 8)) else {
@@ -256,6 +277,26 @@ pub(super) mod tests {
         fn name(&self, address: u64) -> Option<String> {
             self.dump.name_at(address).unwrap().map(|name| String::from_utf8(name).unwrap())
         }
+    }
+
+    #[test]
+    fn code_is_what_was_written_down_also_where_it_was_moved_to_or_partly_covered() {
+        let code: Vec<u8> = (0..32).collect();
+        let mut world = world(&[
+            file_header(),
+            load(0x1000, &code, "moved"),
+            load(0x2000, &code, "covered"),
+            relocation(0x1000, 0x5000, 32),
+            load(0x2008, &[7; 8], "cover"),
+        ]);
+        assert_eq!(world.update(), Ok(true));
+        let at = |address, name: &str, most| world.dump.code_at(address, name.as_bytes(), most);
+        assert_eq!(at(0x5007, "moved", 99), Some((0x5000..0x5020, code.clone())));
+        assert_eq!(at(0x5007, "moved", 4), Some((0x5000..0x5020, code[..4].to_vec())));
+        assert_eq!(at(0x2001, "covered", 99), Some((0x2000..0x2008, code[..8].to_vec())));
+        assert_eq!(at(0x2011, "covered", 99), Some((0x2010..0x2020, code[16..].to_vec())));
+        assert_eq!(at(0x2008, "cover", 99), Some((0x2008..0x2010, vec![7; 8])));
+        assert_eq!([at(0x2008, "covered", 99), at(0x1000, "moved", 99), at(0x3000, "cover", 99)], [None, None, None]);
     }
 
     #[test]

@@ -181,7 +181,11 @@ pub(super) mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::profile::{Frame, FrameId, FrameKind, FrameWeight, LabelId, NameRequest, ObjectId, ProcessAddress, Tgid};
+    use crate::profile::{
+        Frame, FrameId, FrameKind, FrameWeight, KernelSymbol, LabelId, NameRequest, ObjectId, ProcessAddress, Tgid,
+    };
+    use crate::symbolize::kernel_names::AskKernel;
+    use crate::symbolize::listing::Question;
     use crate::symbolize::service::Service;
 
     const SOURCE: &str = "\
@@ -301,6 +305,25 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         }
     }
 
+    /// A kernel that calls its addresses by a function, and whose code nobody may read.
+    struct Called<F>(F);
+
+    impl<F: Fn(u64) -> String + Send> AskKernel for Called<F> {
+        fn symbols(&mut self, addresses: &[u64]) -> Option<Vec<Option<KernelSymbol>>> {
+            let symbol = |address: &u64| {
+                let called = (self.0)(*address);
+                let (name, module) = called.split_once(' ').map_or((&*called, None), |(name, module)| (name, Some(module)));
+                let module = module.map(str::to_owned);
+                Some(KernelSymbol { name: name.to_owned(), module, addresses: *address..*address + 1 })
+            };
+            Some(addresses.iter().map(symbol).collect())
+        }
+
+        fn code(&mut self, _: Range<u64>) -> Option<Vec<u8>> {
+            None
+        }
+    }
+
     /// A symbolizer that has named these addresses of a kernel whose files are under this root.
     pub(crate) fn named_under(
         root: &Path,
@@ -311,7 +334,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         let mut service = Service::new(Arc::default(), runtime.handle().clone());
         service.objects.root = Root(root.to_owned());
         let service = Arc::new(service);
-        service.kernel.ask_by(Box::new(move |addresses| Some(addresses.iter().map(|address| Some(called(*address))).collect())));
+        service.kernel.ask_by(Box::new(Called(called)));
         let names = &service.names;
         let frame = |at: &u64| names.intern_frame(Frame { object: ObjectId::KERNEL, is_return: false, address: *at }).0;
         let frames: Vec<FrameId> = addresses.iter().map(frame).collect();
@@ -372,7 +395,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         let weights = frames.iter().map(|frame| FrameWeight { frame: *frame, own: 1, total: 1 }).collect();
         let label = service.names.labels.intern("vfs_read", "kernel", FrameKind::Kernel);
         let lister = crate::symbolize::listing::Lister::default();
-        let listing = runtime.block_on(lister.ask(&service, label, weights)).unwrap().unwrap();
+        let listing = runtime.block_on(lister.ask(&service, Question { label, frames: weights, by: None })).unwrap().unwrap();
         let source = listing.source.unwrap();
         assert_eq!((source.rows.len(), &*source.rows[1].text), (8, "int vfs_read(volatile int *x) {"));
         let code = listing.code.unwrap();
@@ -386,7 +409,10 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         {
             let (runtime, service, frames) = pretended.named(&addresses.collect::<Vec<_>>(), |_| "vfs_read".to_owned());
             let weights = vec![FrameWeight { frame: frames[0], own: 1, total: 1 }];
-            let said = runtime.block_on(lister.ask(&service, LabelId(0), weights)).unwrap().unwrap_err();
+            let said = runtime
+                .block_on(lister.ask(&service, Question { label: LabelId(0), frames: weights, by: None }))
+                .unwrap()
+                .unwrap_err();
             assert!(said.contains(why), "{said}");
         }
     }

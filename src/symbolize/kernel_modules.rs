@@ -168,6 +168,7 @@ mod tests {
     use crate::profile::{FrameKind, FrameWeight};
     use crate::symbolize::elf::Image;
     use crate::symbolize::kernel_debug::tests::{about, chains_of_llvm, named_under, run};
+    use crate::symbolize::listing::Question;
     use crate::symbolize::source::Source;
 
     const SOURCE: &str = "\
@@ -392,14 +393,15 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
         let weights: Vec<_> = frames.iter().map(|frame| FrameWeight { frame: *frame, own: 1, total: 1 }).collect();
         let label = service.names.labels.intern("thing_read", "[my_thing]", FrameKind::Kernel);
         let lister = crate::symbolize::listing::Lister::default();
-        let listing = runtime.block_on(lister.ask(&service, label, weights.clone())).unwrap().unwrap();
+        let question = |label, frames| Question { label, frames, by: None };
+        let listing = runtime.block_on(lister.ask(&service, question(label, weights))).unwrap().unwrap();
         assert_eq!(&*listing.source.unwrap().rows[2].text, "int thing_read(volatile int *x) {");
         assert!(listing.code.unwrap_err().contains("is not linked"));
         std::fs::remove_file(&module.file).unwrap();
         let (runtime, service, frames) =
             named_under(module.root.path(), &module.function_of_nothing(), |_| "thing_read [my_thing]".to_owned());
         let weights = vec![FrameWeight { frame: frames[0], own: 1, total: 1 }];
-        let said = runtime.block_on(lister.ask(&service, label, weights)).unwrap().unwrap_err();
+        let said = runtime.block_on(lister.ask(&service, question(label, weights))).unwrap().unwrap_err();
         assert!(said.contains("this module is not installed"), "{said}");
     }
 

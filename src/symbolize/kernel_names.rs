@@ -5,6 +5,7 @@
 //! read after the last change that we were told of, and an address that the table does not know makes it be read again,
 //! less and less often while that does not help.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use super::demangle::{Detail, demangle};
 use super::kernel::KernelSymbols;
 use super::objects::{Entry, lock};
 use super::problem::Reason;
-use crate::profile::{FrameId, FrameKind, Names};
+use crate::profile::{FrameId, FrameKind, KernelSymbol, Names};
 
 /// Shortest time between two readings: reading takes 30 ms of system time on 122,117 symbols, so at most 3 % of a CPU.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -23,15 +24,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 const NAP: Duration = Duration::from_millis(20);
 
 /// Whose functions are the core kernel's.
-const CORE: &str = "kernel";
+pub(super) const CORE: &str = "kernel";
 
-/// Asks the kernel what it calls addresses: `name`, `name [module]`, or nothing for each. `None` if it cannot be asked.
-pub type AskKernel = dyn FnMut(&[u64]) -> Option<Vec<Option<String>>> + Send;
+/// Whoever can ask the running kernel about its code.
+pub trait AskKernel: Send {
+    /// The function that holds each address, or nothing. `None` if the kernel cannot be asked.
+    fn symbols(&mut self, addresses: &[u64]) -> Option<Vec<Option<KernelSymbol>>>;
+
+    /// The bytes that are at these addresses now. `None` where they cannot be read.
+    fn code(&mut self, addresses: Range<u64>) -> Option<Vec<u8>>;
+}
 
 /// The kernel's names.
 #[derive(Default)]
 pub(super) struct KernelNames {
-    ask: Mutex<Option<Box<AskKernel>>>,
+    ask: Mutex<Option<Box<dyn AskKernel>>>,
     table: Mutex<Table>,
     changed: AtomicBool,
     memory: AtomicUsize,
@@ -58,25 +65,36 @@ impl KernelNames {
     }
 
     /// From now on the kernel is asked, as long as it answers.
-    pub(super) fn ask_by(&self, ask: Box<AskKernel>) {
+    pub(super) fn ask_by(&self, ask: Box<dyn AskKernel>) {
         *lock(&self.ask) = Some(ask);
+    }
+
+    /// What the kernel says now of each address; `None` if it cannot be asked, from then on.
+    pub(super) fn symbols(&self, addresses: &[u64]) -> Option<Vec<Option<KernelSymbol>>> {
+        let mut ask = lock(&self.ask);
+        let answer = ask.as_mut().and_then(|ask| ask.symbols(addresses));
+        if answer.is_none() {
+            *ask = None;
+        }
+        answer
+    }
+
+    /// Bytes of the kernel, if they can be read.
+    pub(super) fn code(&self, addresses: Range<u64>) -> Option<Vec<u8>> {
+        lock(&self.ask).as_mut()?.code(addresses)
     }
 
     /// Names all frames. Those that have a name now come back: they may be looked up in debug information.
     pub(super) fn name(&self, names: &Names, entry: &Entry, frames: &[FrameId], stopped: &AtomicBool) -> Vec<FrameId> {
         let address = |frame: &FrameId| names.frames.get(*frame).map_or(0, |frame| frame.lookup_address());
-        let mut ask = lock(&self.ask);
-        let answer = ask.as_mut().and_then(|ask| ask(&frames.iter().map(address).collect::<Vec<u64>>()));
-        let Some(answer) = answer else {
-            *ask = None;
+        let Some(answer) = self.symbols(&frames.iter().map(address).collect::<Vec<u64>>()) else {
             return self.name_by_table(names, entry, frames, stopped);
         };
         let mut named = Vec::new();
-        for (frame, name) in frames.iter().zip(answer) {
-            match name {
-                Some(text) => {
-                    let (name, owner) = text.split_once(' ').unwrap_or((&text, CORE));
-                    give_name(names, *frame, name.as_bytes(), owner);
+        for (frame, symbol) in frames.iter().zip(answer) {
+            match symbol {
+                Some(symbol) => {
+                    give_name(names, *frame, symbol.name.as_bytes(), symbol.module.as_deref().unwrap_or(CORE));
                     named.push(*frame);
                 }
                 None => leave_unnamed(names, *frame),
@@ -211,12 +229,29 @@ mod tests {
         assert_eq!(name(&names, module), "old");
     }
 
+    /// Answers once.
+    struct Once(bool);
+
+    impl AskKernel for Once {
+        fn symbols(&mut self, addresses: &[u64]) -> Option<Vec<Option<KernelSymbol>>> {
+            let symbol = |(name, module): (&str, Option<&str>)| {
+                Some(KernelSymbol { name: name.to_owned(), module: module.map(str::to_owned), addresses: 0..1 })
+            };
+            assert_eq!(addresses.len(), 3 - usize::from(!self.0) * 2, "asked again after there was no answer");
+            let is_first = std::mem::take(&mut self.0);
+            is_first.then(|| vec![symbol(("asked", Some("[mod]"))), symbol(("plain", None)), None])
+        }
+
+        fn code(&mut self, _: Range<u64>) -> Option<Vec<u8>> {
+            None
+        }
+    }
+
     #[test]
     fn the_kernel_is_asked_and_once_it_does_not_answer_the_table_is() {
         let names = Names::default();
         let kernel = KernelNames { table: Mutex::new(table("ffffffff81000000 T core\n")), ..KernelNames::default() };
-        let mut answers = vec![None, Some(vec![Some("asked [mod]".to_owned()), Some("plain".to_owned()), None])];
-        kernel.ask_by(Box::new(move |_| answers.pop().expect("asked again after there was no answer")));
+        kernel.ask_by(Box::new(Once(true)));
         let frames = [0xffffffffc0000000, 0xffffffff81000020, 0xffffffffa0000000].map(|address| frame(&names, address));
         let entry = Entry::default();
         let named = kernel.name(&names, &entry, &frames, &AtomicBool::new(false));

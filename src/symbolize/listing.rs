@@ -3,11 +3,15 @@
 //! ```text
 //! label, frames ─► locate     file and line of each frame in the function of that label
 //!              └─► text       that file, from the root of a process that runs the object, or our own
-//!              └─► code       the function's bytes: by its symbol, else by its unwind information (bounds); decoded
+//!              ├─► code       the function's bytes: by its symbol, else by its unwind information (bounds); decoded
+//!              ├─► running    those of the kernel, from its memory
+//!              └─► made       those of JIT code, from its jitdump or the memory of its process
 //! ```
 
 mod bounds;
 mod code;
+mod made;
+mod running;
 mod text;
 
 use std::collections::VecDeque;
@@ -27,7 +31,15 @@ const MAX_FRAMES: usize = 16_384;
 /// Processes remembered of each object: most objects are run by few programs, and a file is usually found by the first.
 const MAX_HOSTS: usize = 4;
 
-type Question = (LabelId, Vec<FrameWeight>);
+/// What is asked.
+pub(super) struct Question {
+    pub(super) label: LabelId,
+    /// The heaviest first.
+    pub(super) frames: Vec<FrameWeight>,
+    /// An address of the function that was read before, if any was.
+    pub(super) by: Option<FrameId>,
+}
+
 type Answer = Result<Listing, String>;
 
 /// Makes listings; the newest that is asked for.
@@ -51,10 +63,10 @@ impl Lister {
     }
 
     /// Asks for a function.
-    pub(super) fn ask(&self, service: &Arc<Service>, label: LabelId, frames: Vec<FrameWeight>) -> oneshot::Receiver<Answer> {
+    pub(super) fn ask(&self, service: &Arc<Service>, question: Question) -> oneshot::Receiver<Answer> {
         let hosts = Arc::clone(&self.hosts);
-        self.lane.ask(service, (label, frames), move |service, (label, frames)| {
-            let answer = list(service, &hosts, label, &frames);
+        self.lane.ask(service, question, move |service, question| {
+            let answer = list(service, &hosts, question);
             service.objects.shrink();
             answer
         })
@@ -72,89 +84,127 @@ fn heaviest_object(service: &Service, frames: &[FrameWeight]) -> Option<ObjectId
     weights.into_iter().max_by_key(|(object, weight)| (*weight, std::cmp::Reverse(*object))).map(|(object, _)| object)
 }
 
-fn list(
-    service: &Service,
-    hosts: &DashMap<ObjectId, VecDeque<Tgid>, FxBuildHasher>,
-    label: LabelId,
-    frames: &[FrameWeight],
-) -> Answer {
-    let id = heaviest_object(service, frames).ok_or("no address of this function has been sampled")?;
-    let object = service.names.objects.get(id).ok_or("no address of this function has been sampled")?;
-    let mut owner = id;
-    let why_nothing = match object.kind {
-        ObjectKind::Elf | ObjectKind::Vdso => "",
-        ObjectKind::Kernel => match code::kernel_object(service, frames) {
-            Ok(found) => {
-                owner = found;
-                ""
-            }
-            Err(why) => why,
-        },
-        ObjectKind::Named => "a name is all that is known of this function: neither source nor instructions",
-        ObjectKind::Anonymous => "",
-        ObjectKind::Unmapped => "no file is mapped at these addresses: neither source nor instructions are known",
+/// The object's heaviest address that is in the function itself.
+fn heaviest_of(service: &Service, object: ObjectId, label: LabelId, frames: &[FrameWeight]) -> Option<FrameId> {
+    let is_called = |frame: &FrameId| {
+        let mut found = false;
+        service.names.labels_of(*frame, |name| found |= name == label);
+        found
     };
-    if !why_nothing.is_empty() {
-        return Err(why_nothing.to_owned());
-    }
-    let known = frames.iter().map(|weight| weight.frame).collect();
-    let of_object = |weight: &&FrameWeight| service.names.frames.get(weight.frame).is_some_and(|frame| frame.object == id);
-    let frames: Vec<FrameWeight> = frames.iter().filter(of_object).take(MAX_FRAMES).copied().collect();
-    // The kernel's source is nobody's but ours: what a process in a container has at its path is another file.
-    let hosts = if object.kind == ObjectKind::Kernel { &DashMap::default() } else { hosts };
-    let hosts: Vec<Tgid> = hosts.get(&id).map(|hosts| hosts.iter().copied().collect()).unwrap_or_default();
-    let object = service.names.objects.get(owner).unwrap_or(object);
-    let source = source(service, (id, owner), object, &hosts, label, &frames);
-    let code = match object.kind {
-        ObjectKind::Anonymous if source.is_err() => {
-            return Err("this code was made at run time: neither its source nor its instructions are known".to_owned());
-        }
-        ObjectKind::Anonymous => Err("no instructions: this code was made at run time".to_owned()),
-        _ => code::instructions(service, owner, object, label, &frames),
-    };
-    Ok(Listing { label, source, code, known })
+    let is_its = |frame: &FrameId| service.names.frames.get(*frame).is_some_and(|frame| frame.object == object);
+    let mut of_object = frames.iter().map(|weight| weight.frame).filter(is_its);
+    let first = of_object.clone().next();
+    of_object.find(is_called).or(first)
 }
 
-/// The file in which the function has most of its weight, and where in it its addresses are. They are of one object, and another may
-/// know of them: a module of the kernel.
-fn source(
-    service: &Service,
-    (id, owner): (ObjectId, ObjectId),
-    object: &Object,
-    hosts: &[Tgid],
-    label: LabelId,
-    weights: &[FrameWeight],
-) -> Result<Rows, String> {
-    let name = sanitize(object.short_name()).into_owned();
-    let frames: Vec<FrameId> = weights.iter().map(|weight| weight.frame).collect();
-    let Some(chains) = chains(service, id, &frames) else {
-        return Err(format!("no source: {name} has no debug information; build it with -g, or install its debug symbols"));
+fn list(service: &Service, hosts: &DashMap<ObjectId, VecDeque<Tgid>, FxBuildHasher>, question: Question) -> Answer {
+    const UNKNOWN: &str = "no address of this function has been sampled";
+    let Question { label, mut frames, by } = question;
+    let known = frames.iter().map(|weight| weight.frame).collect();
+    let before = by.and_then(|by| Some((service.names.frames.get(by)?.object, by)));
+    let chosen = || {
+        let id = heaviest_object(service, &frames)?;
+        Some((id, heaviest_of(service, id, label, &frames)?))
     };
-    let mut lines: Vec<(FrameId, Arc<str>, u32)> = Vec::new();
-    let mut files: FxHashMap<Arc<str>, (u64, u64)> = FxHashMap::default();
-    for (weight, chain) in weights.iter().zip(chains) {
-        // Of a function that is inlined into itself, the innermost one.
-        let located = chain.into_iter().rev().find(|located| located.label == label);
-        let Some(place) = located.and_then(|located| located.location) else { continue };
-        let sum = files.entry(Arc::clone(&place.file)).or_default();
-        *sum = (sum.0 + weight.own, sum.1 + weight.total);
-        lines.push((weight.frame, place.file, place.line));
+    let (id, by) = before.or_else(chosen).ok_or(UNKNOWN)?;
+    let object = service.names.objects.get(id).ok_or(UNKNOWN)?;
+    frames.retain(|weight| service.names.frames.get(weight.frame).is_some_and(|frame| frame.object == id));
+    frames.truncate(MAX_FRAMES);
+    if !frames.iter().any(|weight| weight.frame == by) {
+        frames.push(FrameWeight { frame: by, own: 0, total: 0 });
     }
-    let heaviest = files.into_iter().max_by(|(a, x), (b, y)| x.cmp(y).then_with(|| b.cmp(a)));
-    let Some((file, _)) = heaviest else {
-        return Err(format!("no source: the debug information of {name} has no lines for this function"));
-    };
-    let text = text::read(&file, hosts).map_err(|why| format!("no source: {why}"))?;
-    let at_row = |line: &u32| (*line as usize).checked_sub(1).filter(|row| *row < text.rows.len());
-    let row_of: FxHashMap<FrameId, usize> =
-        lines.iter().filter(|(_, of, _)| *of == file).filter_map(|(frame, _, line)| Some((*frame, at_row(line)?))).collect();
-    let built = if object.kind == ObjectKind::Anonymous { None } else { code::modified(service, owner, object) };
-    let note = match built {
-        _ if lines.iter().any(|(_, of, line)| *of == file && at_row(line).is_none()) => {
-            "the file has fewer lines than the compiler saw: it was changed since"
+    let of_hosts = || hosts.get(&id).map(|hosts| hosts.iter().copied().collect::<Vec<Tgid>>()).unwrap_or_default();
+    let about = About { service, label, by, id, object, frames: &frames };
+    let (source, code) = match object.kind {
+        ObjectKind::Kernel => about.of_kernel()?,
+        ObjectKind::Elf | ObjectKind::Vdso => {
+            (about.source((id, object), &of_hosts()), code::instructions(service, id, object, by, &frames))
         }
-        Some(built) if built < text.modified => "the file is newer than the program: its lines may not be those that run",
-        _ => "",
+        ObjectKind::Anonymous => match (about.source((id, object), &of_hosts()), made::instructions(service, id, by, &frames)) {
+            (Err(_), Err(why)) => return Err(why.replacen("no instructions", "neither source nor instructions", 1)),
+            panes => panes,
+        },
+        ObjectKind::Named => {
+            return Err("a name is all that is known of this function: neither source nor instructions".to_owned());
+        }
+        ObjectKind::Unmapped => {
+            return Err("no file is mapped at these addresses: neither source nor instructions are known".to_owned());
+        }
     };
-    Ok(Rows { file, note: note.to_owned(), rows: text.rows, row_of })
+    Ok(Listing { label, by, source, code, known })
+}
+
+/// One function of one object.
+struct About<'a> {
+    service: &'a Service,
+    label: LabelId,
+    by: FrameId,
+    id: ObjectId,
+    object: &'a Object,
+    /// Its addresses, the heaviest first.
+    frames: &'a [FrameWeight],
+}
+
+type Pane = Result<Rows, String>;
+
+impl About<'_> {
+    /// Source and instructions of a function of the kernel.
+    fn of_kernel(&self) -> Result<(Pane, Pane), String> {
+        let running = running::instructions(self.service, self.by, self.frames);
+        let owner = code::kernel_object(self.service, self.frames);
+        let owner = owner.and_then(|id| Ok((id, self.service.names.objects.get(id).ok_or("")?)));
+        match (running, owner) {
+            // The kernel's source is nobody's but ours: what a process in a container has at its path is another file.
+            (Ok(code), Ok(owner)) => Ok((self.source(owner, &[]), Ok(code))),
+            (Ok(code), Err(why)) => Ok((Err(format!("no source: {why}")), Ok(code))),
+            // As they are in the file, at least.
+            (Err(_), Ok((id, object))) => {
+                let code = code::instructions(self.service, id, object, self.by, self.frames);
+                Ok((self.source((id, object), &[]), code))
+            }
+            (Err(_), Err(why)) => Err(format!("{why}: neither source nor instructions are known")),
+        }
+    }
+
+    /// The file in which the function is, and where in it its addresses are. They are of one object, and another may know of them: a
+    /// module of the kernel.
+    fn source(&self, (owner, about): (ObjectId, &Object), hosts: &[Tgid]) -> Pane {
+        let About { service, label, id, .. } = *self;
+        let name = sanitize(about.short_name()).into_owned();
+        let frames: Vec<FrameId> = self.frames.iter().map(|weight| weight.frame).collect();
+        let Some(chains) = chains(service, id, &frames) else {
+            return Err(format!("no source: {name} has no debug information; build it with -g, or install its debug symbols"));
+        };
+        let mut lines: Vec<(FrameId, Arc<str>, u32)> = Vec::new();
+        let mut files: FxHashMap<Arc<str>, (u64, u64)> = FxHashMap::default();
+        for (weight, chain) in self.frames.iter().zip(chains) {
+            // Of a function that is inlined into itself, the innermost one.
+            let located = chain.into_iter().rev().find(|located| located.label == label);
+            let Some(place) = located.and_then(|located| located.location) else { continue };
+            let sum = files.entry(Arc::clone(&place.file)).or_default();
+            *sum = (sum.0 + weight.own, sum.1 + weight.total);
+            lines.push((weight.frame, place.file, place.line));
+        }
+        let its_own = lines.iter().find(|(frame, ..)| *frame == self.by).map(|(_, file, _)| Arc::clone(file));
+        let heaviest = || files.into_iter().max_by(|(a, x), (b, y)| x.cmp(y).then_with(|| b.cmp(a))).map(|(file, _)| file);
+        let Some(file) = its_own.or_else(heaviest) else {
+            return Err(match self.object.kind {
+                ObjectKind::Anonymous => "no source: its runtime has not written down which lines it is from".to_owned(),
+                _ => format!("no source: the debug information of {name} has no lines for this function"),
+            });
+        };
+        let text = text::read(&file, hosts).map_err(|why| format!("no source: {why}"))?;
+        let at_row = |line: &u32| (*line as usize).checked_sub(1).filter(|row| *row < text.rows.len());
+        let row_of: FxHashMap<FrameId, usize> =
+            lines.iter().filter(|(_, of, _)| *of == file).filter_map(|(frame, _, line)| Some((*frame, at_row(line)?))).collect();
+        let built = if self.object.kind == ObjectKind::Anonymous { None } else { code::modified(service, owner, about) };
+        let note = match built {
+            _ if lines.iter().any(|(_, of, line)| *of == file && at_row(line).is_none()) => {
+                "the file has fewer lines than the compiler saw: it was changed since"
+            }
+            Some(built) if built < text.modified => "the file is newer than the program: its lines may not be those that run",
+            _ => "",
+        };
+        Ok(Rows { file, note: note.to_owned(), rows: text.rows, row_of })
+    }
 }

@@ -107,7 +107,7 @@ pub use problem::{Counts, Problem, Reason};
 pub use resolver::{Function, Resolver, code_names};
 
 use crate::profile::{FrameId, FrameWeight, LabelId, Listing, NameRequest, Names};
-use listing::Lister;
+use listing::{Lister, Question};
 use locate::Locator;
 use service::Service;
 
@@ -149,8 +149,8 @@ impl Symbolizer {
         Symbolizer { shared: Arc::new(Shared { service, locator: Locator::default(), lister: Lister::default() }) }
     }
 
-    /// From now on the kernel is asked for the names of its functions, and `/proc/kallsyms` is read only once it does not answer.
-    pub fn ask_kernel_by(&self, ask: Box<AskKernel>) {
+    /// From now on the kernel is asked for the names of its functions and for their code, and `/proc/kallsyms` is read only once it does not answer.
+    pub fn ask_kernel_by(&self, ask: Box<dyn AskKernel>) {
         self.shared.service.kernel.ask_by(ask);
     }
 
@@ -230,9 +230,15 @@ impl Symbolizer {
         self.shared.locator.ask_named(&self.shared.service, label, frame)
     }
 
-    /// A function's source and instructions, and which of these addresses are on which row; the heaviest address first. Only the
-    /// newest question is kept. The error says in a sentence why there is neither.
-    pub fn listing(&self, label: LabelId, frames: Vec<FrameWeight>) -> oneshot::Receiver<Result<Listing, String>> {
-        self.shared.lister.ask(&self.shared.service, label, frames)
+    /// A function's source and instructions, and which of these addresses are on which row; the heaviest address first. Of several
+    /// functions of this name it is the one that has the address `by`; without, the one that has the heaviest. Only the newest question
+    /// is kept. The error says in a sentence why there is neither.
+    pub fn listing(
+        &self,
+        label: LabelId,
+        frames: Vec<FrameWeight>,
+        by: Option<FrameId>,
+    ) -> oneshot::Receiver<Result<Listing, String>> {
+        self.shared.lister.ask(&self.shared.service, Question { label, frames, by })
     }
 }

@@ -18,7 +18,8 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -113,6 +114,14 @@ impl Process {
         }
         let written = meta.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         if written.saturating_add(GRACE) < self.life.began() { Err(Reason::CodeMapStale) } else { Ok(()) }
+    }
+
+    /// The bytes that are in its memory, unless it has ended or nothing is there.
+    pub(super) fn memory(&self, addresses: Range<u64>) -> Option<Vec<u8>> {
+        let memory = File::open(format!("/proc/{}/mem", self.tgid)).ok()?;
+        let mut bytes = vec![0; usize::try_from(addresses.end.checked_sub(addresses.start)?).ok()?];
+        memory.read_exact_at(&mut bytes, addresses.start).ok()?;
+        self.is_alive().then_some(bytes)
     }
 
     /// Its jitdump, if it has one mapped.

@@ -92,8 +92,13 @@ impl Ranges {
 
     /// Where the entry of an address is.
     pub(super) fn find(&self, address: u64) -> Option<u32> {
-        let (_, range) = self.by_start.range(..=address).next_back()?;
-        (address < range.end).then_some(range.at)
+        self.around(address).map(|(_, at)| at)
+    }
+
+    /// The range that holds an address, and where its entry is.
+    pub(super) fn around(&self, address: u64) -> Option<(ops::Range<u64>, u32)> {
+        let (start, range) = self.by_start.range(..=address).next_back()?;
+        (address < range.end).then_some((*start..range.end, range.at))
     }
 
     /// What came since this was asked before.

@@ -113,8 +113,8 @@ pub enum Event {
 #[allow(missing_docs)]
 pub enum Effect {
     Ask(Box<Request>),
-    /// A function is to be read.
-    List(Arc<Addresses>),
+    /// A function is to be read: of several with its name the one that has this address, if that is known.
+    List(Arc<Addresses>, Option<FrameId>),
     /// File and line of an address of a function are wanted.
     Locate(LabelId, FrameId),
     Save(SaveOrder),

@@ -67,7 +67,7 @@ pub struct Link {
     /// The newest request.
     pub requests: watch::Sender<Request>,
     /// The newest function that is to be read, with where its samples are.
-    pub listings: watch::Sender<Option<Arc<Addresses>>>,
+    pub listings: watch::Sender<Option<(Arc<Addresses>, Option<FrameId>)>>,
     /// The newest address of which file and line are wanted, in the function of this name.
     pub places: watch::Sender<Option<(LabelId, FrameId)>>,
     /// What is to be saved.
@@ -206,7 +206,7 @@ fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) 
         match effect {
             // Nobody listens any more only when the program is ending anyway.
             Effect::Ask(request) => drop(link.requests.send(*request)),
-            Effect::List(addresses) => drop(link.listings.send(Some(addresses))),
+            Effect::List(addresses, by) => drop(link.listings.send(Some((addresses, by)))),
             Effect::Locate(label, frame) => drop(link.places.send(Some((label, frame)))),
             Effect::Save(order) => drop(link.saves.send(order)),
             Effect::Events(order) => drop(link.orders.send(order)),

@@ -137,8 +137,8 @@ impl Source {
         };
     }
 
-    /// What is to be asked for, as of `now`: nothing while the answer is on its way.
-    fn wanted(&mut self, now: Timestamp) -> Option<Arc<Addresses>> {
+    /// What is to be asked for, as of `now`, and of which function; nothing while the answer is on its way.
+    fn wanted(&mut self, now: Timestamp) -> Option<(Arc<Addresses>, Option<FrameId>)> {
         let addresses = self.addresses.as_ref().filter(|addresses| !self.waiting && !addresses.frames.is_empty())?;
         if self.covers == Covers::Unknown {
             let all = match &self.listing {
@@ -153,7 +153,9 @@ impl Source {
             return None;
         }
         (self.waiting, self.asked) = (true, Some(now));
-        Some(Arc::clone(addresses))
+        // Whichever weighs more now, what is being read stays.
+        let by = self.listing.as_ref().and_then(|listing| Some(listing.as_ref().ok()?.by));
+        Some((Arc::clone(addresses), by))
     }
 
     fn take_listing(&mut self, listing: Result<Arc<Listing>, String>, height: usize) {
@@ -379,7 +381,7 @@ impl App {
     pub(super) fn ask_for_code(&mut self, effects: &mut Vec<Effect>) {
         let now = self.snapshot.now;
         if let Some(source) = &mut self.source {
-            effects.extend(source.wanted(now).map(Effect::List));
+            effects.extend(source.wanted(now).map(|(addresses, by)| Effect::List(addresses, by)));
             return;
         }
         let wanted = self.addresses_wanted();

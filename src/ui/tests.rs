@@ -77,7 +77,7 @@ impl Bench {
                     self.asked.push(*request);
                     self.send(Event::Snapshot(Arc::new(snapshot)));
                 }
-                code @ (Effect::List(_) | Effect::Locate(..)) => self.code.push(code),
+                code @ (Effect::List(..) | Effect::Locate(..)) => self.code.push(code),
                 other => self.others.push(other),
             }
         }

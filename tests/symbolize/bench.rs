@@ -90,8 +90,13 @@ impl Bench {
 
     /// A function's listing, of frames that weigh the same.
     pub(crate) fn listing(&self, label: LabelId, frames: &[FrameId]) -> Result<Listing, String> {
+        self.listing_by(label, frames, None)
+    }
+
+    /// The same of the function that has an address.
+    pub(crate) fn listing_by(&self, label: LabelId, frames: &[FrameId], by: Option<FrameId>) -> Result<Listing, String> {
         let frames = frames.iter().map(|frame| FrameWeight { frame: *frame, own: 1, total: 1 }).collect();
-        self.runtime.block_on(self.symbolizer.listing(label, frames)).unwrap()
+        self.runtime.block_on(self.symbolizer.listing(label, frames, by)).unwrap()
     }
 
     pub(crate) fn locate(&self, frame: FrameId) -> Option<(String, u32)> {

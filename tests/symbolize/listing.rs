@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use flametop::profile::{FrameId, LabelId, Listing};
+use flametop::profile::{FrameId, LabelId, Listing, Rows, Tgid};
 
+use crate::Sleeper;
 use crate::bench::{Bench, build};
 use crate::oracle::{Oracle, run};
 
@@ -38,6 +39,20 @@ fn objdump(file: &Path, function: &str) -> Vec<(u64, String)> {
         Some((u64::from_str_radix(address, 16).ok()?, text.split_whitespace().next()?.to_owned()))
     };
     text.lines().filter_map(row).collect()
+}
+
+/// Whether instructions are those that objdump has found.
+#[track_caller]
+fn assert_same(code: &Rows, expected: &[(u64, String)]) {
+    let addresses: Vec<u64> = code.rows.iter().map(|row| row.place).collect();
+    assert_eq!(addresses, expected.iter().map(|(address, _)| *address).collect::<Vec<_>>());
+    for (row, (address, mnemonic)) in code.rows.iter().zip(expected) {
+        let ours = row.text.split(' ').next().unwrap();
+        // Padding has many spellings; suffixes of operand sizes are left out where an operand tells the size.
+        let same =
+            ours.starts_with(mnemonic.as_str()) || mnemonic.starts_with(ours) || mnemonic.contains("nop") || mnemonic == "data16";
+        assert!(same, "{address:x}: {} is {mnemonic}", row.text);
+    }
 }
 
 /// Everything about `weigh` in a program: a frame for each of its instructions.
@@ -79,15 +94,7 @@ fn instructions_are_those_of_objdump_and_lines_those_of_the_source() {
     let listing = weigh.listing();
     let code = listing.code.unwrap();
     assert_eq!(code.note, "");
-    let addresses: Vec<u64> = code.rows.iter().map(|row| row.place).collect();
-    assert_eq!(addresses, weigh.instructions.iter().map(|(address, _)| *address).collect::<Vec<_>>());
-    for (row, (address, mnemonic)) in code.rows.iter().zip(&weigh.instructions) {
-        let ours = row.text.split(' ').next().unwrap();
-        // Padding has many spellings; suffixes of operand sizes are left out where an operand tells the size.
-        let same =
-            ours.starts_with(mnemonic.as_str()) || mnemonic.starts_with(ours) || mnemonic.contains("nop") || mnemonic == "data16";
-        assert!(same, "{address:x}: {} is {mnemonic}", row.text);
-    }
+    assert_same(&code, &weigh.instructions);
     assert!(code.rows.iter().any(|row| row.text.starts_with("call strlen")), "{:?}", code.rows);
     for (at, frame) in weigh.frames.iter().enumerate() {
         assert_eq!(code.row_of.get(frame), Some(&at));
@@ -157,4 +164,86 @@ fn the_source_is_read_where_the_program_sees_it() {
     child.wait().unwrap();
     let source = listing.source.unwrap();
     assert!(&*source.file == "/made/up/prog.c" && source.rows.iter().any(|row| row.text.contains("sum += table")));
+}
+
+/// As code made at run time stands a function of a file, so that objdump can tell what its instructions are.
+#[test]
+fn instructions_of_code_made_at_run_time_are_those_in_the_memory_of_its_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "prog", HOT, &["-O2", "-no-pie"]);
+    let instructions = objdump(&file, "weigh");
+    let (start, last) = (instructions[0].0, instructions.last().unwrap().0);
+    let mut process = Sleeper::start(Command::new(&file).arg("wait"));
+    let tgid = process.0.id();
+    let map = format!("/tmp/perf-{tgid}.map");
+    std::fs::write(&map, format!("{start:x} {:x} JS:*weigh /srv/app.js:1:2\n", last + 1 - start)).unwrap();
+    let bench = Bench::new();
+    let object = bench.names.jit_object(Tgid(tgid), 1);
+    let frames: Vec<FrameId> = instructions.iter().map(|(address, _)| bench.frame(object, *address, false)).collect();
+    bench.name(&frames, tgid, 0..0);
+    let mut label = LabelId(0);
+    bench.names.labels_of(frames[0], |first| label = first);
+    let listing = bench.listing(label, &frames).unwrap();
+    let code = listing.code.unwrap();
+    assert_eq!(&*code.file, "memory of prog");
+    // The last one of a function is short, whatever there is behind it: its size is unknown here.
+    assert_same(
+        &Rows { rows: code.rows[..instructions.len() - 1].to_vec(), ..code.clone() },
+        &instructions[..instructions.len() - 1],
+    );
+    assert!(frames.iter().enumerate().all(|(at, frame)| code.row_of[frame] == at));
+    assert!(listing.source.unwrap_err().contains("its runtime has not written down"));
+    // Something else is there by now.
+    std::fs::write(&map, format!("{start:x} {:x} JS:*other /srv/app.js:1:2\n", last + 1 - start)).unwrap();
+    let why = bench.listing(label, &frames).unwrap_err();
+    assert!(why.contains("neither source nor instructions") && why.ends_with("other code is there by now"), "{why}");
+    std::fs::write(&map, format!("{start:x} {:x} JS:*weigh /srv/app.js:1:2\n", last + 1 - start)).unwrap();
+    process.0.kill().unwrap();
+    process.0.wait().unwrap();
+    let why = bench.listing(label, &frames).unwrap_err();
+    std::fs::remove_file(&map).unwrap();
+    assert!(why.contains("its process has ended"), "{why}");
+}
+
+#[test]
+fn of_two_functions_with_one_name_that_which_is_being_read_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    for name in ["first", "second"] {
+        let same = "static __attribute__((noinline)) int same(int *x) { *x += __LINE__; return *x; }\n";
+        write(&format!("{name}.c"), &format!("{same}int {name}(int *x) {{ return same(x) + 1; }}\n"));
+    }
+    write("main.c", "int first(int *), second(int *);\nint main(int c, char **v) { return first(&c) + second(&c); }\n");
+    let file = directory.path().join("prog");
+    let sources = ["main.c", "first.c", "second.c"].map(|name| directory.path().join(name));
+    run(Command::new("gcc").args(["-g", "-O2", "-fno-ipa-icf", "-fno-ipa-cp", "-o"]).arg(&file).args(&sources));
+    let oracle = Oracle::of(&file);
+    let symbols = run(Command::new("nm").arg(&file));
+    let starts: Vec<u64> = symbols
+        .lines()
+        .filter_map(|line| line.strip_suffix(" t same"))
+        .map(|address| u64::from_str_radix(address, 16).unwrap())
+        .collect();
+    let bench = Bench::new();
+    let object = bench.object(&file, oracle.build_id.as_deref());
+    let frames: Vec<FrameId> = starts.iter().map(|start| bench.frame(object, oracle.offset(*start).unwrap(), false)).collect();
+    bench.name(&frames, here(), 0..0);
+    let mut labels = Vec::new();
+    frames.iter().for_each(|frame| bench.names.labels_of(*frame, |label| labels.push(label)));
+    assert!(frames.len() == 2 && labels.len() == 2 && labels[0] == labels[1], "{labels:?}");
+    for (order, by, expected) in [([0, 1], None, 0), ([1, 0], None, 1), ([0, 1], Some(1), 1), ([1, 0], Some(0), 0)] {
+        let asked = order.map(|at: usize| frames[at]);
+        let listing = bench.listing_by(labels[0], &asked, by.map(|at: usize| frames[at])).unwrap();
+        assert_eq!(listing.by, frames[expected]);
+        let (source, code) = (listing.source.unwrap(), listing.code.unwrap());
+        assert_eq!(code.rows[0].place, starts[expected]);
+        assert!(
+            source.row_of.contains_key(&frames[expected]) && !source.row_of.contains_key(&frames[1 - expected]),
+            "{}",
+            source.file
+        );
+        // One that has no samples any more is still read.
+        let listing = bench.listing_by(labels[0], &asked[..1], Some(frames[expected])).unwrap();
+        assert_eq!((listing.code.unwrap().rows[0].place, listing.source.unwrap().file), (starts[expected], source.file));
+    }
 }

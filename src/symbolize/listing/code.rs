@@ -9,23 +9,22 @@ use yaxpeax_arch::{Arch, Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{ARMv8, Opcode, Operand};
 
 use super::bounds::function_around;
-use crate::profile::{ElfAddress, FrameId, FrameWeight, LabelId, Object, ObjectId, ObjectKind, Row, Rows, sanitize};
+use crate::profile::{ElfAddress, FrameId, FrameWeight, Object, ObjectId, ObjectKind, Row, Rows, sanitize};
 use crate::symbolize::demangle::{Detail, demangle};
+use crate::symbolize::elf::Machine;
 use crate::symbolize::images::Images;
 use crate::symbolize::index::SymbolIndex;
 use crate::symbolize::problem::Reason;
 use crate::symbolize::service::Service;
-use crate::symbolize::source::u16_at;
 
 /// Instructions shown of one function: more than anybody reads, and a bound for what hostile files claim.
 const MAX_INSTRUCTIONS: usize = 20_000;
 /// Bytes of one function that are read: x86 has at most 15 in an instruction, and 4 on average.
-const MAX_BYTES: u64 = 256 << 10;
+pub(super) const MAX_BYTES: u64 = 256 << 10;
+/// What this machine runs.
+pub(super) const NATIVE: Machine = if cfg!(target_arch = "aarch64") { Machine::Arm64 } else { Machine::X86_64 };
 /// Bytes read where nothing tells where the function ends.
 const WITHOUT_BOUNDS: u64 = 512;
-
-const EM_X86_64: u16 = 62;
-const EM_AARCH64: u16 = 183;
 
 /// When the object's file was written to: seconds and nanoseconds.
 pub(super) fn modified(service: &Service, id: ObjectId, object: &Object) -> Option<(i64, i64)> {
@@ -34,18 +33,17 @@ pub(super) fn modified(service: &Service, id: ObjectId, object: &Object) -> Opti
     images.own.source.modified()
 }
 
-/// The object that has a function of the kernel, the kernel itself or a module; or why nothing is known of it.
+/// The object that has a function of the kernel, the kernel itself or a module, where its debug information is here; or why nothing is
+/// known of it.
 pub(super) fn kernel_object(service: &Service, frames: &[FrameWeight]) -> Result<ObjectId, &'static str> {
     let found = frames.iter().find_map(|weight| service.has_debug_information_of(weight.frame));
-    let object = found.ok_or("of BPF programs neither source nor instructions are known")?;
+    let object = found.ok_or("this is code of the kernel that is in none of its files")?;
     let about = service.names.objects.get(object).ok_or("")?;
     let entry = service.objects.entry(object);
     let Ok(images) = service.objects.images(&mut entry.state(), about, &[]) else {
         return Err(match object {
-            ObjectId::KERNEL => {
-                "the debug information of this kernel is not installed: neither source nor instructions are known"
-            }
-            _ => "the debug information of this module is not installed: neither source nor instructions are known",
+            ObjectId::KERNEL => "the debug information of this kernel is not installed",
+            _ => "the debug information of this module is not installed",
         });
     };
     let is_its = |weight: &FrameWeight| {
@@ -55,33 +53,31 @@ pub(super) fn kernel_object(service: &Service, frames: &[FrameWeight]) -> Result
     if frames.iter().any(is_its) { Ok(object) } else { Err("it is not known where this function is in the kernel's files") }
 }
 
-/// The instructions of the function that has the heaviest address, and which addresses are in it.
+/// The instructions of the function that has this address, from its file, and which addresses are in it.
 pub(super) fn instructions(
     service: &Service,
     id: ObjectId,
     object: &Object,
-    label: LabelId,
+    by: FrameId,
     frames: &[FrameWeight],
 ) -> Result<Rows, String> {
     let symbols = Symbols::of(service, id, object).map_err(|reason| format!("no instructions: {reason}"))?;
     if symbols.images.own.placed.is_some() {
-        return Err("no instructions: the file of a module is not linked, other code runs than is in it".to_owned());
+        return Err("no instructions: the running kernel cannot be asked, and the file of a module is not linked: other code runs than is in it".to_owned());
     }
-    let image = &symbols.images.own;
+    let images = Arc::clone(&symbols.images);
+    let image = &images.own;
+    let machine = image.machine().ok_or("no instructions: only those of x86_64 and arm64 can be read")?;
     let place = |frame: FrameId| {
-        let address = symbols.images.elf_address(service.names.frames.get(frame)?.lookup_address())?;
-        Some((frame, image.file_offset(address)?.0, address))
+        let address = images.elf_address(service.names.frames.get(frame)?.lookup_address())?;
+        Some((address, image.file_offset(address)?.0))
     };
-    let places: Vec<(FrameId, u64, ElfAddress)> = frames.iter().filter_map(|weight| place(weight.frame)).collect();
-    let is_called = |(frame, ..): &&(FrameId, u64, ElfAddress)| {
-        let mut found = false;
-        service.names.labels_of(*frame, |name| found |= name == label);
-        found
-    };
-    let hottest = places.iter().find(is_called).or(places.first());
-    let (_, offset, address) = hottest.ok_or("no instructions: no address of this function is in its file's code")?;
-    let known = symbols.index.interval(*address).map(|(range, _)| range).or_else(|| function_around(&image.source, *address));
+    let (address, offset) = place(by).ok_or("no instructions: no address of this function is in its file's code")?;
+    let known = symbols.index.interval(address).map(|(range, _)| range).or_else(|| function_around(&image.source, address));
     let (range, note) = match known {
+        Some(range) if object.kind == ObjectKind::Kernel => {
+            (range, "as vmlinux has them: the running kernel has written over some of its instructions")
+        }
         Some(range) => (range, ""),
         None => {
             let end =
@@ -93,39 +89,55 @@ pub(super) fn instructions(
     let bytes = offset
         .checked_sub(address.0 - range.start)
         .ok_or(Reason::Malformed)
-        .and_then(|begin| image.source.read(begin, length, MAX_BYTES));
-    let bytes = bytes.map_err(|reason| format!("no instructions: {reason}"))?;
-    let header = image.source.read(18, 2, 2).unwrap_or_default();
-    let is_cut = length < range.end - range.start;
-    let rows = match u16_at(&header, 0) {
-        Some(EM_X86_64) => x86(&bytes, range.clone(), symbols.clone()),
-        Some(EM_AARCH64) => arm(&bytes, range.clone(), &mut symbols.clone()),
-        _ => return Err("no instructions: only those of x86_64 and arm64 can be read".to_owned()),
-    };
+        .and_then(|begin| image.source.read(begin, length, MAX_BYTES))
+        .map_err(|reason| format!("no instructions: {reason}"))?;
+    let places = frames.iter().filter_map(|weight| Some((weight.frame, place(weight.frame)?.0.0)));
+    let file = sanitize(&object.path);
+    let rows = Code { machine, bytes: &bytes, range, note, file: &file }.rows(symbols, places);
     image.source.check_unchanged().map_err(|reason| format!("no instructions: {reason}"))?;
-    let end =
-        if is_cut || rows.len() >= MAX_INSTRUCTIONS { rows.last().map_or(range.start, |row| row.place + 1) } else { range.end };
-    let note = match note {
-        _ if end < range.end => "only the beginning of the function is shown: it is very long",
-        "" if object.kind == ObjectKind::Kernel => {
-            "as vmlinux has them: the running kernel has written over some of its instructions"
-        }
-        note => note,
-    };
-    let row_at = |address: u64| rows.partition_point(|row| row.place <= address).checked_sub(1);
-    let inside = places.iter().filter(|(.., at)| (range.start..end).contains(&at.0));
-    let row_of = inside.filter_map(|(frame, _, at)| Some((*frame, row_at(at.0)?))).collect();
-    Ok(Rows { file: sanitize(&object.path).into(), note: note.to_owned(), rows, row_of })
+    Ok(rows)
 }
 
-/// What addresses are called that calls and jumps lead to.
-#[derive(Clone)]
+/// A function's code.
+pub(super) struct Code<'a> {
+    pub(super) machine: Machine,
+    /// From its begin on; they may end before it does.
+    pub(super) bytes: &'a [u8],
+    pub(super) range: Range<u64>,
+    /// What the reader should know about it; empty for nothing.
+    pub(super) note: &'static str,
+    pub(super) file: &'a str,
+}
+
+impl Code<'_> {
+    /// Its instructions, and on which of them these addresses are.
+    pub(super) fn rows(self, symbols: impl Called, places: impl Iterator<Item = (FrameId, u64)>) -> Rows {
+        let Code { machine, bytes, range, note, file } = self;
+        let mut targets = Targets { range: range.clone(), symbols, known: FxHashMap::default() };
+        let rows = match machine {
+            Machine::X86_64 => x86(bytes, range.start, targets),
+            Machine::Arm64 => arm(bytes, range.start, &mut targets),
+        };
+        let is_cut = (bytes.len() as u64) < range.end - range.start || rows.len() >= MAX_INSTRUCTIONS;
+        let end = if is_cut { rows.last().map_or(range.start, |row| row.place + 1) } else { range.end };
+        let note = if end < range.end { "only the beginning of the function is shown: it is very long" } else { note };
+        let row_at = |address: u64| rows.partition_point(|row| row.place <= address).checked_sub(1);
+        let inside = places.filter(|(_, at)| (range.start..end).contains(at));
+        let row_of = inside.filter_map(|(frame, at)| Some((frame, row_at(at)?))).collect();
+        Rows { file: file.into(), note: note.to_owned(), rows, row_of }
+    }
+}
+
+/// Whoever knows what addresses are called that calls and jumps lead to.
+pub(super) trait Called: 'static {
+    /// The function that holds an address: where it begins, and its name, safe to print.
+    fn name(&self, address: u64) -> Option<(u64, String)>;
+}
+
+/// The symbols of a file.
 struct Symbols {
     images: Arc<Images>,
     index: Arc<SymbolIndex>,
-    /// The function that is shown: jumps within it have addresses.
-    range: Range<u64>,
-    known: FxHashMap<u64, Option<(u64, String)>>,
 }
 
 impl Symbols {
@@ -134,21 +146,32 @@ impl Symbols {
         let mut state = entry.state();
         let images = service.objects.images(&mut state, object, &[])?;
         let index = service.objects.index(&mut state, &images)?;
-        Ok(Symbols { images, index, range: 0..0, known: FxHashMap::default() })
+        Ok(Symbols { images, index })
     }
+}
 
-    /// The function that holds an address: where it begins and its name.
+impl Called for Symbols {
+    fn name(&self, address: u64) -> Option<(u64, String)> {
+        let (range, name) = self.index.interval(ElfAddress(address))?;
+        let name = name.read(&self.images).ok()??;
+        Some((range.start, sanitize(&demangle(&name, Detail::Short)).into_owned()))
+    }
+}
+
+/// Where calls and jumps of one function lead to.
+struct Targets<C> {
+    symbols: C,
+    /// The function that is shown: jumps within it have addresses.
+    range: Range<u64>,
+    known: FxHashMap<u64, Option<(u64, String)>>,
+}
+
+impl<C: Called> Targets<C> {
     fn name(&mut self, address: u64) -> Option<(u64, String)> {
         if self.range.contains(&address) {
             return None;
         }
-        let (images, index) = (&self.images, &self.index);
-        let find = || {
-            let (range, name) = index.interval(ElfAddress(address))?;
-            let name = name.read(images).ok()??;
-            Some((range.start, sanitize(&demangle(&name, Detail::Short)).into_owned()))
-        };
-        self.known.entry(address).or_insert_with(find).clone()
+        self.known.entry(address).or_insert_with(|| self.symbols.name(address)).clone()
     }
 
     /// `name`, `name+0x12`, or the address.
@@ -161,7 +184,7 @@ impl Symbols {
     }
 }
 
-impl SymbolResolver for Symbols {
+impl<C: Called> SymbolResolver for Targets<C> {
     fn symbol(&mut self, instruction: &Instruction, _: u32, _: Option<u32>, address: u64, _: u32) -> Option<SymbolResult<'_>> {
         let leads_there = matches!(
             instruction.flow_control(),
@@ -172,14 +195,13 @@ impl SymbolResolver for Symbols {
     }
 }
 
-fn x86(bytes: &[u8], range: Range<u64>, mut symbols: Symbols) -> Vec<Row> {
-    symbols.range = range.clone();
-    let mut formatter = GasFormatter::with_options(Some(Box::new(symbols)), None);
+fn x86<C: Called>(bytes: &[u8], start: u64, targets: Targets<C>) -> Vec<Row> {
+    let mut formatter = GasFormatter::with_options(Some(Box::new(targets)), None);
     formatter.options_mut().set_uppercase_hex(false);
     formatter.options_mut().set_branch_leading_zeros(false);
     formatter.options_mut().set_rip_relative_addresses(true);
     formatter.options_mut().set_small_hex_numbers_in_decimal(false);
-    let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     let mut rows = Vec::new();
     let mut instruction = Instruction::default();
     while decoder.can_decode() && rows.len() < MAX_INSTRUCTIONS {
@@ -194,8 +216,7 @@ fn x86(bytes: &[u8], range: Range<u64>, mut symbols: Symbols) -> Vec<Row> {
     rows
 }
 
-fn arm(bytes: &[u8], range: Range<u64>, symbols: &mut Symbols) -> Vec<Row> {
-    symbols.range = range.clone();
+fn arm<C: Called>(bytes: &[u8], start: u64, targets: &mut Targets<C>) -> Vec<Row> {
     let decoder = <ARMv8 as Arch>::Decoder::default();
     let words = bytes.chunks_exact(4).take(MAX_INSTRUCTIONS);
     let row = |(word, place): (&[u8], u64)| {
@@ -211,7 +232,7 @@ fn arm(bytes: &[u8], range: Range<u64>, symbols: &mut Symbols) -> Vec<Row> {
                         let from = if instruction.opcode == Opcode::ADRP { place & !0xfff } else { place };
                         let token = text.get(at..).unwrap_or_default();
                         let rest = token.find([',', ' ']).and_then(|end| token.get(end..)).unwrap_or_default();
-                        let target = symbols.describe(from.wrapping_add_signed(offset));
+                        let target = targets.describe(from.wrapping_add_signed(offset));
                         format!("{}{target}{rest}", text.get(..at).unwrap_or_default())
                     }
                     None => text,
@@ -221,26 +242,25 @@ fn arm(bytes: &[u8], range: Range<u64>, symbols: &mut Symbols) -> Vec<Row> {
         };
         Row { place, text: text.into() }
     };
-    words.zip((range.start..).step_by(4)).map(row).collect()
+    words.zip((start..).step_by(4)).map(row).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbolize::elf::Image;
-    use crate::symbolize::source::Source;
 
-    /// No symbols at all.
-    fn nameless() -> Symbols {
-        let mut bytes = vec![0; 64];
-        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-        let images = Arc::new(Images::alone(Image::read(Source::Memory(bytes.into())).unwrap()));
-        Symbols {
-            images,
-            index: Arc::default(),
-            range: 0..0,
-            known: [(0x2000, Some((0x2000, "callee".to_owned())))].into_iter().collect(),
+    /// Names of two functions.
+    struct Two;
+
+    impl Called for Two {
+        fn name(&self, address: u64) -> Option<(u64, String)> {
+            let start = [0x2000, 0x1000].into_iter().find(|start| (*start..*start + 0x100).contains(&address))?;
+            Some((start, if start == 0x2000 { "callee" } else { "itself" }.to_owned()))
         }
+    }
+
+    fn targets() -> Targets<Two> {
+        Targets { symbols: Two, range: 0x1000..0x1020, known: FxHashMap::default() }
     }
 
     fn texts(rows: &[Row]) -> Vec<(u64, &str)> {
@@ -254,7 +274,7 @@ mod tests {
             0x55, 0x48, 0x89, 0xe5, 0x8b, 0x4c, 0x87, 0x10, 0xe8, 0xf3, 0x0f, 0, 0, 0x75, 0xf1, 0x48, 0x8b, 0x3d, 0x10, 0, 0, 0,
             6,
         ];
-        let rows = x86(&bytes, 0x1000..0x1017, nameless());
+        let rows = x86(&bytes, 0x1000, targets());
         let expected =
             [(0x1000, "push %rbp"), (0x1001, "mov %rsp,%rbp"), (0x1004, "mov 0x10(%rdi,%rax,4),%ecx"), (0x1008, "call callee")];
         assert_eq!(texts(&rows)[..4], expected);
@@ -266,7 +286,7 @@ mod tests {
         // stp x29, x30, [sp, #-16]!; bl 0x2000; b.ne 0x1000; cbz w0, 0x1000; adrp x0, 0x3000; ret; (none)
         let words: [u32; 7] = [0xa9bf7bfd, 0x940003ff, 0x54ffffc1, 0x34ffffa0, 0xd0000000, 0xd65f03c0, 0xffffffff];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let rows = arm(&bytes, 0x1000..0x101c, &mut nameless());
+        let rows = arm(&bytes, 0x1000, &mut targets());
         let texts = texts(&rows);
         assert!(texts[0].1.starts_with("stp x29, x30, [sp"), "{texts:?}");
         assert_eq!(texts[1], (0x1004, "bl callee"));
@@ -283,7 +303,7 @@ mod tests {
         })
         .take(100_000)
         .collect();
-        assert!(x86(&bytes, 0x1000..0x1000 + 100_000, nameless()).len() >= MAX_INSTRUCTIONS);
-        assert_eq!(arm(&bytes, 0x1000..0x1000 + 100_000, &mut nameless()).len(), MAX_INSTRUCTIONS);
+        assert!(x86(&bytes, 0x1000, targets()).len() >= MAX_INSTRUCTIONS);
+        assert_eq!(arm(&bytes, 0x1000, &mut targets()).len(), MAX_INSTRUCTIONS);
     }
 }

@@ -84,7 +84,7 @@ impl Reading {
         let source = Rows { file: "/src/hot.c".into(), note: String::new(), rows: lines, row_of: row_of([6, 6, 3]) };
         let code = Rows { file: "/bin/prog".into(), note: String::new(), rows: codes, row_of: row_of([0, 1, 2]) };
         let source = if has_source { Ok(source) } else { Err("no source: /src/hot.c is not here".to_owned()) };
-        Listing { label: self.hot, source, code: Ok(code), known: self.frames.into_iter().collect() }
+        Listing { label: self.hot, by: self.frames[0], source, code: Ok(code), known: self.frames.into_iter().collect() }
     }
 
     fn open(&mut self) {
@@ -108,7 +108,7 @@ fn o_opens_the_source_at_its_hottest_line() {
     reading.bench.keys("o");
     assert_eq!(reading.bench.asked.last().unwrap().addresses_of, Some(reading.hot));
     let asked = reading.asked();
-    let [Effect::List(addresses)] = asked.as_slice() else { panic!("{asked:?}") };
+    let [Effect::List(addresses, None)] = asked.as_slice() else { panic!("{asked:?}") };
     assert_eq!((addresses.label, addresses.own, addresses.frames.len()), (reading.hot, 100, 3));
     assert!(reading.bench.screen(120, 24).contains("reading …"));
     let listing = Arc::new(reading.listing(true));
@@ -183,7 +183,9 @@ fn weights_follow_the_samples_and_new_addresses_are_asked_for() {
     reading.answer_at(8 * SECOND - 1);
     assert!(reading.asked().is_empty(), "it was read less than a second ago");
     reading.answer_at(8 * SECOND);
-    assert!(matches!(reading.asked().as_slice(), [Effect::List(addresses)] if addresses.frames.len() == 4));
+    let asked = reading.asked();
+    let [Effect::List(addresses, by)] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!((addresses.frames.len(), *by), (4, Some(reading.frames[0])), "of the function that is being read");
     let screen = reading.bench.screen(120, 24);
     assert!(screen.contains("50.0 % are elsewhere"), "{screen}");
     reading.answer();
@@ -208,7 +210,7 @@ fn what_cannot_be_read_again_stays_as_it_was() {
         reading.asked();
         reading.new_address(address);
         reading.answer_at(second * SECOND);
-        assert!(matches!(reading.asked().as_slice(), [Effect::List(_)]));
+        assert!(matches!(reading.asked().as_slice(), [Effect::List(..)]));
         let mut listing = reading.listing(false);
         listing.code = Err("no instructions: the file cannot be found any more".to_owned());
         let listing = if has_listing { Ok(Arc::new(listing)) } else { Err("gone".to_owned()) };
