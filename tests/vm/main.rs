@@ -83,6 +83,7 @@ const QUESTIONS: &[Question] = &[
         answer: |said| vec![if succeeded(said) { "ok".to_owned() } else { format!("{NO}: {said}") }],
     },
     Question { name: "tailcalls", command: "tailcalls --nocapture 2>&1", columns: &["tail calls"], answer: tail_calls },
+    Question { name: "code", command: "kernel_code --nocapture 2>&1", columns: &["code of functions"], answer: code },
     Question {
         name: "functions",
         command: "/payload/events",
@@ -117,6 +118,13 @@ fn tail_calls(said: &str) -> Vec<String> {
         None if succeeded(said) && said.contains("NOT TESTED: this kernel offers no fentry") => "not offered".to_owned(),
         _ => format!("{NO}: {said}"),
     }]
+}
+
+/// How many functions of the kernel and of its modules were compared: not all guests need modules to start.
+fn code(said: &str) -> Vec<String> {
+    let line = said.lines().find(|line| line.ends_with(" of modules") && line.contains(" functions compared, "));
+    let compared = line.map(|line| line.rsplit(" ... ").next().unwrap_or(line)).filter(|_| succeeded(said));
+    vec![compared.map_or_else(|| format!("{NO}: {said}"), |compared| format!("ok, {compared}"))]
 }
 
 /// What `flametop record` has saved of a program whose functions are known: `name;…;_start;…;main;sort_mode;… count`. It has just
@@ -246,6 +254,10 @@ fn answers_of_guests_are_read() {
     assert_eq!(truth(said), ["1999 of 2000, 99.95 %", "0"]);
     assert!(truth("status 1")[0].starts_with(NO));
     assert!(truth(&said.replace("1999 whole", "1990 whole"))[0].starts_with(NO));
+    let said = "test code ... 900 functions compared, 70 of modules\nok\nstatus 0";
+    assert_eq!(code(said)[0], "ok, 900 functions compared, 70 of modules");
+    assert!(code(&said.replace("status 0", "status 1"))[0].starts_with(NO));
+    assert!(code("NOT TESTED: this kernel offers no /proc/kcore\nstatus 0")[0].starts_with(NO));
     let said = "fentry ok, 8 functions\nfexit not offered\nkprobe NO vfs_read: it failed;\n";
     let cells = functions(said);
     assert_eq!(cells[..2], ["ok, 8 functions", "not offered"]);
