@@ -73,7 +73,8 @@ impl KernelNames {
         Ok(names)
     }
 
-    /// The bytes of the kernel's memory at these addresses, as they are now; `None` where nothing can be read.
+    /// The bytes of the kernel's memory at these addresses, as they are now, up to a piece of 4,096 that cannot be read; `None` if the
+    /// first cannot.
     ///
     /// # Errors
     ///
@@ -91,10 +92,10 @@ impl KernelNames {
             ran.map_err(|error| bpf_error("run the program that reads code", &error))?;
             let value = map.lookup(&zero, MapFlags::ANY).map_err(|error| bpf_error("read code", &error))?.unwrap_or_default();
             let has_failed = value.get(12..CODE).is_none_or(|failed| failed != [0; 4]);
-            let Some(read) = value.get(CODE..CODE + size).filter(|_| !has_failed) else { return Ok(None) };
+            let Some(read) = value.get(CODE..CODE + size).filter(|_| !has_failed) else { break };
             bytes.extend_from_slice(read);
         }
-        Ok(Some(bytes))
+        Ok(Some(bytes).filter(|bytes| !bytes.is_empty() || addresses.is_empty()))
     }
 }
 
@@ -107,18 +108,31 @@ fn symbol_in(text: &[u8], address: u64) -> Option<KernelSymbol> {
         None => (text, None),
     };
     let (name, place) = text.rsplit_once("+0x")?;
+    let module = module.or_else(|| is_of_bpf(name).then(|| "[bpf]".to_owned()));
     let (offset, size) = place.split_once("/0x")?;
     let number = |digits| u64::from_str_radix(digits, 16).ok();
     let start = address.checked_sub(number(offset)?)?;
     Some(KernelSymbol { name: name.to_owned(), module, addresses: start..start.checked_add(number(size)?)? })
 }
 
+/// Whether the kernel has made up this name for a BPF program (`bpf_prog_`, its tag of 16 digits, and its own name), or for a trampoline
+/// of one: of these it names no module, though `/proc/kallsyms` does.
+fn is_of_bpf(name: &str) -> bool {
+    let is_program = |rest: &str| {
+        let tag = rest.get(..16).is_some_and(|tag| tag.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        tag && rest.get(16..).is_some_and(|name| name.is_empty() || name.starts_with('_'))
+    };
+    let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|digit| digit.is_ascii_digit());
+    name.strip_prefix("bpf_prog_").is_some_and(is_program) || name.strip_prefix("bpf_trampoline_").is_some_and(is_number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use libbpf_rs::Program;
     use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
     use std::collections::HashMap;
-    use std::os::unix::ffi::OsStrExt;
+    use std::os::fd::AsFd;
     use std::time::Instant;
 
     /// `/proc/kallsyms` says the same; where several names stand at one address, the kernel chooses one of them.
@@ -166,6 +180,16 @@ mod tests {
         };
         assert_eq!(symbol_in(b"vfs_read+0x10/0x340\0rest", 0x1010), symbol("vfs_read", None, 0x1000..0x1340));
         assert_eq!(symbol_in(b"a+0xb+0x0/0x1 [ext4]\0", 7), symbol("a+0xb", Some("[ext4]"), 7..8));
+        for (name, module) in [
+            ("bpf_prog_6deef7357e7b4530_sd_fw_egress", Some("[bpf]")),
+            ("bpf_prog_6deef7357e7b4530", Some("[bpf]")),
+            ("bpf_trampoline_6442536467", Some("[bpf]")),
+            ("bpf_prog_alloc_no_stats", None),
+            ("bpf_prog_offload_info_fill_ns", None),
+            ("bpf_trampoline_enter", None),
+        ] {
+            assert_eq!(symbol_in(format!("{name}+0x0/0x1").as_bytes(), 7), symbol(name, module, 7..8));
+        }
         for text in ["0xffffffff81000000", "", "name", "name+0x9/0x10", "name+0x1", "name+0x1/0xffffffffffffffff"] {
             assert_eq!(symbol_in(text.as_bytes(), 8), None, "{text}");
         }
@@ -176,11 +200,12 @@ mod tests {
     fn code_is_what_the_kernel_says_that_it_is() {
         let mut kernel = KernelNames::load().unwrap();
         let options = ProgInfoQueryOptions::default().include_jited_prog_insns(true).include_jited_ksyms(true);
-        let program =
-            ProgInfoIter::with_query_opts(options).find(|program| program.name.as_bytes() == b"name_addresses").unwrap();
+        let own = Program::id_from_fd(kernel.skeleton.progs.name_addresses.as_fd()).unwrap();
+        let program = ProgInfoIter::with_query_opts(options).find(|program| program.id == own).unwrap();
         let start = u64::try_from(program.jited_ksyms[0] as usize).unwrap();
         let symbol = kernel.symbols(&[start]).unwrap().remove(0).unwrap();
         assert!(symbol.name.starts_with("bpf_prog_") && symbol.name.ends_with("_name_addresses"), "{symbol:?}");
+        assert_eq!(symbol.module.as_deref(), Some("[bpf]"));
         let expected = program.jited_prog_insns;
         assert!(expected.len() > 100, "this test needs a kernel that compiles BPF programs");
         assert_eq!(kernel.code(start..start + expected.len() as u64).unwrap(), Some(expected));

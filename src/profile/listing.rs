@@ -23,6 +23,13 @@ pub struct Listing {
     pub known: FxHashSet<FrameId>,
 }
 
+impl Listing {
+    /// Whether an address is on a row of the source or of the instructions.
+    pub fn shows(&self, frame: FrameId) -> bool {
+        [&self.source, &self.code].into_iter().flatten().any(|rows| rows.row_of.contains_key(&frame))
+    }
+}
+
 /// Lines of a file, or instructions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {

@@ -8,12 +8,11 @@
 //! are kept ([`MAX_RANGES`](super::ranges::MAX_RANGES)), and how long a name is.
 
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::problem::Reason;
-use super::ranges::{Fresh, Ranges};
+use super::ranges::{Fresh, Piece, Ranges};
 
 /// Bytes read at a time. More than any entry's beginning and name.
 pub(super) const WINDOW: usize = 64 << 10;
@@ -162,8 +161,8 @@ impl<F: Format + Default> CodeFile<F> {
         self.ranges.find(address)
     }
 
-    /// Addresses around this one that have the same entry, and where that is.
-    pub(super) fn range_around(&self, address: u64) -> Option<(Range<u64>, u32)> {
+    /// The addresses around this one that have the same entry.
+    pub(super) fn piece_around(&self, address: u64) -> Option<Piece> {
         self.ranges.around(address)
     }
 

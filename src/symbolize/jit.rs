@@ -23,6 +23,7 @@
 //! Beyond those of each file ([`code_file`](super::code_file)): all processes together have [`MAX_MEMORY`] of entries and
 //! [`MAX_FILES`] open; what was used least recently goes first, and entries are read again when they are needed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
@@ -43,7 +44,7 @@ use super::objects::lock;
 use super::perf_map::PerfMap;
 use super::problem::{Counts, Problem, Reason};
 use super::process::Process;
-use super::ranges::Fresh;
+use super::ranges::{Fresh, Piece};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, Object, ObjectId, Tgid, sanitize};
 
 /// Entries of all processes together, in bytes: 600,000.
@@ -72,10 +73,21 @@ pub(super) struct JitNames {
 pub(super) struct MadeCode {
     /// Where it is in its process.
     pub(super) range: Range<u64>,
-    /// From its begin on.
+    /// Whether other code has come over its begin.
+    pub(super) is_rest: bool,
+    /// From the range's begin on.
     pub(super) bytes: Vec<u8>,
     /// Where they are from.
     pub(super) file: String,
+}
+
+/// What a process has written down about an address.
+#[derive(PartialEq, Eq)]
+struct Known {
+    piece: Piece,
+    name: Vec<u8>,
+    /// In its jitdump, not in its perf map.
+    of_dump: bool,
 }
 
 /// That of one process.
@@ -160,53 +172,71 @@ impl JitNames {
     pub(super) fn locate(&self, names: &Names, id: FrameId, stopped: &AtomicBool) -> Option<SourceLocation> {
         let frame = names.frames.get(id)?;
         let address = frame.lookup_address();
+        // What was let go of is read again, and what is new taken in.
+        self.name(names, (frame.object, names.objects.get(frame.object)?), Vec::new(), false, stopped);
         let code = Arc::clone(&*self.codes.get(&frame.object)?);
-        let mut state = lock(&code.state);
-        let dump = state.dump.as_mut()?;
-        // What was let go of is read again.
-        let _ = dump.update(stopped);
+        let state = lock(&code.state);
+        let dump = state.dump.as_ref()?;
         let name = dump.name_at(address).ok()??;
-        let mut is_called = false;
-        names.labels_of(id, |known| is_called |= known == label(names, &name));
-        let (file, line) = dump.line_at(address, &name).filter(|_| is_called)?;
+        let (file, line) = dump.line_at(address, &name).filter(|_| is_called(names, id, &name))?;
         Some(location((&file, line)))
     }
 
     /// The function that a frame is in, at most so many bytes of it: as its process has written it down, else from the memory of the
-    /// process. The error is a sentence's end.
+    /// process. The error is the end of a sentence.
     pub(super) fn code(&self, names: &Names, id: FrameId, most: u64, stopped: &AtomicBool) -> Result<MadeCode, &'static str> {
-        const UNKNOWN: &str = "its process has not written down where it is";
-        let frame = names.frames.get(id).ok_or(UNKNOWN)?;
-        let address = frame.lookup_address();
-        let code = Arc::clone(&*self.codes.get(&frame.object).ok_or(UNKNOWN)?);
-        let mut state = lock(&code.state);
-        // What was let go of is read again.
-        state.read(stopped);
-        let name = state.name_at(address).ok_or(UNKNOWN)?;
-        let mut is_called = false;
-        names.labels_of(id, |known| is_called |= known == label(names, &name));
-        if !is_called {
-            return Err("other code is there by now");
-        }
-        let program = state.process.as_ref().map_or("", |process| &process.name);
-        let written = state.dump.as_ref().and_then(|dump| dump.code_at(address, &name, most));
-        if let Some((range, bytes)) = written {
-            return Ok(MadeCode { range, bytes, file: format!("jitdump of {program}") });
-        }
-        let (range, _) = state.map.as_ref().and_then(|map| map.range_around(address)).ok_or(UNKNOWN)?;
-        let end = range.end.min(range.start.saturating_add(most));
-        let bytes = state.process.as_ref().and_then(|process| process.memory(range.start..end));
-        let bytes = bytes.ok_or("its process has ended, or the code is there no more")?;
-        Ok(MadeCode { range, bytes, file: format!("memory of {program}") })
+        let made = self.code_of(names, id, most, stopped);
+        self.shrink();
+        made
     }
 
-    /// What an object's process calls the code at an address, and where that begins.
-    pub(super) fn name_at(&self, object: ObjectId, address: u64) -> Option<(u64, Vec<u8>)> {
+    fn code_of(&self, names: &Names, id: FrameId, most: u64, stopped: &AtomicBool) -> Result<MadeCode, &'static str> {
+        const UNKNOWN: &str = "its process has not written down where it is";
+        const OTHER: &str = "other code is there by now";
+        const GONE: &str = "its process has ended, or the code is there no more";
+        let frame = names.frames.get(id).ok_or(UNKNOWN)?;
+        let object = names.objects.get(frame.object).ok_or(UNKNOWN)?;
+        // What is new is taken in, for all that wait for it.
+        let update = || self.name(names, (frame.object, object), Vec::new(), false, stopped);
+        let address = frame.lookup_address();
+        update();
+        let code = Arc::clone(&*self.codes.get(&frame.object).ok_or(UNKNOWN)?);
+        let (entry, process) = {
+            let state = lock(&code.state);
+            let entry = state.entry_at(address).ok_or(if state.gone { GONE } else { UNKNOWN })?;
+            if !is_called(names, id, &entry.name) {
+                return Err(OTHER);
+            }
+            let process = state.process.clone().ok_or(GONE)?;
+            let written = state.dump.as_ref().filter(|_| entry.of_dump);
+            if let Some(bytes) = written.and_then(|dump| dump.code_of(&entry.piece, &entry.name, most)) {
+                let file = format!("jitdump of {}", process.name);
+                return Ok(MadeCode { range: entry.piece.range, is_rest: entry.piece.from > 0, bytes, file });
+            }
+            (entry, process)
+        };
+        let range = entry.piece.range.clone();
+        let end = range.end.min(range.start.saturating_add(most));
+        let (place, theirs) = (process.place_of_memory(), process.clone());
+        let bytes = patiently(place, move || theirs.memory(range.start..end)).map_err(|reason| match reason {
+            Reason::PermissionDenied => "its memory may not be read: that takes CAP_SYS_PTRACE",
+            Reason::NotAnswering => "its memory is of a file system that does not answer",
+            _ => GONE,
+        })?;
+        // Something else may have been put there since the map was read.
+        update();
+        if lock(&code.state).entry_at(address).as_ref() != Some(&entry) {
+            return Err(OTHER);
+        }
+        let file = format!("memory of {}", process.name);
+        Ok(MadeCode { range: entry.piece.range, is_rest: entry.piece.from > 0, bytes, file })
+    }
+
+    /// What an object's process calls the code at an address, made readable, and where that begins.
+    pub(super) fn name_at(&self, object: ObjectId, address: u64) -> Option<(u64, String)> {
         let code = Arc::clone(&*self.codes.get(&object)?);
-        let state = lock(&code.state);
-        let of_dump = || state.dump.as_ref()?.range_around(address);
-        let (range, _) = of_dump().or_else(|| state.map.as_ref()?.range_around(address))?;
-        Some((range.start, state.name_at(address)?))
+        let entry = lock(&code.state).entry_at(address)?;
+        Some((entry.piece.range.start, readable(&entry.name).into_owned()))
     }
 
     /// The reader has failed on an object: a bug of ours. It is not tried again.
@@ -366,9 +396,7 @@ impl State {
             let frames: Vec<((u64, bool), FrameId)> = frames.map(|(key, id)| (*key, *id)).collect();
             for (key, id) in frames {
                 let Some(name) = names.frames.get(id).and_then(|frame| self.name_at(frame.lookup_address())) else { continue };
-                let mut is_called = false;
-                names.labels_of(id, |known| is_called |= known == label(names, &name));
-                if !is_called {
+                if !is_called(names, id, &name) {
                     self.named.remove(&key);
                     names.outdate(id);
                 }
@@ -376,11 +404,22 @@ impl State {
         }
     }
 
-    /// What the code at an address is called. A file that was written to since it was read has no name there now; the next reading sees
-    /// it.
+    /// What is known of an address. A file that was written to since it was read has no name there now; the next reading sees it.
+    fn entry_at(&self, address: u64) -> Option<Known> {
+        let of_dump = || {
+            let dump = self.dump.as_ref()?;
+            Some(Known { name: dump.name_at(address).ok()??, piece: dump.piece_around(address)?, of_dump: true })
+        };
+        let of_map = || {
+            let map = self.map.as_ref()?;
+            Some(Known { name: map.name_at(address).ok()??, piece: map.piece_around(address)?, of_dump: false })
+        };
+        of_dump().or_else(of_map)
+    }
+
+    /// What the code at an address is called.
     fn name_at(&self, address: u64) -> Option<Vec<u8>> {
-        let of_dump = self.dump.as_ref().and_then(|dump| dump.name_at(address).ok().flatten());
-        of_dump.or_else(|| self.map.as_ref().and_then(|map| map.name_at(address).ok().flatten()))
+        self.entry_at(address).map(|known| known.name)
     }
 
     /// Reads what is new in both files. Tells whether anything is.
@@ -472,9 +511,19 @@ fn is_same(identity: (u64, u64), file: &File) -> bool {
     file.metadata().is_ok_and(|meta| (meta.dev(), meta.ino()) == identity)
 }
 
-/// The label of a function, called as its runtime calls it; what compilers have mangled is made readable.
-fn label(names: &Names, name: &[u8]) -> LabelId {
+/// A function's name as its runtime has it; what compilers have mangled is made readable.
+fn readable(name: &[u8]) -> Cow<'_, str> {
     let mangled = [&b"_Z"[..], b"__Z", b"_R"].iter().any(|prefix| name.starts_with(prefix));
-    let readable = if mangled { demangle(name, Detail::default()) } else { String::from_utf8_lossy(name) };
-    names.labels.intern(&readable, OBJECT, FrameKind::Jit)
+    if mangled { demangle(name, Detail::default()) } else { String::from_utf8_lossy(name) }
+}
+
+fn label(names: &Names, name: &[u8]) -> LabelId {
+    names.labels.intern(&readable(name), OBJECT, FrameKind::Jit)
+}
+
+/// Whether a frame has the label of a function.
+fn is_called(names: &Names, id: FrameId, name: &[u8]) -> bool {
+    let (label, mut found) = (label(names, name), false);
+    names.labels_of(id, |known| found |= known == label);
+    found
 }

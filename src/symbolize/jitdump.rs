@@ -11,12 +11,10 @@
 //! DEBUG_INFO 2 is about the LOAD behind it; its lines are looked up when they are asked for ([`jit_lines`](super::jit_lines)).
 //! Others (CLOSE 3, UNWINDING_INFO 4) are passed over by their size; so is the code itself, until somebody wants to read it.
 
-use std::ops::Range;
-
 use super::code_file::{CodeFile, Format};
 use super::jit_lines::{Lines, Shift};
 use super::problem::Reason;
-use super::ranges::{MAX_RANGES, Ranges};
+use super::ranges::{MAX_RANGES, Piece, Ranges};
 use super::source::{u32_at, u64_at};
 
 /// "JiTD" as the machine that wrote it writes numbers: files of machines of the other byte order are not read.
@@ -151,12 +149,12 @@ impl JitDump {
         if (size as usize) < OF_MOVE {
             return Err(Reason::CodeMapMalformed);
         }
-        if let Some((length, at)) = ranges.remove(old) {
+        if let Some((at, moved)) = ranges.relocate(old, new) {
             // Its lines have the addresses where it was.
             if let Ok(index) = self.lines.binary_search_by_key(&at, |(load, _)| *load) {
                 self.lines.remove(index);
             }
-            self.left_out += u64::from(!ranges.insert(new, length, at));
+            self.left_out += u64::from(!moved);
         }
         Ok(())
     }
@@ -183,21 +181,18 @@ impl CodeFile<JitDump> {
 }
 
 impl CodeFile<JitDump> {
-    /// Where the code is that has this address and is called `name`, and its bytes: no more than `most`.
-    pub(super) fn code_at(&self, address: u64, name: &[u8], most: u64) -> Option<(Range<u64>, Vec<u8>)> {
-        let (range, at) = self.range_around(address)?;
-        let entry = self.bytes_at(u64::from(at), 8 << 10).ok()?;
-        let (start, code, size) = (u64_at(&entry, 32)?, u64_at(&entry, 40)?, u32_at(&entry, 4)?);
-        if JitDump::name(&entry, address) != Some(name) {
+    /// The bytes of a piece of code that is called `name`: no more than `most`.
+    pub(super) fn code_of(&self, piece: &Piece, name: &[u8], most: u64) -> Option<Vec<u8>> {
+        let entry = self.bytes_at(u64::from(piece.at), 8 << 10).ok()?;
+        let (code, size) = (u64_at(&entry, 40)?, u32_at(&entry, 4)?);
+        let length = piece.range.end - piece.range.start;
+        let is_within = u64::from(piece.from).checked_add(length).is_some_and(|end| end <= code);
+        if JitDump::name(&entry, piece.range.start) != Some(name) || !is_within {
             return None;
         }
-        // What was moved is elsewhere as a whole; of what other code was put over a part is left.
-        let length = range.end - range.start;
-        let skipped = if length == code { 0 } else { range.start.checked_sub(start)? };
-        let bytes = skipped.checked_add(length).filter(|end| *end <= code).map(|_| length.min(most))?;
-        let begin = (u64::from(at) + u64::from(size)).checked_sub(code)?.checked_add(skipped)?;
-        let read = self.bytes_at(begin, usize::try_from(bytes).ok()?).ok()?;
-        (read.len() as u64 == bytes).then_some((range, read))
+        let begin = (u64::from(piece.at) + u64::from(size)).checked_sub(code)? + u64::from(piece.from);
+        let read = self.bytes_at(begin, usize::try_from(length.min(most)).ok()?).ok()?;
+        (read.len() as u64 == length.min(most)).then_some(read)
     }
 }
 
@@ -288,14 +283,25 @@ pub(super) mod tests {
             load(0x2000, &code, "covered"),
             relocation(0x1000, 0x5000, 32),
             load(0x2008, &[7; 8], "cover"),
+            load(0x3000, &code, "both"),
+            relocation(0x3000, 0x3008, 32),
+            load(0x3020, &[7; 8], "behind"),
+            load(0x4000, &code, "first covered"),
+            load(0x4000, &[7; 8], "before"),
+            relocation(0x4008, 0x6000, 24),
         ]);
         assert_eq!(world.update(), Ok(true));
-        let at = |address, name: &str, most| world.dump.code_at(address, name.as_bytes(), most);
+        let at = |address, name: &str, most| {
+            let piece = world.dump.piece_around(address)?;
+            Some((piece.range.clone(), world.dump.code_of(&piece, name.as_bytes(), most)?))
+        };
         assert_eq!(at(0x5007, "moved", 99), Some((0x5000..0x5020, code.clone())));
         assert_eq!(at(0x5007, "moved", 4), Some((0x5000..0x5020, code[..4].to_vec())));
         assert_eq!(at(0x2001, "covered", 99), Some((0x2000..0x2008, code[..8].to_vec())));
         assert_eq!(at(0x2011, "covered", 99), Some((0x2010..0x2020, code[16..].to_vec())));
         assert_eq!(at(0x2008, "cover", 99), Some((0x2008..0x2010, vec![7; 8])));
+        assert_eq!(at(0x3008, "both", 99), Some((0x3008..0x3020, code[..24].to_vec())));
+        assert_eq!(at(0x6000, "first covered", 99), Some((0x6000..0x6018, code[8..].to_vec())));
         assert_eq!([at(0x2008, "covered", 99), at(0x1000, "moved", 99), at(0x3000, "cover", 99)], [None, None, None]);
     }
 

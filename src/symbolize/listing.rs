@@ -30,6 +30,7 @@ use crate::profile::{FrameId, FrameWeight, LabelId, Listing, NameRequest, Object
 const MAX_FRAMES: usize = 16_384;
 /// Processes remembered of each object: most objects are run by few programs, and a file is usually found by the first.
 const MAX_HOSTS: usize = 4;
+const UNKNOWN: &str = "no address of this function has been sampled";
 
 /// What is asked.
 pub(super) struct Question {
@@ -46,7 +47,7 @@ type Answer = Result<Listing, String>;
 #[derive(Default)]
 pub(super) struct Lister {
     lane: Arc<Newest<Question, Answer>>,
-    hosts: Arc<DashMap<ObjectId, VecDeque<Tgid>, FxBuildHasher>>,
+    hosts: Arc<Hosts>,
 }
 
 impl Lister {
@@ -97,19 +98,36 @@ fn heaviest_of(service: &Service, object: ObjectId, label: LabelId, frames: &[Fr
     of_object.find(is_called).or(first)
 }
 
-fn list(service: &Service, hosts: &DashMap<ObjectId, VecDeque<Tgid>, FxBuildHasher>, question: Question) -> Answer {
-    const UNKNOWN: &str = "no address of this function has been sampled";
-    let Question { label, mut frames, by } = question;
-    let known = frames.iter().map(|weight| weight.frame).collect();
-    let before = by.and_then(|by| Some((service.names.frames.get(by)?.object, by)));
-    let chosen = || {
-        let id = heaviest_object(service, &frames)?;
-        Some((id, heaviest_of(service, id, label, &frames)?))
-    };
-    let (id, by) = before.or_else(chosen).ok_or(UNKNOWN)?;
+type Hosts = DashMap<ObjectId, VecDeque<Tgid>, FxBuildHasher>;
+
+/// The function that was read before, as long as it is there and has samples; else the one that has most.
+fn list(service: &Service, hosts: &Hosts, question: Question) -> Answer {
+    let Question { label, frames, by } = question;
+    let before = by.map(|by| list_of(service, hosts, label, &frames, by));
+    let has_samples = |listing: &Listing| frames.is_empty() || frames.iter().any(|weight| listing.shows(weight.frame));
+    match before {
+        Some(Ok(listing)) if has_samples(&listing) => Ok(listing),
+        before => {
+            let heaviest = heaviest_object(service, &frames).and_then(|id| heaviest_of(service, id, label, &frames));
+            let newest = match heaviest {
+                Some(by) => list_of(service, hosts, label, &frames, by),
+                None => Err(UNKNOWN.to_owned()),
+            };
+            match (before, newest) {
+                (Some(before @ Ok(_)), Err(_)) => before,
+                (_, newest) => newest,
+            }
+        }
+    }
+}
+
+/// The function that has this address.
+fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeight], by: FrameId) -> Answer {
+    let id = service.names.frames.get(by).ok_or(UNKNOWN)?.object;
     let object = service.names.objects.get(id).ok_or(UNKNOWN)?;
-    frames.retain(|weight| service.names.frames.get(weight.frame).is_some_and(|frame| frame.object == id));
-    frames.truncate(MAX_FRAMES);
+    let known = frames.iter().map(|weight| weight.frame).collect();
+    let is_its = |weight: &&FrameWeight| service.names.frames.get(weight.frame).is_some_and(|frame| frame.object == id);
+    let mut frames: Vec<FrameWeight> = frames.iter().filter(is_its).take(MAX_FRAMES).copied().collect();
     if !frames.iter().any(|weight| weight.frame == by) {
         frames.push(FrameWeight { frame: by, own: 0, total: 0 });
     }
@@ -120,10 +138,13 @@ fn list(service: &Service, hosts: &DashMap<ObjectId, VecDeque<Tgid>, FxBuildHash
         ObjectKind::Elf | ObjectKind::Vdso => {
             (about.source((id, object), &of_hosts()), code::instructions(service, id, object, by, &frames))
         }
-        ObjectKind::Anonymous => match (about.source((id, object), &of_hosts()), made::instructions(service, id, by, &frames)) {
-            (Err(_), Err(why)) => return Err(why.replacen("no instructions", "neither source nor instructions", 1)),
-            panes => panes,
-        },
+        ObjectKind::Anonymous => {
+            const MADE: &str = "this code was made at run time, and";
+            match (about.source((id, object), &of_hosts()), made::instructions(service, id, by, &frames)) {
+                (Err(_), Err(why)) => return Err(format!("neither source nor instructions: {MADE} {why}")),
+                (source, code) => (source, code.map_err(|why| format!("no instructions: {MADE} {why}"))),
+            }
+        }
         ObjectKind::Named => {
             return Err("a name is all that is known of this function: neither source nor instructions".to_owned());
         }
@@ -158,11 +179,12 @@ impl About<'_> {
             (Ok(code), Ok(owner)) => Ok((self.source(owner, &[]), Ok(code))),
             (Ok(code), Err(why)) => Ok((Err(format!("no source: {why}")), Ok(code))),
             // As they are in the file, at least.
-            (Err(_), Ok((id, object))) => {
+            (Err(why), Ok((id, object))) => {
                 let code = code::instructions(self.service, id, object, self.by, self.frames);
+                let code = code.map_err(|of_file| format!("{of_file}; and {why}"));
                 Ok((self.source((id, object), &[]), code))
             }
-            (Err(_), Err(why)) => Err(format!("{why}: neither source nor instructions are known")),
+            (Err(why), Err(of_files)) => Err(format!("neither source nor instructions: {why}, and {of_files}")),
         }
     }
 

@@ -116,12 +116,18 @@ impl Process {
         if written.saturating_add(GRACE) < self.life.began() { Err(Reason::CodeMapStale) } else { Ok(()) }
     }
 
-    /// The bytes that are in its memory, unless it has ended or nothing is there.
-    pub(super) fn memory(&self, addresses: Range<u64>) -> Option<Vec<u8>> {
-        let memory = File::open(format!("/proc/{}/mem", self.tgid)).ok()?;
-        let mut bytes = vec![0; usize::try_from(addresses.end.checked_sub(addresses.start)?).ok()?];
-        memory.read_exact_at(&mut bytes, addresses.start).ok()?;
-        self.is_alive().then_some(bytes)
+    /// The bytes that are in its memory. What a file system has that does not answer is waited for: see [`far`](crate::far).
+    pub(super) fn memory(&self, addresses: Range<u64>) -> Result<Vec<u8>, Reason> {
+        let memory = File::open(format!("/proc/{}/mem", self.tgid))?;
+        let size = addresses.end.checked_sub(addresses.start).and_then(|size| usize::try_from(size).ok());
+        let mut bytes = vec![0; size.ok_or(Reason::Malformed)?];
+        memory.read_exact_at(&mut bytes, addresses.start)?;
+        if self.is_alive() { Ok(bytes) } else { Err(Reason::ProcessGone) }
+    }
+
+    /// Its memory, as a place that may not answer.
+    pub(super) fn place_of_memory(&self) -> Place {
+        Place::beside(Path::new(&format!("/proc/{}/mem", self.tgid)), Path::new("/memory/of"))
     }
 
     /// Its jitdump, if it has one mapped.

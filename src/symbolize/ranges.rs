@@ -22,6 +22,18 @@ struct Range {
     end: u64,
     /// Where in the file the entry is.
     at: u32,
+    /// How far behind the entry's first address it begins.
+    from: u32,
+}
+
+/// Addresses that have the same entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    pub(super) range: ops::Range<u64>,
+    /// Where in the file the entry is.
+    pub(super) at: u32,
+    /// How far behind the entry's first address it begins: other code may have come over that, and the entry may have been moved.
+    pub(super) from: u32,
 }
 
 /// How many entries are told apart that came since somebody asked.
@@ -61,44 +73,54 @@ impl Fresh {
 impl Ranges {
     /// Puts an entry in, over what was there. `false` when there are too many already, or it is empty.
     pub(super) fn insert(&mut self, start: u64, size: u64, at: u32) -> bool {
-        let Some(end) = start.checked_add(size).filter(|end| *end > start) else { return false };
-        if self.by_start.len() >= MAX_RANGES {
+        start.checked_add(size).is_some_and(|end| self.put(Piece { range: start..end, at, from: 0 }))
+    }
+
+    fn put(&mut self, Piece { range: ops::Range { start, end }, at, from }: Piece) -> bool {
+        if end <= start || self.by_start.len() >= MAX_RANGES {
             return false;
         }
         self.fresh.add(start..end);
-        if let Some((_, before)) = self.by_start.range_mut(..start).next_back()
+        // What is left behind the new one, of one that began at this address.
+        let rest = |began: u64, old: Range| {
+            let further = u32::try_from(end - began).ok().and_then(|skipped| old.from.checked_add(skipped));
+            Range { from: further.unwrap_or(u32::MAX), ..old }
+        };
+        if let Some((&began, before)) = self.by_start.range_mut(..start).next_back()
             && before.end > start
         {
-            let rest = Range { end: before.end, at: before.at };
+            let whole = *before;
             before.end = start;
-            if rest.end > end {
-                self.by_start.insert(end, rest);
+            if whole.end > end {
+                self.by_start.insert(end, rest(began, whole));
             }
         }
         while let Some((&covered, &old)) = self.by_start.range(start..end).next() {
             self.by_start.remove(&covered);
             if old.end > end {
-                self.by_start.insert(end, old);
+                self.by_start.insert(end, rest(covered, old));
             }
         }
-        self.by_start.insert(start, Range { end, at });
+        self.by_start.insert(start, Range { end, at, from });
         true
     }
 
-    /// Takes out the range that begins at an address: its size, and where its entry is.
-    pub(super) fn remove(&mut self, start: u64) -> Option<(u64, u32)> {
-        self.by_start.remove(&start).map(|range| (range.end - start, range.at))
+    /// Moves what begins at an address to another one: where its entry is, and whether there was room. `None` if nothing does.
+    pub(super) fn relocate(&mut self, old: u64, new: u64) -> Option<(u32, bool)> {
+        let Range { end, at, from } = self.by_start.remove(&old)?;
+        let moved = new.checked_add(end - old).is_some_and(|end| self.put(Piece { range: new..end, at, from }));
+        Some((at, moved))
     }
 
     /// Where the entry of an address is.
     pub(super) fn find(&self, address: u64) -> Option<u32> {
-        self.around(address).map(|(_, at)| at)
+        self.around(address).map(|piece| piece.at)
     }
 
-    /// The range that holds an address, and where its entry is.
-    pub(super) fn around(&self, address: u64) -> Option<(ops::Range<u64>, u32)> {
-        let (start, range) = self.by_start.range(..=address).next_back()?;
-        (address < range.end).then_some((*start..range.end, range.at))
+    /// The addresses around this one that have the same entry.
+    pub(super) fn around(&self, address: u64) -> Option<Piece> {
+        let (&start, &Range { end, at, from }) = self.by_start.range(..=address).next_back()?;
+        (address < end).then_some(Piece { range: start..end, at, from })
     }
 
     /// What came since this was asked before.
@@ -131,7 +153,13 @@ mod tests {
         assert!(!ranges.insert(5, 0, 3) && !ranges.insert(u64::MAX, 2, 3));
         assert_eq!(ranges.fresh().ranges(), [10..20, 14..17]);
         assert_eq!(ranges.fresh().ranges(), []);
-        assert_eq!((ranges.remove(14), ranges.remove(15), ranges.find(15)), (Some((3, 2)), None, None));
+        let piece = |range, at, from| Some(Piece { range, at, from });
+        assert_eq!([ranges.around(13), ranges.around(18)], [piece(10..14, 1, 0), piece(17..20, 1, 7)]);
+        assert_eq!((ranges.relocate(14, 18), ranges.relocate(15, 30)), (Some((2, true)), None));
+        assert_eq!([ranges.around(15), ranges.around(20)], [None, piece(18..21, 2, 0)]);
+        // What is left of one, moved, is still that part of it.
+        assert_eq!(ranges.relocate(17, 40), Some((1, true)));
+        assert_eq!(ranges.around(40), piece(40..41, 1, 7));
     }
 
     #[test]

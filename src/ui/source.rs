@@ -5,6 +5,7 @@
 //!                               Snapshot::addresses ─► weights of rows                     with each picture
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, RowWeights, Rows, Snapshot, Timestamp};
@@ -90,12 +91,13 @@ impl Source {
     }
 
     /// Why the other pane cannot be shown, or what is to be known about this one; empty for nothing.
-    pub fn note(&self) -> &str {
-        let Some(Ok(listing)) = &self.listing else { return "" };
+    pub fn note(&self) -> Cow<'_, str> {
+        let Some(Ok(listing)) = &self.listing else { return Cow::default() };
         match (&listing.source, &listing.code, self.pane) {
-            (Err(why), _, Pane::Code) => why,
-            (Ok(rows), _, Pane::Source) | (_, Ok(rows), Pane::Code) => &rows.note,
-            _ => "",
+            (Err(why), Ok(rows), Pane::Code) if !rows.note.is_empty() => Cow::from(format!("{} ({why})", rows.note)),
+            (Err(why), _, Pane::Code) => Cow::from(why),
+            (Ok(rows), _, Pane::Source) | (_, Ok(rows), Pane::Code) => Cow::from(&rows.note),
+            _ => Cow::default(),
         }
     }
 
@@ -162,8 +164,12 @@ impl Source {
         (self.waiting, self.covers) = (false, Covers::Unknown);
         let first = !matches!(self.listing, Some(Ok(_)));
         self.listing = match (self.listing.take(), listing) {
-            // What was read before is better than why it cannot be read any more.
-            (Some(Ok(before)), Err(_)) => Some(Ok(before)),
+            // What was read before is better than why it cannot be read any more. The same addresses need not be asked for again.
+            (Some(Ok(mut before)), Err(_)) => {
+                let asked = self.addresses.iter().flat_map(|addresses| addresses.frames.iter().map(|weight| weight.frame));
+                Arc::make_mut(&mut before).known.extend(asked);
+                Some(Ok(before))
+            }
             (Some(Ok(before)), Ok(now))
                 if before.source.is_ok() && now.source.is_err() || before.code.is_ok() && now.code.is_err() =>
             {

@@ -193,6 +193,16 @@ fn instructions_of_code_made_at_run_time_are_those_in_the_memory_of_its_process(
     );
     assert!(frames.iter().enumerate().all(|(at, frame)| code.row_of[frame] == at));
     assert!(listing.source.unwrap_err().contains("its runtime has not written down"));
+    // What is read for the listing has the names of all others that wait for one.
+    let later = bench.frame(object, start + 0x10_0000, false);
+    bench.name(&[later], tgid, 0..0);
+    let whole = std::fs::read_to_string(&map).unwrap();
+    std::fs::write(&map, format!("{whole}{:x} 10 JS:*later /srv/app.js:9:9\n", start + 0x10_0000)).unwrap();
+    assert!(
+        bench.listing(label, &frames).is_ok() && bench.named(later).name.starts_with("JS:*later"),
+        "{:?}",
+        bench.named(later)
+    );
     // Something else is there by now.
     std::fs::write(&map, format!("{start:x} {:x} JS:*other /srv/app.js:1:2\n", last + 1 - start)).unwrap();
     let why = bench.listing(label, &frames).unwrap_err();
@@ -232,8 +242,9 @@ fn of_two_functions_with_one_name_that_which_is_being_read_stays() {
     frames.iter().for_each(|frame| bench.names.labels_of(*frame, |label| labels.push(label)));
     assert!(frames.len() == 2 && labels.len() == 2 && labels[0] == labels[1], "{labels:?}");
     for (order, by, expected) in [([0, 1], None, 0), ([1, 0], None, 1), ([0, 1], Some(1), 1), ([1, 0], Some(0), 0)] {
-        let asked = order.map(|at: usize| frames[at]);
-        let listing = bench.listing_by(labels[0], &asked, by.map(|at: usize| frames[at])).unwrap();
+        let frame_of = |at: usize| frames[at];
+        let asked = order.map(frame_of);
+        let listing = bench.listing_by(labels[0], &asked, by.map(frame_of)).unwrap();
         assert_eq!(listing.by, frames[expected]);
         let (source, code) = (listing.source.unwrap(), listing.code.unwrap());
         assert_eq!(code.rows[0].place, starts[expected]);
@@ -242,8 +253,13 @@ fn of_two_functions_with_one_name_that_which_is_being_read_stays() {
             "{}",
             source.file
         );
-        // One that has no samples any more is still read.
-        let listing = bench.listing_by(labels[0], &asked[..1], Some(frames[expected])).unwrap();
-        assert_eq!((listing.code.unwrap().rows[0].place, listing.source.unwrap().file), (starts[expected], source.file));
+        // Where nothing has samples it stays, too; but not if only the other one has.
+        let file = |frames: &[FrameId]| {
+            let listing = bench.listing_by(labels[0], frames, Some(frame_of(expected))).unwrap();
+            (listing.code.unwrap().rows[0].place, listing.source.unwrap().file)
+        };
+        assert_eq!(file(&[]), (starts[expected], source.file.clone()));
+        let (place, other) = file(&[frame_of(1 - expected)]);
+        assert!(place == starts[1 - expected] && other != source.file, "{other}");
     }
 }

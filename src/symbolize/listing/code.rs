@@ -21,6 +21,9 @@ use crate::symbolize::service::Service;
 const MAX_INSTRUCTIONS: usize = 20_000;
 /// Bytes of one function that are read: x86 has at most 15 in an instruction, and 4 on average.
 pub(super) const MAX_BYTES: u64 = 256 << 10;
+/// Characters of a name that is shown beside an instruction. There may be as many names as instructions, and a process may write what it
+/// likes.
+const MAX_NAME: usize = 200;
 /// What this machine runs.
 pub(super) const NATIVE: Machine = if cfg!(target_arch = "aarch64") { Machine::Arm64 } else { Machine::X86_64 };
 /// Bytes read where nothing tells where the function ends.
@@ -63,7 +66,7 @@ pub(super) fn instructions(
 ) -> Result<Rows, String> {
     let symbols = Symbols::of(service, id, object).map_err(|reason| format!("no instructions: {reason}"))?;
     if symbols.images.own.placed.is_some() {
-        return Err("no instructions: the running kernel cannot be asked, and the file of a module is not linked: other code runs than is in it".to_owned());
+        return Err("no instructions: the file of a module is not linked, other code runs than is in it".to_owned());
     }
     let images = Arc::clone(&symbols.images);
     let image = &images.own;
@@ -130,7 +133,7 @@ impl Code<'_> {
 
 /// Whoever knows what addresses are called that calls and jumps lead to.
 pub(super) trait Called: 'static {
-    /// The function that holds an address: where it begins, and its name, safe to print.
+    /// The function that holds an address: where it begins, and its name.
     fn name(&self, address: u64) -> Option<(u64, String)>;
 }
 
@@ -154,7 +157,7 @@ impl Called for Symbols {
     fn name(&self, address: u64) -> Option<(u64, String)> {
         let (range, name) = self.index.interval(ElfAddress(address))?;
         let name = name.read(&self.images).ok()??;
-        Some((range.start, sanitize(&demangle(&name, Detail::Short)).into_owned()))
+        Some((range.start, demangle(&name, Detail::Short).into_owned()))
     }
 }
 
@@ -171,7 +174,12 @@ impl<C: Called> Targets<C> {
         if self.range.contains(&address) {
             return None;
         }
-        self.known.entry(address).or_insert_with(|| self.symbols.name(address)).clone()
+        let find = || {
+            let (start, name) = self.symbols.name(address)?;
+            let end = name.char_indices().nth(MAX_NAME).map_or(name.len(), |(at, _)| at);
+            Some((start, sanitize(name.get(..end).unwrap_or_default()).into_owned()))
+        };
+        self.known.entry(address).or_insert_with(find).clone()
     }
 
     /// `name`, `name+0x12`, or the address.
@@ -190,7 +198,8 @@ impl<C: Called> SymbolResolver for Targets<C> {
             instruction.flow_control(),
             FlowControl::Call | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
         );
-        let (start, name) = self.name(address).filter(|_| leads_there)?;
+        // Asked of each number in an instruction.
+        let (start, name) = if leads_there { self.name(address)? } else { return None };
         Some(SymbolResult::with_string(start, name))
     }
 }

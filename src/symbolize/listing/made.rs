@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use crate::profile::{FrameId, FrameWeight, ObjectId, Rows, sanitize};
-use crate::symbolize::demangle::{Detail, demangle};
 use crate::symbolize::jit::JitNames;
 use crate::symbolize::service::Service;
 
 use super::code::{Called, Code, MAX_BYTES, NATIVE};
 
-/// The instructions of the function that has this address, and which addresses are in it.
-pub(super) fn instructions(service: &Service, id: ObjectId, by: FrameId, frames: &[FrameWeight]) -> Result<Rows, String> {
-    let made = service.jit.code(&service.names, by, MAX_BYTES, &service.stopped);
-    let made = made.map_err(|why| format!("no instructions: this code was made at run time, and {why}"))?;
+/// The instructions of the function that has this address, and which addresses are in it. The error is a sentence's end.
+pub(super) fn instructions(service: &Service, id: ObjectId, by: FrameId, frames: &[FrameWeight]) -> Result<Rows, &'static str> {
+    let made = service.jit.code(&service.names, by, MAX_BYTES, &service.stopped)?;
     let places =
         frames.iter().filter_map(|weight| Some((weight.frame, service.names.frames.get(weight.frame)?.lookup_address())));
+    let note = if made.is_rest { "other code has come over its begin: the first instructions may be nonsense" } else { "" };
     let file = sanitize(&made.file);
-    let code = Code { machine: NATIVE, bytes: &made.bytes, range: made.range, note: "", file: &file };
+    let code = Code { machine: NATIVE, bytes: &made.bytes, range: made.range, note, file: &file };
     Ok(code.rows(Made(Arc::clone(&service.jit), id), places))
 }
 
@@ -25,7 +24,6 @@ struct Made(Arc<JitNames>, ObjectId);
 
 impl Called for Made {
     fn name(&self, address: u64) -> Option<(u64, String)> {
-        let (start, name) = self.0.name_at(self.1, address)?;
-        Some((start, sanitize(&demangle(&name, Detail::Short)).into_owned()))
+        self.0.name_at(self.1, address)
     }
 }

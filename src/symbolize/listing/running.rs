@@ -16,19 +16,26 @@ use crate::symbolize::service::Service;
 
 use super::code::{Called, Code, MAX_BYTES, NATIVE};
 
-/// The instructions of the kernel's function that has this address, and which addresses are in it.
+/// The instructions of the kernel's function that has this address, and which addresses are in it. The error is the end of a sentence.
 pub(super) fn instructions(service: &Service, by: FrameId, frames: &[FrameWeight]) -> Result<Rows, &'static str> {
     let place = |frame: FrameId| {
         let frame = service.names.frames.get(frame).filter(|frame| frame.object == ObjectId::KERNEL);
         frame.map(|frame| frame.lookup_address())
     };
-    let address = place(by).ok_or("no instructions: no address of this function is the kernel's")?;
-    let asked = service.kernel.symbols(&[address]).ok_or("no instructions: the running kernel does not tell what is where")?;
-    let symbol = asked.into_iter().flatten().next().filter(|symbol| is_called(service, by, symbol));
-    let symbol = symbol.ok_or("no instructions: this function is not loaded any more")?;
-    let range = symbol.addresses;
+    let address = place(by).ok_or("no address of this function is the kernel's")?;
+    let ask = || {
+        let asked = service.kernel.symbols(&[address]).ok_or("the running kernel does not tell what is where")?;
+        let symbol = asked.into_iter().flatten().next().filter(|symbol| is_called(service, by, symbol));
+        symbol.ok_or("this function is not loaded any more")
+    };
+    let symbol = ask()?;
+    let range = symbol.addresses.clone();
     let end = range.end.min(range.start.saturating_add(MAX_BYTES));
-    let bytes = service.kernel.code(range.start..end).ok_or("no instructions: the running kernel's code cannot be read")?;
+    let bytes = service.kernel.code(range.start..end).ok_or("the running kernel's code cannot be read")?;
+    // A module may have gone, and another come, between the two questions.
+    if ask()? != symbol {
+        return Err("the kernel's functions are changing");
+    }
     let file = sanitize(symbol.module.as_deref().unwrap_or(CORE));
     let code = Code { machine: NATIVE, bytes: &bytes, range, note: "", file: &file };
     let places = frames.iter().filter_map(|weight| Some((weight.frame, place(weight.frame)?)));
@@ -51,7 +58,7 @@ impl Called for Asked {
     fn name(&self, address: u64) -> Option<(u64, String)> {
         let symbol = self.0.symbols(&[address])?.into_iter().flatten().next()?;
         let name = demangle(symbol.name.as_bytes(), Detail::Short);
-        Some((symbol.addresses.start, sanitize(&name).into_owned()))
+        Some((symbol.addresses.start, name.into_owned()))
     }
 }
 
@@ -143,9 +150,11 @@ mod tests {
 
     #[test]
     fn of_code_that_is_gone_or_hidden_nothing_is_shown() {
-        for (called, code) in [("another_thing", Some(code())), ("thing_read", None)] {
-            let (listing, _) = listing(called, code);
-            assert!(listing.unwrap_err().ends_with("neither source nor instructions are known"));
+        for (called, code, why) in
+            [("another_thing", Some(code()), "not loaded any more"), ("thing_read", None, "cannot be read")]
+        {
+            let said = listing(called, code).0.unwrap_err();
+            assert!(said.starts_with("neither source nor instructions") && said.contains(why), "{said}");
         }
     }
 }

@@ -216,6 +216,10 @@ fn what_cannot_be_read_again_stays_as_it_was() {
         let listing = if has_listing { Ok(Arc::new(listing)) } else { Err("gone".to_owned()) };
         reading.bench.send(Event::Listing(reading.hot, listing));
         assert!(reading.asked().is_empty(), "not before a second has passed");
+        if !has_listing {
+            reading.answer_at((second + 1) * SECOND);
+            assert!(reading.asked().is_empty(), "the same once more");
+        }
         reading.row("line 7 of the source");
         reading.bench.key(KeyCode::Tab);
         reading.row("op0 %rax");

@@ -22,7 +22,7 @@ pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) 
     draw_title(app, source, area, buffer);
     let mut y = area.y + 1;
     if !source.note().is_empty() {
-        put(buffer, area, area.x + 1, y, source.note(), app.theme.warning());
+        put(buffer, area, area.x + 1, y, &source.note(), app.theme.warning());
         y += 1;
     }
     let words = match source.rows() {
