@@ -160,7 +160,21 @@ struct vm_fault {
 };
 #endif
 
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
 struct task_struct {
+	char comm[16];
+	struct css_set *cgroups;
 	unsigned int flags;
 	int pid;
 	int tgid;
@@ -172,26 +186,8 @@ struct task_struct {
 };
 
 #if defined(__TARGET_ARCH_x86)
-struct pt_regs {
-	unsigned long r15;
-	unsigned long r14;
-	unsigned long r13;
-	unsigned long r12;
-	unsigned long bp;
-	unsigned long bx;
-	unsigned long r11;
-	unsigned long r10;
-	unsigned long r9;
-	unsigned long r8;
-	unsigned long ax;
-	unsigned long cx;
-	unsigned long dx;
-	unsigned long si;
-	unsigned long di;
-	unsigned long orig_ax;
+struct pt_regs { /* the others are read by their places: arch/x86.h */
 	unsigned long ip;
-	unsigned short cs; /* 8 bytes up to 6.8, of which the lower two are the same */
-	unsigned long sp;
 };
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {

@@ -158,7 +158,7 @@ static __always_inline void send_compared(
 	finish_sample(cpu, count);
 }
 
-static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct event *event, __u64 count, __u64 id,
+static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct event *event, __u64 count,
 				       enum register_source source, __u64 r10)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -166,7 +166,7 @@ static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct 
 	__u64 weight = count - event->reported;
 	int cut;
 
-	begin_sample(header, id);
+	begin_sample(header, task);
 	header->kind = SAMPLE_EVENT;
 	header->source = source_number;
 	header->weight = weight > 0xffffffff ? 0xffffffff : weight;
@@ -179,7 +179,7 @@ static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct 
 	/* Known of a function of a program since 6.6. */
 	__u64 left = source == FROM_URETPROBE ? bpf_get_func_ip(ctx) : 0;
 
-	walk_user(ctx, task, cpu, kernel, max_depth, trusted(source).returned, left, 0);
+	walk_user(ctx, NULL, task, cpu, kernel, max_depth, trusted(source).returned, left, 0);
 	if (finish_sample(cpu, kernel)) {
 		event->ring_full++;
 	} else {
@@ -194,8 +194,7 @@ static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct 
 static __always_inline int on_event(void *ctx, enum register_source source, __u64 events_here, __u64 r10)
 {
 	__u32 zero = 0, number = source_number;
-	__u64 id = bpf_get_current_pid_tgid();
-	__u32 tgid = id >> 32;
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
 	if (filter_targets && !bpf_map_lookup_elem(&targets, &tgid))
 		return 0;
@@ -220,7 +219,7 @@ static __always_inline int on_event(void *ctx, enum register_source source, __u6
 		return 0;
 	}
 	if (is_admitted(event, now, count))
-		take_stack(ctx, cpu, event, count, id, source, r10);
+		take_stack(ctx, cpu, event, count, source, r10);
 	__sync_val_compare_and_swap(&cpu->claimed, 1, 0);
 	return 0;
 }

@@ -51,16 +51,25 @@ static __always_inline __u32 link_of(__u64 cfa, __u64 ra_place, __u64 fp_place)
 
 static __always_inline struct past_stack *past_stack(struct cpu_state *cpu, __u32 number)
 {
+	struct past_stack *stack;
+
 	if (number >= PAST_STACKS)
 		return NULL;
 	OPAQUE(number);
-	return &cpu->past[number & (PAST_STACKS - 1)];
+	stack = &cpu->past[number & (PAST_STACKS - 1)];
+	/* Or else its place would be added up for each member. */
+	OPAQUE(stack);
+	return stack;
 }
 
 static __always_inline struct past_frame *past_frame(struct past_stack *stack, __u32 number)
 {
+	struct past_frame *frame;
+
 	OPAQUE(number);
-	return &stack->frame[number & (PAST_FRAMES - 1)];
+	frame = &stack->frame[number & (PAST_FRAMES - 1)];
+	OPAQUE(frame);
+	return frame;
 }
 
 /* Where the last stack of a thread is. One place for each but the last; in past_of there is a number, xor that of the place: so zeros

@@ -48,20 +48,23 @@ static __always_inline __u32 read_kernel_stack(void *ctx, __u64 *frames, __u64 s
 }
 
 /* Wakes user space only when it should hurry: it comes on a timer, and a wake-up for each sample costs more than the
- * sample. */
-static __always_inline __u64 wakeup(void)
+ * sample. Whether it should is asked at one sample of eight. */
+static __always_inline __u64 wakeup(struct walk *walk)
 {
+	if (++walk->sent & 7)
+		return BPF_RB_NO_WAKEUP;
 	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > half_ring ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
 /* Sends the sample; its size, for the verifier, in words. */
-static __always_inline long send(struct sample *sample, __u32 kernel, __u32 user)
+static __always_inline long send(struct cpu_state *cpu, __u32 kernel, __u32 user)
 {
+	struct sample *sample = &cpu->sample;
 	__u64 size = sizeof(sample->header) + ((__u64)kernel + user) * sizeof(__u64);
 
 	if (size > sizeof(*sample)) /* never */
 		return -1;
-	return bpf_ringbuf_output(&records, sample, size, wakeup());
+	return bpf_ringbuf_output(&records, sample, size, wakeup(&cpu->walk));
 }
 
 /* Tells user space which tables the walk lacked, and wakes it: until they are there, stacks are short. A wish that finds no
@@ -83,19 +86,23 @@ static __always_inline void send_wishes(struct cpu_state *cpu)
 	}
 }
 
-/* Who and when; a sample of the clock, until somebody says otherwise. */
-static __always_inline void begin_sample(struct sample_header *header, __u64 id)
+/*
+ * Who and when; a sample of the clock, until somebody says otherwise. What the task has is read in place: helpers would tell the same,
+ * by code that the CPU would have to fetch first.
+ */
+static __always_inline void begin_sample(struct sample_header *header, struct task_struct *task)
 {
 	header->time = bpf_ktime_get_ns();
-	header->cgroup = bpf_get_current_cgroup_id();
-	header->tgid = id >> 32;
-	header->tid = (__u32)id;
+	header->cgroup = bpf_core_field_exists(task->cgroups) ? task->cgroups->dfl_cgrp->kn->id : 0;
+	header->tgid = task->tgid;
+	header->tid = task->pid;
 	header->cpu = bpf_get_smp_processor_id();
 	header->kind = SAMPLE_ON_CPU;
 	header->flags = 0;
 	header->source = 0;
 	header->weight = 1;
-	bpf_get_current_comm(header->comm, sizeof(header->comm));
+	((__u64 *)header->comm)[0] = ((__u64 *)task->comm)[0];
+	((__u64 *)header->comm)[1] = ((__u64 *)task->comm)[1];
 }
 
 /* Writes what the walks have found, and sends it. */
@@ -108,7 +115,7 @@ static __always_inline long finish_sample(struct cpu_state *cpu, __u32 kernel)
 	header->kernel_frames = kernel;
 	header->user_frames = cpu->walk.frames;
 	header->user_end = cpu->walk.end;
-	return send(&cpu->sample, kernel, cpu->walk.frames);
+	return send(cpu, kernel, cpu->walk.frames);
 }
 
 #endif

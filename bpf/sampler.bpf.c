@@ -35,9 +35,9 @@ SEC("perf_event")
 int take_sample(struct perf_event_context *ctx)
 {
 	__u32 zero = 0;
-	__u64 id = bpf_get_current_pid_tgid();
-	__u32 tgid = id >> 32;
-	__u32 tid = (__u32)id;
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 tgid = task->tgid;
+	__u32 tid = task->pid;
 	struct counters *count = bpf_map_lookup_elem(&counters, &zero);
 	struct cpu_state *cpu = state_of(bpf_get_smp_processor_id());
 
@@ -54,14 +54,13 @@ int take_sample(struct perf_event_context *ctx)
 
 	fetch_past(cpu, tid);
 
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct sample_header *header = &cpu->sample.header;
 	struct walk *walk = &cpu->walk;
 
-	begin_sample(header, id);
+	begin_sample(header, task);
 
 	__u32 kernel = is_user_mode(ctx) ? 0 : read_kernel_stack(ctx, cpu->sample.frames, 0);
-	walk_user(ctx, task, cpu, kernel, max_depth, 0, 0, 0);
+	walk_user(ctx, ctx, task, cpu, kernel, max_depth, 0, 0, 0);
 	if (finish_sample(cpu, kernel))
 		count->ring_full++;
 	else
@@ -79,7 +78,7 @@ int take_sample(struct perf_event_context *ctx)
 		finish_sample(cpu, kernel);
 	}
 	if (walk_how == WALK_TWICE && walk->frames) {
-		walk_user(ctx, task, cpu, kernel, max_depth, 0, 0, 1);
+		walk_user(ctx, ctx, task, cpu, kernel, max_depth, 0, 0, 1);
 		header->kind = SAMPLE_COMPARED;
 		finish_sample(cpu, kernel);
 	}

@@ -152,24 +152,28 @@ struct walk {
 	__u32 time; /* about seconds: see struct object */
 	__u32 unstamped; /* where address spaces have no generation: the number of the walk */
 	__u32 past_slot; /* of the thread */
-	__u32 pad2;
+	__u32 sent; /* samples */
 };
 
-/* What a CPU walks with. Too large for a value for each CPU, of which the kernel allows 32 KiB. */
+/*
+ * What a CPU walks with. Too large for a value for each CPU, of which the kernel allows 32 KiB. What is larger comes last: an
+ * instruction of BPF has 16 bits for an offset, and three more are made where that is not enough.
+ */
 struct cpu_state {
 	struct walk walk;
 	__u64 claimed; /* 1 while a program of probes.bpf.c uses it */
 	__u64 window[WINDOW_WORDS];
-	__u64 words[40]; /* signal frames */
-	struct vma_scratch scratch;
-	struct wish wishes[MAX_WISHES];
-	struct cached_mapping mappings[CACHED_MAPPINGS] __attribute__((aligned(64)));
-	struct cached_rule rules[CACHED_RULES] __attribute__((aligned(64)));
-	struct past_stack past[PAST_STACKS];
 	__u32 past_of[PAST_STACKS];
 	__u32 past_spare;
 	struct sample sample;
+	__u64 words[40]; /* signal frames */
+	struct wish wishes[MAX_WISHES];
+	struct vma_scratch scratch;
+	struct cached_mapping mappings[CACHED_MAPPINGS] __attribute__((aligned(64)));
+	struct cached_rule rules[CACHED_RULES] __attribute__((aligned(64)));
+	struct past_stack past[PAST_STACKS];
 };
+_Static_assert(__builtin_offsetof(struct cpu_state, mappings) <= 0x7fff, "what has a place of its own in instructions");
 
 /* One element for each CPU, set before loading. Nobody maps it; but what can be mapped begins with a page, and so lines with lines. */
 struct {
@@ -364,16 +368,6 @@ static __always_inline __u32 rule_hash(__u64 key)
 }
 _Static_assert(CACHED_RULES == RULE_WAYS << (64 - 53), "as many as the hash has values");
 
-/* One step of a binary search: half further if the row there does not lie behind the key. No jump depends on data. */
-#define SEARCH_STEP(half) \
-	do { \
-		__u32 probe = at + (half); \
-		__u64 row; \
-		OPAQUE(probe); \
-		row = rows[probe & (SEGMENT_WORDS - 1)]; \
-		at += (half) & -(__u32)((row - key - 1) >> 63) & -(__u32)(((__u64)probe - end) >> 63); \
-	} while (0)
-
 /* The rule at an offset in the file of walk->map, found the long way and kept: walk->rule. */
 __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 {
@@ -401,15 +395,19 @@ __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 	/* Keys have 32 bits for the offset; no code lies so far behind. */
 	if (offset >> 32)
 		return 0;
-#pragma unroll
+	/* Mostly there is one. No loop here is unrolled: between two ticks the CPU forgets code, and each line of it is fetched again. */
+#pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < MAX_RANGES; i++) {
 		struct object_range *range = &object->range[i];
 		__u32 distance = page - range->first_page;
 
-		if (i < object->ranges && distance < range->pages) {
+		if (i >= object->ranges)
+			break;
+		if (distance < range->pages) {
 			index_segment = range->index_segment;
 			index_word = range->index_word + 2 * distance;
 			found = 1;
+			break;
 		}
 	}
 	if (found) {
@@ -427,21 +425,16 @@ __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 		rows = segment_words(entry->segment);
 		if (!rows)
 			return 0;
-		/* Pages have 21 rows, mostly. */
-		if (count > 128) {
-			SEARCH_STEP(512);
-			SEARCH_STEP(256);
-			SEARCH_STEP(128);
+		/* Half further each time, if the row there does not lie behind the key; no jump depends on that. Pages have 21 rows, mostly. */
+#pragma clang loop unroll(disable)
+		for (__u32 half = count > 128 ? 512 : count > 16 ? 64 : 8; half; half >>= 1) {
+			__u32 probe = at + half;
+			__u64 row;
+
+			OPAQUE(probe);
+			row = rows[probe & (SEGMENT_WORDS - 1)];
+			at += half & -(__u32)((row - key - 1) >> 63) & -(__u32)(((__u64)probe - end) >> 63);
 		}
-		if (count > 16) {
-			SEARCH_STEP(64);
-			SEARCH_STEP(32);
-			SEARCH_STEP(16);
-		}
-		SEARCH_STEP(8);
-		SEARCH_STEP(4);
-		SEARCH_STEP(2);
-		SEARCH_STEP(1);
 		OPAQUE(at);
 		__u32 rule = object->rules_word + 2 * (rows[at & (SEGMENT_WORDS - 1)] & 0xffff);
 
@@ -460,6 +453,7 @@ __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 
 	OPAQUE(place);
 	struct cached_rule *cached = &cpu->rules[place & (CACHED_RULES - RULE_WAYS)];
+	OPAQUE(cached);
 	/* The one that came first goes. */
 	cached[3] = cached[2];
 	cached[2] = cached[1];
@@ -477,6 +471,7 @@ static __always_inline __u64 find_rule(struct cpu_state *cpu, __u64 offset)
 
 	OPAQUE(at);
 	struct cached_rule *cached = &cpu->rules[at & (CACHED_RULES - RULE_WAYS)];
+	OPAQUE(cached);
 	if (likely(!(offset >> 32))) {
 		if (likely(cached[0].key == key))
 			return cached[0].rule;

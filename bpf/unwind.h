@@ -14,6 +14,7 @@
 #define FLAMETOP_UNWIND_H
 
 #include "tables.h"
+#include "regs.h"
 
 /* How often a stack may go on below where it is: systemstack of Go, and coroutines. */
 #define MAX_SWITCHES 8
@@ -317,14 +318,14 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
 
 /*
  * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in
- * cpu->walk: frames, end. `returned`: pc is where a call that has just ended returned to; `left` is the function that was called,
+ * cpu->walk: frames, end. `tick`: the context, if it is the clock's. `returned`: pc is where a call that has just ended returned to; `left` is the function that was called,
  * if it is known; `again`: what the thread's last stack was does not help.
  *
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
  *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last
  */
-static __always_inline void walk_user(void *ctx, struct task_struct *task, struct cpu_state *cpu, __u32 first_frame, __u32 max_depth,
-				      int returned, __u64 left, int again)
+static __always_inline void walk_user(void *ctx, struct perf_event_context *tick, struct task_struct *task, struct cpu_state *cpu,
+				      __u32 first_frame, __u32 max_depth, int returned, __u64 left, int again)
 {
 	struct walk *walk = &cpu->walk;
 	__u32 task_flags = task->flags;
@@ -337,12 +338,11 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 	walk->rule_misses = 0;
 	walk->guesses = 0;
 	walk->retraced = 0;
-	walk->in_syscall = 0;
 	if (task_flags & (PF_KTHREAD | PF_IO_WORKER)) {
 		walk->end = USER_END_KERNEL_THREAD;
 		return;
 	}
-	reason = read_user_registers(task, cpu);
+	reason = read_user_registers(cpu, tick);
 	if (reason) {
 		walk->end = task_flags & PF_USER_WORKER ? USER_END_KERNEL_THREAD : reason;
 		return;

@@ -90,7 +90,6 @@ _Static_assert(sizeof(struct mapping) == 48, "tests/mappings reads it");
 struct address_space {
 	__u64 mm;
 	__u64 id;
-	__u64 vdso;
 	__u32 sequence;
 	__u32 has_sequence;
 };
@@ -170,10 +169,19 @@ static __always_inline int read_address_space(struct task_struct *task, struct a
 #else
 	space->id = mm->context.id.counter;
 #endif
-	space->vdso = (__u64)mm->context.vdso;
 	space->sequence = mapping_sequence(mm);
 	space->has_sequence = HAS_LOCK_SEQCOUNT || HAS_LOCK_COUNT || HAS_VMACACHE;
 	return 0;
+}
+
+/* Where the vDSO is. */
+static __always_inline __u64 vdso_of(const struct address_space *space)
+{
+	struct mm_struct *mm = (struct mm_struct *)space->mm;
+	void *vdso = NULL;
+
+	bpf_probe_read_kernel(&vdso, sizeof(vdso), &mm->context.vdso);
+	return (__u64)vdso;
 }
 
 /* Whether nobody was changing the mappings when the sequence was read: then another equal one tells that nobody has meanwhile. */
@@ -442,7 +450,8 @@ static __always_inline int search_once(
 		return MAPPING_NOT_EXECUTABLE;
 	if (out->flags & MAPPING_FILE)
 		return MAPPING_FOUND;
-	return space->vdso && out->start == space->vdso ? MAPPING_VDSO : MAPPING_ANONYMOUS;
+	__u64 vdso = vdso_of(space);
+	return vdso && out->start == vdso ? MAPPING_VDSO : MAPPING_ANONYMOUS;
 }
 
 /* For 6.2 and later. Global, as the next one, so that it is verified once and not at each of a thousand frames. */

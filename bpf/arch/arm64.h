@@ -109,10 +109,10 @@ static __always_inline int undo_delivery(struct cpu_state *cpu)
  * The task's registers of user mode; 0, or why there are none. They lie at the top of its kernel stack, whether it came
  * in by a system call, a fault, or the tick itself: so the tick's own registers are never needed.
  */
-static __always_inline int read_user_registers(struct task_struct *task, struct cpu_state *cpu)
+static __always_inline int read_user_registers(struct cpu_state *cpu, struct perf_event_context *tick)
 {
 	struct walk *walk = &cpu->walk;
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	__u64 pstate = regs->pstate;
 	int undone;
 

@@ -23,46 +23,84 @@
 #define USER_CS 0x33
 #define XEN_USER_CS 0xe033
 
+/* Registers by their places in struct pt_regs (arch/x86/include/asm/ptrace.h), of which the kernel's user interface has the same. */
+#define PT_REGS_WORDS 21
+#define PT_REGS_CS 17
+#define TAKE_REGISTERS(walk, words) \
+	do { \
+		(walk)->regs[0] = (words)[10]; /* rax */ \
+		(walk)->regs[1] = (words)[12]; /* rdx */ \
+		(walk)->regs[REG_RCX] = (words)[11]; \
+		(walk)->regs[REG_RBX] = (words)[5]; \
+		(walk)->regs[4] = (words)[13]; /* rsi */ \
+		(walk)->regs[5] = (words)[14]; /* rdi */ \
+		(walk)->regs[REG_FP] = (words)[4]; \
+		(walk)->regs[REG_SP] = (words)[19]; \
+		(walk)->regs[8] = (words)[9]; \
+		(walk)->regs[9] = (words)[8]; \
+		(walk)->regs[10] = (words)[7]; \
+		(walk)->regs[REG_R11] = (words)[6]; \
+		(walk)->regs[12] = (words)[3]; \
+		(walk)->regs[13] = (words)[2]; \
+		(walk)->regs[14] = (words)[1]; \
+		(walk)->regs[15] = (words)[0]; \
+		(walk)->pc = (words)[16]; \
+		(walk)->valid = 0xffff; \
+	} while (0)
+
+static __always_inline int is_64_bit(__u64 cs)
+{
+	return cs == USER_CS || cs == XEN_USER_CS;
+}
+
 /*
  * The task's registers of user mode; 0, or why there are none. They lie at the top of its kernel stack, whether it came
- * in by a system call, a fault, or the tick itself: so the tick's own registers are never needed.
+ * in by a system call, a fault, or the tick itself. Copied: each load by a pointer that the verifier does not trust is 44 bytes of
+ * code, to see that it is an address of the kernel.
  */
-static __always_inline int read_user_registers(struct task_struct *task, struct cpu_state *cpu)
+__noinline int read_saved_registers(struct cpu_state *cpu)
 {
+	if (!cpu)
+		return USER_END_REGISTERS;
 	struct walk *walk = &cpu->walk;
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	__u64 cs = regs->cs;
+	__u64 *words = cpu->words;
+	__s64 call;
+
+	if (bpf_probe_read_kernel(words, PT_REGS_WORDS * 8, (void *)bpf_task_pt_regs(bpf_get_current_task_btf())))
+		return USER_END_REGISTERS;
+	/* 8 bytes since 6.9, of which the others have more to tell. */
+	__u64 cs = words[PT_REGS_CS] & 0xffff;
 
 	if ((cs & 3) != 3)
 		return USER_END_REGISTERS;
-	if (cs != USER_CS && cs != XEN_USER_CS)
+	if (!is_64_bit(cs))
 		return USER_END_32_BIT;
-	walk->regs[0] = regs->ax;
-	walk->regs[1] = regs->dx;
-	walk->regs[REG_RCX] = regs->cx;
-	walk->regs[REG_RBX] = regs->bx;
-	walk->regs[4] = regs->si;
-	walk->regs[5] = regs->di;
-	walk->regs[REG_FP] = regs->bp;
-	walk->regs[REG_SP] = regs->sp;
-	walk->regs[8] = regs->r8;
-	walk->regs[9] = regs->r9;
-	walk->regs[10] = regs->r10;
-	walk->regs[REG_R11] = regs->r11;
-	walk->regs[12] = regs->r12;
-	walk->regs[13] = regs->r13;
-	walk->regs[14] = regs->r14;
-	walk->regs[15] = regs->r15;
-	walk->pc = regs->ip;
-	walk->valid = 0xffff;
+	TAKE_REGISTERS(walk, words);
 	/*
 	 * Interrupts and faults put -1 there (idtentry_body). The instruction syscall overwrites rcx, by the address behind it,
 	 * and r11. Where these differ, the kernel has moved pc: to the first byte of a handler, which no call has brought it to.
 	 */
-	walk->in_syscall = (__s64)regs->orig_ax >= 0 && regs->cx == regs->ip;
-	if ((__s64)regs->orig_ax >= 0)
+	call = words[15]; /* orig_rax */
+	if (call >= 0) {
+		walk->in_syscall = words[11] == walk->pc;
 		walk->valid &= ~(1U << REG_RCX | 1U << REG_R11);
-	walk->newborn = regs->ax == 0 && shares_memory(regs->orig_ax, SYSCALL_CLONE, SYSCALL_CLONE3, regs->di);
+	}
+	walk->newborn = !words[10] && shares_memory(call, SYSCALL_CLONE, SYSCALL_CLONE3, words[14]);
+	return 0;
+}
+
+/* The same, of whom a tick has met: in user mode the tick's own registers are those. */
+static __always_inline int read_user_registers(struct cpu_state *cpu, struct perf_event_context *tick)
+{
+	struct walk *walk = &cpu->walk;
+
+	walk->in_syscall = 0;
+	walk->newborn = 0;
+	if (!tick || !is_user_mode(tick))
+		return read_saved_registers(cpu);
+	if (unlikely(!is_64_bit(tick->registers[PT_REGS_CS] & 0xffff)))
+		return USER_END_32_BIT;
+	TAKE_REGISTERS(walk, tick->registers);
 	return 0;
 }
 
