@@ -182,8 +182,8 @@ impl JitNames {
         Some(location((&file, line)))
     }
 
-    /// The function that a frame is in, at most so many bytes of it: as its process has written it down, else from the memory of the
-    /// process. The error is the end of a sentence.
+    /// The function that a frame is in, at most so many bytes of it: from the memory of its process, else as that has written it down,
+    /// which may be from before its references were put in (LLVM). The error is the end of a sentence.
     pub(super) fn code(&self, names: &Names, id: FrameId, most: u64, stopped: &AtomicBool) -> Result<MadeCode, &'static str> {
         let made = self.code_of(names, id, most, stopped);
         self.shrink();
@@ -201,34 +201,32 @@ impl JitNames {
         let address = frame.lookup_address();
         update();
         let code = Arc::clone(&*self.codes.get(&frame.object).ok_or(UNKNOWN)?);
-        let (entry, process) = {
+        let (entry, process, written) = {
             let state = lock(&code.state);
             let entry = state.entry_at(address).ok_or(if state.gone { GONE } else { UNKNOWN })?;
             if !is_called(names, id, &entry.name) {
                 return Err(OTHER);
             }
-            let process = state.process.clone().ok_or(GONE)?;
-            let written = state.dump.as_ref().filter(|_| entry.of_dump);
-            if let Some(bytes) = written.and_then(|dump| dump.code_of(&entry.piece, &entry.name, most)) {
-                let file = format!("jitdump of {}", process.name);
-                return Ok(MadeCode { range: entry.piece.range, is_rest: entry.piece.from > 0, bytes, file });
-            }
-            (entry, process)
+            let dump = state.dump.as_ref().filter(|_| entry.of_dump);
+            let written = dump.and_then(|dump| dump.code_of(&entry.piece, &entry.name, most));
+            (entry, state.process.clone().ok_or(GONE)?, written)
         };
         let range = entry.piece.range.clone();
         let end = range.end.min(range.start.saturating_add(most));
         let (place, theirs) = (process.place_of_memory(), process.clone());
-        let bytes = patiently(place, move || theirs.memory(range.start..end)).map_err(|reason| match reason {
-            Reason::PermissionDenied => "its memory may not be read: that takes CAP_SYS_PTRACE",
-            Reason::NotAnswering => "its memory is of a file system that does not answer",
-            _ => GONE,
-        })?;
+        let read = patiently(place, move || theirs.memory(range.start..end));
+        let (bytes, file) = match (read, written) {
+            (Ok(bytes), _) => (bytes, format!("memory of {}", process.name)),
+            (Err(_), Some(bytes)) => (bytes, format!("jitdump of {}", process.name)),
+            (Err(Reason::PermissionDenied), None) => return Err("its memory may not be read: that takes CAP_SYS_PTRACE"),
+            (Err(Reason::NotAnswering), None) => return Err("its memory is of a file system that does not answer"),
+            (Err(_), None) => return Err(GONE),
+        };
         // Something else may have been put there since the map was read.
         update();
         if lock(&code.state).entry_at(address).as_ref() != Some(&entry) {
             return Err(OTHER);
         }
-        let file = format!("memory of {}", process.name);
         Ok(MadeCode { range: entry.piece.range, is_rest: entry.piece.from > 0, bytes, file })
     }
 

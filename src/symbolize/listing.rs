@@ -5,7 +5,7 @@
 //!              └─► text       that file, from the root of a process that runs the object, or our own
 //!              ├─► code       the function's bytes: by its symbol, else by its unwind information (bounds); decoded
 //!              ├─► running    those of the kernel, from its memory
-//!              └─► made       those of JIT code, from its jitdump or the memory of its process
+//!              └─► made       those of JIT code, from the memory of its process or its jitdump
 //! ```
 
 mod bounds;

@@ -173,5 +173,5 @@ fn code_made_at_run_time_has_its_lines_and_its_source() {
     terminal.keys("o");
     terminal.wait_for(|screen| shares(screen, "the hot line").1 > 80.0, SOON);
     terminal.keys("Tab");
-    terminal.wait_for(|screen| screen.contains("was made at run time"), SOON);
+    terminal.wait_for(|screen| screen.contains("[jit]  memory of lli") && screen.contains("movabs $0x"), SOON);
 }

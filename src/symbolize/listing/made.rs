@@ -1,4 +1,4 @@
-//! Instructions of code that a process has made at run time, from its jitdump, else from its memory.
+//! Instructions of code that a process has made at run time, from its memory, else from its jitdump.
 
 use std::sync::Arc;
 
