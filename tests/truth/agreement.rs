@@ -163,8 +163,17 @@ pub(crate) fn with_the_last(cases: &[Case]) {
         let family = sampling.family(pid, case.children);
         let pairs = pairs(&sampling, &family, time);
         let stack = |taken: &Taken| (taken.end, sampling.frames[taken.user.clone()].to_vec());
-        let differ: Vec<_> = pairs.iter().filter(|(followed, anew)| stack(followed) != stack(anew)).collect();
-        println!("{:32} {:6} samples walked twice, {} differ", case.name, pairs.len(), differ.len());
+        // What is followed leads to the root, or nothing of it is kept; a stack of one frame has nothing that could be followed. There both
+        // walks went by rules, and between them another thread has changed memory: in 55,268 samples a new thread's, once.
+        let is_followed = |taken: &Taken| taken.end == UserEnd::Root && taken.user.len() > 1;
+        let (differ, changed): (Vec<_>, Vec<_>) = pairs
+            .iter()
+            .filter(|(followed, anew)| stack(followed) != stack(anew))
+            .partition(|(followed, _)| is_followed(followed));
+        println!("{:32} {:6} samples walked twice, {} differ, {} changed", case.name, pairs.len(), differ.len(), changed.len());
+        if changed.len() > pairs.len().div_ceil(1000) {
+            failed.push(format!("{}: {} of {} changed while they were walked", case.name, changed.len(), pairs.len()));
+        }
         if let Some((followed, anew)) = differ.first() {
             let words = |taken: &Taken| format!("{:?} {:x?}", taken.end, sampling.look(&taken.user));
             failed.push(format!("{}: {} and anew {}", case.name, words(followed), words(anew)));
