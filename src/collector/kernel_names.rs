@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, MapMut, OpenObject, ProgramInput, ProgramMut};
 
 use super::error::CollectorError;
 use super::sampler::{bpf_error, forget_complaint};
@@ -60,12 +60,7 @@ impl KernelNames {
             let count = u32::try_from(batch.len()).unwrap_or(0).to_ne_bytes();
             let asked = count.into_iter().chain([0; 4]).chain(batch.iter().flat_map(|address| address.to_ne_bytes()));
             value.iter_mut().zip(asked).for_each(|(slot, byte)| *slot = byte);
-            let map = &self.skeleton.maps.batch;
-            let zero = 0u32.to_ne_bytes();
-            map.update(&zero, &value, MapFlags::ANY).map_err(|error| bpf_error("ask for names", &error))?;
-            let ran = self.skeleton.progs.name_addresses.test_run(ProgramInput::default());
-            ran.map_err(|error| bpf_error("run the program that names", &error))?;
-            let value = map.lookup(&zero, MapFlags::ANY).map_err(|error| bpf_error("read names", &error))?.unwrap_or_default();
+            let value = answer(&self.skeleton.maps.batch, &self.skeleton.progs.name_addresses, &value)?;
             let texts = value.get(NAMES..).unwrap_or_default().chunks(NAME_BYTES);
             names.extend(batch.iter().zip(texts).map(|(address, text)| symbol_in(text, *address)));
         }
@@ -85,18 +80,22 @@ impl KernelNames {
             let size = usize::try_from(addresses.end - address).unwrap_or(CODE_BYTES).min(CODE_BYTES);
             let asked = address.to_ne_bytes().into_iter().chain((size as u64).to_ne_bytes());
             let value: Vec<u8> = asked.chain(std::iter::repeat_n(0, CODE_BYTES)).collect();
-            let map = &self.skeleton.maps.code;
-            let zero = 0u32.to_ne_bytes();
-            map.update(&zero, &value, MapFlags::ANY).map_err(|error| bpf_error("ask for code", &error))?;
-            let ran = self.skeleton.progs.read_code.test_run(ProgramInput::default());
-            ran.map_err(|error| bpf_error("run the program that reads code", &error))?;
-            let value = map.lookup(&zero, MapFlags::ANY).map_err(|error| bpf_error("read code", &error))?.unwrap_or_default();
+            let value = answer(&self.skeleton.maps.code, &self.skeleton.progs.read_code, &value)?;
             let has_failed = value.get(12..CODE).is_none_or(|failed| failed != [0; 4]);
             let Some(read) = value.get(CODE..CODE + size).filter(|_| !has_failed) else { break };
             bytes.extend_from_slice(read);
         }
         Ok(Some(bytes).filter(|bytes| !bytes.is_empty() || addresses.is_empty()))
     }
+}
+
+/// Puts a question into a map of one element, runs the program that answers it there, and takes the answer.
+fn answer(map: &MapMut<'_>, program: &ProgramMut<'_>, question: &[u8]) -> Result<Vec<u8>, CollectorError> {
+    let zero = 0u32.to_ne_bytes();
+    let failed = |error| bpf_error("ask the kernel about its functions", &error);
+    map.update(&zero, question, MapFlags::ANY).map_err(failed)?;
+    program.test_run(ProgramInput::default()).map_err(failed)?;
+    Ok(map.lookup(&zero, MapFlags::ANY).map_err(failed)?.unwrap_or_default())
 }
 
 /// The symbol in a text that ends with 0: `name+0x12/0x345` or `name+0x12/0x345 [module]`. An address in hexadecimal, as stands there
