@@ -27,8 +27,8 @@ use crate::profile::{ElfAddress, sanitize};
 
 /// Files of split DWARF opened of one object, as many as a large program has sources.
 const MAX_SPLIT: usize = 4096;
-/// Pages of files larger than this are given back after each batch.
-const WORTH_GIVING_BACK: u64 = 32 << 20;
+/// Pages of files larger than this are given back after each batch. The kernel maps as much at once where one is asked for again.
+const WORTH_GIVING_BACK: u64 = 64 << 10;
 /// Longest name looked at.
 const MAX_NAME: usize = 64 << 10;
 /// Calls inlined into each other at one address.
@@ -151,9 +151,8 @@ impl Dwarf {
         files.main.is_torn() || others.chain(files.split.iter().map(|(_, split)| split)).any(Sections::is_torn)
     }
 
-    /// Gives pages that were looked at back to the kernel.
-    ///
-    /// Of small files it is not worth it: the next look would have to ask for all of them again.
+    /// Gives pages that were looked at back to the kernel: opening looks at the begin of each unit, so at most of a file, and later questions at
+    /// few places.
     pub(super) fn give_back(&self) {
         let files = self.0.borrow_owner();
         let others = files.alternative.iter().chain(files.package.get().into_iter().flatten());

@@ -4,6 +4,7 @@
 //   events forks N    N children that end at once
 //   events pages N    N pages touched for the first time
 //   events parents N  N system calls getppid
+//   events deep N     N calls of `counted`, by `often`, 60 calls of `deeper` below main
 //
 // How long one took is printed, in nanoseconds.
 
@@ -44,6 +45,16 @@ extern "C" ALONE void seldom(long number)
 	asm volatile("");
 }
 
+extern "C" ALONE void deeper(long levels, long count)
+{
+	if (levels > 1)
+		deeper(levels - 1, count);
+	else
+		for (long i = 0; i < count; i++)
+			often(i);
+	asm volatile("");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 3)
@@ -75,6 +86,8 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "parents")) {
 		for (long i = 0; i < count; i++)
 			syscall(SYS_getppid);
+	} else if (!strcmp(argv[1], "deep")) {
+		deeper(60, count);
 	}
 	std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - began;
 	printf("%.1f\n", took.count() / count);

@@ -110,6 +110,34 @@ fn several_events_are_counted_each_for_itself_and_the_clock_goes_on_beside_them(
     assert!(words.contains("x.folded, of page-faults only"), "{words}");
 }
 
+/// The program at an event may be in the middle of its walk when the clock ticks, whose program then walks the same stack on the same
+/// CPU. (At uprobes, and at fentry. At others the kernel leaves such a tick out: `bpf_prog_active`.)
+#[test]
+fn a_tick_in_the_middle_of_a_walk_at_an_event_leaves_both_stacks_right() {
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    let path = program.path.to_str().unwrap();
+    let event = format!("uprobe:{path}:counted");
+    let whole = format!(";main{};", ";deeper".repeat(60));
+    for events in [[&*event, "cpu"], ["cpu", &*event]] {
+        let [first, second] = events;
+        let args = ["-e", first, "-e", second, "-F", "4999", "--event-stacks", "100000", "-o", "x.folded", "--force"];
+        let output = place.record(&[&args[..], &["--", path, "deep", "60000"]].concat());
+        assert!(output.status.success(), "{}", words(&output));
+        let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
+        // Until there is a table a stack is its innermost frame.
+        let reached: Vec<&Line> = lines.iter().filter(|line| line.text().contains(";main;deeper;")).collect();
+        let called: Vec<&&Line> = reached.iter().filter(|line| line.text().contains(";often;counted")).collect();
+        let wrong: Vec<&&&Line> = called.iter().filter(|line| !line.text().contains(&format!("{whole}often;counted"))).collect();
+        assert!(wrong.is_empty(), "{first}: {wrong:#?}");
+        let total = |lines: &[&&Line]| lines.iter().map(|line| line.count).sum::<u64>();
+        assert!(total(&called) >= 200, "{first}: {}\n{}", total(&called), listing(&lines));
+        if first == "cpu" {
+            let met: Vec<&&Line> = called.iter().copied().filter(|line| line.text().contains("walk_step")).collect();
+            assert!(total(&met) >= 20, "{} ticks met a walk\n{}", total(&met), listing(&lines));
+        }
+    }
+}
+
 #[test]
 fn what_is_no_event_says_why_and_leaves_nothing_behind() {
     let place = Place::new();

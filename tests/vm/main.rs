@@ -60,6 +60,23 @@ const NO: &str = "NO";
 /// The line between two answers.
 const BETWEEN: &str = "=====";
 
+/// Means of taking stacks at functions.
+const FUNCTIONS: [&str; 6] = ["fentry", "fexit", "kprobe", "kretprobe", "kprobe.multi", "kretprobe.multi"];
+/// Kinds of events whose cost is measured.
+const COSTS: [&str; 11] = [
+    "fentry",
+    "fexit",
+    "kprobe",
+    "kprobe.multi",
+    "kretprobe",
+    "kretprobe.multi",
+    "uprobe",
+    "uretprobe",
+    "tracepoint",
+    "page-faults",
+    "cycles",
+];
+
 const QUESTIONS: &[Question] = &[
     Question { name: "kernel", command: "uname -r", columns: &["kernel"], answer: |said| vec![first_line(said).to_owned()] },
     Question { name: "doctor", command: "flametop doctor", columns: &["doctor"], answer: doctor },
@@ -84,12 +101,8 @@ const QUESTIONS: &[Question] = &[
     },
     Question { name: "tailcalls", command: "tailcalls --nocapture 2>&1", columns: &["tail calls"], answer: tail_calls },
     Question { name: "code", command: "kernel_code --nocapture 2>&1", columns: &["code of functions"], answer: code },
-    Question {
-        name: "functions",
-        command: "/payload/events",
-        columns: &["fentry", "fexit", "kprobe", "kretprobe", "kprobe.multi", "kretprobe.multi"],
-        answer: functions,
-    },
+    Question { name: "functions", command: "/payload/events", columns: &FUNCTIONS, answer: functions },
+    Question { name: "costs", command: "/payload/costs", columns: &COSTS, answer: costs },
 ];
 
 fn first_line(text: &str) -> &str {
@@ -162,13 +175,20 @@ fn truth(said: &str) -> Vec<String> {
     vec![whole, wrong]
 }
 
+/// What a script says of one kind of event: a line that begins with it.
+fn line_of(event: &str, said: &str) -> String {
+    let line = said.lines().find_map(|line| line.strip_prefix(event)?.strip_prefix(' '));
+    line.map_or_else(|| format!("{NO}: {event}: {said}"), str::to_owned)
+}
+
 /// A line for each means of taking stacks at functions, as `tests/vm/events` prints it.
 fn functions(said: &str) -> Vec<String> {
-    let cell = |means: &&str| {
-        let line = said.lines().find_map(|line| line.strip_prefix(means)?.strip_prefix(' '));
-        line.map_or_else(|| format!("{NO}: {means}: {said}"), str::to_owned)
-    };
-    ["fentry", "fexit", "kprobe", "kretprobe", "kprobe.multi", "kretprobe.multi"].iter().map(cell).collect()
+    FUNCTIONS.iter().map(|means| line_of(means, said)).collect()
+}
+
+/// A line for each kind of event, as `tests/vm/costs` prints it.
+fn costs(said: &str) -> Vec<String> {
+    COSTS.iter().map(|source| line_of(source, said)).collect()
 }
 
 /// Boots one guest and asks it everything.
@@ -262,6 +282,10 @@ fn answers_of_guests_are_read() {
     let cells = functions(said);
     assert_eq!(cells[..2], ["ok, 8 functions", "not offered"]);
     assert!(cells[2..].iter().all(|cell| cell.starts_with(NO)), "{cells:?}");
+    let said = "fentry ok, 120 ns of BPF, 300 ns more in all, 9 stacks\nkprobe not offered\nuprobe NO: 3 of 9 counted\n";
+    let cells = costs(said);
+    assert_eq!((cells[0].as_str(), cells[2].as_str()), ("ok, 120 ns of BPF, 300 ns more in all, 9 stacks", "not offered"));
+    assert!(cells[6].starts_with(NO) && cells[9].starts_with(NO), "{cells:?}");
     assert_eq!(tail_calls("5 functions compared\nstatus 0\n"), ["ok, 5 functions"]);
     assert_eq!(tail_calls("NOT TESTED: this kernel offers no fentry (x)\nstatus 0\n"), ["not offered"]);
     assert!(tail_calls("5 functions compared\nstatus 101\n")[0].starts_with(NO));
