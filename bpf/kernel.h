@@ -111,6 +111,31 @@ typedef struct {
 	void *vdso;
 } mm_context_t;
 
+/* The page of a process in which uprobes have instructions of theirs. */
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+/* A call whose return address uprobes have exchanged. */
+struct return_instance {
+	unsigned long stack;
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
+};
+
+struct uprobe;
+
+struct uprobe_task {
+	struct return_instance *return_instances;
+	unsigned long vaddr; /* of the instruction that is run */
+	struct uprobe *active_uprobe;
+	unsigned long xol_vaddr; /* and where */
+};
+
 struct mm_struct {
 	struct rb_root mm_rb; /* up to 6.0, and the next */
 	__u64 vmacache_seqnum;
@@ -120,6 +145,7 @@ struct mm_struct {
 	__u64 *pgd;
 #endif
 	mm_context_t context;
+	struct uprobes_state uprobes_state;
 };
 
 struct vm_area_struct {
@@ -179,6 +205,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct mm_struct *mm;
+	struct uprobe_task *utask;
 	unsigned int in_execve : 1;
 #if defined(__TARGET_ARCH_x86)
 	struct thread_struct thread;

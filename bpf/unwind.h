@@ -221,13 +221,17 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 }
 
 #include "rules.h"
+#include "uprobes.h"
 
-/* The mapping that pc is in. Whether there is none: then the walk ends. */
+/* The mapping that pc is in. 1 where there is none: then the walk ends. -1 where that was a page of uprobes: then pc is another. */
 static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 {
 	struct walk *walk = &cpu->walk;
 	int reason = locate(cpu, address);
 
+	/* What returns to the first byte of that page is looked up one before: nothing may be mapped there. */
+	if (unlikely(reason || walk->map.kind == CODE_ANONYMOUS) && leave_uprobes(cpu))
+		return -1;
 	if (likely(!reason))
 		return 0;
 	/* What is no code has not called anybody. But where it ran, it ran. */
@@ -249,8 +253,12 @@ __noinline int walk_step(struct cpu_state *cpu)
 	__u64 address = walk->pc - walk->is_return;
 	__u64 bits, rule;
 
-	if (unlikely(address - walk->map.start >= walk->map.size) && enter_mapping(cpu, address))
-		return 1;
+	if (unlikely(address - walk->map.start >= walk->map.size)) {
+		int none = enter_mapping(cpu, address);
+
+		if (none)
+			return none > 0;
+	}
 	bits = frame_bits(walk);
 	if (unlikely(!add_frame(cpu, walk->pc, bits)))
 		return ends(walk, USER_END_CUT);

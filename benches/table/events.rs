@@ -1,5 +1,7 @@
-//! What an event costs: a storm of them, with and without somebody who takes stacks at them.
+//! What an event costs: a storm of them, with and without somebody who takes stacks at them; of the difference what is BPF, by the
+//! kernel's account. (`tests/vm/costs` asks the same of other kernels, and of what this one does not offer.)
 
+use super::unwind::bpf_of_samples;
 use super::*;
 
 /// Runs of which the median is told.
@@ -34,26 +36,49 @@ fn median(mut of: Vec<f64>) -> Option<f64> {
     of.get(of.len() / 2).copied()
 }
 
+/// Runs flametop to its end; its output, and the nanoseconds of each run of that of its BPF programs that ran longest.
+fn watch(args: &[&str]) -> Option<(std::process::Output, f64)> {
+    let child = Command::new(FLAMETOP).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    let (pid, done) = (child.id(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // Its programs are gone when it is.
+        let looks = scope.spawn(|| {
+            let mut last = (0, 0);
+            while !done.load(Ordering::Relaxed) {
+                last = bpf_of_samples(pid).unwrap_or(last);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            last
+        });
+        let output = child.wait_with_output();
+        done.store(true, Ordering::Relaxed);
+        let (time, runs) = looks.join().ok()?;
+        Some((output.ok()?, time as f64 / runs.max(1) as f64))
+    })
+}
+
 pub(crate) fn events(table: &mut Table) {
+    let _counted = BpfStats::switch_on();
     let program = Program::build("events.cpp").path.to_string_lossy().into_owned();
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("x.folded").to_string_lossy().into_owned();
     for (what, event, args) in storms(&program) {
-        let (mut alone, mut watched, mut said) = (Vec::new(), Vec::new(), String::new());
+        let (mut alone, mut watched, mut bpf, mut said) = (Vec::new(), Vec::new(), Vec::new(), String::new());
         for _ in 0..RUNS {
             // Side by side, since the machine's speed changes.
             alone.extend(Command::new(&program).args(args).output().ok().and_then(|output| nanoseconds(&output)));
             let flametop = ["record", "-e", &event, "-o", &output, "--force", "--", &program];
-            if let Ok(run) = Command::new(FLAMETOP).args(flametop).args(args).output() {
+            if let Some((run, each)) = watch(&[&flametop[..], &args].concat()) {
                 said = String::from_utf8_lossy(&run.stderr).into_owned();
                 watched.extend(nanoseconds(&run));
+                bpf.push(each);
             }
         }
         let short = event.replace(&program, "FILE");
         let counted =
             said.lines().find_map(|line| line.split_once(": ").filter(|(_, rest)| rest.contains(" events, stacks of ")));
-        let (alone, watched, counted) = match (median(alone), median(watched), counted) {
-            (Some(alone), Some(watched), Some((_, counted))) => (alone, watched, counted.to_owned()),
+        let (alone, watched, bpf, counted) = match (median(alone), median(watched), median(bpf), counted) {
+            (Some(alone), Some(watched), Some(bpf), Some((_, counted))) => (alone, watched, bpf, counted.to_owned()),
             _ => {
                 let why = said.lines().next().unwrap_or("it failed").replace(&program, "FILE");
                 table.add(Line {
@@ -71,7 +96,7 @@ pub(crate) fn events(table: &mut Table) {
             what: format!("{what}, -e {short}"),
             program: "flametop",
             figure: format!(
-                "{:.0} ns an event more, {:.2} times as long ({alone:.0} ns alone); {counted}",
+                "{:.0} ns an event more, of which {bpf:.0} are BPF, {:.2} times as long ({alone:.0} ns alone); {counted}",
                 watched - alone,
                 watched / alone
             ),

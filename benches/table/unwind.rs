@@ -267,7 +267,7 @@ fn each_run(program: &str, args: &[&str]) -> Option<f64> {
 }
 
 /// Nanoseconds and runs. Programs that go on by tail calls count as one run of the first; their time is in the first one's.
-fn bpf_of_samples(pid: u32) -> Option<(u64, u64)> {
+pub(crate) fn bpf_of_samples(pid: u32) -> Option<(u64, u64)> {
     let ids: Vec<u32> = bpf_programs_of(pid).into_iter().map(|program| program.id).collect();
     let programs = libbpf_rs::query::ProgInfoIter::default().filter(|program| ids.contains(&program.id) && program.run_cnt > 0);
     programs.max_by_key(|program| program.run_time_ns).map(|program| (program.run_time_ns, program.run_cnt))

@@ -18,6 +18,10 @@
 /* A form of RULE_SPECIAL: THREAD of src/collector/unwind/packed.rs. */
 #define FORM_THREAD 3
 #define REG_SP 31
+/* A call pushes nothing. */
+#define RETURN_ADDRESS_BYTES 0
+/* Those that a caller finds as it left them; and what is beside them. */
+#define REGISTERS_KEPT (1U << REG_SP | 1U << REG_FP | 1U << REG_G | 1U << NO_SIGNAL)
 
 /* include/uapi/asm-generic/unistd.h */
 #define SYSCALL_CLONE 220

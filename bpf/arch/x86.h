@@ -12,6 +12,10 @@
 #define REG_SP 7
 #define REG_RCX 2
 #define REG_R11 11
+/* A call pushes so much. */
+#define RETURN_ADDRESS_BYTES 8
+/* Those that a caller finds as it left them. */
+#define REGISTERS_KEPT (1U << REG_SP | 1U << REG_FP | 1U << REG_RBX)
 /* What a rule may come back to another stack by. */
 #define MAY_SWITCH_BY(number) ((number) == REG_FP)
 
@@ -54,6 +58,18 @@ static __always_inline int is_64_bit(__u64 cs)
 }
 
 /*
+ * Whether the trap of a breakpoint has just left pc behind it: the kernel sets it back when it has found whose it is (a uprobe's), and the
+ * instruction in whose place it stands, perhaps `push rbp`, has not run. Functions begin at even addresses. What else ends by that byte
+ * (mov %rcx,%r12) leaves the stack as it was: by its rule the callers are the same.
+ */
+static __always_inline int is_behind_breakpoint(__u64 pc)
+{
+	__u8 code;
+
+	return pc & 1 && !bpf_probe_read_user(&code, sizeof(code), (void *)(pc - 1)) && code == 0xcc;
+}
+
+/*
  * The task's registers of user mode; 0, or why there are none. They lie at the top of its kernel stack, whether it came
  * in by a system call, a fault, or the tick itself. Copied: each load by a pointer that the verifier does not trust is 44 bytes of
  * code, to see that it is an address of the kernel.
@@ -84,6 +100,8 @@ __noinline int read_saved_registers(struct cpu_state *cpu)
 	if (call >= 0) {
 		walk->in_syscall = words[11] == walk->pc;
 		walk->valid &= ~(1U << REG_RCX | 1U << REG_R11);
+	} else if (is_behind_breakpoint(walk->pc)) {
+		walk->pc--;
 	}
 	walk->newborn = !words[10] && shares_memory(call, SYSCALL_CLONE, SYSCALL_CLONE3, words[14]);
 	return 0;

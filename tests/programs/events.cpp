@@ -4,6 +4,7 @@
 //   events forks N    N children that end at once
 //   events pages N    N pages touched for the first time
 //   events parents N  N system calls getppid
+//   events framed N   N calls of `framed`, which begins by push rbp
 //   events deep N     N calls of `counted`, by `often`, 60 calls of `deeper` below main
 //
 // How long one took is printed, in nanoseconds.
@@ -43,6 +44,12 @@ extern "C" ALONE void seldom(long number)
 {
 	counted(number);
 	asm volatile("");
+}
+
+extern "C" ALONE __attribute__((optimize("no-omit-frame-pointer"))) long framed(long number)
+{
+	counted(number);
+	return number + 1;
 }
 
 extern "C" ALONE void deeper(long levels, long count)
@@ -86,6 +93,9 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "parents")) {
 		for (long i = 0; i < count; i++)
 			syscall(SYS_getppid);
+	} else if (!strcmp(argv[1], "framed")) {
+		for (long i = 0; i < count; i++)
+			framed(i);
 	} else if (!strcmp(argv[1], "deep")) {
 		deeper(60, count);
 	}

@@ -138,6 +138,44 @@ fn a_tick_in_the_middle_of_a_walk_at_an_event_leaves_both_stacks_right() {
     }
 }
 
+/// On x86_64 the trap leaves pc behind the breakpoint for as long as the kernel looks whose it is. What a frame pointer is pushed by has
+/// not run then.
+#[test]
+fn a_tick_while_a_breakpoint_is_handled_finds_the_callers() {
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    let path = program.path.to_str().unwrap();
+    let event = format!("uprobe:{path}:framed");
+    let args = ["-e", "cpu", "-e", &event, "-F", "4999", "-o", "x.folded", "--", path, "framed", "60000"];
+    let output = place.record(&args);
+    assert!(output.status.success(), "{}", words(&output));
+    let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
+    let trapped = |whole: bool| {
+        let is_it = |line: &&Line| line.text().contains(";framed;asm_exc_int3") && line.text().contains(";main;framed;") == whole;
+        lines.iter().filter(is_it).map(|line| line.count).sum::<u64>()
+    };
+    if cfg!(target_arch = "x86_64") {
+        // The first ones lack the program's unwind table.
+        assert!(trapped(true) >= 100 && trapped(false) * 10 <= trapped(true), "{}", listing(&lines));
+    }
+    assert!(weight(&lines, ";main;framed") >= 100, "{}", listing(&lines));
+}
+
+/// Whoever has a uretprobe has the return address of each call exchanged: here of 60 calls that stand at once.
+#[test]
+fn stacks_go_on_where_returns_are_watched() {
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    let path = program.path.to_str().unwrap();
+    let event = format!("uretprobe:{path}:deeper");
+    let args = ["-e", "cpu", "-e", &event, "-F", "997", "-o", "x.folded", "--", path, "deep", "300000000"];
+    let output = place.record(&args);
+    assert!(output.status.success(), "{}", words(&output));
+    assert!(words(&output).contains(": 60 events"), "{}", words(&output));
+    let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
+    // Until there is a table a stack is its innermost frame.
+    let (whole, deep) = (format!(";main{}", ";deeper".repeat(60)), weight(&lines, "deeper;"));
+    assert!(deep >= 200 && weight(&lines, &whole) * 100 >= deep * 99, "{deep}\n{}", listing(&lines));
+}
+
 #[test]
 fn what_is_no_event_says_why_and_leaves_nothing_behind() {
     let place = Place::new();

@@ -102,6 +102,13 @@ const QUESTIONS: &[Question] = &[
     Question { name: "tailcalls", command: "tailcalls --nocapture 2>&1", columns: &["tail calls"], answer: tail_calls },
     Question { name: "code", command: "kernel_code --nocapture 2>&1", columns: &["code of functions"], answer: code },
     Question { name: "functions", command: "/payload/events", columns: &FUNCTIONS, answer: functions },
+    Question {
+        name: "returns",
+        command: "flametop record -F 97 -e cpu -e uretprobe:/payload/programs/events:deeper --no-annotations -o - -- \
+                  programs/events deep 100000000",
+        columns: &["watched returns"],
+        answer: returns,
+    },
     Question { name: "costs", command: "/payload/costs", columns: &COSTS, answer: costs },
 ];
 
@@ -184,6 +191,18 @@ fn line_of(event: &str, said: &str) -> String {
 /// A line for each means of taking stacks at functions, as `tests/vm/events` prints it.
 fn functions(said: &str) -> Vec<String> {
     FUNCTIONS.iter().map(|means| line_of(means, said)).collect()
+}
+
+/// Of stacks that stand below 60 calls whose returns are watched, how many have all of them.
+fn returns(said: &str) -> Vec<String> {
+    let whole = format!(";main{}", ";deeper".repeat(60));
+    let weight = |part: &str| -> usize {
+        let lines = said.lines().filter(|line| line.contains(part));
+        lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok()).sum()
+    };
+    let (all, whole) = (weight(";deeper;"), weight(&whole));
+    let share = format!("{whole} of {all}");
+    vec![if succeeded(said) && all >= 50 && whole == all { share } else { format!("{NO}: {share}: {said}") }]
 }
 
 /// A line for each kind of event, as `tests/vm/costs` prints it.
@@ -282,6 +301,9 @@ fn answers_of_guests_are_read() {
     let cells = functions(said);
     assert_eq!(cells[..2], ["ok, 8 functions", "not offered"]);
     assert!(cells[2..].iter().all(|cell| cell.starts_with(NO)), "{cells:?}");
+    let said = format!("events;_start;main{};often;counted 70\nstatus 0\n", ";deeper".repeat(60));
+    assert_eq!(returns(&said), ["70 of 70"]);
+    assert!(returns(&said.replacen(";deeper", "", 1))[0].starts_with(NO));
     let said = "fentry ok, 120 ns of BPF, 300 ns more in all, 9 stacks\nkprobe not offered\nuprobe NO: 3 of 9 counted\n";
     let cells = costs(said);
     assert_eq!((cells[0].as_str(), cells[2].as_str()), ("ok, 120 ns of BPF, 300 ns more in all, 9 stacks", "not offered"));
