@@ -139,7 +139,7 @@ static __always_inline int ends_without_caller(struct walk *walk, int reason)
 {
 	int may_be_new = walk->fresh && !(reason == USER_END_UNREADABLE && walk->first_frame);
 
-	return ends(walk, may_be_new && returns_from_syscall(walk) ? USER_END_ROOT : reason);
+	return ends(walk, may_be_new && returns_from_syscall(walk, walk->pc) ? USER_END_ROOT : reason);
 }
 
 /* Goes to the caller. */
@@ -223,6 +223,25 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 #include "rules.h"
 #include "uprobes.h"
 
+/*
+ * Whether the one frame so far is a new thread's, in the instructions behind clone: on its stack are arguments (musl's __clone), and nobody has
+ * called it.
+ */
+__noinline int begins_thread(struct cpu_state *cpu)
+{
+	if (!cpu)
+		return 0;
+	struct walk *walk = &cpu->walk;
+	__u32 place = walk->first_frame;
+
+	if (walk->frames != 1 || place > MAX_KERNEL_FRAMES)
+		return 0;
+	OPAQUE(place);
+	__u64 frame = cpu->sample.frames[place & MAX_KERNEL_FRAMES];
+
+	return frame >> FRAME_BITS_SHIFT == FRAME_INTERRUPTED && returns_from_syscall(walk, frame & ((1ULL << FRAME_BITS_SHIFT) - 1));
+}
+
 /* The mapping that pc is in. 1 where there is none: then the walk ends. -1 where that was a page of uprobes: then pc is another. */
 static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 {
@@ -237,6 +256,8 @@ static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 	/* What is no code has not called anybody. But where it ran, it ran. */
 	if (!walk->frames)
 		add_pc(cpu);
+	if (reason == USER_END_NO_CODE && begins_thread(cpu))
+		return ends(walk, USER_END_ROOT);
 	return ends(walk, reason == USER_END_NO_CODE && walk->guess_end ? walk->guess_end : reason);
 }
 

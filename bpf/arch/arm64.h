@@ -38,11 +38,11 @@ const volatile __u64 signature_mask;
 
 /* Whether a system call has just returned 0 here, in user mode: of a return address that is not there this is the reason, if
  * the call was clone. svc 0 is d4000001. */
-static __always_inline int returns_from_syscall(struct walk *walk)
+static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)
 {
 	__u32 code[3] = {};
 
-	if (walk->regs[0] || bpf_probe_read_user(code, sizeof(code), (void *)(walk->pc - 12)))
+	if (walk->regs[0] || bpf_probe_read_user(code, sizeof(code), (void *)(pc - 12)))
 		return 0;
 	return code[0] == 0xd4000001 || code[1] == 0xd4000001 || code[2] == 0xd4000001;
 }
@@ -144,7 +144,7 @@ static __always_inline int read_user_registers(struct cpu_state *cpu, struct per
 	 * Back in user mode a new thread has its parent's return address in x30, until it is in code that only threads run. x8 still
 	 * tells the call: C libraries call clone3 for threads and for posix_spawn, whose child has a stack of its own, too.
 	 */
-	if (regs->regs[0] == 0 && regs->regs[8] == SYSCALL_CLONE3 && returns_from_syscall(walk))
+	if (regs->regs[0] == 0 && regs->regs[8] == SYSCALL_CLONE3 && returns_from_syscall(walk, walk->pc))
 		walk->newborn = 1;
 	return 0;
 }

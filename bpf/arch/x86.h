@@ -126,12 +126,12 @@ static __always_inline int read_user_registers(struct cpu_state *cpu, struct per
  * Whether a system call has just returned 0 here, in user mode: of a return address that is not there this is the reason, if
  * the call was clone. The instructions up to the thread's own code have no unwind information, or their parent's.
  */
-static __always_inline int returns_from_syscall(struct walk *walk)
+static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)
 {
 	__u64 code;
 	int found = 0;
 
-	if (walk->regs[0] || bpf_probe_read_user(&code, sizeof(code), (void *)(walk->pc - 8)))
+	if (walk->regs[0] || bpf_probe_read_user(&code, sizeof(code), (void *)(pc - 8)))
 		return 0;
 #pragma unroll
 	for (int i = 0; i < 7; i++)

@@ -193,14 +193,14 @@ fn functions(said: &str) -> Vec<String> {
     FUNCTIONS.iter().map(|means| line_of(means, said)).collect()
 }
 
-/// Of stacks that stand below 60 calls whose returns are watched, how many have all of them.
+/// Of stacks that stand below 60 calls whose returns are watched, how many have all of them. (Before, and after, there are fewer.)
 fn returns(said: &str) -> Vec<String> {
-    let whole = format!(";main{}", ";deeper".repeat(60));
+    let whole = format!(";main{};often", ";deeper".repeat(60));
     let weight = |part: &str| -> usize {
         let lines = said.lines().filter(|line| line.contains(part));
         lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok()).sum()
     };
-    let (all, whole) = (weight(";deeper;"), weight(&whole));
+    let (all, whole) = (weight(";deeper;often"), weight(&whole));
     let share = format!("{whole} of {all}");
     vec![if succeeded(said) && all >= 50 && whole == all { share } else { format!("{NO}: {share}: {said}") }]
 }

@@ -247,12 +247,16 @@ fn frame(size: i32) -> Packed {
 /// lazy:               jmp [got+n]; push n; jmp first           CFA = rsp + 8, from byte 11 on + 16
 /// lazy, with IBT:     endbr64; push n; (bnd) jmp first         the same, from byte 9 on
 /// others:             (endbr64;) (bnd) jmp [got+n]; nop        CFA = rsp + 8
+/// of 8 bytes:         jmp [got+n]; xchg ax, ax                 CFA = rsp + 8: all of them, in static programs, from any multiple of 8 on
 /// ```
 fn plt(start: u64, code: &[u8]) -> Option<Block> {
+    let end = start.checked_add(code.len() as u64)?;
+    if code.chunks(8).all(|stub| matches!(stub, [0xff, 0x25, _, _, _, _, 0x66, 0x90])) {
+        return Some(Block { source: ".plt", wins: false, start, end, rows: vec![(start, frame(8))] });
+    }
     if !start.is_multiple_of(16) {
         return None;
     }
-    let end = start.checked_add(code.len() as u64)?;
     let pushed = |pushed| Packed::new(Rule::Plt { pushed }, Arch::X86_64);
     let mut rows = Vec::new();
     for (stub, address) in code.chunks(16).zip((start..).step_by(16)) {
@@ -289,6 +293,13 @@ fn init(start: u64, code: &[u8]) -> Option<Block> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stubs_of_8_bytes_begin_anywhere() {
+        let code = [[0xff, 0x25, 1, 2, 3, 4, 0x66, 0x90]; 3].concat();
+        assert_eq!(plt(0x1018, &code).unwrap().rows, [(0x1018, frame(8))]);
+        assert!(plt(0x1018, &code[..20]).is_none());
+    }
 
     #[test]
     fn init_and_fini_are_known_by_their_code() {
