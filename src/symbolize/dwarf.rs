@@ -27,8 +27,9 @@ use crate::profile::{ElfAddress, sanitize};
 
 /// Files of split DWARF opened of one object, as many as a large program has sources.
 const MAX_SPLIT: usize = 4096;
-/// Pages of files larger than this are given back after each batch. The kernel maps as much at once where one is asked for again.
-const WORTH_GIVING_BACK: u64 = 64 << 10;
+/// Pages of files larger than this are given back after each batch; of others after so many, as each gets again what it looks at.
+const WORTH_GIVING_BACK: u64 = 32 << 20;
+const BATCHES: u32 = 8;
 /// Longest name looked at.
 const MAX_NAME: usize = 64 << 10;
 /// Calls inlined into each other at one address.
@@ -70,6 +71,8 @@ struct Reader<'a> {
     weight: Cell<usize>,
     /// Where the last address was whose unit was weighed.
     near: Cell<u64>,
+    /// Batches so far.
+    batches: Cell<u32>,
 }
 
 self_cell!(
@@ -101,10 +104,13 @@ impl Dwarf {
                 check(sup, sections.is_trusted())?;
             }
             let context = Context::from_dwarf(dwarf).map_err(|_| Reason::MalformedDwarf)?;
-            let (seen, weight) = (RefCell::default(), Cell::default());
-            Ok::<_, Reason>(Reader { context, package: OnceCell::new(), seen, weight, near: Cell::new(u64::MAX) })
+            let (seen, weight, batches) = (RefCell::default(), Cell::default(), Cell::default());
+            Ok::<_, Reason>(Reader { context, package: OnceCell::new(), seen, weight, near: Cell::new(u64::MAX), batches })
         })?;
-        Ok(Some(Dwarf(parts)))
+        let dwarf = Dwarf(parts);
+        // Opening has looked at the begin of each unit, so at most pages there are; questions look at few.
+        dwarf.each(Sections::give_back);
+        Ok(Some(dwarf))
     }
 
     /// The functions at an address, innermost first; none where nothing is known.
@@ -151,15 +157,25 @@ impl Dwarf {
         files.main.is_torn() || others.chain(files.split.iter().map(|(_, split)| split)).any(Sections::is_torn)
     }
 
-    /// Gives pages that were looked at back to the kernel: opening looks at the begin of each unit, so at most of a file, and later questions at
-    /// few places.
+    /// Gives pages that were looked at back to the kernel, at the end of a batch.
     pub(super) fn give_back(&self) {
-        let files = self.0.borrow_owner();
-        let others = files.alternative.iter().chain(files.package.get().into_iter().flatten());
-        let all = || std::iter::once(&files.main).chain(others.clone()).chain(files.split.iter().map(|(_, split)| split));
-        if all().map(Sections::mapped).sum::<u64>() > WORTH_GIVING_BACK {
-            all().for_each(Sections::give_back);
+        let mut mapped = 0;
+        self.each(|sections| mapped += sections.mapped());
+        let batches = self.0.with_dependent(|_, reader| {
+            reader.batches.set(reader.batches.get().wrapping_add(1));
+            reader.batches.get()
+        });
+        if mapped > WORTH_GIVING_BACK || batches.is_multiple_of(BATCHES) {
+            self.each(Sections::give_back);
         }
+    }
+
+    /// All files that it reads.
+    fn each(&self, mut ask: impl FnMut(&Sections)) {
+        let files = self.0.borrow_owner();
+        ask(&files.main);
+        files.alternative.iter().chain(files.package.get().into_iter().flatten()).for_each(&mut ask);
+        files.split.iter().for_each(|(_, split)| ask(split));
     }
 }
 
