@@ -58,15 +58,36 @@ static __always_inline int is_64_bit(__u64 cs)
 }
 
 /*
- * Whether the trap of a breakpoint has just left pc behind it: the kernel sets it back when it has found whose it is (a uprobe's), and the
- * instruction in whose place it stands, perhaps `push rbp`, has not run. Functions begin at even addresses. What else ends by that byte
- * (mov %rcx,%r12) leaves the stack as it was: by its rule the callers are the same.
+ * Whether a call ends there: E8 rel32, or FF /2 with 0, 1 or 4 bytes of displacement and perhaps a SIB byte. Of random
+ * numbers on a stack that point into code about one in forty passes.
  */
-static __always_inline int is_behind_breakpoint(__u64 pc)
+static __always_inline int is_return_address(__u64 address)
+{
+	__u64 code;
+
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - 7)))
+		return 0;
+#define BYTE_BEFORE(n) ((code >> ((7 - (n)) * 8)) & 0xff)
+#define CALLS_INDIRECTLY(n) (BYTE_BEFORE(n) == 0xff && (BYTE_BEFORE((n) - 1) & 0x38) == 0x10)
+	/* goexit of Go is "returned to" behind its first instruction: nop; call goexit1. */
+	if (BYTE_BEFORE(1) == 0x90 && BYTE_BEFORE(0) == 0xe8)
+		return 1;
+	return BYTE_BEFORE(5) == 0xe8 || CALLS_INDIRECTLY(2) || CALLS_INDIRECTLY(3) || CALLS_INDIRECTLY(4) ||
+	       CALLS_INDIRECTLY(6) || CALLS_INDIRECTLY(7);
+}
+
+/*
+ * Whether the trap of a breakpoint has just left pc behind it, at the begin of a function: the kernel sets it back when it has found whose it
+ * is (a uprobe's), and the instruction in whose place it stands, perhaps `push rbp`, has not run. (When it has run, by emulation, pc is the
+ * same, and the pushed register lies where the return address was.) Functions begin at even addresses.
+ */
+static __always_inline int is_behind_breakpoint(__u64 pc, __u64 sp)
 {
 	__u8 code;
+	__u64 word;
 
-	return pc & 1 && !bpf_probe_read_user(&code, sizeof(code), (void *)(pc - 1)) && code == 0xcc;
+	return !bpf_probe_read_user(&code, sizeof(code), (void *)(pc - 1)) && code == 0xcc &&
+	       !bpf_probe_read_user(&word, sizeof(word), (void *)sp) && is_return_address(word);
 }
 
 /*
@@ -100,8 +121,8 @@ __noinline int read_saved_registers(struct cpu_state *cpu)
 	if (call >= 0) {
 		walk->in_syscall = words[11] == walk->pc;
 		walk->valid &= ~(1U << REG_RCX | 1U << REG_R11);
-	} else if (is_behind_breakpoint(walk->pc)) {
-		walk->pc--;
+	} else if (walk->pc & 1) {
+		walk->pc -= is_behind_breakpoint(walk->pc, walk->regs[REG_SP]);
 	}
 	walk->newborn = !words[10] && shares_memory(call, SYSCALL_CLONE, SYSCALL_CLONE3, words[14]);
 	return 0;
@@ -207,25 +228,6 @@ static __always_inline int read_signal_frame(struct walk *walk, __u64 *words)
 	walk->pc = words[16];
 	walk->valid = 0xffff;
 	return 0;
-}
-
-/*
- * Whether a call ends there: E8 rel32, or FF /2 with 0, 1 or 4 bytes of displacement and perhaps a SIB byte. Of random
- * numbers on a stack that point into code about one in forty passes.
- */
-static __always_inline int is_return_address(__u64 address)
-{
-	__u64 code;
-
-	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - 7)))
-		return 0;
-#define BYTE_BEFORE(n) ((code >> ((7 - (n)) * 8)) & 0xff)
-#define CALLS_INDIRECTLY(n) (BYTE_BEFORE(n) == 0xff && (BYTE_BEFORE((n) - 1) & 0x38) == 0x10)
-	/* goexit of Go is "returned to" behind its first instruction: nop; call goexit1. */
-	if (BYTE_BEFORE(1) == 0x90 && BYTE_BEFORE(0) == 0xe8)
-		return 1;
-	return BYTE_BEFORE(5) == 0xe8 || CALLS_INDIRECTLY(2) || CALLS_INDIRECTLY(3) || CALLS_INDIRECTLY(4) ||
-	       CALLS_INDIRECTLY(6) || CALLS_INDIRECTLY(7);
 }
 
 /*

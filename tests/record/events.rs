@@ -145,7 +145,7 @@ fn a_tick_while_a_breakpoint_is_handled_finds_the_callers() {
     let (place, program) = (Place::new(), Program::build("events.cpp"));
     let path = program.path.to_str().unwrap();
     let event = format!("uprobe:{path}:framed");
-    let args = ["-e", "cpu", "-e", &event, "-F", "4999", "-o", "x.folded", "--", path, "framed", "60000"];
+    let args = ["-e", "cpu", "-e", &event, "-F", "4999", "-o", "x.folded", "--", path, "framed", "200000"];
     let output = place.record(&args);
     assert!(output.status.success(), "{}", words(&output));
     let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
@@ -154,8 +154,8 @@ fn a_tick_while_a_breakpoint_is_handled_finds_the_callers() {
         lines.iter().filter(is_it).map(|line| line.count).sum::<u64>()
     };
     if cfg!(target_arch = "x86_64") {
-        // The first ones lack the program's unwind table.
-        assert!(trapped(true) >= 100 && trapped(false) * 10 <= trapped(true), "{}", listing(&lines));
+        // The first ones lack the program's unwind table; of some the kernel has pushed what the instruction pushes, and not moved pc.
+        assert!(trapped(true) >= 100 && trapped(false) * 4 <= trapped(true), "{}", listing(&lines));
     }
     assert!(weight(&lines, ";main;framed") >= 100, "{}", listing(&lines));
 }
