@@ -110,7 +110,7 @@ static __always_inline void fetch_past(struct cpu_state *cpu, __u32 tid)
 static __always_inline void recall(struct cpu_state *cpu, __u32 tid, int anew)
 {
 	struct walk *walk = &cpu->walk;
-	struct past_stack *old;
+	struct past_stack *old, *new;
 	__u32 slot;
 
 	walk->past_old = NO_PAST;
@@ -124,11 +124,27 @@ static __always_inline void recall(struct cpu_state *cpu, __u32 tid, int anew)
 	walk->past_first = 0;
 	walk->link = LINK_OTHER;
 	old = past_stack(cpu, slot);
-	if (!old || old->tid != tid || old->mm != walk->space.mm || old->id != walk->space.id ||
-	    old->sequence != walk->space.sequence)
+	new = past_stack(cpu, walk->past_new);
+	if (!old || !new)
 		return;
+	/* The mapping of the innermost frame, which most often is the next sample's, too: a look-up, and a line of memory, less. What
+	 * was found while somebody wrote is of no generation that comes again. */
+	new->map.size = 0;
+	if (old->tid != tid || old->mm != walk->space.mm || old->id != walk->space.id || old->sequence != walk->space.sequence)
+		return;
+	walk->map = old->map;
+	new->map = old->map;
 	walk->past_old = slot;
 	walk->past_at = old->frames > PAST_FRAMES ? old->frames - PAST_FRAMES : 0;
+}
+
+/* Keeps the mapping of the innermost frame: see recall(). */
+static __always_inline void keep_mapping(struct cpu_state *cpu)
+{
+	struct past_stack *new = past_stack(cpu, cpu->walk.past_new);
+
+	if (new)
+		new->map = cpu->walk.map;
 }
 
 /* Keeps the frame that was added last. Whether it is one of the last walk's, from which on that can be followed. */

@@ -20,8 +20,10 @@
 #include "record.h"
 #include "vma.h"
 
-/* Stack that is read at once: a call costs the same for 8 bytes as for 1 KiB, nearly (docs/unwinding.md). */
+/* Stack that is read at once, from the begin of a line of memory into lines: a call costs the same for 8 bytes as for 1 KiB, nearly, and
+ * processors copy lines fastest (docs/unwinding.md). */
 #define WINDOW_WORDS 128
+#define LINE_BYTES 64
 /* Powers of two. 32 KiB and 128 KiB a CPU. */
 #define CACHED_MAPPINGS 512
 #define CACHED_RULES 8192
@@ -112,6 +114,7 @@ struct past_stack {
 	__u32 tid;
 	__u32 frames; /* the outermost PAST_FRAMES of them are kept, frame n at n % PAST_FRAMES */
 	__u32 first; /* from which on each is found from the one before by nothing but stack and frame pointer */
+	struct mapped map; /* the innermost frame's; size 0: not known */
 	struct past_frame frame[PAST_FRAMES];
 };
 
@@ -162,7 +165,7 @@ struct walk {
 struct cpu_state {
 	struct walk walk;
 	__u64 claimed; /* 1 while a program of probes.bpf.c uses it */
-	__u64 window[WINDOW_WORDS];
+	__u64 window[WINDOW_WORDS] __attribute__((aligned(LINE_BYTES)));
 	__u32 past_of[PAST_STACKS];
 	__u32 past_spare;
 	struct sample sample;

@@ -60,18 +60,29 @@ static __always_inline int shares_memory(__u64 number, __u64 clone, __u64 clone3
 #include "arch/arm64.h"
 #endif
 
-/* Reads the stack from an address on: as much as a window, or one word. */
+/* Reads the stack from an address on: as much as a window, what is left of its page, or one word. */
 __noinline int fill_window(struct cpu_state *cpu, __u64 address)
 {
+	__u64 line = address & ~(LINE_BYTES - 1ULL);
+	/* Of the smallest page that there is. */
+	__u64 rest = -line & 4095;
+
 	if (!cpu)
 		return -1;
 	struct walk *walk = &cpu->walk;
 
-	walk->window_at = address;
-	walk->window_bytes = WINDOW_WORDS * 8;
-	if (!bpf_probe_read_user(cpu->window, WINDOW_WORDS * 8, (void *)address))
+	walk->window_at = line;
+	walk->window_bytes = sizeof(cpu->window);
+	if (!bpf_probe_read_user(cpu->window, sizeof(cpu->window), (void *)line))
 		return 0;
 	/* Across the end of a mapping the copy fails. */
+	OPAQUE(rest);
+	if (rest && rest < sizeof(cpu->window)) {
+		walk->window_bytes = rest;
+		if (!bpf_probe_read_user(cpu->window, rest, (void *)line))
+			return 0;
+	}
+	walk->window_at = address;
 	walk->window_bytes = 0;
 	if (read_alone(cpu, address, cpu->window))
 		return -1;
@@ -89,7 +100,7 @@ static __always_inline int read_stack(struct cpu_state *cpu, __u64 address, __u6
 	if (unlikely(offset >= cpu->walk.window_bytes)) {
 		if (fill_window(cpu, address))
 			return -1;
-		offset = 0;
+		offset = address - cpu->walk.window_at;
 	}
 	offset >>= 3;
 	OPAQUE(offset);
@@ -251,8 +262,11 @@ static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 	/* What returns to the first byte of that page is looked up one before: nothing may be mapped there. */
 	if (unlikely(reason || walk->map.kind == CODE_ANONYMOUS) && leave_uprobes(cpu))
 		return -1;
-	if (likely(!reason))
+	if (likely(!reason)) {
+		if (!walk->frames)
+			keep_mapping(cpu);
 		return 0;
+	}
 	/* What is no code has not called anybody. But where it ran, it ran. */
 	if (!walk->frames)
 		add_pc(cpu);

@@ -64,6 +64,7 @@ struct Walked {
 pub(crate) fn unwind(table: &mut Table) {
     let _stats = BpfStats::switch_on();
     warm(table);
+    of_a_compiler(table);
     beside_a_compiler(table);
     beside_others(table);
     conversion(table);
@@ -114,28 +115,30 @@ fn in_turn(targets: &Targets, walks: &[Walk]) -> Vec<Walked> {
     rounds.into_iter().map(middle).collect()
 }
 
-fn bind_to_the_last_cpu() {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut last = rustix::thread::CpuSet::new();
-    last.set(cpus - 1);
-    rustix::thread::sched_setaffinity(None, &last).expect("bound to a CPU");
+/// `None` is this thread.
+fn bind(pid: Option<u32>, cpu: usize) {
+    let mut cpus = rustix::thread::CpuSet::new();
+    cpus.set(cpu);
+    let pid = pid.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+    rustix::thread::sched_setaffinity(pid, &cpus).expect("bound to a CPU");
+}
+
+/// The same of programs that are on the first CPU, while this is on the last, so that neither empties the other's caches. In a thread of
+/// its own, as the rest is not bound.
+fn apart(targets: Targets, walks: &'static [Walk]) -> Vec<Walked> {
+    let thread = std::thread::spawn(move || {
+        bind(None, std::thread::available_parallelism().map_or(1, usize::from) - 1);
+        in_turn(&targets, walks)
+    });
+    thread.join().expect("sampled")
 }
 
 /// Steady stacks of one program.
 fn warm(table: &mut Table) {
-    // On the first CPU, as flametop is on the last, so that neither empties the other's caches. In a thread of its own, as the rest
-    // is not bound.
     let walked = |source: &str, flags: &[&str], arguments: &[&str], walks: &'static [Walk]| {
         let program = Program::build_text("steady.c", source, flags).run(arguments);
-        let mut first = rustix::thread::CpuSet::new();
-        first.set(0);
-        rustix::thread::sched_setaffinity(rustix::process::Pid::from_raw(program.pid().cast_signed()), &first).expect("bound");
-        let targets = Targets::Processes(vec![Tgid(program.pid())]);
-        let thread = std::thread::spawn(move || {
-            bind_to_the_last_cpu();
-            in_turn(&targets, walks)
-        });
-        thread.join().expect("sampled")
+        bind(Some(program.pid()), 0);
+        apart(Targets::Processes(vec![Tgid(program.pid())]), walks)
     };
     let walks = &[Walk::Nothing, Walk::Tables];
     let [nothing, tables] = walked(SORTS, &["-O2", "-fomit-frame-pointer"], &[], walks)[..] else { return };
@@ -169,7 +172,7 @@ fn warm(table: &mut Table) {
 struct Compiling(std::process::Child);
 
 impl Compiling {
-    fn start() -> Option<Compiling> {
+    fn start(cpu: Option<usize>) -> Option<Compiling> {
         // Large enough that a compiler spends its time compiling, not starting.
         let source = scratch().join("large.c");
         let function = |number| {
@@ -182,8 +185,16 @@ impl Compiling {
         std::fs::write(&source, (1..3000).map(function).collect::<String>()).ok()?;
         let source = source.to_string_lossy().into_owned();
         let script = format!("while :; do \"${{CLANG:-clang}}\" -O2 -w -S -o /dev/null '{source}' || exit 1; done");
-        let child = Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
-        Some(Compiling(child))
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null());
+        // Bound from its begin, as its children are: by a thread that is.
+        let start = move || {
+            if let Some(cpu) = cpu {
+                bind(None, cpu);
+            }
+            command.spawn()
+        };
+        Some(Compiling(std::thread::spawn(start).join().ok()?.ok()?))
     }
 }
 
@@ -194,13 +205,23 @@ impl Drop for Compiling {
     }
 }
 
+/// One compiler, bound to a CPU, at 997 Hz: the load of shared/unwind-experiments.md, whose figures the target is from.
+fn of_a_compiler(table: &mut Table) {
+    compiler(table, "walk of one clang on a CPU of its own, by tables", Some(0), |compiling| {
+        apart(Targets::Families(vec![Tgid(compiling.id())]), &[Walk::Nothing, Walk::Tables, Walk::FramePointers])
+    });
+}
+
 /// The whole machine, with a compiler, whose stacks are deep and which empties the CPU's caches between two samples.
 fn beside_a_compiler(table: &mut Table) {
-    let what = "walk of everything beside clang, by tables";
-    let Some(mut compiling) = Compiling::start() else { return table.failed(what) };
-    let [nothing, tables, pointers] = in_turn(&Targets::All, &[Walk::Nothing, Walk::Tables, Walk::FramePointers])[..] else {
-        return;
-    };
+    compiler(table, "walk of everything beside clang, by tables", None, |_| {
+        in_turn(&Targets::All, &[Walk::Nothing, Walk::Tables, Walk::FramePointers])
+    });
+}
+
+fn compiler(table: &mut Table, what: &str, cpu: Option<usize>, walked: impl FnOnce(&std::process::Child) -> Vec<Walked>) {
+    let Some(mut compiling) = Compiling::start(cpu) else { return table.failed(what) };
+    let [nothing, tables, pointers] = walked(&compiling.0)[..] else { return };
     if !matches!(compiling.0.try_wait(), Ok(None)) {
         return table.failed(what);
     }
@@ -306,7 +327,7 @@ fn first_use(table: &mut Table, name: &str) {
     let names = Arc::new(Names::default());
     let options = CollectorOptions { frequency: HERTZ, cache_tables: false, ..Default::default() };
     let mut collector = Collector::start(options, names.clone(), Arc::new(Processes::default())).expect("this needs root");
-    let Some(_compiling) = Compiling::start() else { return table.failed(&what) };
+    let Some(_compiling) = Compiling::start(None) else { return table.failed(&what) };
     let is_in = |object: ObjectId| names.objects.get(object).is_some_and(|object| object.path.contains(name));
     let mut batch = Batch::default();
     let (mut first, mut walked) = (None, None);
