@@ -3,9 +3,10 @@
  * Which registers may be trusted, by what an event comes from.
  *
  * The user's are always those that the kernel saved at the top of the task's own stack when it was entered: whole, wherever the
- * event comes from. (At a tick in user mode the context is a view of the same: read_user_registers().) What a program is given as its context is whole for some sources, made up for others (a few members set,
- * the rest 0 or stale, mode bits included), and no registers at all for the rest: nothing but what this table names is read of
- * it. tests/registers.rs proves the table with registers of known values; docs/unwinding.md shows what came out.
+ * event comes from. (At a tick in user mode the context is a view of the same: read_user_registers().) What a program is given as its
+ * context is whole for some sources, made up for others (a few members set, the rest 0 or stale, mode bits included), and no registers
+ * at all for the rest: nothing but what this table names is read of it. tests/registers.rs proves the table with registers of known
+ * values; docs/unwinding.md shows what came out.
  */
 #ifndef FLAMETOP_REGS_H
 #define FLAMETOP_REGS_H

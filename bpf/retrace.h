@@ -143,8 +143,34 @@ static __always_inline void keep_mapping(struct cpu_state *cpu)
 {
 	struct past_stack *new = past_stack(cpu, cpu->walk.past_new);
 
-	if (new)
+	/* Its table may be there a moment later. */
+	if (new && cpu->walk.map.kind != CODE_WITHOUT_TABLE)
 		new->map = cpu->walk.map;
+}
+
+/*
+ * The table of the mapping that an address is in was taken out: what is kept of that mapping is out of date. The next sample looks
+ * again, and wishes for a table.
+ */
+static __always_inline void forget_mapping(struct cpu_state *cpu, __u64 address)
+{
+	struct walk *walk = &cpu->walk;
+	__u32 at = mapping_hash(&walk->space, address);
+	__u32 slot = walk->past_slot;
+
+#pragma unroll
+	for (int way = 0; way < 2; way++) {
+		__u32 index = at ^ way;
+
+		OPAQUE(index);
+		struct cached_mapping *cached = &cpu->mappings[index & (CACHED_MAPPINGS - 1)];
+		if (cached->map.serial == walk->map.serial)
+			cached->map.size = 0;
+	}
+	OPAQUE(slot);
+	struct past_stack *old = past_stack(cpu, cpu->past_of[slot & (PAST_STACKS - 1)] ^ walk->past_slot);
+	if (old)
+		old->map.size = 0;
 }
 
 /* Keeps the frame that was added last. Whether it is one of the last walk's, from which on that can be followed. */

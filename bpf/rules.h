@@ -240,8 +240,10 @@ __noinline int apply_other_rule(struct cpu_state *cpu, __u64 rule)
 		walk->link = LINK_OTHER;
 		return 0;
 	}
-	if (rule == RULE_NO_TABLE)
+	if (rule == RULE_NO_TABLE) {
+		forget_mapping(cpu, walk->pc - walk->is_return);
 		return ends(walk, USER_END_NO_TABLE);
+	}
 	if (rule == RULE_INVALID_STACK_POINTER)
 		return ends(walk, USER_END_INVALID);
 	return guess_caller(cpu, RULE_KIND(rule) == RULE_GAP ? USER_END_GAP : USER_END_INVALID);

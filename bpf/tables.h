@@ -119,8 +119,8 @@ struct past_stack {
 };
 
 /*
- * The state of a walk. What each frame needs, but for the registers, comes first: an instruction of x86 has one byte for an offset below 128, and four for
- * others, and between two ticks the CPU forgets most code.
+ * The state of a walk. What each frame needs, but for the registers, comes first: an instruction of x86 has one byte for an offset below
+ * 128, and four for others, and between two ticks the CPU forgets most code.
  */
 struct walk {
 	__u64 pc;

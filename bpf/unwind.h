@@ -235,8 +235,8 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 #include "uprobes.h"
 
 /*
- * Whether the one frame so far is a new thread's, in the instructions behind clone: on its stack are arguments (musl's __clone), and nobody has
- * called it.
+ * Whether the one frame so far is a new thread's, in the instructions behind clone: on its stack are arguments (musl's __clone), and
+ * nobody has called it.
  */
 __noinline int begins_thread(struct cpu_state *cpu)
 {
@@ -361,8 +361,8 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
 
 /*
  * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in
- * cpu->walk: frames, end. `tick`: the context, if it is the clock's. `returned`: pc is where a call that has just ended returned to; `left` is the function that was called,
- * if it is known; `again`: what the thread's last stack was does not help.
+ * cpu->walk: frames, end. `tick`: the context, if it is the clock's. `returned`: pc is where a call that has just ended returned to;
+ * `left` is the function that was called, if it is known; `again`: what the thread's last stack was does not help.
  *
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
  *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last

@@ -48,6 +48,10 @@ const RECENTLY: u32 = 30;
 /// How long a wish that failed for want of its process is not tried again.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Threads that make tables: two, on one processor too, as a program whose rules are read from its code takes half a second, and the
+/// next one shall not wait for it.
+const WORKERS: usize = 2;
+
 /// Files whose address of code did not change since they were opened are few in a second: more wait.
 const MOST_WAITING: usize = 4096;
 
@@ -213,12 +217,11 @@ impl Tables {
         let shared = Arc::new(Shared { inner: Mutex::new(inner), work: Condvar::new(), cache });
         let vdso = vdso();
         shared.lock().finish(ObjectKey::VDSO, "[vdso]".into(), None, vdso);
-        let count = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, 2);
         let start = |number| {
             let shared = shared.clone();
             std::thread::Builder::new().name(format!("unwind-{number}")).spawn(move || work(&shared)).ok()
         };
-        let workers = (0..count).filter_map(start).collect();
+        let workers = (0..WORKERS).filter_map(start).collect();
         Tables { shared, workers }
     }
 

@@ -1,8 +1,12 @@
 //! Tables in real maps: of libraries that this very process has mapped. Needs root; fails without.
 
+use std::process::Command;
+
 use super::*;
-use crate::collector::Walk;
+use crate::collector::perf::now;
 use crate::collector::sampler::{Sampler, Settings};
+use crate::collector::{Batch, Collector, CollectorOptions, Targets, Walk};
+use crate::profile::{Processes, Tgid, UserEnd};
 
 fn sampler() -> Sampler {
     let settings =
@@ -60,6 +64,47 @@ fn files_of_one_build_id_share_a_table_which_goes_when_there_is_no_room_and_come
     let again = wait_for(&tables, |status| status.ready == 2);
     // The room that it had is not used again so soon: a program may still be reading there.
     assert!(again.bytes > one.bytes, "{again:?}");
+}
+
+/// Until so many samples in a row had a table for each frame.
+fn walk_on(collector: &mut Collector, without_fault: usize) {
+    let (mut batch, mut faultless) = (Batch::default(), 0);
+    let until = Instant::now() + Duration::from_secs(20);
+    while faultless < without_fault {
+        assert!(Instant::now() < until, "{faultless} of {without_fault}, {:?}", collector.tables());
+        collector.wait(Duration::from_millis(100));
+        collector.drain(&mut batch).unwrap();
+        for sample in &batch.samples {
+            faultless = if sample.user_end == UserEnd::NoTable { 0 } else { faultless + 1 };
+        }
+    }
+}
+
+#[test]
+fn a_table_that_was_taken_out_comes_again_for_a_program_that_goes_on() {
+    // First in sin, whose rules are in a cache then, and after a signal in cos, which is beside it in libm and of which none is. A process
+    // of its own: nobody changes its mappings, so what is kept of them stays.
+    // The alarm ends it if this test fails.
+    let code = "alarm 60; $SIG{USR1} = sub { $later = 1 }; for (;;) { $x = $later ? cos($i++) : sin($i++) }";
+    let mut program = Command::new("perl").args(["-e", code]).spawn().expect("perl is there");
+    let targets = Targets::Processes(vec![Tgid(program.id())]);
+    let options = CollectorOptions { frequency: 997, targets, cache_tables: false, ..Default::default() };
+    let mut collector = Collector::start(options, Arc::default(), Arc::new(Processes::default())).expect("this test needs root");
+    walk_on(&mut collector, 300);
+    let tables = collector.tables.as_ref().unwrap();
+    let before = tables.status();
+    tables.shared.lock().most_bytes = 1000;
+    tables.tidy(now().0 + (u64::from(2 * RECENTLY) << 30));
+    tables.shared.lock().most_bytes = MOST_BYTES;
+    assert!(tables.status().evicted >= 1 && tables.status().ready < before.ready, "{before:?}, {:?}", tables.status());
+    let pid = rustix::process::Pid::from_raw(program.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::USR1).unwrap();
+    walk_on(&mut collector, 2000);
+    assert!(
+        collector.objects().iter().any(|object| object.path.contains("/libm") && matches!(object.state, ObjectState::Ready(_)))
+    );
+    program.kill().unwrap();
+    program.wait().unwrap();
 }
 
 #[test]

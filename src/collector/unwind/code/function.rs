@@ -1,6 +1,7 @@
 //! One function: what is known at each of its instructions, by following all ways through it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use super::machine::{Abi, Decoder, Flow, Instruction, Jumps, Stepper};
 use super::state::{CFA, Facts, State, Value};
@@ -213,8 +214,9 @@ impl Function<'_, '_> {
         let Some(block) = self.blocks.get_mut(&start) else { return Ok(()) };
         block.next.clear();
         (block.is_padded, block.leaves, block.ends) = (false, false, false);
-        let (mut state, after) = (block.input.clone(), block.after);
+        let (mut state, after, is_new) = (block.input.clone(), block.after, block.end == start);
         self.current = start;
+        let mut stop = self.next_begin(start);
         let Some(code) = self.text.from(start) else { return failed("leaves the code") };
         let mut decoder = Decoder::new(self.text.arch, code, start);
         let mut rows: Vec<Row> = Vec::new();
@@ -223,7 +225,10 @@ impl Function<'_, '_> {
         let mut is_padded = false;
         loop {
             let at = decoder.address();
-            if at != start && (self.blocks.contains_key(&at) || self.known.starts.contains_key(&at) || !decoder.can_decode()) {
+            while stop < at {
+                stop = self.next_begin(stop);
+            }
+            if at == stop || at != start && !decoder.can_decode() {
                 self.close(start, at, rows);
                 return self.edge(at, &state, idle.map_or(Way::Fall, Way::Call));
             }
@@ -236,7 +241,7 @@ impl Function<'_, '_> {
                 is_padded |= idle.is_some() && at != start;
                 idle = None;
             }
-            self.count(start, budget)?;
+            self.count(is_new, budget)?;
             let facts = state.facts();
             match rows.last_mut() {
                 Some(row) if row.facts == facts => row.end = decoder.address(),
@@ -258,12 +263,18 @@ impl Function<'_, '_> {
         }
     }
 
-    /// Whether there is enough time.
-    fn count(&mut self, start: u64, budget: &mut u64) -> Result<(), Again> {
+    /// Where the next block or function behind an address begins.
+    fn next_begin(&self, address: u64) -> u64 {
+        let behind = (Excluded(address), Unbounded);
+        let block = self.blocks.range(behind).next().map(|(start, _)| *start);
+        let function = self.known.starts.range(behind).next().map(|(start, _)| *start);
+        block.into_iter().chain(function).min().unwrap_or(u64::MAX)
+    }
+
+    /// Whether there is enough time for an instruction. `is_new`: of a block that was not followed before.
+    fn count(&mut self, is_new: bool, budget: &mut u64) -> Result<(), Again> {
         self.visits += 1;
-        if self.blocks.get(&start).is_some_and(|block| block.end == start) {
-            self.instructions += 1;
-        }
+        self.instructions += u64::from(is_new);
         if *budget == 0 || self.visits > 64 + MOST_VISITS * self.instructions {
             return Err(Again::Failed("takes too long"));
         }
