@@ -49,6 +49,12 @@ int main(void)
 const HERTZ: u32 = 997;
 const ROUNDS: usize = 3;
 
+/// What does not count before a program's samples: tables are made.
+const START: Duration = Duration::from_millis(1500);
+/// And before those of compilers, which run far more code: the caches of rules are filled, as they are in a profiler that runs, and stay
+/// so from one compiler to the next.
+const FILLED: Duration = Duration::from_secs(12);
+
 /// What a while of sampling was.
 #[derive(Clone, Copy, Default)]
 struct Walked {
@@ -70,8 +76,8 @@ pub(crate) fn unwind(table: &mut Table) {
     conversion(table);
 }
 
-/// Samples for some seconds, the first of which does not count: tables are made and caches filled.
-fn sample(walk: Walk, targets: Targets) -> Walked {
+/// Samples for some seconds, after others that do not count.
+fn sample(walk: Walk, targets: Targets, before: Duration) -> Walked {
     let names = Arc::new(Names::default());
     let options = CollectorOptions { frequency: HERTZ, walk, targets, ..Default::default() };
     let mut collector = Collector::start(options, names, Arc::new(Processes::default())).expect("this needs root");
@@ -87,7 +93,7 @@ fn sample(walk: Walk, targets: Targets) -> Walked {
         }
         (samples as f64, whole as f64 * 100.0 / with_user.max(1) as f64)
     };
-    drain(&mut collector, Duration::from_millis(1500));
+    drain(&mut collector, before);
     let (time, frames) = (bpf_time(std::process::id()), collector.walked().frames);
     let (samples, whole) = drain(&mut collector, Duration::from_secs(3));
     let taken = (bpf_time(std::process::id()) - time) * 1e9;
@@ -105,11 +111,11 @@ fn middle(mut rounds: Vec<Walked>) -> Walked {
 }
 
 /// Nothing, tables and frame pointers in turn, so that what else happens meets all of them alike.
-fn in_turn(targets: &Targets, walks: &[Walk]) -> Vec<Walked> {
+fn in_turn(targets: &Targets, walks: &[Walk], before: Duration) -> Vec<Walked> {
     let mut rounds = vec![Vec::new(); walks.len()];
     for _ in 0..ROUNDS {
         for (walk, rounds) in walks.iter().zip(&mut rounds) {
-            rounds.push(sample(*walk, targets.clone()));
+            rounds.push(sample(*walk, targets.clone(), before));
         }
     }
     rounds.into_iter().map(middle).collect()
@@ -125,10 +131,10 @@ fn bind(pid: Option<u32>, cpu: usize) {
 
 /// The same of programs that are on the first CPU, while this is on the last, so that neither empties the other's caches. In a thread of
 /// its own, as the rest is not bound.
-fn apart(targets: Targets, walks: &'static [Walk]) -> Vec<Walked> {
+fn apart(targets: Targets, walks: &'static [Walk], before: Duration) -> Vec<Walked> {
     let thread = std::thread::spawn(move || {
         bind(None, std::thread::available_parallelism().map_or(1, usize::from) - 1);
-        in_turn(&targets, walks)
+        in_turn(&targets, walks, before)
     });
     thread.join().expect("sampled")
 }
@@ -138,7 +144,7 @@ fn warm(table: &mut Table) {
     let walked = |source: &str, flags: &[&str], arguments: &[&str], walks: &'static [Walk]| {
         let program = Program::build_text("steady.c", source, flags).run(arguments);
         bind(Some(program.pid()), 0);
-        apart(Targets::Processes(vec![Tgid(program.pid())]), walks)
+        apart(Targets::Processes(vec![Tgid(program.pid())]), walks, START)
     };
     let walks = &[Walk::Nothing, Walk::Tables];
     let [nothing, tables] = walked(SORTS, &["-O2", "-fomit-frame-pointer"], &[], walks)[..] else { return };
@@ -208,14 +214,14 @@ impl Drop for Compiling {
 /// One compiler, bound to a CPU, at 997 Hz: the load of shared/unwind-experiments.md, whose figures the target is from.
 fn of_a_compiler(table: &mut Table) {
     compiler(table, "walk of one clang on a CPU of its own, by tables", Some(0), |compiling| {
-        apart(Targets::Families(vec![Tgid(compiling.id())]), &[Walk::Nothing, Walk::Tables, Walk::FramePointers])
+        apart(Targets::Families(vec![Tgid(compiling.id())]), &[Walk::Nothing, Walk::Tables, Walk::FramePointers], FILLED)
     });
 }
 
 /// The whole machine, with a compiler, whose stacks are deep and which empties the CPU's caches between two samples.
 fn beside_a_compiler(table: &mut Table) {
     compiler(table, "walk of everything beside clang, by tables", None, |_| {
-        in_turn(&Targets::All, &[Walk::Nothing, Walk::Tables, Walk::FramePointers])
+        in_turn(&Targets::All, &[Walk::Nothing, Walk::Tables, Walk::FramePointers], FILLED)
     });
 }
 
@@ -241,7 +247,8 @@ fn compiler(table: &mut Table, what: &str, cpu: Option<usize>, walked: impl FnOn
     });
 }
 
-/// BPF's time a sample beside that of lightswitch, under the load of the other rows. It wants /sys/kernel/debug to be mounted.
+/// BPF's time a sample beside that of lightswitch, both at once, under the load of the other rows. It wants /sys/kernel/debug to be
+/// mounted.
 fn beside_others(table: &mut Table) {
     let _load = load();
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench-tools").join("bin/lightswitch");
@@ -249,9 +256,12 @@ fn beside_others(table: &mut Table) {
         let what = format!("BPF a sample at {hertz} Hz, whole machine");
         let folded = scratch().join("bench.folded").to_string_lossy().into_owned();
         let seconds = seconds().to_string();
-        let ours = each_run(FLAMETOP, &["record", "-d", &seconds, "-F", hertz, "--force", "-o", &folded]);
-        let arguments = ["--duration", &seconds, "--sample-freq", hertz, "--sender", "none"];
-        let theirs = beside.exists().then(|| each_run(&beside.to_string_lossy(), &arguments)).flatten();
+        let of_ours = ["record", "-d", &seconds, "-F", hertz, "--force", "-o", &folded];
+        let of_theirs = ["--duration", &seconds, "--sample-freq", hertz, "--sender", "none"];
+        let (ours, theirs) = std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| beside.exists().then(|| each_run(&beside.to_string_lossy(), &of_theirs)).flatten());
+            (each_run(FLAMETOP, &of_ours), theirs.join().expect("measured"))
+        });
         let line = |program, figure: Option<f64>| Line {
             what: what.clone(),
             program,

@@ -17,8 +17,10 @@ pub struct EventStatus {
     pub events: u64,
     /// Stacks that were taken of them.
     pub stacks: u64,
-    /// Events at which the kernel passed our program over, because it was running already.
+    /// Events at which the kernel passed our program over, because that CPU was about a BPF program or map already. Among `events`.
     pub missed: u64,
+    /// The same where only some processes are watched: of those or of others, and among no count.
+    pub unsure: u64,
     /// Stacks whose kernel part is known to lack its outer side.
     pub cut: u64,
     /// Stacks that were due and not taken, because another one was being taken on that CPU: the next one stands for them.

@@ -266,6 +266,12 @@ fn describe_event(event: &EventStatus) -> String {
     if event.missed > 0 {
         how.push(format!("{} came while one was being taken", event.missed));
     }
+    if event.unsure > 0 {
+        how.push(format!(
+            "{} more, of these processes or others, not counted: they came while one was being taken",
+            event.unsure
+        ));
+    }
     if event.cut > 0 {
         how.push(format!("{} stacks of the kernel are cut", event.cut));
     }

@@ -18,11 +18,10 @@ mod programs;
 mod spec;
 mod tracefs;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::error::CollectorError;
@@ -376,22 +375,16 @@ impl Probes {
     /// How it stands with each source, in the order in which they were attached.
     pub(super) fn status(&self) -> Vec<EventStatus> {
         let Some(own) = &self.own else { return Vec::new() };
-        let ids: Vec<u32> = self.attached.iter().flat_map(|attached| attached.programs.iter().filter_map(Programs::id)).collect();
-        let mut missed = HashMap::new();
-        if !ids.is_empty() {
-            missed.extend(
-                ProgInfoIter::default().filter(|info| ids.contains(&info.id)).map(|info| (info.id, info.recursion_misses)),
-            );
-        }
         let of = |attached: &Attached| {
             let mut status = attached.status.clone();
             let counts = |field| total(&own.events, status.source.0.into(), |bytes| records::event_count(bytes, field));
-            status.missed = attached.programs.iter().filter_map(|program| missed.get(&program.id()?)).sum();
-            status.events = counts(records::EventCount::Events);
-            if !self.shared.settings.filter {
-                // Else some of them may have been others'.
-                status.events += status.missed;
+            let missed = attached.programs.iter().map(Programs::missed).sum();
+            if self.shared.settings.filter {
+                status.unsure = missed;
+            } else {
+                status.missed = missed;
             }
+            status.events = counts(records::EventCount::Events) + status.missed;
             status.stacks = counts(records::EventCount::Stacks);
             status.cut = counts(records::EventCount::Cut);
             status.busy = counts(records::EventCount::Busy);

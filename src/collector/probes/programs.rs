@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapHandle, OpenMapMut, OpenObject, OpenProgramMut, Program, ProgramMut, UprobeOpts};
+use libbpf_rs::{Link, MapHandle, OpenMapMut, OpenObject, OpenProgramMut, ProgramMut, UprobeOpts};
 
 use super::spec::Mechanism;
 use super::{Backtrace, Failed};
@@ -190,8 +190,11 @@ impl Programs {
         });
     }
 
-    /// The program's id, by which the kernel tells how often it was passed over.
-    pub(super) fn id(&self) -> Option<u32> {
-        Program::id_from_fd(program(&self.skeleton.progs, self.mechanism).as_fd()).ok()
+    /// How often the kernel has passed the program over; of its own alone, as a machine may have thousands.
+    pub(super) fn missed(&self) -> u64 {
+        let number = program(&self.skeleton.progs, self.mechanism).as_fd().as_raw_fd();
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+        let field = info.lines().find_map(|line| line.strip_prefix("recursion_misses:"));
+        field.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 }

@@ -79,6 +79,7 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         lines.push((format!("{events:>9}  {} ({}{places}), stacks of {stacks}", event.name, event.how), plain));
         let kinds = [
             (event.missed, "of them came while one was being taken on that CPU: counted, and in no stack"),
+            (event.unsure, "more, of these processes or others, came while one was being taken on that CPU: not counted"),
             (event.busy, "more stacks were due while one was being taken on that CPU: the next one stands for them"),
             (event.cut, "stacks of the kernel end early: there was no certain way to the callers"),
         ];
