@@ -48,6 +48,9 @@ const RECENTLY: u32 = 30;
 /// How long a wish that failed for want of its process is not tried again.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// After how long a file system that did not answer is asked again, by the next sample in one of its files.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// Threads that make tables: two, on one processor too, as a program whose rules are read from its code takes half a second, and the
 /// next one shall not wait for it.
 const WORKERS: usize = 2;
@@ -167,6 +170,8 @@ struct Object {
     keys: Vec<ObjectKey>,
     build_id: Option<(BuildId, u64)>,
     status: ObjectStatus,
+    /// When its file is looked at again, if that did not answer.
+    again: Option<Instant>,
 }
 
 struct Inner {
@@ -247,6 +252,7 @@ impl Tables {
         if inner.kernel.bytes().0 > inner.most_bytes {
             inner.evict((now >> 30) as u32);
         }
+        inner.forget_silent(Instant::now());
     }
 
     pub(crate) fn status(&self) -> TablesStatus {
@@ -305,13 +311,49 @@ impl Inner {
             },
             Err(reason) => (self.kernel.put_nothing(), ObjectState::Without(reason)),
         };
-        let number = self.objects.len();
+        // Where the same has been before, if it was taken out.
+        let is_former = |object: &Object| object.placed.is_none() && object.status.path == path;
+        let number = self.objects.iter().position(is_former).unwrap_or(self.objects.len());
         let status = ObjectStatus { path, state };
-        self.objects.push(Object { placed: placed.ok(), keys: Vec::new(), build_id, status });
+        let object = Object { placed: placed.ok(), keys: Vec::new(), build_id, status, again: None };
+        match self.objects.get_mut(number) {
+            Some(former) => *former = object,
+            None => self.objects.push(object),
+        }
         if let Some(id) = build_id {
             self.by_build_id.insert(id, number);
         }
         self.name(key, number);
+    }
+
+    /// A file whose file system does not answer: it has no table, until it is asked again.
+    fn silent(&mut self, key: ObjectKey, path: Arc<str>, again: Instant) {
+        self.finish(key, path, None, Err("its file system does not answer".to_owned()));
+        let object = self.objects.iter_mut().find(|object| object.keys.contains(&key));
+        object.into_iter().for_each(|object| object.again = Some(again));
+    }
+
+    /// Forgets that files did not answer that may by now.
+    fn forget_silent(&mut self, now: Instant) {
+        for number in 0..self.objects.len() {
+            if self.objects.get(number).is_some_and(|object| object.again.is_some_and(|again| again <= now)) {
+                self.take_out(number);
+            }
+        }
+    }
+
+    /// Takes an object out of the kernel, so that the next sample in it wishes for a table.
+    fn take_out(&mut self, number: usize) -> bool {
+        let Some(object) = self.objects.get_mut(number) else { return false };
+        let Some(placed) = object.placed.take() else { return false };
+        object.again = None;
+        let keys = std::mem::take(&mut object.keys);
+        self.states.retain(|key, _| !keys.contains(key));
+        if let Some(id) = object.build_id {
+            self.by_build_id.remove(&id);
+        }
+        self.kernel.take_out(&keys, placed);
+        true
     }
 
     /// A file whose object is there already.
@@ -335,15 +377,7 @@ impl Inner {
             if self.kernel.bytes().0 < self.most_bytes / 10 * 9 || now.saturating_sub(used) < RECENTLY {
                 break;
             }
-            let Some(object) = self.objects.get_mut(number) else { continue };
-            let Some(placed) = object.placed.take() else { continue };
-            let keys = std::mem::take(&mut object.keys);
-            self.states.retain(|key, _| !keys.contains(key));
-            if let Some(id) = object.build_id {
-                self.by_build_id.remove(&id);
-            }
-            self.kernel.take_out(&keys, placed);
-            self.evicted += 1;
+            self.evicted += u64::from(self.take_out(number));
         }
     }
 }
@@ -384,7 +418,7 @@ fn work(shared: &Shared) {
             }
             Err(_) => {
                 let path = job.paths.first().cloned().unwrap_or_default();
-                shared.lock().finish(job.key, path, None, Err("its file system does not answer".to_owned()));
+                shared.lock().silent(job.key, path, Instant::now() + SILENCE);
                 continue;
             }
         };

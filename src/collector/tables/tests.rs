@@ -66,6 +66,26 @@ fn files_of_one_build_id_share_a_table_which_goes_when_there_is_no_room_and_come
     assert!(again.bytes > one.bytes, "{again:?}");
 }
 
+#[test]
+fn a_file_that_did_not_answer_is_asked_again_later() {
+    let sampler = sampler();
+    let tables = sampler.tables(None).unwrap();
+    let (wish, path) = wish_for_libc(7);
+    let later = Instant::now() + SILENCE;
+    tables.shared.lock().silent(wish.key, path.clone(), later);
+    tables.wish(&wish, || vec![path.clone()]);
+    tables.shared.lock().forget_silent(later - Duration::from_secs(1));
+    let status = tables.status();
+    assert_eq!((status.ready, status.without, status.waiting), (1, 1, 0));
+    assert!(matches!(&tables.objects()[1].state, ObjectState::Without(why) if why.contains("does not answer")));
+    tables.shared.lock().forget_silent(later);
+    assert_eq!(tables.status().without, 0);
+    tables.wish(&wish, || vec![path.clone()]);
+    let status = wait_for(&tables, |status| status.ready == 2);
+    assert_eq!((status.without, status.evicted), (0, 0));
+    assert_eq!(tables.objects().len(), 2);
+}
+
 /// Until so many samples in a row had a table for each frame.
 fn walk_on(collector: &mut Collector, without_fault: usize) {
     let (mut batch, mut faultless) = (Batch::default(), 0);
