@@ -142,12 +142,16 @@ impl<'a> Judge<'a> {
         known.image.as_ref().is_some_and(|image| image.is_behind_clone(known.address))
     }
 
-    /// Whether the leaf or its caller is about to jump to a handler of an exception.
+    /// Whether the leaf or its caller is about to jump to a handler of an exception, or a function that another one of libgcc's copies
+    /// registers for, by memcpy: on arm64.
     fn is_replaced(&mut self, stack: &[Frame]) -> bool {
-        stack.iter().rev().take(2).any(|frame| {
-            let known = self.known(*frame);
-            self.frames[known].replaces_return
-        })
+        let last: Vec<usize> = stack.iter().rev().take(3).map(|frame| self.known(*frame)).collect();
+        let image = |known: &usize| self.frames[*known].image.as_ref();
+        let copies = |depth: usize| match (last.get(depth).and_then(image), last.get(depth - 1).and_then(image)) {
+            (Some(replacing), Some(copying)) => Arc::ptr_eq(replacing, copying),
+            _ => false,
+        };
+        (0..last.len()).any(|depth| self.frames[last[depth]].replaces_return && (depth < 2 || copies(depth)))
     }
 
     /// The same without a word about its end.
