@@ -55,6 +55,14 @@ static __always_inline int is_behind_svc(__u64 pc)
 	return !bpf_probe_read_user(&code, sizeof(code), (void *)(pc - 4)) && code == 0xd4000001;
 }
 
+/* Whether the instruction before is svc 0, and the next one cbz x0. */
+static __always_inline int asks_for_child(__u64 pc)
+{
+	__u32 code[2];
+
+	return !bpf_probe_read_user(code, sizeof(code), (void *)(pc - 4)) && code[0] == 0xd4000001 && (code[1] & 0x7f00001f) == 0x34000000;
+}
+
 /*
  * The registers that a signal interrupted: 128 bytes of siginfo, 176 to uc_mcontext, 8 to regs[0]: x0 to x30, sp, pc.
  * arch/arm64/kernel/signal.c: struct rt_sigframe; arch/arm64/include/uapi/asm/sigcontext.h.
@@ -145,6 +153,9 @@ static __always_inline int read_user_registers(struct cpu_state *cpu, struct per
 	 * tells the call: C libraries call clone3 for threads and for posix_spawn, whose child has a stack of its own, too.
 	 */
 	if (regs->regs[0] == 0 && regs->regs[8] == SYSCALL_CLONE3 && returns_from_syscall(walk, walk->pc))
+		walk->newborn = 1;
+	/* musl's call clone, and ask for the child next. glibc's vfork gives clone the stack that it is on. */
+	if (regs->regs[0] == 0 && regs->regs[8] == SYSCALL_CLONE && regs->regs[1] == regs->sp && asks_for_child(walk->pc))
 		walk->newborn = 1;
 	return 0;
 }
