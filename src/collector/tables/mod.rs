@@ -366,6 +366,13 @@ impl Inner {
         self.states.insert(key, if named { State::Done } else { State::Later(Instant::now() + PAUSE) });
     }
 
+    /// A file whose content may be there already, as another one; whether it is.
+    fn name_by_build_id(&mut self, key: ObjectKey, id: (BuildId, u64)) -> bool {
+        let known = self.by_build_id.get(&id).copied();
+        known.into_iter().for_each(|number| self.name(key, number));
+        known.is_some()
+    }
+
     /// Takes out the tables that were not looked into for longest, until there is some room.
     fn evict(&mut self, now: u32) {
         let kernel = &self.kernel;
@@ -422,9 +429,7 @@ fn work(shared: &Shared) {
                 continue;
             }
         };
-        let known = build_id.and_then(|id| shared.lock().by_build_id.get(&id).copied());
-        if let Some(number) = known {
-            shared.lock().name(job.key, number);
+        if build_id.is_some_and(|id| shared.lock().name_by_build_id(job.key, id)) {
             continue;
         }
         let beside = beside(&job, &path, build_id.map(|(id, _)| id));
