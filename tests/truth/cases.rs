@@ -245,15 +245,14 @@ impl Table {
         let allowed = if programs::in_guest() { row.samples / 20 } else { row.samples.div_ceil(1000) };
         let mut complaints = Vec::new();
         // Those before the first whole one are samples, too: where none is whole it takes as long as is granted.
-        let sampled = row.samples + row.warming;
-        if sampled < if programs::in_guest() { 50 } else { 200 } {
+        if row.samples + row.warming < if programs::in_guest() { 50 } else { 200 } {
             complaints.push(format!("only {} samples", row.samples));
         }
         if row.replaced * 10 > row.samples {
             complaints.push(format!("{} of {} being replaced: that is more than exceptions take", row.replaced, row.samples));
         }
-        if row.taken_back > if programs::in_guest() { sampled / 20 } else { allowed } {
-            complaints.push(format!("{} of {sampled} on a stack that was taken back", row.taken_back));
+        if row.taken_back > allowed {
+            complaints.push(format!("{} of {} on a stack that was taken back, {allowed} allowed", row.taken_back, row.samples));
         }
         if programs::in_guest() {
             // There is no second look.
@@ -416,15 +415,15 @@ fn look(sampling: &Sampling, images: &mut Images, pass: Pass, turn: &Turn<'_>) -
     for taken in sampling.of(&family, time) {
         let stack = sampling.look(&taken.user);
         let outcome = judge.judge(&stack, taken.end);
+        // An object that was not seen before: its table is made from now on.
+        if pass == Pass::Before && taken.end == UserEnd::NoTable && taken.time - turn.time.start < granted() {
+            row.warming += 1;
+            continue;
+        }
         // The child of vfork ends on its parent's stack, and that one goes on, and writes there, before the child is gone.
         let is_taken_back = stack.len() <= 1 || case.name.starts_with("vfork");
         if is_taken_back && !matches!(outcome, Outcome::Whole) && in_exec_or_exit(&sampling.look(&taken.kernel)) {
             row.taken_back += usize::from(stack.len() > 1);
-            continue;
-        }
-        // An object that was not seen before: its table is made from now on.
-        if pass == Pass::Before && taken.end == UserEnd::NoTable && taken.time - turn.time.start < granted() {
-            row.warming += 1;
             continue;
         }
         if matches!(outcome, Outcome::Replaced) {

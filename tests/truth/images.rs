@@ -169,9 +169,15 @@ impl Image {
         if self.is_arm64 {
             let Some(function) = self.function(address) else { return false };
             let code = self.instructions(&function);
-            return code.windows(2).any(|pair| pair[0] & 0xffe0_ffff == 0x8b20_63ff && pair[1] & 0xffff_fc1f == 0xd61f_0000);
+            return has_jump_to_handler(&code);
         }
         memchr::memmem::find(self.bytes_at(address.saturating_sub(1), 160), &[0x59, 0xff, 0xe1]).is_some()
+    }
+
+    /// On arm64, whether that jump is among the next 24 instructions: behind the call of `uw_install_context_1`, of which Debian's
+    /// `_Unwind_Resume` has 23 left, and not behind those before it.
+    pub(crate) fn jumps_to_handler_soon(&self, address: u64) -> bool {
+        self.is_arm64 && has_jump_to_handler(&self.instructions(&(address..address + 4 * 25)))
     }
 
     /// Whether an address is within three instructions behind a system call, in a function that then calls a thread's own.
@@ -224,6 +230,11 @@ fn described_functions(file: &object::File<'_>) -> BTreeMap<u64, u64> {
         }
     }
     functions
+}
+
+/// `add sp, sp, xN; br xM`
+fn has_jump_to_handler(code: &[u32]) -> bool {
+    code.windows(2).any(|pair| pair[0] & 0xffe0_ffff == 0x8b20_63ff && pair[1] & 0xffff_fc1f == 0xd61f_0000)
 }
 
 /// How the instruction before a return address calls.

@@ -142,16 +142,15 @@ impl<'a> Judge<'a> {
         known.image.as_ref().is_some_and(|image| image.is_behind_clone(known.address))
     }
 
-    /// Whether the leaf or its caller is about to jump to a handler of an exception, or a function that another one of libgcc's copies
-    /// registers for, by memcpy: on arm64.
+    /// Whether the leaf or its caller is about to jump to a handler of an exception. On arm64 `uw_install_context_1`, a function of its own,
+    /// copies the registers by memcpy: then it is the caller of both.
     fn is_replaced(&mut self, stack: &[Frame]) -> bool {
         let last: Vec<usize> = stack.iter().rev().take(3).map(|frame| self.known(*frame)).collect();
-        let image = |known: &usize| self.frames[*known].image.as_ref();
-        let copies = |depth: usize| match (last.get(depth).and_then(image), last.get(depth - 1).and_then(image)) {
-            (Some(replacing), Some(copying)) => Arc::ptr_eq(replacing, copying),
-            _ => false,
-        };
-        (0..last.len()).any(|depth| self.frames[last[depth]].replaces_return && (depth < 2 || copies(depth)))
+        let frames = last.iter().map(|known| &self.frames[*known]);
+        frames.enumerate().any(|(depth, known)| {
+            let is_last_call = || known.image.as_ref().is_some_and(|image| image.jumps_to_handler_soon(known.address));
+            known.replaces_return && (depth < 2 || is_last_call())
+        })
     }
 
     /// The same without a word about its end.
