@@ -82,7 +82,8 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 	/* Whether nothing but stack and frame pointer is needed: see bpf/retrace.h. */
 	int is_plain = RULE_KIND(rule) == RULE_REGISTER &&
 		       (RULE_REGISTER_OF(rule) == REG_SP || RULE_REGISTER_OF(rule) == REG_FP) && !jumped &&
-		       !RULE_RA_IN_REGISTER(rule) && !RULE_SKIPS(rule) && !RULE_INTERRUPTED(rule) && RULE_FP_KIND(rule) != 4;
+		       !RULE_RA_IN_REGISTER(rule) && !RULE_SKIPS(rule) && !RULE_INTERRUPTED(rule) && RULE_FP_KIND(rule) != 4 &&
+		       RULE_RBX(rule) != RBX_NEXT_GOROUTINE;
 
 	place = 0;
 	switch (RULE_FP_KIND(rule)) {
@@ -123,13 +124,15 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 	} else if (read_stack(cpu, ra_place, &pc)) {
 		return ends_without_caller(walk, USER_END_UNREADABLE);
 	}
+	if (RULE_RBX(rule) == RBX_NEXT_GOROUTINE)
+		walk->next_goroutine = 1;
 #if defined(__TARGET_ARCH_x86)
 	if (RULE_RBX(rule) == 1)
 		valid |= walk->valid & 1U << REG_RBX;
 	else if (RULE_RBX(rule) == 2 && !read_stack(cpu, cfa + 8 * RULE_EXTRA(rule), &walk->regs[REG_RBX]))
 		valid |= 1U << REG_RBX;
 #else
-	if (RULE_RBX(rule) == 1)
+	if (RULE_RBX(rule) & 1)
 		valid |= walk->valid & (1U << REG_G | 1U << NO_SIGNAL);
 	/* Its caller has not saved it yet. */
 	if (RULE_RA_IN_REGISTER(rule) && left)
@@ -175,7 +178,7 @@ static __always_inline int apply_plain_rule(struct cpu_state *cpu, __u64 rule)
 	__u64 cfa, ra_place;
 
 	if (unlikely(RULE_KIND(rule) != RULE_REGISTER || RULE_RA_IN_REGISTER(rule) || RULE_SKIPS(rule) || RULE_INTERRUPTED(rule) ||
-		     RULE_RBX(rule) == 2))
+		     RULE_RBX(rule) >= 2))
 		return 0;
 	if (RULE_REGISTER_OF(rule) == REG_SP)
 		cfa = sp + RULE_OFFSET(rule);

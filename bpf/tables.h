@@ -62,6 +62,7 @@ enum rule_form {
 #define RULE_REGISTER_OF(rule) ((rule) >> 3 & 31)
 #define RULE_FP_KIND(rule) ((rule) >> 8 & 7)
 #define RULE_RBX(rule) ((rule) >> 11 & 3)
+#define RBX_NEXT_GOROUTINE 3
 #define RULE_RA_IN_REGISTER(rule) ((rule) >> 13 & 1)
 #define RULE_INTERRUPTED(rule) ((rule) >> 14 & 1)
 #define RULE_SKIPS(rule) ((rule) >> 15 & 1)
@@ -142,7 +143,7 @@ struct walk {
 	__u8 end;
 	__u8 in_syscall;
 	__u8 newborn; /* a thread that has not left the system call that made it */
-	__u8 pad[1];
+	__u8 next_goroutine; /* a frame was one in which the thread has its next goroutine already (Go) */
 	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
 	struct address_space space;
 	__u64 rule;

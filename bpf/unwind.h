@@ -413,6 +413,7 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 	walk->fresh = 1;
 	walk->guessed = 0;
 	walk->guess_end = 0;
+	walk->next_goroutine = 0;
 	walk->end = USER_END_CUT;
 	recall(cpu, task->pid, walk_how == WALK_ANEW || again);
 	if (left)

@@ -187,7 +187,7 @@ static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, 
 	    bpf_probe_read_user(&at, sizeof(at), (void *)(at + b)))
 		return USER_END_UNREADABLE;
 	if (RULE_REGISTER_OF(rule) == FORM_GOROUTINE) {
-		if (!at && RULE_RA_IN_REGISTER(rule))
+		if ((!at || walk->next_goroutine) && RULE_RA_IN_REGISTER(rule))
 			return USER_END_ROOT;
 		if (RULE_RA_IN_REGISTER(rule) &&
 		    (bpf_probe_read_user(pc, sizeof(*pc), (void *)(at + c + 8)) ||

@@ -178,7 +178,7 @@ static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, 
 		if (bpf_probe_read_user(&at, sizeof(at), (void *)thread) || bpf_probe_read_user(&at, sizeof(at), (void *)(at + a)) ||
 		    bpf_probe_read_user(&at, sizeof(at), (void *)(at + b)))
 			return USER_END_UNREADABLE;
-		if (!at && RULE_RA_IN_REGISTER(rule))
+		if ((!at || walk->next_goroutine) && RULE_RA_IN_REGISTER(rule))
 			return USER_END_ROOT;
 		if (RULE_RA_IN_REGISTER(rule) && bpf_probe_read_user(pc, sizeof(*pc), (void *)(at + c + 8)))
 			return USER_END_UNREADABLE;

@@ -22,7 +22,7 @@ use crate::collector::unwind::{Arch, Packed, Page};
 use crate::profile::BuildId;
 
 /// Changes whenever the converter makes other tables, or the format changes.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 const MAGIC: [u8; 8] = *b"flametop";
 
 /// When there is more, the files that were not used for longest go.

@@ -38,6 +38,8 @@ const ROOTS: [&[u8]; 6] =
     [b"runtime.goexit", b"runtime.mstart", b"runtime.rt0_go", b"runtime.mcall", b"_rt0_amd64_linux", b"_rt0_arm64_linux"];
 /// What the kernel calls for a signal: said to be outermost, and yet they return.
 const HANDLERS: [&[u8]; 2] = [b"runtime.sigtramp", b"runtime.cgoSigtramp"];
+/// Gives the thread its next goroutine, while its stack still is the one that the last one has left for (`morestack`), or `mcall`'s.
+const EXECUTE: &[u8] = b"runtime.execute";
 const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.asmcgocall", b"runtime.morestack"];
 
 /// More rows than the largest programs have; see also [`super::rows::MOST_ROWS`].
@@ -196,7 +198,7 @@ impl<'a> Table<'a> {
             } else if self.switching(function, SWITCHES.contains(&name), &mut push).is_none() {
                 push(function.start, Packed::invalid(Invalid::Malformed));
             }
-        } else if self.steps(function, &mut push).is_none() {
+        } else if self.steps(function, name == EXECUTE, &mut push).is_none() {
             push(function.start, Packed::invalid(Invalid::Malformed));
         }
     }
@@ -247,7 +249,7 @@ impl<'a> Table<'a> {
             push(function.start, if frame.is_some() || skips { self.by_frame_pointer(frame.is_none()) } else { never });
             return Some(());
         };
-        let by_stack = |pcsp| self.rule(pcsp, function.flags & ASSEMBLY != 0);
+        let by_stack = |pcsp| self.rule(pcsp, function.flags & ASSEMBLY != 0, false);
         let mut made = false;
         for (number, (start, pcsp)) in steps.iter().copied().enumerate() {
             if pcsp < 16 {
@@ -285,11 +287,11 @@ impl<'a> Table<'a> {
         Some(())
     }
 
-    fn steps(&self, function: &Function, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
-        self.each_step(function, |address, value| push(address, self.rule(value, function.flags & ASSEMBLY != 0)))
+    fn steps(&self, function: &Function, executes: bool, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
+        self.each_step(function, |address, value| push(address, self.rule(value, function.flags & ASSEMBLY != 0, executes)))
     }
 
-    fn rule(&self, pcsp: i64, assembly: bool) -> Packed {
+    fn rule(&self, pcsp: i64, assembly: bool, executes: bool) -> Packed {
         let Ok(pcsp) = i32::try_from(pcsp) else { return Packed::invalid(Invalid::DoesNotFit) };
         // Assembly saves the frame pointer anywhere or nowhere, once it has a frame.
         let saved = |place| if assembly { Fp::Undefined } else { Fp::AtCfa(place) };
@@ -301,7 +303,11 @@ impl<'a> Table<'a> {
             (Arch::Aarch64, _) => (pcsp, Ra::AtCfa(-pcsp), saved((-pcsp).saturating_sub(8))),
         };
         // Nobody but who goes to another stack changes g.
-        let rbx = if self.arch == Arch::Aarch64 { Rbx::Unchanged } else { Rbx::Unknown };
+        let rbx = match self.arch {
+            _ if executes => Rbx::NextGoroutine,
+            Arch::Aarch64 => Rbx::Unchanged,
+            Arch::X86_64 => Rbx::Unknown,
+        };
         let frame = Frame { cfa: Cfa::Register(self.arch.sp(), size), ra, fp, rbx, interrupted: false, skips: false };
         Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
     }

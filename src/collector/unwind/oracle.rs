@@ -434,7 +434,8 @@ fn frame_step(frame: Frame, arch: Arch) -> Step {
     };
     let rbx = match frame.rbx {
         Rbx::Unknown => None,
-        Rbx::Unchanged => Some(register(if arch == Arch::X86_64 { RBX } else { Reg(28) })),
+        Rbx::NextGoroutine if arch == Arch::X86_64 => None,
+        Rbx::Unchanged | Rbx::NextGoroutine => Some(register(if arch == Arch::X86_64 { RBX } else { Reg(28) })),
         Rbx::AtCfa(offset) => Some(at(cfa, offset)),
     };
     Step::To(Caller { sp: cfa, ra, fp, rbx, interrupted: frame.interrupted })

@@ -24,6 +24,7 @@ use super::rule::{Arch, Cfa, Fp, Frame, Invalid, REASONS, Ra, Rbx, Reg, Rule};
 /// fp kind   0 unchanged   1 *(CFA + 8·slot)   2 *(FP + 8·slot)   3 *(SP + 8·slot)   4 register number slot   5 undefined
 ///           6 (arm64) *(RA's place + 8·extra)
 /// rbx       0 unknown     1 unchanged         2 *(CFA + 8·extra), kind REGISTER only
+///           3 the thread has its next goroutine; on arm64 as 1
 /// ra kind   0 in memory: *(CFA − 8) on x86_64, *(CFA + 8·slot) on arm64
 ///           1 in a register: its number is extra, kind REGISTER without rbx in memory only; with GOROUTINE: behind the saved
 ///             stack pointer; on arm64 x30 is 8·slot behind it, too
@@ -242,6 +243,7 @@ fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
     match frame.rbx {
         Rbx::Unknown => {}
         Rbx::Unchanged => fields.rbx = 1,
+        Rbx::NextGoroutine => fields.rbx = 3,
         Rbx::AtCfa(offset) => {
             fields.rbx = 2;
             if extra.replace(words::<i8>(offset)?).is_some() {
@@ -302,7 +304,7 @@ fn unpack_frame(fields: &Fields, arch: Arch) -> Option<Frame> {
         0 => Rbx::Unknown,
         1 => Rbx::Unchanged,
         2 => Rbx::AtCfa(extra),
-        _ => return None,
+        _ => Rbx::NextGoroutine,
     };
     Some(Frame { cfa, ra, fp, rbx, interrupted: fields.interrupted, skips: fields.skips })
 }
@@ -357,7 +359,7 @@ mod tests {
             offset().prop_map(Fp::AtSp),
             register().prop_map(Fp::Register),
         ];
-        let rbx = prop_oneof![Just(Rbx::Unknown), Just(Rbx::Unchanged), offset().prop_map(Rbx::AtCfa)];
+        let rbx = prop_oneof![Just(Rbx::Unknown), Just(Rbx::Unchanged), Just(Rbx::NextGoroutine), offset().prop_map(Rbx::AtCfa)];
         (cfa, ra, fp, rbx, any::<[bool; 2]>()).prop_map(|(cfa, ra, fp, rbx, [interrupted, skips])| Frame {
             cfa,
             ra,

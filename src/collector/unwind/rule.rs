@@ -188,6 +188,9 @@ pub enum Rbx {
     Unchanged,
     /// `rbx' = *(CFA + offset)`
     AtCfa(i32),
+    /// Not followed on x86_64, unchanged on arm64. In Go's `runtime.execute`: the goroutine that the thread has by now is not the one whose
+    /// code has left for this stack.
+    NextGoroutine,
 }
 
 /// Why there is no rule. The numbers are in the packed form.
