@@ -31,11 +31,14 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Set before loading; each source has its programs for itself. */
-const volatile __u32 source_number; /* its place in `events` */
+const volatile __u32 source_number;
+const volatile __u32 cpus; /* that there may ever be */
 const volatile __u32 backtrace;
 
+/* For each source an element for each CPU; set before loading. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, MAX_SOURCES);
 	__type(key, __u32);
 	__type(value, struct event);
@@ -43,6 +46,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct control);
@@ -193,13 +197,14 @@ static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct 
 
 static __always_inline int on_event(void *ctx, enum register_source source, __u64 events_here, __u64 r10)
 {
-	__u32 zero = 0, number = source_number;
+	__u32 zero = 0, cpu_number = bpf_get_smp_processor_id();
+	__u32 of_source = source_number * cpus + cpu_number;
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
 	if (filter_targets && !bpf_map_lookup_elem(&targets, &tgid))
 		return 0;
 
-	struct event *event = bpf_map_lookup_elem(&events, &number);
+	struct event *event = bpf_map_lookup_elem(&events, &of_source);
 	struct control *now = bpf_map_lookup_elem(&control, &zero);
 
 	if (!event || !now)
@@ -209,7 +214,6 @@ static __always_inline int on_event(void *ctx, enum register_source source, __u6
 	if (count < event->next && event->epoch == now->epoch)
 		return 0;
 
-	__u32 cpu_number = bpf_get_smp_processor_id();
 	struct cpu_state *cpu = state_of(cpu_number);
 
 	if (!cpu)

@@ -111,6 +111,11 @@ struct wish {
 	__u8 reserved2[6];
 };
 
+/*
+ * Maps of counters have an element for each CPU, which user space maps: bpf(2) is for what is rare. Before it touches a map it forbids
+ * programs at probes on its CPU (bpf_prog_active), and where the kernel is preemptible they stay forbidden to whoever interrupts it.
+ */
+
 /* What became of each tick of the clock on one CPU: taken + idle + filtered + ring_full = ticks. */
 struct counters {
 	__u64 taken; /* a record was sent */
@@ -123,6 +128,7 @@ struct counters {
 	__u64 rule_misses; /* and the cache of rules */
 	__u64 guesses; /* frames without unwind information */
 	__u64 retraced; /* frames that were where they had been at the thread's last sample */
+	__u64 reserved[7]; /* no CPU writes to another's pair of lines */
 };
 
 /* Objects that can have a table at one time. Machines have some thousand mapped at most. */
@@ -169,7 +175,7 @@ struct table_page {
 /* Sources of events at one time, the clock not among them: number 0 is nobody's. */
 #define MAX_SOURCES 64
 
-/* A source of events on one CPU: the value of `events` in probes.bpf.c, which says how it is used. */
+/* A source of events on one CPU: an element of `events` in probes.bpf.c, which says how it is used. */
 struct event {
 	__u64 count; /* events so far */
 	__u64 reported; /* of them, those that a record was sent for */
@@ -183,6 +189,7 @@ struct event {
 	__u32 period; /* events to a stack */
 	__u32 tokens; /* stacks until the period doubles */
 	__u32 skipped; /* frames of the program and the trampoline above a function's */
+	__u64 reserved[6];
 };
 
 /* What user space tells the programs, ten times a second. */
@@ -252,8 +259,8 @@ OFFSET_IS(struct kernel_names, names, 8 + 8 * KERNEL_NAMES);
 _Static_assert(KERNEL_NAMES == 32 && KERNEL_NAME_BYTES == 576, "see kernel_names.rs");
 OFFSET_IS(struct kernel_code, bytes, 16);
 _Static_assert(KERNEL_CODE_BYTES == 4096, "see kernel_names.rs");
-_Static_assert(sizeof(struct counters) == 72, "nine counters: see records.rs");
-_Static_assert(sizeof(struct event) == 80, "see records.rs");
+_Static_assert(sizeof(struct counters) == 128, "nine counters: see records.rs");
+_Static_assert(sizeof(struct event) == 128, "see records.rs");
 _Static_assert(sizeof(struct control) == 8, "see probes");
 _Static_assert(sizeof(struct fork_counters) == 16, "two counters: see records.rs");
 _Static_assert((MAX_KERNEL_FRAMES & (MAX_KERNEL_FRAMES + 1)) == 0, "used as a mask");

@@ -17,15 +17,18 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Set before loading. */
 const volatile __u32 include_idle;
 
+/* An element for each CPU, set before loading. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct counters);
 } counters SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct fork_counters);
@@ -34,12 +37,12 @@ struct {
 SEC("perf_event")
 int take_sample(struct perf_event_context *ctx)
 {
-	__u32 zero = 0;
+	__u32 cpu_number = bpf_get_smp_processor_id();
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
 	__u32 tid = task->pid;
-	struct counters *count = bpf_map_lookup_elem(&counters, &zero);
-	struct cpu_state *cpu = state_of(bpf_get_smp_processor_id());
+	struct counters *count = bpf_map_lookup_elem(&counters, &cpu_number);
+	struct cpu_state *cpu = state_of(cpu_number);
 
 	if (!count || !cpu)
 		return 0;
@@ -91,12 +94,12 @@ int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 from = parent->tgid;
 	__u32 to = child->tgid;
-	__u32 zero = 0;
+	__u32 cpu_number = bpf_get_smp_processor_id();
 	__u32 one = 1;
 
 	if (from == to || !bpf_map_lookup_elem(&targets, &from))
 		return 0;
-	struct fork_counters *count = bpf_map_lookup_elem(&forks, &zero);
+	struct fork_counters *count = bpf_map_lookup_elem(&forks, &cpu_number);
 	if (!count)
 		return 0;
 	if (bpf_map_update_elem(&targets, &to, &one, BPF_ANY))

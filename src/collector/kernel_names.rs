@@ -4,11 +4,13 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::os::fd::AsFd;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapMut, OpenObject, ProgramInput, ProgramMut};
+use libbpf_rs::{MapMut, OpenObject, ProgramInput, ProgramMut};
 
 use super::error::CollectorError;
+use super::perf;
 use super::sampler::{bpf_error, forget_complaint};
 use crate::profile::KernelSymbol;
 
@@ -44,7 +46,8 @@ impl KernelNames {
         // As the sampler does: one pointer is left behind.
         let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let open = NamesSkelBuilder::default().open(place).map_err(|error| bpf_error("open the program that names", &error))?;
-        let skeleton = open.load().map_err(|error| bpf_error("load the program that names", &error))?;
+        // Loaded while others' programs run, and libbpf fills a map by the way.
+        let skeleton = perf::undisturbed(|| open.load()).map_err(|error| bpf_error("load the program that names", &error))?;
         Ok(KernelNames { skeleton })
     }
 
@@ -91,11 +94,10 @@ impl KernelNames {
 
 /// Puts a question into a map of one element, runs the program that answers it there, and takes the answer.
 fn answer(map: &MapMut<'_>, program: &ProgramMut<'_>, question: &[u8]) -> Result<Vec<u8>, CollectorError> {
-    let zero = 0u32.to_ne_bytes();
-    let failed = |error| bpf_error("ask the kernel about its functions", &error);
-    map.update(&zero, question, MapFlags::ANY).map_err(failed)?;
-    program.test_run(ProgramInput::default()).map_err(failed)?;
-    Ok(map.lookup(&zero, MapFlags::ANY).map_err(failed)?.unwrap_or_default())
+    let failed = |source| CollectorError::Read { path: "the names of the kernel's functions", source };
+    perf::write_mapped(map.as_fd(), 0, question).map_err(failed)?;
+    program.test_run(ProgramInput::default()).map_err(|error| bpf_error("ask the kernel about its functions", &error))?;
+    perf::read_mapped(map.as_fd(), 0, question.len()).map_err(failed)
 }
 
 /// The symbol in a text that ends with 0: `name+0x12/0x345` or `name+0x12/0x345 [module]`. An address in hexadecimal, as stands there

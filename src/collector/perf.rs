@@ -208,12 +208,80 @@ pub(crate) fn write_mapped(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> 
         return Err(io::Error::last_os_error());
     }
     // SAFETY: `slack + bytes.len()` bytes are mapped and writable, and no reference points into them: the kernel's programs
-    // read them, but only once they are told of them, after this. They are unmapped with the length they were mapped with.
+    // read them, but only once they are told of them, after this, or numbers that need not be of one moment. They are unmapped with
+    // the length they were mapped with.
     unsafe {
         ptr::copy_nonoverlapping(bytes.as_ptr(), mapped.cast::<u8>().add(slack), bytes.len());
         libc::munmap(mapped, length);
     }
     Ok(())
+}
+
+/// The bytes of a BPF map that can be mapped, from `offset` on, both multiples of 8: without a bpf(2) call, for whose time the kernel
+/// keeps programs at probes from running on this CPU.
+pub(crate) fn read_mapped(map: BorrowedFd<'_>, offset: usize, length: usize) -> io::Result<Vec<u8>> {
+    const WORD: usize = size_of::<u64>();
+    let slack = offset % rustix::param::page_size();
+    let at = i64::try_from(offset - slack).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if length == 0 || !offset.is_multiple_of(WORD) || !length.is_multiple_of(WORD) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: as in `write_mapped`.
+    let mapped = unsafe { libc::mmap(ptr::null_mut(), slack + length, libc::PROT_READ, libc::MAP_SHARED, map.as_raw_fd(), at) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let mut bytes = Vec::with_capacity(length);
+    for word in 0..length / WORD {
+        // SAFETY: within what is mapped, and aligned: the mapping begins with a page. The kernel's programs may write to it meanwhile,
+        // so it is read as what changes by itself, a word at a time.
+        let word = unsafe { mapped.cast::<u8>().add(slack).cast::<u64>().add(word).read_volatile() };
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
+    // SAFETY: with the length that it was mapped with, and nothing points into it.
+    unsafe { libc::munmap(mapped, slack + length) };
+    Ok(bytes)
+}
+
+/// Runs short bpf(2) calls on maps so that no ordinary task comes in between: while one lasts, the kernel keeps programs at probes from
+/// running on this CPU (`bpf_prog_active`), and who interrupts it, as a (lazily) preemptible kernel lets others, would not be counted.
+///
+/// By a real-time priority for that long; where that is not permitted, without.
+pub(crate) fn undisturbed<T>(call: impl FnOnce() -> T) -> T {
+    let _priority = RealTime::take();
+    call()
+}
+
+/// The calling thread's real-time priority, given back in the end.
+struct RealTime {
+    policy: libc::c_int,
+}
+
+impl RealTime {
+    fn take() -> Option<RealTime> {
+        let policy = scheduling_policy();
+        let is_ordinary = matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE);
+        (is_ordinary && set_scheduling(libc::SCHED_FIFO, 1)).then_some(RealTime { policy })
+    }
+}
+
+impl Drop for RealTime {
+    fn drop(&mut self) {
+        // A thread may always have less.
+        set_scheduling(self.policy, 0);
+    }
+}
+
+/// Of the calling thread. By the system call: libc's functions are of processes in some libcs.
+fn scheduling_policy() -> libc::c_int {
+    // SAFETY: no memory is touched.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    libc::c_int::try_from(policy).unwrap_or(-1)
+}
+
+fn set_scheduling(policy: libc::c_int, priority: libc::c_int) -> bool {
+    // SAFETY: the kernel reads one `struct sched_param`, which is its first member alone, and it lives until the call is over.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
 }
 
 /// Gives memory that was freed back to the system: making the table of a large library takes tens of megabytes for a moment,
@@ -342,6 +410,17 @@ pub(crate) fn exists(tgid: u32) -> bool {
 mod tests {
     use super::*;
     use crate::collector::events::{self, Event, Parsed};
+
+    #[test]
+    fn nobody_comes_between_while_a_map_is_changed() {
+        let before = scheduling_policy();
+        assert_eq!(undisturbed(scheduling_policy), libc::SCHED_FIFO, "this test needs root");
+        assert_eq!(scheduling_policy(), before);
+        let nested = undisturbed(|| (undisturbed(scheduling_policy), scheduling_policy()));
+        assert_eq!((nested, scheduling_policy()), ((libc::SCHED_FIFO, libc::SCHED_FIFO), before));
+        assert!(std::panic::catch_unwind(|| undisturbed(|| panic!("on purpose"))).is_err());
+        assert_eq!(scheduling_policy(), before);
+    }
 
     #[test]
     fn lists_of_cpus_are_read() {

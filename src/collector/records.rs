@@ -57,6 +57,7 @@ struct Event {
     period: u32,
     tokens: u32,
     skipped: u32,
+    reserved: [u64; 6],
 }
 
 /// `struct counters`: what became of each tick.
@@ -71,6 +72,7 @@ struct Counters {
     rule_misses: u64,
     guesses: u64,
     retraced: u64,
+    reserved: [u64; 7],
 }
 
 /// `struct wish`, used for its offsets.
@@ -111,7 +113,7 @@ const _: () = {
     assert!(offset_of!(SampleHeader, flags) == 50);
     assert!(offset_of!(SampleHeader, source) == 51);
     assert!(offset_of!(SampleHeader, weight) == 52);
-    assert!(size_of::<Event>() == 80);
+    assert!(size_of::<Event>() == 128);
     assert!(HEADER == 56);
     assert!(offset_of!(WishRecord, start) == 8);
     assert!(offset_of!(WishRecord, tgid) == 16);
@@ -120,7 +122,7 @@ const _: () = {
     assert!(offset_of!(WishRecord, device) == 40);
     assert!(offset_of!(WishRecord, kind) == offset_of!(SampleHeader, kind));
     assert!(size_of::<WishRecord>() == 56);
-    assert!(size_of::<Counters>() == 72);
+    assert!(size_of::<Counters>() == 128);
     assert!(size_of::<ForkCounters>() == 16);
 };
 

@@ -198,7 +198,12 @@ impl Sampler {
         open.progs.follow_fork.set_autoload(settings.follow_forks);
         let sized = open.maps.records.set_max_entries(settings.ring_bytes);
         let sized = sized.and_then(|()| open.maps.targets.set_max_entries(if settings.filter { MAX_TARGETS } else { 1 }));
-        let sized = sized.and_then(|()| open.maps.cpu_states.set_max_entries(possible_cpus()?));
+        let sized = sized.and_then(|()| {
+            let cpus = possible_cpus()?;
+            open.maps.cpu_states.set_max_entries(cpus)?;
+            open.maps.counters.set_max_entries(cpus)?;
+            open.maps.forks.set_max_entries(cpus)
+        });
         sized.map_err(|error| bpf_error("size the BPF maps", &error))?;
         let skeleton = open.load().map_err(|error| bpf_error("load the BPF programs", &error))?;
 
@@ -323,7 +328,8 @@ impl Sampler {
 
     /// Makes a process a target.
     pub(crate) fn add_target(&self, tgid: u32) -> Result<(), CollectorError> {
-        let added = self.skeleton.maps.targets.update(&tgid.to_ne_bytes(), &1u32.to_ne_bytes(), MapFlags::ANY);
+        let targets = &self.skeleton.maps.targets;
+        let added = perf::undisturbed(|| targets.update(&tgid.to_ne_bytes(), &1u32.to_ne_bytes(), MapFlags::ANY));
         added.map_err(|error| match error.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => bpf_error("add a target", &error),
             _ => CollectorError::TooManyTargets { limit: MAX_TARGETS },
@@ -333,7 +339,7 @@ impl Sampler {
     /// Makes a process a target no more, so that another one of its number is none.
     pub(crate) fn remove_target(&self, tgid: u32) {
         // It may never have been one.
-        let _ = self.skeleton.maps.targets.delete(&tgid.to_ne_bytes());
+        let _ = perf::undisturbed(|| self.skeleton.maps.targets.delete(&tgid.to_ne_bytes()));
     }
 }
 
@@ -345,10 +351,12 @@ fn wakes_of(ring: &impl AsFd) -> io::Result<OwnedFd> {
     Ok(wakes)
 }
 
-/// The sum of one counter over all CPUs, in the value of a number.
-pub(super) fn total(map: &impl MapCore, number: u32, counter: impl Fn(&[u8]) -> Option<u64>) -> u64 {
-    let counters = map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
-    counters.iter().filter_map(|bytes| counter(bytes)).sum()
+/// The sum of one counter over all CPUs, of those with a number: a map that can be mapped has an element for each CPU of each number.
+pub(super) fn total(map: &impl MapCore, number: u8, counter: impl Fn(&[u8]) -> Option<u64>) -> u64 {
+    let size = map.value_size() as usize;
+    let length = size * possible_cpus().unwrap_or(0) as usize;
+    let counters = perf::read_mapped(map.as_fd(), usize::from(number) * length, length).unwrap_or_default();
+    counters.chunks_exact(size).filter_map(counter).sum()
 }
 
 /// Tries to load the sampling program, or the one that follows forks, and throws it away: for telling what the kernel offers.

@@ -273,7 +273,7 @@ fn describe_event(event: &EventStatus) -> String {
         ));
     }
     if event.cut > 0 {
-        how.push(format!("{} stacks of the kernel are cut", event.cut));
+        how.push(format!("cut stacks of the kernel: {}", event.cut));
     }
     line.push_str(&format!(" ({})", how.join(", ")));
     line
@@ -312,4 +312,30 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
     }
     lines.push(format!("cost: {:.2} s of CPU, {} MB", own_cpu_time().as_secs_f64(), own_memory() / 1_000_000));
     drop(writeln!(io::stderr(), "{}", lines.join("\n")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_passed_over_is_told_in_the_count_or_beside_it() {
+        let event = EventStatus {
+            name: "vfs_read".to_owned(),
+            how: "fentry",
+            places: 1,
+            events: 12,
+            stacks: 3,
+            ..EventStatus::default()
+        };
+        assert_eq!(describe_event(&event), "vfs_read: 12 events, stacks of 3 (fentry)");
+        let counted = EventStatus { missed: 2, ..event.clone() };
+        assert_eq!(describe_event(&counted), "vfs_read: 12 events, stacks of 3 (fentry, 2 came while one was being taken)");
+        let beside = EventStatus { unsure: 2, cut: 1, places: 4, ..event };
+        assert_eq!(
+            describe_event(&beside),
+            "vfs_read: 12 events, stacks of 3 (fentry, 4 places, 2 more, of these processes or others, not counted: they came while one \
+             was being taken, cut stacks of the kernel: 1)"
+        );
+    }
 }

@@ -19,10 +19,10 @@ mod spec;
 mod tracefs;
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::MapCore;
 
 use super::error::CollectorError;
 use super::perf;
@@ -351,7 +351,7 @@ impl Probes {
         let budget = (self.budget / 10 / sources).max(1);
         let value: Vec<u8> = [self.epoch, budget].into_iter().flat_map(u32::to_ne_bytes).collect();
         // It cannot fail; and if it did, ever fewer stacks would be taken, and the counts would be right.
-        let _ = own.control.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY);
+        let _ = perf::write_mapped(own.control.as_fd(), 0, &value);
     }
 
     /// Follows CPUs that came and went: counters are of each CPU.
@@ -377,7 +377,7 @@ impl Probes {
         let Some(own) = &self.own else { return Vec::new() };
         let of = |attached: &Attached| {
             let mut status = attached.status.clone();
-            let counts = |field| total(&own.events, status.source.0.into(), |bytes| records::event_count(bytes, field));
+            let counts = |field| total(&own.events, status.source.0, |bytes| records::event_count(bytes, field));
             let missed = attached.programs.iter().map(Programs::missed).sum();
             if self.shared.settings.filter {
                 status.unsure = missed;
@@ -397,9 +397,7 @@ impl Probes {
     pub(super) fn ring_full(&self) -> u64 {
         let Some(own) = &self.own else { return 0 };
         let of = |attached: &Attached| {
-            total(&own.events, attached.status.source.0.into(), |bytes| {
-                records::event_count(bytes, records::EventCount::RingFull)
-            })
+            total(&own.events, attached.status.source.0, |bytes| records::event_count(bytes, records::EventCount::RingFull))
         };
         self.attached.iter().map(of).sum()
     }
@@ -415,11 +413,9 @@ impl Attached {
 
 /// A number that is given again begins at 0.
 fn forget_counts(own: &OwnMaps, number: u8) -> Result<(), CollectorError> {
-    let key = u32::from(number).to_ne_bytes();
-    let failed = |error| super::sampler::bpf_error("count events", &error);
-    let old = own.events.lookup_percpu(&key, MapFlags::ANY).map_err(failed)?.unwrap_or_default();
-    let new: Vec<Vec<u8>> = old.iter().map(|value| vec![0; value.len()]).collect();
-    own.events.update_percpu(&key, &new, MapFlags::ANY).map_err(failed)
+    let length = own.events.value_size() as usize * (own.events.max_entries() / u32::from(MAX_SOURCES)) as usize;
+    let forgotten = perf::write_mapped(own.events.as_fd(), usize::from(number) * length, &vec![0; length]);
+    forgotten.map_err(|source| CollectorError::Read { path: "the counters of events", source })
 }
 
 fn too_many(event: &str, found: usize, limit: usize) -> CollectorError {

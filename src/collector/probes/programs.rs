@@ -8,7 +8,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapHandle, OpenMapMut, OpenObject, OpenProgramMut, ProgramMut, UprobeOpts};
 
 use super::spec::Mechanism;
-use super::{Backtrace, Failed};
+use super::{Backtrace, Failed, MAX_SOURCES};
 use crate::collector::error::CollectorError;
 use crate::collector::sampler::{Shared, bpf_error, forget_complaint, possible_cpus};
 
@@ -21,7 +21,7 @@ use skeleton::{OpenProbesMaps, OpenProbesProgs, ProbesProgs, ProbesSkel, ProbesS
 
 /// The maps that programs of all sources have in common, beside those of the clock's.
 pub(super) struct OwnMaps {
-    /// Number of a source → what was counted.
+    /// Number of a source, and CPU → what was counted.
     pub(super) events: MapHandle,
     /// What the programs are told.
     pub(super) control: MapHandle,
@@ -88,7 +88,11 @@ fn share(maps: &mut OpenProbesMaps<'_>, shared: &Shared, own: Option<&OwnMaps>) 
             reuse(&mut maps.control, &own.control)?;
             reuse(&mut maps.cpu_states, &own.states)
         }
-        None => maps.cpu_states.set_max_entries(possible_cpus()?),
+        None => {
+            let cpus = possible_cpus()?;
+            maps.events.set_max_entries(u32::from(MAX_SOURCES) * cpus)?;
+            maps.cpu_states.set_max_entries(cpus)
+        }
     }
 }
 
@@ -111,6 +115,7 @@ impl Programs {
             rodata.max_depth = shared.max_depth;
             rodata.half_ring = u64::from(shared.settings.ring_bytes / 2);
             rodata.source_number = told.number;
+            rodata.cpus = possible_cpus().map_err(|error| Failed::of(&error))?;
             rodata.backtrace = told.backtrace as u32;
             #[cfg(target_arch = "aarch64")]
             {

@@ -12,7 +12,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::layout::{Layout, MAX_RANGES, Range};
 use super::pool::{Extent, Pool, SEGMENT_WORDS};
-use crate::collector::perf;
+use crate::collector::perf::{self, undisturbed};
 use crate::collector::unwind::{Packed, Page};
 use crate::far::Place;
 
@@ -165,7 +165,7 @@ impl Kernel {
             }
         }
         object.resize(OBJECT, 0);
-        self.objects.update(&placed.slot.to_ne_bytes(), &object, MapFlags::ANY)?;
+        undisturbed(|| self.objects.update(&placed.slot.to_ne_bytes(), &object, MapFlags::ANY))?;
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl Kernel {
         let value = MapHandle::create(MapType::Array, Some("unwind_tables"), 4, SEGMENT_BYTES, 1, &options)?;
         let number = u32::try_from(self.values.len()).map_err(|_| NotPlaced::Full)?;
         let fd = value.as_fd().as_raw_fd().to_ne_bytes();
-        self.segments.update(&number.to_ne_bytes(), &fd, MapFlags::ANY)?;
+        undisturbed(|| self.segments.update(&number.to_ne_bytes(), &fd, MapFlags::ANY))?;
         self.values.push(value);
         Ok(())
     }
@@ -202,19 +202,19 @@ impl Kernel {
         let (slot, serial) = place.split_at_mut(4);
         slot.copy_from_slice(&placed.slot.to_ne_bytes());
         serial.copy_from_slice(&placed.serial.to_ne_bytes());
-        Ok(self.files.update(&key.bytes(), &place, MapFlags::ANY)?)
+        Ok(undisturbed(|| self.files.update(&key.bytes(), &place, MapFlags::ANY))?)
     }
 
     /// Takes an object out of sight.
     pub(crate) fn take_out(&mut self, keys: &[ObjectKey], placed: Placed) {
         for key in keys {
             // It may never have been named.
-            let _ = self.files.delete(&key.bytes());
+            let _ = undisturbed(|| self.files.delete(&key.bytes()));
         }
         let slot = placed.slot.to_ne_bytes();
-        if let Ok(Some(mut object)) = self.objects.lookup(&slot, MapFlags::ANY) {
+        if let Ok(Some(mut object)) = undisturbed(|| self.objects.lookup(&slot, MapFlags::ANY)) {
             object.iter_mut().take(4).for_each(|byte| *byte = 0);
-            let _ = self.objects.update(&slot, &object, MapFlags::ANY);
+            let _ = undisturbed(|| self.objects.update(&slot, &object, MapFlags::ANY));
         }
         self.leaving.push((Instant::now(), placed));
     }
@@ -232,7 +232,8 @@ impl Kernel {
 
     /// When the walk last looked into this table, in units of 2³⁰ ns of `CLOCK_MONOTONIC`; 0: never.
     pub(crate) fn used(&self, placed: &Placed) -> u32 {
-        let object = self.objects.lookup(&placed.slot.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
+        let object = undisturbed(|| self.objects.lookup(&placed.slot.to_ne_bytes(), MapFlags::ANY));
+        let object = object.ok().flatten().unwrap_or_default();
         object.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
     }
 

@@ -109,3 +109,21 @@ fn a_file_has_no_events() {
     bench.keys("E");
     assert!(bench.app.overlay.is_none() && orders(&mut bench).is_empty());
 }
+
+#[test]
+fn what_was_passed_over_is_on_the_page_of_health() {
+    let mut bench = with_events();
+    let told = |bench: &mut Bench, event: EventStatus| {
+        let status = Status { events: vec![event].into(), ..bench.app.status.clone() };
+        bench.send(Event::Status(status));
+        bench.keys("5");
+        bench.screen(132, 60)
+    };
+    let event = row(1, "vfs_read", 12);
+    let screen = told(&mut bench, event.clone());
+    assert!(screen.contains("12  vfs_read (fentry), stacks of 10") && !screen.contains("came while one"), "{screen}");
+    let screen = told(&mut bench, EventStatus { missed: 7, ..event.clone() });
+    assert!(screen.contains("7  of them came while one was being taken"), "{screen}");
+    let screen = told(&mut bench, EventStatus { unsure: 7, ..event });
+    assert!(screen.contains("7  more, of these processes or others"), "{screen}");
+}
