@@ -35,7 +35,7 @@ const volatile __u32 source_number;
 const volatile __u32 cpus; /* that there may ever be */
 const volatile __u32 backtrace;
 
-/* For each source an element for each CPU; set before loading. */
+/* For each source an element for each CPU; how many there are is set before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

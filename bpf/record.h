@@ -112,8 +112,9 @@ struct wish {
 };
 
 /*
- * Maps of counters have an element for each CPU, which user space maps: bpf(2) is for what is rare. Before it touches a map it forbids
- * programs at probes on its CPU (bpf_prog_active), and where the kernel is preemptible they stay forbidden to whoever interrupts it.
+ * User space maps the maps of counters, which have an element for each CPU, and lines of memory of its own: bpf(2) is for what is rare.
+ * While bpf(2) is about a map the kernel passes over programs at probes on its CPU (bpf_prog_active), and where that is preemptible also
+ * those of whoever interrupts it.
  */
 
 /* What became of each tick of the clock on one CPU: taken + idle + filtered + ring_full = ticks. */
@@ -128,7 +129,7 @@ struct counters {
 	__u64 rule_misses; /* and the cache of rules */
 	__u64 guesses; /* frames without unwind information */
 	__u64 retraced; /* frames that were where they had been at the thread's last sample */
-	__u64 reserved[7]; /* no CPU writes to another's pair of lines */
+	__u64 reserved[7];
 };
 
 /* Objects that can have a table at one time. Machines have some thousand mapped at most. */

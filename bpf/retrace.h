@@ -11,7 +11,7 @@
  * It is what a walk would have found. A rule follows from pc and from what is mapped there, and that is of one generation of one
  * address space. Where it finds return address and frame pointer follows from rule, stack pointer and frame pointer; what lies
  * there is read again. A step that needs anything else (another register, a signal's frame, a guess) is never passed over:
- * `first` lies behind it. tests/truth compares both, sample by sample.
+ * `first` lies behind it, and behind a root that the thread has told instead of its code. tests/truth compares both, sample by sample.
  *
  * What is gained is memory: of each frame a line of the cached rules, anywhere in 64 KiB, against 24 bytes of a row that the processor
  * fetches ahead. docs/measurements.md has the figures.

@@ -41,8 +41,11 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 	} else if (RULE_KIND(rule) == RULE_SPECIAL && RULE_REGISTER_OF(rule) != FORM_PLT) {
 		int reason = left_stack(walk, rule, &cfa, &pc);
 
-		if (reason)
+		if (reason) {
+			/* By what the thread says of itself, which retrace() does not compare: no later stack is followed to here. */
+			walk->past_first = walk->frames;
 			return ends(walk, reason);
+		}
 		cfa += 8 * RULE_EXTRA(rule);
 		left = 1;
 	} else if (RULE_KIND(rule) == RULE_SPECIAL) {
@@ -132,7 +135,7 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 	else if (RULE_RBX(rule) == 2 && !read_stack(cpu, cfa + 8 * RULE_EXTRA(rule), &walk->regs[REG_RBX]))
 		valid |= 1U << REG_RBX;
 #else
-	if (RULE_RBX(rule) & 1)
+	if (RULE_RBX(rule) & 1) /* unchanged, or RBX_NEXT_GOROUTINE */
 		valid |= walk->valid & (1U << REG_G | 1U << NO_SIGNAL);
 	/* Its caller has not saved it yet. */
 	if (RULE_RA_IN_REGISTER(rule) && left)

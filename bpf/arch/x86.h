@@ -162,8 +162,8 @@ static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)
 
 /*
  * Where the stack pointer was on the stack that a function of Go's runtime has left: by structures of the runtime's
- * (src/collector/unwind/switches.rs); also pc, if the rule says that it lies beside. A thread that has dropped its goroutine has
- * a whole stack. FS is what the system call set it to; who sets it by an instruction (user-level threads of
+ * (src/collector/unwind/switches.rs); also pc, if the rule says that it lies beside. A thread that has dropped its goroutine, or
+ * has its next one already, has a whole stack. FS is what the system call set it to; who sets it by an instruction (user-level threads of
  * C) runs no Go.
  */
 static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, __u64 *pc)

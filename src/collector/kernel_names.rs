@@ -94,7 +94,7 @@ impl KernelNames {
 
 /// Puts a question into a map of one element, runs the program that answers it there, and takes the answer.
 fn answer(map: &MapMut<'_>, program: &ProgramMut<'_>, question: &[u8]) -> Result<Vec<u8>, CollectorError> {
-    let failed = |source| CollectorError::Read { path: "the names of the kernel's functions", source };
+    let failed = |source| CollectorError::Read { path: "the kernel's functions", source };
     perf::write_mapped(map.as_fd(), 0, question).map_err(failed)?;
     program.test_run(ProgramInput::default()).map_err(|error| bpf_error("ask the kernel about its functions", &error))?;
     perf::read_mapped(map.as_fd(), 0, question.len()).map_err(failed)

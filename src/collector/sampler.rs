@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -351,7 +351,7 @@ fn wakes_of(ring: &impl AsFd) -> io::Result<OwnedFd> {
     Ok(wakes)
 }
 
-/// The sum of one counter over all CPUs, of those with a number: a map that can be mapped has an element for each CPU of each number.
+/// The sum of one counter over all CPUs, in a map that can be mapped and has one element after the other for each CPU of each number.
 pub(super) fn total(map: &impl MapCore, number: u8, counter: impl Fn(&[u8]) -> Option<u64>) -> u64 {
     let size = map.value_size() as usize;
     let length = size * possible_cpus().unwrap_or(0) as usize;
@@ -372,9 +372,16 @@ pub(crate) fn for_trying() -> Result<Sampler, CollectorError> {
     Sampler::load(Settings { walk, frequency: 99, include_idle: false, filter, follow_forks, ring_bytes: 4096 * 16 })
 }
 
-/// CPUs that there may ever be; numbers of CPUs are below.
-pub(super) fn possible_cpus() -> libbpf_rs::Result<u32> {
-    Ok(u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(u32::MAX))
+/// What the numbers of CPUs that there may ever be are below. (libbpf counts them, and numbers may be left out.)
+pub(super) fn possible_cpus() -> io::Result<u32> {
+    static FOUND: OnceLock<u32> = OnceLock::new();
+    match FOUND.get() {
+        Some(found) => Ok(*found),
+        None => {
+            let last = perf::possible_cpus()?.into_iter().max();
+            Ok(*FOUND.get_or_init(|| last.map_or(1, |last| last + 1)))
+        }
+    }
 }
 
 /// `kernel.perf_event_max_stack`: the kernel's own limit for stacks, as far as our records go.

@@ -17,7 +17,7 @@ pub(crate) mod tiny_disk;
 #[allow(unused_imports)]
 pub(crate) use self::kernel::{BpfProgram, alone, bpf_programs_of, loaded_bpf_programs, root_or_fail};
 #[allow(unused_imports)]
-pub(crate) use self::program::{Program, Running};
+pub(crate) use self::program::{Program, Running, go_build};
 #[allow(unused_imports)]
 pub(crate) use self::silent_disk::SilentDisk;
 #[allow(unused_imports)]

@@ -162,6 +162,16 @@ impl Drop for Running {
     }
 }
 
+/// Has `go` build a program. One that calls C is linked with libc.
+pub(crate) fn go_build(mut go: Command, calls_c: bool, output: &Path, input: &Path) -> Command {
+    go.env("CGO_ENABLED", if calls_c { "1" } else { "0" }).env("GOFLAGS", "").env("GO111MODULE", "off");
+    if std::env::var_os("HOME").is_none() {
+        go.env("HOME", env!("CARGO_TARGET_TMPDIR"));
+    }
+    go.arg("build").arg("-o").arg(output).arg(input);
+    go
+}
+
 /// The directory of what is built from `key`. By user: what root has built, another user could not replace.
 fn place_of(key: &impl Hash) -> PathBuf {
     let mut hasher = DefaultHasher::new();

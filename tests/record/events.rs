@@ -185,27 +185,29 @@ fn a_thread_of_go_s_between_two_goroutines_is_in_neither() {
     let program = Program::made("turns", &("go", text), |output| {
         let input = output.with_file_name("turns.go");
         std::fs::write(&input, text)?;
-        let mut go = Command::new("go");
-        go.env("CGO_ENABLED", "0").env("GOFLAGS", "").env("GO111MODULE", "off");
-        if std::env::var_os("HOME").is_none() {
-            go.env("HOME", env!("CARGO_TARGET_TMPDIR"));
-        }
-        assert!(go.arg("build").arg("-o").arg(output).arg(&input).status()?.success(), "turns.go does not compile");
+        assert!(go_build(Command::new("go"), false, output, &input).status()?.success(), "turns.go does not compile");
         Ok(())
     });
     let path = program.path.to_str().unwrap();
     let event = format!("uprobe:{path}:runtime.casgstatus");
-    // Without a signal, that is: all go by `morestack`.
-    let output = place.record(&["-e", &event, "-o", "x.folded", "--", "env", "GODEBUG=asyncpreemptoff=1", path]);
-    assert!(output.status.success(), "{}", words(&output));
-    let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
-    let between: Vec<&Line> = lines.iter().filter(|line| line.text().contains(";runtime.execute;runtime.casgstatus")).collect();
-    let left = |line: &&&Line| line.text().contains("turns;runtime.morestack");
-    assert!(between.iter().filter(left).map(|line| line.count).sum::<u64>() >= 20, "{}", listing(&lines));
-    assert!(between.iter().all(|line| !line.text().contains(";main.")), "{}", listing(&lines));
-    // Where it still is the last one's, its callers are there.
-    let newstack = lines.iter().filter(|line| line.text().contains(";main.odd;main.step;runtime.morestack"));
-    assert!(newstack.map(|line| line.count).sum::<u64>() >= 10, "{}", listing(&lines));
+    // A goroutine that follows itself comes by the same frames as the last time, up to `morestack`.
+    for goroutines in [&[][..], &["one"]] {
+        // Without a signal, that is: all go by `morestack`.
+        let args = ["-e", &event, "-o", "x.folded", "--force", "--", "env", "GODEBUG=asyncpreemptoff=1", path];
+        let output = place.record(&[&args, goroutines].concat());
+        assert!(output.status.success(), "{}", words(&output));
+        let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
+        let between: Vec<&Line> =
+            lines.iter().filter(|line| line.text().contains(";runtime.execute;runtime.casgstatus")).collect();
+        let left = |line: &&&Line| line.text().contains("turns;runtime.morestack");
+        assert!(between.iter().filter(left).map(|line| line.count).sum::<u64>() >= 20, "{}", listing(&lines));
+        assert!(between.iter().all(|line| !line.text().contains(";main.")), "{}", listing(&lines));
+        // Where it still is the last one's, its callers are there.
+        let leaving = |line: &&Line| line.text().contains(";runtime.gopreempt_m;runtime.goschedImpl;runtime.casgstatus");
+        let leaving: Vec<&Line> = lines.iter().filter(leaving).collect();
+        assert!(leaving.iter().map(|line| line.count).sum::<u64>() >= 20, "{}", listing(&lines));
+        assert!(leaving.iter().all(|line| line.text().contains(";main.step;runtime.morestack")), "{}", listing(&lines));
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{FLAMETOP, Program, Running, Terminal, bpf_programs_of, loaded_bpf_programs, root_or_fail, terminal};
+use common::{FLAMETOP, Program, Running, Terminal, bpf_programs_of, go_build, loaded_bpf_programs, root_or_fail, terminal};
 use tempfile::TempDir;
 
 /// For whatever should happen soon: a machine that also builds may take its time.

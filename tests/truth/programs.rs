@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::common::Program;
+use super::common::{Program, go_build};
 use super::grammar::Grammar;
 
 /// How a program is compiled and linked.
@@ -177,12 +177,7 @@ pub(crate) fn go(source: &str) -> Built {
         // Go refuses sources of C beside its own.
         let input = output.with_file_name(source);
         std::fs::write(&input, &program)?;
-        let mut command = tool("go");
-        command.env("CGO_ENABLED", if calls_c { "1" } else { "0" }).env("GOFLAGS", "").env("GO111MODULE", "off");
-        if std::env::var_os("HOME").is_none() {
-            command.env("HOME", env!("CARGO_TARGET_TMPDIR"));
-        }
-        run(command.arg("build").arg("-o").arg(output).arg(&input));
+        run(&mut go_build(tool("go"), calls_c, output, &input));
         Ok(())
     });
     Built { path, grammar: Grammar::read(&[&program], !calls_c) }

@@ -115,7 +115,7 @@ impl Programs {
             rodata.max_depth = shared.max_depth;
             rodata.half_ring = u64::from(shared.settings.ring_bytes / 2);
             rodata.source_number = told.number;
-            rodata.cpus = possible_cpus().map_err(|error| Failed::of(&error))?;
+            rodata.cpus = possible_cpus().map_err(|error| Failed::of_io(&error))?;
             rodata.backtrace = told.backtrace as u32;
             #[cfg(target_arch = "aarch64")]
             {

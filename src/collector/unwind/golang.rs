@@ -38,7 +38,7 @@ const ROOTS: [&[u8]; 6] =
     [b"runtime.goexit", b"runtime.mstart", b"runtime.rt0_go", b"runtime.mcall", b"_rt0_amd64_linux", b"_rt0_arm64_linux"];
 /// What the kernel calls for a signal: said to be outermost, and yet they return.
 const HANDLERS: [&[u8]; 2] = [b"runtime.sigtramp", b"runtime.cgoSigtramp"];
-/// Gives the thread its next goroutine, while its stack still is the one that the last one has left for (`morestack`), or `mcall`'s.
+/// Gives the thread its next goroutine while it still is on the stack that the last one has left for, by `morestack`.
 const EXECUTE: &[u8] = b"runtime.execute";
 const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.asmcgocall", b"runtime.morestack"];
 
