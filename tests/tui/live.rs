@@ -146,25 +146,29 @@ fn filters_are_chips_and_go_one_by_one() {
 #[test]
 fn a_process_is_chosen_by_name_by_number_and_by_the_cursor() {
     root_or_fail();
-    let (chain, threads) = (Program::build("chain.c").run(&[]), Program::build("threads.c").run(&[]));
+    // By a name that no program of another test has.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let named = Program { path: place.path().join("cuffs") };
+    std::fs::hard_link(Program::build("chain.c").path, &named.path).unwrap();
+    let (chain, threads) = (named.run(&[]), Program::build("threads.c").run(&[]));
     let terminal = Terminal::start(&["-F", "499"], 36, 132, &[]);
     let aimed = |name: &str, pid: &str| {
         let chip = format!(" {name} {pid} ");
         terminal.wait_for(|screen| screen.lines().nth(1).is_some_and(|line| line.contains(&chip)), SOON);
     };
-    terminal.wait_for(|screen| screen.contains("chain") && screen.contains("threads"), SOON);
+    terminal.wait_for(|screen| screen.contains("cuffs") && screen.contains("threads"), SOON);
     // By number.
     terminal.keys("p");
     terminal.wait_for_text("type to narrow", SOON);
     terminal.text(&chain.pid_text());
     terminal.keys("Enter");
-    aimed("chain", &chain.pid_text());
+    aimed("cuffs", &chain.pid_text());
     terminal.wait_for(|screen| screen.contains("inner") && !screen.contains("parse_text"), SOON);
     // Everything again is on top.
     terminal.keys("p");
     terminal.wait_for_text("all processes", SOON);
     terminal.keys("Enter");
-    terminal.wait_for(|screen| !screen.contains(&format!("chain {}", chain.pid())), SOON);
+    terminal.wait_for(|screen| !screen.contains(&format!("cuffs {}", chain.pid())), SOON);
     // By letters of its name and of its command line, wherever they are.
     terminal.keys("p");
     terminal.wait_for_text("type to narrow", SOON);
@@ -182,14 +186,14 @@ fn a_process_is_chosen_by_name_by_number_and_by_the_cursor() {
     terminal.wait_for(|screen| screen.contains("render_page") && !screen.contains("parse_text"), SOON);
     terminal.keys("X");
     // The one under the cursor.
-    prompt(&terminal, SEARCH, "^chain$");
+    prompt(&terminal, SEARCH, "^cuffs$");
     terminal.wait_for(|screen| detail(screen).contains("matches"), SOON);
     terminal.keys("n");
-    terminal.wait_for(|screen| detail(screen).starts_with(" chain "), SOON);
+    terminal.wait_for(|screen| detail(screen).starts_with(" cuffs "), SOON);
     terminal.keys("p");
     terminal.wait_for_text("all processes", SOON);
     terminal.keys("Enter");
-    aimed("chain", &chain.pid_text());
+    aimed("cuffs", &chain.pid_text());
     terminal.wait_for(|screen| screen.contains("inner") && !screen.contains("parse_text"), SOON);
     quit(terminal);
 }
