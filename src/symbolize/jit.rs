@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,8 @@ struct Known {
 struct Code {
     state: Mutex<State>,
     told: Mutex<Told>,
+    /// The last names are waited for: its files are looked for next time, however long the pause would still be.
+    is_last_look: AtomicBool,
 }
 
 /// What is told without waiting for who works on it.
@@ -147,7 +149,9 @@ impl JitNames {
         let asked = frames.len() as u64;
         let waited = state.waiting.len();
         state.waiting.extend(frames.into_iter().take(MAX_WAITING.saturating_sub(waited)));
-        let watched = again && (state.waiting.is_empty() || state.look_at.is_some_and(|at| at > Instant::now()));
+        let is_last_look = code.is_last_look.swap(false, Ordering::AcqRel);
+        let in_pause = state.look_at.is_some_and(|at| at > Instant::now());
+        let watched = again && (state.waiting.is_empty() || in_pause && !is_last_look);
         let tgid = Tgid(u32::try_from(tgid).unwrap_or(u32::MAX));
         let news = if watched { state.watch(stopped) } else { state.look_and_read(tgid, again, stopped) };
         if news {
@@ -254,6 +258,7 @@ impl JitNames {
         for entry in &self.codes {
             let Some(next) = lock(&entry.told).next else { continue };
             any = true;
+            entry.is_last_look.fetch_or(all, Ordering::AcqRel);
             if all || next <= now {
                 due.push(*entry.key());
             }

@@ -136,6 +136,20 @@ fn what_has_grown_is_read_at_the_next_request_and_when_the_last_names_are_waited
     assert_eq!(bench.named(late), jit("one"));
 }
 
+/// Looks for a file that is not there come later and later; the last one does not wait for its turn.
+#[test]
+fn a_map_that_comes_within_the_pause_is_found_when_the_last_names_are_waited_for() {
+    let bench = Bench::new();
+    let runtime = Runtime::start();
+    let object = bench.names.jit_object(Tgid(runtime.tgid()), 1);
+    let frame = bench.frame(object, 0x1000, false);
+    bench.name(&[frame], runtime.tgid(), 0..0);
+    assert_eq!(bench.named(frame), anonymous());
+    runtime.write("1000 10 late\n");
+    bench.name(&[], runtime.tgid(), 0..0);
+    assert_eq!(bench.named(frame), jit("late"));
+}
+
 #[test]
 fn a_process_that_is_gone_is_given_up_and_nothing_goes_on_working() {
     let bench = Bench::new();
