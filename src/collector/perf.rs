@@ -190,30 +190,46 @@ impl Drop for EventRing {
     }
 }
 
-/// Writes into the value of a BPF map that can be mapped, from byte `offset` on. Mapped only for that long: what stays mapped
-/// counts as our memory.
+/// A part of a BPF map that can be mapped. Only for as long as it is used: what stays mapped counts as our memory.
+struct MappedPart {
+    page: *mut libc::c_void,
+    mapped: usize,
+    /// Where the part begins in the first page.
+    slack: usize,
+}
+
+impl MappedPart {
+    fn new(map: BorrowedFd<'_>, offset: usize, length: usize, protection: libc::c_int) -> io::Result<MappedPart> {
+        let slack = offset % rustix::param::page_size();
+        let mapped = slack + length;
+        let at = i64::try_from(offset - slack).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours. The kernel refuses what goes
+        // beyond the map's value.
+        let page = unsafe { libc::mmap(ptr::null_mut(), mapped, protection, libc::MAP_SHARED, map.as_raw_fd(), at) };
+        if page == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(MappedPart { page, mapped, slack }) }
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.page.cast::<u8>().wrapping_add(self.slack)
+    }
+}
+
+impl Drop for MappedPart {
+    fn drop(&mut self) {
+        // SAFETY: with the length that it was mapped with, and nothing points into it any more.
+        unsafe { libc::munmap(self.page, self.mapped) };
+    }
+}
+
+/// Writes into the value of a BPF map that can be mapped, from byte `offset` on.
 pub(crate) fn write_mapped(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> io::Result<()> {
-    let page = rustix::param::page_size();
-    let slack = offset % page;
-    let length = slack + bytes.len();
-    let at = i64::try_from(offset - slack).map_err(|_| io::ErrorKind::InvalidInput)?;
     if bytes.is_empty() {
         return Ok(());
     }
-    // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours. The kernel refuses what goes
-    // beyond the map's value.
-    let mapped =
-        unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, map.as_raw_fd(), at) };
-    if mapped == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: `slack + bytes.len()` bytes are mapped and writable, and no reference points into them: the kernel's programs
-    // read them, but only once they are told of them, after this, or numbers that need not be of one moment. They are unmapped with
-    // the length they were mapped with.
-    unsafe {
-        ptr::copy_nonoverlapping(bytes.as_ptr(), mapped.cast::<u8>().add(slack), bytes.len());
-        libc::munmap(mapped, length);
-    }
+    let part = MappedPart::new(map, offset, bytes.len(), libc::PROT_READ | libc::PROT_WRITE)?;
+    // SAFETY: as many bytes are mapped and writable, and no reference points into them: the kernel's programs read them, but only once
+    // they are told of them, after this, or numbers that need not be of one moment.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), part.start(), bytes.len()) };
     Ok(())
 }
 
@@ -221,30 +237,23 @@ pub(crate) fn write_mapped(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> 
 /// keeps programs at probes from running on this CPU.
 pub(crate) fn read_mapped(map: BorrowedFd<'_>, offset: usize, length: usize) -> io::Result<Vec<u8>> {
     const WORD: usize = size_of::<u64>();
-    let slack = offset % rustix::param::page_size();
-    let at = i64::try_from(offset - slack).map_err(|_| io::ErrorKind::InvalidInput)?;
     if length == 0 || !offset.is_multiple_of(WORD) || !length.is_multiple_of(WORD) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: as in `write_mapped`.
-    let mapped = unsafe { libc::mmap(ptr::null_mut(), slack + length, libc::PROT_READ, libc::MAP_SHARED, map.as_raw_fd(), at) };
-    if mapped == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let part = MappedPart::new(map, offset, length, libc::PROT_READ)?;
     let mut bytes = Vec::with_capacity(length);
     for word in 0..length / WORD {
         // SAFETY: within what is mapped, and aligned: the mapping begins with a page. The kernel's programs may write to it meanwhile,
         // so it is read as what changes by itself, a word at a time.
-        let word = unsafe { mapped.cast::<u8>().add(slack).cast::<u64>().add(word).read_volatile() };
+        let word = unsafe { part.start().cast::<u64>().add(word).read_volatile() };
         bytes.extend_from_slice(&word.to_ne_bytes());
     }
-    // SAFETY: with the length that it was mapped with, and nothing points into it.
-    unsafe { libc::munmap(mapped, slack + length) };
     Ok(bytes)
 }
 
-/// Runs bpf(2) calls on maps, or a short load that has one in it, so that no ordinary task comes in between: while one lasts, the kernel keeps programs at probes from
-/// running on this CPU (`bpf_prog_active`), and who interrupts it, as a (lazily) preemptible kernel lets others, would not be counted.
+/// Runs bpf(2) calls on maps, or a short load that has one in it, so that no ordinary task comes in between: while one lasts, the
+/// kernel keeps programs at probes from running on this CPU (`bpf_prog_active`), and who interrupts it, as a (lazily) preemptible
+/// kernel lets others, would not be counted.
 ///
 /// By a real-time priority for that long; where that is not permitted, without.
 pub(crate) fn undisturbed<T>(call: impl FnOnce() -> T) -> T {
