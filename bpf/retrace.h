@@ -93,7 +93,7 @@ static __always_inline void fetch_past(struct cpu_state *cpu, __u32 tid)
 	__u32 slot;
 	struct past_stack *past;
 
-	if (!bpf_ksym_exists(bpf_iter_num_new) || (walk_how != WALK_BY_TABLES && walk_how != WALK_BOTH))
+	if (!bpf_ksym_exists(bpf_iter_num_new) || walk_how == WALK_BY_FRAME_POINTERS || walk_how == WALK_NOTHING || walk_how == WALK_ANEW)
 		return;
 	past = past_stack(cpu, place_of_past(cpu, tid, &slot));
 	if (!past)

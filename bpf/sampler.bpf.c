@@ -34,6 +34,10 @@ struct {
 	__type(value, struct fork_counters);
 } forks SEC(".maps");
 
+/* What find_direct_map() has found; 0: nothing, and stacks are copied. */
+__u64 direct_map;
+__u32 direct_levels;
+
 SEC("perf_event")
 int take_sample(struct perf_event_context *ctx)
 {
@@ -62,6 +66,13 @@ int take_sample(struct perf_event_context *ctx)
 
 	begin_sample(header, task);
 
+	walk->pgd = 0;
+	if (READS_WINDOW_IN_PLACE && direct_map && task->mm && walk_how != WALK_OF_COPIES) {
+		walk->pgd = (__u64)task->mm->pgd;
+		walk->direct_map = direct_map;
+		walk->direct_levels = direct_levels;
+	}
+
 	__u32 kernel = is_user_mode(ctx) ? 0 : read_kernel_stack(ctx, cpu->sample.frames, 0);
 	walk_user(ctx, ctx, task, cpu, kernel, max_depth, 0, 0, 0);
 	if (finish_sample(cpu, kernel))
@@ -81,9 +92,39 @@ int take_sample(struct perf_event_context *ctx)
 		finish_sample(cpu, kernel);
 	}
 	if (walk_how == WALK_TWICE && walk->frames) {
+		walk->pgd = 0;
 		walk_user(ctx, ctx, task, cpu, kernel, max_depth, 0, 0, 1);
 		header->kind = SAMPLE_COMPARED;
 		finish_sample(cpu, kernel);
+	}
+	return 0;
+}
+
+/*
+ * Where the direct map begins, for user space, which asks once, before the clock ticks, of memory of its own. Whether that was found: else
+ * user space asks for less far begins. bpf/direct.h says what it is for.
+ *
+ * The begin is a multiple of 1 GiB, and the process's pgd lies behind it. Tried from the lowest on: what is read by a begin that is too
+ * low is other memory, or nothing; by one that is too high it might be a device.
+ */
+SEC("syscall")
+int find_direct_map(struct direct_map_question *asked)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	/* Functions take no contexts. */
+	struct direct_map_question question = *asked;
+	__u64 pgd = (__u64)BPF_CORE_READ(task, mm, pgd);
+	__u64 begin = ((pgd >> PUD_SHIFT) - question.farthest) << PUD_SHIFT;
+
+	for (__u64 i = 0; i < DIRECT_MAP_TRIES && i <= question.farthest; i++) {
+		__u32 levels = leads_to_words(begin, 4, pgd, &question) ? 4 : leads_to_words(begin, 5, pgd, &question) ? 5 : 0;
+
+		if (levels) {
+			direct_levels = levels;
+			direct_map = begin;
+			return 1;
+		}
+		begin += 1 << PUD_SHIFT;
 	}
 	return 0;
 }

@@ -126,8 +126,9 @@ struct past_stack {
 struct walk {
 	__u64 pc;
 	struct mapped map; /* the mapping that the last address was in */
-	__u64 window_at; /* address of window[0] */
-	__u64 window_bytes; /* so many were read */
+	__u64 window_at; /* address that the window begins with */
+	__u64 window_bytes; /* so many can be read there */
+	__u64 window; /* where those are: cpu_state::window, or a page where the kernel has it */
 	__u32 frames;
 	__u32 first_frame; /* place of the first user frame among the sample's frames */
 	__u32 valid;
@@ -146,6 +147,12 @@ struct walk {
 	__u8 next_goroutine; /* a frame was one in which the thread has its next goroutine already (Go) */
 	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
 	struct address_space space;
+	__u64 pgd; /* the tables of the process's pages; 0: memory is copied. This and the next: bpf/direct.h */
+	__u64 direct_map;
+	__u64 pmd_number; /* address >> 21 of what pmd is about; ~0: nothing */
+	__u64 pmd;
+	__u32 direct_levels;
+	__u32 reserved;
 	__u64 rule;
 	__u32 switches;
 	__u32 wishes;

@@ -15,6 +15,7 @@
 
 #include "tables.h"
 #include "regs.h"
+#include "direct.h"
 
 /* How often a stack may go on below where it is: systemstack of Go, and coroutines. */
 #define MAX_SWITCHES 8
@@ -26,7 +27,8 @@ enum walk_how {
 	WALK_BOTH = 2,
 	WALK_NOTHING = 3, /* for measuring what the rest costs */
 	WALK_ANEW = 4, /* by tables, without looking at the thread's last stack: for measuring */
-	WALK_TWICE = 5, /* by tables, and anew: for comparing */
+	WALK_TWICE = 5, /* by tables; and anew, of a copy of the stack: for comparing */
+	WALK_OF_COPIES = 6, /* by tables, the stack always copied: for measuring */
 };
 const volatile __u32 walk_how;
 /* For tests: also where bpf_for is offered, walk as kernels before 6.4 do. */
@@ -60,7 +62,15 @@ static __always_inline int shares_memory(__u64 number, __u64 clone, __u64 clone3
 #include "arch/arm64.h"
 #endif
 
-/* Reads the stack from an address on: as much as a window, what is left of its page, or one word. */
+/* Whether windows are read by their addresses, wherever they are. */
+#if defined(__TARGET_ARCH_x86)
+#define READS_WINDOW_IN_PLACE CAN_READ_IN_PLACE
+#else
+#define READS_WINDOW_IN_PLACE 0
+#endif
+
+/* Makes a window of the stack from an address on: its page in place; or a copy, as much as a window, what is left of its page, or one
+ * word. */
 __noinline int fill_window(struct cpu_state *cpu, __u64 address)
 {
 	__u64 line = address & ~(LINE_BYTES - 1ULL);
@@ -71,6 +81,9 @@ __noinline int fill_window(struct cpu_state *cpu, __u64 address)
 		return -1;
 	struct walk *walk = &cpu->walk;
 
+	if (READS_WINDOW_IN_PLACE && walk->pgd && enter_page(walk, address))
+		return 0;
+	walk->window = (__u64)cpu->window;
 	walk->window_at = line;
 	walk->window_bytes = sizeof(cpu->window);
 	if (!bpf_probe_read_user(cpu->window, sizeof(cpu->window), (void *)line))
@@ -101,6 +114,10 @@ static __always_inline int read_stack(struct cpu_state *cpu, __u64 address, __u6
 		if (fill_window(cpu, address))
 			return -1;
 		offset = address - cpu->walk.window_at;
+	}
+	if (READS_WINDOW_IN_PLACE) {
+		*value = word_at(cpu->walk.window + offset);
+		return 0;
 	}
 	offset >>= 3;
 	OPAQUE(offset);
@@ -408,6 +425,7 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 	walk->time = cpu->sample.header.time >> 30;
 	walk->map.size = 0;
 	walk->window_bytes = 0;
+	walk->pmd_number = ~0ULL;
 	walk->switches = 0;
 	walk->is_return = walk->in_syscall || returned;
 	walk->fresh = 1;

@@ -1,6 +1,6 @@
 //! How user stacks are walked on this machine: how they end, where, and what a sample costs in the kernel.
 //!
-//! `cargo run --release --example walk -- [SECONDS [HZ [tables|anew|fp|nothing [PID]]]]`, as root, beside some load.
+//! `cargo run --release --example walk -- [SECONDS [HZ [tables|copied|anew|fp|nothing [PID]]]]`, as root, beside some load.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ fn main() {
         Some("fp") => Walk::FramePointers,
         Some("nothing") => Walk::Nothing,
         Some("anew") => Walk::Anew,
+        Some("copied") => Walk::Copied,
         _ => Walk::Tables,
     };
     let target = arguments.next().map(|text| Tgid(text.parse().expect("a process")));

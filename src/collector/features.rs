@@ -7,7 +7,7 @@ use super::error::{CollectorError, HOW_TO_BE_ALLOWED};
 use super::kernel_names::KernelNames;
 use super::perf::{self, Clock};
 use super::probes::Mechanism;
-use super::sampler;
+use super::sampler::{self, Sampler};
 
 /// Oldest kernel that has all helpers of the BPF programs: `bpf_task_pt_regs` is of 5.15.
 const OLDEST: (u32, u32) = (5, 15);
@@ -41,13 +41,13 @@ pub struct Feature {
 
 /// Tries everything. Takes some milliseconds; leaves nothing behind.
 pub fn probe() -> Vec<Feature> {
-    let mut features = vec![
-        kernel_version(),
-        btf(),
-        lockdown(),
-        pid_namespace(),
-        capabilities(),
-        sampling_program(),
+    let sampler = sampler::for_trying();
+    let sampler = sampler.as_ref();
+    let mut features =
+        vec![kernel_version(), btf(), lockdown(), pid_namespace(), capabilities(), sampling_program(sampler.map(drop))];
+    // Where it could not be loaded, that is said.
+    features.extend(sampler.map(|sampler| reading_of_stacks(sampler.reads_in_place())));
+    features.extend([
         following_forks(),
         cpu_clock(),
         cycles(),
@@ -56,19 +56,14 @@ pub fn probe() -> Vec<Feature> {
         kernel_symbols(),
         unprivileged_bpf(),
         max_stack(),
-    ];
-    features.extend(events_by_mechanism());
+    ]);
+    features.extend(sampler.map(events_by_mechanism).unwrap_or_default());
     features
 }
 
 /// What stacks can be taken at beside the clock's ticks: `-e`.
-fn events_by_mechanism() -> Vec<Feature> {
-    let sampler = sampler::for_trying();
-    let shared = match sampler.as_ref().map_err(ToString::to_string).and_then(|s| s.share().map_err(|error| error.to_string())) {
-        Ok(shared) => shared,
-        // Said above.
-        Err(_) => return Vec::new(),
-    };
+fn events_by_mechanism(sampler: &Sampler) -> Vec<Feature> {
+    let Ok(shared) = sampler.share() else { return Vec::new() };
     let describe = |(mechanism, tried): (Mechanism, Result<(), String>)| {
         let (name, needs) = match mechanism {
             Mechanism::Fentry => (
@@ -210,8 +205,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<CollectorError> for Failure {
-    fn from(error: CollectorError) -> Failure {
+impl From<&CollectorError> for Failure {
+    fn from(error: &CollectorError) -> Failure {
         match error {
             CollectorError::NotPermitted { .. } => Failure::NotPermitted,
             other => Failure::Said(other.to_string()),
@@ -227,19 +222,27 @@ fn tried<E: Into<Failure>>(name: &'static str, worst: State, tried: Result<(), E
     }
 }
 
-fn sampling_program() -> Feature {
+fn sampling_program(loaded: Result<(), &CollectorError>) -> Feature {
     tried(
         "BPF sampling program",
         State::Missing,
-        sampler::try_load(false),
+        loaded,
         "Without it nothing is sampled: please report it with this message and the kernel's version.",
     )
+}
+
+/// Whether stacks are read where the kernel has all memory.
+fn reading_of_stacks(in_place: bool) -> Feature {
+    let remedy =
+        "As right, and a third slower. In place needs x86_64, Linux 6.2, and a direct map that is found (not as a guest of Xen).";
+    let found = if in_place { "in place" } else { "copied" };
+    feature("reading user stacks", good_or(State::Limited, in_place), found, remedy)
 }
 
 fn following_forks() -> Feature {
     let remedy = "Children of a command or process cannot be followed: sample all processes and search for them. The kernel needs \
                   BTF and CONFIG_DEBUG_INFO_BTF=y for typed tracepoints.";
-    tried("BPF tracepoints (tp_btf)", State::Limited, sampler::try_load(true), remedy)
+    tried("BPF tracepoints (tp_btf)", State::Limited, sampler::try_following_forks().as_ref().copied(), remedy)
 }
 
 fn cpu_clock() -> Feature {

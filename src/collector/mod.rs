@@ -15,6 +15,8 @@
 
 mod build_id;
 mod cgroups;
+#[cfg(target_arch = "x86_64")]
+mod direct_map;
 mod error;
 mod events;
 pub mod features;
@@ -118,8 +120,10 @@ pub enum Walk {
     Nothing = 3,
     /// By tables, each stack anew, whatever the thread's last one was: for measuring what remembering it gains.
     Anew = 4,
-    /// By tables, and anew, the second in a sample behind the first: for comparing them.
+    /// By tables; and anew, of a copy of the stack, in a sample behind the first: for comparing them.
     Twice = 5,
+    /// By tables, of copies of the stacks: for measuring what it gains to read them in place.
+    Copied = 6,
 }
 
 /// Whose samples are taken. Others are dropped in the kernel before their stacks are walked.

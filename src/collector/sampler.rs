@@ -173,6 +173,7 @@ pub(crate) struct Sampler {
     /// Whether the clock is to tick.
     ticks: bool,
     settings: Settings,
+    reads_in_place: bool,
 }
 
 impl Sampler {
@@ -196,6 +197,7 @@ impl Sampler {
             }
         }
         open.progs.follow_fork.set_autoload(settings.follow_forks);
+        open.progs.find_direct_map.set_autoload(cfg!(target_arch = "x86_64"));
         let sized = open.maps.records.set_max_entries(settings.ring_bytes);
         let sized = sized.and_then(|()| open.maps.targets.set_max_entries(if settings.filter { MAX_TARGETS } else { 1 }));
         let sized = sized.and_then(|()| {
@@ -206,6 +208,11 @@ impl Sampler {
         });
         sized.map_err(|error| bpf_error("size the BPF maps", &error))?;
         let skeleton = open.load().map_err(|error| bpf_error("load the BPF programs", &error))?;
+
+        #[cfg(target_arch = "x86_64")]
+        let reads_in_place = super::direct_map::find(&skeleton.progs.find_direct_map);
+        #[cfg(not(target_arch = "x86_64"))]
+        let reads_in_place = false;
 
         let attach = |error| bpf_error("follow forks by the tracepoint sched_process_fork", &error);
         let fork = if settings.follow_forks { Some(skeleton.progs.follow_fork.attach_trace().map_err(attach)?) } else { None };
@@ -222,7 +229,18 @@ impl Sampler {
         let wakes = wakes_of(&skeleton.maps.records)
             .map_err(|source| CollectorError::Read { path: "the ring buffer's wake-ups", source })?;
         let clock = Clock::CpuClock;
-        Ok(Sampler { clocks: BTreeMap::new(), fork, ring, wakes, pending, skeleton, clock, ticks: false, settings })
+        Ok(Sampler {
+            clocks: BTreeMap::new(),
+            fork,
+            ring,
+            wakes,
+            pending,
+            skeleton,
+            clock,
+            ticks: false,
+            settings,
+            reads_in_place,
+        })
     }
 
     /// Starts the clock on these CPUs: the cycle counter if all of them have one, else the kernel's timer.
@@ -245,6 +263,11 @@ impl Sampler {
         let _ = std::os::fd::IntoRawFd::into_raw_fd(event);
         self.clocks.insert(cpu, link);
         Ok(())
+    }
+
+    /// Whether stacks are read where the kernel has all memory, instead of being copied: see `bpf/direct.h`.
+    pub(crate) fn reads_in_place(&self) -> bool {
+        self.reads_in_place
     }
 
     /// Stops the clock.
@@ -359,9 +382,9 @@ pub(super) fn total(map: &impl MapCore, number: u8, counter: impl Fn(&[u8]) -> O
     counters.chunks_exact(size).filter_map(counter).sum()
 }
 
-/// Tries to load the sampling program, or the one that follows forks, and throws it away: for telling what the kernel offers.
-pub(crate) fn try_load(follow_forks: bool) -> Result<(), CollectorError> {
-    let filter = follow_forks;
+/// Tries to load the programs with the one that follows forks, and throws them away: for telling what the kernel offers.
+pub(crate) fn try_following_forks() -> Result<(), CollectorError> {
+    let (filter, follow_forks) = (true, true);
     Sampler::load(Settings { walk: Walk::Tables, frequency: 1, include_idle: false, filter, follow_forks, ring_bytes: 4096 * 16 })
         .map(drop)
 }
