@@ -64,7 +64,7 @@ fn plain(form: Form, modes: &[&str], cases: &mut Vec<Case>) {
     }
 }
 
-const PLAIN: [&str; 8] = ["one", "grow", "realign", "tails", "sort", "copy", "calls", "threads"];
+const PLAIN: [&str; 9] = ["one", "grow", "realign", "tails", "sort", "copy", "calls", "threads", "pages"];
 
 fn deep(form: Form, cases: &mut Vec<Case>) {
     cases.push(case(&format!("900 functions, {form:?}"), &programs::chain(900, 3, form), &[]));

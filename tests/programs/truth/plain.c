@@ -8,6 +8,7 @@
  *   copy                     libc's assembly
  *   calls                    system calls
  *   threads                  threads that come and go
+ *   pages                    a stack of 6 MiB, on pages of 2 MiB and of 4 KiB
  */
 #include "truth.h"
 
@@ -333,6 +334,65 @@ NOINLINE void threads_mode(void)
 }
 //= main > threads_mode > <libc:threads>
 
+/* A frame that reaches over 16 small pages. */
+NOINLINE long over_pages(long left)
+{
+	volatile char array[1 << 16];
+
+	array[0] = left;
+	if (left > 0)
+		sink += over_pages(left - 1);
+	burn(20000);
+	return array[0];
+}
+//= over_pages > over_pages | burn
+
+NOINLINE void *pages_main(void *levels)
+{
+	for (;;)
+		sink += over_pages((long)levels);
+	return NULL;
+}
+//= ^<clone:thread>*1 > <libc:thread>*1 > pages_main > over_pages
+
+/* How many KiB of memory are in large pages: of the whole process. */
+NOINLINE long large_pages(void)
+{
+	char line[256];
+	long kilobytes = 0;
+	FILE *file = fopen("/proc/self/smaps_rollup", "r");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "AnonHugePages: %ld", &kilobytes) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kilobytes;
+}
+//= large_pages > <libc:pages>
+
+NOINLINE void pages_mode(void)
+{
+	long large = 1 << 21, half = 2 * large;
+	char *memory = mmap(NULL, 2 * half + large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *stack = (char *)(((uintptr_t)memory + large - 1) & -large);
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	/* The outer half, which is the upper one. */
+	if (memory == MAP_FAILED || madvise(stack + half, half, MADV_HUGEPAGE))
+		exit(1);
+	stack[2 * half - 1] = stack[half] = 1;
+	if (!large_pages())
+		fprintf(stderr, "NOT TESTED: stacks on large pages: the kernel has none free\n");
+	pthread_attr_init(&attributes);
+	pthread_attr_setstack(&attributes, stack, 2 * half);
+	if (pthread_create(&thread, &attributes, pages_main, (void *)100))
+		exit(1);
+	pthread_join(thread, NULL);
+}
+//= main > pages_mode > <libc:threads> | large_pages
+
 int main(int argc, char **argv)
 {
 	const char *mode = begin(argc, argv);
@@ -353,6 +413,8 @@ int main(int argc, char **argv)
 		calls_mode();
 	else if (!strcmp(mode, "threads"))
 		threads_mode();
+	else if (!strcmp(mode, "pages"))
+		pages_mode();
 	return 2;
 }
 //= main > <libc:main>
