@@ -93,7 +93,7 @@ static __always_inline void send_wishes(struct cpu_state *cpu)
 static __always_inline void begin_sample(struct sample_header *header, struct task_struct *task)
 {
 	header->time = bpf_ktime_get_ns();
-	header->cgroup = bpf_core_field_exists(task->cgroups) ? task->cgroups->dfl_cgrp->kn->id : 0;
+	header->cgroup = bpf_core_field_exists(task->cgroups) ? WITHOUT_TRUST(task)->cgroups->dfl_cgrp->kn->id : 0;
 	header->tgid = task->tgid;
 	header->tid = task->pid;
 	header->cpu = bpf_get_smp_processor_id();

@@ -67,8 +67,9 @@ int take_sample(struct perf_event_context *ctx)
 	begin_sample(header, task);
 
 	walk->pgd = 0;
-	if (READS_WINDOW_IN_PLACE && direct_map && task->mm && walk_how != WALK_OF_COPIES) {
-		walk->pgd = (__u64)task->mm->pgd;
+	if (READS_WINDOW_IN_PLACE && direct_map && walk_how != WALK_OF_COPIES) {
+		/* 0 of a thread of the kernel. */
+		walk->pgd = (__u64)WITHOUT_TRUST(task)->mm->pgd;
 		walk->direct_map = direct_map;
 		walk->direct_levels = direct_levels;
 	}

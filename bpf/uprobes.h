@@ -56,7 +56,7 @@ static __always_inline int finish_trampoline(struct walk *walk)
  */
 __noinline int leave_uprobes(struct cpu_state *cpu)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = WITHOUT_TRUST(bpf_get_current_task_btf());
 
 	if (!cpu || !bpf_core_field_exists(task->utask) || !bpf_core_field_exists(task->mm->uprobes_state))
 		return 0;

@@ -120,6 +120,12 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 #define HAS_LOCK_COUNT bpf_core_field_exists(((struct mm_struct *)0)->mm_lock_seq)
 #define HAS_VMACACHE bpf_core_field_exists(((struct mm_struct *)0)->vmacache_seqnum)
 #define CAN_READ_IN_PLACE bpf_ksym_exists(bpf_rdonly_cast)
+/*
+ * For pointers that are members: of a task that it trusts, and of what those point to, the verifier asks whether it may trust each of
+ * them, too. Each time it looks through all types of the kernel four times: 0.3 ms. Nothing here needs its trust.
+ */
+#define WITHOUT_TRUST(object) \
+	(CAN_READ_IN_PLACE ? (typeof(object))bpf_rdonly_cast(object, bpf_core_type_id_kernel(typeof(*(object)))) : (object))
 #define HAS_SPLIT_TIMES bpf_core_field_exists(((struct inode *)0)->i_mtime_sec)
 #define HAS_PRIVATE_TIMES bpf_core_field_exists(((struct inode *)0)->__i_mtime)
 
@@ -159,7 +165,7 @@ static __always_inline __u32 copied_sequence(struct mm_struct *mm)
 /* The address space of a task, once for each sample; 0, or MAPPING_NO_MM. `task` comes from bpf_get_current_task_btf(). */
 static __always_inline int read_address_space(struct task_struct *task, struct address_space *space)
 {
-	struct mm_struct *mm = task->mm;
+	struct mm_struct *mm = WITHOUT_TRUST(task)->mm;
 
 	space->mm = (__u64)mm;
 	if (!mm)

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -190,7 +191,10 @@ impl Drop for EventRing {
     }
 }
 
-/// A part of a BPF map that can be mapped. Only for as long as it is used: what stays mapped counts as our memory.
+/// What BPF maps are read by.
+const WORD: usize = size_of::<u64>();
+
+/// A part of a BPF map that can be mapped. What is looked at seldom is mapped for that long only: it counts as our memory.
 struct MappedPart {
     page: *mut libc::c_void,
     mapped: usize,
@@ -211,6 +215,19 @@ impl MappedPart {
 
     fn start(&self) -> *mut u8 {
         self.page.cast::<u8>().wrapping_add(self.slack)
+    }
+
+    /// The bytes of these words of the part.
+    fn read(&self, words: Range<usize>) -> Vec<u8> {
+        debug_assert!(words.end * WORD <= self.mapped - self.slack);
+        let mut bytes = Vec::with_capacity(words.len() * WORD);
+        for word in words {
+            // SAFETY: within what is mapped, and aligned: the mapping begins with a page. The kernel's programs may write to it
+            // meanwhile, so it is read as what changes by itself, a word at a time.
+            let word = unsafe { self.start().cast::<u64>().add(word).read_volatile() };
+            bytes.extend_from_slice(&word.to_ne_bytes());
+        }
+        bytes
     }
 }
 
@@ -236,19 +253,43 @@ pub(crate) fn write_mapped(map: BorrowedFd<'_>, offset: usize, bytes: &[u8]) -> 
 /// The bytes of a BPF map that can be mapped, from `offset` on, both multiples of 8: without a bpf(2) call, for whose time the kernel
 /// keeps programs at probes from running on this CPU.
 pub(crate) fn read_mapped(map: BorrowedFd<'_>, offset: usize, length: usize) -> io::Result<Vec<u8>> {
-    const WORD: usize = size_of::<u64>();
     if length == 0 || !offset.is_multiple_of(WORD) || !length.is_multiple_of(WORD) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let part = MappedPart::new(map, offset, length, libc::PROT_READ)?;
-    let mut bytes = Vec::with_capacity(length);
-    for word in 0..length / WORD {
-        // SAFETY: within what is mapped, and aligned: the mapping begins with a page. The kernel's programs may write to it meanwhile,
-        // so it is read as what changes by itself, a word at a time.
-        let word = unsafe { part.start().cast::<u64>().add(word).read_volatile() };
-        bytes.extend_from_slice(&word.to_ne_bytes());
+    Ok(MappedPart::new(map, offset, length, libc::PROT_READ)?.read(0..length / WORD))
+}
+
+/// Counters that programs keep: in a map that can be mapped and has, for each number, one element after the other for each CPU. Looked at
+/// ten times a second, so it stays mapped.
+pub(crate) struct Counters {
+    part: MappedPart,
+    /// Words of an element.
+    words: usize,
+    cpus: usize,
+    numbers: usize,
+}
+
+// SAFETY: the mapping belongs to the process, and is only ever read.
+unsafe impl Send for Counters {}
+
+impl Counters {
+    /// Those of a map whose elements have `size` bytes, a multiple of 8, for so many CPUs and numbers.
+    pub(crate) fn new(map: BorrowedFd<'_>, size: usize, cpus: u32, numbers: u8) -> io::Result<Counters> {
+        let (words, cpus, numbers) = (size / WORD, cpus as usize, usize::from(numbers));
+        let part = MappedPart::new(map, 0, words * WORD * cpus * numbers, libc::PROT_READ)?;
+        Ok(Counters { part, words, cpus, numbers })
     }
-    Ok(bytes)
+
+    /// The sum of one counter over all CPUs.
+    pub(crate) fn total(&self, number: u8, counter: impl Fn(&[u8]) -> Option<u64>) -> u64 {
+        let number = usize::from(number);
+        if number >= self.numbers {
+            return 0;
+        }
+        let words = self.words * self.cpus;
+        let bytes = self.part.read(number * words..(number + 1) * words);
+        bytes.chunks_exact(self.words * WORD).filter_map(counter).sum()
+    }
 }
 
 /// Runs bpf(2) calls on maps, or a short load that has one in it, so that no ordinary task comes in between: while one lasts, the
@@ -311,7 +352,8 @@ pub fn keep_little_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: three numbers for the allocator; it takes them at any time: mallopt(3).
     unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 4);
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_TOP_PAD, 1 << 20);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 4 << 20);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 4 << 20);
     }

@@ -11,7 +11,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
 
 use super::error::CollectorError;
-use super::perf::{self, Clock};
+use super::perf::{self, Clock, Counters};
 use rustix::event::{Timespec, epoll};
 
 use super::Walk;
@@ -168,6 +168,8 @@ pub(crate) struct Sampler {
     /// Readable when the program woke us.
     wakes: OwnedFd,
     pending: Arc<Mutex<Pending>>,
+    counters: Counters,
+    forks: Counters,
     skeleton: SamplerSkel<'static>,
     clock: Clock,
     /// Whether the clock is to tick.
@@ -229,12 +231,16 @@ impl Sampler {
         let wakes = wakes_of(&skeleton.maps.records)
             .map_err(|source| CollectorError::Read { path: "the ring buffer's wake-ups", source })?;
         let clock = Clock::CpuClock;
+        let counters = counters_of(&skeleton.maps.counters, 1)?;
+        let forks = counters_of(&skeleton.maps.forks, 1)?;
         Ok(Sampler {
             clocks: BTreeMap::new(),
             fork,
             ring,
             wakes,
             pending,
+            counters,
+            forks,
             skeleton,
             clock,
             ticks: false,
@@ -305,12 +311,12 @@ impl Sampler {
 
     /// Ticks so far that found the ring buffer full, on all CPUs.
     pub(crate) fn ring_full(&self) -> u64 {
-        total(&self.skeleton.maps.counters, 0, records::ring_full)
+        self.counters.total(0, records::ring_full)
     }
 
     /// What the walk by tables has done so far.
     pub(crate) fn walked(&self) -> Walked {
-        let sum = |member| total(&self.skeleton.maps.counters, 0, |counters| records::walked(counters, member));
+        let sum = |member| self.counters.total(0, |counters| records::walked(counters, member));
         Walked { frames: sum(0), mapping_misses: sum(1), rule_misses: sum(2), guesses: sum(3), retraced: sum(4) }
     }
 
@@ -338,7 +344,7 @@ impl Sampler {
 
     /// Forks so far that could not be followed: their processes are not sampled.
     pub(crate) fn forks_lost(&self) -> u64 {
-        if self.fork.is_some() { total(&self.skeleton.maps.forks, 0, records::targets_full) } else { 0 }
+        if self.fork.is_some() { self.forks.total(0, records::targets_full) } else { 0 }
     }
 
     /// Sleeps, until the ring buffer is more than half full or a table is wished for, or for so long.
@@ -374,12 +380,10 @@ fn wakes_of(ring: &impl AsFd) -> io::Result<OwnedFd> {
     Ok(wakes)
 }
 
-/// The sum of one counter over all CPUs, in a map that can be mapped and has one element after the other for each CPU of each number.
-pub(super) fn total(map: &impl MapCore, number: u8, counter: impl Fn(&[u8]) -> Option<u64>) -> u64 {
-    let size = map.value_size() as usize;
-    let length = size * possible_cpus().unwrap_or(0) as usize;
-    let counters = perf::read_mapped(map.as_fd(), usize::from(number) * length, length).unwrap_or_default();
-    counters.chunks_exact(size).filter_map(counter).sum()
+/// The counters in a map.
+pub(super) fn counters_of(map: &impl MapCore, numbers: u8) -> Result<Counters, CollectorError> {
+    let counters = possible_cpus().and_then(|cpus| Counters::new(map.as_fd(), map.value_size() as usize, cpus, numbers));
+    counters.map_err(|source| CollectorError::Read { path: "the counters of the BPF programs", source })
 }
 
 /// Tries to load the programs with the one that follows forks, and throws them away: for telling what the kernel offers.

@@ -28,7 +28,7 @@ use super::error::CollectorError;
 use super::perf;
 use super::proc;
 use super::records;
-use super::sampler::{Shared, total};
+use super::sampler::Shared;
 use crate::profile::{EventSource, EventStatus, Tgid};
 pub use functions::{KernelFunctions, nearest};
 use programs::{OwnMaps, Programs, Told};
@@ -377,7 +377,7 @@ impl Probes {
         let Some(own) = &self.own else { return Vec::new() };
         let of = |attached: &Attached| {
             let mut status = attached.status.clone();
-            let counts = |field| total(&own.events, status.source.0, |bytes| records::event_count(bytes, field));
+            let counts = |field| own.counters.total(status.source.0, |bytes| records::event_count(bytes, field));
             let missed = attached.programs.iter().map(Programs::missed).sum();
             if self.shared.settings.filter {
                 status.unsure = missed;
@@ -397,7 +397,7 @@ impl Probes {
     pub(super) fn ring_full(&self) -> u64 {
         let Some(own) = &self.own else { return 0 };
         let of = |attached: &Attached| {
-            total(&own.events, attached.status.source.0, |bytes| records::event_count(bytes, records::EventCount::RingFull))
+            own.counters.total(attached.status.source.0, |bytes| records::event_count(bytes, records::EventCount::RingFull))
         };
         self.attached.iter().map(of).sum()
     }

@@ -10,7 +10,8 @@ use libbpf_rs::{Link, MapHandle, OpenMapMut, OpenObject, OpenProgramMut, Program
 use super::spec::Mechanism;
 use super::{Backtrace, Failed, MAX_SOURCES};
 use crate::collector::error::CollectorError;
-use crate::collector::sampler::{Shared, bpf_error, forget_complaint, possible_cpus};
+use crate::collector::perf::Counters;
+use crate::collector::sampler::{Shared, bpf_error, counters_of, forget_complaint, possible_cpus};
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {
@@ -23,6 +24,7 @@ use skeleton::{OpenProbesMaps, OpenProbesProgs, ProbesProgs, ProbesSkel, ProbesS
 pub(super) struct OwnMaps {
     /// Number of a source, and CPU → what was counted.
     pub(super) events: MapHandle,
+    pub(super) counters: Counters,
     /// What the programs are told.
     pub(super) control: MapHandle,
     states: MapHandle,
@@ -139,7 +141,8 @@ impl Programs {
     pub(super) fn own_maps(&self) -> Result<OwnMaps, CollectorError> {
         let maps = &self.skeleton.maps;
         let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of events", &error));
-        Ok(OwnMaps { events: handle(&maps.events)?, control: handle(&maps.control)?, states: handle(&maps.cpu_states)? })
+        let counters = counters_of(&maps.events, MAX_SOURCES)?;
+        Ok(OwnMaps { events: handle(&maps.events)?, counters, control: handle(&maps.control)?, states: handle(&maps.cpu_states)? })
     }
 
     fn keep(&mut self, link: libbpf_rs::Result<Link>) -> Result<(), Failed> {
