@@ -142,7 +142,12 @@ impl Programs {
         let maps = &self.skeleton.maps;
         let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of events", &error));
         let counters = counters_of(&maps.events, MAX_SOURCES)?;
-        Ok(OwnMaps { events: handle(&maps.events)?, counters, control: handle(&maps.control)?, states: handle(&maps.cpu_states)? })
+        Ok(OwnMaps {
+            events: handle(&maps.events)?,
+            counters,
+            control: handle(&maps.control)?,
+            states: handle(&maps.cpu_states)?,
+        })
     }
 
     fn keep(&mut self, link: libbpf_rs::Result<Link>) -> Result<(), Failed> {
