@@ -34,9 +34,10 @@ struct {
 	__type(value, struct fork_counters);
 } forks SEC(".maps");
 
-/* What find_direct_map() has found; 0: nothing, and stacks are copied. */
-__u64 direct_map;
-__u32 direct_levels;
+/* What find_direct_map() was told and has proved. */
+struct direct_map direct_map;
+/* Set by user space before the clock ticks: it is a counter of the processor's. */
+__u32 ticks_are_nmis;
 
 SEC("perf_event")
 int take_sample(struct perf_event_context *ctx)
@@ -67,11 +68,16 @@ int take_sample(struct perf_event_context *ctx)
 	begin_sample(header, task);
 
 	walk->pgd = 0;
-	if (READS_WINDOW_IN_PLACE && direct_map && walk_how != WALK_OF_COPIES) {
+	walk->pgd_after_copy = 0;
+	if (READS_WINDOW_IN_PLACE && direct_map.begin && walk_how != WALK_OF_COPIES) {
 		/* 0 of a thread of the kernel. */
-		walk->pgd = (__u64)WITHOUT_TRUST(task)->mm->pgd;
-		walk->direct_map = direct_map;
-		walk->direct_levels = direct_levels;
+		__u64 pgd = (__u64)WITHOUT_TRUST(task)->mm->pgd;
+
+		if (ticks_are_nmis)
+			walk->pgd_after_copy = pgd;
+		else
+			walk->pgd = pgd;
+		walk->direct = direct_map;
 	}
 
 	__u32 kernel = is_user_mode(ctx) ? 0 : read_kernel_stack(ctx, cpu->sample.frames, 0);
@@ -93,7 +99,7 @@ int take_sample(struct perf_event_context *ctx)
 		finish_sample(cpu, kernel);
 	}
 	if (walk_how == WALK_TWICE && walk->frames) {
-		walk->pgd = 0;
+		walk->pgd = walk->pgd_after_copy = 0;
 		walk_user(ctx, ctx, task, cpu, kernel, max_depth, 0, 0, 1);
 		header->kind = SAMPLE_COMPARED;
 		finish_sample(cpu, kernel);
@@ -101,13 +107,11 @@ int take_sample(struct perf_event_context *ctx)
 	return 0;
 }
 
-/*
- * Where the direct map begins, for user space, which asks once, before the clock ticks, of memory of its own. Whether that was found: else
- * user space asks for less far begins. bpf/direct.h says what it is for.
- *
- * The begin is a multiple of 1 GiB, and the process's pgd lies behind it. Tried from the lowest on: what is read by a begin that is too
- * low is other memory, or nothing; by one that is too high it might be a device.
- */
+#if defined(__TARGET_ARCH_x86)
+/* Code segment of user mode in guests of Xen without page tables of their own, whose entries count other places. */
+#define XEN_USER_CS 0xe033
+
+/* Run by user space before the clock ticks: whether the direct map is as it says. If so, stacks are read in place: bpf/direct.h. */
 SEC("syscall")
 int find_direct_map(struct direct_map_question *asked)
 {
@@ -115,20 +119,15 @@ int find_direct_map(struct direct_map_question *asked)
 	/* Functions take no contexts. */
 	struct direct_map_question question = *asked;
 	__u64 pgd = (__u64)BPF_CORE_READ(task, mm, pgd);
-	__u64 begin = ((pgd >> PUD_SHIFT) - question.farthest) << PUD_SHIFT;
+	__u16 cs = 0;
 
-	for (__u64 i = 0; i < DIRECT_MAP_TRIES && i <= question.farthest; i++) {
-		__u32 levels = leads_to_words(begin, 4, pgd, &question) ? 4 : leads_to_words(begin, 5, pgd, &question) ? 5 : 0;
-
-		if (levels) {
-			direct_levels = levels;
-			direct_map = begin;
-			return 1;
-		}
-		begin += 1 << PUD_SHIFT;
-	}
-	return 0;
+	bpf_probe_read_kernel(&cs, sizeof(cs), (char *)bpf_task_pt_regs(task) + 8 * PT_REGS_CS);
+	if (!CAN_READ_IN_PLACE || cs == XEN_USER_CS || !leads_to_words(pgd, &question))
+		return 0;
+	direct_map = question.map;
+	return 1;
 }
+#endif
 
 /* Loaded only when targets are families: whatever a target forks is a target before it runs its first instruction. */
 SEC("tp_btf/sched_process_fork")

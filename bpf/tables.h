@@ -119,6 +119,14 @@ struct past_stack {
 	struct past_frame frame[PAST_FRAMES];
 };
 
+/* Where the kernel has all memory: bpf/direct.h. */
+struct direct_map {
+	__u64 begin; /* is added to a place in memory; 0: not known */
+	__u64 end; /* places in memory lie below */
+	__u32 levels; /* of page tables: 4 or 5 */
+	__u32 reserved;
+};
+
 /*
  * The state of a walk. What each frame needs, but for the registers, comes first: an instruction of x86 has one byte for an offset below
  * 128, and four for others, and between two ticks the CPU forgets most code.
@@ -148,11 +156,10 @@ struct walk {
 	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
 	struct address_space space;
 	__u64 pgd; /* the tables of the process's pages; 0: memory is copied. This and the next: bpf/direct.h */
-	__u64 direct_map;
+	__u64 pgd_after_copy; /* the same, from the first copy on that can be had */
+	struct direct_map direct;
 	__u64 pmd_number; /* address >> 21 of what pmd is about; ~0: nothing */
 	__u64 pmd;
-	__u32 direct_levels;
-	__u32 reserved;
 	__u64 rule;
 	__u32 switches;
 	__u32 wishes;

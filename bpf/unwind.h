@@ -86,8 +86,11 @@ __noinline int fill_window(struct cpu_state *cpu, __u64 address)
 	walk->window = (__u64)cpu->window;
 	walk->window_at = line;
 	walk->window_bytes = sizeof(cpu->window);
-	if (!bpf_probe_read_user(cpu->window, sizeof(cpu->window), (void *)line))
+	if (!bpf_probe_read_user(cpu->window, sizeof(cpu->window), (void *)line)) {
+		if (READS_WINDOW_IN_PLACE && walk->pgd_after_copy)
+			walk->pgd = walk->pgd_after_copy;
 		return 0;
+	}
 	/* Across the end of a mapping the copy fails. */
 	OPAQUE(rest);
 	if (rest && rest < sizeof(cpu->window)) {

@@ -231,12 +231,12 @@ fn sampling_program(loaded: Result<(), &CollectorError>) -> Feature {
     )
 }
 
-/// Whether stacks are read where the kernel has all memory.
+/// Whether stacks are read where the kernel has all memory. On arm64 they never are.
 fn reading_of_stacks(in_place: bool) -> Feature {
-    let remedy =
-        "As right, and a third slower. In place needs x86_64, Linux 6.2, and a direct map that is found (not as a guest of Xen).";
+    let remedy = "As right, and a third slower. In place needs Linux 6.2, /proc/kcore if memory is where chance has put it (KASLR), at \
+                  most 64 TiB of it, and no PV guest of Xen.";
     let found = if in_place { "in place" } else { "copied" };
-    feature("reading user stacks", good_or(State::Limited, in_place), found, remedy)
+    feature("reading user stacks", good_or(State::Limited, in_place || cfg!(target_arch = "aarch64")), found, remedy)
 }
 
 fn following_forks() -> Feature {

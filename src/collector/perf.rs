@@ -275,6 +275,9 @@ unsafe impl Send for Counters {}
 impl Counters {
     /// Those of a map whose elements have `size` bytes, a multiple of 8, for so many CPUs and numbers.
     pub(crate) fn new(map: BorrowedFd<'_>, size: usize, cpus: u32, numbers: u8) -> io::Result<Counters> {
+        if !size.is_multiple_of(WORD) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let (words, cpus, numbers) = (size / WORD, cpus as usize, usize::from(numbers));
         let part = MappedPart::new(map, 0, words * WORD * cpus * numbers, libc::PROT_READ)?;
         Ok(Counters { part, words, cpus, numbers })
@@ -336,7 +339,7 @@ fn set_scheduling(policy: libc::c_int, priority: libc::c_int) -> bool {
 }
 
 /// Gives memory that was freed back to the system: making the table of a large library takes tens of megabytes for a moment,
-/// which the allocator would keep for the thread that had them.
+/// which the allocator would keep.
 pub(crate) fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time, from any thread: malloc_trim(3).
@@ -345,12 +348,15 @@ pub(crate) fn release_memory() {
     }
 }
 
-/// Has the allocator keep little of what is freed, in the whole process: 4 MiB for each of 4 arenas. By itself it keeps up to twice the
+/// Has the allocator keep little of what is freed, in the whole process: 4 MiB, in one arena. By itself it keeps up to twice the
 /// largest piece that was ever freed, at most 64 MiB, at the end of each of 8 arenas a CPU, and `malloc_trim` leaves those alone:
 /// beside compilers, after five minutes, more than all that was in use.
+///
+/// One arena, which grows by 1 MiB: any other grows by a page and a system call at a time, which was a thirtieth of what a short
+/// recording takes. Threads seldom wait for each other there: small pieces are kept for each (tcache).
 pub fn keep_little_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: three numbers for the allocator; it takes them at any time: mallopt(3).
+    // SAFETY: four numbers for the allocator; it takes them at any time: mallopt(3).
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_TOP_PAD, 1 << 20);
@@ -373,23 +379,28 @@ pub(crate) fn signature_mask() -> u64 {
     address ^ signed
 }
 
-/// What is to be added to the physical address of memory to get where the kernel sees it; 0 where that is not known, pages are not
-/// of 4 KiB, or addresses not of 48 bits.
+/// What is to be added to the physical address of memory to get where the kernel sees it; 0 where that is not known. On arm64 also where
+/// pages are not of 4 KiB, or addresses not of 48 bits.
 ///
 /// From the program headers of `/proc/kcore`, which have both of each piece of memory. The kernel itself is mapped once more, behind
-/// all memory (Documentation/arch/arm64/memory.rst).
-#[cfg(target_arch = "aarch64")]
+/// all memory (Documentation/arch/arm64/memory.rst, Documentation/arch/x86/x86_64/mm.rst).
 pub(crate) fn linear_offset() -> u64 {
     use std::io::Read as _;
     let mut headers = vec![0; 64 << 10];
     let read = std::fs::File::open("/proc/kcore").and_then(|mut file| file.read(&mut headers));
     let headers = headers.get(..read.unwrap_or(0)).unwrap_or_default();
-    if rustix::param::page_size() == 4096 { linear_offset_of(headers).unwrap_or(0) } else { 0 }
+    if rustix::param::page_size() == 4096 { linear_offset_of(headers, LINEAR).unwrap_or(0) } else { 0 }
 }
 
-/// The same of an ELF file's begin.
-#[cfg(any(target_arch = "aarch64", test))]
-fn linear_offset_of(headers: &[u8]) -> Option<u64> {
+/// Where the kernel has all memory: the lower half of what 48 bits are for it.
+#[cfg(target_arch = "aarch64")]
+const LINEAR: Range<u64> = 0xffff_0000_0000_0000..0xffff_8000_0000_0000;
+/// The same of 48 or 57 bits: all but the last 2 GiB, where it has itself.
+#[cfg(target_arch = "x86_64")]
+const LINEAR: Range<u64> = 0xff00_0000_0000_0000..0xffff_ffff_8000_0000;
+
+/// The same of an ELF file's begin: of the lowest memory in that range.
+fn linear_offset_of(headers: &[u8], range: Range<u64>) -> Option<u64> {
     let word = |at: usize| headers.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
     let (table, count) = (usize::try_from(word(32)?).ok()?, word(56)? & 0xffff);
     let mut lowest: Option<(u64, u64)> = None;
@@ -398,9 +409,7 @@ fn linear_offset_of(headers: &[u8]) -> Option<u64> {
         let (Some(kind), Some(address), Some(physical)) = (word(header), word(header + 16), word(header + 24)) else { break };
         // PT_LOAD; what is no memory has no physical address, or -1.
         let is_memory = kind & 0xffff_ffff == 1 && physical != u64::MAX;
-        // The lower half of what 48 bits are for the kernel.
-        let is_memory = is_memory && (0xffff_0000_0000_0000..0xffff_8000_0000_0000).contains(&address);
-        if is_memory && lowest.is_none_or(|(before, _)| address < before) {
+        if is_memory && range.contains(&address) && lowest.is_none_or(|(before, _)| address < before) {
             lowest = Some((address, address.wrapping_sub(physical)));
         }
     }
@@ -514,11 +523,11 @@ mod tests {
             let header = [1, 0, address, physical, 0, 0, 0u64];
             file.extend(header.iter().flat_map(|word| word.to_le_bytes()));
         }
-        assert_eq!(linear_offset_of(&file), Some(0xfffe_ffff_c000_0000));
+        assert_eq!(linear_offset_of(&file, 0xffff_0000_0000_0000..0xffff_8000_0000_0000), Some(0xfffe_ffff_c000_0000));
         // What was not read, and what is no file.
-        assert_eq!(linear_offset_of(&file[..64 + 56]), None);
-        assert_eq!(linear_offset_of(&file[..40]), None);
-        assert_eq!(linear_offset_of(&[]), None);
+        assert_eq!(linear_offset_of(&file[..64 + 56], 0xffff_0000_0000_0000..0xffff_8000_0000_0000), None);
+        assert_eq!(linear_offset_of(&file[..40], 0xffff_0000_0000_0000..0xffff_8000_0000_0000), None);
+        assert_eq!(linear_offset_of(&[], 0xffff_0000_0000_0000..0xffff_8000_0000_0000), None);
     }
 
     #[test]

@@ -181,40 +181,17 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// Loads the program. Nothing is sampled yet, but forks of targets are followed.
     pub(crate) fn load(settings: Settings) -> Result<Sampler, CollectorError> {
-        forget_complaint();
-        // The skeleton borrows this for as long as it lives, and we want to own the skeleton. What is left behind is one
-        // pointer for each collector; the object it points to is closed when the skeleton is dropped.
-        let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = SamplerSkelBuilder::default().open(place).map_err(|error| bpf_error("open the BPF programs", &error))?;
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.include_idle = u32::from(settings.include_idle);
-            rodata.filter_targets = u32::from(settings.filter);
-            rodata.walk_how = settings.walk as u32;
-            rodata.max_depth = max_depth();
-            rodata.half_ring = u64::from(settings.ring_bytes / 2);
-            #[cfg(target_arch = "aarch64")]
-            {
-                rodata.signature_mask = perf::signature_mask();
-                rodata.linear_offset = perf::linear_offset();
+        // What only makes it faster is no reason to fail.
+        let (skeleton, reads_in_place) = match load_programs(settings, true) {
+            Ok(skeleton) => {
+                #[cfg(target_arch = "x86_64")]
+                let reads_in_place = super::direct_map::find(&skeleton.progs.find_direct_map);
+                #[cfg(not(target_arch = "x86_64"))]
+                let reads_in_place = false;
+                (skeleton, reads_in_place)
             }
-        }
-        open.progs.follow_fork.set_autoload(settings.follow_forks);
-        open.progs.find_direct_map.set_autoload(cfg!(target_arch = "x86_64"));
-        let sized = open.maps.records.set_max_entries(settings.ring_bytes);
-        let sized = sized.and_then(|()| open.maps.targets.set_max_entries(if settings.filter { MAX_TARGETS } else { 1 }));
-        let sized = sized.and_then(|()| {
-            let cpus = possible_cpus()?;
-            open.maps.cpu_states.set_max_entries(cpus)?;
-            open.maps.counters.set_max_entries(cpus)?;
-            open.maps.forks.set_max_entries(cpus)
-        });
-        sized.map_err(|error| bpf_error("size the BPF maps", &error))?;
-        let skeleton = open.load().map_err(|error| bpf_error("load the BPF programs", &error))?;
-
-        #[cfg(target_arch = "x86_64")]
-        let reads_in_place = super::direct_map::find(&skeleton.progs.find_direct_map);
-        #[cfg(not(target_arch = "x86_64"))]
-        let reads_in_place = false;
+            Err(_) => (load_programs(settings, false)?, false),
+        };
 
         let attach = |error| bpf_error("follow forks by the tracepoint sched_process_fork", &error);
         let fork = if settings.follow_forks { Some(skeleton.progs.follow_fork.attach_trace().map_err(attach)?) } else { None };
@@ -253,6 +230,9 @@ impl Sampler {
     pub(crate) fn attach(&mut self, cpus: &[u32]) -> Result<(), CollectorError> {
         let counted = cpus.iter().all(|cpu| perf::open_clock(Clock::Cycles, self.settings.frequency, *cpu).is_ok());
         self.clock = if counted { Clock::Cycles } else { Clock::CpuClock };
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.ticks_are_nmis = u32::from(counted);
+        }
         self.ticks = true;
         cpus.iter().try_for_each(|cpu| self.attach_cpu(*cpu))
     }
@@ -372,6 +352,42 @@ impl Sampler {
     }
 }
 
+/// Loads the programs, with the one that finds the direct map (x86_64) or without.
+fn load_programs(settings: Settings, finds_direct_map: bool) -> Result<SamplerSkel<'static>, CollectorError> {
+    forget_complaint();
+    // The skeleton borrows this for as long as it lives, and we want to own the skeleton. What is left behind is one
+    // pointer for each collector; the object it points to is closed when the skeleton is dropped.
+    let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = SamplerSkelBuilder::default().open(place).map_err(|error| bpf_error("open the BPF programs", &error))?;
+    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+        rodata.include_idle = u32::from(settings.include_idle);
+        rodata.filter_targets = u32::from(settings.filter);
+        rodata.walk_how = settings.walk as u32;
+        rodata.max_depth = max_depth();
+        rodata.half_ring = u64::from(settings.ring_bytes / 2);
+        #[cfg(target_arch = "aarch64")]
+        {
+            rodata.signature_mask = perf::signature_mask();
+            rodata.linear_offset = perf::linear_offset();
+        }
+    }
+    open.progs.follow_fork.set_autoload(settings.follow_forks);
+    #[cfg(target_arch = "x86_64")]
+    open.progs.find_direct_map.set_autoload(finds_direct_map);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = finds_direct_map;
+    let sized = open.maps.records.set_max_entries(settings.ring_bytes);
+    let sized = sized.and_then(|()| open.maps.targets.set_max_entries(if settings.filter { MAX_TARGETS } else { 1 }));
+    let sized = sized.and_then(|()| {
+        let cpus = possible_cpus()?;
+        open.maps.cpu_states.set_max_entries(cpus)?;
+        open.maps.counters.set_max_entries(cpus)?;
+        open.maps.forks.set_max_entries(cpus)
+    });
+    sized.map_err(|error| bpf_error("size the BPF maps", &error))?;
+    open.load().map_err(|error| bpf_error("load the BPF programs", &error))
+}
+
 /// What becomes readable when a program wakes the ring buffer's reader. By edges: otherwise it would be readable whenever
 /// there is a record, and most records are sent without waking anybody.
 fn wakes_of(ring: &impl AsFd) -> io::Result<OwnedFd> {
@@ -447,6 +463,13 @@ mod tests {
             pending.until(100).filter_map(|(_, bytes)| Some(Record::parse(bytes)?.user().next()?.address)).collect();
         assert_eq!(frames, [30, 35, 40]);
         assert_eq!(pending.malformed, 1);
+    }
+
+    /// Everything that walks stacks here is a test of that, then; a machine on which they are copied would test the other way.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn stacks_are_read_in_place() {
+        assert!(for_trying().expect("this test needs root").reads_in_place(), "see `flametop doctor`");
     }
 
     #[test]

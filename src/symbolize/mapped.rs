@@ -119,7 +119,7 @@ impl Drop for Mapped {
 }
 
 /// Gives memory that was freed back to the system. What was parsed of debug information is tens of megabytes in small pieces,
-/// which the allocator would keep for the thread that had them.
+/// which the allocator would keep.
 pub(super) fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time, from any thread: malloc_trim(3).

@@ -13,7 +13,7 @@
 //! together are bounded: see [`MAX_COPIED`].
 
 use std::fs::File;
-use std::io::{BufReader, Cursor, Read, Seek, Write};
+use std::io::{BufReader, Read, Seek, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,8 +31,6 @@ const MAX_COPIED: u64 = 2 << 30;
 const MAX_FOREIGN: u64 = 1 << 30;
 /// Such sections up to this size are kept in memory.
 const IN_MEMORY: u64 = 1 << 20;
-/// Sections up to this size are unpacked at once, in memory.
-const AT_ONCE: u64 = 32 << 20;
 /// `Elf64_Chdr`: `ch_type` u32, reserved u32, `ch_size` u64, `ch_addralign` u64.
 const CHDR: u64 = 24;
 
@@ -114,7 +112,7 @@ impl Sections {
             }
             let relocated = relocations.iter().find(|(of, _)| *of == section.index).zip(symbols.as_ref());
             let is_plain = !section.compressed && !section.name.starts_with(".z");
-            let bytes = match (contents(&image.source, trusted, &section)?, relocated) {
+            let bytes = match (contents(&image.source, &section)?, relocated) {
                 (_, None) if is_plain && sections.file.is_some() => {
                     let place = usize::try_from(section.file.start).ok().zip(usize::try_from(section.file.end).ok());
                     Bytes::InFile(place.map(|(start, end)| start..end).ok_or(Reason::TooLarge)?)
@@ -199,36 +197,26 @@ fn is_needed(name: &str) -> bool {
 }
 
 /// What reads a section's bytes, unpacked, and how many there are.
-fn contents<'a>(source: &'a Source, trusted: bool, section: &NamedSection) -> Result<(Box<dyn Read + 'a>, u64), Reason> {
+fn contents<'a>(source: &'a Source, section: &NamedSection) -> Result<(Box<dyn Read + 'a>, u64), Reason> {
     let range = section.file.clone();
     match (section.name.starts_with(".z"), section.compressed) {
         (true, _) => unpack_old(source, range),
-        (false, true) => unpack(source, trusted, range),
+        (false, true) => unpack(source, range),
         (false, false) => Ok((Box::new(source.reader(range.clone())), range.end.saturating_sub(range.start))),
     }
 }
 
 /// A compressed section: `Elf64_Chdr`, then zlib (1) or zstd (2). (gABI, "Compressed sections".)
-fn unpack(source: &Source, trusted: bool, range: Range<u64>) -> Result<(Box<dyn Read + '_>, u64), Reason> {
+fn unpack(source: &Source, range: Range<u64>) -> Result<(Box<dyn Read + '_>, u64), Reason> {
     let header = source.read(range.start, CHDR.min(range.end - range.start), CHDR)?;
     let (kind, size) = u32_at(&header, 0).zip(u64_at(&header, 8)).ok_or(Reason::Truncated)?;
     let start = range.start.checked_add(CHDR).filter(|start| *start <= range.end).ok_or(Reason::Truncated)?;
-    if kind == 1 && trusted && size <= AT_ONCE && range.end - start <= AT_ONCE {
-        return Ok((Box::new(Cursor::new(unpack_at_once(&source.read(start, range.end - start, AT_ONCE)?, size)?)), size));
-    }
     let packed = BufReader::new(source.reader(start..range.end));
     match kind {
         1 => Ok((Box::new(flate2::read::ZlibDecoder::new(packed)), size)),
         2 => Ok((Box::new(ruzstd::decoding::StreamingDecoder::new(packed).map_err(|_| Reason::MalformedDwarf)?), size)),
         _ => Err(Reason::MalformedDwarf),
     }
-}
-
-/// Of zlib, in three fifths of the time that it takes piece by piece; by a library in C, so of files only that are trusted.
-fn unpack_at_once(packed: &[u8], size: u64) -> Result<Vec<u8>, Reason> {
-    let mut bytes = vec![0; usize::try_from(size).map_err(|_| Reason::TooLarge)?];
-    let written = libdeflater::Decompressor::new().zlib_decompress(packed, &mut bytes).map_err(|_| Reason::MalformedDwarf)?;
-    if written == bytes.len() { Ok(bytes) } else { Err(Reason::MalformedDwarf) }
 }
 
 /// As compilers did before: `ZLIB`, the size as eight big-endian bytes, then zlib.
