@@ -510,24 +510,39 @@ mod tests {
     #[test]
     fn memory_is_told_from_the_kernel_and_from_what_is_none() {
         // As /proc/kcore has it: the kernel's text, vmalloc's room without an address, memory in two pieces.
-        let segments = [
-            (0xffff_8000_8001_0000, 0x4021_0000u64),
+        let kcore = |segments: [(u64, u64); 4]| {
+            let mut file = vec![0; 64];
+            file[32..40].copy_from_slice(&64u64.to_le_bytes());
+            file[56..58].copy_from_slice(&4u16.to_le_bytes());
+            for (address, physical) in segments {
+                let header = [1, 0, address, physical, 0, 0, 0u64];
+                file.extend(header.iter().flat_map(|word| word.to_le_bytes()));
+            }
+            file
+        };
+        let file = kcore([
+            (0xffff_8000_8001_0000, 0x4021_0000),
             (0xffff_8000_8000_0000, u64::MAX),
             (0xffff_0000_0000_0000, 0x4000_0000),
             (0xffff_0000_4000_0000, 0x8000_0000),
-        ];
-        let mut file = vec![0; 64];
-        file[32..40].copy_from_slice(&64u64.to_le_bytes());
-        file[56..58].copy_from_slice(&4u16.to_le_bytes());
-        for (address, physical) in segments {
-            let header = [1, 0, address, physical, 0, 0, 0u64];
-            file.extend(header.iter().flat_map(|word| word.to_le_bytes()));
-        }
-        assert_eq!(linear_offset_of(&file, 0xffff_0000_0000_0000..0xffff_8000_0000_0000), Some(0xfffe_ffff_c000_0000));
+        ]);
+        let half = || 0xffff_0000_0000_0000..0xffff_8000_0000_0000;
+        assert_eq!(linear_offset_of(&file, half()), Some(0xfffe_ffff_c000_0000));
         // What was not read, and what is no file.
-        assert_eq!(linear_offset_of(&file[..64 + 56], 0xffff_0000_0000_0000..0xffff_8000_0000_0000), None);
-        assert_eq!(linear_offset_of(&file[..40], 0xffff_0000_0000_0000..0xffff_8000_0000_0000), None);
-        assert_eq!(linear_offset_of(&[], 0xffff_0000_0000_0000..0xffff_8000_0000_0000), None);
+        assert_eq!(linear_offset_of(&file[..64 + 56], half()), None);
+        assert_eq!(linear_offset_of(&file[..40], half()), None);
+        assert_eq!(linear_offset_of(&[], half()), None);
+        // x86_64, moved by chance.
+        #[cfg(target_arch = "x86_64")]
+        {
+            let file = kcore([
+                (0xffff_ffff_9b00_0000, 0x2b00_0000),
+                (0xffff_a5a9_4000_0000, u64::MAX),
+                (0xffff_9d1a_8000_1000, 0x1000),
+                (0xffff_9d1b_8000_0000, 0x1_0000_0000),
+            ]);
+            assert_eq!(linear_offset_of(&file, LINEAR), Some(0xffff_9d1a_8000_0000));
+        }
     }
 
     #[test]
