@@ -200,7 +200,8 @@ impl ViewBuilder {
             self.epoch = profile.epoch();
             self.next = profile.samples.first();
             (self.range_start, self.range_end, self.timeline_start) = (self.next, self.next, self.next);
-            self.timeline.begin(profile.samples.first_time().unwrap_or_default());
+            // Before the first sample: not with the second in which the machine was switched on.
+            self.timeline.begin(profile.samples.first_time().unwrap_or(now));
             self.fading = match self.query.range {
                 TimeRange::Fading(half_life, until) => Some(Fading::new(half_life, until, now)),
                 TimeRange::All | TimeRange::Last(_) | TimeRange::Between(..) => None,
@@ -504,7 +505,9 @@ impl ViewBuilder {
         // Samples that were never seen may be gone as well.
         self.timeline_start = self.timeline_start.max(first.min(self.next));
         self.next = self.next.max(first);
-        self.timeline.forget_before(profile.samples.first_time().unwrap_or_default());
+        if let Some(oldest) = profile.samples.first_time() {
+            self.timeline.forget_before(oldest);
+        }
     }
 
     fn take_back_what_left_the_range(&mut self, profile: &Profile, now: Timestamp) {

@@ -4,7 +4,7 @@
 //! it ends the loop, and the guard is dropped on the way out. Giving back twice does no harm.
 
 use std::cell::Cell;
-use std::io::{self, Stdout, Write};
+use std::io::{self, Stdout, Write, stdout};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,11 +15,74 @@ use crossterm::terminal::{
     enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
+use ratatui::buffer::Cell as ScreenCell;
+use ratatui::layout::{Position, Size};
 use ratatui::{Frame, Terminal};
 
 /// What is drawn to.
-pub(super) type Screen = Terminal<CrosstermBackend<Pictures>>;
+pub(super) type Screen = Terminal<Drawn>;
+
+/// crossterm's, but for the size: it is asked for twice a picture, and crossterm opens the terminal's device each time.
+pub(super) struct Drawn(CrosstermBackend<Pictures>);
+
+impl Write for Drawn {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Write::flush(&mut self.0)
+    }
+}
+
+impl Backend for Drawn {
+    type Error = io::Error;
+
+    fn size(&self) -> io::Result<Size> {
+        match rustix::termios::tcgetwinsize(stdout()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Ok(Size::new(size.ws_col, size.ws_row)),
+            // A terminal that does not know, as over a serial line: crossterm asks elsewhere.
+            _ => self.0.size(),
+        }
+    }
+
+    fn draw<'a, I: Iterator<Item = (u16, u16, &'a ScreenCell)>>(&mut self, content: I) -> io::Result<()> {
+        self.0.draw(content)
+    }
+
+    fn hide_cursor(&mut self) -> io::Result<()> {
+        self.0.hide_cursor()
+    }
+
+    fn show_cursor(&mut self) -> io::Result<()> {
+        self.0.show_cursor()
+    }
+
+    fn get_cursor_position(&mut self) -> io::Result<Position> {
+        self.0.get_cursor_position()
+    }
+
+    fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
+        self.0.set_cursor_position(position)
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.0.clear()
+    }
+
+    fn clear_region(&mut self, region: ClearType) -> io::Result<()> {
+        self.0.clear_region(region)
+    }
+
+    fn window_size(&mut self) -> io::Result<WindowSize> {
+        self.0.window_size()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Backend::flush(&mut self.0)
+    }
+}
 
 /// Collects what is written and hands it to the terminal in one piece for each picture: standard output would take a lock, and
 /// look for the end of a line, for each of the thousands of pieces that a picture is written in. What was not handed over when the
@@ -67,7 +130,7 @@ impl Guard {
         install_panic_hook();
         enable_raw_mode()?;
         TAKEN.store(true, Ordering::SeqCst);
-        let mut out = io::stdout();
+        let mut out = stdout();
         // The title is pushed onto the terminal's stack (xterm, XTWINOPS 22) before it is set; who does not know that, ignores it.
         let entered = execute!(
             out,
@@ -84,7 +147,7 @@ impl Guard {
         }
         let open = Rc::new(Cell::new(false));
         let pictures = Pictures { bytes: Vec::new(), open: Rc::clone(&open), out };
-        Terminal::new(CrosstermBackend::new(pictures)).map(|screen| Guard { screen, open }).inspect_err(|_| give_back())
+        Terminal::new(Drawn(CrosstermBackend::new(pictures))).map(|screen| Guard { screen, open }).inspect_err(|_| give_back())
     }
 }
 
@@ -111,7 +174,7 @@ fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         // A panic may come in the middle of a picture: first the terminal has to show again what it is told.
         let _ = execute!(
-            io::stdout(),
+            stdout(),
             EndSynchronizedUpdate,
             DisableBracketedPaste,
             DisableMouseCapture,
@@ -142,7 +205,7 @@ fn install_panic_hook() {
 
 /// Puts text into the clipboard of the terminal's own machine (OSC 52), so that it works over ssh.
 pub(super) fn copy(text: &str) -> io::Result<()> {
-    let mut out = io::stdout();
+    let mut out = stdout();
     write!(out, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
     out.flush()
 }

@@ -348,6 +348,20 @@ fn the_timeline_has_one_weight_a_second_and_forgets_what_the_store_forgot() {
     assert_eq!(timeline.first_second, world.profile.samples.first_time().unwrap().0 / SECOND);
 }
 
+#[test]
+fn a_timeline_asked_for_before_the_first_sample_does_not_begin_when_the_machine_did() {
+    const UP: u64 = 30 * 86_400;
+    let mut world = world(Limits { window: 600 * SECOND, memory: usize::MAX });
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+    builder.update(&world.profile, Timestamp(UP * SECOND), usize::MAX);
+    assert_eq!(builder.timeline(Timestamp(UP * SECOND)).weights, [0]);
+    // It was taken before, and comes after.
+    world.push((UP - 1) * SECOND, 1, &[0]);
+    builder.update(&world.profile, Timestamp(UP * SECOND), usize::MAX);
+    let timeline = builder.timeline(Timestamp(UP * SECOND));
+    assert_eq!((timeline.first_second, timeline.weights), (UP - 1, vec![1, 0]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -81,11 +81,15 @@ impl Seconds {
         }
     }
 
-    /// Leaves out what lies before the second of this moment.
+    /// Leaves out what lies before the second of this moment; begins with it as long as nothing was added.
     pub(super) fn forget_before(&mut self, oldest: Timestamp) {
-        while self.first < oldest.0 / SECOND && self.seconds.len() > 1 {
+        let oldest = oldest.0 / SECOND;
+        while self.first < oldest && self.seconds.len() > 1 {
             self.seconds.pop_front();
             self.first += 1;
+        }
+        if self.seconds.is_empty() {
+            self.first = oldest;
         }
     }
 
