@@ -1,10 +1,11 @@
 //! What `/proc` tells: read once at the start for who is there, and once for each process for what it has mapped.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 
 use super::events::{Identity, comm_bytes};
 use super::records::COMM_LENGTH;
+use crate::profile::sanitize;
 
 /// Longest command line kept, in bytes: it is for display.
 const MAX_COMMAND_LINE: usize = 4096;
@@ -50,14 +51,16 @@ fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
 }
 
 /// The arguments joined by spaces; empty for kernel threads and for processes that are gone.
+///
+/// One read: each locks the process's memory, and this is done for every program that starts.
 pub(crate) fn command_line(tgid: u32) -> String {
-    let Ok(mut bytes) = fs::read(format!("/proc/{tgid}/cmdline")) else { return String::new() };
-    bytes.truncate(MAX_COMMAND_LINE);
-    while bytes.last() == Some(&0) {
-        bytes.pop();
-    }
-    bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
-    crate::profile::sanitize(&String::from_utf8_lossy(&bytes)).into_owned()
+    let mut bytes = [0; MAX_COMMAND_LINE];
+    let read = fs::File::open(format!("/proc/{tgid}/cmdline")).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
+    let arguments = bytes.get_mut(..read).unwrap_or_default();
+    let ends = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let arguments = arguments.get_mut(..ends).unwrap_or_default();
+    arguments.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+    sanitize(&String::from_utf8_lossy(arguments)).into_owned()
 }
 
 /// An executable mapping as `/proc/PID/maps` tells it.

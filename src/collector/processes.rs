@@ -118,11 +118,10 @@ impl ProcessTable {
 
     /// Puts in a process that was there before us.
     pub(crate) fn add_found(&mut self, found: proc::Found) {
-        let command_line = proc::command_line(found.tgid);
         let name = self.label(found.comm);
-        let state = State { threads: found.threads.max(1), command_line_known: true, ..self.begin(found.comm, name) };
+        let state = State { threads: found.threads.max(1), ..self.begin(found.comm, name) };
         self.states.insert(found.tgid, state);
-        let process = Process { name, command_line: command_line.into(), parent: Tgid(found.parent), exited: None };
+        let process = Process { name, command_line: Arc::default(), parent: Tgid(found.parent), exited: None };
         self.shared.insert(Tgid(found.tgid), process);
     }
 
@@ -209,6 +208,7 @@ impl ProcessTable {
         }
         // Now, while the parent is there to be read: the child may be gone before its first sample is looked at.
         self.read_mappings(parent);
+        self.read_command_line(parent);
         self.lives += 1;
         let none = State::new([0; COMM_LENGTH], LabelId::default());
         let from = self.states.get(&parent).unwrap_or(&none);
@@ -317,6 +317,16 @@ impl ProcessTable {
         }
     }
 
+    /// Of processes that were sampled, and of those whose children may be: of most that are there at the start nobody asks.
+    fn read_command_line(&mut self, tgid: u32) {
+        let Some(state) = self.states.get_mut(&tgid).filter(|state| !state.command_line_known) else { return };
+        state.command_line_known = true;
+        let command_line = proc::command_line(tgid);
+        if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
+            process.command_line = command_line.into();
+        }
+    }
+
     /// Makes a process ready for a sample of its thread `tid` of name `comm`: known, mapped, named.
     pub(crate) fn prepare(&mut self, tgid: u32, tid: u32, comm: [u8; COMM_LENGTH], has_user_frames: bool) {
         self.forget_outdated();
@@ -327,15 +337,9 @@ impl ProcessTable {
         if has_user_frames {
             self.read_mappings(tgid);
         }
+        self.read_command_line(tgid);
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.sampled = true;
-        if !state.command_line_known {
-            state.command_line_known = true;
-            let command_line = proc::command_line(tgid);
-            if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
-                process.command_line = command_line.into();
-            }
-        }
         // Idle tasks are all of process 0, and each has its CPU's name.
         let comm = if tgid == 0 { comm_bytes(b"swapper") } else { comm };
         if tgid == tid && state.comm != comm {
