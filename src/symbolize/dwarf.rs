@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! Dwarf ── Cell ─┬─ Files   main sections · those dwz took out · .dwp · .dwo files, opened as they are met
-//!                └─ Reader  addr2line's context, which borrows from them: a table of units (ranges → unit); of each unit that was
-//!                           asked for: its functions and lines, parsed once
+//!                └─ Reader  addr2line's contexts, which borrow from them: one for each unit that was asked for, where units can be
+//!                           opened one by one (dwarf_units.rs), or one with a table of all; functions and lines of a unit
+//!                           that was asked for, parsed once
 //! ```
 //!
 //! DWARF is hostile like everything else: see [`dwarf_check`](super::dwarf_check). What units that were looked at take is estimated ([`Dwarf::memory`]), so that
@@ -13,13 +14,14 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
+use addr2line::{Context, FrameIter, LookupContinuation, LookupResult, SplitDwarfLoad};
 use gimli::{DwAt, DwarfPackage, EndianSlice, LittleEndian, UnitType};
 use rustc_hash::FxHashSet;
 use self_cell::self_cell;
 
 use super::debug_files::Places;
-use super::dwarf_check::check;
+use super::dwarf_check::{check, damaged};
+use super::dwarf_units::Units;
 use super::elf::Image;
 use super::problem::Reason;
 use super::sections::Sections;
@@ -64,7 +66,10 @@ struct Files {
 }
 
 struct Reader<'a> {
-    context: Context<Slice<'a>>,
+    /// Units one by one, where the file can be read so.
+    units: Option<Units<'a>>,
+    /// All of them, else, or from the first on that refers to others.
+    whole: OnceCell<Result<Context<Slice<'a>>, Reason>>,
     package: OnceCell<Option<DwarfPackage<Slice<'a>>>>,
     /// Units that were looked at, by their place.
     seen: RefCell<FxHashSet<(u64, usize)>>,
@@ -95,17 +100,25 @@ impl Dwarf {
         let alternative = alternative.map(Sections::read).transpose()?.flatten();
         let files = Files { main, alternative, package: OnceCell::new(), split: boxcar::Vec::new(), places };
         let parts = Parts::try_new(files, |files| {
-            let mut dwarf = gimli::Dwarf::load(|id| Ok::<_, Reason>(Slice::new(files.main.section(id), LittleEndian)))?;
-            if let Some(alternative) = &files.alternative {
-                dwarf.load_sup(|id| Ok::<_, Reason>(Slice::new(alternative.section(id), LittleEndian)))?;
+            let dwarf = load(files)?;
+            if !files.main.is_trusted() {
+                check(&dwarf, false)?;
             }
-            check(&dwarf, files.main.is_trusted())?;
-            if let (Some(sup), Some(sections)) = (dwarf.sup(), &files.alternative) {
-                check(sup, sections.is_trusted())?;
-            }
-            let context = Context::from_dwarf(dwarf).map_err(|_| Reason::MalformedDwarf)?;
+            let units = Units::of(&files.main, dwarf)?;
             let (seen, weight, batches) = (RefCell::default(), Cell::default(), Cell::default());
-            Ok::<_, Reason>(Reader { context, package: OnceCell::new(), seen, weight, near: Cell::new(u64::MAX), batches })
+            let reader = Reader {
+                units,
+                whole: OnceCell::new(),
+                package: OnceCell::new(),
+                seen,
+                weight,
+                near: Cell::new(u64::MAX),
+                batches,
+            };
+            if reader.units.is_none() {
+                reader.whole(files)?;
+            }
+            Ok::<_, Reason>(reader)
         })?;
         let dwarf = Dwarf(parts);
         // Opening has looked at the begin of each unit, so at most pages there are; questions look at few.
@@ -118,7 +131,11 @@ impl Dwarf {
     /// The number of calls told is bounded; an error is a unit that cannot be read.
     pub(super) fn calls(&self, address: ElfAddress, mut each: impl FnMut(Call<'_>)) -> Result<(), Reason> {
         self.0.with_dependent(|files, reader| {
-            let mut lookup = reader.context.find_frames(address.0);
+            if reader.whole.get().is_none() && reader.calls_of_units(address, &mut each)? {
+                return Ok(());
+            }
+            let whole = reader.whole(files)?;
+            let mut lookup = whole.find_frames(address.0);
             let frames = loop {
                 match lookup {
                     LookupResult::Output(frames) => break frames,
@@ -127,26 +144,20 @@ impl Dwarf {
             };
             // After its split part was found: whoever asks without that finds that there is none. And whether it is damaged or
             // not: what comes before the damage is held as well.
-            reader.weigh(address.0);
-            let mut frames = frames.map_err(|_| Reason::MalformedDwarf)?;
-            for _ in 0..MAX_CHAIN {
-                let Some(frame) = frames.next().map_err(|_| Reason::MalformedDwarf)? else { break };
-                let place = frame.location.as_ref().and_then(|place| Some((place.file?, place.line.filter(|line| *line > 0)?)));
-                let name = frame.function.as_ref().map(|function| function.name.slice());
-                each(Call { name: name.map(|name| name.get(..MAX_NAME).unwrap_or(name)), place });
-            }
-            Ok(())
+            reader.weigh(whole, address.0);
+            tell(frames, &mut each).map(drop)
         })
     }
 
-    /// Bytes that are held of it, about: of all units their abbreviations; of those that were looked at their lines, and
+    /// Bytes that are held of it, about: of all units their abbreviations, unless they are opened one by one; of those that were looked at their lines, and
     /// functions; and sections that were unpacked. The factors are between those of C (the kernel: 5.1 MB of abbreviations take
     /// 92 MB, all of its 163 MB of units with 16.7 MB of lines another 87 MB) and of Rust (this program, built for its
     /// tests: 6.7 MB of units with 3.5 MB of lines take 39 MB).
     pub(super) fn memory(&self) -> usize {
         self.0.with_dependent(|files, reader| {
             let abbreviations = files.main.section(gimli::SectionId::DebugAbbrev).len() * 18;
-            files.main.memory() + abbreviations + reader.weight.get()
+            let whole = reader.whole.get().map_or(0, |_| abbreviations + reader.weight.get());
+            files.main.memory() + whole + reader.units.as_ref().map_or(0, Units::weight)
         })
     }
 
@@ -179,13 +190,63 @@ impl Dwarf {
     }
 }
 
-impl Reader<'_> {
+/// The sections as gimli wants them.
+fn load(files: &Files) -> Result<gimli::Dwarf<Slice<'_>>, Reason> {
+    let mut dwarf = gimli::Dwarf::load(|id| Ok::<_, Reason>(Slice::new(files.main.section(id), LittleEndian)))?;
+    if let Some(alternative) = &files.alternative {
+        dwarf.load_sup(|id| Ok::<_, Reason>(Slice::new(alternative.section(id), LittleEndian)))?;
+    }
+    Ok(dwarf)
+}
+
+/// Tells the functions of one lookup; whether there were any.
+fn tell(frames: Result<FrameIter<'_, Slice<'_>>, gimli::Error>, each: &mut impl FnMut(Call<'_>)) -> Result<bool, Reason> {
+    let mut frames = frames.map_err(damaged)?;
+    for told in 0..MAX_CHAIN {
+        let Some(frame) = frames.next().map_err(damaged)? else { return Ok(told > 0) };
+        let place = frame.location.as_ref().and_then(|place| Some((place.file?, place.line.filter(|line| *line > 0)?)));
+        let name = frame.function.as_ref().map(|function| function.name.slice());
+        each(Call { name: name.map(|name| name.get(..MAX_NAME).unwrap_or(name)), place });
+    }
+    Ok(true)
+}
+
+impl<'a> Reader<'a> {
+    /// Tells the functions at an address by the units that may have it; `false` where they are not to be read alone.
+    fn calls_of_units(&self, address: ElfAddress, each: &mut impl FnMut(Call<'_>)) -> Result<bool, Reason> {
+        let Some(units) = &self.units else { return Ok(false) };
+        for unit in units.at(address.0) {
+            let Some(unit) = unit? else { return Ok(false) };
+            let LookupResult::Output(frames) = unit.find_frames(address.0) else { return Ok(false) };
+            if tell(frames, each)? {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// All units at once.
+    fn whole(&self, files: &'a Files) -> Result<&Context<Slice<'a>>, Reason> {
+        let open = || {
+            let dwarf = load(files)?;
+            // What others could have written was looked at already.
+            if files.main.is_trusted() {
+                check(&dwarf, true)?;
+            }
+            if let (Some(sup), Some(sections)) = (dwarf.sup(), &files.alternative) {
+                check(sup, sections.is_trusted())?;
+            }
+            Context::from_dwarf(dwarf).map_err(damaged)
+        };
+        self.whole.get_or_init(open).as_ref().map_err(|reason| *reason)
+    }
+
     /// Counts the unit of an address, if it is a new one. Addresses come in order: those close to the last are of its unit.
-    fn weigh(&self, address: u64) {
+    fn weigh(&self, whole: &Context<Slice<'a>>, address: u64) {
         if self.near.replace(address >> 8) == address >> 8 {
             return;
         }
-        let Some(unit) = self.context.find_dwarf_and_unit(address).skip_all_loads() else { return };
+        let Some(unit) = whole.find_dwarf_and_unit(address).skip_all_loads() else { return };
         let offset = unit.header.debug_info_offset().map_or(0, |offset| offset.0);
         if self.seen.borrow_mut().insert((unit.dwo_id.map_or(0, |id| id.0), offset)) {
             let lines = unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().len());
@@ -267,4 +328,111 @@ fn has_old_id(unit: &gimli::Unit<Slice<'_>>, wanted: gimli::DwoId) -> bool {
 /// A place in source code, safe to print.
 pub(super) fn location((file, line): (&str, u32)) -> SourceLocation {
     SourceLocation { file: sanitize(file).into(), line }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::super::source::Source;
+    use super::*;
+
+    type Told = Vec<(Option<String>, Option<(String, u32)>)>;
+
+    fn owned(call: Call<'_>) -> (Option<String>, Option<(String, u32)>) {
+        (call.name.map(|name| String::from_utf8_lossy(name).into_owned()), call.place.map(|(file, line)| (file.into(), line)))
+    }
+
+    /// What addr2line tells when it is given the whole file at once.
+    fn whole(dwarf: &Dwarf, address: u64) -> Told {
+        dwarf.0.with_dependent(|files, _| {
+            let context = Context::from_dwarf(load(files).unwrap()).unwrap();
+            let mut told = Vec::new();
+            tell(context.find_frames(address).skip_all_loads(), &mut |call| told.push(owned(call))).unwrap();
+            told
+        })
+    }
+
+    fn one_by_one(dwarf: &Dwarf, address: u64) -> Told {
+        let mut told = Vec::new();
+        dwarf.calls(ElfAddress(address), |call| told.push(owned(call))).unwrap();
+        told
+    }
+
+    /// A program of three units, one of them without code, with functions of one inlined into others.
+    fn build(directory: &Path, flags: &[&str]) -> Image {
+        let common = "template <int N> __attribute__((noinline)) int shared(int x) { return x * N + 1; }\n\
+                      static inline int twice(int x) { return shared<2>(x) * 2; }\nint of_other(int);\nextern int table[4];\n";
+        let sources = [
+            ("main.cc", "int main(int argc, char **) { return twice(argc) + of_other(argc) + table[argc & 3]; }\n"),
+            (
+                "other.cc",
+                "__attribute__((noinline)) int unused(int x) { return x; }\nint of_other(int x) { return twice(x + 1); }\n",
+            ),
+            ("data.cc", "int table[4] = {1, 2, 3, 4};\n"),
+        ];
+        for (name, text) in sources {
+            fs::write(directory.join(name), [common, text].concat()).unwrap();
+        }
+        let mut compiler = Command::new("g++");
+        compiler.current_dir(directory).args(["-O2", "-o", "program"]).args(flags).args(sources.map(|(name, _)| name));
+        assert!(compiler.status().expect("this test needs g++").success(), "{compiler:?}");
+        Image::read(Source::Memory(fs::read(directory.join("program")).unwrap().into())).unwrap()
+    }
+
+    #[test]
+    fn units_opened_one_by_one_tell_what_all_at_once_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let kinds: [(&[&str], bool); 6] = [
+            (&["-g"], true),
+            (&["-g", "-gdwarf-4"], true),
+            (&["-g", "-ffunction-sections", "-Wl,--gc-sections"], true),
+            (&["-g", "-gz"], true),
+            // Calls of one unit inlined into another: entries of both refer to each other.
+            (&["-g", "-flto"], false),
+            (&["-g", "-gsplit-dwarf"], false),
+        ];
+        for (flags, alone) in kinds {
+            let image = build(directory.path(), flags);
+            let dwarf = Dwarf::open(&image, None, Places::default()).unwrap().unwrap();
+            let is_open = || dwarf.0.with_dependent(|_, reader| reader.whole.get().is_some());
+            assert!(!is_open(), "{flags:?}: this compiler lists no addresses");
+            let code = image.sections_named(|name| name == ".text").unwrap().remove(0);
+            let (mut inlined, mut named) = (0, 0);
+            // Mapped where they are in the file, as all small programs are.
+            for address in code.file.step_by(3) {
+                let told = one_by_one(&dwarf, address);
+                // Split parts are found by directories that this image has none of.
+                if !flags.contains(&"-gsplit-dwarf") {
+                    assert_eq!(told, whole(&dwarf, address), "{flags:?} {address:#x}");
+                }
+                inlined += usize::from(told.len() > 1);
+                named += usize::from(!told.is_empty());
+            }
+            assert_eq!(is_open(), !alone, "{flags:?}");
+            assert!(named > 10 && inlined > 0 || flags.contains(&"-gsplit-dwarf"), "{flags:?}: {named} named, {inlined} inlined");
+        }
+    }
+
+    #[test]
+    fn a_unit_that_is_not_listed_is_found_by_its_own_ranges() {
+        let directory = tempfile::tempdir().unwrap();
+        build(directory.path(), &["-g"]);
+        let unlisted = directory.path().join("unlisted.o");
+        let at = |name: &str| directory.path().join(name);
+        let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
+        run(Command::new("g++").args(["-O2", "-g", "-c", "-o"]).arg(&unlisted).arg(at("other.cc")));
+        run(Command::new("objcopy")
+            .args(["--remove-section", ".debug_aranges", "--remove-section", ".rela.debug_aranges"])
+            .arg(&unlisted));
+        run(Command::new("g++").args(["-O2", "-g", "-o"]).arg(at("program")).arg(&unlisted).args([at("main.cc"), at("data.cc")]));
+        let image = Image::read(Source::Memory(fs::read(at("program")).unwrap().into())).unwrap();
+        let dwarf = Dwarf::open(&image, None, Places::default()).unwrap().unwrap();
+        let code = image.sections_named(|name| name == ".text").unwrap().remove(0);
+        let told: Vec<Told> = code.file.map(|address| one_by_one(&dwarf, address)).collect();
+        let names = |name: &str| told.iter().filter(|told| told.iter().any(|call| call.0.as_deref() == Some(name))).count();
+        assert!(names("_Z8of_otheri") > 0 && names("main") > 0, "{told:?}");
+        assert!(dwarf.0.with_dependent(|_, reader| reader.whole.get().is_none()));
+    }
 }

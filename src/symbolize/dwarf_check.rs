@@ -9,6 +9,7 @@
 //! | calls inlined into each other | a level of recursion each | [`MAX_DEPTH`] |
 //! | a line program | 32 bytes a row, of a byte | [`MAX_LINES`] of a unit |
 //! | file names of a unit | a path each, with its directories | [`MAX_PATHS`] of a unit |
+//! | a list of addresses | 40 bytes a range, of 8 | [`MAX_ARANGES`] |
 //!
 //! Of files that nobody but root or we could have written, only what all of them are held in is looked at: walking through every
 //! entry takes as long as reading it.
@@ -19,7 +20,9 @@ use rustc_hash::FxHashMap;
 use super::problem::Reason;
 
 /// Units of one file. The kernel has 3,000, Chromium 40,000.
-const MAX_UNITS: usize = 400_000;
+pub(super) const MAX_UNITS: usize = 400_000;
+/// Bytes of the list of which addresses are whose. The kernel's has 3 MB.
+const MAX_ARANGES: usize = 64 << 20;
 /// Bytes that abbreviations of all units take, about. The kernel's take 90 MB.
 const MAX_ABBREVIATIONS: usize = 512 << 20;
 /// Functions and calls inlined in one file; a program of 100 MB has some 500,000.
@@ -38,6 +41,9 @@ type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
 
 /// Refuses what would take memory, stack or time without end.
 pub(super) fn check(dwarf: &Dwarf<'_>, trusted: bool) -> Result<(), Reason> {
+    if gimli::Section::reader(&dwarf.debug_aranges).len() > MAX_ARANGES {
+        return Err(Reason::TooLarge);
+    }
     let mut tables: FxHashMap<usize, usize> = FxHashMap::default();
     let (mut units, mut abbreviations) = (0, 0usize);
     let mut sums = Sums::default();
@@ -48,7 +54,7 @@ pub(super) fn check(dwarf: &Dwarf<'_>, trusted: bool) -> Result<(), Reason> {
         let size = match tables.get(&offset.0) {
             Some(size) => *size,
             None => {
-                let size = size_of_table(dwarf, offset.0);
+                let Table { size, .. } = Table::at(dwarf, offset.0);
                 tables.insert(offset.0, size);
                 size
             }
@@ -64,37 +70,57 @@ pub(super) fn check(dwarf: &Dwarf<'_>, trusted: bool) -> Result<(), Reason> {
     Ok(())
 }
 
-fn damaged(_: gimli::Error) -> Reason {
+pub(super) fn damaged(_: gimli::Error) -> Reason {
     Reason::MalformedDwarf
 }
 
-/// What gimli takes for the table at an offset, about. It ends where it is damaged, as there gimli's ends, too.
-fn size_of_table(dwarf: &Dwarf<'_>, offset: usize) -> usize {
-    const OF_ABBREVIATION: usize = 136;
-    const OF_ATTRIBUTE: usize = 16;
-    let mut size = 0;
-    let mut bytes = *gimli::Section::reader(&dwarf.debug_abbrev);
-    let mut count = || -> gimli::Result<()> {
-        bytes.skip(offset)?;
-        while bytes.read_uleb128()? != 0 {
-            bytes.read_uleb128()?;
-            bytes.read_u8()?;
-            size += OF_ABBREVIATION;
-            loop {
-                let (name, form) = (bytes.read_uleb128()?, bytes.read_uleb128()?);
-                if (name, form) == (0, 0) {
-                    break;
+/// A table of abbreviations.
+#[derive(Default)]
+pub(super) struct Table {
+    /// Bytes that gimli takes for it, about.
+    pub(super) size: usize,
+    /// Whether an entry may name one of another unit, or of another file.
+    pub(super) refers_to_others: bool,
+}
+
+impl Table {
+    /// The one at an offset. It ends where it is damaged, as there gimli's ends, too.
+    pub(super) fn at(dwarf: &Dwarf<'_>, offset: usize) -> Table {
+        const OF_ABBREVIATION: usize = 136;
+        const OF_ATTRIBUTE: usize = 16;
+        const OUTSIDE: [gimli::DwForm; 5] = [
+            gimli::DW_FORM_ref_addr,
+            gimli::DW_FORM_ref_sup4,
+            gimli::DW_FORM_ref_sup8,
+            gimli::DW_FORM_GNU_ref_alt,
+            // Any of them, as the entry says.
+            gimli::DW_FORM_indirect,
+        ];
+        let mut table = Table::default();
+        let mut bytes = *gimli::Section::reader(&dwarf.debug_abbrev);
+        let mut read = || -> gimli::Result<()> {
+            bytes.skip(offset)?;
+            while bytes.read_uleb128()? != 0 {
+                bytes.read_uleb128()?;
+                bytes.read_u8()?;
+                table.size += OF_ABBREVIATION;
+                loop {
+                    let (name, form) = (bytes.read_uleb128()?, bytes.read_uleb128()?);
+                    if (name, form) == (0, 0) {
+                        break;
+                    }
+                    if form == u64::from(gimli::DW_FORM_implicit_const.0) {
+                        bytes.read_sleb128()?;
+                    }
+                    table.size += OF_ATTRIBUTE;
+                    table.refers_to_others |= OUTSIDE.iter().any(|outside| u64::from(outside.0) == form);
                 }
-                if form == u64::from(gimli::DW_FORM_implicit_const.0) {
-                    bytes.read_sleb128()?;
-                }
-                size += OF_ATTRIBUTE;
             }
-        }
-        Ok(())
-    };
-    let _ = count();
-    size
+            Ok(())
+        };
+        let _ = read();
+        table
+    }
 }
 
 /// What was counted of all units.

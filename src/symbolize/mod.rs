@@ -55,6 +55,7 @@ mod debug_files;
 mod demangle;
 mod dwarf;
 mod dwarf_check;
+mod dwarf_units;
 mod elf;
 mod fetch;
 mod files;
