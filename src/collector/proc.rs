@@ -52,7 +52,7 @@ fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
 
 /// The arguments joined by spaces; empty for kernel threads and for processes that are gone.
 ///
-/// One read: each locks the process's memory, and this is done for every program that starts.
+/// One read: each locks the process's memory, and this is done for every program that is sampled.
 pub(crate) fn command_line(tgid: u32) -> String {
     let mut bytes = [0; MAX_COMMAND_LINE];
     let read = fs::File::open(format!("/proc/{tgid}/cmdline")).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);

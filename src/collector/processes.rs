@@ -208,6 +208,8 @@ impl ProcessTable {
         }
         // Now, while the parent is there to be read: the child may be gone before its first sample is looked at.
         self.read_mappings(parent);
+        // What the parent has by now may be another program's, or gone: the child's own is read at its first sample.
+        let command_line_known = self.states.get(&parent).is_some_and(|state| state.command_line_known);
         self.read_command_line(parent);
         self.lives += 1;
         let none = State::new([0; COMM_LENGTH], LabelId::default());
@@ -216,7 +218,7 @@ impl ProcessTable {
         let child = State {
             mappings: from.mappings.clone(),
             mappings_known: from.mappings_known,
-            command_line_known: from.command_line_known,
+            command_line_known,
             life: self.lives,
             ..State::new(from.comm, name)
         };
@@ -322,7 +324,8 @@ impl ProcessTable {
         let Some(state) = self.states.get_mut(&tgid).filter(|state| !state.command_line_known) else { return };
         state.command_line_known = true;
         let command_line = proc::command_line(tgid);
-        if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
+        // Of one that ends there is none to be read any more; it may have its parent's.
+        if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)).filter(|_| !command_line.is_empty()) {
             process.command_line = command_line.into();
         }
     }

@@ -9,7 +9,6 @@
 //! | calls inlined into each other | a level of recursion each | [`MAX_DEPTH`] |
 //! | a line program | 32 bytes a row, of a byte | [`MAX_LINES`] of a unit |
 //! | file names of a unit | a path each, with its directories | [`MAX_PATHS`] of a unit |
-//! | a list of addresses | 40 bytes a range, of 8 | [`MAX_ARANGES`] |
 //!
 //! Of files that nobody but root or we could have written, only what all of them are held in is looked at: walking through every
 //! entry takes as long as reading it.
@@ -21,10 +20,8 @@ use super::problem::Reason;
 
 /// Units of one file. The kernel has 3,000, Chromium 40,000.
 pub(super) const MAX_UNITS: usize = 400_000;
-/// Bytes of the list of which addresses are whose. The kernel's has 3 MB.
-const MAX_ARANGES: usize = 64 << 20;
 /// Bytes that abbreviations of all units take, about. The kernel's take 90 MB.
-const MAX_ABBREVIATIONS: usize = 512 << 20;
+const MAX_ABBREVIATIONS: usize = 384 << 20;
 /// Functions and calls inlined in one file; a program of 100 MB has some 500,000.
 const MAX_FUNCTIONS: usize = 8_000_000;
 /// Ranges of functions and units in one file.
@@ -41,9 +38,6 @@ type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
 
 /// Refuses what would take memory, stack or time without end.
 pub(super) fn check(dwarf: &Dwarf<'_>, trusted: bool) -> Result<(), Reason> {
-    if gimli::Section::reader(&dwarf.debug_aranges).len() > MAX_ARANGES {
-        return Err(Reason::TooLarge);
-    }
     let mut tables: FxHashMap<usize, usize> = FxHashMap::default();
     let (mut units, mut abbreviations) = (0, 0usize);
     let mut sums = Sums::default();

@@ -6,26 +6,35 @@
 //!
 //! ```text
 //! .debug_aranges ─► ranges (end, begin, unit), by their ends ─► address ─► unit ─► context
-//! .debug_info    ─► begins of units; ranges of those that the list does not have
+//! .debug_info    ─► begins of units; whether one that has code is not in the list
 //! ```
 //!
 //! A unit that refers to others, or is a skeleton whose rest is in another file, cannot be read alone. Then, and where there is no
-//! list, all are read at once.
+//! whole list, all are read at once.
 
 use std::cell::{Cell, RefCell};
 
 use addr2line::Context;
-use gimli::{DebugInfoOffset, EndianSlice, LittleEndian, SectionId, UnitSectionOffset, UnitType};
+use gimli::{ArangeHeader, DebugInfoOffset, EndianSlice, Format, LittleEndian, SectionId, UnitSectionOffset, UnitType};
 use rustc_hash::FxHashMap;
 
 use super::dwarf_check::{MAX_UNITS, Table, damaged};
 use super::problem::Reason;
 use super::sections::Sections;
+use super::source::u64_at;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Of units that the list does not have, the root is read. Of more than this, none is.
-const MAX_UNLISTED: usize = 64;
+/// Ranges of one file; the kernel has 200,000.
+const MAX_RANGES: usize = 2 << 20;
+/// Bytes that a unit's abbreviations may take.
+const MAX_TABLE: usize = 64 << 20;
+/// Units looked at for one address: of those that say that they have it, the first nearly always does.
+const MAX_AT: usize = 64;
+/// Bytes taken by what was opened for one address, about, after which no more is.
+const MAX_NEW: usize = 256 << 20;
+/// What a unit that is opened takes by itself, about.
+const OF_UNIT: usize = 2 << 10;
 
 /// Of addresses: 32 bytes.
 struct UnitRange {
@@ -37,26 +46,35 @@ struct UnitRange {
     unit: usize,
 }
 
+/// One that was asked for.
+#[allow(clippy::large_enum_variant)]
+enum Unit<'a> {
+    Alone(Context<Slice<'a>>),
+    /// Refers to others.
+    NotAlone,
+    /// Passed over, as addr2line does with those that it cannot read.
+    Unreadable,
+}
+
 /// Which unit an address is of, and those that were asked for.
 pub(super) struct Units<'a> {
     sections: &'a Sections,
     dwarf: gimli::Dwarf<Slice<'a>>,
     ranges: Box<[UnitRange]>,
-    /// `None`: not to be read alone.
-    opened: boxcar::Vec<Option<Context<Slice<'a>>>>,
+    opened: boxcar::Vec<Unit<'a>>,
     /// Begin of a unit → its place in `opened`.
     places: RefCell<FxHashMap<usize, usize>>,
     weight: Cell<usize>,
 }
 
 impl<'a> Units<'a> {
-    /// Of a file; `None` where its units are not listed.
+    /// Of a file; `None` where its units are not all listed.
     pub(super) fn of(sections: &'a Sections, dwarf: gimli::Dwarf<Slice<'a>>) -> Result<Option<Units<'a>>, Reason> {
         if dwarf.sup().is_some() {
             return Ok(None);
         }
         let Some(mut ranges) = ranges(&dwarf)? else { return Ok(None) };
-        ranges.sort_by_key(|range| range.end);
+        ranges.sort_unstable_by_key(|range| (range.end, range.unit));
         let mut least_begin = u64::MAX;
         for range in ranges.iter_mut().rev() {
             least_begin = least_begin.min(range.begin);
@@ -67,12 +85,36 @@ impl<'a> Units<'a> {
         Ok(Some(Units { sections, dwarf, ranges: ranges.into(), opened, places, weight }))
     }
 
-    /// The units that may have an address.
-    pub(super) fn at(&self, address: u64) -> impl Iterator<Item = Result<Option<&Context<Slice<'a>>>, Reason>> {
+    /// Asks the units that may have an address, until one knows it. `Ok(false)` where that is to be asked of all at once.
+    pub(super) fn ask(
+        &self,
+        address: u64,
+        mut ask: impl FnMut(&Context<Slice<'a>>) -> Result<Asked, Reason>,
+    ) -> Result<bool, Reason> {
         let from = self.ranges.partition_point(|range| range.end <= address);
         let rest = self.ranges.get(from..).unwrap_or_default().iter();
-        let near = rest.take_while(move |range| range.least_begin <= address);
-        near.filter(move |range| range.begin <= address).map(|range| self.unit(range.unit))
+        let near = rest.take_while(|range| range.least_begin <= address).filter(|range| range.begin <= address);
+        let before = self.weight();
+        let mut asked = Vec::new();
+        for range in near {
+            if asked.contains(&range.unit) {
+                continue;
+            }
+            asked.push(range.unit);
+            match self.unit(range.unit) {
+                Unit::Unreadable => {}
+                Unit::NotAlone => return Ok(false),
+                Unit::Alone(unit) => match ask(unit)? {
+                    Asked::Known => return Ok(true),
+                    Asked::Unknown => {}
+                    Asked::Elsewhere => return Ok(false),
+                },
+            }
+            if asked.len() == MAX_AT || self.weight() - before > MAX_NEW {
+                break;
+            }
+        }
+        Ok(true)
     }
 
     /// Bytes that are held of those that were opened, about. See [`Dwarf::memory`](super::dwarf::Dwarf::memory).
@@ -80,29 +122,29 @@ impl<'a> Units<'a> {
         self.weight.get()
     }
 
-    /// `Ok(None)` for one that cannot be read alone.
-    fn unit(&self, begin: usize) -> Result<Option<&Context<Slice<'a>>>, Reason> {
+    fn unit(&self, begin: usize) -> &Unit<'a> {
         let known = self.places.borrow().get(&begin).copied();
-        let place = match known {
-            Some(place) => place,
-            None => {
-                let place = self.opened.push(self.open(begin)?);
-                self.places.borrow_mut().insert(begin, place);
-                place
-            }
-        };
-        Ok(self.opened.get(place).and_then(Option::as_ref))
+        let place = known.unwrap_or_else(|| {
+            self.weight.set(self.weight.get() + OF_UNIT);
+            let place = self.opened.push(self.open(begin).unwrap_or(Unit::Unreadable));
+            self.places.borrow_mut().insert(begin, place);
+            place
+        });
+        self.opened.get(place).unwrap_or(&Unit::Unreadable)
     }
 
-    fn open(&self, begin: usize) -> Result<Option<Context<Slice<'a>>>, Reason> {
+    fn open(&self, begin: usize) -> Result<Unit<'a>, Reason> {
         let header = self.dwarf.debug_info.header_from_offset(DebugInfoOffset(begin)).map_err(damaged)?;
         let table = Table::at(&self.dwarf, header.debug_abbrev_offset().0);
         if table.refers_to_others || !matches!(header.type_(), UnitType::Compilation) {
-            return Ok(None);
+            return Ok(Unit::NotAlone);
         }
         let info = self.sections.section(SectionId::DebugInfo);
         let end = header.length_including_self().checked_add(begin);
         let alone = end.and_then(|end| info.get(begin..end)).ok_or(Reason::MalformedDwarf)?;
+        if table.size > MAX_TABLE {
+            return Err(Reason::TooLarge);
+        }
         let dwarf = gimli::Dwarf::load(|id| {
             let bytes = match id {
                 SectionId::DebugInfo => alone,
@@ -112,38 +154,34 @@ impl<'a> Units<'a> {
             };
             Ok::<_, Reason>(Slice::new(bytes, LittleEndian))
         })?;
-        let lines = dwarf.unit(header_of(&dwarf)?).map_err(damaged)?;
-        if lines.dwo_id.is_some() {
-            return Ok(None);
+        let header = dwarf.units().next().map_err(damaged)?.ok_or(Reason::MalformedDwarf)?;
+        let unit = dwarf.unit(header).map_err(damaged)?;
+        if unit.dwo_id.is_some() {
+            return Ok(Unit::NotAlone);
         }
-        let lines = lines.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().len());
-        self.weight.set(self.weight.get() + table.size + alone.len() / 2 + 7 * lines);
-        Context::from_dwarf(dwarf).map(Some).map_err(damaged)
+        let context = Context::from_dwarf(dwarf).map_err(damaged)?;
+        self.weight.set(self.weight.get() + table.size + alone.len() / 2 + 7 * lines_of(&unit));
+        Ok(Unit::Alone(context))
     }
 }
 
-fn header_of<'a>(dwarf: &gimli::Dwarf<Slice<'a>>) -> Result<gimli::UnitHeader<Slice<'a>>, Reason> {
-    dwarf.units().next().map_err(damaged)?.ok_or(Reason::MalformedDwarf)
+/// What a unit says of an address.
+pub(super) enum Asked {
+    Known,
+    Unknown,
+    /// What it says is in another file.
+    Elsewhere,
 }
 
-/// The ranges of all units, as the list has them; `None` where there is none, or too many units are not in it.
+/// Bytes of a unit's line program.
+fn lines_of(unit: &gimli::Unit<Slice<'_>>) -> usize {
+    unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().len())
+}
+
+/// The ranges of all units, as the list has them; `None` where there is none, or a unit with code is not in it.
 fn ranges(dwarf: &gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>, Reason> {
-    let mut lists = dwarf.debug_aranges.headers();
-    let mut listed = Vec::new();
-    // What is wrong with the list is no reason to believe less of the rest.
-    let Ok(()) = (|| {
-        while let Some(list) = lists.next()? {
-            listed.push((list.debug_info_offset().0, list));
-        }
-        Ok::<_, gimli::Error>(())
-    })() else {
-        return Ok(None);
-    };
-    if listed.is_empty() {
-        return Ok(None);
-    }
-    listed.sort_by_key(|(unit, _)| *unit);
-    let (mut ranges, mut unlisted, mut count) = (Vec::new(), 0, 0);
+    let Some(listed) = lists(dwarf) else { return Ok(None) };
+    let (mut ranges, mut count) = (Vec::new(), 0);
     let mut lists = listed.iter().peekable();
     let mut headers = dwarf.units();
     while let Some(header) = headers.next().map_err(damaged)? {
@@ -157,28 +195,50 @@ fn ranges(dwarf: &gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>, Rea
         let mut is_listed = false;
         while let Some((_, list)) = lists.next_if(|(of, _)| *of == unit) {
             is_listed = true;
-            let mut entries = list.entries();
-            // An entry that is none, as of an address that is too large, is passed over; after one that cannot be read comes none.
-            while let Some(entry) = entries.next().transpose() {
-                let Ok(entry) = entry else { continue };
-                let range = entry.range();
-                ranges.push(UnitRange { end: range.end, begin: range.begin, least_begin: 0, unit });
+            ranges.extend(list.chunks_exact(16).filter_map(|entry| {
+                let (begin, length) = u64_at(entry, 0).zip(u64_at(entry, 8))?;
+                // What was left out by the linker begins at the end of all addresses.
+                let end = begin.checked_add(length).filter(|end| *end > begin)?;
+                Some(UnitRange { end, begin, least_begin: 0, unit })
+            }));
+            if ranges.len() > MAX_RANGES {
+                return Ok(None);
             }
         }
         let has_code = matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_));
-        if is_listed || !has_code {
-            continue;
-        }
-        unlisted += 1;
-        if unlisted > MAX_UNLISTED {
+        if !is_listed && has_code && dwarf.unit(header).map_or(true, |unit| unit.dwo_id.is_some() || lines_of(&unit) > 0) {
             return Ok(None);
         }
-        let Ok(root) = dwarf.unit(header) else { continue };
-        let Ok(mut of_root) = dwarf.unit_ranges(&root) else { return Ok(None) };
-        while let Some(range) = of_root.next().map_err(damaged)? {
-            ranges.push(UnitRange { end: range.end, begin: range.begin, least_begin: 0, unit });
+    }
+    Ok(Some(ranges))
+}
+
+/// Of each list the unit and the bytes of its entries, ordered by units; `None` where there are none, or not such as compilers
+/// for machines of 64 bits write.
+///
+/// Entries are read here: gimli calls itself for each that is nothing, and takes addresses of one byte.
+fn lists<'a>(dwarf: &gimli::Dwarf<Slice<'a>>) -> Option<Vec<(usize, &'a [u8])>> {
+    let section = gimli::Section::reader(&dwarf.debug_aranges).slice();
+    let mut headers = dwarf.debug_aranges.headers();
+    let mut lists = Vec::new();
+    while let Some(header) = headers.next().ok()? {
+        lists.push((header.debug_info_offset().0, entries(section, &header)?));
+        if lists.len() > MAX_UNITS {
+            return None;
         }
     }
-    ranges.retain(|range| range.begin < range.end);
-    Ok(Some(ranges))
+    lists.sort_unstable_by_key(|(unit, _)| *unit);
+    (!lists.is_empty()).then_some(lists)
+}
+
+/// The entries: an address and a length each, aligned to both (DWARF 5, 6.1.2).
+fn entries<'a>(section: &'a [u8], header: &ArangeHeader<Slice<'a>>) -> Option<&'a [u8]> {
+    let (header_length, begins) = match header.encoding().format {
+        Format::Dwarf32 => (4, 16),
+        Format::Dwarf64 => (12, 32),
+    };
+    let start = header.offset().0;
+    let end = start.checked_add(header_length)?.checked_add(header.length())?;
+    let list = section.get(start..end)?;
+    (header.encoding().address_size == 8).then(|| list.get(begins..).unwrap_or_default())
 }

@@ -140,6 +140,31 @@ fn open(sections: &[(&str, &[u8])]) -> Result<usize, Reason> {
     asked.map(|()| calls)
 }
 
+/// A list of addresses of the unit at 0, with addresses of so many bytes: DWARF 5, 6.1.2.
+fn list(address_size: u8, entries: &[u8]) -> Vec<u8> {
+    let mut list = vec![2, 0, 0, 0, 0, 0, address_size, 0];
+    list.resize(12, 0);
+    list.extend(entries);
+    [&(list.len() as u32).to_le_bytes(), list.as_slice()].concat()
+}
+
+#[test]
+fn a_list_of_addresses_takes_neither_stack_nor_memory_without_end() {
+    let function = [&[2][..], &0x1000u64.to_le_bytes(), &0x1000u64.to_le_bytes(), &[0]].concat();
+    let entry = [0x1000u64.to_le_bytes(), 0x1000u64.to_le_bytes()].concat();
+    let listed =
+        |list: &[u8]| open(&[(".debug_abbrev", ABBREVIATIONS), (".debug_aranges", list), (".debug_info", &unit(&function))]);
+    assert_eq!(listed(&list(8, &entry)), Ok(1));
+    // Entries that are nothing, that end behind the last address, or are many for one unit.
+    assert_eq!(listed(&list(8, &[vec![0; 4 << 20], entry.clone()].concat())), Ok(1));
+    assert_eq!(listed(&list(8, &[vec![0xff; 4 << 20], entry.clone()].concat())), Ok(1));
+    assert_eq!(listed(&list(8, &entry.repeat(100_000))), Ok(1));
+    // Those that are not believed: the unit itself says what it has.
+    assert_eq!(listed(&list(8, &entry.repeat(3 << 20))), Ok(1));
+    assert_eq!(listed(&list(1, &[1; 8 << 20])), Ok(1));
+    assert_eq!(listed(&list(8, &entry)[..20]), Ok(1));
+}
+
 #[test]
 fn small_debug_information_that_becomes_large_is_refused() {
     let function = [&[2][..], &0x1000u64.to_le_bytes(), &0x1000u64.to_le_bytes()].concat();
