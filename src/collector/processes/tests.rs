@@ -123,6 +123,24 @@ fn a_return_address_behind_the_last_byte_of_a_mapping_is_in_it() {
 }
 
 #[test]
+fn a_child_has_its_own_command_line_or_else_its_parents() {
+    let own = std::process::id();
+    let line = |world: &World, tgid| world.shared.get(&Tgid(tgid)).map(|process| process.command_line.to_string()).unwrap();
+    // A daemon: its parent was gone before anybody looked, and was never sampled.
+    let mut world = World::new();
+    world.exec(NOBODY, "daemon");
+    world.fork(NOBODY, own);
+    world.sample(own, "daemon", &[], 0);
+    assert!(line(&world, own).contains("flametop"), "{}", line(&world, own));
+    // The other way round: a child that is gone before its first sample is looked at.
+    let mut world = World::new();
+    world.exec(own, "shell");
+    world.fork(own, NOBODY);
+    world.sample(NOBODY, "shell", &[], 0);
+    assert!(line(&world, NOBODY).contains("flametop"), "{}", line(&world, NOBODY));
+}
+
+#[test]
 fn a_child_has_its_parents_mappings_until_it_runs_another_program() {
     let mut world = World::new();
     let child = NOBODY + 1;
