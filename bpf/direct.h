@@ -8,20 +8,28 @@
  * A word of the stack is a plain load then. Loads of which none waits for another are under way together, and what the processor has to
  * translate is one large page instead of many small ones; copies by bpf_probe_read_user() come one after the other, and wait.
  *
- * Why a page stays where it is meanwhile: who takes one from a process, or frees a table, first has all CPUs that run the process forget
- * the translation, and a CPU answers when its interrupts are on. The clock's program runs with interrupts off, and
- * get_user_pages_fast() of the kernel counts on the same. While the kernel switches to another process, a
- * CPU may count as one that runs it already; a cycle counter's tick, an NMI, may come just then. Its first piece of the stack is copied:
- * the kernel copies none then (nmi_uaccess_okay(), since 6.3). Programs at events may be interrupted, and copy. (Processors that tell
- * one another without interrupts, AMD's INVLPGB, and hypervisors that answer for a CPU which they have put aside do not wait: a page that
- * is taken from its owner in that very microsecond may have other words already. A word is a return address only where code is mapped.)
+ * Why this is safe, for tables: they are freed by RCU, or after an interrupt on each CPU that may be reading them. Both wait for us: the
+ * clock's program runs with interrupts off. get_user_pages_fast() of the kernel counts on the same. While the kernel switches to another
+ * process, a CPU may count as one that runs it already, and a cycle counter's tick, an NMI, may come just then. So at an NMI the first piece
+ * of the stack is copied: the kernel refuses to copy in that moment (nmi_uaccess_okay(), since 6.3). Before 6.3 NMIs always copy. Programs at
+ * events may be interrupted, and always copy.
+ *
+ * For pages: who takes a page from a process clears its entry, has all CPUs that run the process forget the translation, and only then
+ * frees the page. Mostly that waits for us, too. But not where CPUs are told without an interrupt: by AMD's INVLPGB, and in guests by a
+ * call of the hypervisor (Hyper-V always; KVM for a CPU that does not run). Then a page may have a new owner while it is read. So the
+ * walk reads the entries again after the words, as get_user_pages_fast() does: leave_page(). If one has changed, what was read counts for
+ * nothing, and the stack is walked anew from copies.
+ *
+ * What is not caught: a page of memory that has failed. A load of it is a machine check, and one in the kernel ends the machine, where
+ * one in a copy would end the process. So memory is not read in place while /proc/meminfo counts any that has failed (direct_map.rs asks
+ * once a minute).
  *
  * Where the direct map begins differs from boot to boot. User space knows it, or guesses (src/collector/direct_map.rs), and
  * find_direct_map() in sampler.bpf.c proves it by words of user space's own memory.
  *
  * Promises: nothing is read through an entry that does not let the process read, or beyond the end of memory (what a protection
- * key alone denies is read); a place that is not mapped reads as 0. Owed by the caller: interrupts are off, and in an NMI a copy came
- * first. x86_64, 6.2 and later; elsewhere pgd stays 0.
+ * key alone denies is read); a place that is not mapped reads as 0; walk->moved is set if a page was taken away. Owed by the caller:
+ * interrupts are off, in an NMI a copy came first, and frames are dropped if walk->moved is set. x86_64, 6.2 and later; elsewhere pgd stays 0.
  */
 #ifndef FLAMETOP_DIRECT_H
 #define FLAMETOP_DIRECT_H
@@ -33,9 +41,10 @@
 #define ENTRY_USER (1ULL << 2)
 #define ENTRY_LARGE (1ULL << 7) /* not in tables of 4 KiB */
 #define ENTRY_SPECIAL (1ULL << 9) /* a device's, which the direct map lacks */
-/* 64 TiB, all that four levels have room for; and places beyond. (Bits 47 and 51 say how memory is encrypted.) */
+/* 64 TiB, all that four levels have room for. Bits above say that a place is beyond, or how its memory is encrypted: direct_map::beyond. */
 #define ENTRY_PLACE 0x00003ffffffff000ULL
-#define ENTRY_BEYOND (1ULL << 46 | 7ULL << 48)
+/* What must be the same after a page was read: not whether it was used or written to, and not whether it may be. */
+#define ENTRY_COMPARED (ENTRY_PLACE | 0x3fULL << 46 | ENTRY_PRESENT | ENTRY_USER | ENTRY_LARGE | ENTRY_SPECIAL)
 
 #define PAGE_SHIFT 12
 #define PMD_SHIFT 21
@@ -44,9 +53,14 @@
 #define PGDIR_SHIFT_OF_5 48
 #define LOW_BITS(shift) ((1ULL << (shift)) - 1)
 
+static __always_inline __u64 entry_place(__u64 table, __u64 address, __u32 shift)
+{
+	return table + (address >> shift & 511) * 8;
+}
+
 static __always_inline __u64 table_entry(__u64 table, __u64 address, __u32 shift)
 {
-	return word_at(table + (address >> shift & 511) * 8);
+	return word_at(entry_place(table, address, shift));
 }
 
 /* Where the kernel has the memory that an entry is about, if it is of no device; 0: nowhere. */
@@ -54,7 +68,7 @@ static __always_inline __u64 place_of(const struct direct_map *map, __u64 entry,
 {
 	__u64 place = entry & ENTRY_PLACE & ~low_bits;
 
-	if ((entry & (ENTRY_PRESENT | ENTRY_USER | ENTRY_SPECIAL | ENTRY_BEYOND)) != (ENTRY_PRESENT | ENTRY_USER) || place >= map->end)
+	if ((entry & (ENTRY_PRESENT | ENTRY_USER | ENTRY_SPECIAL | map->beyond)) != (ENTRY_PRESENT | ENTRY_USER) || place >= map->end)
 		return 0;
 	return map->begin + place;
 }
@@ -65,8 +79,8 @@ static __always_inline __u64 next_table(const struct direct_map *map, __u64 entr
 	return entry & ENTRY_LARGE ? 0 : place_of(map, entry, 0);
 }
 
-/* The entry of the 2 MiB that an address of user space lies in; 0: there is none. */
-static __always_inline __u64 pmd_entry(const struct direct_map *map, __u64 pgd, __u64 address)
+/* Where the entry is of the 2 MiB that an address of user space lies in; 0: there is none. */
+static __always_inline __u64 pmd_place(const struct direct_map *map, __u64 pgd, __u64 address)
 {
 	__u64 table = pgd;
 
@@ -76,41 +90,64 @@ static __always_inline __u64 pmd_entry(const struct direct_map *map, __u64 pgd, 
 		return 0;
 	if (!(table = next_table(map, table_entry(table, address, PUD_SHIFT))))
 		return 0;
-	return table_entry(table, address, PMD_SHIFT);
+	return entry_place(table, address, PMD_SHIFT);
 }
 
-/* Where the kernel has the page of an address, by the entry of its 2 MiB, and the shift of the page's size; 0: nowhere. */
-static __always_inline __u64 page_of(const struct direct_map *map, __u64 entry, __u64 address, __u32 *shift)
+/* Where the kernel has the page of an address, by the entry of its 2 MiB, and the shift of the page's size; 0: nowhere. `at` is where the
+ * page's own entry is, at first that of its 2 MiB; `entry` is the entry there. */
+static __always_inline __u64 page_of(const struct direct_map *map, __u64 *at, __u64 *entry, __u64 address, __u32 *shift)
 {
 	__u64 table;
 
-	if (entry & ENTRY_LARGE) {
+	if (*entry & ENTRY_LARGE) {
 		*shift = PMD_SHIFT;
-		return place_of(map, entry, LOW_BITS(PMD_SHIFT));
+		return place_of(map, *entry, LOW_BITS(PMD_SHIFT));
 	}
-	table = next_table(map, entry);
+	table = next_table(map, *entry);
 	*shift = PAGE_SHIFT;
-	return table ? place_of(map, table_entry(table, address, PAGE_SHIFT), 0) : 0;
+	if (!table)
+		return 0;
+	*at = entry_place(table, address, PAGE_SHIFT);
+	*entry = word_at(*at);
+	return place_of(map, *entry, 0);
 }
 
 /* Makes the page of an address the walk's window. Whether it can be read so. */
 static __always_inline int enter_page(struct walk *walk, __u64 address)
 {
 	__u32 shift;
-	__u64 page;
+	__u64 page, at, entry;
 
 	if (address >> PMD_SHIFT != walk->pmd_number) {
 		/* Higher than any process's of four levels; of five it is one that asked for it. */
-		walk->pmd = address >> 47 ? 0 : pmd_entry(&walk->direct, walk->pgd, address);
+		walk->pmd_place = address >> 47 ? 0 : pmd_place(&walk->direct, walk->pgd, address);
+		walk->pmd = walk->pmd_place ? word_at(walk->pmd_place) : 0;
 		walk->pmd_number = address >> PMD_SHIFT;
 	}
-	page = page_of(&walk->direct, walk->pmd, address, &shift);
+	at = walk->pmd_place;
+	entry = walk->pmd;
+	page = page_of(&walk->direct, &at, &entry, address, &shift);
 	if (!page)
 		return 0;
+	walk->page_place = at;
+	walk->page = entry;
 	walk->window = page;
 	walk->window_at = address & ~LOW_BITS(shift);
 	walk->window_bytes = 1ULL << shift;
 	return 1;
+}
+
+/* Looks whether the entries are as they were when the window became a page. If not, its words may be another page's: from here on all is
+ * copied, and walk->moved is set. */
+static __always_inline void leave_page(struct walk *walk)
+{
+	if (!walk->page_place)
+		return;
+	if (((word_at(walk->page_place) ^ walk->page) | (word_at(walk->pmd_place) ^ walk->pmd)) & ENTRY_COMPARED) {
+		walk->moved = 1;
+		walk->pgd = 0;
+		walk->pgd_after_copy = 0;
+	}
 }
 
 /* What user space asks: do these words lie at this address, if the direct map is this? */
@@ -119,18 +156,22 @@ struct direct_map_question {
 	__u64 words[2]; /* that nobody else has */
 	struct direct_map map;
 };
-_Static_assert(sizeof(struct direct_map_question) == 48, "see direct_map.rs");
+_Static_assert(sizeof(struct direct_map_question) == 56, "see direct_map.rs");
 
 /* The answer. Global, so that it is verified once. */
 __noinline int leads_to_words(__u64 pgd, const struct direct_map_question *question)
 {
 	__u32 shift;
-	__u64 address, page;
+	__u64 address, page, at, entry;
 
 	if (!CAN_READ_IN_PLACE || !question)
 		return 0;
 	address = question->address;
-	page = page_of(&question->map, pmd_entry(&question->map, pgd, address), address, &shift);
+	at = pmd_place(&question->map, pgd, address);
+	if (!at)
+		return 0;
+	entry = word_at(at);
+	page = page_of(&question->map, &at, &entry, address, &shift);
 	if (!page)
 		return 0;
 	page += address & LOW_BITS(shift);

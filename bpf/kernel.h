@@ -87,6 +87,39 @@ struct file {
 	struct inode *f_inode;
 };
 
+struct dentry {
+	struct super_block *d_sb;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct fs_struct {
+	struct path root;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+/* kuid_t: the number of a user in the initial user namespace. */
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+struct user_namespace {
+	int level; /* 0: the initial one */
+	kuid_t owner;
+	struct user_namespace *parent;
+	struct ns_common ns;
+};
+
+struct cred {
+	kuid_t uid;
+	struct user_namespace *user_ns;
+};
+
 struct rb_node {
 	struct rb_node *rb_right;
 	struct rb_node *rb_left;
@@ -203,6 +236,8 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct mm_struct *mm;
+	const struct cred *real_cred;
+	struct fs_struct *fs;
 	struct uprobe_task *utask;
 	unsigned int in_execve : 1;
 #if defined(__TARGET_ARCH_x86)

@@ -4,8 +4,8 @@
  *
  * A sample in the ring buffer:
  *
- *   0      8        16     20    24    28       30       32     48         49     50      51       52       56
- *   | time | cgroup | tgid | tid | cpu | kernel | user   | comm | user_end | kind | flags | source | weight | u64 frames …
+ *   0      8        16     20    24    28       30       32     48         49     50      51       52       56     60      64
+ *   | time | cgroup | tgid | tid | cpu | kernel | user   | comm | user_end | kind | flags | source | weight | uid  | files | u64 frames …
  *                                        frames   frames
  *
  * frames: kernel frames, innermost first, then user frames, innermost first. Nothing follows the last frame. The upper
@@ -43,6 +43,7 @@ enum user_end {
 	USER_END_NO_MEMORY = 15, /* exiting: its memory is gone */
 	USER_END_32_BIT = 16, /* a task of 32 bits */
 	USER_END_REGISTERS = 17, /* there are no registers of user mode that can be trusted */
+	USER_END_TIME = 18, /* the walk had taken as long as it may: bpf/budget.h */
 };
 
 /* Bits in the upper byte of a user frame. */
@@ -84,6 +85,8 @@ struct sample_header {
 	__u8 flags;
 	__u8 source; /* which event: its number in `events` of probes.bpf.c; 0 is the clock */
 	__u32 weight; /* events that it stands for: those since the last sample of the source on this CPU */
+	__u32 uid; /* who is charged for the task: see begin_sample */
+	__u32 files; /* which files the task's paths lead to: see begin_sample */
 };
 
 struct sample {
@@ -109,6 +112,8 @@ struct wish {
 	__u8 reserved;
 	__u8 kind; /* RECORD_WISH, where a sample has its kind */
 	__u8 reserved2[6];
+	__u32 uid; /* as in a sample */
+	__u32 files;
 };
 
 /*
@@ -129,7 +134,8 @@ struct counters {
 	__u64 rule_misses; /* and the cache of rules */
 	__u64 guesses; /* frames without unwind information */
 	__u64 retraced; /* frames that were where they had been at the thread's last sample */
-	__u64 reserved[7];
+	__u64 moved; /* stacks that were walked a second time, of a copy: bpf/direct.h */
+	__u64 reserved[6];
 };
 
 /* Objects that can have a table at one time. Machines have some thousand mapped at most. */
@@ -242,15 +248,19 @@ OFFSET_IS(struct sample_header, kind, 49);
 OFFSET_IS(struct sample_header, flags, 50);
 OFFSET_IS(struct sample_header, source, 51);
 OFFSET_IS(struct sample_header, weight, 52);
-OFFSET_IS(struct sample, frames, 56);
-_Static_assert(sizeof(struct sample_header) == 56, "the header of a record is 56 bytes: see records.rs");
+OFFSET_IS(struct sample_header, uid, 56);
+OFFSET_IS(struct sample_header, files, 60);
+OFFSET_IS(struct sample, frames, 64);
+_Static_assert(sizeof(struct sample_header) == 64, "the header of a record is 64 bytes: see records.rs");
 OFFSET_IS(struct wish, time, 0);
 OFFSET_IS(struct wish, start, 8);
 OFFSET_IS(struct wish, tgid, 16);
 OFFSET_IS(struct wish, end, 24);
 OFFSET_IS(struct wish, key, 32);
 OFFSET_IS(struct wish, kind, 49);
-_Static_assert(sizeof(struct wish) == 56, "a wish is 56 bytes: see records.rs");
+OFFSET_IS(struct wish, uid, 56);
+OFFSET_IS(struct wish, files, 60);
+_Static_assert(sizeof(struct wish) == 64, "a wish is 64 bytes: see records.rs");
 _Static_assert(sizeof(struct object_key) == 16, "the key of `files`: see tables");
 _Static_assert(sizeof(struct object) == 16 + 16 * MAX_RANGES, "the value of `objects`: see tables");
 _Static_assert(sizeof(struct object_place) == 8, "the value of `files`: see tables");
@@ -260,7 +270,7 @@ OFFSET_IS(struct kernel_names, names, 8 + 8 * KERNEL_NAMES);
 _Static_assert(KERNEL_NAMES == 32 && KERNEL_NAME_BYTES == 576, "see kernel_names.rs");
 OFFSET_IS(struct kernel_code, bytes, 16);
 _Static_assert(KERNEL_CODE_BYTES == 4096, "see kernel_names.rs");
-_Static_assert(sizeof(struct counters) == 128, "nine counters: see records.rs");
+_Static_assert(sizeof(struct counters) == 128, "ten counters: see records.rs");
 _Static_assert(sizeof(struct event) == 128, "see records.rs");
 _Static_assert(sizeof(struct control) == 8, "see probes");
 _Static_assert(sizeof(struct fork_counters) == 16, "two counters: see records.rs");

@@ -82,7 +82,38 @@ static __always_inline void send_wishes(struct cpu_state *cpu)
 		wish->time = header->time;
 		wish->tgid = header->tgid;
 		wish->tid = header->tid;
+		wish->uid = header->uid;
+		wish->files = header->files;
 		bpf_ringbuf_output(&records, wish, sizeof(*wish), BPF_RB_FORCE_WAKEUP);
+	}
+}
+
+/* Levels that user namespaces can have: 32 below the initial one, in all kernels. */
+#define MAX_USER_NAMESPACES 32
+
+/*
+ * Who is charged for what flametop does for a task, and which files its paths lead to.
+ *
+ *   uid    the task's real user; in a user namespace below the initial one, the user who made that namespace: inside, one user
+ *          can be 65,536 others
+ *   files  the number of that namespace, whose root chooses what is mounted; else the device of the task's root directory.
+ *          Numbers of namespaces are above 0xf0000000, those of devices are below.
+ */
+static __always_inline void identify(struct sample_header *header, struct task_struct *task)
+{
+	const struct cred *cred = WITHOUT_TRUST(task)->real_cred;
+	struct user_namespace *namespace = cred->user_ns;
+
+	if (namespace->level) {
+		/* Of namespaces in namespaces, the outermost: the users of the others are numbers that it gave out. */
+		for (int i = 0; i < MAX_USER_NAMESPACES && namespace->level > 1; i++)
+			namespace = namespace->parent;
+		header->uid = namespace->owner.val;
+		header->files = namespace->ns.inum;
+	} else {
+		header->uid = cred->uid.val;
+		/* A task that is exiting has none: 0. */
+		header->files = WITHOUT_TRUST(task)->fs->root.dentry->d_sb->s_dev;
 	}
 }
 
@@ -101,14 +132,17 @@ static __always_inline void begin_sample(struct sample_header *header, struct ta
 	header->flags = 0;
 	header->source = 0;
 	header->weight = 1;
+	identify(header, task);
 	((__u64 *)header->comm)[0] = ((__u64 *)task->comm)[0];
 	((__u64 *)header->comm)[1] = ((__u64 *)task->comm)[1];
 }
 
-/* Writes what the walks have found, and sends it. */
+/* Writes what the walks have found, and sends it. Once for each begin_sample(), but for comparing. */
 static __always_inline long finish_sample(struct cpu_state *cpu, __u32 kernel)
 {
 	struct sample_header *header = &cpu->sample.header;
+
+	charge_time(cpu);
 
 	if (kernel >= max_depth)
 		header->flags |= SAMPLE_KERNEL_CUT;

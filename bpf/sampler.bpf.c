@@ -34,10 +34,12 @@ struct {
 	__type(value, struct fork_counters);
 } forks SEC(".maps");
 
-/* What find_direct_map() was told and has proved. */
+/* What find_direct_map() was told and has proved. User space sets `begin` to 0 when memory fails. */
 struct direct_map direct_map;
 /* Set by user space before the clock ticks: it is a counter of the processor's. */
 __u32 ticks_are_nmis;
+/* Set as well: the kernel does not copy in an NMI while it switches between processes (6.3 and later). */
+__u32 copies_are_refused;
 
 SEC("perf_event")
 int take_sample(struct perf_event_context *ctx)
@@ -69,19 +71,26 @@ int take_sample(struct perf_event_context *ctx)
 
 	walk->pgd = 0;
 	walk->pgd_after_copy = 0;
-	if (READS_WINDOW_IN_PLACE && direct_map.begin && walk_how != WALK_OF_COPIES) {
-		/* 0 of a thread of the kernel. */
-		__u64 pgd = (__u64)WITHOUT_TRUST(task)->mm->pgd;
-
-		if (ticks_are_nmis)
-			walk->pgd_after_copy = pgd;
-		else
-			walk->pgd = pgd;
+	if (READS_WINDOW_IN_PLACE && walk_how != WALK_OF_COPIES) {
 		walk->direct = direct_map;
+		/* As it was copied: user space may clear it at any time. */
+		if (walk->direct.begin) {
+			/* 0 of a thread of the kernel. */
+			__u64 pgd = (__u64)WITHOUT_TRUST(task)->mm->pgd;
+
+			if (!ticks_are_nmis)
+				walk->pgd = pgd;
+			else if (copies_are_refused)
+				walk->pgd_after_copy = pgd;
+		}
 	}
 
 	__u32 kernel = is_user_mode(ctx) ? 0 : read_kernel_stack(ctx, cpu->sample.frames, 0);
 	walk_user(ctx, ctx, task, cpu, kernel, max_depth, 0, 0, 0);
+	if (READS_WINDOW_IN_PLACE && unlikely(walk->moved)) {
+		count->moved++;
+		walk_user(ctx, ctx, task, cpu, kernel, max_depth, 0, 0, 1);
+	}
 	if (finish_sample(cpu, kernel))
 		count->ring_full++;
 	else

@@ -34,6 +34,10 @@
 #define PAST_FRAMES 128
 /* Kinds of code for which no table was found, in one walk, that user space is told of. */
 #define MAX_WISHES 4
+/* A look-up that no cache answers takes about as long as so many frames that are known. */
+#define SEARCH_FRAMES 8
+#define SEARCH_RULE_FRAMES 2
+#define WINDOW_FRAMES 2
 
 /* A rule in 8 bytes: src/collector/unwind/packed.rs draws it. */
 enum rule_kind {
@@ -123,6 +127,7 @@ struct past_stack {
 struct direct_map {
 	__u64 begin; /* is added to a place in memory; 0: not known */
 	__u64 end; /* places in memory lie below */
+	__u64 beyond; /* bits of an entry that say: not in this map */
 	__u32 levels; /* of page tables: 4 or 5 */
 	__u32 reserved;
 };
@@ -145,6 +150,8 @@ struct walk {
 	__u32 past_old; /* the thread's last one */
 	__u32 past_at; /* the first frame there that lies as far out as this one */
 	__u32 past_first;
+	__s32 look_at; /* as many frames, and the clock is read: this and the next five, bpf/budget.h */
+	__u32 look_every;
 	__u8 is_return; /* pc is a return address: it is looked up one byte before */
 	__u8 fresh; /* all registers are those of pc's frame: nothing was unwound since they were saved */
 	__u8 guessed;
@@ -160,7 +167,14 @@ struct walk {
 	struct direct_map direct;
 	__u64 pmd_number; /* address >> 21 of what pmd is about; ~0: nothing */
 	__u64 pmd;
+	__u64 pmd_place; /* where that entry is */
+	__u64 page; /* the entry that the window was found by: of a page table, or pmd */
+	__u64 page_place;
 	__u64 rule;
+	__u64 began; /* nanoseconds, as the next ones */
+	__u64 limit; /* that this walk may take */
+	__u64 credit; /* that walks of this CPU may take together */
+	__u64 credited; /* when something was added to that */
 	__u32 switches;
 	__u32 wishes;
 	__u32 mapping_misses;
@@ -171,6 +185,7 @@ struct walk {
 	__u32 unstamped; /* where address spaces have no generation: the number of the walk */
 	__u32 past_slot; /* of the thread */
 	__u32 sent; /* samples */
+	__u8 moved; /* a page was taken from the process while it was read in place */
 };
 
 /*
@@ -193,7 +208,21 @@ struct cpu_state {
 };
 _Static_assert(__builtin_offsetof(struct cpu_state, mappings) <= 0x7fff, "what has a place of its own in instructions");
 
-/* One element for each CPU, set before loading. Nobody maps it; but what can be mapped begins with a page, and so lines with lines. */
+/*
+ * The element of `cpu_states` that a CPU has, and 1: 0 is none. For each CPU that there may ever be, which are many more than there are
+ * on some machines. User space gives elements to CPUs that are switched on (src/collector/slots.rs); how many there are is set before
+ * loading.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} cpu_slots SEC(".maps");
+
+/* An element for each CPU that is switched on, and some for those to come; how many is set before loading. Nobody maps it; but what can
+ * be mapped begins with a page, and so lines with lines. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -223,8 +252,10 @@ struct {
 	__array(values, struct segment_map);
 } segments SEC(".maps");
 
+/* User space maps it, to read when each object was used last. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, MAX_OBJECTS);
 	__type(key, __u32);
 	__type(value, struct object);
@@ -245,7 +276,10 @@ const volatile __u32 search_by_copy;
 
 static __always_inline struct cpu_state *state_of(__u32 cpu)
 {
-	return bpf_map_lookup_elem(&cpu_states, &cpu);
+	__u64 *slot = bpf_map_lookup_elem(&cpu_slots, &cpu);
+	__u32 number = slot ? *slot - 1 : ~0U;
+
+	return bpf_map_lookup_elem(&cpu_states, &number);
 }
 
 static __always_inline __u32 *segment_words(__u32 number)
@@ -295,6 +329,7 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 		return USER_END_UNSPECIFIED;
 	struct walk *walk = &cpu->walk;
 	walk->mapping_misses++;
+	walk->look_at -= SEARCH_FRAMES;
 	if (CAN_READ_IN_PLACE && !search_by_copy)
 		result = find_mapping_by(&walk->space, address, &mapping, 1, NULL);
 	else
@@ -398,6 +433,7 @@ __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 		return 0;
 	struct walk *walk = &cpu->walk;
 	walk->rule_misses++;
+	walk->look_at -= SEARCH_RULE_FRAMES;
 	walk->rule = RULE_GAP;
 	slot = walk->map.slot;
 	serial = walk->map.serial;

@@ -7,8 +7,8 @@
  * Where an object has no rule, a frame is guessed by the frame pointer, or by the code in prologues and epilogues; such a frame
  * is marked, and believed only if a call ends at its return address.
  *
- * Promises: a bounded number of steps; each end has a reason (enum user_end); no frame that is not believed. Owed by the
- * caller: what bpf/tables.h asks for.
+ * Promises: a bounded number of steps, in bounded time (bpf/budget.h); each end has a reason (enum user_end); no frame that is not
+ * believed. Owed by the caller: what bpf/tables.h asks for.
  */
 #ifndef FLAMETOP_UNWIND_H
 #define FLAMETOP_UNWIND_H
@@ -16,6 +16,7 @@
 #include "tables.h"
 #include "regs.h"
 #include "direct.h"
+#include "budget.h"
 
 /* How often a stack may go on below where it is: systemstack of Go, and coroutines. */
 #define MAX_SWITCHES 8
@@ -28,7 +29,7 @@ enum walk_how {
 	WALK_NOTHING = 3, /* for measuring what the rest costs */
 	WALK_ANEW = 4, /* by tables, without looking at the thread's last stack: for measuring */
 	WALK_TWICE = 5, /* by tables; and anew, of a copy of the stack: for comparing */
-	WALK_OF_COPIES = 6, /* by tables, the stack always copied: for measuring */
+	WALK_OF_COPIES = 6, /* by tables, the stack always copied */
 };
 const volatile __u32 walk_how;
 /* For tests: also where bpf_for is offered, walk as kernels before 6.4 do. */
@@ -81,8 +82,13 @@ __noinline int fill_window(struct cpu_state *cpu, __u64 address)
 		return -1;
 	struct walk *walk = &cpu->walk;
 
-	if (READS_WINDOW_IN_PLACE && walk->pgd && enter_page(walk, address))
-		return 0;
+	walk->look_at -= WINDOW_FRAMES;
+	if (READS_WINDOW_IN_PLACE && walk->pgd) {
+		leave_page(walk);
+		if (walk->pgd && enter_page(walk, address))
+			return 0;
+		walk->page_place = 0;
+	}
 	walk->window = (__u64)cpu->window;
 	walk->window_at = line;
 	walk->window_bytes = sizeof(cpu->window);
@@ -308,6 +314,8 @@ __noinline int walk_step(struct cpu_state *cpu)
 	__u64 address = walk->pc - walk->is_return;
 	__u64 bits, rule;
 
+	if (unlikely(should_look(walk)) && is_out_of_time(cpu))
+		return ends(walk, USER_END_TIME);
 	if (unlikely(address - walk->map.start >= walk->map.size)) {
 		int none = enter_mapping(cpu, address);
 
@@ -374,7 +382,7 @@ static __always_inline void follow_frame_pointers(void *ctx, struct cpu_state *c
  */
 static __always_inline int is_between_programs(struct task_struct *task, __u8 end)
 {
-	if (end == USER_END_ROOT || end == USER_END_CUT || end == USER_END_NO_TABLE)
+	if (end == USER_END_ROOT || end == USER_END_CUT || end == USER_END_NO_TABLE || end == USER_END_TIME)
 		return 0;
 	return bpf_core_field_exists(task->in_execve) && BPF_CORE_READ_BITFIELD(task, in_execve);
 }
@@ -382,7 +390,8 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
 /*
  * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in
  * cpu->walk: frames, end. `tick`: the context, if it is the clock's. `returned`: pc is where a call that has just ended returned to;
- * `left` is the function that was called, if it is known; `again`: what the thread's last stack was does not help.
+ * `left` is the function that was called, if it is known; `again`: what the thread's last stack was does not help. Afterwards
+ * walk->moved says whether a page of the stack was taken away meanwhile: then the frames may be wrong.
  *
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
  *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last
@@ -401,6 +410,7 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 	walk->rule_misses = 0;
 	walk->guesses = 0;
 	walk->retraced = 0;
+	walk->moved = 0;
 	if (task_flags & (PF_KTHREAD | PF_IO_WORKER)) {
 		walk->end = USER_END_KERNEL_THREAD;
 		return;
@@ -429,6 +439,7 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 	walk->map.size = 0;
 	walk->window_bytes = 0;
 	walk->pmd_number = ~0ULL;
+	walk->page_place = 0;
 	walk->switches = 0;
 	walk->is_return = walk->in_syscall || returned;
 	walk->fresh = 1;
@@ -436,6 +447,7 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 	walk->guess_end = 0;
 	walk->next_goroutine = 0;
 	walk->end = USER_END_CUT;
+	begin_time(cpu, first_frame || again);
 	recall(cpu, task->pid, walk_how == WALK_ANEW || again);
 	if (left)
 		add_frame(cpu, left, FRAME_INTERRUPTED);
@@ -445,7 +457,10 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 		return;
 	}
 	walk_frames(cpu);
-	remember(cpu, task->pid);
+	if (READS_WINDOW_IN_PLACE)
+		leave_page(walk);
+	if (!walk->moved)
+		remember(cpu, task->pid);
 	if (is_between_programs(task, walk->end))
 		walk->end = USER_END_REGISTERS;
 }

@@ -72,12 +72,13 @@ fn main() {
     let walked = collector.walked();
     let each = |count: u64| count as f64 / samples.max(1) as f64;
     println!(
-        "a sample: {:.1} user frames, of which {:.1} as before, {:.2} misses of mappings, {:.2} of rules, {:.2} guesses",
+        "a sample: {:.1} user frames, of which {:.1} as before, {:.2} misses of mappings, {:.2} of rules, {:.2} guesses; {} stacks again, of copies",
         each(walked.frames),
         each(walked.retraced),
         each(walked.mapping_misses),
         each(walked.rule_misses),
-        each(walked.guesses)
+        each(walked.guesses),
+        walked.moved
     );
     println!("{:?}", collector.tables());
     for object in collector.objects() {

@@ -53,6 +53,9 @@ pub struct Hold {
     /// Takes the terminal that it writes to as its own.
     #[arg(long)]
     pub terminal: bool,
+    /// Becomes this user: UID:GID:GROUPS.
+    #[arg(long = "as")]
+    pub user: Option<String>,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
@@ -109,6 +112,9 @@ pub struct Sampling {
     /// Keep at most this much in memory: 64M, 1G
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     pub memory: usize,
+    /// Keep at most this much of unwind tables in the kernel's memory
+    #[arg(long, value_name = "SIZE", default_value = "384M", value_parser = parse_size)]
+    pub kernel_memory: usize,
 }
 
 /// How callers are found in programs and libraries.
@@ -118,6 +124,8 @@ pub enum Unwind {
     Tables,
     /// By frame pointers: only where everything is built with them
     Fp,
+    /// By unwind information, and stacks copied instead of read in place: slower; the first thing to try if a kernel misbehaves
+    Copied,
 }
 
 /// Whose word is taken for the kernel's stack at fentry and fexit.
@@ -217,6 +225,9 @@ pub struct Live {
     /// Where the command's output goes: `pane` (below the view), `leave` (where it goes without flametop), or a new file
     #[arg(long, value_name = "WHERE", default_value = "pane", requires = "program")]
     pub output: PathBuf,
+    /// Start the command as this user (a name or a number) instead of as the user that flametop runs as
+    #[arg(long, value_name = "NAME", requires = "program")]
+    pub user: Option<String>,
     /// Start this command, and show it and all it starts
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<OsString>,
@@ -240,6 +251,9 @@ pub struct Record {
     /// Folded stacks without `_[k]`, `_[i]`, `_[j]` behind kernel, inlined and JIT frames
     #[arg(long)]
     pub no_annotations: bool,
+    /// Start the command as this user (a name or a number) instead of as the user that flametop runs as
+    #[arg(long, value_name = "NAME", requires = "program")]
+    pub user: Option<String>,
     /// Start this command, and record it and all it starts
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<OsString>,

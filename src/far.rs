@@ -4,10 +4,13 @@
 //! can be left behind:
 //!
 //! ```text
-//! within(place, time, work) ──► a thread ──► work ──► its answer, in time
-//!                                  └────────────────► none in time: the thread is left behind, and as long as it waits nothing else
-//!                                                     is asked of that place
+//! within(user, place, time, work) ──► a thread ──► work ──► its answer, in time
+//!                                        └────────────────► none in time: the thread is left behind, and as long as it waits
+//!                                                           nothing else is asked of that place for that user
 //! ```
+//!
+//! `user` is who chose the file: the user whose process names it. A user whose files do not answer is left behind a few times, and
+//! then not asked for any more; other users are.
 //!
 //! Opening, and each read of a file that is far ([`Opened`]), goes this way; what lies on a disk of this machine is read in place.
 
@@ -25,12 +28,15 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// How long a file may take to be opened. A disk that has to start turning takes longer than a server that lives.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Threads that are left behind, at most: beyond that nothing is asked until one comes back.
-const MAX_LEFT: usize = 64;
+/// Threads that are left behind, at most: beyond that nothing is asked for anybody but root until one comes back.
+const MAX_LEFT: usize = 256;
+/// The same for the files of one user, and for those of root, whose file systems are everybody's.
+const MAX_LEFT_OF_USER: usize = 8;
+const MAX_LEFT_OF_ROOT: usize = 64;
 /// Threads that are kept for the next question.
 const MAX_IDLE: usize = 2;
 /// File systems that live on other machines or in other programs: `f_type` of statfs(2), and linux/magic.h.
-const FAR: [u64; 14] = [
+const FAR: [u64; 15] = [
     0x6969,      // NFS
     0x6573_5546, // FUSE
     0xff53_4d42, // CIFS
@@ -45,6 +51,7 @@ const FAR: [u64; 14] = [
     0x4750_4653, // GPFS
     0x1983_0326, // BeeGFS
     0x5644_4653, // VMware's shared folders
+    0x786f_4256, // VirtualBox's
 ];
 
 /// A device, as `st_dev` has it.
@@ -60,11 +67,19 @@ impl Place {
         Place(FxBuildHasher.hash_one(("device", device)))
     }
 
+    /// What `/proc` tells about a process: its memory lock may be held.
+    pub fn process(tgid: impl std::hash::Hash) -> Place {
+        Place(FxBuildHasher.hash_one(("process", tgid)))
+    }
+
     /// All that is in the directory of a file, as one process sees it, or all do.
     pub fn beside(root: &Path, file: &Path) -> Place {
         Place(FxBuildHasher.hash_one((root, file.parent())))
     }
 }
+
+/// A user, as the initial user namespace numbers users.
+pub type User = u32;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -72,8 +87,18 @@ type Work = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Waiting {
     idle: Vec<Sender<Work>>,
-    /// Threads that were left behind, by what they were asked about.
-    left: FxHashMap<Place, usize>,
+    /// Threads that were left behind, by whose files they were asked about, and where.
+    left: FxHashMap<(User, Place), usize>,
+}
+
+impl Waiting {
+    /// Whether something may be asked.
+    fn may_ask(&self, user: User, place: Place) -> bool {
+        let of_user: usize = self.left.iter().filter(|((other, _), _)| *other == user).map(|(_, count)| count).sum();
+        let all: usize = self.left.values().sum();
+        let has_room = if user == 0 { of_user < MAX_LEFT_OF_ROOT } else { of_user < MAX_LEFT_OF_USER && all < MAX_LEFT };
+        has_room && !self.left.contains_key(&(user, place))
+    }
 }
 
 static WAITING: LazyLock<Mutex<Waiting>> = LazyLock::new(Mutex::default);
@@ -90,10 +115,20 @@ enum Phase {
     Left,
 }
 
-/// Does something that may wait for files of a place, unless that takes longer than `time`.
+/// Threads that are left behind now.
+pub fn left_behind() -> usize {
+    waiting().left.values().sum()
+}
+
+/// Does something that may wait for files of a place, unless that takes longer than `time`. `user` is who chose the file.
 ///
 /// Fails with [`io::ErrorKind::TimedOut`]; then `work` goes on, alone, and what it returns is dropped.
-pub fn within<T: Send + 'static>(place: Place, time: Duration, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+pub fn within<T: Send + 'static>(
+    user: User,
+    place: Place,
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
     let silent = || io::Error::from(io::ErrorKind::TimedOut);
     let (tell, told) = channel();
     let phase = Arc::new(Mutex::new(Phase::Asked));
@@ -103,7 +138,7 @@ pub fn within<T: Send + 'static>(place: Place, time: Duration, work: impl FnOnce
         let mut waiting = waiting();
         let before = std::mem::replace(&mut *theirs.lock().unwrap_or_else(PoisonError::into_inner), Phase::Answered);
         if before == Phase::Left {
-            waiting.left.entry(place).and_modify(|count| *count -= 1);
+            waiting.left.entry((user, place)).and_modify(|count| *count -= 1);
             waiting.left.retain(|_, count| *count > 0);
         } else if let Ok(answer) = answer {
             // Who asked is there: it looks under the same lock before it goes.
@@ -112,7 +147,7 @@ pub fn within<T: Send + 'static>(place: Place, time: Duration, work: impl FnOnce
     });
     {
         let mut waiting = waiting();
-        if waiting.left.contains_key(&place) || waiting.left.values().sum::<usize>() >= MAX_LEFT {
+        if !waiting.may_ask(user, place) {
             return Err(silent());
         }
         let work = match waiting.idle.pop() {
@@ -133,12 +168,13 @@ pub fn within<T: Send + 'static>(place: Place, time: Duration, work: impl FnOnce
         return told.try_recv().map_err(|_| io::Error::other("what was asked of a file failed unexpectedly"));
     }
     *phase = Phase::Left;
-    *waiting.left.entry(place).or_default() += 1;
+    *waiting.left.entry((user, place)).or_default() += 1;
     Err(silent())
 }
 
 /// A thread that works for one after the other, as long as few are idle.
 fn serve(first: Work) {
+    crate::privileges::drop_unneeded();
     let mut next = Some(first);
     while let Some(work) = next {
         work();
@@ -164,16 +200,17 @@ pub fn is_disk(device: Device) -> bool {
 #[derive(Clone, Debug)]
 pub struct Opened {
     file: Arc<File>,
-    /// Where it is, if that is far.
-    place: Option<Place>,
+    /// Where it is, if that is far, and who chose it.
+    place: Option<(User, Place)>,
 }
 
 impl Opened {
     /// Asks the file's file system what it is; as opening the file, to be done [`within`] a time.
-    pub fn new(file: File) -> io::Result<Opened> {
+    pub fn new(user: User, file: File) -> io::Result<Opened> {
         let device = file.metadata()?.dev();
-        let is_far = !is_disk(device) && FAR.contains(&(rustix::fs::fstatfs(&file)?.f_type as u64 & 0xffff_ffff));
-        Ok(Opened { file: Arc::new(file), place: is_far.then(|| Place::device(device)) })
+        // Whatever its device: a program may serve a disk (fuseblk).
+        let is_far = FAR.contains(&(rustix::fs::fstatfs(&file)?.f_type as u64 & 0xffff_ffff));
+        Ok(Opened { file: Arc::new(file), place: is_far.then(|| (user, Place::device(device))) })
     }
 
     /// The file itself, if it is of this machine.
@@ -183,9 +220,24 @@ impl Opened {
 
     /// Asks something of the file.
     pub fn ask<T: Send + 'static>(&self, question: impl FnOnce(&File) -> io::Result<T> + Send + 'static) -> io::Result<T> {
-        let Some(place) = self.place else { return question(&self.file) };
+        let Some((user, place)) = self.place else { return question(&self.file) };
         let file = Arc::clone(&self.file);
-        within(place, PATIENCE, move || question(&file))?
+        within(user, place, PATIENCE, move || question(&file))?
+    }
+
+    /// Reads what is at an offset, as [`FileExt::read_at`] does: maybe less than the buffer holds.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let Some(file) = self.near() {
+            return file.read_at(buffer, offset);
+        }
+        let length = buffer.len();
+        let read = move |file: &File| {
+            let mut bytes = vec![0; length];
+            file.read_at(&mut bytes, offset).map(|count| (bytes, count))
+        };
+        let (bytes, count) = self.ask(read)?;
+        buffer.copy_from_slice(&bytes);
+        Ok(count)
     }
 
     /// Fills a buffer with what is at an offset, as [`FileExt::read_exact_at`] does.
@@ -215,10 +267,10 @@ mod tests {
     #[test]
     fn what_answers_in_time_is_told_and_threads_are_used_again() {
         for number in 0..100 {
-            assert_eq!(within(NOBODY, PATIENCE, move || number * 2).unwrap(), number * 2);
+            assert_eq!(within(1, NOBODY, PATIENCE, move || number * 2).unwrap(), number * 2);
         }
         assert!(waiting().idle.len() <= MAX_IDLE);
-        let panicked = within(NOBODY, PATIENCE, || -> u32 { panic!("on purpose") });
+        let panicked = within(1, NOBODY, PATIENCE, || -> u32 { panic!("on purpose") });
         assert_eq!(panicked.unwrap_err().kind(), io::ErrorKind::Other);
     }
 
@@ -228,14 +280,15 @@ mod tests {
         let place = Place(2);
         let begun = Instant::now();
         let short = Duration::from_millis(50);
-        let outcome = within(place, short, move || held.recv().is_ok());
+        let outcome = within(1, place, short, move || held.recv().is_ok());
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert!(begun.elapsed() >= short);
-        assert_eq!(within(place, PATIENCE, || 1).unwrap_err().kind(), io::ErrorKind::TimedOut, "it is not asked");
+        assert_eq!(within(1, place, PATIENCE, || 1).unwrap_err().kind(), io::ErrorKind::TimedOut, "it is not asked");
         assert!(begun.elapsed() < PATIENCE, "and nobody waits");
-        assert_eq!(within(NOBODY, PATIENCE, || 2).unwrap(), 2, "others are");
+        assert_eq!(within(1, NOBODY, PATIENCE, || 2).unwrap(), 2, "others are");
+        assert_eq!(within(2, place, PATIENCE, || 2).unwrap(), 2, "and so are other users");
         release.send(()).unwrap();
-        while within(place, PATIENCE, || 3).is_err() {
+        while within(1, place, PATIENCE, || 3).is_err() {
             assert!(begun.elapsed() < PATIENCE);
             std::thread::yield_now();
         }
@@ -244,8 +297,29 @@ mod tests {
     #[test]
     fn files_here_are_not_far() {
         let file = tempfile::tempfile().unwrap();
-        let opened = Opened::new(file).unwrap();
+        let opened = Opened::new(0, file).unwrap();
         assert!(opened.near().is_some() && opened.ask(|file| file.metadata()).unwrap().len() == 0);
         assert!(is_disk(rustix::fs::makedev(8, 1)) && !is_disk(rustix::fs::makedev(0, 40)));
+    }
+
+    #[test]
+    fn a_user_whose_files_do_not_answer_blocks_nobody_else() {
+        let user = 77;
+        let mut held = Vec::new();
+        for number in 0..MAX_LEFT_OF_USER {
+            let (release, waits) = channel::<()>();
+            held.push(release);
+            let place = Place(1000 + number as u64);
+            assert!(within(user, place, Duration::from_millis(10), move || waits.recv().is_ok()).is_err());
+        }
+        assert_eq!(within(user, NOBODY, PATIENCE, || 1).unwrap_err().kind(), io::ErrorKind::TimedOut, "that user has had enough");
+        assert_eq!(within(78, NOBODY, PATIENCE, || 1).unwrap(), 1);
+        assert_eq!(within(0, NOBODY, PATIENCE, || 1).unwrap(), 1);
+        drop(held);
+        let begun = Instant::now();
+        while within(user, NOBODY, PATIENCE, || 1).is_err() {
+            assert!(begun.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
     }
 }

@@ -12,6 +12,8 @@
 //! - [`collector`]: everything that touches the kernel.
 //! - [`symbolize`]: addresses to names.
 //! - [`far`]: opening files that may not answer; for both of these.
+//! - [`object`]: files of code: opening what a process names; for both of these, too.
+//! - [`privileges`]: what is given up after the start, in all threads.
 //! - [`formats`]: one file a format, reading and writing.
 //! - [`ui`]: the screen and its keys.
 //! - [`session`]: builds the rooms and connects them for one run; [`cli`] says which.
@@ -22,6 +24,8 @@ pub mod cli;
 pub mod collector;
 pub mod far;
 pub mod formats;
+pub mod object;
+pub mod privileges;
 pub mod profile;
 pub mod session;
 pub mod symbolize;

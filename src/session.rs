@@ -18,15 +18,27 @@ mod names;
 mod record;
 mod sampling;
 mod unwind_check;
+mod user;
 mod view;
+
+use std::ffi::OsString;
+use std::ops::Deref;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 pub use link::answer_requests;
 
-use crate::cli::{Background, Cli, Colours, Command, Looks, PaletteName};
+use crate::cli::{Background, Cli, Colours, Command, Looks, PaletteName, Sampling};
 use crate::formats::save::{DateTime, Format, default_name};
+use crate::privileges::{self, Duties};
 use crate::ui::{ColourMode, Depth, Palette, Theme};
+
+/// Why this is no configuration file, if it is none. For the fuzzer.
+#[doc(hidden)]
+pub fn mistake_in_configuration(text: &str) -> Option<String> {
+    config::understood(&"config.toml", text).err().map(|error| error.to_string())
+}
 
 /// Does what the command line says.
 ///
@@ -37,23 +49,70 @@ pub fn run(cli: Cli) -> Result<()> {
     match cli.command {
         None => live::run(cli.live),
         Some(Command::Record(options)) => record::run(options),
-        Some(Command::View(options)) => view::run(&options),
+        Some(Command::View(options)) => {
+            give_up_all_but(Duties::Views);
+            view::run(&options)
+        }
         Some(Command::Doctor) => doctor::run(),
-        Some(Command::UnwindCheck(options)) => unwind_check::run(&options),
-        Some(Command::Names(options)) => names::run(&options),
+        Some(Command::UnwindCheck(options)) => {
+            give_up_all_but(Duties::Reads);
+            unwind_check::run(&options)
+        }
+        Some(Command::Names(options)) => {
+            give_up_all_but(Duties::Reads);
+            names::run(&options)
+        }
         Some(Command::Hold(options)) => child::hold(&options),
     }
 }
 
+/// Gives up the privileges that these duties do not need, before there are other threads.
+fn give_up_all_but(duties: Duties) {
+    privileges::keep(duties);
+    privileges::close();
+}
+
+/// What a run that samples does after its start.
+fn duties(sampling: &Sampling, program: &[OsString], attaches: bool) -> Duties {
+    Duties::Samples { command: !program.is_empty(), fetches: sampling.debuginfod, attaches }
+}
+
 /// Threads for tasks that wait, and blocking threads for work. One of the former is enough: nothing computes there.
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
+fn runtime() -> Result<Runtime> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(6)
         .thread_name("flametop-task")
+        .on_thread_start(privileges::drop_unneeded)
         .enable_all()
         .build()
-        .context("failed to start threads")
+        .context("failed to start threads")?;
+    Ok(Runtime { handle: runtime.handle().clone(), runtime: Some(runtime) })
+}
+
+/// A runtime whose end waits for no thread: one may hang in a file system that does not answer.
+struct Runtime {
+    handle: tokio::runtime::Handle,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Runtime {
+    /// How long threads have to end by themselves.
+    const PATIENCE: Duration = Duration::from_millis(200);
+}
+
+impl Deref for Runtime {
+    type Target = tokio::runtime::Handle;
+
+    fn deref(&self) -> &Self::Target {
+        &self.handle
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.runtime.take().into_iter().for_each(|runtime| runtime.shutdown_timeout(Runtime::PATIENCE));
+    }
 }
 
 /// What the options, the configuration file and the environment say about the terminal, in this order.

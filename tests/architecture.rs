@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 /// Room → rooms it may use. A room that is not here fails the test: give it a rule when it is built.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("profile", &["profile"]),
-    ("far", &[]),
-    ("collector", &["collector", "profile", "far"]),
-    ("symbolize", &["symbolize", "profile", "far"]),
+    ("privileges", &[]),
+    ("far", &["privileges"]),
+    ("object", &["object", "profile", "far"]),
+    ("collector", &["collector", "object", "profile", "far", "privileges"]),
+    ("symbolize", &["symbolize", "object", "profile", "far"]),
     ("formats", &["formats", "profile"]),
     ("ui", &["ui", "profile"]),
     ("cli", &["cli", "profile"]),
-    ("session", &["session", "cli", "profile", "collector", "symbolize", "formats", "ui"]),
+    ("session", &["session", "cli", "profile", "collector", "symbolize", "formats", "ui", "privileges"]),
     ("lib", &[]),
     ("main", &["cli", "session"]),
 ];
@@ -38,11 +40,37 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("inferno", &["formats/"]),
     ("clap", &["cli"]),
     ("toml", &["session/config"]),
+    ("seccompiler", &["privileges.rs"]),
     ("anyhow", &["main.rs", "session", "cli"]),
 ];
 
 /// Where `unsafe` may be, as beginnings of paths under `src/`; each with a `SAFETY:` comment right above.
 const UNSAFE: &[&str] = &["collector/perf.rs", "symbolize/mapped.rs"];
+
+/// Rooms in which a path may be one that a process chose: they open files by `object::open`.
+const OPENING: &[&str] = &["collector", "symbolize", "object"];
+
+/// How files are opened, but for that.
+const OPENINGS: &[&str] = &["File::open(", "fs::read(", "fs::read_to_string(", "OpenOptions", "openat(", "openat2(", "fs::open("];
+
+/// Beginnings of paths that no process chooses; and parts of those that lead out of `/proc` to what one has chosen.
+const KERNELS: &[&str] = &["/proc/", "/sys/", "/etc/passwd\""];
+const LEADING_OUT: &[&str] = &["/root", "/cwd", "/exe", "/map_files", "/fd/"];
+
+/// Who else opens files, and why that is no path of a process.
+const OPENERS: &[(&str, &str)] = &[
+    ("object/open.rs", "the one opener"),
+    ("object/reach.rs", "O_PATH only, below directories that the opener has found"),
+    ("collector/direct_map.rs", "what the kernel tells of the machine, in /proc"),
+    ("collector/features.rs", "settings of the kernel"),
+    ("collector/perf.rs", "lists of CPUs in sysfs"),
+    ("collector/probes/tracefs.rs", "tracefs, where it is mounted"),
+    ("collector/tables/cache.rs", "our own cache"),
+    ("collector/tables/identity.rs", "/proc/PID/mountinfo"),
+    ("symbolize/kernel_debug.rs", "what the kernel tells of itself, under a root that tests choose"),
+    ("symbolize/kernel_modules.rs", "the same of its modules"),
+    ("symbolize/listing/text.rs", "files in the directory of a process in /proc, which is held open"),
+];
 
 /// Lines of code (without comments, blanks, and tests) that a file may have. ARCHITECTURE.md asks for about 500.
 const LONGEST_FILE: usize = 600;
@@ -221,6 +249,42 @@ fn misplaced_unsafe(source: &Source) -> Vec<String> {
     found
 }
 
+/// Files are opened by `object::open` alone where processes choose paths.
+fn other_openings(source: &Source) -> Vec<String> {
+    let name = source.path.rsplit('/').next().unwrap_or_default();
+    let is_test = name.starts_with("tests") || name == "hostile.rs";
+    let is_known = OPENERS.iter().any(|(path, _)| *path == source.path);
+    if is_test || is_known || !OPENING.contains(&room(&source.path)) {
+        return Vec::new();
+    }
+    let text = without_comments(without_tests(&source.text));
+    let mut found = Vec::new();
+    for opening in OPENINGS {
+        for (at, _) in text.match_indices(opening).filter(|(at, _)| !text[..*at].ends_with(is_word)) {
+            let path = text[at + opening.len()..].trim_start();
+            let literal = path.strip_prefix("format!(").unwrap_or(path).strip_prefix('"').unwrap_or_default();
+            let line = literal.lines().next().unwrap_or_default();
+            let is_kernels = KERNELS.iter().any(|start| literal.starts_with(start));
+            if !is_kernels || LEADING_OUT.iter().any(|way| line.contains(way)) {
+                let place = format!("src/{}:{}", source.path, line_at(&text, at));
+                found.push(format!("{place}: `{opening}` where a process may have chosen the path: use object::open"));
+            }
+        }
+    }
+    found
+}
+
+/// A file's text up to the module of tests at its end.
+fn without_tests(text: &str) -> &str {
+    const TESTS: &str = "\n#[cfg(test)]\n";
+    let is_module = |at: &usize| {
+        let line = text[at + TESTS.len()..].lines().next().unwrap_or_default();
+        line.contains("mod ") && line.ends_with('{')
+    };
+    let end = text.match_indices(TESTS).map(|(at, _)| at).find(is_module);
+    &text[..end.unwrap_or(text.len())]
+}
+
 /// Lines of code, up to the tests at a file's end.
 fn code_lines(text: &str) -> usize {
     let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
@@ -304,6 +368,13 @@ fn unsafe_code_stays_where_it_is_foreseen_and_says_why() {
 }
 
 #[test]
+fn paths_that_processes_choose_are_opened_in_one_place() {
+    assert_none(sources().iter().flat_map(other_openings).collect());
+    let is_there = |path: &str| sources().iter().any(|source| source.path == path);
+    assert_none(OPENERS.iter().filter(|(path, _)| !is_there(path)).map(|(path, _)| format!("src/{path} is gone")).collect());
+}
+
+#[test]
 fn files_are_short_enough_to_be_read() {
     assert_none(sources().iter().flat_map(too_long).collect());
 }
@@ -358,6 +429,22 @@ fn misplaced_or_unexplained_unsafe_is_found() {
     assert_eq!(one("collector/perf.rs", "let x = unsafe { f() };"), 1);
     assert_eq!(one("collector/perf.rs", "// SAFETY: f has no conditions.\nlet x = unsafe { f() };"), 0);
     assert_eq!(one("ui/app.rs", "// nothing unsafe here\nlet unsafe_code = \"unsafe\";"), 0);
+}
+
+#[test]
+fn another_opening_of_a_path_is_found() {
+    let one = |path: &str, text: &str| other_openings(&Source { path: path.to_owned(), text: text.to_owned() }).len();
+    assert_eq!(one("collector/build_id.rs", "let file = File::open(path)?;"), 1);
+    assert_eq!(one("collector/build_id.rs", "std::fs::File::open(format!(\"/proc/{tgid}/root{path}\"))"), 1);
+    assert_eq!(one("symbolize/files.rs", "File::open(\n    format!(\"/proc/{tgid}/map_files/{start:x}-{end:x}\"))"), 1);
+    assert_eq!(one("symbolize/source.rs", "fs::read(path); rustix::fs::openat2(root, path); OpenOptions::new()"), 3);
+    assert_eq!(one("symbolize/source.rs", "#[cfg(test)]\nfn f() {}\nfn g() { fs::read_to_string(path); }"), 1);
+
+    assert_eq!(one("collector/proc.rs", "fs::read(format!(\"/proc/{tgid}/stat\")); File::open(\"/proc/self/mem\")"), 0);
+    assert_eq!(one("symbolize/fetch.rs", "std::fs::read_to_string(\"/etc/passwd\")"), 0);
+    assert_eq!(one("symbolize/source.rs", "f();\n#[cfg(test)]\nmod tests { fn g() { fs::read(path); } }"), 1);
+    assert_eq!(one("symbolize/source.rs", "f();\n#[cfg(test)]\nmod tests {\n    fn g() { fs::read(path); }\n}"), 0);
+    assert_eq!(one("formats/save.rs", "File::open(path)"), 0, "the paths of another room are our user's");
 }
 
 #[test]

@@ -307,8 +307,12 @@ fn only_the_processes_asked_for_are_sampled_and_more_can_be_added() {
     let (first, second) = (run(&["busy", "700"]), run(&["busy", "700"]));
     let mut session = Session::start(Targets::Processes(vec![Tgid(first.id())]));
     let (first_id, second_id) = (first.id(), second.id());
-    std::thread::sleep(Duration::from_millis(150));
-    session.drain();
+    // The first samples wait until the process's mappings were read.
+    let begun = Instant::now();
+    while session.of(first_id).is_empty() && begun.elapsed() < Duration::from_millis(500) {
+        std::thread::sleep(Duration::from_millis(50));
+        session.drain();
+    }
     assert!(!session.of(first_id).is_empty());
     assert!(session.of(second_id).is_empty());
     session.collector.add_target(Tgid(second_id)).unwrap();

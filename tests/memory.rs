@@ -56,7 +56,13 @@ fn millions_of_addresses_stay_within_the_memory_that_was_given() {
     let names = Names::bounded(limits.names());
     let mut profile = Profile::beside(&names, limits);
     let elf = |path: &str| {
-        names.objects.intern(Object { kind: ObjectKind::Elf, path: path.into(), build_id: None, file: Some((1, 2)) })
+        names.objects.intern(Object {
+            kind: ObjectKind::Elf,
+            path: path.into(),
+            build_id: None,
+            file: Some((1, 2)),
+            ..Default::default()
+        })
     };
     let objects = [elf("/usr/lib/libfoo.so"), elf("/usr/bin/program"), ObjectId::KERNEL];
     let (mut counted, mut real) = (0, 0);

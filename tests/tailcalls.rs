@@ -54,10 +54,10 @@ fn attach(function: &str) -> Result<(Object, Vec<Link>), String> {
     let words = |error: libbpf_rs::Error| format!("{error:#}");
     let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/tailcalls.bpf.o"));
     let mut open = ObjectBuilder::default().open_memory(bytes).expect("our own object");
+    let cpus = u32::try_from(libbpf_rs::num_possible_cpus().expect("the kernel tells")).unwrap();
     for mut map in open.maps_mut() {
-        if map.name() == "cpu_states" {
-            let cpus = libbpf_rs::num_possible_cpus().expect("the kernel tells");
-            map.set_max_entries(u32::try_from(cpus).unwrap()).expect("not loaded yet");
+        if map.name() == "cpu_states" || map.name() == "cpu_slots" {
+            map.set_max_entries(cpus).expect("not loaded yet");
         }
     }
     for mut program in open.progs_mut() {
@@ -70,6 +70,9 @@ fn attach(function: &str) -> Result<(Object, Vec<Link>), String> {
     let object = open.load().map_err(words)?;
     let map = |name: &str| object.maps().find(|map| map.name() == name).expect("it is there");
     let program = |name: &str| object.progs_mut().find(|program| program.name() == name).expect("it is there");
+    for cpu in 0..cpus {
+        map("cpu_slots").update(&cpu.to_ne_bytes(), &(u64::from(cpu) + 1).to_ne_bytes(), MapFlags::ANY).map_err(words)?;
+    }
     let zero = 0u32.to_ne_bytes();
     let next = program("is_gone_on_to").as_fd().as_raw_fd();
     map("next").update(&zero, &next.to_ne_bytes(), MapFlags::ANY).map_err(words)?;

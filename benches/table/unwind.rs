@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use flametop::collector::unwind::{FileImage, OnDisk, Paged, convert};
 use flametop::collector::{Batch, Collector, CollectorOptions, ObjectState, Targets, Walk};
+use flametop::object::open::{Root, open_path};
+use flametop::profile::UserId;
 use flametop::profile::{Names, ObjectId, Processes, Tgid, UserEnd};
 
 use super::*;
@@ -311,7 +313,8 @@ fn conversion(table: &mut Table) {
     let Some(path) = listed.lines().find(|line| line.contains("libLLVM")).and_then(|line| line.split_whitespace().nth(2)) else {
         return table.failed("table of libLLVM");
     };
-    let image = FileImage::new(std::fs::File::open(path).expect("libLLVM can be read")).expect("libLLVM can be read");
+    let real = std::fs::canonicalize(path).expect("libLLVM is there");
+    let image = FileImage::new(open_path(UserId(0), Root::Own, &real).expect("libLLVM can be read"));
     let (mut fastest, mut rows, mut bytes) = (f64::INFINITY, 0, 0);
     for _ in 0..ROUNDS {
         let begin = Instant::now();

@@ -10,6 +10,7 @@
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::hint::black_box;
+use std::io::Read as _;
 
 use libbpf_rs::{ProgramInput, ProgramMut};
 
@@ -24,6 +25,13 @@ const UNMOVED: [(u64, u32); 2] = [(0xffff_8880_0000_0000, 4), (0xff11_0000_0000_
 /// The kernel may move any page to another place, at any time: asked again so often.
 const ATTEMPTS: u32 = 3;
 
+/// Bits of an entry of a page table above the places that are read. Where memory is encrypted, [`ENCRYPTION`] is not about places.
+const BEYOND: u64 = 0x3f << 46;
+/// Bits that say how memory is encrypted, on processors that do so: AMD's C-bit is one of them, the shared bit of Intel's TDX another.
+const ENCRYPTION: u64 = 1 << 47 | 1 << 51;
+/// Flags in `/proc/cpuinfo` of processors, and of guests, whose memory may be encrypted.
+const ENCRYPTS: [&str; 5] = ["sme", "sev", "sev_es", "sev_snp", "tdx_guest"];
+
 /// Two words in one page, that nobody else has.
 #[repr(align(16))]
 struct Words([u64; 2]);
@@ -31,26 +39,41 @@ struct Words([u64; 2]);
 /// Has the program prove where the map begins, and keep it. Whether it did: else stacks are copied, which is as right, and slower.
 pub(super) fn find(program: &ProgramMut<'_>) -> bool {
     let end = memory_end(&fs::read_to_string("/proc/zoneinfo").unwrap_or_default());
-    if !(1..=MOST).contains(&end) {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    if !(1..=MOST).contains(&end) || has_failed(&meminfo) {
         return false;
     }
+    let beyond = beyond(&first_bytes("/proc/cpuinfo"));
+    let is_at = |begin, levels| is_at(program, &[begin, end, beyond, u64::from(levels)]);
     match perf::linear_offset() {
-        0 if is_all_readable(&fs::read_to_string("/proc/meminfo").unwrap_or_default()) => {
-            UNMOVED.into_iter().any(|(begin, levels)| is_at(program, begin, levels, end))
-        }
+        0 if is_all_accepted(&meminfo) => UNMOVED.into_iter().any(|(begin, levels)| is_at(begin, levels)),
         0 => false,
-        begin => [4, 5].into_iter().any(|levels| is_at(program, begin, levels, end)),
+        begin => [4, 5].into_iter().any(|levels| is_at(begin, levels)),
     }
 }
 
-/// Whether the map begins there.
-fn is_at(program: &ProgramMut<'_>, begin: u64, levels: u32, end: u64) -> bool {
+/// The first bytes of a file of the kernel's: of `/proc/cpuinfo` those about one CPU.
+fn first_bytes(path: &str) -> String {
+    let mut bytes = vec![0; 8192];
+    let read = fs::File::open(path).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
+    String::from_utf8_lossy(bytes.get(..read).unwrap_or_default()).into_owned()
+}
+
+/// Bits that an entry of a page table must not have, by `/proc/cpuinfo`.
+fn beyond(cpuinfo: &str) -> u64 {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let encrypts = flags.split_ascii_whitespace().any(|flag| ENCRYPTS.contains(&flag));
+    if encrypts { BEYOND & !ENCRYPTION } else { BEYOND }
+}
+
+/// Whether that is the map: `struct direct_map` of bpf/tables.h.
+fn is_at(program: &ProgramMut<'_>, map: &[u64; 4]) -> bool {
     (0..ATTEMPTS).any(|_| {
         let words = Box::new(Words([random(), random()]));
         let address = std::ptr::from_ref(black_box(&*words)).expose_provenance() as u64;
         // `struct direct_map_question` of bpf/direct.h.
-        let question = [address, words.0[0], words.0[1], begin, end, u64::from(levels)];
-        let mut context: Vec<u8> = question.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let question = [address, words.0[0], words.0[1]];
+        let mut context: Vec<u8> = question.iter().chain(map).flat_map(|word| word.to_ne_bytes()).collect();
         let input = ProgramInput { context_in: Some(&mut context), ..ProgramInput::default() };
         let is_there = program.test_run(input).is_ok_and(|answer| answer.return_value == 1);
         // Until here they are where they are.
@@ -59,11 +82,19 @@ fn is_at(program: &ProgramMut<'_>, begin: u64, levels: u32, end: u64) -> bool {
     })
 }
 
-/// Whether all memory may be read, by `/proc/meminfo`: none has failed, and none is still to be accepted by a confidential guest.
-fn is_all_readable(meminfo: &str) -> bool {
-    let is_none = |line: &str| line.split_ascii_whitespace().nth(1) == Some("0");
-    !meminfo.is_empty()
-        && meminfo.lines().filter(|line| line.starts_with("Unaccepted:") || line.starts_with("HardwareCorrupted:")).all(is_none)
+/// Whether a part of the memory has failed, by `/proc/meminfo`; also if that says nothing at all.
+pub(super) fn has_failed(meminfo: &str) -> bool {
+    meminfo.is_empty() || !is_zero(meminfo, "HardwareCorrupted:")
+}
+
+/// Whether no memory is still to be accepted by a confidential guest, by `/proc/meminfo`.
+fn is_all_accepted(meminfo: &str) -> bool {
+    is_zero(meminfo, "Unaccepted:")
+}
+
+/// Whether a line of `/proc/meminfo` says 0, or is not there: then this kernel does not count it.
+fn is_zero(meminfo: &str, name: &str) -> bool {
+    meminfo.lines().filter(|line| line.starts_with(name)).all(|line| line.split_ascii_whitespace().nth(1) == Some("0"))
 }
 
 /// Bytes up to the end of memory, holes and all, by `/proc/zoneinfo`: the highest `start_pfn` and `spanned` of a zone. 0: not known.
@@ -103,10 +134,22 @@ mod tests {
 
     #[test]
     fn memory_that_may_not_be_read_is_told_by_meminfo() {
-        assert!(is_all_readable("MemTotal: 24 kB\nHardwareCorrupted:     0 kB\nUnaccepted:     0 kB\n"));
-        assert!(is_all_readable("MemTotal: 24 kB\n"), "a kernel that knows neither");
-        assert!(!is_all_readable("HardwareCorrupted:     0 kB\nUnaccepted:     2048 kB\n"));
-        assert!(!is_all_readable("HardwareCorrupted:     4 kB\n"));
-        assert!(!is_all_readable(""));
+        let good = "MemTotal: 24 kB\nHardwareCorrupted:     0 kB\nUnaccepted:     0 kB\n";
+        assert!(!has_failed(good) && is_all_accepted(good));
+        let old = "MemTotal: 24 kB\n";
+        assert!(!has_failed(old) && is_all_accepted(old), "a kernel that knows neither");
+        let guest = "HardwareCorrupted:     0 kB\nUnaccepted:     2048 kB\n";
+        assert!(!has_failed(guest) && !is_all_accepted(guest));
+        assert!(has_failed("HardwareCorrupted:     4 kB\n"));
+        assert!(has_failed(""), "nothing is known");
+    }
+
+    #[test]
+    fn bits_of_encryption_are_passed_over_only_where_memory_may_be_encrypted() {
+        let cpu = |flags: &str| format!("processor\t: 0\nmodel name\t: sev\nflags\t\t: fpu vme {flags} sse\nbugs\t\t: x\n");
+        assert_eq!(beyond(&cpu("pni")), 0x3f << 46);
+        assert_eq!(beyond(&cpu("sme sev")), 0b01_1101 << 46);
+        assert_eq!(beyond(&cpu("tdx_guest")), 0b01_1101 << 46);
+        assert_eq!(beyond(""), 0x3f << 46, "not known: a map with such bits cannot be proved then, and stacks are copied");
     }
 }

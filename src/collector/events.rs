@@ -79,6 +79,17 @@ pub(crate) enum Event {
     Lost(u64),
 }
 
+impl Event {
+    /// Whether another program begins under this number.
+    pub(crate) fn begins_program(&self, process: u32) -> bool {
+        match self {
+            Event::Name { tgid, exec, .. } => *exec && *tgid == process,
+            Event::Fork { tgid, parent } => tgid != parent && *tgid == process,
+            _ => false,
+        }
+    }
+}
+
 /// An event and when it happened: nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Timed {

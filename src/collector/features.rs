@@ -7,7 +7,7 @@ use super::error::{CollectorError, HOW_TO_BE_ALLOWED};
 use super::kernel_names::KernelNames;
 use super::perf::{self, Clock};
 use super::probes::Mechanism;
-use super::sampler::{self, Sampler};
+use super::sampler::{self, Reading, Sampler};
 
 /// Oldest kernel that has all helpers of the BPF programs: `bpf_task_pt_regs` is of 5.15.
 const OLDEST: (u32, u32) = (5, 15);
@@ -46,7 +46,7 @@ pub fn probe() -> Vec<Feature> {
     let mut features =
         vec![kernel_version(), btf(), lockdown(), pid_namespace(), capabilities(), sampling_program(sampler.map(drop))];
     // Where it could not be loaded, that is said.
-    features.extend(sampler.map(|sampler| reading_of_stacks(sampler.reads_in_place())));
+    features.extend(sampler.map(|sampler| reading_of_stacks(sampler.reading())));
     features.extend([
         following_forks(),
         cpu_clock(),
@@ -123,6 +123,11 @@ fn read(path: &str) -> String {
 fn parse_release(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Whether this kernel is of that version or later; not, if it does not say.
+pub(super) fn kernel_is_at_least(version: (u32, u32)) -> bool {
+    parse_release(&read("/proc/sys/kernel/osrelease")).is_some_and(|release| release >= version)
 }
 
 fn kernel_version() -> Feature {
@@ -232,10 +237,11 @@ fn sampling_program(loaded: Result<(), &CollectorError>) -> Feature {
 }
 
 /// Whether stacks are read where the kernel has all memory. On arm64 they never are.
-fn reading_of_stacks(in_place: bool) -> Feature {
+fn reading_of_stacks(reading: Reading) -> Feature {
     let remedy = "As right, and a third slower. In place needs Linux 6.2, /proc/kcore if memory is where chance has put it (KASLR), at \
-                  most 64 TiB of it, and no PV guest of Xen.";
-    let found = if in_place { "in place" } else { "copied" };
+                  most 64 TiB of it, none that has failed (HardwareCorrupted in /proc/meminfo), and no PV guest of Xen.";
+    let in_place = reading == Reading::InPlace;
+    let found = if in_place { "in place; if this kernel ever misbehaves, try --unwind copied first" } else { "copied" };
     feature("reading user stacks", good_or(State::Limited, in_place || cfg!(target_arch = "aarch64")), found, remedy)
 }
 

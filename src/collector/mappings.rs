@@ -1,12 +1,18 @@
 //! Which addresses of a process belong to which file: sorted mappings, and the table of files they point into. Pure.
+//!
+//! A file stays as long as a process maps it: [`Files::sweep`]. Its bytes are charged to the user whose process was first, and bounded.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::build_id::Missing;
 use super::events::Identity;
-use crate::profile::ObjectId;
+use super::reader::MappedFile;
+use crate::object::open::own_files;
+use crate::profile::{BuildId, FileNamespace, ObjectId, UserId};
 
 /// More executable mappings than this are not kept for one process: the kernel's default of `vm.max_map_count`. They can
 /// only come from mappings that were removed again, of which perf does not tell.
@@ -21,6 +27,8 @@ impl FileIndex {
     pub(crate) const ANONYMOUS: FileIndex = FileIndex(0);
     /// The vDSO.
     pub(crate) const VDSO: FileIndex = FileIndex(1);
+    /// A file for which there was no room.
+    pub(crate) const REFUSED: FileIndex = FileIndex(2);
 }
 
 /// A file that was mapped.
@@ -30,43 +38,260 @@ pub(crate) struct File {
     pub(crate) path: Arc<str>,
     /// What tells it from other files of that path.
     pub(crate) identity: Identity,
-    /// Its object, once a frame was found in it.
-    pub(crate) object: Option<ObjectId>,
+    /// Its objects, once frames were found in it.
+    pub(crate) objects: ObjectsOfFile,
+    /// Its build id, if the kernel has not told it.
+    pub(crate) build_id: BuildIdOf,
+    /// Who is charged for it.
+    user: UserId,
 }
 
-/// Every file that was mapped. Grows only; a file is a hundred bytes.
-#[derive(Default)]
+impl File {
+    fn cost(&self) -> usize {
+        cost_of(&self.path)
+    }
+}
+
+/// Bytes of a file: its entry, that in the index, and its path.
+fn cost_of(path: &str) -> usize {
+    size_of::<Option<File>>() + size_of::<((Arc<str>, Identity), FileIndex)>() * 2 + 16 + path.len()
+}
+
+/// Whose object a file is: see [`Object`](crate::profile::Object).
+pub(crate) type Whose = (FileNamespace, UserId);
+
+/// The objects of one file: root's, and that of the other user who ran it last.
+///
+/// Others cannot push root's out, however many they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ObjectsOfFile {
+    of_root: Option<ObjectId>,
+    of_others: Option<(Whose, ObjectId)>,
+}
+
+impl ObjectsOfFile {
+    /// The object, if it is remembered.
+    pub(crate) fn get(&self, whose: Whose) -> Option<ObjectId> {
+        match whose == (own_files(), UserId(0)) {
+            true => self.of_root,
+            false => self.of_others.filter(|(known, _)| *known == whose).map(|(_, object)| object),
+        }
+    }
+
+    /// Remembers it.
+    pub(crate) fn set(&mut self, whose: Whose, object: ObjectId) {
+        match whose == (own_files(), UserId(0)) {
+            true => self.of_root = Some(object),
+            false => self.of_others = Some((whose, object)),
+        }
+    }
+}
+
+/// The build id of a file that the kernel knows by its inode only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BuildIdOf {
+    /// No frame of it was seen.
+    Unknown,
+    /// It is being read.
+    Asked,
+    /// It has this one.
+    Found(BuildId),
+    /// It has none.
+    None,
+    /// It could not be opened at that time: asking through another process may help.
+    NotReachable(u64),
+}
+
+impl BuildIdOf {
+    /// How long a file that was not reachable is not asked for again: nanoseconds.
+    const PAUSE: u64 = 1_000_000_000;
+
+    pub(crate) fn is_to_be_asked(self, now: u64) -> bool {
+        match self {
+            BuildIdOf::Unknown => true,
+            BuildIdOf::NotReachable(at) => now.saturating_sub(at) >= BuildIdOf::PAUSE,
+            BuildIdOf::Asked | BuildIdOf::Found(_) | BuildIdOf::None => false,
+        }
+    }
+}
+
+/// Every file that is mapped by a process that we know.
 pub(crate) struct Files {
-    files: Vec<File>,
-    by_path: FxHashMap<Arc<str>, Vec<(Identity, FileIndex)>>,
+    /// By index, without the fixed ones. Free slots are used again, but only after a sweep: nobody has their index then.
+    slots: Vec<Option<File>>,
+    free: Vec<FileIndex>,
+    /// Paths are hostile: a hash that nobody can foresee.
+    by_key: HashMap<(Arc<str>, Identity), FileIndex>,
+    /// Bytes of all, and of each user's.
+    bytes: usize,
+    of_user: FxHashMap<UserId, usize>,
+    /// Bytes of all, at most.
+    limit: usize,
+    /// How many were left by the last sweep.
+    after_sweep: usize,
+    /// Files for which there was no room, since the start and since the last sweep.
+    pub(crate) refused: u64,
+    refused_lately: u64,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Files::bounded(Files::LIMIT)
+    }
 }
 
 impl Files {
-    const FIXED: u32 = 2;
+    const FIXED: u32 = 3;
+    /// Bytes if nothing else is said: 80,000 files with paths of 60 bytes.
+    pub(crate) const LIMIT: usize = 16 << 20;
+    /// Longest path kept in bytes: the kernel's `PATH_MAX`.
+    const MAX_PATH: usize = 4096;
+    /// Files that are worth a sweep.
+    const FEW: usize = 1024;
 
-    /// The file of this path and identity, or one of the two that stand for memory without one.
-    pub(crate) fn intern(&mut self, path: &str, identity: Identity) -> FileIndex {
+    /// An empty table of at most so many bytes.
+    pub(crate) fn bounded(limit: usize) -> Files {
+        Files {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_key: HashMap::new(),
+            bytes: 0,
+            of_user: FxHashMap::default(),
+            limit,
+            after_sweep: 0,
+            refused: 0,
+            refused_lately: 0,
+        }
+    }
+
+    /// The file of this path and identity, or one of those that stand for memory without one. `user` is charged if it is new.
+    pub(crate) fn intern(&mut self, path: &str, identity: Identity, user: UserId) -> FileIndex {
         if path == "[vdso]" {
             return FileIndex::VDSO;
         }
         if is_anonymous(path, identity) {
             return FileIndex::ANONYMOUS;
         }
-        let known = self.by_path.get(path).and_then(|files| files.iter().find(|(known, _)| *known == identity));
-        if let Some((_, index)) = known {
+        let end = (0..=path.len().min(Files::MAX_PATH)).rev().find(|end| path.is_char_boundary(*end));
+        let path: Arc<str> = path.get(..end.unwrap_or(0)).unwrap_or_default().into();
+        let key = (Arc::clone(&path), identity);
+        if let Some(index) = self.by_key.get(&key) {
             return *index;
         }
-        let Ok(index) = u32::try_from(self.files.len()) else { return FileIndex::ANONYMOUS };
-        let index = FileIndex(index.saturating_add(Files::FIXED));
-        let path: Arc<str> = path.into();
-        self.files.push(File { path: path.clone(), identity, object: None });
-        self.by_path.entry(path).or_default().push((identity, index));
+        let cost = cost_of(&path);
+        let slot = u32::try_from(self.slots.len()).ok().and_then(|slot| slot.checked_add(Files::FIXED));
+        if !self.has_room(user, cost) || slot.is_none() {
+            self.refused += 1;
+            self.refused_lately += 1;
+            return FileIndex::REFUSED;
+        }
+        self.bytes += cost;
+        *self.of_user.entry(user).or_default() += cost;
+        let (objects, build_id) = (ObjectsOfFile::default(), BuildIdOf::Unknown);
+        let file = File { path, identity, objects, build_id, user };
+        let index = match (self.free.pop(), slot) {
+            (Some(index), _) => {
+                self.slot(index).into_iter().for_each(|slot| *slot = Some(file.clone()));
+                index
+            }
+            (None, Some(number)) => {
+                self.slots.push(Some(file));
+                FileIndex(number)
+            }
+            (None, None) => FileIndex::REFUSED,
+        };
+        self.by_key.insert(key, index);
         index
     }
 
-    /// The file, or `None` for the two fixed ones.
+    /// Whether there is room for so many bytes of a user: root may have three quarters, any other a quarter.
+    fn has_room(&self, user: UserId, bytes: usize) -> bool {
+        let share = if user == UserId(0) { self.limit / 4 * 3 } else { self.limit / 4 };
+        let of_user = self.of_user.get(&user).copied().unwrap_or(0);
+        of_user + bytes <= share && self.bytes + bytes <= self.limit
+    }
+
+    /// Whether files of a user that were refused would find room.
+    pub(crate) fn has_room_again(&self, user: UserId) -> bool {
+        self.has_room(user, self.limit / 16)
+    }
+
+    /// Whether a sweep is worth its time.
+    pub(crate) fn is_to_be_swept(&self) -> bool {
+        self.refused_lately > 0 || self.by_key.len() > 2 * self.after_sweep.max(Files::FEW)
+    }
+
+    /// Lets go of files that are not used. `used` is to give every index that is.
+    pub(crate) fn sweep(&mut self, used: impl Iterator<Item = FileIndex>) {
+        let mut marks = vec![false; self.slots.len()];
+        for index in used {
+            let mark = index.slot().and_then(|slot| marks.get_mut(slot));
+            mark.into_iter().for_each(|mark| *mark = true);
+        }
+        for (number, (slot, used)) in (Files::FIXED..).zip(self.slots.iter_mut().zip(marks)) {
+            if !used && let Some(file) = slot.take() {
+                let cost = file.cost();
+                self.bytes -= cost;
+                self.of_user.entry(file.user).and_modify(|bytes| *bytes -= cost);
+                self.by_key.remove(&(file.path, file.identity));
+                self.free.push(FileIndex(number));
+            }
+        }
+        self.of_user.retain(|_, bytes| *bytes > 0);
+        // What was a flood once need not be kept for ever.
+        if self.by_key.capacity() > 4 * self.by_key.len().max(Files::FEW) {
+            self.by_key.shrink_to_fit();
+            while self.slots.last().is_some_and(Option::is_none) {
+                self.slots.pop();
+            }
+            let end = self.slots.len();
+            self.free.retain(|index| index.slot().is_some_and(|slot| slot < end));
+            self.slots.shrink_to_fit();
+            self.free.shrink_to_fit();
+        }
+        self.after_sweep = self.by_key.len();
+        self.refused_lately = 0;
+    }
+
+    fn slot(&mut self, index: FileIndex) -> Option<&mut Option<File>> {
+        self.slots.get_mut(index.slot()?)
+    }
+
+    /// The build id of a file was read at that time.
+    pub(crate) fn told_build_id(&mut self, mapped: &MappedFile, found: Result<BuildId, Missing>, time: u64) {
+        self.set_build_id(
+            mapped,
+            match found {
+                Ok(id) => BuildIdOf::Found(id),
+                Err(Missing::NotThere) => BuildIdOf::None,
+                Err(Missing::NotReachable) => BuildIdOf::NotReachable(time),
+            },
+        );
+    }
+
+    /// There was no room to ask for a build id.
+    pub(crate) fn not_asked(&mut self, mapped: &MappedFile) {
+        self.set_build_id(mapped, BuildIdOf::Unknown);
+    }
+
+    fn set_build_id(&mut self, mapped: &MappedFile, build_id: BuildIdOf) {
+        let identity = Identity::Inode(mapped.file.0, mapped.file.1);
+        let index = self.by_key.get(&(Arc::clone(&mapped.path), identity)).copied();
+        if let Some(file) = index.and_then(|index| self.get_mut(index)) {
+            file.build_id = build_id;
+        }
+    }
+
+    /// The file, or `None` for the fixed ones.
     pub(crate) fn get_mut(&mut self, index: FileIndex) -> Option<&mut File> {
-        self.files.get_mut(usize::try_from(index.0.checked_sub(Files::FIXED)?).ok()?)
+        self.slot(index)?.as_mut()
+    }
+}
+
+impl FileIndex {
+    /// Its place among the slots, unless it is a fixed one.
+    fn slot(self) -> Option<usize> {
+        usize::try_from(self.0.checked_sub(Files::FIXED)?).ok()
     }
 }
 
@@ -114,9 +339,18 @@ impl Mapping {
     }
 }
 
-/// The executable memory of one process, sorted by address, without overlaps. Cloning shares it until one side changes.
+/// Mappings of one chunk, at most.
+const CHUNK: usize = 256;
+
+/// The executable memory of one process, sorted by address, without overlaps.
+///
+/// In chunks of at most [`CHUNK`] mappings, none of them empty. Putting one in copies one chunk, however many there are; cloning shares
+/// all chunks, until one side changes one.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Mappings(Arc<Vec<Mapping>>);
+pub(crate) struct Mappings {
+    chunks: Arc<Vec<Arc<[Mapping]>>>,
+    len: usize,
+}
 
 impl Mappings {
     /// Puts a mapping in, in the place of whatever was there. Returns whether an address now means something else than
@@ -125,9 +359,15 @@ impl Mappings {
         if new.start >= new.end {
             return false;
         }
-        let from = self.0.partition_point(|old| old.end <= new.start);
-        let to = self.0.partition_point(|old| old.start < new.end).max(from);
-        let replaced = self.0.get(from..to).unwrap_or_default();
+        // The chunks that it lies over, or else the one beside it.
+        let first = self.chunk_of(new.start).min(self.chunks.len().saturating_sub(1));
+        let end = self.chunks.partition_point(|chunk| chunk.first().is_some_and(|mapping| mapping.start < new.end));
+        let end = end.max(first + 1).min(self.chunks.len());
+        let touched = self.chunks.get(first..end).unwrap_or_default();
+        let old: Vec<Mapping> = touched.iter().flat_map(|chunk| chunk.iter().copied()).collect();
+        let from = old.partition_point(|old| old.end <= new.start);
+        let to = old.partition_point(|old| old.start < new.end).max(from);
+        let replaced = old.get(from..to).unwrap_or_default();
         if replaced == [new] {
             return false;
         }
@@ -135,26 +375,41 @@ impl Mappings {
         let left = replaced.first().filter(|old| old.start < new.start).map(|old| Mapping { end: new.start, ..*old });
         let right = replaced.last().filter(|old| old.end > new.end);
         let right = right.map(|old| Mapping { start: new.end, offset: old.file_offset(new.end), ..*old });
-        Arc::make_mut(&mut self.0).splice(from..to, left.into_iter().chain([new]).chain(right));
+        let (before, after) = (old.get(..from).unwrap_or_default(), old.get(to..).unwrap_or_default());
+        let middle = left.into_iter().chain([new]).chain(right);
+        let all: Vec<Mapping> = before.iter().copied().chain(middle).chain(after.iter().copied()).collect();
+        self.len = self.len + all.len() - old.len();
+        let size = if all.len() > CHUNK { all.len().div_ceil(2).min(CHUNK) } else { CHUNK };
+        Arc::make_mut(&mut self.chunks).splice(first..end, all.chunks(size).map(Arc::from));
         changed
+    }
+
+    /// The first chunk that ends after an address.
+    fn chunk_of(&self, address: u64) -> usize {
+        self.chunks.partition_point(|chunk| chunk.last().is_some_and(|mapping| mapping.end <= address))
     }
 
     /// The mapping that an address is in.
     pub(crate) fn find(&self, address: u64) -> Option<&Mapping> {
-        let index = self.0.partition_point(|mapping| mapping.end <= address);
-        self.0.get(index).filter(|mapping| mapping.start <= address)
+        let chunk = self.chunks.get(self.chunk_of(address))?;
+        let index = chunk.partition_point(|mapping| mapping.end <= address);
+        chunk.get(index).filter(|mapping| mapping.start <= address)
+    }
+
+    /// All of them, by address.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Mapping> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::BuildId;
     use proptest::prelude::*;
 
     const FILE: Identity = Identity::Inode(1, 2);
@@ -169,7 +424,7 @@ mod tests {
         assert!(!mappings.insert(mapping(0x1000, 0x9000, 0x100, 5)));
         assert!(mappings.insert(mapping(0x3000, 0x4000, 0, 6)));
         assert_eq!(
-            *mappings.0,
+            mappings.iter().copied().collect::<Vec<_>>(),
             [mapping(0x1000, 0x3000, 0x100, 5), mapping(0x3000, 0x4000, 0, 6), mapping(0x4000, 0x9000, 0x3100, 5)]
         );
         assert_eq!(mappings.find(0x4010).map(|found| found.file_offset(0x4010)), Some(0x3110));
@@ -183,7 +438,7 @@ mod tests {
         mappings.insert(mapping(0x1000, 0x9000, 0, 5));
         let shared = mappings.clone();
         assert!(!mappings.insert(mapping(0x1000, 0x9000, 0, 5)));
-        assert!(Arc::ptr_eq(&shared.0, &mappings.0));
+        assert!(Arc::ptr_eq(&shared.chunks, &mappings.chunks));
         // Part of it again, as mprotect tells it: another cut, but no address means something else.
         assert!(!mappings.insert(mapping(0x2000, 0x3000, 0x1000, 5)));
         assert!(mappings.insert(mapping(0x2000, 0x3000, 0x1001, 5)));
@@ -212,14 +467,14 @@ mod tests {
             "anon_inode:[x]",
             "/SYSV0000 (deleted)",
         ] {
-            assert_eq!(files.intern(path, FILE), FileIndex::ANONYMOUS, "{path}");
+            assert_eq!(files.intern(path, FILE, UserId(1)), FileIndex::ANONYMOUS, "{path}");
         }
-        assert_eq!(files.intern("[vdso]", FILE), FileIndex::VDSO);
+        assert_eq!(files.intern("[vdso]", FILE, UserId(1)), FileIndex::VDSO);
         let elf = Identity::BuildId(BuildId::new(&[1; 20]).unwrap());
-        let memfd = files.intern("/memfd:runc (deleted)", elf);
+        let memfd = files.intern("/memfd:runc (deleted)", elf, UserId(1));
         assert_eq!(files.get_mut(memfd).map(|file| file.path.to_string()).as_deref(), Some("/memfd:runc (deleted)"));
-        assert_eq!(files.intern("/memfd:runc (deleted)", elf), memfd);
-        assert_ne!(files.intern("/bin/x", FILE), files.intern("/bin/x", elf));
+        assert_eq!(files.intern("/memfd:runc (deleted)", elf, UserId(1)), memfd);
+        assert_ne!(files.intern("/bin/x", FILE, UserId(1)), files.intern("/bin/x", elf, UserId(1)));
     }
 
     proptest! {
@@ -239,7 +494,65 @@ mod tests {
                 let found = mappings.find(address).map(|found| (found.file.0, found.file_offset(address)));
                 prop_assert_eq!(found, expected);
             }
-            prop_assert!(mappings.0.is_sorted_by(|a, b| a.end <= b.start));
+            prop_assert!(mappings.iter().is_sorted_by(|a, b| a.end <= b.start));
+            prop_assert_eq!(mappings.iter().count(), mappings.len());
+        }
+    }
+
+    #[test]
+    fn sixty_thousand_mappings_at_falling_addresses_take_no_time() {
+        let mut mappings = Mappings::default();
+        let begun = std::time::Instant::now();
+        for number in (0..60_000u64).rev() {
+            mappings.insert(mapping(number * 0x2000, number * 0x2000 + 0x1000, 0, 5));
+        }
+        // A sorted array takes seconds: each one moves all that are there.
+        let took = begun.elapsed();
+        println!("{} ns a mapping", took.as_nanos() / 60_000);
+        assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+        assert_eq!(mappings.len(), 60_000);
+        let child = mappings.clone();
+        mappings.insert(mapping(0x1000, 0x2000, 0, 6));
+        assert_eq!((child.len(), mappings.len()), (60_000, 60_001));
+        let shared = child.chunks.iter().filter(|chunk| mappings.chunks.iter().any(|other| Arc::ptr_eq(chunk, other)));
+        assert!(shared.count() + 2 >= child.chunks.len(), "all other chunks are shared");
+    }
+
+    #[test]
+    fn a_user_who_maps_files_without_end_leaves_room_for_others() {
+        let mut files = Files::bounded(1 << 20);
+        let long = |number: u32| format!("/{number}/{}", "x".repeat(5000));
+        for number in 0..10_000 {
+            files.intern(&long(number), FILE, UserId(7));
+        }
+        assert!(files.bytes <= 1 << 18 && files.refused > 9000, "{} bytes", files.bytes);
+        assert_ne!(files.intern("/bin/x", FILE, UserId(0)), FileIndex::REFUSED);
+        assert_ne!(files.intern("/bin/y", FILE, UserId(8)), FileIndex::REFUSED);
+        assert!(!files.has_room_again(UserId(7)) && files.has_room_again(UserId(8)) && files.is_to_be_swept());
+        files.sweep(std::iter::empty());
+        assert!(files.has_room_again(UserId(7)) && files.bytes == 0 && files.of_user.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn an_index_means_its_file_until_a_sweep_without_it(
+            steps in prop::collection::vec((0u8..8, 0u64..40), 1..400)
+        ) {
+            let mut files = Files::default();
+            let mut held: Vec<(FileIndex, u64)> = Vec::new();
+            for (step, number) in steps {
+                match step {
+                    0 => files.sweep(held.iter().map(|(index, _)| *index)),
+                    1 if !held.is_empty() => drop(held.swap_remove(usize::try_from(number).unwrap() % held.len())),
+                    _ => held.push((files.intern(&format!("/{number}"), Identity::Inode(1, number), UserId(0)), number)),
+                }
+                for (index, number) in &held {
+                    let file = files.get_mut(*index).map(|file| (file.path.to_string(), file.identity));
+                    prop_assert_eq!(file, Some((format!("/{number}"), Identity::Inode(1, *number))));
+                }
+            }
+            files.sweep(std::iter::empty());
+            prop_assert_eq!((files.bytes, files.by_key.len()), (0, 0));
         }
     }
 }

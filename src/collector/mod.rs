@@ -20,28 +20,33 @@ mod direct_map;
 mod error;
 mod events;
 pub mod features;
+#[doc(hidden)]
+pub mod fuzzing;
 mod kernel_names;
 mod mappings;
 mod perf;
 pub mod probes;
 mod proc;
 mod processes;
+mod reader;
 mod records;
 mod resolve;
 mod sampler;
+mod slots;
 mod tables;
 pub mod unwind;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use cgroups::{CgroupPaths, Cgroups};
 pub use error::CollectorError;
 pub use kernel_names::KernelNames;
 pub use perf::keep_little_memory;
 
+use crate::far::{self, Place};
 use crate::profile::{
     CgroupId, Cpu, EventSource, EventStatus, FrameId, Losses, NameRequest, Names, Processes, Tgid, Thread, Timestamp, UserEnd,
 };
@@ -49,16 +54,20 @@ use events::{Parsed, Timed};
 use perf::EventRing;
 use probes::Probes;
 pub use probes::{Backtrace, EventRequest, EventSpec};
+pub use processes::Unread;
 use processes::{Happened, ProcessTable};
-use records::Record;
 pub use records::Walked;
-use sampler::{Sampler, Settings};
+use records::{Record, Wish};
+use sampler::{Reading, Sampler, Settings};
 use tables::{Cache, Tables};
 pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
 
 /// An event is written to its ring some microseconds after the time in it; a virtual CPU may be stopped in between. What
 /// is younger than this when the rings are read waits for the next drain.
 const SLACK: u64 = 1_000_000;
+
+/// How often a drain asks about processes and waits for the answers before it hands over what there is.
+const ANSWER_ROUNDS: usize = 3;
 
 /// How often CPUs are looked for and dead processes let go: nanoseconds.
 const TIDY_EVERY: u64 = 1_000_000_000;
@@ -77,6 +86,9 @@ pub struct CollectorOptions {
     pub targets: Targets,
     /// How user stacks are walked.
     pub walk: Walk,
+    /// Whether a walk ends after 100 µs, or less where all of them take too much of a CPU: `bpf/budget.h`. Not where the processor is
+    /// emulated, and when two walks are compared.
+    pub limit_walks: bool,
     /// Whether samples are taken by the clock.
     pub clock: bool,
     /// Where else stacks are taken.
@@ -85,8 +97,12 @@ pub struct CollectorOptions {
     pub backtrace: Backtrace,
     /// Stacks a second that are taken at events, on each CPU, at most; what happens between is counted.
     pub event_budget: u32,
+    /// Bytes that flametop may take: a sixteenth of it for what is known of mapped files.
+    pub memory: usize,
     /// Whether unwind tables are kept on disk, in the cache directory of the user that we run as, for the next run.
     pub cache_tables: bool,
+    /// Bytes of the kernel's memory that unwind tables may take.
+    pub kernel_memory: u64,
 }
 
 impl Default for CollectorOptions {
@@ -97,11 +113,14 @@ impl Default for CollectorOptions {
             include_idle: false,
             targets: Targets::All,
             walk: Walk::Tables,
+            limit_walks: true,
             clock: true,
             events: Vec::new(),
             backtrace: Backtrace::Kernel,
             event_budget: EVENT_BUDGET,
+            memory: 256 << 20,
             cache_tables: true,
+            kernel_memory: tables::KERNEL_MEMORY,
         }
     }
 }
@@ -122,7 +141,7 @@ pub enum Walk {
     Anew = 4,
     /// By tables; and anew, of a copy of the stack, in a sample behind the first: for comparing them.
     Twice = 5,
-    /// By tables, of copies of the stacks: for measuring what it gains to read them in place.
+    /// By tables, of copies of the stacks: the first thing to try if a kernel misbehaves.
     Copied = 6,
 }
 
@@ -205,6 +224,8 @@ pub struct Collector {
     /// Reused buffer for a ring's bytes.
     bytes: Vec<u8>,
     happened: Happened,
+    /// Requests for tables in processes whose mappings are being read: their files have no paths yet.
+    early_wishes: Vec<Wish>,
     filters: bool,
     malformed: u64,
     tidied_at: u64,
@@ -234,29 +255,31 @@ impl Collector {
         }
         features::required()?;
         let cpus = online()?;
-        // For each CPU a ring of events, a clock and its link; the rest is for maps, programs and everybody else.
-        perf::allow_descriptors(3 * cpus.len() as u64 + 256);
+        // For each CPU a ring of events, a clock and its link; for tables their segments; the rest is for maps, programs and everybody else.
+        perf::allow_descriptors(3 * cpus.len() as u64 + tables::descriptors(options.kernel_memory) + 256);
         let (wanted, follow_forks) = match options.targets {
             Targets::All => (None, false),
             Targets::Processes(wanted) => (Some(wanted), false),
             Targets::Families(wanted) => (Some(wanted), true),
         };
         let filter = wanted.is_some();
-        let CollectorOptions { frequency, include_idle, walk, event_budget, .. } = options;
-        let sampler = Sampler::load(Settings { walk, frequency, include_idle, filter, follow_forks, ring_bytes })?;
+        let CollectorOptions { frequency, include_idle, walk, event_budget, kernel_memory, .. } = options;
+        let limit_walks = options.limit_walks && !matches!(walk, Walk::Twice | Walk::Compared);
+        let sampler = Sampler::load(Settings { walk, limit_walks, frequency, include_idle, filter, follow_forks, ring_bytes })?;
         let by_tables = !matches!(walk, Walk::FramePointers | Walk::Nothing);
         let cache = if options.cache_tables && by_tables { Cache::of_user() } else { None };
         let mut collector = Collector {
-            tables: if by_tables { Some(sampler.tables(cache)?) } else { None },
+            tables: if by_tables { Some(sampler.tables(cache, kernel_memory)?) } else { None },
             probes: Probes::new(sampler.share()?, options.backtrace, event_budget),
             sampler,
             rings: BTreeMap::new(),
-            table: ProcessTable::new(names, processes),
+            table: ProcessTable::bounded(names, processes, options.memory / 16),
             events: Vec::new(),
             bytes: Vec::new(),
             happened: Happened::default(),
             filters: filter,
             malformed: 0,
+            early_wishes: Vec::new(),
             tidied_at: perf::now().0,
             slept: perf::slept(),
         };
@@ -271,6 +294,7 @@ impl Collector {
         if options.clock {
             collector.sampler.attach(&cpus)?;
         }
+        probes::prepare();
         for event in &options.events {
             collector.probes.attach(event, &cpus)?;
         }
@@ -279,7 +303,8 @@ impl Collector {
 
     /// Reads who is there, and makes targets of all descendants of `families`.
     fn find_processes(&mut self, families: Vec<Tgid>) -> Result<(), CollectorError> {
-        let found = proc::scan().map_err(|source| CollectorError::Read { path: "/proc", source })?;
+        let found = far::within(0, Place::process("all"), far::PATIENCE, proc::scan).and_then(|found| found);
+        let found = found.map_err(|source| CollectorError::Read { path: "/proc", source })?;
         let mut members: Vec<u32> = families.iter().map(|tgid| tgid.0).collect();
         let mut next = 0;
         while let Some(&parent) = members.get(next) {
@@ -362,6 +387,22 @@ impl Collector {
         self.tables.as_ref().map(Tables::objects).unwrap_or_default()
     }
 
+    /// What is not as it should be with the walk, in words.
+    pub fn walk_notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.sampler.reading() == Reading::CopiedOfFailing {
+            notes.push("memory has failed (HardwareCorrupted in /proc/meminfo): stacks are copied, not read in place".to_owned());
+        }
+        let left_out = self.sampler.left_out();
+        if let Some(first) = left_out.first() {
+            notes.push(format!(
+                "{} CPUs, the first of them {first}, were switched on later and are not sampled: no room; start flametop again",
+                left_out.len()
+            ));
+        }
+        notes
+    }
+
     /// What the walk by tables has done so far.
     pub fn walked(&self) -> Walked {
         self.sampler.walked()
@@ -376,17 +417,63 @@ impl Collector {
         batch.clear();
         let now = perf::now().0;
         let watermark = now.saturating_sub(SLACK);
-        self.read_events();
-        self.merge(watermark, batch)?;
+        self.drain_now(watermark, batch, false)?;
         if now.saturating_sub(self.tidied_at) >= TIDY_EVERY {
             self.tidied_at = now;
             self.table.tidy(now, &mut self.happened);
             self.tables.iter().for_each(|tables| tables.tidy(now));
             self.follow_cpus();
+            self.sampler.watch_memory(now);
         }
         self.probes.tick(now);
         self.report(batch);
         Ok(())
+    }
+
+    /// The last drain: samples that wait until their process was read do so no longer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Collector::drain`].
+    pub fn drain_last(&mut self, batch: &mut Batch) -> Result<(), CollectorError> {
+        batch.clear();
+        self.drain_now(perf::now().0.saturating_sub(SLACK), batch, true)?;
+        self.report(batch);
+        Ok(())
+    }
+
+    fn drain_now(&mut self, watermark: u64, batch: &mut Batch, is_last: bool) -> Result<(), CollectorError> {
+        self.read_events();
+        self.merge(watermark, batch)?;
+        let until = Instant::now() + ProcessTable::patience(is_last);
+        // The answers to the first questions (its mappings) may lead to others (build ids of the files in them).
+        for round in 0..ANSWER_ROUNDS {
+            let asked = self.table.send_questions();
+            if round > 0 && !asked {
+                break;
+            }
+            let answers = self.table.answers(asked || is_last, until);
+            if !answers.is_empty() {
+                // A process may have begun another program before the answer was read, and after the watermark.
+                self.read_events();
+            }
+            let events = &self.events;
+            self.table.settle(perf::now().0, answers, batch, |tgid| events.iter().any(|timed| timed.event.begins_program(tgid)));
+        }
+        for wish in self.early_wishes.drain(..) {
+            if let Some(tables) = &self.tables {
+                tables.wish(&wish, || self.table.paths_of(wish.tgid, wish.start));
+            }
+        }
+        if is_last {
+            self.table.settle(u64::MAX, Vec::new(), batch, |_| false);
+        }
+        Ok(())
+    }
+
+    /// About whom nothing could be read.
+    pub fn unread(&self) -> Unread {
+        self.table.unread()
     }
 
     /// Moves events from the rings to `events`, in the order of time.
@@ -410,6 +497,7 @@ impl Collector {
         let ready = self.events.partition_point(|timed| timed.time <= watermark);
         let mut events = self.events.drain(..ready).peekable();
         let (table, tables, happened) = (&mut self.table, &self.tables, &mut self.happened);
+        let early_wishes = &mut self.early_wishes;
         self.sampler.drain(|pending| {
             pending.sort();
             let mut malformed = 0;
@@ -418,13 +506,15 @@ impl Collector {
                     table.apply(timed, happened);
                 }
                 match Record::parse(bytes) {
-                    Some(record) => table.resolve(&record, batch),
+                    Some(record) => table.take(&record, bytes, batch),
                     None => malformed += 1,
                 }
             }
             events.for_each(|timed| table.apply(timed, happened));
-            if let Some(tables) = tables {
-                for wish in pending.take_wishes() {
+            for wish in pending.take_wishes() {
+                if !table.is_read(wish.tgid) {
+                    early_wishes.push(wish);
+                } else if let Some(tables) = tables {
                     tables.wish(&wish, || table.paths_of(wish.tgid, wish.start));
                 }
             }
@@ -458,6 +548,8 @@ impl Collector {
             self.rings.clear();
             self.sampler.follow_cpus(&[]);
         }
+        // States before anything that walks with them; without, a CPU is not sampled.
+        let _ = self.sampler.give_states(&cpus);
         // Events before the clock, as at the start.
         self.rings.retain(|cpu, _| cpus.contains(cpu));
         for cpu in &cpus {
@@ -492,7 +584,6 @@ fn event_ring_bytes(cpus: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     #[test]
     fn samples_that_find_the_ring_full_are_counted() {

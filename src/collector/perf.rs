@@ -443,6 +443,18 @@ pub(crate) fn allow_descriptors(count: u64) {
     }
 }
 
+/// The generation of an open file's inode, where its file system tells it: another file that gets the same number has another one.
+pub(crate) fn inode_generation(file: &std::fs::File) -> Option<u32> {
+    /// `FS_IOC_GETVERSION`: `_IOR('v', 1, long)`, of which file systems write 4 bytes. The architectures that flametop is for have one
+    /// encoding of such numbers.
+    const GET_VERSION: libc::c_ulong = 0x8008_7601;
+    let mut generation = [0u32; 2];
+    // SAFETY: the kernel writes at most one `long` to an array of that size, which lives until the call is over.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), GET_VERSION as _, generation.as_mut_ptr()) };
+    let [generation, _] = generation;
+    (result == 0).then_some(generation)
+}
+
 /// The CPUs that are online, in order.
 pub(crate) fn online_cpus() -> io::Result<Vec<u32>> {
     cpus_in("/sys/devices/system/cpu/online")

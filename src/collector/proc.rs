@@ -1,14 +1,21 @@
 //! What `/proc` tells: read once at the start for who is there, and once for each process for what it has mapped.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 
 use super::events::{Identity, comm_bytes};
+use super::mappings::MAX_MAPPINGS;
 use super::records::COMM_LENGTH;
 use crate::profile::sanitize;
 
 /// Longest command line kept, in bytes: it is for display.
 const MAX_COMMAND_LINE: usize = 4096;
+
+/// Bytes that are read of a list of mappings. 65,530 lines of 150 bytes are 10 MB; with paths of 4 KB they would be 268.
+const MAX_LIST: u64 = 16 << 20;
+
+/// Bytes read at once: the kernel gives a page at a time.
+const MAPS_BUFFER: usize = 8 << 10;
 
 /// A process as `/proc/PID/stat` tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +45,7 @@ pub(crate) fn stat(tgid: u32) -> Option<Found> {
 }
 
 /// `pid (name) state ppid … num_threads …`: the name may hold anything, so it ends at the last parenthesis.
-fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
+pub(super) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
     let open = memchr::memchr(b'(', stat)?;
     let close = memchr::memrchr(b')', stat)?;
     let name = stat.get(open + 1..close)?;
@@ -56,7 +63,10 @@ fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
 pub(crate) fn command_line(tgid: u32) -> String {
     let mut bytes = [0; MAX_COMMAND_LINE];
     let read = fs::File::open(format!("/proc/{tgid}/cmdline")).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
-    let arguments = bytes.get_mut(..read).unwrap_or_default();
+    readable_command_line(bytes.get_mut(..read).unwrap_or_default())
+}
+
+pub(super) fn readable_command_line(arguments: &mut [u8]) -> String {
     let ends = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let arguments = arguments.get_mut(..ends).unwrap_or_default();
     arguments.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
@@ -73,10 +83,49 @@ pub(crate) struct Mapped {
     pub(crate) path: String,
 }
 
-/// The executable mappings of a process; `None` when it is gone.
-pub(crate) fn maps(tgid: u32) -> Option<Vec<Mapped>> {
-    let text = fs::read(format!("/proc/{tgid}/maps")).ok()?;
-    Some(String::from_utf8_lossy(&text).lines().filter_map(parse_mapping).collect())
+/// The executable mappings of a process.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct MappedList {
+    pub(crate) mapped: Vec<Mapped>,
+    /// The list was longer than what is read of it.
+    pub(crate) cut: bool,
+}
+
+/// The executable mappings of a process; `None` when it is gone. Waits for the process's memory lock.
+pub(crate) fn maps(tgid: u32) -> Option<MappedList> {
+    parse_maps(fs::File::open(format!("/proc/{tgid}/maps")).ok()?)
+}
+
+/// The same of ourselves, whose lock nobody else holds for long.
+pub(crate) fn own_maps() -> Vec<Mapped> {
+    maps(std::process::id()).unwrap_or_default().mapped
+}
+
+/// Reads lines until there are [`MAX_MAPPINGS`] executable mappings or [`MAX_LIST`] bytes.
+pub(super) fn parse_maps(list: impl Read) -> Option<MappedList> {
+    let mut list = io::BufReader::with_capacity(MAPS_BUFFER, list).take(MAX_LIST);
+    let (mut found, mut line) = (MappedList::default(), Vec::new());
+    loop {
+        line.clear();
+        // A process whose memory is gone meanwhile has told what it had.
+        if list.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
+            found.cut = list.limit() == 0;
+            return Some(found);
+        }
+        if line.pop_if(|last| *last == b'\n').is_none() && list.limit() == 0 {
+            found.cut = true;
+            return Some(found);
+        }
+        // ` rwxp ` is behind the addresses: most lines need not be text.
+        let permissions = memchr::memchr(b' ', &line).and_then(|space| line.get(space + 3));
+        if permissions == Some(&b'x') {
+            if found.mapped.len() >= MAX_MAPPINGS {
+                found.cut = true;
+                return Some(found);
+            }
+            found.mapped.extend(parse_mapping(&String::from_utf8_lossy(&line)));
+        }
+    }
 }
 
 /// `start-end perms offset major:minor inode path`; `None` for what is not executable.
@@ -136,6 +185,19 @@ mod tests {
         let own = found.iter().find(|found| found.tgid == me).unwrap();
         assert!(own.threads >= 1);
         assert!(command_line(me).contains("flametop"));
-        assert!(maps(me).unwrap().iter().any(|mapped| mapped.path == "[vdso]"));
+        assert!(own_maps().iter().any(|mapped| mapped.path == "[vdso]"));
+    }
+
+    #[test]
+    fn a_list_without_end_is_cut() {
+        let line = b"7f00-8f00 r-xp 00001000 08:01 1234 /lib.so\n";
+        let whole = parse_maps(line.repeat(3).as_slice()).unwrap();
+        assert_eq!((whole.mapped.len(), whole.cut), (3, false));
+        let long = parse_maps(line.repeat(MAX_MAPPINGS + 1).as_slice()).unwrap();
+        assert_eq!((long.mapped.len(), long.cut), (MAX_MAPPINGS, true));
+        let others = b"7f00-8f00 rw-p 00001000 08:01 1234 /lib.so\n";
+        let endless = parse_maps(line.chain(others.repeat(1 << 19).as_slice())).unwrap();
+        assert_eq!((endless.mapped.len(), endless.cut), (1, true));
+        assert!(parse_maps(&b""[..]).is_some_and(|none| none.mapped.is_empty() && !none.cut));
     }
 }

@@ -8,7 +8,11 @@
 //! ```
 //!
 //! Mappings of processes that were there before us are read from `/proc` when they are first needed, once; and again
-//! after the kernel lost events, when what we know may be wrong.
+//! after the kernel lost events, when what we know may be wrong. Others read them for us ([`reading`]); samples wait for that
+//! ([`parking`]), and nobody else does.
+
+mod parking;
+mod reading;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,8 +23,11 @@ use super::events::{Event, Timed, comm_bytes};
 use super::mappings::{FileIndex, Files, MAX_MAPPINGS, Mapping, Mappings};
 use super::perf;
 use super::proc;
-use super::records::{COMM_LENGTH, comm_text};
-use crate::profile::{FrameId, FrameKind, LabelId, Names, ObjectId, Process, Processes, Tgid, Timestamp};
+use super::reader::{Answer, Question, Reader, What};
+use super::records::{COMM_LENGTH, Record, comm_text};
+use crate::profile::{FrameId, FrameKind, LabelId, Names, ObjectId, Process, Processes, Tgid, Timestamp, UserId};
+use parking::Parking;
+pub use reading::Unread;
 
 /// How long an exited process is kept for samples that come late: nanoseconds. Far more than a drain takes.
 const KEEP_EXITED: u64 = 3_000_000_000;
@@ -28,11 +35,36 @@ const KEEP_EXITED: u64 = 3_000_000_000;
 /// How many exited processes that had samples stay in the shared table, for their names.
 const MAX_REMEMBERED: usize = 16_384;
 
+/// Bytes of their command lines, at most.
+const MAX_REMEMBERED_BYTES: usize = 4 << 20;
+
+/// How many processes that exited are kept for samples that come late.
+const MAX_EXITED: usize = 16_384;
+
+/// Addresses in the caches of all processes together: about 24 bytes each.
+const MAX_FRAMES: usize = 1 << 20;
+
 /// How many files are remembered as mapped lately.
 const MAX_LATELY: usize = 64;
 
 /// How many names of threads are kept before starting again: a hostile program may make many.
 const MAX_COMMS: usize = 65_536;
+
+/// Who is charged for processes of which no sample has told the user yet. (The kernel has no user of this number.)
+const UNKNOWN_USER: UserId = UserId(u32::MAX);
+
+/// How far something that others read for us is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    /// Not at all.
+    No,
+    /// It was asked for.
+    Asked,
+    /// It was asked for, and nobody waits for the answer any more. It counts when it comes.
+    Unread,
+    /// Told by events, or read.
+    Yes,
+}
 
 /// What one process is, for us.
 pub(crate) struct State {
@@ -44,12 +76,24 @@ pub(crate) struct State {
     pub(crate) anonymous: Option<ObjectId>,
     /// Tells this program from others that had or will have the process's number: each exec and each fork begins another.
     pub(crate) life: u64,
-    /// The main thread's name.
-    pub(crate) name: LabelId,
-    comm: [u8; COMM_LENGTH],
     /// Whether `mappings` are known: told by events from exec on, or read.
-    mappings_known: bool,
-    command_line_known: bool,
+    pub(crate) known: Known,
+    /// How often an address got another meaning.
+    changes: u64,
+    /// What events have told since `mappings` were not known any more; goes over what is read.
+    since: Mappings,
+    /// The process that it was forked from, and its life: has the same mappings, as long as ours are not known.
+    forked_from: Option<(u32, u64)>,
+    /// Whether there was no room for some of the files that it maps.
+    lacks_files: bool,
+    /// Who is charged for it, as its last sample said.
+    user: UserId,
+    /// The main thread's name.
+    comm: [u8; COMM_LENGTH],
+    /// Its label, once a sample wanted it: names that only events tell have none.
+    label: Option<LabelId>,
+    command_line: Arc<str>,
+    command_line_known: Known,
     sampled: bool,
     threads: u32,
     leader_gone: bool,
@@ -81,7 +125,9 @@ pub(crate) struct ProcessTable {
     /// Files that were mapped lately, newest last.
     lately: VecDeque<FileIndex>,
     exited: VecDeque<(u64, u32)>,
-    remembered: VecDeque<(u64, u32)>,
+    /// When they exited, their numbers, and bytes of their command lines.
+    remembered: VecDeque<(u64, u32, usize)>,
+    remembered_bytes: usize,
     /// Processes whose main thread is gone and whose others are, by our count, not.
     lingering: Vec<u32>,
     distrusted_at: u64,
@@ -89,13 +135,25 @@ pub(crate) struct ProcessTable {
     lives: u64,
     /// How many outdated frames were let go of.
     outdated: usize,
+    reader: Reader,
+    /// What is to be asked at the end of this drain.
+    questions: Vec<Question>,
+    parking: Parking,
+    /// Answers that came before events that they may be later than were applied.
+    early: Vec<Answer>,
 }
 
 impl ProcessTable {
+    #[cfg(test)]
     pub(crate) fn new(names: Arc<Names>, shared: Arc<Processes>) -> ProcessTable {
+        ProcessTable::bounded(names, shared, Files::LIMIT)
+    }
+
+    /// An empty table whose files take at most so many bytes.
+    pub(crate) fn bounded(names: Arc<Names>, shared: Arc<Processes>, files: usize) -> ProcessTable {
         ProcessTable {
             names,
-            files: Files::default(),
+            files: Files::bounded(files),
             kernel_frames: FxHashMap::default(),
             states: FxHashMap::default(),
             shared,
@@ -103,37 +161,40 @@ impl ProcessTable {
             lately: VecDeque::new(),
             exited: VecDeque::new(),
             remembered: VecDeque::new(),
+            remembered_bytes: 0,
             lingering: Vec::new(),
             distrusted_at: 0,
             lives: 0,
             outdated: 0,
+            reader: Reader::default(),
+            questions: Vec::new(),
+            parking: Parking::default(),
+            early: Vec::new(),
         }
     }
 
     /// A program of which nothing is known but its name.
-    fn begin(&mut self, comm: [u8; COMM_LENGTH], name: LabelId) -> State {
+    fn begin(&mut self, comm: [u8; COMM_LENGTH]) -> State {
         self.lives += 1;
-        State { life: self.lives, ..State::new(comm, name) }
+        State { life: self.lives, ..State::new(comm) }
     }
 
     /// Puts in a process that was there before us.
     pub(crate) fn add_found(&mut self, found: proc::Found) {
-        let name = self.label(found.comm);
-        let state = State { threads: found.threads.max(1), ..self.begin(found.comm, name) };
+        let state = State { threads: found.threads.max(1), ..self.begin(found.comm) };
         self.states.insert(found.tgid, state);
-        let process = Process { name, command_line: Arc::default(), parent: Tgid(found.parent), exited: None };
-        self.shared.insert(Tgid(found.tgid), process);
+        self.shared.insert(Tgid(found.tgid), Process { command_line: Arc::default(), parent: Tgid(found.parent), exited: None });
     }
 
-    /// The label of a thread's name.
-    pub(crate) fn label(&mut self, comm: [u8; COMM_LENGTH]) -> LabelId {
+    /// The label of a thread's name, which the user pays for if it is new. For samples: a name that only events tell makes none.
+    pub(crate) fn label_for(&mut self, user: UserId, comm: [u8; COMM_LENGTH]) -> LabelId {
         if let Some(label) = self.comms.get(&comm) {
             return *label;
         }
         if self.comms.len() >= MAX_COMMS {
             self.comms.clear();
         }
-        let label = self.names.labels.intern(&comm_text(&comm), "", FrameKind::Process);
+        let label = self.names.labels.intern_for(user, &comm_text(&comm), "", FrameKind::Process);
         self.comms.insert(comm, label);
         label
     }
@@ -142,7 +203,8 @@ impl ProcessTable {
     pub(crate) fn apply(&mut self, timed: Timed, happened: &mut Happened) {
         match timed.event {
             Event::Map { tgid, start, end, offset, identity, path } => {
-                let file = self.files.intern(&path, identity);
+                let user = self.states.get(&tgid).map_or(UNKNOWN_USER, |state| state.user);
+                let file = self.files.intern(&path, identity, user);
                 self.map(tgid, Mapping { start, end, offset, file });
                 if !self.lately.contains(&file) {
                     self.lately.push_back(file);
@@ -169,34 +231,36 @@ impl ProcessTable {
 
     fn map(&mut self, tgid: u32, mapping: Mapping) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.lacks_files |= mapping.file == FileIndex::REFUSED;
+        if state.known != Known::Yes {
+            state.changes += u64::from(state.since.insert(mapping));
+        }
         if state.mappings.insert(mapping) {
             state.frames.clear();
+            state.changes += u64::from(state.known == Known::Yes);
         }
         if state.mappings.len() > MAX_MAPPINGS {
+            state.begin_reading();
             state.mappings = Mappings::default();
-            state.mappings_known = false;
         }
     }
 
     fn exec(&mut self, tgid: u32, comm: [u8; COMM_LENGTH]) {
-        let name = self.label(comm);
-        let sampled = self.states.get(&tgid).is_some_and(|state| state.sampled);
-        let state = State { mappings_known: true, sampled, ..self.begin(comm, name) };
+        let before = self.states.get(&tgid);
+        let sampled = before.is_some_and(|state| state.sampled);
+        // Root's may have become somebody else's, of whom no sample has told; others become root's by asking us to.
+        let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
+        let state = State { known: Known::Yes, user, sampled, ..self.begin(comm) };
         self.states.insert(tgid, state);
-        let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(|| unknown_process(name));
-        process.name = name;
+        let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
         process.command_line = Arc::default();
         process.exited = None;
     }
 
     fn rename(&mut self, tgid: u32, comm: [u8; COMM_LENGTH]) {
-        let name = self.label(comm);
-        let Some(state) = self.states.get_mut(&tgid) else { return };
+        let Some(state) = self.states.get_mut(&tgid).filter(|state| state.comm != comm) else { return };
         state.comm = comm;
-        state.name = name;
-        if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
-            process.name = name;
-        }
+        state.label = None;
     }
 
     fn fork(&mut self, tgid: u32, parent: u32) {
@@ -206,25 +270,30 @@ impl ProcessTable {
             }
             return;
         }
-        // Now, while the parent is there to be read: the child may be gone before its first sample is looked at.
-        self.read_mappings(parent);
         // What the parent has by now may be another program's, or gone: the child's own is read at its first sample.
-        let command_line_known = self.states.get(&parent).is_some_and(|state| state.command_line_known);
-        self.read_command_line(parent);
+        let command_line_known = self.states.get(&parent).is_some_and(|state| state.command_line_known == Known::Yes);
+        // Now, while the parent is there to be read: the child may be gone before its first sample is looked at.
+        self.want_mappings(parent);
+        self.want_command_line(parent);
         self.lives += 1;
-        let none = State::new([0; COMM_LENGTH], LabelId::default());
+        let none = State::new([0; COMM_LENGTH]);
         let from = self.states.get(&parent).unwrap_or(&none);
-        let name = from.name;
         let child = State {
             mappings: from.mappings.clone(),
-            mappings_known: from.mappings_known,
-            command_line_known,
+            known: if from.known == Known::Yes { Known::Yes } else { Known::No },
+            since: from.since.clone(),
+            lacks_files: from.lacks_files,
+            forked_from: Some((parent, from.life)),
+            user: from.user,
+            label: from.label,
+            command_line: from.command_line.clone(),
+            command_line_known: if command_line_known { Known::Yes } else { Known::No },
             life: self.lives,
-            ..State::new(from.comm, name)
+            ..State::new(from.comm)
         };
+        let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), exited: None };
         self.states.insert(tgid, child);
-        let command_line = self.shared.get(&Tgid(parent)).map(|process| process.command_line.clone()).unwrap_or_default();
-        self.shared.insert(Tgid(tgid), Process { name, command_line, parent: Tgid(parent), exited: None });
+        self.shared.insert(Tgid(tgid), process);
     }
 
     fn exit(&mut self, tgid: u32, tid: u32, time: u64, happened: &mut Happened) {
@@ -261,7 +330,7 @@ impl ProcessTable {
         }
         self.distrusted_at = time;
         for state in self.states.values_mut().filter(|state| state.exited.is_none()) {
-            state.mappings_known = false;
+            state.begin_reading();
         }
     }
 
@@ -281,9 +350,41 @@ impl ProcessTable {
             self.exited.pop_front();
             self.forget(time, tgid);
         }
-        while self.remembered.len() > MAX_REMEMBERED {
-            let Some((time, tgid)) = self.remembered.pop_front() else { break };
+        while self.exited.len() > MAX_EXITED {
+            let Some((time, tgid)) = self.exited.pop_front() else { break };
+            self.forget(time, tgid);
+        }
+        while self.remembered.len() > MAX_REMEMBERED || self.remembered_bytes > MAX_REMEMBERED_BYTES {
+            let Some((time, tgid, bytes)) = self.remembered.pop_front() else { break };
+            self.remembered_bytes -= bytes;
             self.remove_shared(time, tgid);
+        }
+        self.tidy_frames();
+        self.tidy_files();
+    }
+
+    /// Starts the caches of frames anew if they are too many together: of the processes that have the most.
+    fn tidy_frames(&mut self) {
+        let total: usize = self.states.values().map(|state| state.frames.len()).sum();
+        if total > MAX_FRAMES {
+            let most = self.states.values().map(|state| state.frames.len()).max().unwrap_or(0);
+            let many = self.states.values_mut().filter(|state| state.frames.len() > most / 4);
+            many.for_each(|state| state.frames = FxHashMap::default());
+        }
+    }
+
+    /// Lets go of files that nobody maps; processes for whose files there is room again are read again.
+    fn tidy_files(&mut self) {
+        if !self.files.is_to_be_swept() {
+            return;
+        }
+        let mapped = self.states.values().flat_map(|state| state.mappings.iter().chain(state.since.iter()));
+        self.files.sweep(mapped.map(|mapping| mapping.file).chain(self.lately.iter().copied()));
+        for state in self.states.values_mut().filter(|state| state.lacks_files && state.exited.is_none()) {
+            if self.files.has_room_again(state.user) {
+                state.lacks_files = false;
+                state.begin_reading();
+            }
         }
     }
 
@@ -293,7 +394,11 @@ impl ProcessTable {
             return;
         }
         match self.states.remove(&tgid) {
-            Some(state) if state.sampled => self.remembered.push_back((time, tgid)),
+            Some(state) if state.sampled => {
+                let bytes = state.command_line.len();
+                self.remembered_bytes += bytes;
+                self.remembered.push_back((time, tgid, bytes));
+            }
             _ => self.remove_shared(time, tgid),
         }
     }
@@ -302,52 +407,44 @@ impl ProcessTable {
         self.shared.remove_if(&Tgid(tgid), |_, process| process.exited == Some(Timestamp(time)));
     }
 
-    /// Reads the mappings of a process from `/proc` unless they are known.
-    ///
-    /// They are those of now, not of the sample's time: a program that was there before us and runs another one in the
-    /// moment between its first sample and our reading would get frames of the other.
-    fn read_mappings(&mut self, tgid: u32) {
-        let Some(state) = self.states.get_mut(&tgid).filter(|state| !state.mappings_known) else { return };
-        state.mappings_known = true;
-        // One that is gone keeps what events told.
-        let Some(mapped) = proc::maps(tgid) else { return };
-        state.frames.clear();
-        state.mappings = Mappings::default();
-        for piece in mapped {
-            let file = self.files.intern(&piece.path, piece.identity);
-            state.mappings.insert(Mapping { start: piece.start, end: piece.end, offset: piece.offset, file });
-        }
-    }
-
-    /// Of processes that were sampled, and of those whose children may be: of most that are there at the start nobody asks.
-    fn read_command_line(&mut self, tgid: u32) {
-        let Some(state) = self.states.get_mut(&tgid).filter(|state| !state.command_line_known) else { return };
-        state.command_line_known = true;
-        let command_line = proc::command_line(tgid);
-        // Of one that ends there is none to be read any more; it may have its parent's.
-        if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)).filter(|_| !command_line.is_empty()) {
-            process.command_line = command_line.into();
-        }
-    }
-
-    /// Makes a process ready for a sample of its thread `tid` of name `comm`: known, mapped, named.
-    pub(crate) fn prepare(&mut self, tgid: u32, tid: u32, comm: [u8; COMM_LENGTH], has_user_frames: bool) {
+    /// Makes a process ready for a sample of its thread: known, named, and asked about where something is not known.
+    pub(crate) fn prepare(&mut self, record: &Record) {
+        let (tgid, comm) = (record.tgid, record.comm);
         self.forget_outdated();
         if !self.states.contains_key(&tgid) {
             // Its fork was lost, or it began while /proc was read.
-            self.add_found(proc::stat(tgid).unwrap_or(proc::Found { tgid, parent: 0, threads: 1, comm }));
+            self.add_found(proc::Found { tgid, parent: 0, threads: 1, comm });
+            self.ask(tgid, What::Status);
         }
-        if has_user_frames {
-            self.read_mappings(tgid);
+        if let Some(state) = self.states.get_mut(&tgid).filter(|state| state.user != record.uid) {
+            state.user = record.uid;
+            // Its files were charged to nobody in particular, who had no room: this user may have some.
+            if std::mem::take(&mut state.lacks_files) {
+                state.begin_reading();
+            }
         }
-        self.read_command_line(tgid);
-        let Some(state) = self.states.get_mut(&tgid) else { return };
-        state.sampled = true;
+        if record.user().len() > 0 {
+            self.want_mappings(tgid);
+        }
+        self.want_command_line(tgid);
         // Idle tasks are all of process 0, and each has its CPU's name.
         let comm = if tgid == 0 { comm_bytes(b"swapper") } else { comm };
-        if tgid == tid && state.comm != comm {
+        if tgid == record.tid {
             self.rename(tgid, comm);
         }
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.sampled = true;
+    }
+
+    /// The label of a process's name.
+    pub(crate) fn process_label(&mut self, tgid: u32) -> LabelId {
+        let Some(state) = self.states.get(&tgid) else { return LabelId::default() };
+        let (comm, label, user) = (state.comm, state.label, state.user);
+        label.unwrap_or_else(|| {
+            let label = self.label_for(user, comm);
+            self.states.get_mut(&tgid).into_iter().for_each(|state| state.label = Some(label));
+            label
+        })
     }
 
     /// Lets go of frames at whose address other code was made since: the next sample there is of a new frame.
@@ -365,41 +462,74 @@ impl ProcessTable {
     /// What a process may call the file that it had mapped at an address a moment ago: by what we know of it now, and what
     /// was mapped lately by anybody. It may have unmapped it since, or be gone.
     pub(crate) fn paths_of(&mut self, tgid: u32, address: u64) -> Vec<Arc<str>> {
-        self.read_mappings(tgid);
+        self.want_mappings(tgid);
         let now = self.states.get(&tgid).and_then(|state| state.mappings.find(address)).map(|mapping| mapping.file);
         let lately = self.lately.iter().rev().copied().filter(|file| Some(*file) != now);
         let files: Vec<FileIndex> = now.into_iter().chain(lately).collect();
         files.into_iter().filter_map(|file| Some(self.files.get_mut(file)?.path.clone())).collect()
     }
 
+    /// Whether the mappings of a process are known; asks for them if not.
+    pub(crate) fn is_read(&mut self, tgid: u32) -> bool {
+        self.want_mappings(tgid);
+        self.states.get(&tgid).is_some_and(|state| state.known == Known::Yes)
+    }
+
     /// The process, and beside it the tables that resolving its frames needs.
-    pub(crate) fn parts(&mut self, tgid: u32) -> Option<(&mut State, &mut Files, &Names, &mut FxHashMap<u64, FrameId>)> {
+    pub(crate) fn parts(&mut self, tgid: u32) -> Option<Parts<'_>> {
         let state = self.states.get_mut(&tgid)?;
-        Some((state, &mut self.files, &self.names, &mut self.kernel_frames))
+        let (files, names, kernel_frames, questions) =
+            (&mut self.files, &*self.names, &mut self.kernel_frames, &mut self.questions);
+        Some(Parts { state, files, names, kernel_frames, questions })
     }
 }
 
+/// What resolving the frames of one process needs.
+pub(crate) struct Parts<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) files: &'a mut Files,
+    pub(crate) names: &'a Names,
+    pub(crate) kernel_frames: &'a mut FxHashMap<u64, FrameId>,
+    pub(crate) questions: &'a mut Vec<Question>,
+}
+
+fn unknown_process() -> Process {
+    Process { command_line: Arc::default(), parent: Tgid(0), exited: None }
+}
+
 impl State {
-    fn new(comm: [u8; COMM_LENGTH], name: LabelId) -> State {
+    fn new(comm: [u8; COMM_LENGTH]) -> State {
         State {
             mappings: Mappings::default(),
             frames: FxHashMap::default(),
             anonymous: None,
             life: 0,
-            name,
+            known: Known::No,
+            changes: 0,
+            since: Mappings::default(),
+            forked_from: None,
+            lacks_files: false,
+            user: UNKNOWN_USER,
             comm,
-            mappings_known: false,
-            command_line_known: false,
+            label: None,
+            command_line: Arc::default(),
+            command_line_known: Known::No,
             sampled: false,
             threads: 1,
             leader_gone: false,
             exited: None,
         }
     }
-}
 
-fn unknown_process(name: LabelId) -> Process {
-    Process { name, command_line: Arc::default(), parent: Tgid(0), exited: None }
+    /// From now on the mappings are not known: to be read at the next sample.
+    fn begin_reading(&mut self) {
+        // A question on its way comes back with what is there now, and events go on being noted.
+        if self.known == Known::Yes {
+            self.known = Known::No;
+            self.since = Mappings::default();
+        }
+        self.forked_from = None;
+    }
 }
 
 #[cfg(test)]

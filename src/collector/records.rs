@@ -5,6 +5,7 @@
 use std::mem::offset_of;
 
 use super::tables::ObjectKey;
+use crate::profile::{FileNamespace, UserId};
 
 /// Length of a task's name with its zero bytes: `TASK_COMM_LEN`.
 pub(crate) const COMM_LENGTH: usize = 16;
@@ -40,6 +41,8 @@ struct SampleHeader {
     flags: u8,
     source: u8,
     weight: u32,
+    uid: u32,
+    files: u32,
 }
 
 /// `struct event`: what was counted of a source on one CPU.
@@ -72,7 +75,8 @@ struct Counters {
     rule_misses: u64,
     guesses: u64,
     retraced: u64,
-    reserved: [u64; 7],
+    moved: u64,
+    reserved: [u64; 6],
 }
 
 /// `struct wish`, used for its offsets.
@@ -89,6 +93,8 @@ struct WishRecord {
     reserved: u8,
     kind: u8,
     reserved2: [u8; 6],
+    uid: u32,
+    files: u32,
 }
 
 /// `struct fork_counters`.
@@ -114,14 +120,18 @@ const _: () = {
     assert!(offset_of!(SampleHeader, source) == 51);
     assert!(offset_of!(SampleHeader, weight) == 52);
     assert!(size_of::<Event>() == 128);
-    assert!(HEADER == 56);
+    assert!(offset_of!(SampleHeader, uid) == 56);
+    assert!(offset_of!(SampleHeader, files) == 60);
+    assert!(HEADER == 64);
     assert!(offset_of!(WishRecord, start) == 8);
     assert!(offset_of!(WishRecord, tgid) == 16);
     assert!(offset_of!(WishRecord, end) == 24);
     assert!(offset_of!(WishRecord, inode) == 32);
     assert!(offset_of!(WishRecord, device) == 40);
     assert!(offset_of!(WishRecord, kind) == offset_of!(SampleHeader, kind));
-    assert!(size_of::<WishRecord>() == 56);
+    assert!(offset_of!(WishRecord, uid) == offset_of!(SampleHeader, uid));
+    assert!(offset_of!(WishRecord, files) == offset_of!(SampleHeader, files));
+    assert!(size_of::<WishRecord>() == 64);
     assert!(size_of::<Counters>() == 128);
     assert!(size_of::<ForkCounters>() == 16);
 };
@@ -173,6 +183,10 @@ pub(crate) struct Record<'a> {
     pub(crate) source: u8,
     /// Events that it stands for.
     pub(crate) weight: u32,
+    /// Who is charged for the task.
+    pub(crate) uid: UserId,
+    /// Which files its paths lead to.
+    pub(crate) files: FileNamespace,
     kernel: &'a [u8],
     user: &'a [u8],
 }
@@ -198,6 +212,8 @@ impl<'a> Record<'a> {
             flags: *bytes.get(offset_of!(SampleHeader, flags))?,
             source: *bytes.get(offset_of!(SampleHeader, source))?,
             weight: u32_at(bytes, offset_of!(SampleHeader, weight))?,
+            uid: UserId(u32_at(bytes, offset_of!(SampleHeader, uid))?),
+            files: FileNamespace(u32_at(bytes, offset_of!(SampleHeader, files))?),
             compared: bytes.get(offset_of!(SampleHeader, kind)) == Some(&COMPARED),
             kernel,
             user,
@@ -247,6 +263,10 @@ pub(crate) struct Wish {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) key: ObjectKey,
+    /// Who is charged for the task.
+    pub(crate) user: UserId,
+    /// Which files its paths lead to.
+    pub(crate) files: FileNamespace,
 }
 
 impl Wish {
@@ -264,6 +284,8 @@ impl Wish {
                 device: u32_at(bytes, offset_of!(WishRecord, device))?,
                 generation: u32_at(bytes, offset_of!(WishRecord, generation))?,
             },
+            user: UserId(u32_at(bytes, offset_of!(WishRecord, uid))?),
+            files: FileNamespace(u32_at(bytes, offset_of!(WishRecord, files))?),
         })
     }
 }
@@ -317,6 +339,8 @@ pub struct Walked {
     pub guesses: u64,
     /// Frames that stood as at the thread's last sample.
     pub retraced: u64,
+    /// Stacks of which a page was taken away while it was read in place: they were walked again, from copies.
+    pub moved: u64,
 }
 
 /// The members of [`Walked`] in their order, from one CPU's `struct counters`.
@@ -393,7 +417,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_wish_is_told_from_a_sample() {
-        let mut bytes = vec![0; 56];
+        let mut bytes = vec![0; 64];
         bytes[8] = 0x10;
         bytes[16] = 42;
         bytes[24] = 0x20;
@@ -403,9 +427,12 @@ pub(crate) mod tests {
         assert_eq!(Wish::parse(&bytes), None);
         assert!(Record::parse(&bytes).is_some());
         bytes[49] = WISH;
+        bytes[56] = 10;
+        bytes[60] = 11;
         let key = ObjectKey { inode: 7, device: 8, generation: 9 };
-        assert_eq!(Wish::parse(&bytes), Some(Wish { tgid: 42, start: 0x10, end: 0x20, key }));
-        assert_eq!(Wish::parse(&bytes[..55]), None);
+        let (user, files) = (UserId(10), FileNamespace(11));
+        assert_eq!(Wish::parse(&bytes), Some(Wish { tgid: 42, start: 0x10, end: 0x20, key, user, files }));
+        assert_eq!(Wish::parse(&bytes[..63]), None);
     }
 
     #[test]

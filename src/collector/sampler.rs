@@ -16,6 +16,7 @@ use rustix::event::{Timespec, epoll};
 
 use super::Walk;
 use super::records::{self, MAX_FRAMES, Record, Walked, Wish};
+use super::slots::{Slots, room_for};
 use super::tables::{Cache, Tables};
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
@@ -24,6 +25,10 @@ mod skeleton {
 }
 
 use skeleton::{SamplerSkel, SamplerSkelBuilder};
+
+/// Since this kernel a copy in an NMI is refused while the kernel switches between processes: `nmi_uaccess_okay()` in
+/// `copy_from_user_nofault()`, commit d319f344561d.
+const COPIES_ARE_REFUSED: (u32, u32) = (6, 3);
 
 /// Most processes that can be told apart in the kernel when targets are given: 32 bytes each and a bucket.
 pub(crate) const MAX_TARGETS: u32 = 16_384;
@@ -71,6 +76,8 @@ pub(super) fn bpf_error(what: &'static str, error: &libbpf_rs::Error) -> Collect
 pub(crate) struct Settings {
     /// How user stacks are walked.
     pub(crate) walk: Walk,
+    /// Whether a walk ends after some time: see `bpf/budget.h`.
+    pub(crate) limit_walks: bool,
     /// Samples a second on each CPU.
     pub(crate) frequency: u32,
     /// Whether idle CPUs are sampled.
@@ -90,6 +97,9 @@ pub(crate) struct Shared {
     pub(crate) segments: MapHandle,
     pub(crate) objects: MapHandle,
     pub(crate) files: MapHandle,
+    pub(crate) cpu_slots: MapHandle,
+    /// CPUs that can have a state of their own: elements of `cpu_states`.
+    pub(crate) cpu_states: u32,
     pub(crate) settings: Settings,
     /// See `max_depth`.
     pub(crate) max_depth: u32,
@@ -175,22 +185,42 @@ pub(crate) struct Sampler {
     /// Whether the clock is to tick.
     ticks: bool,
     settings: Settings,
-    reads_in_place: bool,
+    slots: Slots,
+    reading: Reading,
+    /// When it was last asked whether memory has failed.
+    memory_asked: u64,
 }
+
+/// How stacks are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reading {
+    /// Where the kernel has all memory: see `bpf/direct.h`.
+    InPlace,
+    /// By copies.
+    Copied,
+    /// By copies, since a part of the memory has failed.
+    CopiedOfFailing,
+}
+
+/// How often it is asked whether memory has failed: nanoseconds.
+const ASK_OF_MEMORY: u64 = 60_000_000_000;
 
 impl Sampler {
     /// Loads the program. Nothing is sampled yet, but forks of targets are followed.
     pub(crate) fn load(settings: Settings) -> Result<Sampler, CollectorError> {
         // What only makes it faster is no reason to fail.
-        let (skeleton, reads_in_place) = match load_programs(settings, true) {
+        let cpus = online_cpus()?;
+        let possible = possible_cpus().map_err(|source| CollectorError::Read { path: "the list of CPUs", source })?;
+        let slots = Slots::new(room_for(u32::try_from(cpus.len()).unwrap_or(u32::MAX), possible));
+        let (skeleton, reading) = match load_programs(settings, slots.room(), true) {
             Ok(skeleton) => {
                 #[cfg(target_arch = "x86_64")]
-                let reads_in_place = super::direct_map::find(&skeleton.progs.find_direct_map);
+                let reads_in_place = settings.walk != Walk::Copied && super::direct_map::find(&skeleton.progs.find_direct_map);
                 #[cfg(not(target_arch = "x86_64"))]
                 let reads_in_place = false;
-                (skeleton, reads_in_place)
+                (skeleton, if reads_in_place { Reading::InPlace } else { Reading::Copied })
             }
-            Err(_) => (load_programs(settings, false)?, false),
+            Err(_) => (load_programs(settings, slots.room(), false)?, Reading::Copied),
         };
 
         let attach = |error| bpf_error("follow forks by the tracepoint sched_process_fork", &error);
@@ -210,7 +240,7 @@ impl Sampler {
         let clock = Clock::CpuClock;
         let counters = counters_of(&skeleton.maps.counters, 1)?;
         let forks = counters_of(&skeleton.maps.forks, 1)?;
-        Ok(Sampler {
+        let mut sampler = Sampler {
             clocks: BTreeMap::new(),
             fork,
             ring,
@@ -222,8 +252,21 @@ impl Sampler {
             clock,
             ticks: false,
             settings,
-            reads_in_place,
-        })
+            slots,
+            reading,
+            memory_asked: perf::now().0,
+        };
+        sampler.give_states(&cpus)?;
+        Ok(sampler)
+    }
+
+    /// Gives each CPU that is switched on a state to walk with, and takes those of others. Before anything runs there.
+    pub(crate) fn give_states(&mut self, online: &[u32]) -> Result<(), CollectorError> {
+        let map = self.skeleton.maps.cpu_slots.as_fd();
+        let changed = self.slots.follow(online);
+        let written =
+            changed.into_iter().try_for_each(|(cpu, word)| perf::write_mapped(map, cpu as usize * 8, &word.to_ne_bytes()));
+        written.map_err(|source| CollectorError::Read { path: "the map of CPUs", source })
     }
 
     /// Starts the clock on these CPUs: the cycle counter if all of them have one, else the kernel's timer.
@@ -232,12 +275,16 @@ impl Sampler {
         self.clock = if counted { Clock::Cycles } else { Clock::CpuClock };
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             bss.ticks_are_nmis = u32::from(counted);
+            bss.copies_are_refused = u32::from(super::features::kernel_is_at_least(COPIES_ARE_REFUSED));
         }
         self.ticks = true;
         cpus.iter().try_for_each(|cpu| self.attach_cpu(*cpu))
     }
 
     fn attach_cpu(&mut self, cpu: u32) -> Result<(), CollectorError> {
+        if !self.slots.has(cpu) {
+            return Ok(());
+        }
         let frequency = self.settings.frequency;
         let event = perf::open_clock(self.clock, frequency, cpu);
         let event = event.map_err(|error| {
@@ -251,9 +298,35 @@ impl Sampler {
         Ok(())
     }
 
-    /// Whether stacks are read where the kernel has all memory, instead of being copied: see `bpf/direct.h`.
-    pub(crate) fn reads_in_place(&self) -> bool {
-        self.reads_in_place
+    /// How stacks are read.
+    pub(crate) fn reading(&self) -> Reading {
+        self.reading
+    }
+
+    /// CPUs that are not sampled: there is no room for them.
+    pub(crate) fn left_out(&self) -> &[u32] {
+        self.slots.left_out()
+    }
+
+    /// Once a minute, asks whether memory has failed. From then on it is not read in place: to load what has failed ends the machine.
+    pub(crate) fn watch_memory(&mut self, now: u64) {
+        if self.reading != Reading::InPlace || now.saturating_sub(self.memory_asked) < ASK_OF_MEMORY {
+            return;
+        }
+        self.memory_asked = now;
+        #[cfg(target_arch = "x86_64")]
+        if super::direct_map::has_failed(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default()) {
+            self.copy_from_now_on();
+        }
+    }
+
+    /// Reads nothing in place any more, because memory has failed.
+    #[cfg(target_arch = "x86_64")]
+    fn copy_from_now_on(&mut self) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.direct_map.begin = 0;
+            self.reading = Reading::CopiedOfFailing;
+        }
     }
 
     /// Stops the clock.
@@ -297,14 +370,14 @@ impl Sampler {
     /// What the walk by tables has done so far.
     pub(crate) fn walked(&self) -> Walked {
         let sum = |member| self.counters.total(0, |counters| records::walked(counters, member));
-        Walked { frames: sum(0), mapping_misses: sum(1), rule_misses: sum(2), guesses: sum(3), retraced: sum(4) }
+        Walked { frames: sum(0), mapping_misses: sum(1), rule_misses: sum(2), guesses: sum(3), retraced: sum(4), moved: sum(5) }
     }
 
-    /// The tables that the walk reads, empty yet.
-    pub(crate) fn tables(&self, cache: Option<Cache>) -> Result<Tables, CollectorError> {
+    /// The tables that the walk reads, empty yet; at most so many bytes of the kernel's memory.
+    pub(crate) fn tables(&self, cache: Option<Cache>, kernel_memory: u64) -> Result<Tables, CollectorError> {
         let maps = &self.skeleton.maps;
         let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of unwind tables", &error));
-        Ok(Tables::start(handle(&maps.segments)?, handle(&maps.objects)?, handle(&maps.files)?, cache))
+        Ok(Tables::start(handle(&maps.segments)?, handle(&maps.objects)?, handle(&maps.files)?, cache, kernel_memory))
     }
 
     /// What programs of events need.
@@ -317,6 +390,8 @@ impl Sampler {
             segments: handle(&maps.segments)?,
             objects: handle(&maps.objects)?,
             files: handle(&maps.files)?,
+            cpu_slots: handle(&maps.cpu_slots)?,
+            cpu_states: self.slots.room(),
             settings: self.settings,
             max_depth: max_depth(),
         })
@@ -352,8 +427,8 @@ impl Sampler {
     }
 }
 
-/// Loads the programs, with the one that finds the direct map (x86_64) or without.
-fn load_programs(settings: Settings, finds_direct_map: bool) -> Result<SamplerSkel<'static>, CollectorError> {
+/// Loads the programs, with states for so many CPUs, and with the one that finds the direct map (x86_64) or without.
+fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Result<SamplerSkel<'static>, CollectorError> {
     forget_complaint();
     // The skeleton borrows this for as long as it lives, and we want to own the skeleton. What is left behind is one
     // pointer for each collector; the object it points to is closed when the skeleton is dropped.
@@ -364,6 +439,9 @@ fn load_programs(settings: Settings, finds_direct_map: bool) -> Result<SamplerSk
         rodata.filter_targets = u32::from(settings.filter);
         rodata.walk_how = settings.walk as u32;
         rodata.max_depth = max_depth();
+        if !settings.limit_walks {
+            rodata.walk_time = 0;
+        }
         rodata.half_ring = u64::from(settings.ring_bytes / 2);
         #[cfg(target_arch = "aarch64")]
         {
@@ -380,7 +458,8 @@ fn load_programs(settings: Settings, finds_direct_map: bool) -> Result<SamplerSk
     let sized = sized.and_then(|()| open.maps.targets.set_max_entries(if settings.filter { MAX_TARGETS } else { 1 }));
     let sized = sized.and_then(|()| {
         let cpus = possible_cpus()?;
-        open.maps.cpu_states.set_max_entries(cpus)?;
+        open.maps.cpu_states.set_max_entries(states)?;
+        open.maps.cpu_slots.set_max_entries(cpus)?;
         open.maps.counters.set_max_entries(cpus)?;
         open.maps.forks.set_max_entries(cpus)
     });
@@ -405,14 +484,28 @@ pub(super) fn counters_of(map: &impl MapCore, numbers: u8) -> Result<Counters, C
 /// Tries to load the programs with the one that follows forks, and throws them away: for telling what the kernel offers.
 pub(crate) fn try_following_forks() -> Result<(), CollectorError> {
     let (filter, follow_forks) = (true, true);
-    Sampler::load(Settings { walk: Walk::Tables, frequency: 1, include_idle: false, filter, follow_forks, ring_bytes: 4096 * 16 })
-        .map(drop)
+    Sampler::load(Settings { filter, follow_forks, ..TRYING }).map(drop)
 }
+
+/// Settings of a sampler that is only tried.
+const TRYING: Settings = Settings {
+    walk: Walk::Tables,
+    limit_walks: true,
+    frequency: 99,
+    include_idle: false,
+    filter: false,
+    follow_forks: false,
+    ring_bytes: 4096 * 16,
+};
 
 /// A sampler that nobody attaches, for trying what goes with it.
 pub(crate) fn for_trying() -> Result<Sampler, CollectorError> {
-    let (walk, filter, follow_forks) = (Walk::Tables, false, false);
-    Sampler::load(Settings { walk, frequency: 99, include_idle: false, filter, follow_forks, ring_bytes: 4096 * 16 })
+    Sampler::load(TRYING)
+}
+
+/// The CPUs that are switched on.
+fn online_cpus() -> Result<Vec<u32>, CollectorError> {
+    perf::online_cpus().map_err(|source| CollectorError::Read { path: "/sys/devices/system/cpu/online", source })
 }
 
 /// What the numbers of CPUs that there may ever be are below. (libbpf counts them, and numbers may be left out.)
@@ -469,7 +562,33 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn stacks_are_read_in_place() {
-        assert!(for_trying().expect("this test needs root").reads_in_place(), "see `flametop doctor`");
+        assert_eq!(for_trying().expect("this test needs root").reading(), Reading::InPlace, "see `flametop doctor`");
+        let copies = Sampler::load(Settings { walk: Walk::Copied, ..TRYING }).expect("this test needs root");
+        assert_eq!(copies.reading(), Reading::Copied);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn stacks_are_copied_once_memory_has_failed() {
+        let mut sampler = for_trying().expect("this test needs root");
+        let begin = |sampler: &Sampler| sampler.skeleton.maps.bss_data.as_deref().unwrap().direct_map.begin;
+        assert!(begin(&sampler) > 0);
+        sampler.copy_from_now_on();
+        assert_eq!((sampler.reading(), begin(&sampler)), (Reading::CopiedOfFailing, 0));
+    }
+
+    #[test]
+    fn only_cpus_that_are_switched_on_and_some_to_come_have_a_state() {
+        let sampler = for_trying().expect("this test needs root");
+        let online = perf::online_cpus().unwrap();
+        let room = room_for(u32::try_from(online.len()).unwrap(), possible_cpus().unwrap());
+        assert_eq!(sampler.skeleton.maps.cpu_states.max_entries(), room);
+        let slots = sampler.skeleton.maps.cpu_slots.as_fd();
+        let words = perf::read_mapped(slots, 0, possible_cpus().unwrap() as usize * 8).unwrap();
+        let given: Vec<u64> = words.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+        for (cpu, slot) in given.iter().enumerate() {
+            assert_eq!(*slot > 0, online.contains(&u32::try_from(cpu).unwrap()), "{given:?}");
+        }
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //!
 //! What is written goes to a temporary file in the same directory, which then takes the name. Whatever fails on the way, the
 //! temporary file is removed and what stood there before is untouched. A symbolic link is replaced, not followed: flametop
-//! runs as root, and a link in a directory that others can write to may lead anywhere.
+//! runs as root, and a link in a directory that others can write to may lead anywhere. The directory is opened once (`save/place.rs`).
+//!
+//! Files are their owner's alone (0600): they show what root saw of everybody.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::FormatError;
@@ -17,6 +18,7 @@ use super::FormatError;
 mod error;
 mod name;
 mod person;
+mod place;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,7 @@ use error::{content_error, failure};
 pub use name::{DateTime, default_name};
 pub use person::expand_home;
 use person::give_to_caller_of_sudo;
+use place::Place;
 pub use stream::is_standard_output;
 use stream::{Stream, stream_of};
 
@@ -78,7 +81,7 @@ pub struct Saved {
 
 /// Saves what `write` writes as `path`.
 ///
-/// The file gets mode 0644 less the umask, and belongs to whoever called sudo if flametop runs under it. For `-`, standard
+/// The file gets mode 0600, and belongs to whoever called sudo if flametop runs under it. For `-`, standard
 /// output and other streams under `/dev`, what is written goes straight there. The writer that `write` gets is buffered.
 pub fn save(
     path: &Path,
@@ -91,21 +94,20 @@ pub fn save(
             .map_err(|error| content_error(path, error))
             .map(|(_, saved)| saved);
     }
-    let directory = look_at_target(path, overwrite)?;
-    let temporary = tempfile::Builder::new()
-        .prefix(".flametop-")
-        .permissions(fs::Permissions::from_mode(0o644))
-        .tempfile_in(&directory)
-        .map_err(failed)?;
-    let _unfinished = Unfinished::new(temporary.path());
-    let (_, saved) = write_to(temporary.as_file(), write).map_err(|error| content_error(path, error))?;
-    give_to_caller_of_sudo(temporary.as_file());
-    let persisted = match overwrite {
-        Overwrite::Yes => temporary.persist(path),
-        Overwrite::No => temporary.persist_noclobber(path),
-    };
-    // On failure the error holds the temporary file, which is removed when it is dropped here.
-    persisted.map_err(|error| failure(path, error.error))?;
+    let place = Place::open(path, overwrite)?;
+    let (temporary, file) = place.create_beside().map_err(failed)?;
+    let unfinished = Unfinished::new(temporary);
+    let (file, saved) = write_to(file, write).map_err(|error| content_error(path, error))?;
+    give_to_caller_of_sudo(&file);
+    // A disk that fails says so now, while what stood there before is still there.
+    match file.sync_all() {
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput && error.kind() != io::ErrorKind::Unsupported => {
+            return Err(failed(error));
+        }
+        _ => {}
+    }
+    place.take(&unfinished.0, overwrite).map_err(failed)?;
+    unfinished.has_its_name();
     Ok(saved)
 }
 
@@ -113,7 +115,7 @@ pub fn save(
 pub fn check(path: &Path, overwrite: Overwrite) -> Result<Format, SaveError> {
     let format = Format::of(path)?;
     if stream_of(path).is_none() {
-        look_at_target(path, overwrite)?;
+        Place::open(path, overwrite)?;
     }
     Ok(format)
 }
@@ -129,29 +131,37 @@ pub fn create(path: &Path) -> Result<fs::File, SaveError> {
         Some(Stream::Device) => return fs::OpenOptions::new().write(true).open(path).map_err(failed),
         None => {}
     }
-    look_at_target(path, Overwrite::No)?;
-    // O_EXCL alone follows no link in the last place; the other flag says so.
-    let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
-    let file = fs::OpenOptions::new().write(true).create_new(true).custom_flags(flags).mode(0o644).open(path).map_err(failed)?;
+    let file = Place::open(path, Overwrite::No)?.create().map_err(failed)?;
     give_to_caller_of_sudo(&file);
     Ok(file)
 }
 
 /// Temporary files of saves that go on now.
-static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static UNFINISHED: Mutex<Vec<Place>> = Mutex::new(Vec::new());
 
-struct Unfinished(PathBuf);
+/// A temporary file. Removed when this is dropped, unless it got its name.
+struct Unfinished(Place);
 
 impl Unfinished {
-    fn new(path: &Path) -> Unfinished {
-        UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(path.into());
-        Unfinished(path.into())
+    fn new(place: Place) -> Unfinished {
+        UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(place.clone());
+        Unfinished(place)
+    }
+
+    /// There is nothing to remove any more.
+    fn has_its_name(self) {
+        UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).retain(|place| place.name != self.0.name);
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.0);
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        // Once it has its name, nobody else's file of the old one is ours to remove.
+        if unfinished.iter().any(|place| place.name == self.0.name) {
+            self.0.remove();
+            unfinished.retain(|place| place.name != self.0.name);
+        }
     }
 }
 
@@ -160,28 +170,9 @@ pub fn remove_unfinished() {
     remove_all(&UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-fn remove_all(paths: &[PathBuf]) {
-    for path in paths {
-        // It may have got its name just now.
-        let _ = fs::remove_file(path);
-    }
-}
-
-/// The directory to write to, if a file of that name can be put there.
-fn look_at_target(path: &Path, overwrite: Overwrite) -> Result<PathBuf, SaveError> {
-    if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        return Err(SaveError::IsDirectory { path: path.into() });
-    }
-    match fs::symlink_metadata(path) {
-        Ok(there) if there.is_dir() => return Err(SaveError::IsDirectory { path: path.into() }),
-        Ok(_) if overwrite == Overwrite::No => return Err(SaveError::Exists { path: path.into() }),
-        _ => {}
-    }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match fs::metadata(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(SaveError::NoDirectory { directory: directory.into() }),
-        _ => Ok(directory.into()),
-    }
+fn remove_all(places: &[Place]) {
+    // One may have got its name just now.
+    places.iter().for_each(Place::remove);
 }
 
 /// Writes to `target` and gives it back, all of it written.

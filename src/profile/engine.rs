@@ -71,7 +71,7 @@ pub struct Snapshot {
     pub span: Option<(Timestamp, Timestamp)>,
     /// What is not there.
     pub losses: Losses,
-    /// Bytes of samples, stacks, threads and names.
+    /// Bytes of samples, stacks, threads, names and symbol tables.
     pub memory: usize,
 }
 
@@ -333,7 +333,7 @@ impl Engine {
             heat: (request.heat && !fixed).then(|| Arc::new(builder.heat(now))),
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),
-            losses: Losses { coarse: self.names.refused(), ..profile.losses },
+            losses: Losses { coarse: self.names.refused(), coarse_most: self.names.refused_most(), ..profile.losses },
             memory: profile.memory(),
         };
         drop(profile);

@@ -5,14 +5,14 @@
 //! function have one label. All three tables only grow and can be read without a lock; they are shared by every room through
 //! [`Names`]. How far they grow is bounded: see [`Names::bounded`].
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use dashmap::{DashMap, Entry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed};
-use super::ids::{FrameId, LabelId, ObjectId, Tgid};
+use super::ids::{FrameId, LabelId, ObjectId, Tgid, UserId};
 use super::labels::{FrameKind, LabelTable};
 use super::objects::{Object, ObjectKind, ObjectTable};
 
@@ -92,8 +92,8 @@ pub struct Names {
     budget: Arc<Budget>,
     /// The label of all JIT code that has no name.
     anonymous: OnceLock<LabelId>,
-    /// Bytes of `budget` that went to addresses of JIT code.
-    jit: AtomicUsize,
+    /// What of `budget` may go to addresses of JIT code.
+    jit: Budget,
 }
 
 impl Default for Names {
@@ -103,9 +103,9 @@ impl Default for Names {
     }
 }
 
-/// JIT code may take one part in so many of the budget: its addresses are of one process each, so programs that come and go would
-/// otherwise fill it for the files that all of them share.
-const JIT_SHARE: usize = 4;
+/// JIT code may take two parts in so many of the budget, of which root alone gets 7/8, a quarter of all: its addresses are of one
+/// process each, so programs that come and go would otherwise fill it for the files that all of them share.
+const JIT_SHARE: usize = 7;
 
 /// The address of the frame that stands for all of an object's addresses that are refused. No file is that long.
 const MORE_ADDRESSES: u64 = u64::MAX;
@@ -124,7 +124,7 @@ impl Names {
             outdated: boxcar::Vec::new(),
             budget,
             anonymous: OnceLock::new(),
-            jit: AtomicUsize::new(0),
+            jit: Budget::new(limit / JIT_SHARE * 2),
         }
     }
 
@@ -138,6 +138,11 @@ impl Names {
         self.budget.refused()
     }
 
+    /// The user for whom that was so most often, and how often.
+    pub fn refused_most(&self) -> Option<(UserId, u64)> {
+        self.budget.refused_most()
+    }
+
     pub(super) fn budget(&self) -> Arc<Budget> {
         Arc::clone(&self.budget)
     }
@@ -147,37 +152,44 @@ impl Names {
         if let Some(id) = self.frames.ids.get(&frame) {
             return (*id, false);
         }
-        let is_jit = self.is_jit(frame.object);
-        let is_full = self.budget.is_full() || is_jit && self.jit_is_full();
+        let (is_jit, user) = (self.is_jit(frame.object), self.payer(frame.object));
+        let is_full = self.budget.is_full(user) || is_jit && self.jit.is_full(user);
         if frame.object == ObjectId::MORE || is_full && self.has_many_addresses(frame.object) {
-            self.budget.refuse();
+            self.budget.refuse(user);
             // One for all processes: it is no name, and unnamed JIT code is not told apart either.
             return (self.more_addresses(if is_jit { ObjectId::ANONYMOUS } else { frame.object }), false);
         }
         let (id, new) = self.insert_frame(frame, |frame| self.first_label(frame));
         if new && is_jit {
-            self.jit.fetch_add(Self::OF_A_FRAME, Ordering::Relaxed);
+            self.jit.take(user, Self::OF_A_FRAME);
         }
         (id, new)
     }
 
-    /// The object of the code that a process made at run time. `life` tells it from other processes that had its number, and from
+    /// The object of the code that a process of `user` made at run time. `life` tells it from other processes that had its number, and from
     /// itself before it ran another program. [`ObjectId::ANONYMOUS`] when JIT code has filled its share of the memory.
-    pub fn jit_object(&self, tgid: Tgid, life: u64) -> ObjectId {
-        if self.jit_is_full() {
-            self.budget.refuse();
+    pub fn jit_object(&self, user: UserId, tgid: Tgid, life: u64) -> ObjectId {
+        if self.budget.is_full(user) || self.jit.is_full(user) {
+            self.budget.refuse(user);
             return ObjectId::ANONYMOUS;
         }
-        let before = self.budget.used();
+        let before = self.budget.used_by(user);
         let file = Some((u64::from(tgid.0), life));
-        let object = self.objects.intern(Object { kind: ObjectKind::Anonymous, path: "[anon]".into(), build_id: None, file });
+        let object = Object { kind: ObjectKind::Anonymous, path: "[anon]".into(), file, user, ..Object::default() };
+        let object = self.objects.intern(object);
         // Others may take from the budget meanwhile; what counts is that this share fills as objects come.
-        self.jit.fetch_add(self.budget.used().saturating_sub(before), Ordering::Relaxed);
+        self.jit.take(user, self.budget.used_by(user).saturating_sub(before));
         if object == ObjectId::MORE { ObjectId::ANONYMOUS } else { object }
     }
 
-    fn jit_is_full(&self) -> bool {
-        self.budget.is_full() || self.jit.load(Ordering::Relaxed) >= self.budget.limit() / JIT_SHARE
+    /// The user who pays for a frame and its names.
+    pub fn user_of(&self, frame: FrameId) -> UserId {
+        self.frames.get(frame).map_or(UserId(0), |frame| self.payer(frame.object))
+    }
+
+    /// The user who pays for an object's frames.
+    fn payer(&self, object: ObjectId) -> UserId {
+        self.objects.get(object).map_or(UserId(0), |object| object.user)
     }
 
     /// Whether the object is the JIT code of one process.
@@ -192,7 +204,7 @@ impl Names {
             Entry::Occupied(entry) => (*entry.get(), false),
             Entry::Vacant(entry) => {
                 let label = label(frame);
-                self.budget.take(Self::OF_A_FRAME);
+                self.budget.take(self.payer(frame.object), Self::OF_A_FRAME);
                 let slot = self.frames.frames.push(FrameEntry { frame, naming: AtomicU32::new(label.0) });
                 let id = FrameId(u32::try_from(slot).unwrap_or(0));
                 entry.insert(id);
@@ -246,7 +258,7 @@ impl Names {
             ObjectKind::Unmapped => self.labels.intern_always("[unknown]", "", FrameKind::Unknown),
             kind => {
                 let shown = if kind == ObjectKind::Kernel { FrameKind::Kernel } else { FrameKind::Unknown };
-                self.labels.stand_in(&format!("{short}+{:#x}", frame.address), short, shown)
+                self.labels.stand_in(object.user, &format!("{short}+{:#x}", frame.address), short, shown)
             }
         }
     }
@@ -275,7 +287,7 @@ impl Names {
         let naming = if labels.len() == 1 {
             first.0
         } else {
-            self.budget.take(listed::<Box<[LabelId]>>() + size_of_val(labels) + 16);
+            self.budget.take(self.payer(entry.frame.object), listed::<Box<[LabelId]>>() + size_of_val(labels) + 16);
             u32::try_from(self.frames.chains.push(labels.into())).map_or(first.0, |index| CHAIN | index)
         };
         let before = entry.naming.swap(naming, Ordering::AcqRel);
@@ -284,7 +296,7 @@ impl Names {
         }
         let had_a_name = before & CHAIN != 0 || self.labels.get(LabelId(before)).is_some_and(|label| !label.provisional);
         if before != naming && had_a_name {
-            self.budget.take(listed::<FrameId>());
+            self.budget.take(self.payer(entry.frame.object), listed::<FrameId>());
             self.renamed.push(id);
         }
         if before != naming {
@@ -365,7 +377,7 @@ mod tests {
     #[test]
     fn an_outdated_frame_keeps_its_name_and_its_address_is_another_frame() {
         let names = Names::default();
-        let object = names.jit_object(Tgid(7), 1);
+        let object = names.jit_object(UserId(0), Tgid(7), 1);
         let frame = Frame { object, is_return: true, address: 0x7000 };
         let (old, new) = names.intern_frame(frame);
         assert!(new && !names.intern_frame(frame).1);
@@ -396,6 +408,7 @@ mod tests {
             path: "/usr/lib/libfoo.so".into(),
             build_id: None,
             file: Some((1, 2)),
+            ..Object::default()
         });
         let (frame, new) = names.intern_frame(Frame { object, is_return: true, address: 0x1234 });
         assert!(new);
@@ -423,7 +436,13 @@ mod tests {
     #[test]
     fn names_that_fill_their_memory_become_coarser_and_are_counted() {
         let names = Names::bounded(100_000);
-        let elf = |path: &str| Object { kind: ObjectKind::Elf, path: path.into(), build_id: None, file: Some((1, 2)) };
+        let elf = |path: &str| Object {
+            kind: ObjectKind::Elf,
+            path: path.into(),
+            build_id: None,
+            file: Some((1, 2)),
+            ..Object::default()
+        };
         let object = names.objects.intern(elf("/usr/lib/libfoo.so"));
         let at = |address| names.intern_frame(Frame { object, is_return: true, address });
         let (first, _) = at(0);
@@ -463,8 +482,8 @@ mod tests {
     #[test]
     fn jit_code_is_anonymous_until_it_is_named_and_two_processes_do_not_share_addresses() {
         let names = Names::default();
-        let (one, other) = (names.jit_object(Tgid(7), 1), names.jit_object(Tgid(7), 2));
-        assert_eq!(names.jit_object(Tgid(7), 1), one);
+        let (one, other) = (names.jit_object(UserId(0), Tgid(7), 1), names.jit_object(UserId(0), Tgid(7), 2));
+        assert_eq!(names.jit_object(UserId(0), Tgid(7), 1), one);
         assert_ne!(one, other, "the number was given to another process");
         let at = |object| names.intern_frame(Frame { object, is_return: true, address: 0x7000 });
         let ((first, new), (second, _)) = (at(one), at(other));
@@ -489,26 +508,32 @@ mod tests {
     #[test]
     fn jit_code_takes_a_share_of_the_memory_and_leaves_the_rest_to_files() {
         let names = Names::bounded(1_000_000);
-        let elf = Object { kind: ObjectKind::Elf, path: "/usr/lib/libfoo.so".into(), build_id: None, file: Some((1, 2)) };
+        let elf = Object {
+            kind: ObjectKind::Elf,
+            path: "/usr/lib/libfoo.so".into(),
+            build_id: None,
+            file: Some((1, 2)),
+            ..Object::default()
+        };
         let elf = names.objects.intern(elf);
         let label_of = |frame| {
             let mut found = String::new();
             names.labels_of(frame, |label| found = names.labels.name(label).to_owned());
             found
         };
-        let jit = names.jit_object(Tgid(1), 1);
+        let jit = names.jit_object(UserId(0), Tgid(1), 1);
         for address in 0..100_000 {
             names.intern_frame(Frame { object: jit, is_return: false, address });
         }
         assert!((250_000..300_000).contains(&names.memory()), "{}", names.memory());
         let (more, wanted) = names.intern_frame(Frame { object: jit, is_return: true, address: 200_000 });
         assert_eq!((label_of(more).as_str(), wanted), ("[more addresses of [anon]]", false));
-        assert_eq!(names.jit_object(Tgid(2), 2), ObjectId::ANONYMOUS);
+        assert_eq!(names.jit_object(UserId(0), Tgid(2), 2), ObjectId::ANONYMOUS);
         assert!(names.intern_frame(Frame { object: elf, is_return: true, address: 0x1234 }).1, "files have room");
 
         let storm = Names::bounded(1_000_000);
         for life in 0..100_000 {
-            storm.jit_object(Tgid(1), life);
+            storm.jit_object(UserId(0), Tgid(1), life);
         }
         assert!(storm.memory() < 300_000, "{}", storm.memory());
     }

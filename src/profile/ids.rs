@@ -32,6 +32,18 @@ id!(
     Tid(u32)
 );
 id!(
+    /// The user who is charged for what a process makes flametop do, as the initial user namespace numbers users.
+    ///
+    /// The real user of the process; in another user namespace, the user who made it.
+    UserId(u32)
+);
+id!(
+    /// Which files the paths of a process lead to: processes of the same number see the same files under a path.
+    ///
+    /// The number of a user namespace other than the initial one, or else the device of the root directory.
+    FileNamespace(u32)
+);
+id!(
     /// A logical CPU's number.
     Cpu(u16)
 );

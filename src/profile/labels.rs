@@ -1,6 +1,5 @@
 //! Labels: what a frame is called and what kind of code it is, safe to print. Trees merge frames by them.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,10 +7,8 @@ use dashmap::{DashMap, Entry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed, shared};
-use super::ids::LabelId;
-
-/// Longest name kept, in characters; what is longer is cut and ends in `…`. Names come from hostile processes.
-const MAX_NAME: usize = 4096;
+use super::ids::{LabelId, UserId};
+use super::text::sanitize;
 
 /// What a frame is, told by its colour and its mark.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -109,12 +106,12 @@ impl LabelTable {
 
     /// A label that stands in until a better one is found: each call makes one, so that what replaces it is the name of one
     /// frame only.
-    pub(super) fn stand_in(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
-        self.push(sanitize(name).into(), sanitize(object).into(), kind, true)
+    pub(super) fn stand_in(&self, user: UserId, name: &str, object: &str, kind: FrameKind) -> LabelId {
+        self.push(user, sanitize(name).into(), sanitize(object).into(), kind, true)
     }
 
-    fn push(&self, name: Arc<str>, object: Arc<str>, kind: FrameKind, provisional: bool) -> LabelId {
-        self.budget.take(listed::<Label>() + shared(&name) + shared(&object));
+    fn push(&self, user: UserId, name: Arc<str>, object: Arc<str>, kind: FrameKind, provisional: bool) -> LabelId {
+        self.budget.take(user, listed::<Label>() + shared(&name) + shared(&object));
         let label = Label { name, object, kind, provisional, replaced_by: AtomicU32::new(0) };
         LabelId(u32::try_from(self.labels.push(label)).unwrap_or(0))
     }
@@ -122,25 +119,30 @@ impl LabelTable {
     /// The label of this name, object and kind, made if it is new. Control characters are replaced first. When names have
     /// filled their memory, a new one is `[more names]`.
     pub fn intern(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
-        self.find_or_make(name, object, kind, !self.budget.is_overfull()).unwrap_or_else(|| {
-            self.budget.refuse();
+        self.intern_for(UserId(0), name, object, kind)
+    }
+
+    /// The same for a user, who pays for it if it is new: names of processes' threads, files and code.
+    pub fn intern_for(&self, user: UserId, name: &str, object: &str, kind: FrameKind) -> LabelId {
+        self.find_or_make((user, !self.budget.is_overfull(user)), name, object, kind).unwrap_or_else(|| {
+            self.budget.refuse(user);
             self.intern_always("[more names]", "", kind)
         })
     }
 
     /// The same for the few labels that stand for all that is refused.
     pub(super) fn intern_always(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
-        self.find_or_make(name, object, kind, true).unwrap_or_default()
+        self.find_or_make((UserId(0), true), name, object, kind).unwrap_or_default()
     }
 
-    fn find_or_make(&self, name: &str, object: &str, kind: FrameKind, make: bool) -> Option<LabelId> {
+    fn find_or_make(&self, (user, make): (UserId, bool), name: &str, object: &str, kind: FrameKind) -> Option<LabelId> {
         let key: LabelKey = (sanitize(name).into(), sanitize(object).into(), kind);
         match self.ids.entry(key) {
             Entry::Occupied(entry) => Some(*entry.get()),
             Entry::Vacant(entry) => make.then(|| {
                 let (name, object, ..) = entry.key().clone();
-                self.budget.take(hashed::<(LabelKey, LabelId)>());
-                let id = self.push(name, object, kind, false);
+                self.budget.take(user, hashed::<(LabelKey, LabelId)>());
+                let id = self.push(user, name, object, kind, false);
                 entry.insert(id);
                 id
             }),
@@ -182,27 +184,6 @@ impl LabelTable {
     }
 }
 
-/// A name that can be printed anywhere: each control, format or line-separating character becomes `·`, and what is longer
-/// than 4,096 characters ends in `…`.
-pub fn sanitize(name: &str) -> Cow<'_, str> {
-    let harmless = |c: char| !is_unsafe_to_print(c);
-    if name.len() <= MAX_NAME && name.chars().all(harmless) {
-        return Cow::Borrowed(name);
-    }
-    let mut safe: String = name.chars().take(MAX_NAME).map(|c| if harmless(c) { c } else { '·' }).collect();
-    if name.chars().nth(MAX_NAME).is_some() {
-        safe.push('…');
-    }
-    Cow::Owned(safe)
-}
-
-/// Control characters (C0, C1, DEL), line and paragraph separators, and the invisible or direction-changing format
-/// characters that can make a terminal line read differently from what it holds.
-fn is_unsafe_to_print(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{180e}' | '\u{e0000}'..='\u{e007f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,15 +195,5 @@ mod tests {
         assert_eq!(labels.intern("evil\x1b[31m\nname", "lib.so", FrameKind::User), a);
         assert_eq!(labels.name(a), "evil·[31m·name");
         assert_ne!(labels.intern("evil·[31m·name", "lib.so", FrameKind::Kernel), a);
-    }
-
-    #[test]
-    fn a_name_of_ten_thousand_characters_is_cut_and_says_so() {
-        let long = "x".repeat(10_000);
-        let cut = sanitize(&long);
-        assert_eq!(cut.chars().count(), MAX_NAME + 1);
-        assert!(cut.ends_with('…'));
-        assert_eq!(sanitize("plain"), "plain");
-        assert_eq!(sanitize("a\u{202e}b\u{200b}c\u{9b}d"), "a·b·c·d");
     }
 }

@@ -22,6 +22,7 @@ mod query;
 mod samples;
 mod search;
 mod stacks;
+mod text;
 mod threads;
 mod top;
 mod tree;
@@ -33,11 +34,11 @@ pub use engine::{Baseline, Engine, Snapshot};
 pub use events::EventStatus;
 pub use frame::{Frame, FrameTable, Names};
 pub use ids::{
-    BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress, StackId, Tgid,
-    ThreadIndex, Tid, Timestamp,
+    BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileNamespace, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress,
+    StackId, Tgid, ThreadIndex, Tid, Timestamp, UserId,
 };
 pub use kernel::KernelSymbol;
-pub use labels::{FrameKind, Label, LabelTable, sanitize};
+pub use labels::{FrameKind, Label, LabelTable};
 pub use listing::{Listing, Row, RowWeights, Rows};
 pub use objects::{Object, ObjectKind, ObjectTable};
 pub use processes::{NameRequest, Process, Processes};
@@ -46,6 +47,7 @@ pub use samples::{Limits, Losses, Profile, Sample, SampleStore, UserEnd};
 pub use search::{SearchResult, Searcher};
 pub use stacks::StackTable;
 pub(crate) use stacks::Walk;
+pub use text::sanitize;
 pub use threads::{Thread, ThreadTable};
 pub use top::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
 pub use tree::{CallTree, NodeId, TreeBuilder, TreeNode};

@@ -6,10 +6,10 @@ use dashmap::{DashMap, Entry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed, shared};
-use super::ids::{BuildId, ObjectId};
+use super::ids::{BuildId, FileNamespace, ObjectId, UserId};
 
 /// What kind of image an object is, which decides how its addresses are named.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ObjectKind {
     /// Names only, no addresses: frames of folded files.
     Named,
@@ -22,11 +22,15 @@ pub enum ObjectKind {
     /// Executable memory without a file: JIT code. Addresses are absolute in the process; each process has an object of its own.
     Anonymous,
     /// No mapping was known for the address.
+    #[default]
     Unmapped,
 }
 
 /// One executable image: an ELF file, the vDSO, JIT memory, the kernel.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+///
+/// Path and build id of a file are chosen by its owner. Two processes therefore share an object, and the names of its frames, only if
+/// they run for the same user and see the same files. Trees merge frames by label, so the screen shows one `libc.so.6`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Object {
     /// What it is.
     pub kind: ObjectKind,
@@ -37,6 +41,10 @@ pub struct Object {
     /// Device and inode, where the build id is not known: what tells two files of one path apart. Of JIT code the process, and a
     /// number that tells it from others that had its id.
     pub file: Option<(u64, u64)>,
+    /// Which files the paths of its processes lead to.
+    pub files: FileNamespace,
+    /// The user whose processes run it, and who pays for its names.
+    pub user: UserId,
 }
 
 impl Object {
@@ -91,7 +99,7 @@ impl ObjectTable {
             (ObjectKind::Unmapped, "[more objects]"),
         ];
         for (kind, path) in fixed {
-            table.intern(Object { kind, path: path.into(), build_id: None, file: None });
+            table.intern(Object { kind, path: path.into(), build_id: None, file: None, ..Object::default() });
         }
         table
     }
@@ -101,13 +109,16 @@ impl ObjectTable {
         match self.ids.entry(object) {
             Entry::Occupied(entry) => *entry.get(),
             // The fixed ones come first, whatever the limit.
-            Entry::Vacant(_) if self.budget.is_overfull() && self.objects.count() > ObjectId::MORE.0 as usize => {
-                self.budget.refuse();
+            Entry::Vacant(entry)
+                if self.budget.is_overfull(entry.key().user) && self.objects.count() > ObjectId::MORE.0 as usize =>
+            {
+                self.budget.refuse(entry.key().user);
                 ObjectId::MORE
             }
             Entry::Vacant(entry) => {
                 let path = shared(&entry.key().path);
-                self.budget.take(listed::<Object>() + hashed::<(Object, ObjectId)>() + path + OF_AN_OBJECT);
+                let bytes = listed::<Object>() + hashed::<(Object, ObjectId)>() + path + OF_AN_OBJECT;
+                self.budget.take(entry.key().user, bytes);
                 let id = ObjectId(u32::try_from(self.objects.push(entry.key().clone())).unwrap_or(0));
                 entry.insert(id);
                 id

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use dashmap::DashMap;
 use rustc_hash::FxBuildHasher;
 
-use super::ids::{FrameId, LabelId, ProcessAddress, Tgid, Timestamp};
+use super::ids::{FileNamespace, FrameId, ProcessAddress, Tgid, Timestamp, UserId};
 
 /// A process as it is now, or was when it exited.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its name (`comm` of the main thread): a label of kind `Process`.
-    pub name: LabelId,
     /// Arguments joined by spaces; safe to print; empty for kernel threads and for processes that were too short-lived.
     pub command_line: Arc<str>,
     /// Who started it.
@@ -31,6 +29,10 @@ pub struct NameRequest {
     pub frame: FrameId,
     /// A process that had the object mapped.
     pub tgid: Tgid,
+    /// Who is charged for what naming it takes.
+    pub user: UserId,
+    /// Which files the paths of that process lead to.
+    pub files: FileNamespace,
     /// Where it had it mapped: names the entry in `/proc/TGID/map_files`. Empty for kernel frames.
     pub mapping: Range<ProcessAddress>,
 }

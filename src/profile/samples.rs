@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::budget::Budget;
 use super::frame::Names;
-use super::ids::{CgroupId, Cpu, EventSource, FrameId, StackId, ThreadIndex, Timestamp};
+use super::ids::{CgroupId, Cpu, EventSource, FrameId, StackId, ThreadIndex, Timestamp, UserId};
 use super::stacks::StackTable;
 use super::threads::{Thread, ThreadTable};
 
@@ -56,11 +56,15 @@ pub enum UserEnd {
     Bits32 = 16,
     /// There were no registers of user mode that can be trusted.
     Registers = 17,
+    /// The walk had taken the time that one may take: the leaf side is kept.
+    Time = 18,
+    /// The process's mappings could not be read in time. The collector says so, no program in the kernel.
+    Unread = 19,
 }
 
 impl UserEnd {
     /// All of them, in the order of their numbers.
-    pub const ALL: [UserEnd; 18] = [
+    pub const ALL: [UserEnd; 20] = [
         UserEnd::Unspecified,
         UserEnd::KernelThread,
         UserEnd::FramePointerEnd,
@@ -79,6 +83,8 @@ impl UserEnd {
         UserEnd::NoMemory,
         UserEnd::Bits32,
         UserEnd::Registers,
+        UserEnd::Time,
+        UserEnd::Unread,
     ];
 
     /// From the number on the wire; unknown numbers are [`UserEnd::Unspecified`].
@@ -130,7 +136,14 @@ impl UserEnd {
             UserEnd::Changing => ("mappings were being changed at that moment", ""),
             UserEnd::NoMemory => ("the process was exiting", ""),
             UserEnd::Bits32 => ("a program of 32 bits", "those are not walked"),
+            UserEnd::Unread => {
+                ("the process's mappings could not be read in time", "something holds its memory lock: `ps` waits for it as well")
+            }
             UserEnd::Registers => ("no registers that can be trusted: it was becoming another program (execve)", ""),
+            UserEnd::Time => (
+                "walking took too long, cut at the root side",
+                "a walk may take 100 µs, all of a CPU together 8 % of its time: lower -F if many stacks are cut",
+            ),
         }
     }
 }
@@ -267,7 +280,7 @@ impl SampleStore {
 pub struct Limits {
     /// Samples older than this are let go: nanoseconds.
     pub window: u64,
-    /// Bytes of samples, stacks, threads and names together.
+    /// Bytes of samples, stacks, threads, names and symbol tables together.
     pub memory: usize,
 }
 
@@ -281,6 +294,11 @@ impl Default for Limits {
 impl Limits {
     /// Nothing is ever let go: for files.
     pub const NONE: Limits = Limits { window: u64::MAX, memory: usize::MAX };
+
+    /// How much of it symbol tables and debug information may take. 48 MB name all of a busy machine.
+    pub fn tables(&self) -> usize {
+        (self.memory / 4).min(48 << 20)
+    }
 
     /// How much of it [`Names`] may take. They are never let go, so samples need a part that is safe from them; and both have to
     /// be large for the picture to be fine. (256 MB hold about 450,000 addresses and 2 million samples in 5 million nodes.)
@@ -305,6 +323,8 @@ pub struct Losses {
     /// Addresses and names that were not taken in because names had filled their memory. Nothing of a sample is lost by it, but
     /// `[more addresses of …]` stands for the function.
     pub coarse: u64,
+    /// The user for whom that was so most often, and how often: whose share of the memory for names is used up.
+    pub coarse_most: Option<(UserId, u64)>,
 }
 
 /// Everything known about what ran: samples and the tables that they point into.
@@ -328,6 +348,8 @@ pub struct Profile {
     names: Arc<Budget>,
     /// See [`Profile::set_aside`].
     aside: usize,
+    /// See [`Profile::set_tables`].
+    tables: usize,
 }
 
 impl Profile {
@@ -360,14 +382,21 @@ impl Profile {
         })
     }
 
-    /// Bytes held by samples, stacks, threads and names, and by what is kept beside them.
+    /// Bytes held by samples, stacks, threads, names and symbol tables, and by what is kept beside them.
     pub fn memory(&self) -> usize {
-        self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.names.used() + self.aside
+        self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.names.used() + self.aside + self.tables
     }
 
     /// Counts these bytes as held, instead of those that were told before: the baseline has them.
     pub fn set_aside(&mut self, bytes: usize) {
         self.aside = bytes;
+    }
+
+    /// Counts these bytes of symbol tables and debug information as held, instead of those that were told before.
+    ///
+    /// At most [`Limits::tables`] of them: one object's may be more while it is worked with, and that takes no samples.
+    pub fn set_tables(&mut self, bytes: usize) {
+        self.tables = bytes.min(self.limits.tables());
     }
 
     /// Lets go what is too old or too much as of `now`. To be called about once a second.
@@ -382,10 +411,11 @@ impl Profile {
         {
             self.compact();
         }
-        if self.memory() > self.limits.memory {
+        // A tenth is for what is not counted: what the allocator keeps between names and chunks of samples that come and go.
+        if self.memory() > self.limits.memory / 10 * 9 {
             // Threads and stacks of samples that are gone first; then a quarter of the samples, so that this is rare.
             self.compact();
-            if self.memory() < self.limits.memory / 10 * 9 {
+            if self.memory() < self.limits.memory / 10 * 8 {
                 return;
             }
             let goal = self.samples.sealed.len().div_ceil(4);

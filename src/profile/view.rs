@@ -397,7 +397,7 @@ impl ViewBuilder {
         // A walk by tables knows; else the outermost function's name tells.
         let complete = match sample.user_end {
             UserEnd::Root => true,
-            UserEnd::Cut => false,
+            UserEnd::Cut | UserEnd::Time => false,
             _ => has_user_stack && self.is_complete(profile, sample.stack),
         };
         let sums = &mut self.sums[slot];

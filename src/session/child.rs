@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{
     Pid, Signal, WaitOptions, ioctl_tiocsctty, kill_process, kill_process_group, set_parent_process_death_signal, setsid, waitpid,
 };
@@ -24,6 +24,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::cli::Hold;
 use crate::profile::{Tgid, sanitize};
+
+use super::user::{Ids, User};
 
 /// Where the command's output goes.
 pub(super) enum Output {
@@ -95,6 +97,10 @@ pub(super) fn hold(options: &Hold) -> Result<()> {
     if let Ok(name) = std::ffi::CString::new(name.get(..15).unwrap_or(name)) {
         let _ = rustix::thread::set_name(&name);
     }
+    if let Some(user) = &options.user {
+        let ids: Ids = user.parse().map_err(|error| anyhow!("--as {user}: {error}"))?;
+        ids.become_them()?;
+    }
     if options.session {
         setsid().context("failed to begin a session")?;
     }
@@ -115,8 +121,8 @@ pub(super) fn shown(word: &OsStr) -> String {
 }
 
 impl Child {
-    /// Starts the command and leaves it before its first instruction.
-    pub(super) fn start(command: &[OsString], output: Output, terms: Terms) -> Result<Child> {
+    /// Starts the command, as a user if one is given, and leaves it before its first instruction.
+    pub(super) fn start(command: &[OsString], output: Output, terms: Terms, user: Option<&User>) -> Result<Child> {
         let [program, ..] = command else { bail!("no command to start") };
         let name = shown(program);
         match executable(program) {
@@ -138,6 +144,11 @@ impl Child {
         if matches!(output, Output::Pane) && terms.bond == Bond::Session {
             holder.arg("--terminal");
         }
+        if let Some(user) = user {
+            holder.args(["--as", &user.ids.to_text()]).envs(user.environment());
+            // It is another user's.
+            holder.env_remove("XDG_RUNTIME_DIR");
+        }
         holder.arg("--").args(command);
         if !terms.input {
             holder.stdin(Stdio::null());
@@ -148,6 +159,10 @@ impl Child {
             Output::ToStderr => drop(holder.stdout(std::io::stderr())),
             Output::Pane => {
                 let (master, slave) = pseudo_terminal().context("failed to make a pseudo-terminal for the command's output")?;
+                if let Some(user) = user {
+                    // Opened again by its name, as /dev/stdout is, it must be the user's.
+                    rustix::fs::fchown(&slave, Some(user.uid()), None).context("failed to give the user a terminal")?;
+                }
                 let also = slave.try_clone().context("failed to share the command's output")?;
                 holder.stdout(slave).stderr(also);
                 reading = Some(master);

@@ -57,8 +57,13 @@ pub(super) fn load(asked: Option<&Path>) -> Result<Settings> {
     if text.len() as u64 > MAX_SIZE {
         bail!("the configuration file {shown} is larger than a megabyte; is it the right one?");
     }
-    parse(&text).map_err(|mistake| {
-        let before = text.get(..mistake.at.start).unwrap_or(&text);
+    understood(&shown, &text)
+}
+
+/// The settings of a file's text; an error names the file and the line.
+pub(super) fn understood(shown: &impl fmt::Display, text: &str) -> Result<Settings> {
+    parse(text).map_err(|mistake| {
+        let before = text.get(..mistake.at.start).unwrap_or(text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
         anyhow::anyhow!("{shown}, line {line}: {}", sanitize(&mistake.why))
     })

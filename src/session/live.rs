@@ -12,14 +12,16 @@ use tokio::sync::{mpsc, watch};
 use crate::cli;
 use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
+use crate::privileges;
 use crate::profile::{Query, Target, Tgid};
-use crate::ui::{App, Event, Status};
+use crate::ui::{App, Event, Message, Status};
 
 use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
 use super::link::ends;
 use super::sampling::{Ended, LIVE_WINDOW, Sampling, Shared, Watcher, limits};
-use super::{config, default_file, events, runtime, theme};
+use super::user::{User, runs_as_root};
+use super::{config, default_file, duties, events, runtime, theme};
 
 /// The newest lines of a command's output that are kept for its pane, and how often they are shown.
 const OUTPUT_LINES: usize = 1000;
@@ -29,6 +31,7 @@ const OUTPUT_EVERY: Duration = Duration::from_millis(100);
 pub(super) fn run(options: cli::Live) -> Result<()> {
     need_a_terminal()?;
     let settings = config::load(options.looks.config.as_deref())?;
+    privileges::keep(duties(&options.sampling, &options.program, true));
     let runtime = runtime()?;
     let shared = Shared::new(limits(&options.sampling, Some(LIVE_WINDOW)), &runtime);
     let mut child = start_child(&options)?;
@@ -39,7 +42,9 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         others => format!("{}, {others} more, and children", child.short_name()),
     });
     let watched = options.sampling.pids.iter().copied().chain(child.as_ref().map(|child| child.tgid().0)).collect();
+    let as_root = child.as_ref().filter(|_| options.user.is_none()).and_then(|child| runs_as_root(child.short_name()));
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
+    privileges::close();
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let target = if options.program.is_empty() { target } else { Target::default() };
     let source = events::first(&options.sampling.events);
@@ -48,6 +53,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     app.keys = settings.keys;
     app.everything = family;
     app.output_open = has_pane;
+    app.message = as_root.map(|text| Message { text, bad: false });
 
     let (ends, link) = ends();
     if let Some(output) = output {
@@ -71,7 +77,6 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     });
     sampling.finish();
     ends.stop();
-    runtime.shutdown_timeout(Duration::from_millis(200));
     outcome
 }
 
@@ -85,7 +90,7 @@ pub(super) fn need_a_terminal() -> Result<()> {
 
 /// Takes the command's output in as fast as it comes and shows the newest of it ten times a second: a command that writes without
 /// end is not held up, and neither are keys and pictures.
-fn show_output(output: File, runtime: &tokio::runtime::Runtime, events: mpsc::Sender<Event>) {
+fn show_output(output: File, runtime: &tokio::runtime::Handle, events: mpsc::Sender<Event>) {
     let newest = Arc::new(Mutex::new(Some(Vec::new())));
     let ring = Arc::clone(&newest);
     runtime.spawn_blocking(move || {
@@ -120,6 +125,7 @@ fn start_child(options: &cli::Live) -> Result<Option<Child>> {
     if options.program.is_empty() {
         return Ok(None);
     }
+    let user = options.user.as_deref().map(User::find).transpose()?;
     let output = match options.output.as_path() {
         path if path == Path::new("pane") => Output::Pane,
         path if path == Path::new("leave") => Output::Leave,
@@ -128,7 +134,7 @@ fn start_child(options: &cli::Live) -> Result<Option<Child>> {
             created => Output::File(created?),
         },
     };
-    Child::start(&options.program, output, Terms::watched()).map(Some)
+    Child::start(&options.program, output, Terms::watched(), user.as_ref()).map(Some)
 }
 
 /// Tells the screen once a second how the run stands. Comes back only if sampling failed.
@@ -167,6 +173,7 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             own_memory,
             problems: problems(&shared),
             notes: told.notes,
+            unread: told.unread,
         });
     }
 }

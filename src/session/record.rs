@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,16 +14,22 @@ use crate::cli;
 use crate::formats::folded::{self, FoldedOptions};
 use crate::formats::save::{Format, Overwrite, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
+use crate::privileges;
 use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
 use super::events;
 use super::sampling::{Ended, Sampling, Shared, limits};
-use super::{now, runtime};
+use super::user::{User, runs_as_root};
+use super::{duties, now, runtime};
 
-/// Longest wait for the last names before the file is written.
+/// Longest wait for the last names before the file is written; after a signal; and while nothing is found and nobody works.
 const NAMES_WITHIN: Duration = Duration::from_secs(20);
+const NAMES_AFTER_SIGNAL: Duration = Duration::from_secs(3);
+const NAMES_IDLE: Duration = Duration::from_secs(3);
+/// Time of CPUs that flametop takes within [`NAMES_IDLE`] when it only waits.
+const IDLE_CPU: Duration = Duration::from_millis(100);
 /// What takes longer than this is told on a terminal.
 const QUIET: Duration = Duration::from_secs(1);
 /// Signals that come closer together are one: timeout(1) sends each to its child and to its group.
@@ -36,29 +43,36 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
         Err(SaveError::Exists { path }) => bail!("`{}` exists already; --force replaces it", path.display()),
         checked => checked?,
     };
+    let user = options.user.as_deref().map(User::find).transpose()?;
+    privileges::keep(duties(&options.sampling, &options.program, false));
     let runtime = runtime()?;
     let mut signals = runtime.block_on(async { Signals::watch(options.output.display().to_string()) })?;
     let shared = Shared::new(limits(&options.sampling, None), &runtime);
     let child = match options.program.as_slice() {
         [] => None,
-        command => Some(Child::start(command, output_of_command(&options.output), Terms::recorded())?),
+        command => Some(Child::start(command, output_of_command(&options.output), Terms::recorded(), user.as_ref())?),
     };
+    if let Some(said) = child.as_ref().filter(|_| user.is_none()).and_then(|child| runs_as_root(&child.name)) {
+        drop(writeln!(io::stderr(), "flametop: {said}"));
+    }
     let name = child.as_ref().map(|child| child.name.clone());
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
+    privileges::close();
     let ended = runtime.block_on(wait(&sampling, &shared, options.duration, &mut signals));
     runtime.block_on(end(&sampling, name.as_deref(), &mut signals));
-    sampling.finish();
+    if !sampling.finish() {
+        eprintln!("flametop: the collecting thread does not end; the samples of the last moments are not in the file");
+    }
     if let Some(Ended::Failed(why)) = &ended {
         bail!("sampling stopped: {why}");
     }
-    runtime.block_on(settle(&shared, &mut signals));
+    runtime.block_on(settle(&shared, signals.came(), &mut signals));
     let mut engine = shared.engine();
     let source = events::first(&options.sampling.events);
     let query = Query { source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
     write(&options, format, &snapshot, &shared, sampling.lasted())?;
     report(&options, &snapshot, &sampling, ended.as_ref());
-    runtime.shutdown_timeout(Duration::from_millis(100));
     Ok(())
 }
 
@@ -69,7 +83,7 @@ fn output_of_command(stacks: &Path) -> Output {
 
 /// SIGINT, SIGTERM and SIGHUP, each as impatient as the other: the first ends sampling; the next ends the wait for the command
 /// and for names; one more ends the program.
-struct Signals(watch::Receiver<u8>, Arc<watch::Sender<u8>>);
+struct Signals(watch::Receiver<u8>, Arc<watch::Sender<u8>>, Arc<AtomicBool>);
 
 impl Signals {
     const SAMPLING: u8 = 0;
@@ -86,7 +100,8 @@ impl Signals {
             let caught = caught.clone();
             tokio::spawn(async move { while one.recv().await.is_some() && caught.send(Instant::now()).is_ok() {} });
         }
-        let sender = Arc::clone(&stage);
+        let (sender, came) = (Arc::clone(&stage), Arc::new(AtomicBool::new(false)));
+        let coming = Arc::clone(&came);
         tokio::spawn(async move {
             let mut last: Option<Instant> = None;
             while let Some(at) = all.recv().await {
@@ -94,6 +109,7 @@ impl Signals {
                     continue;
                 }
                 last = Some(at);
+                coming.store(true, Ordering::Relaxed);
                 if *sender.borrow() >= Self::IN_A_HURRY {
                     remove_unfinished();
                     drop(writeln!(io::stderr(), "flametop: ended before {file} was written"));
@@ -102,13 +118,18 @@ impl Signals {
                 sender.send_modify(|stage| *stage += 1);
             }
         });
-        Ok(Signals(seen, stage))
+        Ok(Signals(seen, stage, came))
     }
 
     /// Waits for signals until this stage.
     async fn reach(&mut self, stage: u8) {
         // The sender lives as long as the receiver.
         let _ = self.0.wait_for(|now| *now >= stage).await;
+    }
+
+    /// Whether a signal has come, or the second one if sampling ended by itself.
+    fn came(&self) -> bool {
+        self.2.load(Ordering::Relaxed)
     }
 
     /// Sampling has ended, by a signal or by itself.
@@ -145,7 +166,8 @@ async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, 
 async fn end(sampling: &Sampling, name: Option<&str>, signals: &mut Signals) {
     sampling.end();
     let over = async {
-        while !sampling.is_over() {
+        let begun = Instant::now();
+        while !sampling.is_over() && begun.elapsed() < sampling.patience() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -169,15 +191,27 @@ async fn end(sampling: &Sampling, name: Option<&str>, signals: &mut Signals) {
     tell("");
 }
 
-/// Waits for the last names.
-async fn settle(shared: &Shared, signals: &mut Signals) {
+/// Waits for the last names. Not for those whose files do not answer: while they are waited for, nobody works.
+async fn settle(shared: &Shared, signalled: bool, signals: &mut Signals) {
+    let within = if signalled { NAMES_AFTER_SIGNAL } else { NAMES_WITHIN };
+    let idle = async {
+        let (mut before, mut since) = ((shared.symbolizer.pending(), own_cpu_time()), Instant::now());
+        while since.elapsed() < NAMES_IDLE {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let now = (shared.symbolizer.pending(), own_cpu_time());
+            if now.0 != before.0 || now.1.saturating_sub(before.1) > IDLE_CPU {
+                (before, since) = (now, Instant::now());
+            }
+        }
+    };
     let patience = async {
         tokio::time::sleep(QUIET).await;
         tell("looking for names; Ctrl-C goes without the rest");
         std::future::pending().await
     };
     tokio::select! {
-        _ = shared.symbolizer.settled(NAMES_WITHIN) => {}
+        _ = shared.symbolizer.settled(within) => {}
+        () = idle => {}
         () = signals.reach(Signals::IN_A_HURRY) => {}
         () = patience => {}
     }
@@ -289,6 +323,7 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
     let told = sampling.told();
     lines.extend(told.events.iter().map(describe_event));
     lines.extend(told.comparison);
+    lines.extend(told.unread);
     let what = unit(options);
     let mut line = format!("{} {what} written to {}", snapshot.tree.total(), options.output.display());
     if let [first, _, ..] = options.sampling.events.as_slice() {

@@ -15,10 +15,13 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cli;
 use crate::collector::{
-    Backtrace, Batch, Collector, CollectorOptions, EventRequest, KernelNames, ObjectState, Targets, Walk, keep_little_memory,
+    Backtrace, Batch, Collector, CollectorOptions, EventRequest, KernelNames, ObjectState, Targets, Unread, Walk,
+    keep_little_memory,
 };
+use crate::privileges;
 use crate::profile::{
     Engine, EventSource, EventStatus, FrameId, KernelSymbol, Limits, Names, Processes, Profile, Sample, Tgid, Tid, Timestamp,
+    sanitize,
 };
 use crate::symbolize::{AskKernel, DEBUGINFOD_FIND, Symbolizer, program_called};
 
@@ -32,6 +35,11 @@ const DRAIN_AT_FIRST: Duration = Duration::from_millis(20);
 /// Not more often than this, however often the kernel wakes us.
 const DRAIN_AT_MOST: Duration = Duration::from_millis(5);
 
+/// How long the end of a run waits for the collecting thread. It ends within a drain, unless something is wrong with the machine.
+const END_WITHIN: Duration = Duration::from_secs(3);
+/// The same where a command is ended first: it is asked to end, and killed after 5 seconds.
+const END_OF_COMMAND_WITHIN: Duration = Duration::from_secs(8);
+
 /// What the rooms share in one run.
 #[derive(Clone)]
 pub(super) struct Shared {
@@ -43,11 +51,12 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Empty tables within these limits.
-    pub(super) fn new(limits: Limits, runtime: &tokio::runtime::Runtime) -> Shared {
+    pub(super) fn new(limits: Limits, runtime: &tokio::runtime::Handle) -> Shared {
         let names = Arc::new(Names::bounded(limits.names()));
         let profile = Arc::new(RwLock::new(Profile::beside(&names, limits)));
-        let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
+        let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.clone());
         symbolizer.ask_kernel_by(Box::<Kernel>::default());
+        symbolizer.limit_tables(limits.tables());
         Shared { names, processes: Arc::default(), profile, symbolizer }
     }
 
@@ -130,6 +139,8 @@ pub(super) struct Told {
     pub(super) events: Vec<EventStatus>,
     /// How it stands with unwind tables, in lines.
     pub(super) notes: Vec<String>,
+    /// Processes about which nothing could be read, in lines.
+    pub(super) unread: Vec<String>,
     /// How two ways of finding a stack compare, in words, if they were both gone.
     pub(super) comparison: Option<String>,
 }
@@ -194,6 +205,7 @@ impl Sampling {
         let walk = match options.unwind {
             cli::Unwind::Tables => Walk::Tables,
             cli::Unwind::Fp => Walk::FramePointers,
+            cli::Unwind::Copied => Walk::Copied,
         };
         let collector_options = CollectorOptions {
             frequency: options.frequency,
@@ -204,6 +216,8 @@ impl Sampling {
             events,
             backtrace,
             event_budget: options.event_stacks,
+            kernel_memory: options.kernel_memory as u64,
+            memory: options.memory,
             ..Default::default()
         };
         // Before its threads begin: what runs for hours beside others is to be small.
@@ -227,6 +241,7 @@ impl Sampling {
                         return drop(ready.send(Err(error)));
                     }
                 };
+                privileges::drop_but_reserve();
                 lock(&telling).clock = collector.event_name();
                 drop(ready.send(Ok(collector.cpus())));
                 if let Some(child) = &child
@@ -292,13 +307,27 @@ impl Sampling {
         }
     }
 
-    /// Ends it, with the command if it still runs; everything is read once more.
-    pub(super) fn finish(&mut self) {
+    /// How long its end may take.
+    pub(super) fn patience(&self) -> Duration {
+        if self.hurry.is_some() { END_OF_COMMAND_WITHIN } else { END_WITHIN }
+    }
+
+    /// Ends it, with the command if it still runs; everything is read once more. `false` if the collecting thread did not end in time:
+    /// it is left behind, and what was sampled until then is there.
+    pub(super) fn finish(&mut self) -> bool {
         self.end();
-        if let Some(thread) = self.thread.take() {
-            // What the thread had to say is in `ended`.
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else { return true };
+        let hurry = self.hurry.as_ref().is_some_and(|hurry| hurry.load(Ordering::Relaxed));
+        let until = Instant::now() + if hurry { END_WITHIN } else { self.patience() };
+        while !thread.is_finished() {
+            if Instant::now() > until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
         }
+        // What the thread had to say is in `ended`.
+        let _ = thread.join();
+        true
     }
 }
 
@@ -349,32 +378,83 @@ struct Collecting {
     compared: Option<Comparison>,
 }
 
-/// How it stands with unwind tables: a line for all, and one for each object that has none.
+/// How it stands with unwind tables: lines for all, and one for each object that has none.
 fn describe_tables(collector: &Collector) -> Vec<String> {
-    let Some(tables) = collector.tables() else { return Vec::new() };
+    let mut lines = collector.walk_notes();
+    let Some(tables) = collector.tables() else { return lines };
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
-    let mut lines = vec![format!(
-        "{} objects, {:.2} million rows in {:.1} MB of the kernel's memory; {} of them from the cache on disk",
-        tables.ready,
-        tables.rows as f64 / 1e6,
-        megabytes(tables.bytes),
-        tables.from_cache
-    )];
+    lines.extend([
+        format!(
+            "{} objects, {:.2} million rows in {:.1} MB of the kernel's memory; {} of them from the cache on disk",
+            tables.ready,
+            tables.rows as f64 / 1e6,
+            megabytes(tables.bytes),
+            tables.from_cache
+        ),
+        format!(
+            "kernel memory: {:.0} of {:.0} MB (--kernel-memory); making tables took {:.1} s of CPU time, at most a quarter of one CPU",
+            megabytes(tables.segment_bytes),
+            megabytes(tables.bound),
+            tables.cpu.as_secs_f64()
+        ),
+    ]);
     if tables.waiting > 0 {
         lines.push(format!("{} more are being made", tables.waiting));
     }
     if tables.evicted > 0 {
         lines.push(format!("{} were let go for want of room", tables.evicted));
     }
+    if tables.waiting_for_room > 0 {
+        lines.push(format!("{} are made and wait for room: --kernel-memory gives more", tables.waiting_for_room));
+    }
+    for user in tables.held_back.iter().take(10) {
+        lines.push(format!(
+            "user {user} runs more new programs than there is CPU time for: their stacks stay short until it is their turn"
+        ));
+    }
+    if tables.turned_away > 0 {
+        lines.push(format!("{} requests for tables were turned away: too many of one user waited", tables.turned_away));
+    }
     let without = collector.objects().into_iter().filter_map(|object| match object.state {
-        ObjectState::Without(why) => Some(format!("none for {}: {why}", object.path)),
+        ObjectState::Without(why) => Some(format!("none for {}: {why}", sanitize(&object.path))),
         ObjectState::Ready(summary) if summary.covered < summary.text / 2 => {
             let percent = summary.covered * 100 / summary.text.max(1);
-            Some(format!("{}: only {percent} % of its code has unwind information; its debug symbols may have more", object.path))
+            Some(format!(
+                "{}: only {percent} % of its code has unwind information; its debug symbols may have more",
+                sanitize(&object.path)
+            ))
         }
         ObjectState::Ready(_) => None,
     });
     lines.extend(without.take(50));
+    lines
+}
+
+/// Processes whose samples have no frames of user code, as nothing could be read about them.
+fn describe_unread(unread: &Unread) -> Vec<String> {
+    let mut lines = Vec::new();
+    let some = unread.some.iter().map(|(tgid, name, user)| format!("{tgid} {} (user {user})", sanitize(name)));
+    let some: Vec<String> = some.collect();
+    if unread.processes > 0 {
+        let more = unread.processes.saturating_sub(some.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        lines.push(format!(
+            "the mappings of {}{more} cannot be read: something holds their memory lock, and `ps` waits for it as well; {} threads wait, \
+             {} samples have no user frames",
+            some.join(", "),
+            unread.threads,
+            unread.samples
+        ));
+    }
+    if unread.refused_files > 0 {
+        lines.push(format!(
+            "{} mapped files found no room (a user has a quarter of it): code in them is `[more objects]`; --memory holds more",
+            unread.refused_files
+        ));
+    }
+    if unread.cut > 0 {
+        lines.push(format!("{} lists of mappings were longer than 16 MB: code in the rest of them is unknown", unread.cut));
+    }
     lines
 }
 
@@ -402,7 +482,8 @@ impl Collecting {
                 // The last samples are a moment old before they are handed over.
                 std::thread::sleep(Duration::from_millis(3));
             }
-            if let Err(error) = self.drain(&mut batch) {
+            let is_last = stop || child_ended.is_some();
+            if let Err(error) = self.drain(&mut batch, is_last) {
                 return Some(Ended::Failed(error.to_string()));
             }
             if let (Some(status), Some(child)) = (child_ended, &self.child) {
@@ -418,7 +499,10 @@ impl Collecting {
             if trimmed.elapsed() > Duration::from_secs(1) {
                 trimmed = Instant::now();
                 self.tell();
-                self.shared.profile.write().unwrap_or_else(PoisonError::into_inner).trim(now());
+                let tables = self.shared.symbolizer.usage().tables;
+                let mut profile = self.shared.profile.write().unwrap_or_else(PoisonError::into_inner);
+                profile.set_tables(tables);
+                profile.trim(now());
             }
             self.obey();
             let waited = Instant::now();
@@ -432,9 +516,10 @@ impl Collecting {
         let comparison = self.compared.as_ref().and_then(Comparison::describe);
         let mut notes = describe_tables(&self.collector);
         notes.extend(comparison.clone());
+        let unread = describe_unread(&self.collector.unread());
         let events = self.collector.events();
         let mut told = lock(&self.told);
-        *told = Told { clock: self.collector.event_name(), events, notes, comparison, ..*told };
+        *told = Told { clock: self.collector.event_name(), events, notes, unread, comparison, ..*told };
     }
 
     /// Attaches and detaches as ordered from the screen.
@@ -444,7 +529,8 @@ impl Collecting {
             changed = true;
             match order {
                 EventOrder::Attach(request, answer) => {
-                    let attached = self.collector.attach_event(&request).map_err(|error| error.to_string());
+                    let attached =
+                        privileges::attaching(|| self.collector.attach_event(&request)).map_err(|error| error.to_string());
                     if attached == Ok(EventSource::CLOCK) {
                         lock(&self.told).ticks = true;
                     }
@@ -488,8 +574,12 @@ impl Collecting {
         }
     }
 
-    fn drain(&mut self, batch: &mut Batch) -> Result<(), crate::collector::CollectorError> {
-        self.collector.drain(batch)?;
+    fn drain(&mut self, batch: &mut Batch, is_last: bool) -> Result<(), crate::collector::CollectorError> {
+        if is_last {
+            self.collector.drain_last(batch)?
+        } else {
+            self.collector.drain(batch)?
+        }
         // Names first: most are there before a picture is made of the samples.
         if batch.kernel_symbols_changed {
             self.shared.symbolizer.kernel_symbols_changed();
@@ -533,6 +623,7 @@ mod tests {
             no_inline: false,
             window,
             memory: 5,
+            kernel_memory: 5,
             debuginfod: false,
             unwind: cli::Unwind::Tables,
             events: Vec::new(),

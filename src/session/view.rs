@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -56,7 +55,6 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
         outcome
     });
     ends.stop();
-    runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
 }
 

@@ -8,11 +8,11 @@
 //! are kept ([`MAX_RANGES`](super::ranges::MAX_RANGES)), and how long a name is.
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::problem::Reason;
 use super::ranges::{Fresh, Piece, Ranges};
+use crate::object::open::OpenFile;
 
 /// Bytes read at a time. More than any entry's beginning and name.
 pub(super) const WINDOW: usize = 64 << 10;
@@ -45,7 +45,7 @@ pub(super) trait Format {
 /// The file of one process, as far as it was read.
 #[derive(Debug)]
 pub(super) struct CodeFile<F> {
-    file: File,
+    file: OpenFile,
     /// Device and inode.
     pub(super) identity: (u64, u64),
     ranges: Ranges,
@@ -60,26 +60,30 @@ pub(super) struct CodeFile<F> {
 }
 
 impl<F: Format + Default> CodeFile<F> {
-    /// A file that was opened and found to be regular. Nothing is read yet.
-    pub(super) fn new(file: File) -> Result<CodeFile<F>, Reason> {
-        let meta = file.metadata()?;
-        Ok(CodeFile {
+    /// The file of a process. Nothing is read yet.
+    pub(super) fn new(file: OpenFile) -> CodeFile<F> {
+        CodeFile {
+            identity: (file.facts.device, file.facts.inode),
             file,
-            identity: (meta.dev(), meta.ino()),
             ranges: Ranges::default(),
             format: F::default(),
             offset: 0,
             seal: Default::default(),
             read: 0,
             stuck: None,
-        })
+        }
+    }
+
+    /// A file of ours.
+    pub(super) fn ours(file: File) -> Result<CodeFile<F>, Reason> {
+        Ok(CodeFile::new(OpenFile::ours(file)?))
     }
 
     /// Reads what is new. Tells whether anything is.
     ///
     /// Fails with what keeps the rest from being read; what was read before is still there then.
     pub(super) fn update(&mut self, stopped: &AtomicBool) -> Result<bool, Reason> {
-        let length = self.file.metadata()?.len();
+        let length = self.file.opened.ask(|file| Ok(file.metadata()?.len()))?;
         let mut news = false;
         if length < self.offset || !self.is_sealed()? {
             self.forget();
@@ -124,7 +128,7 @@ impl<F: Format + Default> CodeFile<F> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Reason> {
         let mut filled = 0;
         while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
-            match self.file.read_at(room, offset + filled as u64) {
+            match self.file.opened.read_at(room, offset + filled as u64) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}

@@ -7,19 +7,23 @@
 //! ```
 //!
 //! gdb's manual, "Debugging Information in Separate Files" and "Debugging information in a special section"; dwz(1). Each file
-//! is looked for under the roots of the processes that run the object, then under our own, and is taken only when its build
-//! id (of a debug link: its checksum) is the one that is wanted.
+//! is taken only when its build id (of a debug link: its checksum) is the one that is wanted. It is looked for where the object was
+//! found:
+//!
+//! | the object | looked for |
+//! | --- | --- |
+//! | a file that we have at its path, written by root alone | under our own root: what a process has in its root counts for its own files |
+//! | a file of a process | under the root of that process, and of others that see the same files |
+//! | the same, and that process sees our files | then under our own root, too, in case the process has ended |
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
-
 use super::elf::Image;
-use super::files::{self, Host};
+use super::files::{self, Found, Host, US};
 use super::problem::Reason;
 use super::source::{Source, u32_at};
-use crate::far::Place;
-use crate::profile::{BuildId, Object};
+use crate::object::open::Root;
+use crate::profile::{BuildId, Object, UserId};
 
 /// Files larger than this are not compared by their checksum: that reads them whole.
 const LARGEST_CHECKED: u64 = 1 << 30;
@@ -36,24 +40,38 @@ const MAX_ROOTS: usize = 4;
 /// Where files of an object are looked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    /// Roots, the processes' first; the last is ours.
-    roots: Vec<PathBuf>,
+    /// Roots, the processes' first, and who chooses the paths in them.
+    roots: Vec<(UserId, Root)>,
     /// The object's own path, as its process sees it.
     path: PathBuf,
 }
 
 impl Places {
-    pub(super) fn of(object: &Object, hosts: &[Host]) -> Places {
-        let of_process = |host: &Host| PathBuf::from(format!("/proc/{}/root", host.tgid));
-        let mut roots: Vec<PathBuf> = hosts.iter().take(MAX_ROOTS).map(of_process).collect();
-        roots.push(PathBuf::from("/"));
-        let path = object.path.strip_suffix(" (deleted)").unwrap_or(&object.path);
-        Places { roots, path: PathBuf::from(path) }
+    /// Those of an object that was found like this, when these processes had it mapped.
+    pub(super) fn of(object: &Object, found: &Found, hosts: &[Host]) -> Places {
+        let path = PathBuf::from(files::path_of(object));
+        let user = found.host.as_ref().map_or(US, |host| host.user);
+        let own = (user, Root::Own);
+        let roots = match &found.host {
+            Some(host) if !found.is_ours => {
+                let others = hosts.iter().filter(|other| other.files == host.files && other.tgid != host.tgid);
+                let of_process = |host: &Host| (host.user, Root::Process(host.tgid));
+                let roots = [host].into_iter().chain(others).take(MAX_ROOTS).map(of_process);
+                roots.chain(host.sees_ours().then_some(own)).collect()
+            }
+            _ => vec![own],
+        };
+        Places { roots, path }
+    }
+
+    /// Those of an object of this path, under a directory that is taken for its root.
+    pub(super) fn of_path(root: PathBuf, path: &Path) -> Places {
+        Places { roots: vec![(US, Root::Under(root))], path: path.to_owned() }
     }
 
     /// Files that belong to no object of a process, under one root.
     pub(super) fn under(root: PathBuf) -> Places {
-        Places { roots: vec![root], path: PathBuf::new() }
+        Places { roots: vec![(US, Root::Under(root))], path: PathBuf::new() }
     }
 
     /// The directory of the object.
@@ -71,12 +89,7 @@ impl Places {
     /// ELF files of this absolute path, under each root in turn.
     pub(super) fn images<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = Image> + 'a {
         let roots = self.roots.iter().filter(|_| path.is_absolute());
-        roots.filter_map(move |root| {
-            let place = Place::beside(root, path);
-            let (root, path) = (root.clone(), path.to_owned());
-            let open = move || Source::file(files::open_regular(&files::open_in_root(&root, path)?)?);
-            Image::read(files::patiently(place, open).ok()?).ok()
-        })
+        roots.filter_map(move |(user, root)| Image::read(files::open_source(*user, root, path).ok()?).ok())
     }
 }
 
@@ -85,10 +98,9 @@ pub(super) fn find(image: &Image, places: &Places) -> Option<Image> {
     by_build_id(image, places).or_else(|| by_link(image, places))
 }
 
-/// A file that was fetched, if it has this build id.
-pub(super) fn fetched(path: &Path, id: BuildId) -> Option<Image> {
-    let file = files::open_regular(&rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?).ok()?;
-    let found = Image::read(Source::file(file).ok()?).ok()?;
+/// A file that a program of this user has fetched, if it has this build id.
+pub(super) fn fetched(user: UserId, path: &Path, id: BuildId) -> Option<Image> {
+    let found = Image::read(files::open_source(user, &Root::Own, path).ok()?).ok()?;
     (found.build_id() == Some(id)).then_some(found)
 }
 

@@ -8,7 +8,7 @@ use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 
 /// Longest result. What is longer helps nobody on a screen, and is what an attack makes: names that double with each
 /// substitution.
-const MAX_OUTPUT: usize = 16 << 10;
+pub(super) const MAX_OUTPUT: usize = 16 << 10;
 /// Longest mangled name tried; longer ones stay as they are.
 const MAX_INPUT: usize = 16 << 10;
 /// Pieces a result is written in, at most: bounds the time of names that consist of empty parts.

@@ -9,9 +9,13 @@
 //! A download takes seconds to minutes. So there is one at a time, on a thread of its own that only waits: symbols and debug
 //! information that are there already are not held up. A server that does not answer costs [`PATIENCE`] an object; each is asked
 //! for once. debuginfod-find(1), and debuginfod(8) for what it asks.
+//!
+//! What comes from the network is read by libcurl and elfutils. Root has no part in that: the program runs as the caller of sudo, else as
+//! `nobody`, without further groups ([`Runner`]). Root opens what was fetched as it opens any user's file.
 
 use std::collections::VecDeque;
 use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -22,7 +26,7 @@ use super::debug_files;
 use super::elf::Image;
 use super::objects::lock;
 use super::service::Service;
-use crate::profile::{BuildId, FrameId, ObjectId};
+use crate::profile::{BuildId, FrameId, ObjectId, UserId};
 
 /// The program that fetches.
 pub const DEBUGINFOD_FIND: &str = "debuginfod-find";
@@ -38,6 +42,8 @@ const MAX_PATH: u64 = 4096;
 pub(super) struct Fetch {
     /// Where `debuginfod-find` is; unset where nothing is to be fetched.
     pub(super) program: OnceLock<PathBuf>,
+    /// As whom it runs; `None` where there is no place for its files.
+    runner: OnceLock<Option<Arc<Runner>>>,
     lane: Mutex<Lane>,
 }
 
@@ -47,27 +53,95 @@ struct Lane {
     running: bool,
 }
 
+/// The user as whom the program runs.
+#[derive(Debug)]
+pub(super) struct Runner {
+    user: UserId,
+    group: u32,
+    /// Whether that is another one than ours.
+    is_other: bool,
+    home: PathBuf,
+    /// Where the program keeps its files, if its user has no home; removed at our end.
+    cache: Option<tempfile::TempDir>,
+}
+
+/// `nobody` where /etc/passwd has none: `overflowuid` of the kernel.
+const NOBODY: u32 = 65534;
+
+impl Runner {
+    /// The caller of sudo, or else `nobody`; who is not root runs it as who they are.
+    fn find() -> Option<Runner> {
+        let own = rustix::process::geteuid().as_raw();
+        let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|id| *id != 0 && *id != u32::MAX);
+        Runner::of(own, number("SUDO_UID"), &passwd)
+    }
+
+    fn of(own: u32, caller: Option<u32>, passwd: &str) -> Option<Runner> {
+        if own != 0 {
+            let group = rustix::process::getegid().as_raw();
+            return Some(Runner { user: UserId(own), group, is_other: false, home: PathBuf::new(), cache: None });
+        }
+        if let Some((user, group, home)) = caller.and_then(|caller| entry(passwd, |_, user| user == caller)) {
+            return Some(Runner { user: UserId(user), group, is_other: true, home, cache: None });
+        }
+        let nobody = entry(passwd, |name, user| name == "nobody" && user != 0);
+        let (user, group) = nobody.map_or((NOBODY, NOBODY), |(user, group, _)| (user, group));
+        let cache = tempfile::Builder::new().prefix("flametop-debuginfod-").tempdir_in("/var/tmp").ok()?;
+        let ids = (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
+        rustix::fs::chown(cache.path(), Some(ids.0), Some(ids.1)).ok()?;
+        let home = cache.path().to_owned();
+        Some(Runner { user: UserId(user), group, is_other: true, home, cache: Some(cache) })
+    }
+
+    /// The program, to be run as that user.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if self.is_other {
+            // Whoever sets a user as root has no further groups then: std::os::unix::process::CommandExt::uid.
+            command.uid(self.user.0).gid(self.group).current_dir("/").env("HOME", &self.home);
+        }
+        if let Some(cache) = &self.cache {
+            command.env("DEBUGINFOD_CACHE_PATH", cache.path()).env_remove("XDG_CACHE_HOME");
+        }
+        command
+    }
+}
+
+/// User, group and home of the first line of /etc/passwd with that name and number.
+fn entry(passwd: &str, is_it: impl Fn(&str, u32) -> bool) -> Option<(u32, u32, PathBuf)> {
+    passwd.lines().find_map(|line| {
+        // name:password:user:group:about:home:shell
+        let fields: Vec<&str> = line.split(':').collect();
+        let user = fields.get(2)?.parse().ok().filter(|user| fields.first().is_some_and(|name| is_it(name, *user)))?;
+        Some((user, fields.get(3)?.parse().ok()?, PathBuf::from(fields.get(5)?)))
+    })
+}
+
 /// Files that were fetched for an object.
 #[derive(Clone, Debug)]
 pub(super) struct Fetched {
+    /// Who could have written them; holds the directory that they are in.
+    runner: Arc<Runner>,
     debug: PathBuf,
     /// What dwz took out of it.
     alternative: Option<PathBuf>,
 }
 
 impl Fetched {
-    fn find(program: &Path, id: BuildId, is_over: impl Fn() -> bool) -> Option<Fetched> {
-        let debug = find(program, id, &is_over)?;
-        let link = debug_files::alternative_link(&debug_files::fetched(&debug, id)?);
-        let alternative = link.and_then(|(_, id)| find(program, id, &is_over));
-        Some(Fetched { debug, alternative })
+    fn find(program: &Path, runner: Arc<Runner>, id: BuildId, is_over: impl Fn() -> bool) -> Option<Fetched> {
+        let debug = find(program, &runner, id, &is_over)?;
+        let link = debug_files::alternative_link(&debug_files::fetched(runner.user, &debug, id)?);
+        let alternative = link.and_then(|(_, id)| find(program, &runner, id, &is_over));
+        Some(Fetched { runner, debug, alternative })
     }
 
     /// Opens what belongs to an image.
     pub(super) fn open(&self, image: &Image) -> Option<(Image, Option<Image>)> {
-        let debug = debug_files::fetched(&self.debug, image.build_id()?)?;
+        let user = self.runner.user;
+        let debug = debug_files::fetched(user, &self.debug, image.build_id()?)?;
         let link = debug_files::alternative_link(&debug);
-        let alternative = link.and_then(|(_, id)| debug_files::fetched(self.alternative.as_ref()?, id));
+        let alternative = link.and_then(|(_, id)| debug_files::fetched(user, self.alternative.as_ref()?, id));
         Some((debug, alternative))
     }
 }
@@ -109,7 +183,8 @@ impl Service {
                 }
             };
             let is_over = || self.stopped.load(Ordering::Relaxed);
-            if let Some(fetched) = Fetched::find(program, id, is_over) {
+            let runner = self.fetch.runner.get_or_init(|| Runner::find().map(Arc::new)).clone();
+            if let Some(fetched) = runner.and_then(|runner| Fetched::find(program, runner, id, is_over)) {
                 self.take_fetched(object, fetched);
             }
             self.finished(1);
@@ -128,10 +203,10 @@ impl Service {
 }
 
 /// The path that the program prints. `None` when it finds nothing, takes too long, or there is no such program.
-fn find(program: &Path, id: BuildId, is_over: impl Fn() -> bool) -> Option<PathBuf> {
+fn find(program: &Path, runner: &Runner, id: BuildId, is_over: impl Fn() -> bool) -> Option<PathBuf> {
     // Not a pipe: whoever fills that waits for us, and we wait for it.
     let mut said = tempfile::tempfile().ok()?;
-    let mut command = Command::new(program);
+    let mut command = runner.command(program);
     command.args(["debuginfo", &id.to_string()]).stdin(Stdio::null()).stdout(said.try_clone().ok()?).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let began = Instant::now();
@@ -187,6 +262,8 @@ int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
     impl Place {
         fn new() -> Place {
             let directory = tempfile::tempdir().unwrap();
+            // Whoever runs the program may look here, and write.
+            std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
             let at = |name: &str| directory.path().join(name);
             std::fs::write(at("prog.c"), SOURCE).unwrap();
             let options = ["-g", "-O1", "-no-pie", "-Wl,--build-id"];
@@ -221,12 +298,24 @@ int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
             service.fetch.program.set(program).unwrap();
             let meta = self.at("prog").metadata().unwrap();
             let path = self.at("prog").to_str().unwrap().into();
-            let object = Object { kind: ObjectKind::Elf, path, build_id: None, file: Some((meta.dev(), meta.ino())) };
+            let object = Object {
+                kind: ObjectKind::Elf,
+                path,
+                build_id: None,
+                file: Some((meta.dev(), meta.ino())),
+                ..Default::default()
+            };
             let object = service.names.objects.intern(object);
             let frame = |by| Frame { object, is_return: false, address: self.hidden + by };
             let frames: Vec<FrameId> = (0..8).map(|by| service.names.intern_frame(frame(by)).0).collect();
             let nowhere = ProcessAddress(0)..ProcessAddress(0);
-            let request = |frame: &FrameId| NameRequest { frame: *frame, tgid: Tgid(1), mapping: nowhere.clone() };
+            let request = |frame: &FrameId| NameRequest {
+                frame: *frame,
+                tgid: Tgid(1),
+                user: UserId(0),
+                files: crate::object::open::own_files(),
+                mapping: nowhere.clone(),
+            };
             // In two parts, as samples come: nothing is asked for twice.
             for part in frames.chunks(4) {
                 service.request(part.iter().map(request).collect());
@@ -279,11 +368,32 @@ int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
         let place = Place::new();
         std::fs::write(place.at("hang"), "#!/bin/sh\nexec sleep 100\n").unwrap();
         std::fs::set_permissions(place.at("hang"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let runner = Runner::find().unwrap();
         let began = Instant::now();
         let id = Place::image(&place.at("prog")).build_id().unwrap();
-        assert_eq!(find(&place.at("hang"), id, || began.elapsed() > Duration::from_millis(100)), None);
+        assert_eq!(find(&place.at("hang"), &runner, id, || began.elapsed() > Duration::from_millis(100)), None);
         assert!(began.elapsed() < Duration::from_secs(5));
-        assert_eq!(find(&place.at("missing"), id, || false), None);
+        assert_eq!(find(&place.at("missing"), &runner, id, || false), None);
+    }
+
+    #[test]
+    fn root_has_it_run_by_the_caller_of_sudo_or_by_nobody() {
+        assert!(rustix::process::geteuid().is_root(), "this test needs root: it becomes another user");
+        let passwd = "root:x:0:0::/root:/bin/sh\nme:x:4711:4712:Me:/home/me:/bin/sh\nnobody:x:65533:65532::/:/bin/false\n";
+        let place = Place::new();
+        let script = "#!/bin/sh\nid -u; id -g; id -G; echo $HOME; echo $DEBUGINFOD_CACHE_PATH\n";
+        std::fs::write(place.at("id"), script).unwrap();
+        std::fs::set_permissions(place.at("id"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let said = |runner: &Runner| run(&mut runner.command(&place.at("id")));
+        let caller = Runner::of(0, Some(4711), passwd).unwrap();
+        assert_eq!(said(&caller), "4711\n4712\n4712\n/home/me\n\n");
+        let nobody = Runner::of(0, None, passwd).unwrap();
+        let cache = nobody.cache.as_ref().unwrap().path().to_owned();
+        assert_eq!(said(&nobody), format!("65533\n65532\n65532\n{0}\n{0}\n", cache.display()));
+        assert_eq!(std::fs::metadata(&cache).unwrap().uid(), 65533);
+        drop(nobody);
+        assert!(!cache.exists());
+        assert_eq!(Runner::of(0, Some(4711), "").unwrap().user, UserId(NOBODY), "a caller that nobody knows");
     }
 
     #[test]

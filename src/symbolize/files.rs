@@ -19,82 +19,110 @@
 //!
 //! # Opening
 //!
-//! A path that a process chooses may lead to a device whose mere opening does something, or to a FIFO that blocks. So a path
-//! is first opened with `O_PATH`, which touches nothing; only if that is a regular file, the very same file is opened for
-//! reading through `/proc/self/fd`.
+//! By [`open`](crate::object::open) alone, in the name of the user whose process names the file.
 //!
-//! It may also lead to a file system that does not answer, where even the look at a path waits: so all of this is done by a thread that
-//! is left behind if it takes too long ([`patiently`]).
+//! # Whose files
+//!
+//! The third way, our own root, is for processes that see the same files as we do ([`own_files`]): to another one, the path means another
+//! file. Where an image was found tells where the files are that belong to it: see [`Found`].
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
 
 use super::elf::Image;
 use super::problem::Reason;
 use super::source::Source;
-use crate::far::{self, PATIENCE, Place};
-use crate::profile::{Object, ProcessAddress, Tgid};
+use crate::object::open::{self, OpenError, OpenFile, Root, in_time, own_files};
+use crate::profile::{FileNamespace, NameRequest, Object, ProcessAddress, Tgid, UserId};
+
+/// Who pays for what our own user asks for.
+pub(super) const US: UserId = UserId(0);
 
 /// A process that had an object mapped, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Host {
     pub(super) tgid: Tgid,
+    /// Who is charged for what its files take.
+    pub(super) user: UserId,
+    /// Which files its paths lead to.
+    pub(super) files: FileNamespace,
     pub(super) mapping: Range<ProcessAddress>,
+}
+
+impl Host {
+    /// The process of a request.
+    pub(super) fn of(request: NameRequest) -> Host {
+        let NameRequest { tgid, user, files, mapping, .. } = request;
+        Host { tgid, user, files, mapping }
+    }
+
+    /// Whether its paths lead to the files that ours lead to.
+    pub(super) fn sees_ours(&self) -> bool {
+        self.files == own_files()
+    }
+}
+
+/// An object's image, and where it was found.
+pub(super) struct Found {
+    pub(super) image: Image,
+    /// Whether it is the file that we have under the object's path, in a place that only root can write to.
+    pub(super) is_ours: bool,
+    /// The process by which it was found; `None` if that is our own root.
+    pub(super) host: Option<Host>,
 }
 
 /// One of the ways to a file.
 #[derive(Clone)]
 enum Way {
     /// The magic link of a mapping.
-    Mapping(PathBuf),
-    /// A path in a process's root.
-    InRoot(PathBuf),
-    /// A path in our root.
-    Plain,
+    Mapping(Host),
+    /// A path in a root, and who names it.
+    Path(UserId, Root),
 }
 
 impl Way {
-    /// What is asked when this way is gone.
-    fn place(&self, path: &str) -> Place {
-        let root = match self {
-            // The process's root as well: a mapping leads to the same file.
-            Way::Mapping(link) => link.ancestors().nth(2).map_or_else(PathBuf::new, |process| process.join("root")),
-            Way::InRoot(root) => root.clone(),
-            Way::Plain => PathBuf::from("/"),
-        };
-        Place::beside(&root, Path::new(path))
+    fn user(&self) -> UserId {
+        match self {
+            Way::Mapping(host) => host.user,
+            Way::Path(user, _) => *user,
+        }
+    }
+
+    /// The root under which the object has its path.
+    fn root(&self) -> Root {
+        match self {
+            Way::Mapping(host) => Root::Process(host.tgid),
+            Way::Path(_, root) => root.clone(),
+        }
     }
 }
 
 /// The path of an object that may be deleted.
-fn path_of(object: &Object) -> &str {
+pub(super) fn path_of(object: &Object) -> &str {
     object.path.strip_suffix(" (deleted)").unwrap_or(&object.path)
 }
 
 /// The image of an ELF object, from the first file that is certainly the one the hosts have mapped.
 ///
 /// Fails with the most telling reason: that a file is another one says more than that one is missing.
-pub(super) fn open_image(object: &Object, hosts: &[Host]) -> Result<Image, Reason> {
+pub(super) fn open_image(object: &Object, hosts: &[Host]) -> Result<Found, Reason> {
     let mut worst = Reason::NotFound;
     let mut any_alive = false;
     for host in hosts {
         any_alive |= PathBuf::from(format!("/proc/{}", host.tgid)).exists();
         for way in ways(host) {
             match open_way(object, &way) {
-                Ok(image) => return Ok(image),
+                Ok((image, is_ours)) => return Ok(Found { image, is_ours, host: Some(host.clone()) }),
                 // Each way would have to be waited for.
                 Err(Reason::NotAnswering) => return Err(Reason::NotAnswering),
                 Err(reason) => worst = more_telling(worst, reason),
             }
         }
     }
-    match open_way(object, &Way::Plain) {
-        Ok(image) => Ok(image),
+    let asks = if hosts.is_empty() { Some(US) } else { hosts.iter().find(|host| host.sees_ours()).map(|host| host.user) };
+    let outcome = asks.map_or(Err(Reason::NotFound), |user| open_way(object, &Way::Path(user, Root::Own)));
+    match outcome {
+        Ok((image, is_ours)) => Ok(Found { image, is_ours, host: None }),
         Err(reason) => match more_telling(worst, reason) {
             Reason::NotFound if !any_alive && !hosts.is_empty() => Err(Reason::ProcessGone),
             reason => Err(reason),
@@ -103,11 +131,8 @@ pub(super) fn open_image(object: &Object, hosts: &[Host]) -> Result<Image, Reaso
 }
 
 fn ways(host: &Host) -> impl Iterator<Item = Way> {
-    let process = PathBuf::from(format!("/proc/{}", host.tgid));
-    let Range { start, end } = host.mapping;
-    let mapping =
-        (start < end).then(|| Way::Mapping(process.join(format!("map_files/{start:x}-{end:x}", start = start.0, end = end.0))));
-    mapping.into_iter().chain([Way::InRoot(process.join("root"))])
+    let mapping = (host.mapping.start < host.mapping.end).then(|| Way::Mapping(host.clone()));
+    mapping.into_iter().chain([Way::Path(host.user, Root::Process(host.tgid))])
 }
 
 /// The reason that says more. What is wrong with the right file says most, that there is none says least.
@@ -116,7 +141,7 @@ fn more_telling(a: Reason, b: Reason) -> Reason {
         Reason::NotFound => 0,
         Reason::Io(_) => 1,
         Reason::PermissionDenied => 2,
-        Reason::NotRegular => 3,
+        Reason::NotRegular | Reason::NotStorage => 3,
         Reason::Unverified => 4,
         Reason::Replaced => 5,
         _ => 6,
@@ -124,71 +149,58 @@ fn more_telling(a: Reason, b: Reason) -> Reason {
     if weight(b) > weight(a) { b } else { a }
 }
 
-/// Does what opens a file, and looks at the paths to it, as long as it does not take too long: see [`far`].
+/// A file by its path, with its bytes to be trusted as far as others cannot write to it.
 ///
-/// Fails with [`Reason::NotAnswering`].
-pub(super) fn patiently<T: Send + 'static>(
-    place: Place,
-    open: impl FnOnce() -> Result<T, Reason> + Send + 'static,
-) -> Result<T, Reason> {
-    far::within(place, PATIENCE, open)?
+/// Fails with [`Reason::NotAnswering`] when that takes too long.
+pub(super) fn open_source(user: UserId, root: &Root, path: &Path) -> Result<Source, Reason> {
+    let (place, root, path) = (root.place(path), root.clone(), path.to_owned());
+    let open = move || {
+        let file = open::path_now(user, &root, &path)?;
+        let is_ours = !matches!(root, Root::Process(_)) || file.is_hosts(&path);
+        Ok(Source::of(file, is_ours))
+    };
+    Ok(in_time(user, place, open)?)
 }
 
-/// A file by one of the ways, if it is that of the object as far as device and inode tell.
-fn find_way(object: &Object, way: &Way) -> Result<Source, Reason> {
+/// A file by one of the ways, if it is that of the object as far as device and inode tell; and whether we have it, too.
+fn find_way(object: &Object, way: &Way) -> Result<(Source, bool), Reason> {
     let path = path_of(object);
-    let place = match way {
-        Way::Mapping(link) => rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
-        Way::InRoot(_) | Way::Plain if !path.starts_with('/') => return Err(Reason::NotFound),
-        Way::InRoot(root) => open_in_root(root, path)?,
-        Way::Plain => rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
+    let file = match way {
+        Way::Mapping(host) => open::mapping_now(host.user, host.tgid, host.mapping.start.0..host.mapping.end.0)?,
+        Way::Path(..) if !path.starts_with('/') => return Err(Reason::NotFound),
+        Way::Path(user, root) => open::path_now(*user, root, Path::new(path))?,
     };
-    let file = open_regular(&place)?;
-    let identity = compare_inode(object, &file)?;
+    let identity = compare_inode(object, &file);
     let proven = match identity {
         _ if object.build_id.is_some() => true,
         Identity::Same => true,
         Identity::Other => false,
-        Identity::Unknown => matches!(way, Way::Mapping(link) if leads_to(link, path)),
+        Identity::Unknown => matches!(way, Way::Mapping(host) if leads_to(host, path)),
     };
     if !proven {
         return Err(if identity == Identity::Unknown { Reason::Unverified } else { Reason::Replaced });
     }
-    Source::file(file)
+    let is_ours = file.is_hosts(Path::new(path));
+    Ok((Source::of(file, is_ours || way.root() == Root::Own), is_ours))
 }
 
-fn open_way(object: &Object, way: &Way) -> Result<Image, Reason> {
-    let source = {
-        let (object, way) = (object.clone(), way.clone());
-        patiently(way.place(path_of(&object)), move || find_way(&object, &way))?
+fn open_way(object: &Object, way: &Way) -> Result<(Image, bool), Reason> {
+    let (source, is_ours) = {
+        let place = way.root().place(Path::new(path_of(object)));
+        let (user, object, way) = (way.user(), object.clone(), way.clone());
+        in_time(user, place, move || Ok(find_way(&object, &way)))??
     };
     let image = Image::read(source)?;
     match object.build_id {
         Some(wanted) if image.build_id() != Some(wanted) => Err(Reason::Replaced),
-        _ => Ok(image),
+        _ => Ok((image, is_ours)),
     }
 }
 
-/// Opens a path as the process with that root would, links and all. Magic links, as in `/proc`, are not followed.
-pub(super) fn open_in_root(root: &Path, path: impl rustix::path::Arg) -> Result<OwnedFd, Reason> {
-    let root = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    Ok(rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?)
-}
-
-/// Opens for reading what an `O_PATH` descriptor stands for, if that is a regular file.
-pub(super) fn open_regular(place: &impl AsFd) -> Result<File, Reason> {
-    let place = place.as_fd();
-    if FileType::from_raw_mode(rustix::fs::fstat(place)?.st_mode) != FileType::RegularFile {
-        return Err(Reason::NotRegular);
-    }
-    let again = format!("/proc/self/fd/{}", place.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::open(again, flags, Mode::empty())?))
-}
-
-/// Whether a link of `map_files` still has this path, deleted since or not.
-fn leads_to(link: &Path, path: &str) -> bool {
+/// Whether the link of a mapping still has this path, deleted since or not.
+fn leads_to(host: &Host, path: &str) -> bool {
+    let Host { tgid, mapping, .. } = host;
+    let link = format!("/proc/{tgid}/map_files/{:x}-{:x}", mapping.start.0, mapping.end.0);
     let Ok(target) = std::fs::read_link(link) else { return false };
     target.to_str().is_some_and(|target| target.strip_suffix(" (deleted)").unwrap_or(target) == path)
 }
@@ -204,25 +216,26 @@ enum Identity {
     Unknown,
 }
 
-fn compare_inode(object: &Object, file: &File) -> Result<Identity, Reason> {
-    let Some((device, inode)) = object.file else { return Ok(Identity::Unknown) };
-    let stat = rustix::fs::fstat(file)?;
-    let comparable = rustix::fs::major(stat.st_dev) != 0 && rustix::fs::major(device) != 0;
-    Ok(match (stat.st_ino == inode, stat.st_dev == device, comparable) {
+fn compare_inode(object: &Object, file: &OpenFile) -> Identity {
+    let Some((device, inode)) = object.file else { return Identity::Unknown };
+    let facts = &file.facts;
+    let comparable = rustix::fs::major(facts.device) != 0 && rustix::fs::major(device) != 0;
+    match (facts.inode == inode, facts.device == device, comparable) {
         (true, true, _) | (true, false, false) => Identity::Same,
         (_, _, true) => Identity::Other,
         (false, _, false) => Identity::Unknown,
-    })
+    }
 }
 
-impl From<Errno> for Reason {
-    fn from(errno: Errno) -> Reason {
-        match errno {
-            // ESRCH: the process ended while its directory in /proc was open.
-            Errno::NOENT | Errno::NOTDIR | Errno::SRCH => Reason::NotFound,
-            Errno::ACCESS | Errno::PERM => Reason::PermissionDenied,
-            Errno::LOOP => Reason::NotRegular,
-            other => Reason::from(std::io::Error::from(other)),
+impl From<OpenError> for Reason {
+    fn from(error: OpenError) -> Reason {
+        match error {
+            OpenError::NotFound => Reason::NotFound,
+            OpenError::PermissionDenied => Reason::PermissionDenied,
+            OpenError::NotRegular => Reason::NotRegular,
+            OpenError::NotStorage => Reason::NotStorage,
+            OpenError::NotAnswering => Reason::NotAnswering,
+            OpenError::Io(kind) => Reason::from(std::io::Error::from(kind)),
         }
     }
 }
@@ -236,7 +249,7 @@ mod tests {
     use crate::profile::{BuildId, ObjectKind};
 
     fn object(path: &str, build_id: Option<BuildId>, file: Option<(u64, u64)>) -> Object {
-        Object { kind: ObjectKind::Elf, path: path.into(), build_id, file }
+        Object { kind: ObjectKind::Elf, path: path.into(), build_id, file, ..Object::default() }
     }
 
     /// A minimal ELF file with a build id and nothing else.
@@ -267,7 +280,7 @@ mod tests {
     fn a_file_of_another_build_id_is_never_taken() {
         let file = file_with(&elf_with_build_id(*b"abcd"));
         let path = file.path().to_str().unwrap();
-        let open = |id: &[u8]| open_image(&object(path, BuildId::new(id), None), &[]);
+        let open = |id: &[u8]| open_image(&object(path, BuildId::new(id), None), &[]).map(drop);
         assert!(open(b"abcd").is_ok());
         assert_eq!(open(b"abce").err(), Some(Reason::Replaced));
     }
@@ -292,7 +305,7 @@ mod tests {
         assert!(made.success());
         let start = Instant::now();
         for path in [fifo.to_str().unwrap(), "/dev/zero", "/dev/tty", "/", "/proc"] {
-            let reason = open_image(&object(path, BuildId::new(b"x"), None), &[]).err();
+            let reason = open_image(&object(path, BuildId::new(b"x"), None), &[]).map(drop).err();
             assert_eq!(reason, Some(Reason::NotRegular), "{path}");
         }
         assert!(start.elapsed() < Duration::from_secs(1));
@@ -300,7 +313,12 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_is_named_as_the_reason() {
-        let host = Host { tgid: Tgid(u32::MAX), mapping: ProcessAddress(0x1000)..ProcessAddress(0x2000) };
+        let host = Host {
+            tgid: Tgid(u32::MAX),
+            user: UserId(0),
+            files: FileNamespace(0),
+            mapping: ProcessAddress(0x1000)..ProcessAddress(0x2000),
+        };
         let missing = object("/no/such/file", BuildId::new(b"x"), None);
         assert_eq!(open_image(&missing, &[host]).err(), Some(Reason::ProcessGone));
         assert_eq!(open_image(&missing, &[]).err(), Some(Reason::NotFound));

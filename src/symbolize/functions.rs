@@ -37,8 +37,11 @@ pub fn functions_of(path: &Path) -> Result<Vec<FunctionPlace>, Reason> {
     let path = std::fs::canonicalize(path)?;
     let meta = path.metadata()?;
     let file = Some((meta.dev(), meta.ino()));
-    let images =
-        Images::open(&Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file }, &[], None)?;
+    let images = Images::open(
+        &Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file, ..Default::default() },
+        &[],
+        None,
+    )?;
     let mut functions = Vec::new();
     for symbol in index::functions(&images)? {
         let Some(offset) = images.own.file_offset(ElfAddress(symbol.address)) else { continue };

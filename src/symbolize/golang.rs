@@ -68,7 +68,8 @@ fn parse(bytes: &[u8], section_text: u64, is_code: impl Fn(u64) -> bool) -> Opti
     let text = if !wide && !is_code(text) { section_text } else { text };
     let parts = if wide { 24 } else { 32 };
     let part = |number: usize| u64_at(bytes, parts + 8 * number).and_then(|place| usize::try_from(place).ok());
-    let (names, entries) = (part(0)?, bytes.get(part(4)?..)?);
+    let names = part(0).filter(|names| *names <= bytes.len())?;
+    let entries = bytes.get(part(4)?..)?;
     let width = if wide { 8 } else { 4 };
     let number_at = |at: usize| if wide { u64_at(entries, at) } else { u32_at(entries, at).map(u64::from) };
     let entry = |index: usize| number_at(index * 2 * width).and_then(|entry| text.checked_add(entry));
@@ -119,6 +120,17 @@ mod tests {
         assert_eq!(read, [(0x1000, 0x1010, 'a'), (0x1010, 0x1040, 'b'), (0x1040, 0x1050, 'c')]);
         let (_, functions) = parse(&bytes, 0x7000, |address| address >= 0x7000).unwrap();
         assert_eq!(functions[0].start, 0x7000, "where the header does not say");
+    }
+
+    #[test]
+    fn names_behind_the_tables_end_are_none() {
+        let mut bytes = table(&[0, 0x10], 0x20);
+        let names_at = 8 + 3 * 8 + 8;
+        assert!(parse(&bytes, 0, |_| true).is_some());
+        for place in [bytes.len() as u64 + 1, u64::MAX] {
+            bytes[names_at - 8..names_at].copy_from_slice(&place.to_le_bytes());
+            assert!(parse(&bytes, 0, |_| true).is_none(), "{place:#x}");
+        }
     }
 
     #[test]

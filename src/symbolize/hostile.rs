@@ -265,7 +265,7 @@ fn read_as_it_grows<F: Format + Default>(bytes: &[u8], cuts: &[prop::sample::Ind
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).chain([bytes.len()]).collect();
     cuts.sort_unstable();
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    let mut reader = CodeFile::<F>::new(std::fs::File::open(file.path()).unwrap())?;
+    let mut reader = CodeFile::<F>::ours(std::fs::File::open(file.path()).unwrap())?;
     let going = AtomicBool::new(false);
     let mut outcome = Ok(false);
     let mut written = 0;
@@ -295,7 +295,7 @@ fn a_map_of_jit_code_without_end_costs_bounded_memory_and_time() {
     // The rest is a hole in the file, as large as files get here: a line that never ends.
     file.as_file().set_len(1 << 42).unwrap();
     let start = Instant::now();
-    let mut reader = CodeFile::<PerfMap>::new(std::fs::File::open(file.path()).unwrap()).unwrap();
+    let mut reader = CodeFile::<PerfMap>::ours(std::fs::File::open(file.path()).unwrap()).unwrap();
     let outcome = reader.update(&AtomicBool::new(false));
     assert_eq!((outcome, reader.len()), (Err(Reason::CodeMapTooLarge), MAX_RANGES));
     assert!(reader.memory() < 12 << 20 && start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());

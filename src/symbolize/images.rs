@@ -76,8 +76,13 @@ impl Images {
         if object.kind == ObjectKind::Vdso {
             return vdso::read().map(Images::alone);
         }
-        let own = files::open_image(object, hosts)?;
-        let places = Places::of(object, hosts);
+        let found = files::open_image(object, hosts)?;
+        let places = Places::of(object, &found, hosts);
+        Images::beside(found.image, places, fetched)
+    }
+
+    /// An image, and what belongs to it in these places.
+    pub(super) fn beside(own: Image, places: Places, fetched: Option<&Fetched>) -> Result<Images, Reason> {
         let has_dwarf = !own.sections_named(|name| matches!(name, ".debug_info" | ".zdebug_info"))?.is_empty();
         let debug = if has_dwarf { None } else { debug_files::find(&own, &places) };
         let wanted = own.build_id().filter(|_| !has_dwarf && debug.is_none());

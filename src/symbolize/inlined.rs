@@ -7,7 +7,7 @@ use super::kernel_debug::same_function;
 use super::objects::{Entry, Objects, State, lock};
 use super::problem::Reason;
 use super::service::Service;
-use crate::profile::{FrameId, FrameKind, Label, LabelId, Object, ObjectKind};
+use crate::profile::{FrameId, FrameKind, Label, LabelId, Object, ObjectKind, UserId};
 
 /// Parsed debug information of one object never takes more than this by much: a unit.
 const MAX_PARSED: usize = 512 << 20;
@@ -96,7 +96,7 @@ impl Service {
                 if !matches!(asked, Some(Ok(()))) || is_other {
                     calls.clear();
                 }
-                chains.push(symbol, &calls, |label| self.as_outermost(label));
+                chains.push(symbol, &calls, |label| self.as_outermost(object.user, label));
                 too_much = dwarf.memory() > MAX_PARSED;
                 if too_much {
                     break;
@@ -129,15 +129,20 @@ impl Service {
         if let Some(label) = state.called.get(&key) {
             return *label;
         }
-        let label = self.names.labels.intern(&demangle(name, Detail::default()), object.short_name(), FrameKind::Inlined);
+        let label = self.names.labels.intern_for(
+            object.user,
+            &demangle(name, Detail::default()),
+            object.short_name(),
+            FrameKind::Inlined,
+        );
         state.remember_called(key, label);
         label
     }
 
     /// The same function, when it was not inlined.
-    fn as_outermost(&self, label: LabelId) -> LabelId {
+    fn as_outermost(&self, user: UserId, label: LabelId) -> LabelId {
         let Some(inlined) = self.names.labels.get(label) else { return label };
-        self.names.labels.intern(&inlined.name, &inlined.object, FrameKind::User)
+        self.names.labels.intern_for(user, &inlined.name, &inlined.object, FrameKind::User)
     }
 }
 

@@ -25,9 +25,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -38,14 +36,14 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::code_file::CodeFile;
 use super::demangle::{Detail, demangle};
 use super::dwarf::{SourceLocation, location};
-use super::files::patiently;
 use super::jitdump::JitDump;
 use super::objects::lock;
 use super::perf_map::PerfMap;
 use super::problem::{Counts, Problem, Reason};
 use super::process::Process;
 use super::ranges::{Fresh, Piece};
-use crate::profile::{FrameId, FrameKind, LabelId, Names, Object, ObjectId, Tgid, sanitize};
+use crate::object::open::{OpenFile, in_time};
+use crate::profile::{FrameId, FrameKind, LabelId, Names, Object, ObjectId, Tgid, UserId, sanitize};
 
 /// Entries of all processes together, in bytes: 600,000.
 const MAX_MEMORY: usize = 24 << 20;
@@ -117,6 +115,8 @@ struct Told {
 #[derive(Default)]
 struct State {
     process: Option<Process>,
+    /// Who is charged for its files.
+    payer: UserId,
     gone: bool,
     /// When its files were last looked for, if they were since they were closed.
     looked: Option<Instant>,
@@ -146,6 +146,7 @@ impl JitNames {
         let Some((tgid, _)) = object.file else { return };
         let code = self.codes.entry(id).or_default().clone();
         let mut state = lock(&code.state);
+        state.payer = object.user;
         let asked = frames.len() as u64;
         let waited = state.waiting.len();
         state.waiting.extend(frames.into_iter().take(MAX_WAITING.saturating_sub(waited)));
@@ -218,7 +219,8 @@ impl JitNames {
         let range = entry.piece.range.clone();
         let end = range.end.min(range.start.saturating_add(most));
         let (place, theirs) = (process.place_of_memory(), process.clone());
-        let read = patiently(place, move || theirs.memory(range.start..end));
+        let read =
+            in_time(process.user(), place, move || Ok(theirs.memory(range.start..end))).unwrap_or_else(|error| Err(error.into()));
         let (bytes, file) = match (read, written) {
             (Ok(bytes), _) => (bytes, format!("memory of {}", process.name)),
             (Err(_), Some(bytes)) => (bytes, format!("jitdump of {}", process.name)),
@@ -358,13 +360,11 @@ impl State {
             self.gone = true;
             return;
         };
-        let (place, theirs) = (process.place(), process.clone());
-        match patiently(place, move || theirs.perf_map()) {
+        let (place, payer, theirs) = (process.place(), self.payer, process.clone());
+        let opened = in_time(payer, place, move || Ok(theirs.perf_map(payer)));
+        match opened.unwrap_or_else(|error| Err(error.into())) {
             Ok(file) if self.map.as_ref().is_some_and(|map| is_same(map.identity, &file)) => self.map_failed = None,
-            Ok(file) => match CodeFile::new(file) {
-                Ok(map) => (self.map, self.map_failed) = (Some(Box::new(map)), None),
-                Err(reason) => self.map_failed = Some(reason),
-            },
+            Ok(file) => (self.map, self.map_failed) = (Some(Box::new(CodeFile::new(file))), None),
             // One that was opened stays good when its name is taken away.
             Err(reason) if self.map.is_none() => self.map_failed = Some(reason),
             Err(_) => {}
@@ -372,8 +372,8 @@ impl State {
         // To find it takes the list of all mappings, which may be long, and which the process waits for: seldom.
         if self.dump.is_none() && (first || again) {
             let theirs = process.clone();
-            let found = patiently(place, move || theirs.jitdump().ok_or(Reason::NotFound));
-            self.dump = found.ok().and_then(|file| CodeFile::new(file).ok()).map(Box::new);
+            let found = in_time(payer, place, move || Ok(theirs.jitdump(payer)));
+            self.dump = found.ok().flatten().map(|file| Box::new(CodeFile::new(file)));
         }
     }
 
@@ -449,7 +449,7 @@ impl State {
         later.retain(|id| {
             let Some(frame) = names.frames.get(*id) else { return false };
             let Some(name) = self.name_at(frame.lookup_address()) else { return true };
-            names.name_frame(*id, &[label(names, &name)]);
+            names.name_frame(*id, &[label(names, *id, &name)]);
             found.push(((frame.address, frame.is_return), *id));
             false
         });
@@ -510,8 +510,8 @@ impl State {
     }
 }
 
-fn is_same(identity: (u64, u64), file: &File) -> bool {
-    file.metadata().is_ok_and(|meta| (meta.dev(), meta.ino()) == identity)
+fn is_same(identity: (u64, u64), file: &OpenFile) -> bool {
+    (file.facts.device, file.facts.inode) == identity
 }
 
 /// A function's name as its runtime has it; what compilers have mangled is made readable.
@@ -520,13 +520,13 @@ fn readable(name: &[u8]) -> Cow<'_, str> {
     if mangled { demangle(name, Detail::default()) } else { String::from_utf8_lossy(name) }
 }
 
-fn label(names: &Names, name: &[u8]) -> LabelId {
-    names.labels.intern(&readable(name), OBJECT, FrameKind::Jit)
+fn label(names: &Names, id: FrameId, name: &[u8]) -> LabelId {
+    names.labels.intern_for(names.user_of(id), &readable(name), OBJECT, FrameKind::Jit)
 }
 
 /// Whether a frame has the label of a function.
 fn is_called(names: &Names, id: FrameId, name: &[u8]) -> bool {
-    let (label, mut found) = (label(names, name), false);
+    let (label, mut found) = (label(names, id, name), false);
     names.labels_of(id, |known| found |= known == label);
     found
 }

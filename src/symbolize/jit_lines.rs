@@ -202,7 +202,7 @@ pub(super) mod tests {
     /// In each function of a dump that a runtime has written, whose name has this in it: the lines of instructions that begin with
     /// these bytes, and of how many there is none.
     fn lines_of_instructions(dump: &std::path::Path, function: &str, opcodes: &[&[u8]]) -> (Vec<(String, u32)>, usize) {
-        let mut file = CodeFile::<JitDump>::new(File::open(dump).unwrap()).unwrap();
+        let mut file = CodeFile::<JitDump>::ours(File::open(dump).unwrap()).unwrap();
         assert_eq!(file.update(&AtomicBool::new(false)), Ok(true));
         let bytes = std::fs::read(dump).unwrap();
         let (mut at, mut found, mut without) = (40, Vec::new(), 0);

@@ -260,7 +260,7 @@ pub(super) mod tests {
     fn world(parts: &[Vec<u8>]) -> World {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&parts.concat()).unwrap();
-        let dump = CodeFile::new(File::open(file.path()).unwrap()).unwrap();
+        let dump = CodeFile::ours(File::open(file.path()).unwrap()).unwrap();
         World { file, dump }
     }
 

@@ -339,7 +339,13 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         let frame = |at: &u64| names.intern_frame(Frame { object: ObjectId::KERNEL, is_return: false, address: *at }).0;
         let frames: Vec<FrameId> = addresses.iter().map(frame).collect();
         let nowhere = ProcessAddress(0)..ProcessAddress(0);
-        let request = |frame: &FrameId| NameRequest { frame: *frame, tgid: Tgid(1), mapping: nowhere.clone() };
+        let request = |frame: &FrameId| NameRequest {
+            frame: *frame,
+            tgid: Tgid(1),
+            user: crate::profile::UserId(0),
+            files: crate::object::open::own_files(),
+            mapping: nowhere.clone(),
+        };
         service.request(frames.iter().map(request).collect());
         let begin = std::time::Instant::now();
         while service.pending() > 0 {

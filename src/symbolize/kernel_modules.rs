@@ -81,7 +81,13 @@ fn loaded(root: &Root, name: &str) -> Option<Object> {
     let build_id = Some(BuildId::in_notes(&notes, 4)?);
     // Whoever may not know addresses reads 0.
     let text = section_address(&place.join("sections"), ".text").unwrap_or(0);
-    Some(Object { kind: ObjectKind::Kernel, path: format!("[{name}]").into(), build_id, file: Some((text, 0)) })
+    Some(Object {
+        kind: ObjectKind::Kernel,
+        path: format!("[{name}]").into(),
+        build_id,
+        file: Some((text, 0)),
+        ..Object::default()
+    })
 }
 
 /// Opens the debug information of a module that is [`loaded`]. [`Reason::NotFound`] where none is installed, or the module is gone.
@@ -371,7 +377,16 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
         let nowhere = crate::profile::ProcessAddress(0)..crate::profile::ProcessAddress(0);
         let tgid = crate::profile::Tgid(1);
         service.request(
-            frames.iter().map(|frame| crate::profile::NameRequest { frame: *frame, tgid, mapping: nowhere.clone() }).collect(),
+            frames
+                .iter()
+                .map(|frame| crate::profile::NameRequest {
+                    frame: *frame,
+                    tgid,
+                    user: crate::profile::UserId(0),
+                    files: crate::object::open::own_files(),
+                    mapping: nowhere.clone(),
+                })
+                .collect(),
         );
         while service.pending() > 0 {
             std::thread::sleep(std::time::Duration::from_millis(1));

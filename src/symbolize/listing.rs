@@ -10,6 +10,7 @@
 
 mod bounds;
 mod code;
+pub(super) mod fuzzing;
 mod made;
 mod running;
 mod text;

@@ -39,7 +39,7 @@
 //!    │          └─ debug_files           those that belong to it
 //!    ├─ fetch              those that are not here, by debuginfod-find, if that is wanted
 //!    ├─ index ─ plt, golang              all symbols of them
-//!    ├─ dwarf ─ dwarf_check, sections ─ mapped     functions at an address, files and lines
+//!    ├─ dwarf ─ dwarf_check, sections ─ mapped, copies     functions at an address, files and lines
 //!    ├─ vdso               the same for the vDSO
 //!    ├─ locate             file and line of the selected frame
 //!    ├─ listing            source and instructions of a function, with locate
@@ -51,6 +51,7 @@
 #![deny(clippy::indexing_slicing)]
 
 mod code_file;
+mod copies;
 mod debug_files;
 mod demangle;
 mod dwarf;
@@ -104,6 +105,8 @@ pub use fetch::{DEBUGINFOD_FIND, program_called};
 pub use functions::{FunctionPlace, functions_of};
 pub use kernel_debug::kernel_debug_information;
 pub use kernel_names::AskKernel;
+#[doc(hidden)]
+pub use listing::fuzzing::ListingReader;
 pub use problem::{Counts, Problem, Reason};
 pub use resolver::{Function, Resolver, code_names};
 
@@ -158,6 +161,11 @@ impl Symbolizer {
     /// From now on debug files that are not installed are fetched by this program: see [`DEBUGINFOD_FIND`].
     pub fn fetch_by(&self, program: PathBuf) {
         let _ = self.shared.service.fetch.program.set(program);
+    }
+
+    /// From now on symbol tables and parsed debug information take at most so many bytes, but for what is being worked with.
+    pub fn limit_tables(&self, bytes: usize) {
+        self.shared.service.objects.limit_tables(bytes);
     }
 
     /// Asks for the names of frames. Returns at once; names appear in the shared tables, most-wanted objects first.

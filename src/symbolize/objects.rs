@@ -22,7 +22,7 @@ use super::mapped::release_memory;
 use super::problem::{Counts, Problem, Reason};
 use crate::profile::{BuildId, LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
 
-/// Symbol tables and parsed debug information together. node's table takes 1.2 MB, that of the Rust compiler's library 1.4 MB;
+/// Symbol tables and parsed debug information together, unless less was allowed. node's table takes 1.2 MB, that of the Rust compiler's library 1.4 MB;
 /// the debug information of libc 10 MB, once all of it was looked at.
 const MAX_TABLES: usize = 48 << 20;
 /// Files held open. A process has 1,024 descriptors by default.
@@ -143,6 +143,8 @@ pub(super) struct Objects {
     clock: AtomicU64,
     tables: AtomicUsize,
     files: AtomicUsize,
+    /// Bytes that tables may take, if that is less than [`MAX_TABLES`]; 0 is no bound.
+    limit: AtomicUsize,
     /// Where the kernel's files are.
     pub(super) root: Root,
 }
@@ -315,19 +317,31 @@ impl Objects {
         }
     }
 
+    /// From now on tables take at most so many bytes.
+    pub(super) fn limit_tables(&self, bytes: usize) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    fn max_tables(&self) -> usize {
+        match self.limit.load(Ordering::Relaxed) {
+            0 => MAX_TABLES,
+            limit => limit.min(MAX_TABLES),
+        }
+    }
+
     /// Brings tables and files back within their bounds. Objects that are worked on are left alone. No state may be held.
     pub(super) fn shrink(&self) {
-        self.shrink_to(MAX_TABLES, MAX_FILES, true);
+        self.shrink_to(self.max_tables(), MAX_FILES, true);
     }
 
     /// The same, once nothing has been asked for a while: what alone is larger than the bound goes too.
     pub(super) fn let_go(&self) {
-        self.shrink_to(MAX_TABLES, MAX_FILES, false);
+        self.shrink_to(self.max_tables(), MAX_FILES, false);
     }
 
     /// Whether tables are over their bound, because one object's are.
     pub(super) fn is_over(&self) -> bool {
-        self.tables.load(Ordering::Relaxed) > MAX_TABLES
+        self.tables.load(Ordering::Relaxed) > self.max_tables()
     }
 
     /// A number that grows with each question.
@@ -391,7 +405,7 @@ impl Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Tgid;
+    use crate::profile::{FileNamespace, Tgid, UserId};
 
     fn own_executable() -> Object {
         use std::os::unix::fs::MetadataExt;
@@ -402,6 +416,7 @@ mod tests {
             path: path.to_str().unwrap().into(),
             build_id: None,
             file: Some((meta.dev(), meta.ino())),
+            ..Object::default()
         }
     }
 
@@ -451,7 +466,7 @@ mod tests {
         let objects = Objects::default();
         let missing = Object { path: "/no/such/file".into(), ..own_executable() };
         let entry = objects.entry(ObjectId(10));
-        let host = Host { tgid: Tgid(u32::MAX), mapping: Default::default() };
+        let host = Host { tgid: Tgid(u32::MAX), user: UserId(0), files: FileNamespace(0), mapping: Default::default() };
         for _ in 0..20 {
             assert!(objects.images(&mut entry.state(), &missing, std::slice::from_ref(&host)).is_err());
         }

@@ -104,7 +104,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text).unwrap();
         let path = file.into_temp_path();
-        let map = CodeFile::new(File::open(&path).unwrap()).unwrap();
+        let map = CodeFile::ours(File::open(&path).unwrap()).unwrap();
         World { path, map }
     }
 

@@ -29,6 +29,12 @@ pub enum Reason {
     /// The name leads to a device, a FIFO, a socket or a directory.
     #[error("not a regular file")]
     NotRegular,
+    /// A file that shows state of the kernel: reading it may do something.
+    #[error("not a file on storage")]
+    NotStorage,
+    /// Neither the disk for temporary files nor its user's share of it has room for a copy of its debug information.
+    #[error("there is no room to copy or unpack its debug information")]
+    NoRoom,
     /// What is on disk now is not what the process runs: build id or inode differ.
     #[error("the file on disk is not the one that was mapped")]
     Replaced,
@@ -108,6 +114,7 @@ impl Reason {
             }
             Reason::ProcessGone => "keep the program's file, or link it with a build id (-Wl,--build-id)",
             Reason::PermissionDenied => "run as root, or with CAP_SYS_ADMIN and CAP_SYS_PTRACE",
+            Reason::NoRoom => "make room in /var/tmp; of one user's files, 1 GiB a minute is copied",
             Reason::NotAnswering => "see that its server is up; what was asked of it is asked again with the next process",
             Reason::NoSymbols | Reason::Stripped => "install its debug symbols, or build it without `strip`",
             Reason::MalformedDwarf => "build the program anew, or install its debug symbols again",
@@ -121,6 +128,7 @@ impl Reason {
             Reason::Crashed => "please report this as a bug, with the file",
             Reason::NoSuchFile
             | Reason::NotRegular
+            | Reason::NotStorage
             | Reason::Malformed
             | Reason::Unsupported
             | Reason::Truncated
@@ -134,7 +142,7 @@ impl Reason {
 
     /// Whether it is worth telling although all frames have a name: inlined functions and lines are missing.
     pub(super) fn costs_lines(self) -> bool {
-        matches!(self, Reason::MalformedDwarf | Reason::TooLarge | Reason::Crashed)
+        matches!(self, Reason::MalformedDwarf | Reason::TooLarge | Reason::NoRoom | Reason::Crashed)
     }
 
     /// Whether another process that maps the same object may have better luck.

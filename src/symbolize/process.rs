@@ -10,27 +10,25 @@
 //! # Whether they may be read
 //!
 //! We may be root; whoever runs the process is not, and what we read is shown. A perf map is read only if it is a regular file
-//! of the process's own user, or of root and under one name only. Its last component is no symbolic link and no mount: otherwise a
-//! link, a hard link or a bind mount of `/etc/shadow` would show what is in it. A dump has been mapped by the process, which so has
-//! shown that it may read it.
+//! of the process's real user, or of root, under one name only. Its last component is no symbolic link and no mount: otherwise a
+//! link, a hard link or a bind mount of `/etc/shadow` would show what is in it. The effective user does not count: that of a set-uid
+//! program is its file's, who has not started it. A dump has been mapped by the process, which so has shown that it may read it.
 //!
 //! A map that was last written before the process began is one that an earlier process of that number left behind.
 
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::files::open_regular;
 use super::problem::Reason;
 use crate::far::Place;
-use crate::profile::Tgid;
+use crate::object::open::{self, OpenError, OpenFile, Root};
+use crate::profile::{Tgid, UserId};
 
 /// How much earlier than its process a map may seem to be written: clocks of file systems are coarse, and that of the machine may
 /// have been set since.
@@ -57,8 +55,8 @@ pub(super) struct Process {
     pub(super) name: String,
     /// Its number in its own pid namespace: the one that it knows of.
     pid: u32,
-    /// Its effective user.
-    user: u32,
+    /// Its real user: who has started it.
+    user: UserId,
 }
 
 impl Process {
@@ -68,7 +66,7 @@ impl Process {
         let status = String::from_utf8_lossy(&std::fs::read(format!("/proc/{tgid}/status")).ok()?).into_owned();
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
         // Real, effective, saved, and of file systems.
-        let user = field("Uid")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        let user = field("Uid")?.split_ascii_whitespace().next()?.parse().ok().map(UserId)?;
         // From the outermost namespace to its own; before 4.1 there is none.
         let pid = field("NSpid").and_then(|pids| pids.split_ascii_whitespace().next_back()?.parse().ok()).unwrap_or(tgid.0);
         Some(Process { tgid, life, name: field("Name")?.to_owned(), pid, user })
@@ -79,40 +77,35 @@ impl Process {
         Life::of(self.tgid) == Some(self.life)
     }
 
-    /// What is asked for its files.
-    pub(super) fn place(&self) -> Place {
-        Place::beside(Path::new(&format!("/proc/{}/root", self.tgid)), Path::new("/tmp/map"))
+    /// Its real user.
+    pub(super) fn user(&self) -> UserId {
+        self.user
     }
 
-    /// Its perf map; [`Reason::NotFound`] when there is none.
-    pub(super) fn perf_map(&self) -> Result<File, Reason> {
-        let root = format!("/proc/{}/root", self.tgid);
-        let root = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let directory = rustix::fs::openat2(root, "/tmp", flags | OFlags::DIRECTORY, Mode::empty(), within)?;
-        let here = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    /// What is asked for its files.
+    pub(super) fn place(&self) -> Place {
+        Root::Process(self.tgid).place(Path::new("/tmp/map"))
+    }
+
+    /// Its perf map; [`Reason::NotFound`] when there is none. `payer` is charged for it. By a thread that may wait.
+    pub(super) fn perf_map(&self, payer: UserId) -> Result<OpenFile, Reason> {
         let name = format!("perf-{}.map", self.pid);
-        let place = rustix::fs::openat2(directory, name, flags, Mode::empty(), here).map_err(|errno| match errno {
-            Errno::LOOP | Errno::XDEV => Reason::CodeMapNotRegular,
-            errno => errno.into(),
-        })?;
-        let file = open_regular(&place).map_err(|reason| match reason {
-            Reason::NotRegular => Reason::CodeMapNotRegular,
-            reason => reason,
+        let file = open::entry_now(payer, &Root::Process(self.tgid), Path::new("/tmp"), &name).map_err(|error| match error {
+            OpenError::NotRegular | OpenError::NotStorage => Reason::CodeMapNotRegular,
+            error => error.into(),
         })?;
         self.check(&file)?;
         // What was opened lies where this process has it only if it is still this process.
         if self.is_alive() { Ok(file) } else { Err(Reason::ProcessGone) }
     }
 
-    fn check(&self, file: &File) -> Result<(), Reason> {
-        let meta = file.metadata()?;
-        let own = meta.uid() == self.user;
-        if !own && (meta.uid() != 0 || meta.nlink() > 1) {
+    fn check(&self, file: &OpenFile) -> Result<(), Reason> {
+        let facts = &file.facts;
+        if facts.links > 1 || (facts.owner != self.user && facts.owner != UserId(0)) {
             return Err(Reason::CodeMapForeign);
         }
-        let written = meta.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let (seconds, nanoseconds) = facts.modified;
+        let written = Duration::new(seconds.max(0).unsigned_abs(), nanoseconds);
         if written.saturating_add(GRACE) < self.life.began() { Err(Reason::CodeMapStale) } else { Ok(()) }
     }
 
@@ -130,8 +123,8 @@ impl Process {
         Place::beside(Path::new(&format!("/proc/{}/mem", self.tgid)), Path::new("/memory/of"))
     }
 
-    /// Its jitdump, if it has one mapped.
-    pub(super) fn jitdump(&self) -> Option<File> {
+    /// Its jitdump, if it has one mapped. `payer` is charged for it. By a thread that may wait.
+    pub(super) fn jitdump(&self, payer: UserId) -> Option<OpenFile> {
         let file = File::open(format!("/proc/{}/maps", self.tgid)).ok()?;
         let mut bytes = Vec::new();
         file.take(MAX_MAPS).read_to_end(&mut bytes).ok()?;
@@ -139,24 +132,21 @@ impl Process {
         let maps = String::from_utf8_lossy(&bytes);
         let name = format!("/jit-{}.dump", self.pid);
         let dump = maps.lines().filter_map(|line| mapping_of(line, &name)).find_map(|mapping| {
-            let link = format!("/proc/{}/map_files/{}", self.tgid, mapping.range);
-            let place = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-            let file = open_regular(&place).ok()?;
-            (file.metadata().ok()?.ino() == mapping.inode).then_some(file)
+            let file = open::mapping_now(payer, self.tgid, mapping.range).ok()?;
+            (file.facts.inode == mapping.inode).then_some(file)
         })?;
         self.is_alive().then_some(dump)
     }
 }
 
 /// An executable mapping of a file.
-struct Mapped<'a> {
-    /// `START-END`, as in the list.
-    range: &'a str,
+struct Mapped {
+    range: Range<u64>,
     inode: u64,
 }
 
 /// `start-end perms offset major:minor inode path`, if it is executable and its path ends in `name`.
-fn mapping_of<'a>(line: &'a str, name: &str) -> Option<Mapped<'a>> {
+fn mapping_of(line: &str, name: &str) -> Option<Mapped> {
     let path = line.strip_suffix(" (deleted)").unwrap_or(line);
     if !path.ends_with(name) {
         return None;
@@ -164,6 +154,9 @@ fn mapping_of<'a>(line: &'a str, name: &str) -> Option<Mapped<'a>> {
     let mut fields = line.split_ascii_whitespace();
     let (range, permissions) = (fields.next()?, fields.next()?);
     let inode = fields.nth(2)?.parse().ok()?;
+    let (start, end) = range.split_once('-')?;
+    let address = |digits| u64::from_str_radix(digits, 16).ok();
+    let range = address(start)?..address(end)?;
     permissions.contains('x').then_some(Mapped { range, inode })
 }
 
@@ -199,6 +192,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::PathBuf;
     use std::process::{Child, Command};
+    use std::time::SystemTime;
 
     use super::*;
 
@@ -225,8 +219,10 @@ mod tests {
         }
 
         fn open(&self) -> Result<String, Reason> {
+            let process = self.process();
+            let file = process.perf_map(process.user())?;
             let mut text = String::new();
-            self.process().perf_map()?.read_to_string(&mut text).unwrap();
+            file.opened.near().unwrap().read_to_string(&mut text).unwrap();
             Ok(text)
         }
     }
@@ -245,7 +241,7 @@ mod tests {
         let process = sleeper.process();
         assert_eq!((process.name.as_str(), process.pid, process.is_alive()), ("sleep", sleeper.0.id(), true));
         let earlier = Process { life: Life { started: process.life.started - 1, ..process.life }, ..process.clone() };
-        assert!(!earlier.is_alive() && earlier.perf_map().is_err());
+        assert!(!earlier.is_alive() && earlier.perf_map(UserId(0)).is_err());
         let age = SystemTime::UNIX_EPOCH.elapsed().unwrap().saturating_sub(process.life.began());
         assert!(age < Duration::from_secs(20), "{age:?}");
         sleeper.0.kill().unwrap();
@@ -285,17 +281,51 @@ mod tests {
         let sleeper = Sleeper::start();
         let map = &sleeper.1;
         write(map, "1000 10 f\n").unwrap();
-        let nobody = Process { user: 65534, ..sleeper.process() };
-        assert!(nobody.perf_map().is_ok(), "root may have written it");
+        let user = UserId(65534);
+        let nobody = Process { user, ..sleeper.process() };
+        assert!(nobody.perf_map(user).is_ok(), "root may have written it");
         let second = map.with_extension("second");
         hard_link(map, &second).unwrap();
-        assert_eq!(nobody.perf_map().err(), Some(Reason::CodeMapForeign));
-        assert!(sleeper.process().perf_map().is_ok(), "its own file may have as many names as it likes");
+        assert_eq!(nobody.perf_map(user).err(), Some(Reason::CodeMapForeign));
+        assert_eq!(sleeper.open(), Err(Reason::CodeMapForeign), "another name may be anywhere");
         remove_file(second).unwrap();
         std::os::unix::fs::chown(map, Some(65533), None).unwrap();
         set_permissions(map, PermissionsExt::from_mode(0o644)).unwrap();
-        assert_eq!(nobody.perf_map().err(), Some(Reason::CodeMapForeign));
+        assert_eq!(nobody.perf_map(user).err(), Some(Reason::CodeMapForeign));
         assert_eq!(sleeper.open(), Err(Reason::CodeMapForeign), "not even root's process names its code by a user's file");
+    }
+
+    #[test]
+    fn the_user_that_counts_is_the_one_who_has_started_the_process() {
+        use std::os::unix::fs::chown;
+        assert!(rustix::process::geteuid().is_root(), "this test needs root: it runs a set-uid program");
+        let directory = tempfile::tempdir().unwrap();
+        set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let program = directory.path().join("sleep");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        chown(&program, Some(65533), None).unwrap();
+        set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
+        let mut child = Command::new(&program);
+        let mut child = std::os::unix::process::CommandExt::uid(&mut child, 65534).arg("60").spawn().unwrap();
+        let effective = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            status.lines().find(|line| line.starts_with("Uid:")).unwrap().split_whitespace().nth(2).unwrap().to_owned()
+        };
+        while effective() != "65533" {
+            std::thread::yield_now();
+        }
+        let process = Process::read(Tgid(child.id())).unwrap();
+        let map = PathBuf::from(format!("/tmp/perf-{}.map", child.id()));
+        write(&map, "1000 10 f\n").unwrap();
+        let opened_of = |owner| {
+            chown(&map, Some(owner), None).unwrap();
+            process.perf_map(process.user()).map(drop)
+        };
+        let outcomes = [opened_of(65533), opened_of(65534)];
+        remove_file(&map).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((process.user(), outcomes), (UserId(65534), [Err(Reason::CodeMapForeign), Ok(())]));
     }
 
     #[test]
@@ -312,7 +342,7 @@ mod tests {
     fn a_dump_is_an_executable_mapping_of_its_name() {
         let line = "7f00-8f00 r-xp 00000000 fe:00 326279                     /home/me/.debug/my jit/jit-77.dump (deleted)";
         let mapped = mapping_of(line, "/jit-77.dump").unwrap();
-        assert_eq!((mapped.range, mapped.inode), ("7f00-8f00", 326279));
+        assert_eq!((mapped.range, mapped.inode), (0x7f00..0x8f00, 326279));
         assert!(mapping_of(line, "/jit-7.dump").is_none());
         assert!(mapping_of("7f00-8f00 r--p 00000000 fe:00 326279      /tmp/jit-77.dump", "/jit-77.dump").is_none());
         assert!(mapping_of("/jit-77.dump", "/jit-77.dump").is_none());

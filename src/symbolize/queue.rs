@@ -5,10 +5,13 @@ use std::collections::hash_map::Entry;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::files::Host;
-use crate::profile::{FrameId, ObjectId};
+use crate::profile::{FrameId, ObjectId, UserId};
 
 /// Processes remembered for an object that waits: if one is gone, another may still be there.
 const MAX_HOSTS: usize = 4;
+
+/// Users whose turns are remembered.
+const MAX_TURNS: usize = 256;
 
 /// Frames of one object that want names.
 #[derive(Default, Debug)]
@@ -46,7 +49,10 @@ pub(super) struct Queue {
     deeper: FxHashMap<ObjectId, Vec<FrameId>>,
     /// Seen for the first time, not yet opened.
     new: Vec<ObjectId>,
-    known: FxHashSet<ObjectId>,
+    /// Objects that were seen, and whose they are.
+    known: FxHashMap<ObjectId, UserId>,
+    /// When each user had a turn.
+    turns: FxHashMap<UserId, u64>,
     /// To be looked at again, when there is nothing else.
     again: Vec<ObjectId>,
     busy: FxHashSet<ObjectId>,
@@ -58,7 +64,9 @@ impl Queue {
         let waiting = match self.waiting.entry(object) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                if host.is_some() && self.known.insert(object) {
+                if let Some(host) = &host
+                    && self.known.insert(object, host.user).is_none()
+                {
                     self.new.push(object);
                 }
                 entry.insert(Waiting::default())
@@ -82,7 +90,7 @@ impl Queue {
         new
     }
 
-    /// The next job: objects never opened first, the one with the most waiting frames next, then what is only looked at again.
+    /// The next job: objects never opened first, then users by turns, and of each the object with the most waiting frames, then what is only looked at again.
     /// [`Queue::done`] must follow.
     pub(super) fn next(&mut self) -> Option<Job> {
         while let Some(object) = self.new.pop() {
@@ -92,20 +100,43 @@ impl Queue {
                 return Some(Job::Open(object, waiting.hosts.clone()));
             }
         }
-        let free = self.waiting.iter().filter(|(object, _)| !self.busy.contains(object));
-        let most = free.max_by_key(|(object, waiting)| (waiting.frames.len(), std::cmp::Reverse(object.0)));
-        if let Some(object) = most.map(|(object, _)| *object) {
+        let waiting = self.waiting.iter().map(|(object, waiting)| (*object, waiting.frames.len()));
+        if let Some(object) = self.first_of(waiting) {
             let waiting = self.waiting.remove(&object)?;
-            self.busy.insert(object);
+            self.begin(object);
             return Some(Job::Name(object, waiting));
         }
         // Debug information takes its time: first everything gets the name that is quickly found.
-        let free = self.deeper.iter().filter(|(object, _)| !self.busy.contains(object));
-        let most = free.max_by_key(|(object, frames)| (frames.len(), std::cmp::Reverse(object.0)));
-        let Some(object) = most.map(|(object, _)| *object) else { return self.next_again() };
+        let deeper = self.deeper.iter().map(|(object, frames)| (*object, frames.len()));
+        let Some(object) = self.first_of(deeper) else { return self.next_again() };
         let frames = self.deeper.remove(&object)?;
-        self.busy.insert(object);
+        self.begin(object);
         Some(Job::Inline(object, frames))
+    }
+
+    /// Of objects and how many of their frames wait, the one that is next: users take turns, and of a user's objects the one with the
+    /// most frames is first. So nobody waits for all that another user's processes want.
+    fn first_of(&self, waiting: impl Iterator<Item = (ObjectId, usize)>) -> Option<ObjectId> {
+        let free = waiting.filter(|(object, _)| !self.busy.contains(object));
+        let first = free.min_by_key(|(object, frames)| {
+            let turn = self.turns.get(&self.user_of(*object)).copied().unwrap_or_default();
+            (turn, std::cmp::Reverse(*frames), object.0)
+        });
+        first.map(|(object, _)| object)
+    }
+
+    fn user_of(&self, object: ObjectId) -> UserId {
+        self.known.get(&object).copied().unwrap_or_default()
+    }
+
+    /// The object is worked on: its user's next turn comes after those of all others.
+    fn begin(&mut self, object: ObjectId) {
+        if self.turns.len() >= MAX_TURNS {
+            self.turns.clear();
+        }
+        let last = self.turns.values().max().copied().unwrap_or_default();
+        self.turns.insert(self.user_of(object), last + 1);
+        self.busy.insert(object);
     }
 
     /// Adds frames that have been named by their symbols, or have none.
@@ -140,10 +171,10 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{ProcessAddress, Tgid};
+    use crate::profile::{FileNamespace, ProcessAddress, Tgid, UserId};
 
     fn host(tgid: u32) -> Option<Host> {
-        Some(Host { tgid: Tgid(tgid), mapping: ProcessAddress(0)..ProcessAddress(1) })
+        Some(Host { tgid: Tgid(tgid), user: UserId(0), files: FileNamespace(0), mapping: ProcessAddress(0)..ProcessAddress(1) })
     }
 
     #[test]
@@ -166,6 +197,24 @@ mod tests {
         (5..8).for_each(|object| queue.done(ObjectId(object)));
         let order: Vec<u32> = std::iter::from_fn(|| queue.next()).map(|job| job.object().0).collect();
         assert_eq!(order, [6, 7, 5]);
+    }
+
+    #[test]
+    fn users_take_turns_however_much_one_of_them_wants() {
+        let mut queue = Queue::default();
+        let of = |user| host(9).map(|host| Host { user: UserId(user), ..host });
+        for object in 10..20 {
+            (0..100).for_each(|frame| queue.push(ObjectId(object), FrameId(frame), of(65534)));
+        }
+        queue.push(ObjectId(30), FrameId(1), of(0));
+        while let Some(Job::Open(object, _)) = queue.next() {
+            queue.done(object);
+            if queue.new.is_empty() {
+                break;
+            }
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| queue.next()).take(3).map(|job| job.object().0).collect();
+        assert!(order.iter().position(|object| *object == 30).is_some_and(|at| at < 2), "{order:?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use rustc_hash::FxHashMap;
 
 use super::code_file::{CodeFile, Format};
+use super::debug_files::Places;
 use super::demangle::{Detail, demangle};
 use super::dwarf::{Dwarf, SourceLocation, location};
 use super::elf::Image;
@@ -56,7 +57,8 @@ impl Resolver {
         })?;
         let meta = path.metadata()?;
         let file = Some((meta.dev(), meta.ino()));
-        let object = Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file };
+        let object =
+            Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file, ..Default::default() };
         Resolver::of(Images::open(&object, &[], None)?, detail)
     }
 
@@ -67,6 +69,16 @@ impl Resolver {
     /// These are no bytes of an ELF file for this kind of machine.
     pub fn of_bytes(bytes: &[u8], detail: Option<Detail>) -> Result<Resolver, Reason> {
         Resolver::of(Images::inside(Image::read(Source::Memory(bytes.into()))?)?, detail)
+    }
+
+    /// The same with files beside it: the bytes are those of `/object` under this root. For tests: the other files are hostile as well.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_bytes`](Self::of_bytes).
+    pub fn of_bytes_beside(bytes: &[u8], root: &Path, detail: Option<Detail>) -> Result<Resolver, Reason> {
+        let own = Image::read(Source::Memory(bytes.into()))?;
+        Resolver::of(Images::beside(own, Places::of_path(root.to_owned(), Path::new("/object")), None)?, detail)
     }
 
     fn of(images: Images, detail: Option<Detail>) -> Result<Resolver, Reason> {
@@ -153,7 +165,7 @@ pub fn code_names(bytes: &[u8], is_dump: bool, addresses: &[u64]) -> Result<Vec<
 
 fn as_it_grows<F: Format + Default>(bytes: &[u8], addresses: &[u64]) -> Result<Vec<Option<Vec<u8>>>, Reason> {
     let mut file = tempfile::tempfile()?;
-    let mut reader = CodeFile::<F>::new(file.try_clone()?)?;
+    let mut reader = CodeFile::<F>::ours(file.try_clone()?)?;
     let (first, second) = bytes.split_at(bytes.len() / 2);
     for half in [first, second] {
         file.write_all(half)?;

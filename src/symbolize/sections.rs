@@ -8,62 +8,32 @@
 //! Those of a file that is not linked are copied as well where relocations write into them: see [`relocate`](super::relocate).
 //!
 //! Whoever may write to a file may do so between two looks at the same byte, and what reads DWARF looks at names and paths more
-//! than once. So of files that others may write to there is a copy. What is copied or unpacked and large goes into a file that
-//! has no name and is mapped like any other: page cache that the kernel can have back, not our own memory. All of those
-//! together are bounded: see [`MAX_COPIED`].
+//! than once. So of files that others may write to there is a copy. How much of it there may be: see [`copies`](super::copies).
 
-use std::fs::File;
-use std::io::{BufReader, Read, Seek, Write};
+use std::io::{BufReader, Read};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use gimli::SectionId;
 
+use super::copies::Copy;
 use super::elf::{Image, NamedSection};
 use super::mapped::Mapped;
 use super::problem::Reason;
 use super::relocate::{Relocated, Symbols};
 use super::source::{Source, u32_at, u64_at};
 
-/// Copied and unpacked sections of all files together.
-const MAX_COPIED: u64 = 2 << 30;
 /// Sections of one file that others may write to; those of Chromium have more, and are root's where it is installed.
 const MAX_FOREIGN: u64 = 1 << 30;
-/// Such sections up to this size are kept in memory.
-const IN_MEMORY: u64 = 1 << 20;
 /// `Elf64_Chdr`: `ch_type` u32, reserved u32, `ch_size` u64, `ch_addralign` u64.
 const CHDR: u64 = 24;
-
-static COPIED: AtomicU64 = AtomicU64::new(0);
-
-/// A part of [`MAX_COPIED`].
-#[derive(Debug)]
-struct Share(u64);
-
-impl Share {
-    fn take(size: u64) -> Result<Share, Reason> {
-        let taken = COPIED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |copied| {
-            copied.checked_add(size).filter(|copied| *copied <= MAX_COPIED)
-        });
-        taken.map(|_| Share(size)).map_err(|_| Reason::TooLarge)
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        COPIED.fetch_sub(self.0, Ordering::AcqRel);
-    }
-}
 
 /// Bytes of one section.
 #[derive(Debug)]
 enum Bytes {
     /// A part of the file's mapping.
     InFile(Range<usize>),
-    /// Copied or unpacked, and small.
-    InMemory { bytes: Box<[u8]>, _share: Share },
-    /// Copied or unpacked, and large.
-    Copied(Mapped, Share),
+    /// Copied or unpacked.
+    Copied(Copy),
 }
 
 /// The DWARF sections of a file.
@@ -112,14 +82,25 @@ impl Sections {
             }
             let relocated = relocations.iter().find(|(of, _)| *of == section.index).zip(symbols.as_ref());
             let is_plain = !section.compressed && !section.name.starts_with(".z");
-            let bytes = match (contents(&image.source, &section)?, relocated) {
-                (_, None) if is_plain && sections.file.is_some() => {
-                    let place = usize::try_from(section.file.start).ok().zip(usize::try_from(section.file.end).ok());
+            let (source, range) = (&image.source, section.file.clone());
+            let bytes = match relocated {
+                None if is_plain && sections.file.is_some() => {
+                    let place = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
                     Bytes::InFile(place.map(|(start, end)| start..end).ok_or(Reason::TooLarge)?)
                 }
-                ((reader, size), None) => copy(reader, size)?,
-                ((reader, size), Some(((_, entries), symbols))) => {
-                    copy(Relocated::new(reader, image, entries.clone(), symbols)?, size)?
+                None if is_plain => Bytes::Copied(Copy::plain(source, range)?),
+                None => {
+                    let (reader, size) = contents(source, &section)?;
+                    Bytes::Copied(Copy::unpacked(source, range, reader, size)?)
+                }
+                Some(((_, entries), symbols)) => {
+                    let (reader, size) = contents(source, &section)?;
+                    let relocated = Relocated::new(reader, image, entries.clone(), symbols)?;
+                    Bytes::Copied(if is_plain {
+                        Copy::of(source, relocated, size)?
+                    } else {
+                        Copy::unpacked(source, range, relocated, size)?
+                    })
                 }
             };
             let name = section.name.strip_prefix(".z").map_or(section.name.clone(), |rest| format!(".{rest}").into());
@@ -139,8 +120,7 @@ impl Sections {
             Some((_, Bytes::InFile(range))) => {
                 self.file.as_ref().and_then(|file| file.bytes().get(range.clone())).unwrap_or_default()
             }
-            Some((_, Bytes::InMemory { bytes, .. })) => bytes,
-            Some((_, Bytes::Copied(mapped, _))) => mapped.bytes(),
+            Some((_, Bytes::Copied(copy))) => copy.bytes(),
             None => &[],
         }
     }
@@ -164,22 +144,25 @@ impl Sections {
     pub(super) fn give_back(&self) {
         self.file.iter().for_each(Mapped::give_back);
         for (_, bytes) in &self.sections {
-            if let Bytes::Copied(mapped, _) = bytes {
-                mapped.give_back();
+            if let Bytes::Copied(copy) = bytes {
+                copy.give_back();
             }
         }
     }
 
     /// Bytes of our own memory.
     pub(super) fn memory(&self) -> usize {
-        self.sections.iter().map(|(_, bytes)| if let Bytes::InMemory { bytes, .. } = bytes { bytes.len() } else { 0 }).sum()
+        self.copies().map(|copy| copy.memory().0).sum()
     }
 
     /// Bytes that are mapped.
     pub(super) fn mapped(&self) -> u64 {
-        let size = |bytes: &Bytes| if let Bytes::Copied(_, share) = bytes { share.0 } else { 0 };
         let file = self.file.as_ref().map_or(0, |file| file.bytes().len() as u64);
-        file + self.sections.iter().map(|(_, bytes)| size(bytes)).sum::<u64>()
+        file + self.copies().map(|copy| copy.memory().1).sum::<u64>()
+    }
+
+    fn copies(&self) -> impl Iterator<Item = &Copy> {
+        self.sections.iter().filter_map(|(_, bytes)| if let Bytes::Copied(copy) = bytes { Some(copy) } else { None })
     }
 }
 
@@ -226,33 +209,4 @@ fn unpack_old(source: &Source, range: Range<u64>) -> Result<(Box<dyn Read + '_>,
     let size = header.strip_prefix(b"ZLIB").and_then(|size| size.first_chunk()).ok_or(Reason::MalformedDwarf)?;
     let packed = BufReader::new(source.reader(range.start + HEADER..range.end));
     Ok((Box::new(flate2::read::ZlibDecoder::new(packed)), u64::from_be_bytes(*size)))
-}
-
-/// All that comes, which must be `size` bytes. Grows as they come: a size that a hostile file only claims costs nothing.
-fn copy(reader: impl Read, size: u64) -> Result<Bytes, Reason> {
-    let share = Share::take(size)?;
-    let mut reader = reader.take(size);
-    let copied = if size <= IN_MEMORY {
-        let mut bytes = Vec::new();
-        reader.read_to_end(&mut bytes).map_err(|_| Reason::MalformedDwarf)?;
-        (bytes.len() as u64 == size).then(|| Bytes::InMemory { bytes: bytes.into(), _share: share })
-    } else {
-        let mut file = unnamed_file()?;
-        let mut chunk = vec![0; 256 << 10];
-        loop {
-            let count = reader.read(&mut chunk).map_err(|_| Reason::MalformedDwarf)?;
-            if count == 0 {
-                break;
-            }
-            file.write_all(chunk.get(..count).unwrap_or_default())?;
-        }
-        let is_whole = file.stream_position()? == size;
-        is_whole.then(|| Mapped::new(&file, size)).transpose()?.map(|mapped| Bytes::Copied(mapped, share))
-    };
-    copied.ok_or(Reason::MalformedDwarf)
-}
-
-/// On a disk, where there is one for such files: /tmp often is memory.
-fn unnamed_file() -> Result<File, Reason> {
-    Ok(tempfile::tempfile_in("/var/tmp").or_else(|_| tempfile::tempfile())?)
 }

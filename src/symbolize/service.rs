@@ -214,7 +214,7 @@ impl Service {
                 match kind {
                     Some((_, ObjectKind::Kernel)) => kernel.push(request.frame),
                     Some((object, ObjectKind::Elf | ObjectKind::Anonymous)) if object != ObjectId::ANONYMOUS => {
-                        queue.push(object, request.frame, Some(Host { tgid: request.tgid, mapping: request.mapping }));
+                        queue.push(object, request.frame, Some(Host::of(request)));
                     }
                     Some((object, ObjectKind::Vdso)) => queue.push(object, request.frame, None),
                     // These have all the name that they will ever have.
@@ -484,7 +484,7 @@ impl Service {
         }
         let Some(symbol) = name.read(images)?.filter(|symbol| !symbol.is_empty()) else { return Ok(None) };
         let readable = demangle(&symbol, Detail::default());
-        let label = self.names.labels.intern(&readable, object.short_name(), FrameKind::User);
+        let label = self.names.labels.intern_for(object.user, &readable, object.short_name(), FrameKind::User);
         state.remember(name, label);
         Ok(Some(label))
     }
@@ -493,7 +493,8 @@ impl Service {
     pub(super) fn leave_unnamed(&self, object: &Object, id: FrameId) {
         let Some(frame) = self.names.frames.get(id) else { return };
         let short = object.short_name();
-        let label = self.names.labels.intern(&format!("{short}+{:#x}", frame.address), short, FrameKind::Unknown);
+        let label =
+            self.names.labels.intern_for(object.user, &format!("{short}+{:#x}", frame.address), short, FrameKind::Unknown);
         self.names.name_frame(id, &[label]);
     }
 }
@@ -523,7 +524,7 @@ mod tests {
         let service = Service::new(Arc::default(), runtime.handle().clone());
         let names = &service.names;
         let path: Arc<str> = std::env::current_exe().unwrap().to_str().unwrap().into();
-        let object = Object { kind: ObjectKind::Elf, path, build_id: None, file: None };
+        let object = Object { kind: ObjectKind::Elf, path, build_id: None, file: None, ..Object::default() };
         let id = names.objects.intern(object.clone());
         let frame = |address| names.intern_frame(Frame { object: id, is_return: false, address }).0;
         let (named, nameless) = (frame(0x10), frame(0x20));

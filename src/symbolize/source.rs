@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
 use super::problem::Reason;
-use crate::far::Opened;
+use crate::object::open::OpenFile;
+use crate::profile::UserId;
 
 /// What tells whether a file was written to since it was last looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,33 +32,61 @@ impl Stamp {
     }
 }
 
+/// A file, its stamp when it was opened, and whether nobody else can write to it.
+#[derive(Debug)]
+pub(super) struct OnDisk {
+    file: OpenFile,
+    stamp: Stamp,
+    trusted: bool,
+}
+
 /// An image's bytes.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// A regular file, and its stamp when it was opened.
-    File(Opened, Stamp),
+    /// A regular file.
+    File(Box<OnDisk>),
     /// A copy of a small image: the vDSO.
     Memory(Box<[u8]>),
 }
 
 impl Source {
-    /// A file that was opened and found to be regular. Asks its file system: to be done [`patiently`](super::files::patiently).
+    /// An open file. `is_ours`: it was reached in our own tree of mounts, not in one that a process has made for itself.
+    pub(super) fn of(file: OpenFile, is_ours: bool) -> Source {
+        let facts = &file.facts;
+        let stamp = Stamp {
+            length: facts.length,
+            modified: (facts.modified.0, facts.modified.1.into()),
+            changed: (facts.changed.0, facts.changed.1.into()),
+        };
+        // Who is not root has no more rights than who writes the files of its own user.
+        let user = UserId(rustix::process::geteuid().as_raw());
+        let is_our_users = user != UserId(0) && facts.owner == user && facts.mode & 0o022 == 0 && file.opened.near().is_some();
+        let trusted = is_ours && (file.only_root_writes() || is_our_users);
+        Source::File(Box::new(OnDisk { file, stamp, trusted }))
+    }
+
+    /// A file that only our own tests have written.
+    #[cfg(test)]
     pub(super) fn file(file: File) -> Result<Source, Reason> {
-        let stamp = Stamp::of(&file)?;
-        Ok(Source::File(Opened::new(file)?, stamp))
+        Ok(Source::of(OpenFile::ours(file)?, true))
     }
 
     /// The file, if it is of this machine and may be mapped.
     pub(super) fn near(&self) -> Option<&File> {
-        let Source::File(file, _) = self else { return None };
-        file.near()
+        let Source::File(on_disk) = self else { return None };
+        on_disk.file.opened.near()
     }
 
-    /// Whether nobody else could have written it, nor can while it is read: it is root's, or our own, on a disk of ours.
+    /// Who pays for copies of its bytes, and how many of them are stored on its disk; `None` for bytes in memory.
+    pub(super) fn stored(&self) -> Option<(UserId, u64)> {
+        let Source::File(on_disk) = self else { return None };
+        Some((on_disk.file.user, on_disk.file.facts.stored))
+    }
+
+    /// Whether nobody else could have written it, nor can while it is read: it is root's, reached in our own tree of mounts, and on a
+    /// disk of ours. The root of a container writes to files of its own, so those are not.
     pub(super) fn is_trusted(&self) -> bool {
-        let Some(file) = self.near() else { return false };
-        let owners = [0, rustix::process::geteuid().as_raw()];
-        file.metadata().is_ok_and(|about| owners.contains(&about.uid()) && about.mode() & 0o022 == 0)
+        matches!(self, Source::File(on_disk) if on_disk.trusted)
     }
 
     /// The bytes from `range.start` to `range.end`, one behind the other.
@@ -68,7 +97,7 @@ impl Source {
     /// How long the image is.
     pub(super) fn length(&self) -> u64 {
         match self {
-            Source::File(_, stamp) => stamp.length,
+            Source::File(on_disk) => on_disk.stamp.length,
             Source::Memory(bytes) => bytes.len() as u64,
         }
     }
@@ -77,7 +106,7 @@ impl Source {
     /// be read now do not belong together.
     pub(super) fn check_unchanged(&self) -> Result<(), Reason> {
         match self {
-            Source::File(file, stamp) if !file.ask(Stamp::of)?.same_contents(stamp) => Err(Reason::Changed),
+            Source::File(of) if !of.file.opened.ask(Stamp::of)?.same_contents(&of.stamp) => Err(Reason::Changed),
             _ => Ok(()),
         }
     }
@@ -85,7 +114,7 @@ impl Source {
     /// When the file was written to, in seconds and nanoseconds since 1970.
     pub(super) fn modified(&self) -> Option<(i64, i64)> {
         match self {
-            Source::File(_, stamp) => Some(stamp.modified),
+            Source::File(on_disk) => Some(on_disk.stamp.modified),
             Source::Memory(_) => None,
         }
     }
@@ -97,7 +126,7 @@ impl Source {
             return Err(Reason::Truncated);
         }
         match self {
-            Source::File(file, _) => Ok(file.read_exact_at(buffer, offset)?),
+            Source::File(on_disk) => Ok(on_disk.file.opened.read_exact_at(buffer, offset)?),
             Source::Memory(bytes) => {
                 let start = usize::try_from(offset).map_err(|_| Reason::Truncated)?;
                 let from = bytes.get(start..).and_then(|rest| rest.get(..buffer.len())).ok_or(Reason::Truncated)?;

@@ -63,6 +63,8 @@ pub struct Status {
     pub problems: Vec<(String, String, String)>,
     /// How it stands with unwind tables, and which objects have none.
     pub notes: Vec<String>,
+    /// Processes about which nothing could be read, in lines.
+    pub unread: Vec<String>,
 }
 
 /// How a save ended.

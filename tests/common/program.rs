@@ -43,7 +43,7 @@ impl Program {
 
     /// Builds source text made by a test; `source` gives its name and its language.
     pub(crate) fn build_text(source: &str, text: &str, flags: &[&str]) -> Self {
-        let (name, language) = source.rsplit_once('.').expect("a source has an ending");
+        let (name, language) = file_name(source).rsplit_once('.').expect("a source has an ending");
         let (compiler, usual) = match language {
             "c" => ("gcc", C_FLAGS),
             "cpp" => ("g++", C_FLAGS),
@@ -183,7 +183,7 @@ fn place_of(key: &impl Hash) -> PathBuf {
 /// Compiles `text` to `path`.
 fn compile(compiler: &str, usual: &[&str], flags: &[&str], source: &str, text: &str, path: &Path) {
     put_in_place(path, |output| {
-        let input = output.with_file_name(source);
+        let input = output.with_file_name(file_name(source));
         std::fs::write(&input, text)?;
         let result = Command::new(compiler).args(usual).arg("-o").arg(output).arg(&input).args(flags).output();
         let result = result.unwrap_or_else(|error| panic!("failed to run {compiler} (`make test` installs it): {error}"));
@@ -202,4 +202,9 @@ fn put_in_place(path: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) {
     let made = std::fs::create_dir_all(&workshop).and_then(|()| make(&output)).and_then(|()| std::fs::rename(&output, path));
     made.unwrap_or_else(|error| panic!("failed to make {}: {error}", path.display()));
     let _ = std::fs::remove_dir_all(&workshop);
+}
+
+/// The last part of a source's path.
+fn file_name(source: &str) -> &str {
+    source.rsplit('/').next().unwrap_or(source)
 }

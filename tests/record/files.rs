@@ -229,7 +229,7 @@ fn the_file_belongs_to_whoever_called_sudo() {
     let output = to_its_end(command.env("SUDO_UID", "65534").env("SUDO_GID", "65533"));
     assert!(output.status.success(), "{}", words(&output));
     let file = std::fs::metadata(place.path("x.svg")).unwrap();
-    assert_eq!((file.uid(), file.gid(), file.mode() & 0o777), (65534, 65533, 0o644));
+    assert_eq!((file.uid(), file.gid(), file.mode() & 0o777), (65534, 65533, 0o600));
 }
 
 #[test]

@@ -192,6 +192,14 @@ fn started(command: &mut Command) -> Running {
     Running { child }
 }
 
+/// A copy of a program that is there when something else is mounted on /tmp, below which the tests may have been built.
+fn outside_of_tmp(program: &Program) -> (TempDir, Program) {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = directory.path().join(program.path.file_name().unwrap());
+    std::fs::copy(&program.path, &path).unwrap();
+    (directory, Program { path })
+}
+
 /// The only child of a process.
 fn child_of(child: &Child) -> u32 {
     let pid = child.id();
@@ -202,7 +210,7 @@ fn child_of(child: &Child) -> u32 {
 #[test]
 fn a_map_is_found_where_its_process_has_its_files_and_its_number() {
     let place = Place::new();
-    let file = Program::build("jit.c");
+    let (_elsewhere, file) = outside_of_tmp(&Program::build("jit.c"));
     let script = "mount -t tmpfs none /tmp && exec \"$0\" 60";
     // Other files under /tmp.
     let mut running = started(Command::new("unshare").args(["--mount", "sh", "-c", script]).arg(&file.path));
@@ -228,7 +236,7 @@ fn a_map_is_found_where_its_process_has_its_files_and_its_number() {
 #[test]
 fn a_file_that_is_mounted_in_the_place_of_a_map_is_not_read() {
     let place = Place::new();
-    let file = Program::build("jit.c");
+    let (_elsewhere, file) = outside_of_tmp(&Program::build("jit.c"));
     let secret = place.path("secret");
     std::fs::write(&secret, map_text("secret")).unwrap();
     // Whoever may make a namespace of users may do that with any file whose name it can see.

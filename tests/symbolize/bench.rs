@@ -6,9 +6,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flametop::object::open::own_files;
 use flametop::profile::{
     BuildId, Frame, FrameId, FrameKind, FrameWeight, LabelId, Listing, NameRequest, Names, Object, ObjectId, ObjectKind,
-    ProcessAddress, Tgid,
+    ProcessAddress, Tgid, UserId,
 };
 use flametop::symbolize::{Problem, Symbolizer};
 
@@ -42,7 +43,13 @@ impl Bench {
         let file = path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
         let build_id = build_id.and_then(BuildId::new);
         let file = if build_id.is_some() { None } else { file };
-        self.names.objects.intern(Object { kind: ObjectKind::Elf, path: path.to_str().unwrap().into(), build_id, file })
+        self.names.objects.intern(Object {
+            kind: ObjectKind::Elf,
+            path: path.to_str().unwrap().into(),
+            build_id,
+            file,
+            ..Default::default()
+        })
     }
 
     pub(crate) fn frame(&self, object: ObjectId, address: u64, is_return: bool) -> FrameId {
@@ -52,7 +59,13 @@ impl Bench {
     /// Asks for all frames and waits for them.
     pub(crate) fn name(&self, frames: &[FrameId], tgid: u32, mapping: std::ops::Range<u64>) {
         let mapping = ProcessAddress(mapping.start)..ProcessAddress(mapping.end);
-        let request = |frame: &FrameId| NameRequest { frame: *frame, tgid: Tgid(tgid), mapping: mapping.clone() };
+        let request = |frame: &FrameId| NameRequest {
+            frame: *frame,
+            tgid: Tgid(tgid),
+            user: UserId(0),
+            files: own_files(),
+            mapping: mapping.clone(),
+        };
         self.symbolizer.request(frames.iter().map(request));
         let settled = self.runtime.block_on(self.symbolizer.settled(Duration::from_secs(120)));
         assert!(settled, "{} frames are still waiting", self.symbolizer.pending());

@@ -64,7 +64,7 @@ fn code_of_two_processes_has_the_labels_of_their_maps() {
         .map(|life| {
             let runtime = Runtime::start();
             runtime.write("1000 20 JS:*run /srv/app.js:1:2\n1020 20 _ZN3foo3barEv\n1010 0 nothing\n");
-            let object = bench.names.jit_object(Tgid(runtime.tgid()), life);
+            let object = bench.names.jit_object(Default::default(), Tgid(runtime.tgid()), life);
             let frames = [(0x1000, false), (0x1020, true), (0x1020, false), (0x2000, false)];
             let frames = frames.map(|(address, is_return)| bench.frame(object, address, is_return));
             bench.name(&frames, runtime.tgid(), 0..0);
@@ -92,7 +92,7 @@ fn code_of_two_processes_has_the_labels_of_their_maps() {
 fn code_without_a_name_is_done_at_once_and_is_named_when_its_map_comes() {
     let bench = Bench::new();
     let runtime = Runtime::start();
-    let object = bench.names.jit_object(Tgid(runtime.tgid()), 1);
+    let object = bench.names.jit_object(Default::default(), Tgid(runtime.tgid()), 1);
     let (early, other) = (bench.frame(object, 0x1008, false), bench.frame(object, 0x5000, false));
     let start = Instant::now();
     bench.name(&[early, other], runtime.tgid(), 0..0);
@@ -116,7 +116,7 @@ fn code_without_a_name_is_done_at_once_and_is_named_when_its_map_comes() {
 fn what_has_grown_is_read_at_the_next_request_and_when_the_last_names_are_waited_for() {
     let bench = Bench::new();
     let runtime = Runtime::start();
-    let object = bench.names.jit_object(Tgid(runtime.tgid()), 1);
+    let object = bench.names.jit_object(Default::default(), Tgid(runtime.tgid()), 1);
     runtime.write("1000 10 one\n");
     let frames = [0x1000, 0x2000, 0x3000].map(|address| bench.frame(object, address, false));
     bench.name(&frames[..2], runtime.tgid(), 0..0);
@@ -141,7 +141,7 @@ fn what_has_grown_is_read_at_the_next_request_and_when_the_last_names_are_waited
 fn a_map_that_comes_within_the_pause_is_found_when_the_last_names_are_waited_for() {
     let bench = Bench::new();
     let runtime = Runtime::start();
-    let object = bench.names.jit_object(Tgid(runtime.tgid()), 1);
+    let object = bench.names.jit_object(Default::default(), Tgid(runtime.tgid()), 1);
     let frame = bench.frame(object, 0x1000, false);
     bench.name(&[frame], runtime.tgid(), 0..0);
     assert_eq!(bench.named(frame), anonymous());
@@ -157,14 +157,14 @@ fn a_process_that_is_gone_is_given_up_and_nothing_goes_on_working() {
         let runtime = Runtime::start();
         runtime.tgid()
     };
-    let object = bench.names.jit_object(Tgid(tgid), 1);
+    let object = bench.names.jit_object(Default::default(), Tgid(tgid), 1);
     let frame = bench.frame(object, 0x1000, false);
     bench.name(&[frame], tgid, 0..0);
     assert_eq!(bench.named(frame), anonymous());
     assert_eq!(bench.symbolizer.problems()[0].reason, Reason::ProcessGone);
     // One that waits does not keep a runtime from ending.
     let runtime = Runtime::start();
-    let object = bench.names.jit_object(Tgid(runtime.tgid()), 2);
+    let object = bench.names.jit_object(Default::default(), Tgid(runtime.tgid()), 2);
     bench.name(&[bench.frame(object, 0x1000, false)], runtime.tgid(), 0..0);
     let start = Instant::now();
     drop(bench);
@@ -179,7 +179,7 @@ fn maps_of_many_processes_stay_within_their_bounds() {
     let mut frames = Vec::new();
     for (life, runtime) in (0..).zip(&runtimes) {
         runtime.write(&text);
-        let object = bench.names.jit_object(Tgid(runtime.tgid()), life);
+        let object = bench.names.jit_object(Default::default(), Tgid(runtime.tgid()), life);
         frames.push(bench.frame(object, 0x1000, false));
         bench.name(&frames[frames.len() - 1..], runtime.tgid(), 0..0);
     }
@@ -188,7 +188,7 @@ fn maps_of_many_processes_stay_within_their_bounds() {
     println!("{} processes: {usage:?}", runtimes.len());
     assert!(usage.tables <= 24 << 20 && usage.files <= 64, "{usage:?}");
     // What was let go is read again.
-    let object = bench.names.jit_object(Tgid(runtimes[0].tgid()), 0);
+    let object = bench.names.jit_object(Default::default(), Tgid(runtimes[0].tgid()), 0);
     let again = bench.frame(object, 0x1020, false);
     bench.name(&[again], runtimes[0].tgid(), 0..0);
     assert_eq!(bench.named(again), jit("function 1"));

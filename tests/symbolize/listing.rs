@@ -123,7 +123,7 @@ fn a_source_that_was_changed_since_says_so() {
     std::fs::remove_file(&source).unwrap();
     assert!(weigh.listing().source.unwrap_err().contains("prog.c is not here"));
     std::os::unix::fs::symlink("/proc/self/environ", &source).unwrap();
-    assert!(weigh.listing().source.unwrap_err().contains("not a regular file"));
+    assert!(weigh.listing().source.unwrap_err().contains("not a file on storage"));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn instructions_of_code_made_at_run_time_are_those_in_the_memory_of_its_process(
     let map = format!("/tmp/perf-{tgid}.map");
     std::fs::write(&map, format!("{start:x} {:x} JS:*weigh /srv/app.js:1:2\n", last + 1 - start)).unwrap();
     let bench = Bench::new();
-    let object = bench.names.jit_object(Tgid(tgid), 1);
+    let object = bench.names.jit_object(Default::default(), Tgid(tgid), 1);
     let frames: Vec<FrameId> = instructions.iter().map(|(address, _)| bench.frame(object, *address, false)).collect();
     bench.name(&frames, tgid, 0..0);
     let mut label = LabelId(0);

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use agreement::{compare, readable, real_objects};
 use bench::{Bench, C, CPP, build};
-use flametop::profile::{Frame, FrameId, FrameKind, NameRequest, Names, ObjectId, ProcessAddress, Tgid};
+use flametop::object::open::own_files;
+use flametop::profile::{Frame, FrameId, FrameKind, NameRequest, Names, ObjectId, ProcessAddress, Tgid, UserId};
 use flametop::symbolize::{Reason, Resolver, Symbolizer};
 use oracle::{Oracle, run};
 
@@ -360,7 +361,13 @@ fn requests_from_many_threads_are_all_done_and_tables_stay_small() {
 }
 
 fn request(frame: FrameId) -> NameRequest {
-    NameRequest { frame, tgid: Tgid(std::process::id()), mapping: ProcessAddress(0)..ProcessAddress(0) }
+    NameRequest {
+        frame,
+        tgid: Tgid(std::process::id()),
+        user: UserId(0),
+        files: own_files(),
+        mapping: ProcessAddress(0)..ProcessAddress(0),
+    }
 }
 
 #[test]

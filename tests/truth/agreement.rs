@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flametop::collector::Walk;
@@ -21,6 +22,7 @@ use flametop::profile::{Frame, UserEnd};
 
 use super::cases::Case;
 use super::session::{Sampling, Taken, Waiting, now};
+use super::stacks::{Images, Judge, Outcome};
 
 /// How two walks compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,6 +188,61 @@ pub(crate) fn with_the_last(cases: &[Case]) {
     assert!(failed.is_empty(), "not the same:\n  {}", failed.join("\n  "));
     // Not as a share of all frames: stacks that are cut have thousands, and are not kept.
     assert!(all >= 300 * cases.len() && walked.retraced > 4 * all as u64, "too few to tell");
+}
+
+/// Stacks whose pages are taken away while they are read in place: none is wrong, and those that are walked of copies are as good.
+/// Some end where a page is not there at that moment.
+pub(crate) fn while_pages_move(cases: &[Case]) {
+    let _swap = Swap::on();
+    for case in cases {
+        let mut sampling = Sampling::walking(Walk::Twice);
+        let turns = take_turns(&mut sampling, std::slice::from_ref(case));
+        let (mut images, names) = (Images::default(), sampling.names.clone());
+        let mut judge = Judge::new(&case.built.grammar, &names, &mut images);
+        let (mut ends, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
+        for (_, pid, time) in turns {
+            for taken in sampling.of(&sampling.family(pid, false), time) {
+                let how = match judge.judge(&sampling.look(&taken.user), taken.end) {
+                    Outcome::Whole | Outcome::Replaced => "whole".to_owned(),
+                    Outcome::Incomplete(_) => format!("{:?}", taken.end),
+                    Outcome::Wrong(what) => {
+                        wrong.push(what);
+                        "wrong".to_owned()
+                    }
+                };
+                *ends.entry(format!("{how}, {}", if taken.compared { "copied" } else { "in place" })).or_default() += 1;
+            }
+        }
+        println!("{}: {ends:?}; {} stacks were walked again of copies", case.name, sampling.walked().moved);
+        assert_eq!(wrong, Vec::<String>::new(), "{}", case.name);
+        let count = |how: &str| ends.get(how).copied().unwrap_or_default();
+        let (whole, copied) = (count("whole, in place"), count("whole, copied"));
+        assert!(whole >= 300 && whole * 100 >= copied * 95, "{whole} whole in place, {copied} of copies");
+    }
+}
+
+/// A swap file of 64 MiB, where that can be had.
+struct Swap(std::path::PathBuf);
+
+impl Swap {
+    fn on() -> Option<Swap> {
+        let path = std::env::temp_dir().join(format!("flametop-swap-{}", std::process::id()));
+        let script = "dd if=/dev/zero of=$0 bs=1M count=64 status=none && chmod 600 $0 && mkswap -q $0 && swapon $0";
+        let swap = Swap(path);
+        let done = Command::new("sh").args(["-c", script]).arg(&swap.0).stderr(Stdio::null()).status();
+        if done.is_ok_and(|status| status.success()) {
+            return Some(swap);
+        }
+        println!("NOT TESTED: pages that go to swap: a swap file cannot be had here");
+        None
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(&self.0).stderr(Stdio::null()).status();
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Whether between frames of the program there is one of a library, leaf first: a handler's return.

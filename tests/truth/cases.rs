@@ -138,6 +138,11 @@ pub(crate) fn quick() -> Vec<Case> {
     chosen(cases)
 }
 
+/// Stacks whose pages are taken away while they are read.
+pub(crate) fn moves() -> Vec<Case> {
+    chosen(vec![case("moves", &programs::c("moves.c", Form::Usual), &[])])
+}
+
 /// A form of the programs of C and C++.
 pub(crate) fn of(form: Form) -> Vec<Case> {
     let mut cases = Vec::new();

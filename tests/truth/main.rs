@@ -85,3 +85,12 @@ fn what_stands_as_at_the_last_sample_is_what_a_walk_finds() {
     let _alone = alone();
     agreement::with_the_last(&cases::quick());
 }
+
+#[test]
+fn no_stack_is_wrong_while_its_pages_are_taken_away() {
+    if programs::in_guest() || programs::are_for_a_guest() {
+        return;
+    }
+    let _alone = alone();
+    agreement::while_pages_move(&cases::moves());
+}

@@ -84,7 +84,7 @@ fn stacks_of(pid: u32, names: &Names) -> Vec<Vec<Frame>> {
             Some(mapping) if mapping.path == "[vdso]" => (ObjectKind::Vdso, "[vdso]", address - mapping.start),
             _ => return Frame { object: ObjectId::UNMAPPED, is_return: false, address },
         };
-        let object = names.objects.intern(Object { kind, path: path.into(), build_id: None, file: None });
+        let object = names.objects.intern(Object { kind, path: path.into(), build_id: None, file: None, ..Default::default() });
         Frame { object, is_return, address: offset }
     };
     let mut stacks: Vec<Vec<Frame>> = Vec::new();

@@ -89,7 +89,10 @@ impl Sampling {
     pub(crate) fn walking(walk: Walk) -> Sampling {
         let (names, processes) = (Arc::new(Names::default()), Arc::new(Processes::default()));
         let frequency = if programs::in_guest() { FREQUENCY_IN_GUEST } else { FREQUENCY };
-        let options = CollectorOptions { frequency, walk, cache_tables: false, ..CollectorOptions::default() };
+        // Whether stacks are right is asked here, of 900 frames too, which may take more than 100 µs on a busy machine or an emulated
+        // processor. That walks end after a time: tests/attack/walk.rs.
+        let limit_walks = false;
+        let options = CollectorOptions { frequency, walk, limit_walks, cache_tables: false, ..CollectorOptions::default() };
         let collector = Collector::start(options, names.clone(), processes.clone());
         let collector = collector.unwrap_or_else(|error| panic!("these tests need root and BPF: {error}"));
         Sampling {
@@ -136,6 +139,8 @@ impl Sampling {
                 kernel,
             });
         }
+        // Samples of a process whose mappings are being read come some milliseconds late.
+        self.taken.sort_by_key(|taken| taken.time);
     }
 
     /// Drains for some time.

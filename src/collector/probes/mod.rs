@@ -29,6 +29,7 @@ use super::perf;
 use super::proc;
 use super::records;
 use super::sampler::Shared;
+use crate::far::{self, Place};
 use crate::profile::{EventSource, EventStatus, Tgid};
 pub use functions::{KernelFunctions, nearest};
 use programs::{OwnMaps, Programs, Told};
@@ -422,6 +423,11 @@ fn too_many(event: &str, found: usize, limit: usize) -> CollectorError {
     CollectorError::TooManyFunctions { event: event.to_owned(), found, limit }
 }
 
+/// Opens the tracing file system, or mounts it, while there is the privilege to do so. Where that fails, it is said when it is needed.
+pub(super) fn prepare() {
+    drop(TraceFs::open());
+}
+
 /// The kernel's tracepoints, as `category:name`; none where it does not tell.
 pub fn tracepoints() -> Vec<String> {
     TraceFs::open().and_then(|tracing| tracing.tracepoints()).unwrap_or_default()
@@ -462,7 +468,7 @@ pub(super) fn try_all(shared: Shared) -> Vec<(Mechanism, Result<(), String>)> {
 /// Where this function is in our own program.
 fn own_place() -> Option<UserPlace> {
     let address = own_place as fn() -> Option<UserPlace> as usize as u64;
-    let mapped = proc::maps(std::process::id())?.into_iter().find(|mapped| (mapped.start..mapped.end).contains(&address))?;
+    let mapped = proc::own_maps().into_iter().find(|mapped| (mapped.start..mapped.end).contains(&address))?;
     Some(UserPlace { path: PathBuf::from("/proc/self/exe"), offset: address - mapped.start + mapped.offset })
 }
 
@@ -478,7 +484,9 @@ pub struct CodeFile {
 /// The files that a process has mapped as code, each once; none when it is gone.
 pub fn code_files(tgid: Tgid) -> Vec<CodeFile> {
     let mut seen = HashSet::new();
-    let mapped = proc::maps(tgid.0).unwrap_or_default().into_iter();
+    // Somebody waits for the answer, but not for ever.
+    let read = far::within(0, Place::process(tgid), far::PATIENCE, move || proc::maps(tgid.0));
+    let mapped = read.ok().flatten().unwrap_or_default().mapped.into_iter();
     let files = mapped.filter(|mapped| mapped.path.starts_with('/') && seen.insert((mapped.identity, mapped.path.clone())));
     let link = |mapped: &proc::Mapped| PathBuf::from(format!("/proc/{tgid}/map_files/{:x}-{:x}", mapped.start, mapped.end));
     files.map(|mapped| CodeFile { link: link(&mapped), path: mapped.path }).collect()

@@ -84,6 +84,7 @@ fn share(maps: &mut OpenProbesMaps<'_>, shared: &Shared, own: Option<&OwnMaps>) 
     reuse(&mut maps.segments, &shared.segments)?;
     reuse(&mut maps.objects, &shared.objects)?;
     reuse(&mut maps.files, &shared.files)?;
+    reuse(&mut maps.cpu_slots, &shared.cpu_slots)?;
     match own {
         Some(own) => {
             reuse(&mut maps.events, &own.events)?;
@@ -93,7 +94,7 @@ fn share(maps: &mut OpenProbesMaps<'_>, shared: &Shared, own: Option<&OwnMaps>) 
         None => {
             let cpus = possible_cpus()?;
             maps.events.set_max_entries(u32::from(MAX_SOURCES) * cpus)?;
-            maps.cpu_states.set_max_entries(cpus)
+            maps.cpu_states.set_max_entries(shared.cpu_states)
         }
     }
 }
@@ -115,6 +116,9 @@ impl Programs {
             rodata.filter_targets = u32::from(shared.settings.filter);
             rodata.walk_how = shared.settings.walk as u32;
             rodata.max_depth = shared.max_depth;
+            if !shared.settings.limit_walks {
+                rodata.walk_time = 0;
+            }
             rodata.half_ring = u64::from(shared.settings.ring_bytes / 2);
             rodata.source_number = told.number;
             rodata.cpus = possible_cpus().map_err(|error| Failed::of_io(&error))?;

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
@@ -18,9 +19,22 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Its root directory.
 pub(super) struct TraceFs(OwnedFd);
 
+/// The root directory as it was opened first: later there may be no privilege to mount it.
+static OPENED: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
 impl TraceFs {
-    /// Opens it where it is mounted, or mounts it for us.
+    /// Its root directory, opened once.
     pub(super) fn open() -> io::Result<TraceFs> {
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = match opened.as_ref() {
+            Some(root) => root.try_clone()?,
+            None => opened.insert(TraceFs::open_or_mount()?.0).try_clone()?,
+        };
+        Ok(TraceFs(root))
+    }
+
+    /// Opens it where it is mounted, or mounts it for us.
+    fn open_or_mount() -> io::Result<TraceFs> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         for place in PLACES {
             // The directory is there without a file system in it, too.

@@ -1,7 +1,11 @@
 //! The process table under made-up events; nothing here touches the kernel.
 
+use std::time::Instant;
+
 use super::*;
 use crate::collector::events::Identity;
+use crate::collector::proc::{Mapped, MappedList};
+use crate::collector::reader::Found;
 use crate::collector::records::Record;
 use crate::collector::records::tests::record_bytes;
 use crate::collector::{Batch, records};
@@ -53,6 +57,20 @@ impl World {
         self.event(Event::Exit { tgid, tid });
     }
 
+    /// Asks what is to be asked, and waits for all answers.
+    fn settle(&mut self, batch: &mut Batch) {
+        let mut asked = self.table.send_questions();
+        for _ in 0..100 {
+            let answers = self.table.answers(asked, Instant::now() + ProcessTable::patience(true));
+            asked = false;
+            self.table.settle(self.time, answers, batch, |_| false);
+            if !self.table.is_expecting() {
+                return;
+            }
+        }
+        panic!("no answers");
+    }
+
     /// The frames of a sample, innermost last, and the name of its process.
     fn sample(&mut self, tgid: u32, name: &str, user: &[u64], flags: u8) -> (Vec<(String, Frame)>, String) {
         let mut batch = Batch::default();
@@ -64,7 +82,8 @@ impl World {
             *leaf |= INTERRUPTED;
         }
         let bytes = record_bytes(self.time, tgid, name.as_bytes(), kernel, &user, flags);
-        self.table.resolve(&Record::parse(&bytes).unwrap(), &mut batch);
+        self.table.take(&Record::parse(&bytes).unwrap(), &bytes, &mut batch);
+        self.settle(&mut batch);
         let frames = batch.frames.iter().filter_map(|id| self.names.frames.get(*id));
         let frames = frames.map(|frame| (self.names.objects.get(frame.object).unwrap().path.to_string(), frame)).collect();
         (frames, self.names.labels.name(batch.samples[0].thread.process).to_string())
@@ -197,7 +216,7 @@ fn a_process_without_samples_is_forgotten_and_one_of_the_same_number_is_not() {
     world.exec(NOBODY, "second");
     let mut happened = Happened::default();
     world.table.tidy(world.time + 4 * SECOND, &mut happened);
-    assert_eq!(world.names.labels.name(world.shared.get(&Tgid(NOBODY)).unwrap().name), "second");
+    assert_eq!(world.table.states[&NOBODY].comm, comm_bytes(b"second"));
     world.exit(NOBODY, NOBODY);
     world.table.tidy(world.time + 4 * SECOND, &mut happened);
     assert!(world.shared.get(&Tgid(NOBODY)).is_none());
@@ -267,4 +286,124 @@ fn mappings_without_end_are_bounded() {
         world.map(NOBODY, number * 0x2000, "/dev/zero", 1);
     }
     assert!(world.table.states[&NOBODY].mappings.len() <= MAX_MAPPINGS);
+}
+
+/// A world in which the mappings of processes are given by `read`.
+fn world_with(read: impl Fn(&Question) -> Found + Send + Sync + 'static) -> World {
+    let mut world = World::new();
+    world.table.reader = Reader::with(Box::new(read));
+    world
+}
+
+/// A sample of a process that was there before us, at 0x10010 of whatever is mapped there.
+fn sample_of(world: &mut World, tgid: u32, batch: &mut Batch) {
+    let bytes = record_bytes(world.time, tgid, b"old", &[], &[0x10010 | INTERRUPTED], 0);
+    world.table.take(&Record::parse(&bytes).unwrap(), &bytes, batch);
+}
+
+fn one_mapping() -> Found {
+    let identity = Identity::BuildId(BuildId::new(&[1; 20]).unwrap());
+    let mapped = Mapped { start: 0x10000, end: 0x11000, offset: 0x400, identity, path: "/bin/old".into() };
+    Found::Mappings(Some(MappedList { mapped: vec![mapped], cut: false }))
+}
+
+#[test]
+fn samples_wait_a_second_for_a_process_that_does_not_answer_and_others_do_not() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let (silent, other) = (NOBODY, NOBODY + 1);
+    let mut world = world_with(move |question| match &question.what {
+        What::Mappings => {
+            if question.tgid == silent {
+                let _ = held.lock().unwrap().recv();
+            }
+            one_mapping()
+        }
+        _ => Found::CommandLine(String::new()),
+    });
+    let mut batch = Batch::default();
+    sample_of(&mut world, silent, &mut batch);
+    sample_of(&mut world, other, &mut batch);
+    assert!(batch.samples.is_empty(), "both wait");
+    let settle = |world: &mut World, batch: &mut Batch, late: u64| {
+        let asked = world.table.send_questions();
+        let answers = world.table.answers(asked, Instant::now() + ProcessTable::patience(true));
+        world.table.settle(world.time + late, answers, batch, |_| false);
+    };
+    let began = Instant::now();
+    while batch.samples.is_empty() {
+        assert!(began.elapsed().as_secs() < 10);
+        settle(&mut world, &mut batch, 0);
+    }
+    assert_eq!(batch.samples.iter().map(|sample| sample.thread.tgid.0).collect::<Vec<_>>(), [other]);
+    assert_eq!(world.table.unread().processes, 0);
+    settle(&mut world, &mut batch, 2 * SECOND);
+    let [_, late] = batch.samples.as_slice() else { panic!("{:?}", batch.samples) };
+    assert_eq!((late.thread.tgid.0, late.user_end, late.frames.len()), (silent, crate::profile::UserEnd::Unread, 1));
+    let unread = world.table.unread();
+    assert_eq!((unread.processes, unread.samples), (1, 1), "{unread:?}");
+    // Nobody waits for it again; and when it answers after all it is known.
+    sample_of(&mut world, silent, &mut batch);
+    assert_eq!(batch.samples.len(), 3);
+    drop(release);
+    while world.table.states[&silent].known != Known::Yes {
+        assert!(began.elapsed().as_secs() < 10);
+        settle(&mut world, &mut batch, 2 * SECOND);
+    }
+    sample_of(&mut world, silent, &mut batch);
+    let object = batch.frames.last().and_then(|frame| world.names.objects.get(world.names.frames.get(*frame)?.object));
+    assert_eq!(object.map(|object| object.path.to_string()).as_deref(), Some("/bin/old"));
+}
+
+#[test]
+fn samples_that_wait_are_bounded_by_user() {
+    let (_release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let mut world = world_with(move |_| {
+        let _ = held.lock().unwrap().recv();
+        one_mapping()
+    });
+    let mut batch = Batch::default();
+    for _ in 0..100_000 {
+        sample_of(&mut world, NOBODY, &mut batch);
+    }
+    // Of root's, as the records of tests are: 8 MB of about 150 bytes.
+    let waiting = 100_000 - batch.samples.len();
+    assert!((40_000..90_000).contains(&waiting), "{waiting}");
+    assert_eq!(world.table.unread().samples, u64::try_from(batch.samples.len()).unwrap());
+}
+
+#[test]
+fn an_answer_about_another_program_of_that_number_is_none() {
+    let mut world = world_with(|question| match &question.what {
+        What::Mappings => one_mapping(),
+        _ => Found::CommandLine(String::new()),
+    });
+    let mut batch = Batch::default();
+    sample_of(&mut world, NOBODY, &mut batch);
+    world.table.send_questions();
+    world.exec(NOBODY, "new");
+    let began = Instant::now();
+    while batch.samples.is_empty() {
+        assert!(began.elapsed().as_secs() < 10);
+        let answers = world.table.answers(false, Instant::now());
+        world.table.settle(world.time, answers, &mut batch, |_| false);
+    }
+    assert_eq!(batch.samples[0].user_end, crate::profile::UserEnd::Unread, "where it was is not known any more");
+    assert_eq!(world.table.states[&NOBODY].mappings.len(), 0);
+}
+
+#[test]
+fn names_that_only_events_tell_make_no_labels() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    let before = world.names.labels.len();
+    for number in 0..1000 {
+        let comm = comm_bytes(format!("name {number}").as_bytes());
+        world.event(Event::Name { tgid: NOBODY, tid: NOBODY, exec: false, comm });
+        world.fork(NOBODY, NOBODY + 1);
+        world.exec(NOBODY + 1, &format!("other {number}"));
+    }
+    assert_eq!(world.names.labels.len(), before);
+    assert_eq!(world.sample(NOBODY, "name 999", &[], 0).1, "name 999");
 }

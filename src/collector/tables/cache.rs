@@ -1,7 +1,7 @@
 //! Tables that were made before, on disk: making them again costs a second of a CPU for a large browser.
 //!
-//! A table is found by its object's build id and size. Only what nobody else could have written is trusted: the directories
-//! and the file belong to us and are writable for nobody else.
+//! A table is found by what its object is known by ([`Content`]), which is its file's name. Only what nobody else could have written
+//! is trusted: the directories and the file belong to us and are writable for nobody else.
 //!
 //! ```text
 //! "flametop" │ version u32 │ arch u32 │ summary 7 × u64 │ ranges, rows, rules, each with its count │ CRC-32 of all before
@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::Summary;
+use super::digest::Digest;
 use super::layout::{Layout, Range};
 use crate::collector::records::{array_at, u16_at, u32_at, u64_at};
 use crate::collector::unwind::{Arch, Packed, Page};
 use crate::profile::BuildId;
 
 /// Changes whenever the converter makes other tables, or the format changes.
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 const MAGIC: [u8; 8] = *b"flametop";
 
 /// When there is more, the files that were not used for longest go.
@@ -30,6 +31,24 @@ const MOST_BYTES: u64 = 512 << 20;
 
 /// No table is larger: 16 million rows and their index.
 const LARGEST: u64 = 160 << 20;
+
+/// Two objects with the same one have the same table, whoever they belong to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Content {
+    /// The build id and length of a file that only root can write.
+    Hosts(BuildId, u64),
+    /// The hash of all bytes of a file, their number included.
+    Bytes(Digest),
+}
+
+impl std::fmt::Display for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Content::Hosts(id, length) => write!(f, "host-{id}-{length:x}"),
+            Content::Bytes(digest) => write!(f, "sha256-{digest}"),
+        }
+    }
+}
 
 /// A directory of tables.
 #[derive(Clone, Debug)]
@@ -55,13 +74,13 @@ impl Cache {
         (ours(first) && ours(second)).then_some(Cache { directory })
     }
 
-    fn path(&self, id: BuildId, size: u64) -> PathBuf {
-        self.directory.join(format!("{id}-{size:x}"))
+    fn path(&self, content: &Content) -> PathBuf {
+        self.directory.join(content.to_string())
     }
 
     /// The table of an object, if it is there and whole.
-    pub(crate) fn load(&self, id: BuildId, size: u64) -> Option<(Layout, Summary)> {
-        let path = self.path(id, size);
+    pub(crate) fn load(&self, content: &Content) -> Option<(Layout, Summary)> {
+        let path = self.path(content);
         let mut file = File::open(&path).ok()?;
         let metadata = file.metadata().ok()?;
         if !metadata.is_file() || !is_ours(&metadata) || metadata.len() > LARGEST {
@@ -76,10 +95,10 @@ impl Cache {
     }
 
     /// Keeps a table. A failure costs time later, nothing else.
-    pub(crate) fn store(&self, id: BuildId, size: u64, layout: &Layout, summary: &Summary) -> io::Result<()> {
+    pub(crate) fn store(&self, content: &Content, layout: &Layout, summary: &Summary) -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
         file.write_all(&encode(layout, summary))?;
-        file.persist(self.path(id, size))?;
+        file.persist(self.path(content))?;
         Ok(())
     }
 
@@ -206,6 +225,18 @@ fn decode(bytes: &[u8]) -> Option<(Layout, Summary)> {
     reader.rest.is_empty().then_some((Layout { arch, ranges, rows, rules }, Summary::from_numbers(numbers)))
 }
 
+/// Reads a table, to which its head and its checksum are added here; an error if it could not be written again. For the fuzzer.
+pub(crate) fn any_table(body: &[u8]) -> Result<(), String> {
+    let mut bytes = [&MAGIC[..], &VERSION.to_ne_bytes(), body].concat();
+    let mut crc = flate2::Crc::new();
+    crc.update(&bytes);
+    bytes.extend(crc.sum().to_ne_bytes());
+    match decode(&bytes).map(|(layout, summary)| encode(&layout, &summary)) {
+        Some(written) if decode(&written).is_none() => Err("what was read cannot be written".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,11 +263,14 @@ mod tests {
         let (_directory, cache) = cache();
         let id = BuildId::new(&[1, 2, 3]).unwrap();
         let summary = Summary::from_numbers([1, 2, 3, 4, 5, 6, 1]);
-        assert!(cache.load(id, 100).is_none());
-        cache.store(id, 100, &layout(), &summary).unwrap();
-        assert_eq!(cache.load(id, 100), Some((layout(), summary)));
-        assert!(cache.load(id, 101).is_none());
-        assert!(cache.load(BuildId::new(&[1, 2, 4]).unwrap(), 100).is_none());
+        let contents =
+            [Content::Hosts(id, 100), Content::Hosts(id, 101), Content::Bytes(Digest([1; 32])), Content::Bytes(Digest([2; 32]))];
+        for (number, content) in contents.iter().enumerate() {
+            assert!(contents[number..].iter().all(|other| cache.load(other).is_none()));
+            cache.store(content, &layout(), &summary).unwrap();
+            assert_eq!(cache.load(content), Some((layout(), summary)));
+        }
+        assert!(cache.load(&Content::Hosts(BuildId::new(&[1, 2, 4]).unwrap(), 100)).is_none());
     }
 
     #[test]
@@ -254,13 +288,13 @@ mod tests {
     #[test]
     fn what_others_may_write_is_not_trusted() {
         let (_directory, cache) = cache();
-        let id = BuildId::new(&[9]).unwrap();
-        cache.store(id, 1, &layout(), &Summary::default()).unwrap();
-        let path = cache.path(id, 1);
+        let content = Content::Hosts(BuildId::new(&[9]).unwrap(), 1);
+        cache.store(&content, &layout(), &Summary::default()).unwrap();
+        let path = cache.path(&content);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(cache.load(id, 1).is_none());
+        assert!(cache.load(&content).is_none());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(cache.load(id, 1).is_some());
+        assert!(cache.load(&content).is_some());
         fs::set_permissions(&cache.directory, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(Cache::at(cache.directory.clone()).is_none());
     }

@@ -2,7 +2,10 @@
 //!
 //! What BPF may be reading at this moment is never changed. An object comes into sight in this order: words, object, file;
 //! and goes in the other: file, then the object's serial is 0, and its room is used again only when no program that saw it
-//! before can still be running ([`Kernel::collect`]).
+//! before can still be running ([`Kernel::collect`]). Until then it counts as held by the user who is charged for it.
+//!
+//! The segments never take more than [`Kernel::new`] allows: an object that finds no room is refused, and its maker waits. Users
+//! other than root hold at most half of the segments' bytes and of the places, whatever they do.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,18 +14,21 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::layout::{Layout, MAX_RANGES, Range};
-use super::pool::{Extent, Pool, SEGMENT_WORDS};
+use super::pool::{Extent, MAX_SEGMENTS, Pool, SEGMENT_WORDS};
 use crate::collector::perf::{self, undisturbed};
-use crate::collector::unwind::{Packed, Page};
+use crate::collector::records::u32_at;
+use crate::collector::unwind::{Arch, Packed, Page};
 use crate::far::Place;
+use crate::profile::UserId;
 
 /// Places of objects: `MAX_OBJECTS` of bpf/record.h.
-const MAX_OBJECTS: u32 = 16_384;
+pub(crate) const MAX_OBJECTS: u32 = 16_384;
 
 /// `sizeof(struct object)`.
 const OBJECT: usize = 16 + 16 * MAX_RANGES;
 
-const SEGMENT_BYTES: u32 = SEGMENT_WORDS * 4;
+/// Bytes of a segment, and what it takes.
+pub(crate) const SEGMENT_BYTES: u32 = SEGMENT_WORDS * 4;
 
 /// How long a program that has begun to walk may take, and much more: it runs for microseconds, with interrupts off, but a
 /// virtual CPU may be stopped in between.
@@ -40,10 +46,15 @@ impl ObjectKey {
     /// The vDSO is of no file.
     pub(crate) const VDSO: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 0 };
 
+    /// The superblock's number, as stat writes such numbers.
+    pub(crate) fn device(self) -> u64 {
+        // As the kernel writes it for itself: 20 bits are the device's minor number.
+        rustix::fs::makedev(self.device >> 20, self.device & 0xf_ffff)
+    }
+
     /// What is asked for the file.
     pub(crate) fn place(self) -> Place {
-        // As the kernel writes it for itself: 20 bits are the device's minor number.
-        Place::device(rustix::fs::makedev(self.device >> 20, self.device & 0xf_ffff))
+        Place::device(self.device())
     }
 
     fn bytes(self) -> [u8; 16] {
@@ -63,6 +74,26 @@ pub(crate) struct Placed {
     slot: u32,
     serial: u32,
     extents: Vec<Extent>,
+    /// Who is charged.
+    user: UserId,
+}
+
+impl Placed {
+    /// Its place among those of [`Kernel::uses`].
+    pub(crate) fn slot(&self) -> usize {
+        self.slot as usize
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.extents.iter().map(|extent| u64::from(extent.words) * 4).sum()
+    }
+}
+
+/// What somebody holds in the kernel, with what is leaving it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) bytes: u64,
+    pub(crate) slots: u32,
 }
 
 /// Why an object could not be put into the kernel.
@@ -91,9 +122,13 @@ pub(crate) struct Kernel {
     segments: MapHandle,
     objects: MapHandle,
     files: MapHandle,
-    /// The values of `segments`.
-    values: Vec<MapHandle>,
+    /// The values of `segments`; `None` where there is none.
+    values: Vec<Option<MapHandle>>,
     pool: Pool,
+    /// Bytes that the segments may take.
+    bound: u64,
+    /// Of all users but root.
+    others: Held,
     free_slots: Vec<u32>,
     next_slot: u32,
     serial: u32,
@@ -102,14 +137,17 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// With the maps of a program that was loaded.
-    pub(crate) fn new(segments: MapHandle, objects: MapHandle, files: MapHandle) -> Kernel {
+    /// With the maps of a program that was loaded. Segments take at most `bound` bytes, and two at least.
+    pub(crate) fn new(segments: MapHandle, objects: MapHandle, files: MapHandle, bound: u64) -> Kernel {
+        let most = (bound / u64::from(SEGMENT_BYTES)).clamp(2, u64::from(MAX_SEGMENTS)) as u32;
         Kernel {
             segments,
             objects,
             files,
             values: Vec::new(),
-            pool: Pool::default(),
+            pool: Pool::new(most),
+            bound: u64::from(most) * u64::from(SEGMENT_BYTES),
+            others: Held::default(),
             free_slots: Vec::new(),
             next_slot: 0,
             serial: 0,
@@ -117,8 +155,11 @@ impl Kernel {
         }
     }
 
-    /// Puts a table into the kernel; no file leads to it yet.
-    pub(crate) fn put(&mut self, layout: &Layout) -> Result<Placed, NotPlaced> {
+    /// Puts a table into the kernel; no file leads to it yet. `user` is who is charged.
+    pub(crate) fn put(&mut self, layout: &Layout, user: UserId) -> Result<Placed, NotPlaced> {
+        if user != UserId(0) && !self.others_may_hold(layout.bytes() as u64) {
+            return Err(NotPlaced::Full);
+        }
         let slot = match self.free_slots.pop() {
             Some(slot) => slot,
             None if self.next_slot < MAX_OBJECTS => {
@@ -128,8 +169,10 @@ impl Kernel {
             None => return Err(NotPlaced::Full),
         };
         self.serial += 1;
-        let mut placed = Placed { slot, serial: self.serial, extents: Vec::new() };
-        match self.fill(layout, &mut placed) {
+        let mut placed = Placed { slot, serial: self.serial, extents: Vec::new(), user };
+        let filled = self.fill(layout, &mut placed);
+        self.charge(&placed, true);
+        match filled {
             Ok(()) => Ok(placed),
             Err(error) => {
                 self.give_back(placed);
@@ -138,10 +181,32 @@ impl Kernel {
         }
     }
 
+    /// Whether users other than root may have another object of so many bytes: half of the bytes and of the places is theirs.
+    pub(crate) fn others_may_hold(&self, bytes: u64) -> bool {
+        self.others.bytes + bytes <= self.bound / 2 && self.others.slots < MAX_OBJECTS / 2
+    }
+
+    /// What users other than root hold.
+    pub(crate) fn others(&self) -> Held {
+        self.others
+    }
+
+    /// Counts what `placed` holds as held, or as given back.
+    fn charge(&mut self, placed: &Placed, is_taken: bool) {
+        if placed.user == UserId(0) {
+            return;
+        }
+        let (held, bytes) = (&mut self.others, placed.bytes());
+        *held = match is_taken {
+            true => Held { bytes: held.bytes + bytes, slots: held.slots + 1 },
+            false => Held { bytes: held.bytes.saturating_sub(bytes), slots: held.slots.saturating_sub(1) },
+        };
+    }
+
     /// An object without unwind information: code of it is walked by guessing, and not asked for again.
-    pub(crate) fn put_nothing(&mut self) -> Result<Placed, NotPlaced> {
-        let arch = if cfg!(target_arch = "aarch64") { super::Arch::Aarch64 } else { super::Arch::X86_64 };
-        self.put(&Layout { arch, ranges: Vec::new(), rows: Vec::new(), rules: Vec::new() })
+    pub(crate) fn put_nothing(&mut self, user: UserId) -> Result<Placed, NotPlaced> {
+        let arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
+        self.put(&Layout { arch, ranges: Vec::new(), rows: Vec::new(), rules: Vec::new() }, user)
     }
 
     fn fill(&mut self, layout: &Layout, placed: &mut Placed) -> Result<(), NotPlaced> {
@@ -174,26 +239,27 @@ impl Kernel {
         let words = u32::try_from(bytes.len().div_ceil(4)).map_err(|_| NotPlaced::Full)?;
         let extent = self.pool.take(words).ok_or(NotPlaced::Full)?;
         placed.extents.push(extent);
-        while self.values.len() < self.pool.segments() as usize {
-            self.add_segment()?;
-        }
-        let value = self.values.get(extent.segment as usize).ok_or(NotPlaced::Full)?;
+        let value = match self.values.get(extent.segment as usize) {
+            Some(Some(value)) => value,
+            _ => self.add_segment(extent.segment)?,
+        };
         perf::write_mapped(value.as_fd(), extent.word as usize * 4, bytes)?;
         Ok(extent)
     }
 
-    fn add_segment(&mut self) -> Result<(), NotPlaced> {
+    fn add_segment(&mut self, number: u32) -> Result<&MapHandle, NotPlaced> {
         let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as u64,
             map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
             ..Default::default()
         };
         let value = MapHandle::create(MapType::Array, Some("unwind_tables"), 4, SEGMENT_BYTES, 1, &options)?;
-        let number = u32::try_from(self.values.len()).map_err(|_| NotPlaced::Full)?;
         let fd = value.as_fd().as_raw_fd().to_ne_bytes();
         undisturbed(|| self.segments.update(&number.to_ne_bytes(), &fd, MapFlags::ANY))?;
-        self.values.push(value);
-        Ok(())
+        let place = number as usize;
+        self.values.resize_with(self.values.len().max(place + 1), || None);
+        let slot = self.values.get_mut(place).ok_or(NotPlaced::Full)?;
+        Ok(slot.insert(value))
     }
 
     /// From now on this file's code is walked by that table.
@@ -219,27 +285,55 @@ impl Kernel {
         self.leaving.push((Instant::now(), placed));
     }
 
-    /// Makes the room of what was taken out long enough ago free again.
+    /// No object is under this file's name any more; the objects of other files are as they were.
+    pub(crate) fn forget_name(&mut self, key: ObjectKey) {
+        // It may be gone already.
+        let _ = undisturbed(|| self.files.delete(&key.bytes()));
+    }
+
+    /// Makes the room of what was taken out long enough ago free again, and gives empty segments back to the kernel.
     pub(crate) fn collect(&mut self) {
         let gone: Vec<_> = self.leaving.extract_if(.., |(since, _)| since.elapsed() > GRACE).collect();
+        let is_any = !gone.is_empty();
+        gone.into_iter().for_each(|(_, placed)| self.give_back(placed));
+        for number in if is_any { self.pool.release() } else { Vec::new() } {
+            // Nobody looks into it any more. The kernel frees it when the last program that might have has ended.
+            let _ = undisturbed(|| self.segments.delete(&number.to_ne_bytes()));
+            self.values.iter_mut().skip(number as usize).take(1).for_each(|value| *value = None);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn forget_the_grace(&mut self) {
+        let gone = std::mem::take(&mut self.leaving);
         gone.into_iter().for_each(|(_, placed)| self.give_back(placed));
     }
 
     fn give_back(&mut self, placed: Placed) {
+        self.charge(&placed, false);
         placed.extents.into_iter().for_each(|extent| self.pool.give_back(extent));
         self.free_slots.push(placed.slot);
     }
 
-    /// When the walk last looked into this table, in units of 2³⁰ ns of `CLOCK_MONOTONIC`; 0: never.
-    pub(crate) fn used(&self, placed: &Placed) -> u32 {
-        let object = undisturbed(|| self.objects.lookup(&placed.slot.to_ne_bytes(), MapFlags::ANY));
-        let object = object.ok().flatten().unwrap_or_default();
-        object.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
+    /// When the walk last looked into each slot's table, in units of 2³⁰ ns of `CLOCK_MONOTONIC`; 0: never.
+    pub(crate) fn uses(&self) -> Vec<u32> {
+        let bytes = perf::read_mapped(self.objects.as_fd(), 0, self.next_slot as usize * OBJECT).unwrap_or_default();
+        bytes.chunks_exact(OBJECT).map(|object| u32_at(object, 4).unwrap_or(0)).collect()
+    }
+
+    /// Places that are taken, those of what is leaving included.
+    pub(crate) fn slots(&self) -> u32 {
+        self.next_slot - self.free_slots.len() as u32
     }
 
     /// Bytes of tables in the kernel, and bytes of the segments that they are in.
     pub(crate) fn bytes(&self) -> (u64, u64) {
-        (self.pool.used_bytes(), self.values.len() as u64 * u64::from(SEGMENT_BYTES))
+        (self.pool.used_bytes(), u64::from(self.pool.segments()) * u64::from(SEGMENT_BYTES))
+    }
+
+    /// Bytes that the segments may take.
+    pub(crate) fn bound(&self) -> u64 {
+        self.bound
     }
 }
 

@@ -5,12 +5,13 @@
 //! segment 1  │ node: rows … rules │ free                          │
 //! ```
 //!
-//! An extent never spans two segments. What is given back joins its free neighbours.
+//! An extent never spans two segments. What is given back joins its free neighbours. A segment without an extent can be given back
+//! to the kernel ([`Pool::release`]); its number is used again.
 
 /// Words in a segment: `SEGMENT_WORDS` of bpf/record.h.
 pub(crate) const SEGMENT_WORDS: u32 = 1 << 19;
 
-/// Most segments: `MAX_SEGMENTS`. 2 GiB.
+/// Most segments, whatever is allowed: `MAX_SEGMENTS`. 2 GiB.
 pub(crate) const MAX_SEGMENTS: u32 = 1024;
 
 /// Extents begin at multiples of this many words: a line of the CPU's cache.
@@ -27,30 +28,38 @@ pub(crate) struct Extent {
 }
 
 /// Which words of which segments are free.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct Pool {
-    /// Of each segment its free extents `(first, words)`, sorted, none adjacent to another.
-    free: Vec<Vec<(u32, u32)>>,
+    /// Of each segment its free extents `(first, words)`, sorted, none adjacent to another; `None` where there is no segment.
+    free: Vec<Option<Vec<(u32, u32)>>>,
     used: u64,
+    /// Segments that there may be.
+    most: u32,
 }
 
 impl Pool {
+    /// At most so many segments.
+    pub(crate) fn new(most: u32) -> Pool {
+        Pool { free: Vec::new(), used: 0, most: most.min(MAX_SEGMENTS) }
+    }
+
     /// Room for `words` words in one segment, the tightest there is; perhaps in a segment that is new. `None` when all
     /// segments are full.
     pub(crate) fn take(&mut self, words: u32) -> Option<Extent> {
         let words = words.max(1).checked_next_multiple_of(ALIGN).filter(|words| *words <= SEGMENT_WORDS)?;
         let candidates = self.free.iter().enumerate().flat_map(|(segment, free)| {
-            free.iter().enumerate().filter(|(_, (_, room))| *room >= words).map(move |(at, (_, room))| (*room, segment, at))
+            free.iter()
+                .flatten()
+                .enumerate()
+                .filter(|(_, (_, room))| *room >= words)
+                .map(move |(at, (_, room))| (*room, segment, at))
         });
         let (segment, at) = match candidates.min() {
             Some((_, segment, at)) => (segment, at),
-            None if self.free.len() < MAX_SEGMENTS as usize => {
-                self.free.push(vec![(0, SEGMENT_WORDS)]);
-                (self.free.len() - 1, 0)
-            }
+            None if self.segments() < self.most => (self.add_segment(), 0),
             None => return None,
         };
-        let free = self.free.get_mut(segment)?;
+        let free = self.free.get_mut(segment)?.as_mut()?;
         let (word, room) = free.get_mut(at)?;
         let extent = Extent { segment: u32::try_from(segment).ok()?, word: *word, words };
         *word += words;
@@ -62,9 +71,31 @@ impl Pool {
         Some(extent)
     }
 
+    /// A segment that is new and free, with the lowest number that no other has.
+    fn add_segment(&mut self) -> usize {
+        let number = self.free.iter().position(Option::is_none).unwrap_or(self.free.len());
+        let whole = Some(vec![(0, SEGMENT_WORDS)]);
+        match self.free.get_mut(number) {
+            Some(place) => *place = whole,
+            None => self.free.push(whole),
+        }
+        number
+    }
+
+    /// Gives up all segments without an extent but one, for the next object. Their numbers.
+    pub(crate) fn release(&mut self) -> Vec<u32> {
+        let is_free = |free: &Option<Vec<_>>| free.as_deref() == Some(&[(0, SEGMENT_WORDS)]);
+        let empty: Vec<usize> =
+            self.free.iter().enumerate().filter(|(_, free)| is_free(free)).map(|(number, _)| number).skip(1).collect();
+        for number in &empty {
+            self.free.iter_mut().skip(*number).take(1).for_each(|place| *place = None);
+        }
+        empty.into_iter().filter_map(|number| u32::try_from(number).ok()).collect()
+    }
+
     /// Takes an extent back.
     pub(crate) fn give_back(&mut self, extent: Extent) {
-        let Some(free) = self.free.get_mut(extent.segment as usize) else { return };
+        let Some(Some(free)) = self.free.get_mut(extent.segment as usize) else { return };
         let at = free.partition_point(|(word, _)| *word < extent.word);
         free.insert(at, (extent.word, extent.words));
         self.used = self.used.saturating_sub(u64::from(extent.words));
@@ -83,7 +114,7 @@ impl Pool {
 
     /// How many segments there are.
     pub(crate) fn segments(&self) -> u32 {
-        self.free.len() as u32
+        self.free.iter().flatten().count() as u32
     }
 
     /// Bytes that were handed out.
@@ -99,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_segment_is_used_to_its_end_and_then_another_one() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::new(MAX_SEGMENTS);
         let whole = pool.take(SEGMENT_WORDS).unwrap();
         assert_eq!(whole, Extent { segment: 0, word: 0, words: SEGMENT_WORDS });
         let small = pool.take(3).unwrap();
@@ -111,18 +142,22 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end() {
-        let mut pool = Pool::default();
-        for _ in 0..MAX_SEGMENTS {
-            assert!(pool.take(SEGMENT_WORDS).is_some());
-        }
+    fn there_is_an_end_and_empty_segments_are_given_up() {
+        let mut pool = Pool::new(3);
+        let taken: Vec<Extent> = (0..3).map(|_| pool.take(SEGMENT_WORDS).unwrap()).collect();
         assert_eq!(pool.take(1), None);
+        assert!(pool.release().is_empty());
+        taken.into_iter().for_each(|extent| pool.give_back(extent));
+        assert_eq!((pool.release(), pool.segments()), (vec![1, 2], 1));
+        assert_eq!(pool.take(SEGMENT_WORDS).unwrap().segment, 0);
+        // A number is used again.
+        assert_eq!(pool.take(1).unwrap().segment, 1);
     }
 
     proptest! {
         #[test]
         fn extents_never_overlap_and_all_comes_back(steps in proptest::collection::vec((1u32..200_000, any::<bool>(), any::<usize>()), 1..200)) {
-            let mut pool = Pool::default();
+            let mut pool = Pool::new(MAX_SEGMENTS);
             let mut held: Vec<Extent> = Vec::new();
             for (words, give, which) in steps {
                 if give && !held.is_empty() {
@@ -139,7 +174,7 @@ mod tests {
                 prop_assert_eq!(pool.used_bytes(), words * 4);
             }
             held.drain(..).for_each(|extent| pool.give_back(extent));
-            prop_assert!(pool.free.iter().all(|free| *free == [(0, SEGMENT_WORDS)]));
+            prop_assert!(pool.free.iter().flatten().all(|free| *free == [(0, SEGMENT_WORDS)]));
         }
     }
 }

@@ -1,26 +1,60 @@
 //! Tables in real maps: of libraries that this very process has mapped. Needs root; fails without.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
+use super::shares::RECENTLY;
 use super::*;
-use crate::collector::perf::now;
+use crate::collector::perf::{self, now};
 use crate::collector::sampler::{Sampler, Settings};
 use crate::collector::{Batch, Collector, CollectorOptions, Targets, Walk};
-use crate::profile::{Processes, Tgid, UserEnd};
+use crate::object::open;
+use crate::profile::{Processes, Tgid, UserEnd, UserId};
 
 fn sampler() -> Sampler {
-    let settings =
-        Settings { walk: Walk::Tables, frequency: 1, include_idle: false, filter: false, follow_forks: false, ring_bytes: 4096 };
+    let settings = Settings {
+        walk: Walk::Tables,
+        limit_walks: true,
+        frequency: 1,
+        include_idle: false,
+        filter: false,
+        follow_forks: false,
+        ring_bytes: 4096,
+    };
     Sampler::load(settings).expect("this test needs root")
 }
 
-/// What a sample in our own libc would wish for, as if its content were of that generation.
-fn wish_for_libc(generation: u32) -> (Wish, Arc<str>) {
-    let own = std::process::id();
-    let mapped = proc::maps(own).unwrap().into_iter().find(|mapped| mapped.path.contains("/libc")).expect("libc is mapped");
-    let inode = std::fs::metadata(&mapped.path).unwrap().ino();
-    let key = ObjectKey { inode, device: 1, generation };
-    (Wish { tgid: own, start: mapped.start, end: mapped.end, key }, mapped.path.into())
+/// The name that the kernel has for a file.
+fn key_of(path: &Path) -> ObjectKey {
+    let file = File::open(path).unwrap();
+    let about = file.metadata().unwrap();
+    let modified = (about.mtime(), u32::try_from(about.mtime_nsec()).unwrap());
+    let generation = perf::inode_generation(&file).map_or(0, |generation| identity::content(generation, modified));
+    let device = rustix::fs::major(about.dev()) << 20 | rustix::fs::minor(about.dev());
+    ObjectKey { inode: about.ino(), device, generation }
+}
+
+/// What a sample in a file would wish for, of a process of ours that has unmapped it.
+fn wish_for(path: &Path, user: UserId) -> Wish {
+    Wish { tgid: std::process::id(), start: 0, end: 0, key: key_of(path), user, files: open::own_files() }
+}
+
+/// What a sample in our own libc would wish for.
+fn wish_for_libc() -> (Wish, Arc<str>) {
+    let mapped = proc::own_maps().into_iter().find(|mapped| mapped.path.contains("/libc")).expect("libc is mapped");
+    let wish = Wish { start: mapped.start, end: mapped.end, ..wish_for(Path::new(&mapped.path), UserId(0)) };
+    (wish, mapped.path.into())
+}
+
+/// A copy of libc that anybody could have written, with its last byte changed by `change`.
+fn copy_of_libc(directory: &Path, name: &str, change: u8) -> Arc<str> {
+    let mut bytes = std::fs::read(&*wish_for_libc().1).unwrap();
+    *bytes.last_mut().unwrap() ^= change;
+    let path = directory.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().into()
 }
 
 fn wait_for(tables: &Tables, what: impl Fn(&TablesStatus) -> bool) -> TablesStatus {
@@ -36,49 +70,131 @@ fn wait_for(tables: &Tables, what: impl Fn(&TablesStatus) -> bool) -> TablesStat
 }
 
 #[test]
-fn files_of_one_build_id_share_a_table_which_goes_when_there_is_no_room_and_comes_again() {
+fn files_of_the_same_bytes_share_a_table_which_goes_when_there_is_no_room_and_comes_again() {
     let sampler = sampler();
-    let tables = sampler.tables(None).unwrap();
+    let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // The vDSO's.
     assert_eq!(tables.status().ready, 1);
-    let (wish, path) = wish_for_libc(7);
+    let (wish, path) = wish_for_libc();
     tables.wish(&wish, || vec![path.clone()]);
     // Asked for again while it is made: once is enough.
     tables.wish(&wish, || vec![path.clone()]);
     let one = wait_for(&tables, |status| status.ready == 2 && status.waiting == 0);
     assert!(one.rows > 10_000 && one.bytes > 40_000 && one.segment_bytes == 2 << 20, "{one:?}");
 
-    let (other, _) = wish_for_libc(8);
-    tables.wish(&other, || vec![path.clone()]);
-    let shared = wait_for(&tables, |status| status.waiting == 0);
-    assert_eq!((shared.ready, shared.bytes), (2, one.bytes));
-    assert_eq!(tables.objects().iter().filter(|object| object.path == path).count(), 1);
+    // Not the host's, although build id and length are the same: another table. Another of the same bytes shares that.
+    let copies = [("a", 0), ("b", 0), ("c", 1)].map(|(name, change)| copy_of_libc(directory.path(), name, change));
+    for (copy, ready) in copies.iter().zip([3, 3, 4]) {
+        tables.wish(&wish_for(Path::new(&**copy), UserId(7)), || vec![copy.clone()]);
+        let status = wait_for(&tables, |status| status.waiting == 0);
+        assert_eq!(status.ready, ready, "{copy}");
+    }
 
     // Nothing was looked into yet, by this kernel's walk, so all but the vDSO's may go.
+    let before = tables.status();
     tables.shared.lock().most_bytes = 1000;
-    tables.tidy(1 << 40);
+    tables.tidy(now().0 + (u64::from(2 * RECENTLY) << 30));
     let evicted = tables.status();
-    assert_eq!((evicted.ready, evicted.evicted), (1, 1));
-    tables.shared.lock().most_bytes = MOST_BYTES;
+    assert_eq!((evicted.ready, evicted.evicted), (1, 3));
+    tables.shared.lock().most_bytes = KERNEL_MEMORY;
     tables.wish(&wish, || vec![path.clone()]);
     let again = wait_for(&tables, |status| status.ready == 2);
     // The room that it had is not used again so soon: a program may still be reading there.
-    assert!(again.bytes > one.bytes, "{again:?}");
+    assert!(again.bytes > before.bytes, "{again:?}");
+}
+
+#[test]
+fn a_file_that_is_not_the_one_that_was_sampled_is_not_taken_for_it() {
+    let sampler = sampler();
+    let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
+    let (wish, path) = wish_for_libc();
+    let keys = [
+        ObjectKey { inode: wish.key.inode + (1 << 32), ..wish.key },
+        ObjectKey { device: wish.key.device + 1, ..wish.key },
+        ObjectKey { generation: wish.key.generation ^ 1, ..wish.key },
+    ];
+    for key in keys {
+        tables.wish(&Wish { key, ..wish }, || vec![path.clone()]);
+        let status = wait_for(&tables, |status| status.waiting == 0);
+        assert_eq!((status.ready, status.without), (1, 0), "{key:?}");
+    }
+}
+
+#[test]
+fn a_user_who_floods_takes_half_of_the_room_and_root_has_the_rest() {
+    let sampler = sampler();
+    // Four segments.
+    let tables = sampler.tables(None, 4 * u64::from(kernel::SEGMENT_BYTES)).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut most = 0;
+    for number in 0..=40u8 {
+        let copy = copy_of_libc(directory.path(), &format!("libc-{number}"), number);
+        tables.wish(&wish_for(Path::new(&*copy), UserId(7)), || vec![copy.clone()]);
+        let status = wait_for(&tables, |status| status.waiting == 0);
+        tables.tidy(now().0);
+        most = most.max(status.segment_bytes);
+        assert!(status.bytes <= status.bound / 2 + 100_000, "{status:?}");
+    }
+    let flooded = tables.status();
+    assert!(flooded.ready < 40 && flooded.evicted + flooded.waiting_for_room as u64 > 0, "{flooded:?}");
+    let (wish, path) = wish_for_libc();
+    tables.wish(&wish, || vec![path.clone()]);
+    let status = wait_for(&tables, |status| status.waiting == 0);
+    assert!(tables.objects().iter().any(|object| object.path == path), "{status:?}");
+    assert!(most <= 4 * u64::from(kernel::SEGMENT_BYTES));
+}
+
+#[test]
+fn fifty_thousand_objects_in_a_row_leave_room_for_the_next() {
+    let sampler = sampler();
+    let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
+    let finish = |number: u64, user: UserId| {
+        let key = ObjectKey { inode: 1 + number, device: 1, generation: 0 };
+        let nothing = store::Finished::of_root(key, "a test".into(), Err("it is a test".to_owned()));
+        tables.shared.lock().finish(store::Finished { user, asked_by: user, ..nothing });
+    };
+    for user in [UserId(7), UserId(0)] {
+        for number in 0..50_000 {
+            finish(u64::from(user.0) << 32 | number, user);
+            if number % 500 == 0 {
+                tables.shared.lock().forget_the_grace();
+                tables.tidy(now().0);
+            }
+        }
+        let inner = tables.shared.lock();
+        assert!(inner.states.len() <= 40_000, "{} files are remembered", inner.states.len());
+        drop(inner);
+        assert!(tables.objects().len() < 14_000);
+        let (wish, path) = wish_for_libc();
+        tables.wish(&wish, || vec![path.clone()]);
+        wait_for(&tables, |status| status.waiting == 0);
+        let names: BTreeSet<Arc<str>> = tables.objects().into_iter().map(|object| object.path).collect();
+        assert!(names.contains(&path));
+    }
+    // Nothing is let go in between: the places of users other than root end, those of root do not.
+    for number in 0..9000 {
+        finish(1 << 40 | number, UserId(8));
+    }
+    let (wish, path) = wish_for_libc();
+    tables.wish(&wish, || vec![path.clone()]);
+    wait_for(&tables, |status| status.waiting == 0);
+    assert!(tables.objects().iter().any(|object| object.path == path));
 }
 
 #[test]
 fn a_file_that_did_not_answer_is_asked_again_later() {
     let sampler = sampler();
-    let tables = sampler.tables(None).unwrap();
-    let (wish, path) = wish_for_libc(7);
-    let later = Instant::now() + SILENCE;
-    tables.shared.lock().silent(wish.key, path.clone(), later);
+    let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
+    let (wish, path) = wish_for_libc();
+    let (moment, seconds) = (Instant::now(), (now().0 >> 30) as u32);
+    tables.shared.lock().refuse(wish.key, UserId(0), path.clone(), "its file system does not answer".to_owned());
     tables.wish(&wish, || vec![path.clone()]);
-    tables.shared.lock().forget_silent(later - Duration::from_secs(1));
+    tables.shared.lock().tidy(seconds, moment + SILENCE - Duration::from_secs(1));
     let status = tables.status();
     assert_eq!((status.ready, status.without, status.waiting), (1, 1, 0));
     assert!(matches!(&tables.objects()[1].state, ObjectState::Without(why) if why.contains("does not answer")));
-    tables.shared.lock().forget_silent(later);
+    tables.shared.lock().tidy(seconds, moment + SILENCE + Duration::from_secs(1));
     assert_eq!(tables.status().without, 0);
     tables.wish(&wish, || vec![path.clone()]);
     let status = wait_for(&tables, |status| status.ready == 2);
@@ -115,7 +231,7 @@ fn a_table_that_was_taken_out_comes_again_for_a_program_that_goes_on() {
     let before = tables.status();
     tables.shared.lock().most_bytes = 1000;
     tables.tidy(now().0 + (u64::from(2 * RECENTLY) << 30));
-    tables.shared.lock().most_bytes = MOST_BYTES;
+    tables.shared.lock().most_bytes = KERNEL_MEMORY;
     assert!(tables.status().evicted >= 1 && tables.status().ready < before.ready, "{before:?}, {:?}", tables.status());
     let pid = rustix::process::Pid::from_raw(program.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::USR1).unwrap();
@@ -131,24 +247,27 @@ fn a_table_that_was_taken_out_comes_again_for_a_program_that_goes_on() {
 fn a_table_is_found_on_disk_the_second_time() {
     let directory = tempfile::tempdir().unwrap();
     let cache = || Cache::at(directory.path().join("flametop/unwind"));
-    let (wish, path) = wish_for_libc(7);
-    let mut rows = Vec::new();
-    for from_cache in [0, 1] {
-        let sampler = sampler();
-        let tables = sampler.tables(cache()).unwrap();
-        tables.wish(&wish, || vec![path.clone()]);
-        let status = wait_for(&tables, |status| status.ready == 2);
-        assert_eq!(status.from_cache, from_cache);
-        rows.push((status.rows, status.bytes));
+    let copy = copy_of_libc(directory.path(), "a", 0);
+    let (libc, path) = wish_for_libc();
+    for (wish, path) in [(libc, path), (wish_for(Path::new(&*copy), UserId(7)), copy)] {
+        let mut rows = Vec::new();
+        for from_cache in [0, 1] {
+            let sampler = sampler();
+            let tables = sampler.tables(cache(), KERNEL_MEMORY).unwrap();
+            tables.wish(&wish, || vec![path.clone()]);
+            let status = wait_for(&tables, |status| status.ready == 2);
+            assert_eq!(status.from_cache, from_cache);
+            rows.push((status.rows, status.bytes));
+        }
+        assert_eq!(rows[0], rows[1]);
     }
-    assert_eq!(rows[0], rows[1]);
 }
 
 #[test]
 fn what_cannot_be_had_is_tried_again_later_and_what_has_nothing_is_not() {
     let sampler = sampler();
-    let tables = sampler.tables(None).unwrap();
-    let (mut wish, path) = wish_for_libc(7);
+    let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
+    let (mut wish, path) = wish_for_libc();
     // Another file is there than the kernel says: perhaps the process went on to another program meanwhile.
     wish.key.inode += 1;
     tables.wish(&wish, || vec![path.clone()]);
@@ -159,8 +278,7 @@ fn what_cannot_be_had_is_tried_again_later_and_what_has_nothing_is_not() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"\x7fELF, no more").unwrap();
     let path: Arc<str> = file.path().to_str().unwrap().into();
-    let inode = file.as_file().metadata().unwrap().ino();
-    let wish = Wish { start: 0, end: 0, key: ObjectKey { inode, device: 1, generation: 1 }, ..wish };
+    let wish = wish_for(file.path(), UserId(0));
     tables.wish(&wish, || vec![path.clone()]);
     wait_for(&tables, |status| status.without == 1);
     let without = tables.objects().into_iter().find(|object| object.path == path).unwrap();

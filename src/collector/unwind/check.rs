@@ -1,6 +1,5 @@
 //! What `flametop unwind-check` tells about one file.
 
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +11,8 @@ use super::paged::Paged;
 use super::rows::Report;
 use super::separate::OnDisk;
 use super::source::{FileImage, Unreadable};
+use crate::object::open::{Root, open_path};
+use crate::profile::UserId;
 
 /// A file's table in figures, and whether it is right.
 #[derive(Clone, Debug)]
@@ -36,7 +37,8 @@ pub struct Checked {
 ///
 /// As [`super::convert`].
 pub fn check_file(path: &Path) -> Result<Checked, Unreadable> {
-    let image = FileImage::new(File::open(path)?)?;
+    // Our own user gave the path: a link in /proc is followed.
+    let image = FileImage::new(open_path(UserId(0), Root::Own, &std::fs::canonicalize(path)?)?);
     let begin = processor_time();
     let (table, evidence) = Evidence::read(&image, &OnDisk::of(path))?;
     let paged = Paged::new(&table);

@@ -3,18 +3,14 @@
 //!
 //! gdb's manual, "Debugging Information in Separate Files" and "Debugging information in a special section".
 
-use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
 use super::elf::{Elf, Information};
 use super::entries::Format;
 use super::source::{FileImage, Image, read, unpack_debugdata};
 use crate::collector::build_id;
-use crate::far::{self, PATIENCE, Place};
-use crate::profile::BuildId;
+use crate::object::open::{self, Root};
+use crate::profile::{BuildId, UserId};
 
 /// Files larger than this are not compared by their checksum: that reads them whole.
 const LARGEST_CHECKED: u64 = 256 << 20;
@@ -24,7 +20,7 @@ pub trait Beside {
     /// The directory of the object's own file, as its process sees it.
     fn directory(&self) -> Option<PathBuf>;
     /// Opens a regular file by the path under which the process sees it.
-    fn open(&self, path: &Path) -> Option<File>;
+    fn open(&self, path: &Path) -> Option<FileImage>;
     /// The object's build id.
     fn build_id(&self) -> Option<BuildId>;
 }
@@ -38,7 +34,7 @@ impl Beside for Nowhere {
         None
     }
 
-    fn open(&self, _: &Path) -> Option<File> {
+    fn open(&self, _: &Path) -> Option<FileImage> {
         None
     }
 
@@ -47,26 +43,29 @@ impl Beside for Nowhere {
     }
 }
 
-/// Files under a root: our own, or a process's (`/proc/PID/root`), whose links cannot lead out of it.
+/// Files under a root: our own, or a process's, whose links cannot lead out of it.
 #[derive(Clone, Debug)]
 pub struct OnDisk {
-    root: PathBuf,
+    /// Who chose the paths.
+    user: UserId,
+    root: Root,
     directory: Option<PathBuf>,
     build_id: Option<BuildId>,
 }
 
 impl OnDisk {
-    /// The object at a path of ours.
+    /// The object at a path that our own user has given.
     pub fn of(path: &Path) -> OnDisk {
-        let real = std::fs::canonicalize(path).ok();
+        let (user, real) = (UserId(0), std::fs::canonicalize(path).ok());
         let directory = real.as_deref().and_then(Path::parent).map(Path::to_owned);
-        let build_id = real.and_then(|real| build_id::of_file(&File::open(real).ok()?));
-        OnDisk { root: PathBuf::from("/"), directory, build_id }
+        let opened = real.and_then(|real| open::open_path(user, Root::Own, &real).ok());
+        let build_id = opened.and_then(|file| build_id::of_image(&FileImage::new(file)));
+        OnDisk { user, root: Root::Own, directory, build_id }
     }
 
-    /// An object with that build id in `directory`, both as a process with that root sees them.
-    pub fn under(root: PathBuf, directory: Option<PathBuf>, build_id: Option<BuildId>) -> OnDisk {
-        OnDisk { root, directory, build_id }
+    /// An object with that build id in `directory`, both as a process of this user with that root sees them.
+    pub fn under(user: UserId, root: Root, directory: Option<PathBuf>, build_id: Option<BuildId>) -> OnDisk {
+        OnDisk { user, root, directory, build_id }
     }
 }
 
@@ -75,27 +74,12 @@ impl Beside for OnDisk {
         self.directory.clone()
     }
 
-    fn open(&self, path: &Path) -> Option<File> {
-        let (place, path) = (self.clone(), path.to_owned());
-        far::within(Place::beside(&self.root, &path), PATIENCE, move || place.open_now(&path)).ok()?
+    fn open(&self, path: &Path) -> Option<FileImage> {
+        open::open_path(self.user, self.root.clone(), path).ok().map(FileImage::new)
     }
 
     fn build_id(&self) -> Option<BuildId> {
         self.build_id
-    }
-}
-
-impl OnDisk {
-    fn open_now(&self, path: &Path) -> Option<File> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&self.root, flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let place = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve).ok()?;
-        // Opening a pipe or a device may wait or do something; by now it cannot become another file.
-        if FileType::from_raw_mode(rustix::fs::fstat(&place).ok()?.st_mode) != FileType::RegularFile {
-            return None;
-        }
-        File::open(format!("/proc/self/fd/{}", place.as_fd().as_raw_fd())).ok()
     }
 }
 
@@ -128,16 +112,16 @@ pub fn has_separate_file(beside: &dyn Beside) -> bool {
 }
 
 /// `/usr/lib/debug/.build-id/12/3456….debug`, which must have the same build id itself.
-fn build_id_file(beside: &dyn Beside) -> Option<File> {
+fn build_id_file(beside: &dyn Beside) -> Option<FileImage> {
     let id = beside.build_id()?;
     let digits = id.to_string();
     let (first, rest) = digits.split_at_checked(2)?;
     let file = beside.open(Path::new(&format!("/usr/lib/debug/.build-id/{first}/{rest}.debug")))?;
-    (build_id::of_file(&file) == Some(id)).then_some(file)
+    (build_id::of_image(&file) == Some(id)).then_some(file)
 }
 
 fn by_build_id(elf: &Elf, beside: &dyn Beside) -> Option<Information> {
-    debug_frame(elf, &FileImage::new(build_id_file(beside)?).ok()?, SEPARATE_FILES[0])
+    debug_frame(elf, &build_id_file(beside)?, SEPARATE_FILES[0])
 }
 
 /// The file that `.gnu_debuglink` names, in the places where gdb looks, which must have the checksum that it says.
@@ -152,7 +136,7 @@ fn by_link(elf: &Elf, image: &(impl Image + ?Sized), beside: &dyn Beside) -> Opt
     let directory = beside.directory()?;
     let below = Path::new("/usr/lib/debug").join(directory.strip_prefix("/").unwrap_or(&directory));
     for place in [directory.join(name), directory.join(".debug").join(name), below.join(name)] {
-        let Some(image) = beside.open(&place).and_then(|file| FileImage::new(file).ok()) else { continue };
+        let Some(image) = beside.open(&place) else { continue };
         if checksum_of(&image) == Some(u32::from_le_bytes(*checksum)) {
             return debug_frame(elf, &image, SEPARATE_FILES[1]);
         }

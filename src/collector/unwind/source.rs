@@ -2,16 +2,26 @@
 //!
 //! Files are read with `pread`, never mapped: a file that its owner truncates under a mapping would end us with SIGBUS.
 
-use std::fs::File;
 use std::io::{self, Read};
 
-use crate::far::Opened;
+use crate::object::open::{OpenError, OpenFile};
 
 /// The largest section that is read, and the largest that a compressed one may become. chromium's `.eh_frame` has 30 MB.
 pub(super) const LARGEST_SECTION: u64 = 256 << 20;
 
 /// The largest `.gnu_debugdata`, unpacked: symbols and `.debug_frame` of one object.
 const LARGEST_DEBUGDATA: u64 = 64 << 20;
+
+/// What is unpacked is at most so many times as large as it is packed, and some more: sections of debugging information are 3 to 5
+/// times. So neither memory nor time is more than in proportion to what lies on the disk.
+const MOST_UNPACKED: u64 = 64;
+
+/// The same of a piece of a file, against what the whole file takes on its disk: the rest of a sparse file is holes, or compressed by
+/// its file system.
+const MOST_SPARSE: u64 = 8;
+
+/// What may always be read, or be unpacked.
+const LITTLE: u64 = 1 << 20;
 
 /// A dictionary of xz is never larger in practice than `xz -9`'s.
 const XZ_MEMORY_KIB: u32 = 72 << 10;
@@ -23,6 +33,9 @@ pub enum Unreadable {
     /// Reading failed.
     #[error("failed to read it: {0}")]
     Io(#[from] io::Error),
+    /// It could not be opened.
+    #[error("failed to open it: {0}")]
+    Open(#[from] OpenError),
     /// Another kind of file.
     #[error("not an ELF file")]
     NotElf,
@@ -48,35 +61,41 @@ pub enum Unreadable {
 pub trait Image {
     /// How many there are.
     fn length(&self) -> u64;
+    /// How many there are on the disk, where some of them may be holes.
+    fn stored(&self) -> u64 {
+        self.length()
+    }
     /// Fills the buffer from `offset`; an error where the image ends before.
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
-/// A file and its length when it was opened.
-#[derive(Debug)]
-pub struct FileImage {
-    file: Opened,
-    length: u64,
-}
+/// The bytes of an open file, as many as it had when it was opened.
+#[derive(Clone, Debug)]
+pub struct FileImage(OpenFile);
 
 impl FileImage {
-    /// A regular file that is open.
-    pub fn new(file: File) -> io::Result<FileImage> {
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        Ok(FileImage { length: metadata.len(), file: Opened::new(file)? })
+    /// The image in a file that is open.
+    pub fn new(file: OpenFile) -> FileImage {
+        FileImage(file)
+    }
+
+    /// The file.
+    pub fn file(&self) -> &OpenFile {
+        &self.0
     }
 }
 
 impl Image for FileImage {
     fn length(&self) -> u64 {
-        self.length
+        self.0.facts.length
+    }
+
+    fn stored(&self) -> u64 {
+        self.0.facts.stored
     }
 
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        self.0.opened.read_exact_at(buffer, offset)
     }
 }
 
@@ -107,6 +126,10 @@ pub(super) fn read(
     if offset.checked_add(length).is_none_or(|end| end > image.length()) {
         return Err(Unreadable::Damaged(what));
     }
+    let sparse = image.stored().saturating_mul(MOST_SPARSE).saturating_add(LITTLE);
+    if length > sparse {
+        return Err(Unreadable::TooLarge { what, size: length, limit: sparse });
+    }
     let size = usize::try_from(length).map_err(|_| Unreadable::TooLarge { what, size: length, limit })?;
     let mut bytes = vec![0; size];
     image.read_exact_at(offset, &mut bytes)?;
@@ -125,6 +148,10 @@ pub(super) fn unpack(packed: &[u8], compression: Compression, size: u64) -> Resu
     if size > LARGEST_SECTION {
         return Err(Unreadable::TooLarge { what: "a compressed section", size, limit: LARGEST_SECTION });
     }
+    let limit = most_unpacked(packed);
+    if size > limit {
+        return Err(Unreadable::TooLarge { what: "a compressed section", size, limit });
+    }
     let unpacked = match compression {
         Compression::Zlib => up_to(flate2::read::ZlibDecoder::new(packed), size)?,
         Compression::Zstd => {
@@ -138,7 +165,11 @@ pub(super) fn unpack(packed: &[u8], compression: Compression, size: u64) -> Resu
 
 /// Unpacks the ELF file in `.gnu_debugdata`.
 pub(super) fn unpack_debugdata(packed: &[u8]) -> Result<Vec<u8>, Unreadable> {
-    up_to(lzma_rust2::XzReader::new_mem_limit(packed, false, XZ_MEMORY_KIB), LARGEST_DEBUGDATA)
+    up_to(lzma_rust2::XzReader::new_mem_limit(packed, false, XZ_MEMORY_KIB), LARGEST_DEBUGDATA.min(most_unpacked(packed)))
+}
+
+fn most_unpacked(packed: &[u8]) -> u64 {
+    (packed.len() as u64).saturating_mul(MOST_UNPACKED).saturating_add(LITTLE)
 }
 
 /// Reads to the end or to `limit`. Grows as bytes come: a size that a hostile file only claims costs nothing.

@@ -8,6 +8,8 @@ use super::elf::Elf;
 use super::object::Evidence;
 use super::rule::{Cfa, Fp, Frame, Ra, Rbx, Reg};
 use super::*;
+use crate::object::open::Root;
+use crate::profile::UserId;
 
 /// Programs that are on every machine where the tests run, and our own: C, assembly, and Rust.
 fn some_files() -> Vec<PathBuf> {
@@ -231,13 +233,13 @@ fn debug_frame_is_found_in_separate_files_that_prove_to_be_the_objects() {
     let without = built.sources(&OnDisk::of(&built.path("lib.so")));
     assert!(!without.iter().any(|source| source.contains("file")), "{without:?}");
     // By build id, under a root of its own.
-    let id = crate::collector::build_id::of_file(&std::fs::File::open(built.path("lib.so")).unwrap()).unwrap();
+    let id = crate::collector::build_id::of_image(std::fs::read(built.path("lib.so")).unwrap().as_slice()).unwrap();
     let digits = id.to_string();
     let (first, rest) = digits.split_at(2);
     let place = built.path(&format!("usr/lib/debug/.build-id/{first}"));
     std::fs::create_dir_all(&place).unwrap();
     std::fs::copy(built.path("lib.debug"), place.join(format!("{rest}.debug"))).unwrap();
-    let under = OnDisk::under(built.directory.path().to_owned(), None, Some(id));
+    let under = OnDisk::under(UserId(0), Root::Under(built.directory.path().to_owned()), None, Some(id));
     assert!(built.sources(&under).contains(&"build-id file"));
     // The same name for another library's.
     let other = Built::new(&["-DOTHER", "-O1"]);
@@ -245,7 +247,7 @@ fn debug_frame_is_found_in_separate_files_that_prove_to_be_the_objects() {
     assert!(!built.sources(&under).contains(&"build-id file"));
     // By link, and with a file that was changed since.
     built.run("objcopy", &["--add-gnu-debuglink=lib.debug", "lib.so"]);
-    let beside = OnDisk::under(PathBuf::from("/"), Some(built.directory.path().to_owned()), None);
+    let beside = OnDisk::under(UserId(0), Root::Own, Some(built.directory.path().to_owned()), None);
     assert!(built.sources(&beside).contains(&"debuglink file"));
     let mut bytes = std::fs::read(built.path("lib.debug")).unwrap();
     bytes.push(0);

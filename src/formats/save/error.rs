@@ -26,6 +26,17 @@ pub enum SaveError {
         /// As it was given.
         path: PathBuf,
     },
+    /// Another user's link is on the way, and may lead anywhere.
+    #[error(
+        "`{}` was not saved: `{}` is another user's link, which may lead anywhere; give the path that it leads to",
+        path.display(), link.display()
+    )]
+    ForeignLink {
+        /// As it was given.
+        path: PathBuf,
+        /// The link.
+        link: PathBuf,
+    },
     /// The directory is missing.
     #[error("there is no directory `{}`; create it, or choose another", directory.display())]
     NoDirectory {
@@ -57,7 +68,6 @@ pub(super) fn content_error(path: &Path, error: FormatError) -> SaveError {
 
 pub(super) fn failure(path: &Path, source: io::Error) -> SaveError {
     let path = path.into();
-    let source = without_temporary_name(source);
     let advice = match source.kind() {
         io::ErrorKind::AlreadyExists => return SaveError::Exists { path },
         io::ErrorKind::IsADirectory => return SaveError::IsDirectory { path },
@@ -69,10 +79,4 @@ pub(super) fn failure(path: &Path, source: io::Error) -> SaveError {
         _ => "choose another place",
     };
     SaveError::Failed { path, source, advice }
-}
-
-/// What the system said, without the temporary file's name that `tempfile` adds: it is gone when the message is read.
-fn without_temporary_name(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|wrapped| wrapped.source()).and_then(|source| source.downcast_ref::<io::Error>());
-    inner.and_then(io::Error::raw_os_error).map(io::Error::from_raw_os_error).unwrap_or(error)
 }

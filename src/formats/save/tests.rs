@@ -2,7 +2,7 @@
 
 use super::person::{caller_of_sudo, expand, home_in_passwd};
 use super::*;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 fn hello(out: &mut dyn Write) -> Result<(), FormatError> {
     Ok(out.write_all(b"hello")?)
@@ -26,12 +26,12 @@ fn the_ending_tells_the_format() {
 }
 
 #[test]
-fn a_file_is_saved_whole_and_readable_by_all() {
+fn a_file_is_saved_whole_and_is_its_owners_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.folded");
     assert_eq!(save(&path, Overwrite::No, hello).unwrap(), Saved { bytes: 5 });
     assert_eq!(fs::read(&path).unwrap(), b"hello");
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777 & !0o044, 0o600, "0644 less the umask");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(names_in(directory.path()), ["a.folded"]);
 }
 
@@ -70,6 +70,37 @@ fn a_symbolic_link_is_replaced_and_not_followed() {
     save(&path, Overwrite::Yes, hello).unwrap();
     assert_eq!(fs::read(&precious).unwrap(), b"precious");
     assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
+}
+
+#[test]
+fn directories_may_be_reached_by_links_of_ones_own_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::create_dir_all(here.join("a/b")).unwrap();
+    for (target, link) in [("a", "own"), ("own/../own/./b", "chain"), ("loop", "loop"), ("nowhere", "dangling")] {
+        symlink(target, here.join(link)).unwrap();
+    }
+    symlink(here.join("a/b"), here.join("absolute")).unwrap();
+    for (way, name) in
+        [("own", "1.svg"), ("chain", "2.svg"), ("absolute", "3.svg"), ("a/b/../b/./", "4.svg"), ("absolute/..", "5.svg")]
+    {
+        save(&here.join(way).join(name), Overwrite::No, hello).unwrap_or_else(|error| panic!("{way}: {error}"));
+    }
+    assert_eq!(
+        (names_in(&here.join("a")), names_in(&here.join("a/b"))),
+        (vec!["1.svg".into(), "5.svg".into(), "b".into()], vec!["2.svg".into(), "3.svg".into(), "4.svg".to_owned()],)
+    );
+    assert!(matches!(check(&here.join("dangling/x.svg"), Overwrite::No), Err(SaveError::NoDirectory { .. })));
+    let endless = check(&here.join("loop/x.svg"), Overwrite::No).unwrap_err().to_string();
+    assert!(endless.contains("Too many levels of symbolic links"), "{endless}");
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    std::os::unix::fs::lchown(here.join("chain"), Some(65_534), None).unwrap();
+    for refused in [check(&here.join("chain/x.svg"), Overwrite::Yes).unwrap_err(), create(&here.join("chain/x")).unwrap_err()] {
+        let said = refused.to_string();
+        assert!(said.contains(&format!("`{}` is another user's link", here.join("chain").display())), "{said}");
+    }
 }
 
 #[test]
@@ -136,14 +167,14 @@ fn what_is_unfinished_can_be_removed_at_once() {
         hello(out)?;
         // Only ours: other tests save at the same time.
         let all = UNFINISHED.lock().unwrap().clone();
-        let ours: Vec<PathBuf> = all.into_iter().filter(|path| path.starts_with(directory.path())).collect();
+        let ours: Vec<Place> = all.into_iter().filter(|place| place.is_beside(directory.path())).collect();
         assert_eq!(ours.len(), 1);
         remove_all(&ours);
         assert!(names_in(directory.path()).is_empty());
         Ok(())
     });
     assert!(saved.is_err(), "{saved:?}");
-    assert!(!UNFINISHED.lock().unwrap().iter().any(|path| path.starts_with(directory.path())));
+    assert!(!UNFINISHED.lock().unwrap().iter().any(|place| place.is_beside(directory.path())));
 }
 
 #[test]

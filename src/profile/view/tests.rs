@@ -182,7 +182,7 @@ fn jit_code_is_one_box_until_names_come_and_then_one_for_each_function_of_all_pr
     let frames: Vec<FrameId> = [1, 2]
         .into_iter()
         .map(|tgid| {
-            let object = world.names.jit_object(Tgid(tgid), u64::from(tgid));
+            let object = world.names.jit_object(Default::default(), Tgid(tgid), u64::from(tgid));
             let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process };
             let frame = |address| world.names.intern_frame(crate::profile::Frame { object, is_return: false, address }).0;
             let (a, b) = (frame(0x10), frame(0x18));
@@ -446,7 +446,7 @@ fn addresses_without_a_name_are_counted_together() {
     let process = world.names.labels.intern("prog", "", FrameKind::Process);
     let thread = Thread { tgid: Tgid(9), tid: Tid(9), process, name: process };
     let path = "/bin/prog".into();
-    let elf = crate::profile::Object { kind: ObjectKind::Elf, path, build_id: None, file: Some((1, 1)) };
+    let elf = crate::profile::Object { kind: ObjectKind::Elf, path, build_id: None, file: Some((1, 1)), ..Default::default() };
     let object = world.names.objects.intern(elf);
     let at = |address| world.names.intern_frame(crate::profile::Frame { object, is_return: false, address }).0;
     let frames = [at(0x10), at(0x18), at(0x20)];

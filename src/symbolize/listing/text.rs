@@ -18,18 +18,17 @@
 //! Our own root is not looked into while a process with another one is alive, as in a container: what is there is none of its
 //! business. Nor after a file was refused.
 
-use std::ffi::OsStr;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::far::Place;
-use crate::profile::{Row, Tgid, sanitize};
-use crate::symbolize::files::{open_in_root, open_regular, patiently};
+use crate::object::open::{Root, in_time, reopen};
+use crate::object::reach::{may_be_reached, resolve};
+use crate::profile::{Row, Tgid, UserId, sanitize};
+use crate::symbolize::files::US;
 use crate::symbolize::problem::Reason;
 
 /// Longest file read. The largest sources that people write have some 300 kB; SQLite's amalgamation has 9 MB.
@@ -39,15 +38,6 @@ const MAX_LINES: usize = 500_000;
 /// Columns of a line that are kept: generated files have all on one.
 const MAX_COLUMNS: usize = 1000;
 const TAB: usize = 8;
-/// Links at the end of a path, as the kernel follows them; and directories above a file.
-const MAX_LINKS: usize = 40;
-const MAX_DEPTH: usize = 4096;
-
-/// `statfs` of procfs, sysfs, debugfs, tracefs, securityfs, configfs, bpf, cgroup 1 and 2, and what functionfs and the like have
-/// for devices (linux/magic.h).
-const NO_STORAGE: [u64; 9] =
-    [0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x7363_6673, 0x6265_6570, 0xcafe_4a11, 0x27_e0eb, 0x6367_7270];
-
 /// A file's lines, and when it was written to.
 #[derive(Debug)]
 pub(super) struct Text {
@@ -89,10 +79,10 @@ impl Process {
 
     /// Who has started it: its real user. The owner of its directory says less: that is root as soon as the process asks for it
     /// (`PR_SET_DUMPABLE`), and the effective user is another one in a set-uid program.
-    fn user(&self) -> Option<u32> {
+    fn user(&self) -> Option<UserId> {
         let status = std::fs::read_to_string(self.path_of("status")).ok()?;
         let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-        users.split_whitespace().next()?.parse().ok()
+        users.split_whitespace().next()?.parse().ok().map(UserId)
     }
 
     /// Whether it is alive and has a root that is not ours; one that cannot be looked at may be.
@@ -107,16 +97,16 @@ impl Process {
 }
 
 /// Whose private files are shown from our own root: those of the person at the screen, if that is not root.
-fn own_user() -> Option<u32> {
+fn own_user() -> Option<UserId> {
     let user = rustix::process::getuid();
     let caller = || std::env::var("SUDO_UID").ok()?.parse().ok();
     let user = if user.is_root() { caller() } else { Some(user.as_raw()) };
     // The kernel's "nobody in particular".
-    user.filter(|user| *user != 0 && *user != u32::MAX)
+    user.filter(|user| *user != 0 && *user != u32::MAX).map(UserId)
 }
 
 /// Whether a file may be shown for this user.
-fn may_be_shown(mode: u32, owner: u32, user: Option<u32>) -> bool {
+fn may_be_shown(mode: u32, owner: UserId, user: Option<UserId>) -> bool {
     mode & 0o004 != 0 || user == Some(owner)
 }
 
@@ -131,14 +121,14 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
     let mut is_elsewhere = false;
     for process in hosts.iter().filter_map(|tgid| Process::open(*tgid)) {
         is_elsewhere |= process.has_another_root();
-        match read_patiently(&process.path_of("root"), path, process.user()) {
+        match read_patiently(Root::Under(process.path_of("root")), path, process.user()) {
             Ok(text) => return Ok(text),
             Err(Refusal::Other(Reason::NotFound)) => {}
             Err(why) => worst = why,
         }
     }
     if !is_elsewhere && !matches!(worst, Refusal::Private) {
-        match read_patiently(Path::new("/"), path, own_user()) {
+        match read_patiently(Root::Own, path, own_user()) {
             Ok(text) => return Ok(text),
             Err(Refusal::Other(Reason::NotFound)) => {}
             Err(why) => worst = why,
@@ -153,73 +143,35 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
     })
 }
 
-/// Source is text, and short: all of it is read by who can be left behind.
-fn read_patiently(root: &Path, path: &str, user: Option<u32>) -> Result<Text, Refusal> {
-    let (root, path) = (root.to_owned(), path.to_owned());
-    patiently(Place::beside(&root, Path::new(&path)), move || Ok(read_in(&root, &path, user)))?
+/// Source is text, and short: all of it is read by who can be left behind. `user` is for whom it is shown.
+fn read_patiently(root: Root, path: &str, user: Option<UserId>) -> Result<Text, Refusal> {
+    let path = PathBuf::from(path);
+    in_time(user.unwrap_or(US), root.place(&path), move || Ok(read_in(&root, &path, user)))?
 }
 
-fn read_in(root: &Path, path: &str, user: Option<u32>) -> Result<Text, Refusal> {
-    let (directory, place) = resolve(root, path)?;
-    let file_system = rustix::fs::fstatfs(&place)?.f_type as u64;
-    if NO_STORAGE.contains(&(file_system & 0xffff_ffff)) {
-        return Err(Reason::NotRegular.into());
-    }
-    let file = open_regular(&place)?;
-    let about = rustix::fs::fstat(&file)?;
-    if !may_be_shown(about.st_mode, about.st_uid, user) || !may_be_reached(root, directory, user)? {
+fn read_in(root: &Root, path: &Path, user: Option<UserId>) -> Result<Text, Refusal> {
+    let place = resolve(root, path)?;
+    let file = reopen(user.unwrap_or(US), &place.file)?;
+    if !may_be_shown(file.facts.mode, file.facts.owner, user) || !may_be_reached(root, place.directory, user)? {
         return Err(Refusal::Private);
     }
-    let mut bytes = Vec::new();
-    file.take(MAX_SIZE + 1).read_to_end(&mut bytes)?;
+    // Nobody waits for this thread, so it may wait for the file.
+    let bytes = file.opened.ask(|file| {
+        let mut bytes = Vec::new();
+        file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map(|_| bytes)
+    })?;
     if bytes.len() as u64 > MAX_SIZE {
         return Err(Reason::TooLarge.into());
     }
     if bytes.iter().filter(|byte| **byte == b'\n').count() > MAX_LINES {
         return Err(Refusal::TooManyLines);
     }
-    Ok(Text { rows: rows(&bytes), modified: (about.st_mtime, i64::try_from(about.st_mtime_nsec).unwrap_or(0)) })
-}
-
-/// The directory in which a file really is, and the file: what a path leads to within a root.
-fn resolve(root: &Path, path: &str) -> Result<(OwnedFd, OwnedFd), Reason> {
-    let mut path = PathBuf::from(path);
-    for _ in 0..MAX_LINKS {
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(Reason::NotRegular) };
-        let directory = open_in_root(root, above)?;
-        let place = rustix::fs::openat(&directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        if FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode) != FileType::Symlink {
-            return Ok((directory, place));
-        }
-        let target = rustix::fs::readlinkat(&place, "", Vec::new())?;
-        path = above.join(OsStr::from_bytes(target.as_bytes()));
-    }
-    Err(Reason::NotRegular)
-}
-
-/// Whether a user may go through a directory and all that are above it, up to this root. Root goes everywhere.
-fn may_be_reached(root: &Path, directory: OwnedFd, user: Option<u32>) -> Result<bool, Reason> {
-    let top = rustix::fs::stat(root)?;
-    let mut here = directory;
-    for _ in 0..MAX_DEPTH {
-        let about = rustix::fs::fstat(&here)?;
-        let may_pass = about.st_mode & 0o001 != 0 || user == Some(about.st_uid) && about.st_mode & 0o100 != 0;
-        if !may_pass && user != Some(0) {
-            return Ok(false);
-        }
-        let above = rustix::fs::openat(&here, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let next = rustix::fs::fstat(&above)?;
-        let is = |a: &rustix::fs::Stat, b: &rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-        if is(&about, &top) || is(&about, &next) {
-            return Ok(true);
-        }
-        here = above;
-    }
-    Ok(false)
+    let (seconds, nanoseconds) = file.facts.modified;
+    Ok(Text { rows: rows(&bytes), modified: (seconds, nanoseconds.into()) })
 }
 
 /// Lines made safe to print.
-fn rows(bytes: &[u8]) -> Vec<Row> {
+pub(super) fn rows(bytes: &[u8]) -> Vec<Row> {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let lines = bytes.split(|byte| *byte == b'\n');
     lines.zip(1..).map(|(line, place)| Row { place, text: printable(line.strip_suffix(b"\r").unwrap_or(line)) }).collect()
@@ -287,8 +239,9 @@ mod tests {
 
     #[test]
     fn private_files_are_shown_only_for_their_owners() {
-        assert!(may_be_shown(0o100_644, 1, None) && may_be_shown(0o100_600, 1, Some(1)));
-        assert!(!may_be_shown(0o100_640, 0, Some(1)) && !may_be_shown(0o100_660, 0, None));
+        let (root, one) = (UserId(0), UserId(1));
+        assert!(may_be_shown(0o100_644, one, None) && may_be_shown(0o100_600, one, Some(one)));
+        assert!(!may_be_shown(0o100_640, root, Some(one)) && !may_be_shown(0o100_660, root, None));
     }
 
     /// A process, ended when it is let go of.

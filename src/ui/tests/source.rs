@@ -16,7 +16,7 @@ impl Reading {
         let mut bench = Bench::new();
         let names = Arc::clone(&bench.app.names);
         let (kind, path) = (ObjectKind::Elf, "/bin/prog".into());
-        let object = names.objects.intern(Object { kind, path, build_id: None, file: Some((1, 2)) });
+        let object = names.objects.intern(Object { kind, path, build_id: None, file: Some((1, 2)), ..Default::default() });
         let hot = names.labels.intern("ns::hot(int)", "prog", FrameKind::User);
         let frames = [0x10, 0x14, 0x18].map(|address| {
             let frame = names.intern_frame(Frame { object, is_return: false, address }).0;

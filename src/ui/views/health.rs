@@ -69,6 +69,11 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         let style = if count > 0 { plain } else { app.theme.dim() };
         lines.push((format!("{:>9}  {what}", text::grouped(count)), style));
     }
+    if let Some((user, count)) = losses.coarse_most {
+        let words =
+            format!("{:>20}  of them of user {user}, who has used up a share of the memory for names", text::grouped(count));
+        lines.push((words, app.theme.dim()));
+    }
     if !app.status.events.is_empty() {
         lines.push((String::new(), plain));
         lines.push(("Events, all counted, and stacks taken of them".to_owned(), heading));
@@ -93,13 +98,13 @@ fn lines(app: &App) -> Vec<(String, Style)> {
     lines.push((format!("{:>9}  resident memory", text::bytes(app.status.own_memory)), plain));
     lines.push((
         format!(
-            "{:>9}  of it for {} samples, their stacks and names",
+            "{:>9}  of it for {} samples, their stacks and names, and symbol tables",
             text::bytes(snapshot.memory),
             text::grouped(snapshot.stored as u64)
         ),
         plain,
     ));
-    for (title, rows) in [("Unwind tables", &app.status.notes)] {
+    for (title, rows) in [("Unwind tables", &app.status.notes), ("Processes that cannot be read", &app.status.unread)] {
         if !rows.is_empty() {
             lines.push((String::new(), plain));
             lines.push((title.to_owned(), heading));

@@ -1,0 +1,130 @@
+//! Readers of what the kernel tells of anybody's processes, and of the cache, for the fuzzer (`fuzz/`): it sees only what is public.
+//!
+//! The program calls none of this.
+
+use super::events::{self, Event, HEADER, Parsed};
+use super::records::{Record, Wish};
+use super::tables::{any_table, device_of_any_mount};
+use super::{build_id, proc};
+
+/// Who reads the bytes of an input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// Side-band records of perf, one behind the other.
+    Events,
+    /// One record of the ring buffer.
+    Sample,
+    /// `/proc/PID/stat`.
+    Stat,
+    /// `/proc/PID/maps`.
+    Maps,
+    /// `/proc/PID/cmdline`.
+    CommandLine,
+    /// `/proc/PID/mountinfo`.
+    Mounts,
+    /// The headers and notes of an ELF file.
+    BuildId,
+    /// A file of the cache without its magic and version, and without the checksum at its end.
+    Cache,
+}
+
+impl Reader {
+    /// All of them: the first byte of an input is an index.
+    pub const ALL: [Reader; 8] = [
+        Reader::Events,
+        Reader::Sample,
+        Reader::Stat,
+        Reader::Maps,
+        Reader::CommandLine,
+        Reader::Mounts,
+        Reader::BuildId,
+        Reader::Cache,
+    ];
+
+    /// Reads the bytes.
+    ///
+    /// # Errors
+    ///
+    /// A promise that was not kept.
+    pub fn read(self, bytes: &[u8]) -> Result<(), String> {
+        match self {
+            Reader::Events => events(bytes),
+            Reader::Sample => sample(bytes),
+            Reader::Stat => {
+                let found = proc::parse_stat(1, bytes);
+                keep(found.is_none_or(|found| found.comm.last() == Some(&0)), "a name has no end")
+            }
+            Reader::Maps => maps(bytes),
+            Reader::CommandLine => {
+                let text = proc::readable_command_line(&mut bytes.to_owned());
+                keep(!text.contains(char::is_control), "control characters in a command line")
+            }
+            Reader::Mounts => {
+                let _ = device_of_any_mount(&String::from_utf8_lossy(bytes));
+                Ok(())
+            }
+            Reader::BuildId => {
+                let found = build_id::of_image(bytes);
+                keep(found.is_none_or(|id| (1..=20).contains(&id.as_bytes().len())), "a build id of another length")
+            }
+            Reader::Cache => any_table(bytes),
+        }
+    }
+}
+
+fn keep(is_kept: bool, promise: &str) -> Result<(), String> {
+    if is_kept { Ok(()) } else { Err(promise.to_owned()) }
+}
+
+fn events(bytes: &[u8]) -> Result<(), String> {
+    let (mut wrong, mut length) = (None, 0);
+    let rest = events::split(bytes, |record| {
+        length += record.len();
+        let is_short = record.len() < HEADER;
+        let is_wrong = match events::parse(record) {
+            Parsed::Event(timed) => match timed.event {
+                // Each byte that is not UTF-8 becomes a character of three.
+                Event::Map { start, end, path, .. } => end < start || path.len() > 3 * record.len() || path.contains('\0'),
+                _ => false,
+            },
+            Parsed::Ignored | Parsed::Malformed => false,
+        };
+        if is_short || is_wrong {
+            wrong = Some(format!("{record:?}"));
+        }
+    });
+    keep(length + rest == bytes.len(), "bytes were lost between records")?;
+    wrong.map_or(Ok(()), Err)
+}
+
+fn sample(bytes: &[u8]) -> Result<(), String> {
+    let _ = Wish::parse(bytes);
+    let Some(record) = Record::parse(bytes) else { return Ok(()) };
+    let (kernel, user) = (record.kernel().count(), record.user().filter(|frame| frame.address >> 56 == 0).count());
+    keep(64 + 8 * (kernel + user) == bytes.len(), "frames were lost")
+}
+
+fn maps(bytes: &[u8]) -> Result<(), String> {
+    let Some(list) = proc::parse_maps(bytes) else { return Ok(()) };
+    keep(!list.cut && list.mapped.len() <= bytes.len() / 8, "more mappings than lines")?;
+    keep(list.mapped.iter().all(|mapped| mapped.path.len() <= 3 * bytes.len()), "a path that was not there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fuzzers_corpus_is_read() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/collector");
+        let mut read = 0;
+        for entry in std::fs::read_dir(corpus).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            let (kind, bytes) = bytes.split_first().unwrap();
+            let reader = Reader::ALL[usize::from(*kind) % Reader::ALL.len()];
+            assert_eq!(reader.read(bytes), Ok(()), "{reader:?}");
+            read += 1;
+        }
+        assert!(read >= Reader::ALL.len());
+    }
+}

@@ -1,0 +1,177 @@
+//! The file of a mapping that a sample hit, and whose it is.
+//!
+//! The kernel names the file by superblock, inode and generation ([`ObjectKey`]). Between the sample and our opening it, its process
+//! can map another file there, so what was opened must be that very file:
+//!
+//! ```text
+//! superblock   st_dev; on btrfs stat has another number: the mount's in mountinfo, by the mount's id (statx)
+//! inode        all 64 bits
+//! generation   i_generation (FS_IOC_GETVERSION) mixed with the time of modification, as bpf/vma.h does; where the file system
+//!              tells no generation (tmpfs), inode numbers are not given twice
+//! ```
+//!
+//! overlayfs: the kernel's mapping has superblock and inode of the layer's file, stat those of the overlay. Compared are the lower 32
+//! bits of the inode's number (the upper ones may say which layer it is), and the overlay must be mounted where we see it: somebody
+//! who mounts one in a user namespace of his own could choose both numbers.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, StatxFlags};
+
+use super::kernel::ObjectKey;
+use super::queue::Job;
+use crate::collector::perf;
+use crate::object::open::{self, OpenError, OpenFile, Root};
+use crate::profile::Tgid;
+
+/// Bytes of a mountinfo that are read: some ten thousand mounts.
+const MOST_MOUNTINFO: u64 = 4 << 20;
+
+/// Why there is no file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum NotFound {
+    /// Not now: the process is gone, or has another file there. The next sample asks again.
+    Gone,
+    /// Never, and why.
+    Refused(String),
+}
+
+/// A mapping's file, and its path as the process sees it.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) file: OpenFile,
+    pub(super) path: Arc<str>,
+    /// Whether only root can have written it, and it is what we have under that path, too.
+    pub(super) is_hosts: bool,
+}
+
+/// The file of a mapping: through the mapping itself, or, if the process has unmapped it or is gone, by what it may be called. May
+/// wait.
+pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
+    let (start, end) = job.mapping;
+    let mut refused = None;
+    match open::mapping_now(job.user, Tgid(job.tgid), start..end) {
+        Ok(file) => match is_it(&file, job) {
+            Ok(true) => {
+                // The event that names the mapping may be a moment younger than the sample.
+                let link = || std::fs::read_link(format!("/proc/{}/map_files/{start:x}-{end:x}", job.tgid));
+                let named = || link().map(|path| path.to_string_lossy().into()).unwrap_or_default();
+                return Ok(found(file, job.paths.first().cloned().unwrap_or_else(named)));
+            }
+            Ok(false) => {}
+            Err(why) => refused = Some(why),
+        },
+        Err(why @ (OpenError::NotRegular | OpenError::NotStorage)) => refused = Some(why.to_string()),
+        Err(_) => {}
+    }
+    let root = match Root::Process(Tgid(job.tgid)) {
+        root if root.path().exists() => root,
+        // The process is gone: only if it saw the files that we see.
+        _ if job.files == open::own_files() => Root::Own,
+        _ => return Err(refused.map_or(NotFound::Gone, NotFound::Refused)),
+    };
+    for path in job.paths.iter().filter(|path| path.starts_with('/') && !path.ends_with(" (deleted)")) {
+        match open::path_now(job.user, &root, Path::new(&**path)).map(|file| (is_it(&file, job), file)) {
+            Ok((Ok(true), file)) => return Ok(found(file, path.clone())),
+            Ok((Err(why), _)) => refused = Some(why),
+            _ => {}
+        }
+    }
+    Err(refused.map_or(NotFound::Gone, NotFound::Refused))
+}
+
+fn found(file: OpenFile, path: Arc<str>) -> Found {
+    let is_hosts = file.is_hosts(Path::new(&*path));
+    Found { file, path, is_hosts }
+}
+
+/// Whether an open file is the one that the kernel named; an error if that cannot be told.
+fn is_it(file: &OpenFile, job: &Job) -> Result<bool, String> {
+    let (key, facts) = (job.key, &file.facts);
+    let Some(near) = file.opened.near() else {
+        // On a network: the superblock is the one that stat tells. Its tables are its own whatever it is.
+        return Ok(facts.device == key.device() && facts.inode == key.inode);
+    };
+    let superblock = superblock(file, near, key, job.tgid);
+    if superblock != Some(key.device()) {
+        let is_overlay = rustix::fs::fstatfs(near).is_ok_and(|about| about.f_type as u64 & 0xffff_ffff == OVERLAYFS);
+        return match is_overlay && facts.inode as u32 == key.inode as u32 {
+            true if is_mounted_here(superblock.unwrap_or(facts.device)) => Ok(true),
+            true => Err("it is on an overlay that a user has mounted: which file is mapped cannot be verified".to_owned()),
+            false => Ok(false),
+        };
+    }
+    let generation = perf::inode_generation(near);
+    Ok(facts.inode == key.inode && generation.is_none_or(|generation| content(generation, facts.modified) == key.generation))
+}
+
+const OVERLAYFS: u64 = 0x794c_7630;
+
+/// `content_generation` of bpf/vma.h.
+pub(super) fn content(generation: u32, (seconds, nanoseconds): (i64, u32)) -> u32 {
+    let time = seconds.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(u64::from(nanoseconds));
+    generation ^ (time.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
+/// The number of the file's superblock, as mappings have it.
+fn superblock(file: &OpenFile, near: &File, key: ObjectKey, tgid: u32) -> Option<u64> {
+    if file.facts.device == key.device() || rustix::fs::major(file.facts.device) != 0 {
+        return Some(file.facts.device);
+    }
+    let about = rustix::fs::statx(near, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    let mount = (about.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(about.stx_mnt_id)?;
+    let mounts = [format!("/proc/{tgid}/mountinfo"), "/proc/self/mountinfo".to_owned()];
+    mounts.iter().find_map(|mounts| device_of_mount(&read_mounts(mounts), mount))
+}
+
+fn read_mounts(path: &str) -> String {
+    let mut text = Vec::new();
+    if let Ok(file) = File::open(path) {
+        // What could be read is enough to look at.
+        let _ = file.take(MOST_MOUNTINFO).read_to_end(&mut text);
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// `36 35 98:0 /root /mountpoint options … - type source options`
+fn device_in(line: &str) -> Option<u64> {
+    let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn device_of_mount(mounts: &str, mount: u64) -> Option<u64> {
+    let is_it = |line: &&str| line.split(' ').next().and_then(|id| id.parse().ok()) == Some(mount);
+    device_in(mounts.lines().find(is_it)?)
+}
+
+/// The device of the last mount of a mountinfo. For the fuzzer.
+pub(crate) fn device_of_any_mount(mounts: &str) -> Option<u64> {
+    let last = mounts.lines().filter_map(|line| line.split(' ').next()?.parse().ok()).next_back()?;
+    device_of_mount(mounts, last)
+}
+
+/// Whether an overlay is mounted in our own mount namespace.
+fn is_mounted_here(device: u64) -> bool {
+    let mounts = read_mounts("/proc/self/mountinfo");
+    mounts.lines().any(|line| line.contains(" - overlay ") && device_in(line) == Some(device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_mount_is_found_by_its_id() {
+        let mounts = "25 1 254:0 / / rw - ext4 /dev/vda rw\n36 25 0:42 / /var/merged rw - overlay overlay rw\n";
+        assert_eq!(device_of_mount(mounts, 36), Some(rustix::fs::makedev(0, 42)));
+        assert_eq!(device_of_mount(mounts, 3), None);
+        let own = read_mounts("/proc/self/mountinfo");
+        let root = std::fs::metadata("/").unwrap().dev();
+        assert!(own.lines().any(|line| device_in(line) == Some(root)));
+        assert!(!is_mounted_here(u64::MAX));
+    }
+}

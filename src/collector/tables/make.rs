@@ -1,0 +1,285 @@
+//! The threads that make tables: from a wish to what is put into the kernel.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use rustix::time::ClockId;
+
+use super::cache::{Cache, Content};
+use super::digest::{self, Verified};
+use super::identity::{self, Found, NotFound};
+use super::layout::Layout;
+use super::queue::{Job, Next};
+use super::status::Summary;
+use super::store::{Finished, ROOT};
+use super::{PAUSE, Shared};
+use crate::collector::unwind::{self, Arch, Beside, FileImage, Image, OnDisk, Table};
+use crate::collector::{build_id, perf};
+use crate::far::{self, Place};
+use crate::object::open::{self, Root};
+use crate::profile::{BuildId, Tgid, UserId};
+
+/// A table that is to be put into the kernel, or why there is none.
+pub(super) type Made = Result<(Layout, Summary), String>;
+
+/// A table has at most as many bytes as its file takes on its disk, or this many if that is more. Tables of real programs and libraries
+/// have 3 to 7 % of their file's (libc, bash, git, gdb, librustc_driver, libLLVM: rows and bytes a row of `flametop unwind-check`).
+const MOST_BYTES_OF_SMALL: u64 = 64 << 10;
+
+/// How long a file is left alone for whose table its user has no room.
+const FULL: Duration = Duration::from_secs(5);
+
+/// Makes tables until it is told to stop.
+pub(super) fn work(shared: &Shared) {
+    let (mut worked, mut stored) = (false, false);
+    while let Some(job) = next_job(shared, &mut worked, &mut stored) {
+        let (key, before) = (job.key, cpu_time());
+        let outcome = make_for(shared, &job, &mut stored);
+        let cost = cpu_time().saturating_sub(before);
+        let mut inner = shared.lock();
+        inner.working = inner.working.saturating_sub(1);
+        match outcome {
+            Outcome::Made(done) => {
+                inner.queue.charge(done.user, cost);
+                inner.finish(Finished { cost, ..*done });
+            }
+            Outcome::Later(user, pause) => {
+                inner.queue.charge(user, cost);
+                inner.later(key, pause);
+            }
+            Outcome::Named(user) => inner.queue.charge(user, cost),
+            Outcome::Refused(path, why) => inner.refuse(key, job.user, path, why),
+        }
+    }
+}
+
+/// CPU time of this thread so far.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+/// Waits for a job whose turn it is; `None` when it is time to stop. What is left over from the last jobs is tidied meanwhile.
+fn next_job(shared: &Shared, worked: &mut bool, stored: &mut bool) -> Option<Job> {
+    let mut inner = shared.lock();
+    loop {
+        if inner.stop {
+            return None;
+        }
+        match inner.queue.pop(Instant::now()) {
+            Next::Job(job) => {
+                inner.working += 1;
+                *worked = true;
+                return Some(job);
+            }
+            Next::Wait(pause) => {
+                inner = shared.work.wait_timeout(inner, pause).unwrap_or_else(PoisonError::into_inner).0;
+            }
+            Next::Nothing if std::mem::take(worked) => {
+                drop(inner);
+                perf::release_memory();
+                if std::mem::take(stored) {
+                    shared.cache.iter().for_each(Cache::prune);
+                }
+                inner = shared.lock();
+            }
+            Next::Nothing => inner = shared.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+/// What became of a job, and who is charged for the time.
+enum Outcome {
+    Made(Box<Finished>),
+    /// The same content was there.
+    Named(UserId),
+    Later(UserId, Duration),
+    Refused(std::sync::Arc<str>, String),
+}
+
+fn make_for(shared: &Shared, job: &Job, stored: &mut bool) -> Outcome {
+    let opened = {
+        let job = job.clone();
+        far::within(job.user.0, job.key.place(), far::PATIENCE, move || {
+            let found = identity::find(&job)?;
+            let id = build_id::of_image(&FileImage::new(found.file.clone()));
+            Ok((found, id))
+        })
+    };
+    let (found, id) = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(NotFound::Gone)) => return Outcome::Later(job.user, PAUSE),
+        Ok(Err(NotFound::Refused(why))) => return Outcome::Refused(job.paths.first().cloned().unwrap_or_default(), why),
+        Err(_) => {
+            let path = job.paths.first().cloned().unwrap_or_default();
+            return Outcome::Refused(path, "its file system does not answer".to_owned());
+        }
+    };
+    let user = if found.is_hosts { ROOT } else { job.user };
+    if !shared.lock().may_hold(user) {
+        return Outcome::Later(user, FULL);
+    }
+    let maker = Maker { shared, job, found: &found, id, image: FileImage::new(found.file.clone()) };
+    let outcome = if found.is_hosts { maker.of_host(stored) } else { maker.of_anybody(stored) };
+    let (content, made) = match outcome {
+        Ok(Some(made)) => made,
+        Ok(None) => return Outcome::Named(user),
+        Err(Changed) => return Outcome::Later(user, PAUSE),
+    };
+    let made = made.and_then(|(layout, summary)| in_proportion(&layout, found.file.facts.stored).map(|()| (layout, summary)));
+    let (key, path) = (job.key, found.path.clone());
+    Outcome::Made(Box::new(Finished {
+        content: content.filter(|_| made.is_ok()),
+        asked_by: job.user,
+        user,
+        ..Finished::of_root(key, path, made)
+    }))
+}
+
+/// The file's bytes changed between digest and conversion.
+struct Changed;
+
+/// By what a table is known, and the table; `None` if it was there already.
+type Known = Option<(Option<Content>, Made)>;
+
+struct Maker<'a> {
+    shared: &'a Shared,
+    job: &'a Job,
+    found: &'a Found,
+    id: Option<BuildId>,
+    image: FileImage,
+}
+
+impl Maker<'_> {
+    /// A file that only root can write: its build id can be believed.
+    fn of_host(&self, stored: &mut bool) -> Result<Known, Changed> {
+        let content = self.id.map(|id| Content::Hosts(id, self.found.file.facts.length));
+        let directory = Path::new(&*self.found.path).parent().map(Path::to_owned);
+        let beside = OfHost { directory, id: self.id };
+        if let Some(content) = content {
+            if self.is_there(content) {
+                return Ok(None);
+            }
+            if let Some(cached) = self.cached(&content, &beside) {
+                return Ok(Some((Some(content), Ok(cached))));
+            }
+        }
+        let made = make(&self.image, &beside);
+        self.keep(content, &made, stored);
+        Ok(Some((content, made)))
+    }
+
+    /// Any other file: known by all its bytes, or by itself.
+    fn of_anybody(&self, stored: &mut bool) -> Result<Known, Changed> {
+        let facts = &self.found.file.facts;
+        let root = Root::Process(Tgid(self.job.tgid));
+        let beside = OnDisk::under(self.job.user, root, Path::new(&*self.found.path).parent().map(Path::to_owned), self.id);
+        let is_whole = facts.stored >= facts.length / 2 || facts.length <= MOST_BYTES_OF_SMALL;
+        if self.found.file.opened.near().is_none() || facts.length > digest::LARGEST || !is_whole {
+            return Ok(Some((None, make(&self.image, &beside))));
+        }
+        let verified = Verified::new(&self.image).map_err(|_| Changed)?;
+        let content = Content::Bytes(verified.digest());
+        if self.is_there(content) {
+            return Ok(None);
+        }
+        if let Some(cached) = self.cached(&content, &beside) {
+            return Ok(Some((Some(content), Ok(cached))));
+        }
+        let made = make(&verified, &unwind::Nowhere);
+        if verified.has_changed() {
+            return Err(Changed);
+        }
+        // A debug file knows more: then the table counts for this file alone.
+        let is_poor = made.as_ref().map_or(true, |(_, summary)| !is_well_covered(summary));
+        if is_poor && unwind::has_separate_file(&beside) {
+            return Ok(Some((None, make(&self.image, &beside))));
+        }
+        self.keep(Some(content), &made, stored);
+        Ok(Some((Some(content), made)))
+    }
+
+    /// Whether the table is in the kernel; if so, this file leads to it from now on.
+    fn is_there(&self, content: Content) -> bool {
+        self.shared.lock().name_by_content(self.job.key, self.job.user, content)
+    }
+
+    fn cached(&self, content: &Content, beside: &dyn Beside) -> Option<(Layout, Summary)> {
+        let cached = self.shared.cache.as_ref()?.load(content)?;
+        // Where much code is not covered, a file with more of it may have been installed since.
+        let is_enough = cached.1.separate || is_well_covered(&cached.1) || !unwind::has_separate_file(beside);
+        if !is_enough {
+            return None;
+        }
+        self.shared.lock().from_cache += 1;
+        Some(cached)
+    }
+
+    fn keep(&self, content: Option<Content>, made: &Made, stored: &mut bool) {
+        let Ok((layout, summary)) = made else { return };
+        let is_small = in_proportion(layout, self.found.file.facts.stored).is_ok();
+        if let (Some(cache), Some(content), true) = (&self.shared.cache, content, is_small) {
+            // Only the time of the next run depends on it.
+            *stored |= cache.store(&content, layout, summary).is_ok();
+        }
+    }
+}
+
+fn is_well_covered(summary: &Summary) -> bool {
+    summary.covered >= summary.text / 10 * 9
+}
+
+/// Refuses a table that is larger than its file: somebody wrote the file to that end.
+fn in_proportion(layout: &Layout, stored: u64) -> Result<(), String> {
+    let (bytes, most) = (layout.bytes() as u64, stored.max(MOST_BYTES_OF_SMALL));
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "its unwind table would take {} kB, more than the {} kB that a file of its size may have",
+        bytes / 1000,
+        most / 1000
+    ))
+}
+
+/// Debug files beside a file that is the host's: those that only root can write, too.
+struct OfHost {
+    directory: Option<PathBuf>,
+    id: Option<BuildId>,
+}
+
+impl Beside for OfHost {
+    fn directory(&self) -> Option<PathBuf> {
+        self.directory.clone()
+    }
+
+    fn open(&self, path: &Path) -> Option<FileImage> {
+        let (place, path) = (Place::beside(Path::new("/"), path), path.to_owned());
+        let file = open::in_time(ROOT, place, move || {
+            let file = open::path_now(ROOT, &Root::Own, &path)?;
+            let is_hosts = file.is_hosts(&path);
+            Ok(Some(file).filter(|_| is_hosts))
+        });
+        file.ok()?.map(FileImage::new)
+    }
+
+    fn build_id(&self) -> Option<BuildId> {
+        self.id
+    }
+}
+
+fn make(image: &(impl Image + ?Sized), beside: &dyn Beside) -> Made {
+    let table = unwind::convert(image, beside).map_err(|error| error.to_string())?;
+    finish_table(&table)
+}
+
+pub(super) fn finish_table(table: &Table) -> Made {
+    let own = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
+    if table.arch != own {
+        return Err("built for another machine".to_string());
+    }
+    let layout = Layout::new(table);
+    let summary = Summary::of(table, &layout);
+    if summary.rows == 0 { Err("has no unwind information".to_string()) } else { Ok((layout, summary)) }
+}

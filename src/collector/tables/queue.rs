@@ -1,0 +1,264 @@
+//! Who waits for a table, and whose turn it is: a budget of CPU time, shared out by user. Pure.
+//!
+//! Making a table takes from milliseconds to a second of a CPU, and anybody can run a program that was never seen. So the time is
+//! counted and refilled at a fixed rate:
+//!
+//! ```text
+//! a quarter of one CPU ─┬─ half: root ─────────── at most 8 s saved up: all that a desktop starts with
+//!                       └─ half: users in equal parts ── at most 3 s each
+//!                          (what one has no room for goes to the others)
+//! ```
+//!
+//! A user whose time is used up waits until it is positive again; a job that has begun is finished, and may leave a debt. Files that
+//! only root can write and that are the host's are charged to root, whoever runs them: nobody can make more of them than are installed.
+//! Users whose turn it is are served one after the other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::kernel::ObjectKey;
+use crate::profile::{FileNamespace, UserId};
+
+/// Seconds of CPU time in a second.
+pub(super) const RATE: f64 = 0.25;
+
+/// Seconds that can be saved up, by root and by any other user.
+const SAVED_BY_ROOT: f64 = 8.0;
+const SAVED: f64 = 3.0;
+
+/// Files whose address of code did not change since they were opened are few in a second: more wait. Of users other than root a
+/// quarter each.
+const MOST_WAITING: usize = 4096;
+const MOST_WAITING_OF_USER: usize = MOST_WAITING / 4;
+
+/// Users that are remembered: those who have all their time are not.
+const MOST_USERS: usize = 256;
+
+const ROOT: UserId = UserId(0);
+
+/// A file that a table is wanted for.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) key: ObjectKey,
+    pub(super) tgid: u32,
+    /// Who is charged for it.
+    pub(super) user: UserId,
+    /// Which files the paths lead to.
+    pub(super) files: FileNamespace,
+    pub(super) mapping: (u64, u64),
+    /// What it may be called, as its process sees it; the likeliest first.
+    pub(super) paths: Vec<Arc<str>>,
+}
+
+/// The jobs of a user and the time that is left.
+#[derive(Debug)]
+struct Line {
+    jobs: VecDeque<Job>,
+    /// Seconds; less than 0 after a job that took more.
+    left: f64,
+    most: f64,
+}
+
+impl Line {
+    fn new(user: UserId) -> Line {
+        let most = if user == ROOT { SAVED_BY_ROOT } else { SAVED };
+        Line { jobs: VecDeque::new(), left: most, most }
+    }
+}
+
+/// What is to be done next.
+#[derive(Debug)]
+pub(super) enum Next {
+    Job(Job),
+    /// There are jobs, and nobody of theirs has time left.
+    Wait(Duration),
+    Nothing,
+}
+
+/// The jobs of all users.
+#[derive(Debug)]
+pub(super) struct Queue {
+    users: BTreeMap<u32, Line>,
+    /// Who was served last.
+    last: u32,
+    length: usize,
+    refilled: Instant,
+    /// CPU time that was spent.
+    spent: Duration,
+}
+
+impl Queue {
+    pub(super) fn new(now: Instant) -> Queue {
+        let users = BTreeMap::from([(ROOT.0, Line::new(ROOT))]);
+        Queue { users, last: 0, length: 0, refilled: now, spent: Duration::ZERO }
+    }
+
+    /// Whether there is room for a job of a user.
+    pub(super) fn has_room(&self, user: UserId) -> bool {
+        let of_user = self.users.get(&user.0).map_or(0, |line| line.jobs.len());
+        let is_known = self.users.contains_key(&user.0) || self.users.len() < MOST_USERS;
+        is_known && self.length < MOST_WAITING && (user == ROOT || of_user < MOST_WAITING_OF_USER)
+    }
+
+    pub(super) fn push(&mut self, job: Job) {
+        self.length += 1;
+        self.users.entry(job.user.0).or_insert_with(|| Line::new(job.user)).jobs.push_back(job);
+    }
+
+    /// The next job of the next user who has time.
+    pub(super) fn pop(&mut self, now: Instant) -> Next {
+        self.refill(now);
+        if self.length == 0 {
+            return Next::Nothing;
+        }
+        let may = |line: &Line| line.left > 0.0 && !line.jobs.is_empty();
+        let after = self.users.range(self.last.saturating_add(1)..).find(|(_, line)| may(line));
+        let next = after.or_else(|| self.users.iter().find(|(_, line)| may(line))).map(|(user, _)| *user);
+        let Some(user) = next else { return Next::Wait(Duration::from_millis(50)) };
+        self.last = user;
+        match self.users.get_mut(&user).and_then(|line| line.jobs.pop_front()) {
+            Some(job) => {
+                self.length -= 1;
+                Next::Job(job)
+            }
+            None => Next::Nothing,
+        }
+    }
+
+    /// `user` has used so much time of a CPU.
+    pub(super) fn charge(&mut self, user: UserId, time: Duration) {
+        self.spent += time;
+        self.users.entry(user.0).or_insert_with(|| Line::new(user)).left -= time.as_secs_f64();
+    }
+
+    /// Gives out the time since the last call.
+    fn refill(&mut self, now: Instant) {
+        let time = now.saturating_duration_since(self.refilled).as_secs_f64() * RATE;
+        self.refilled = now;
+        let mut rest = time;
+        // What one has no room for goes to the others: twice is enough for nearly all of it.
+        for _ in 0..2 {
+            let thirsty = self.users.iter().filter(|(user, line)| **user != ROOT.0 && line.left < line.most).count();
+            let root_needs = self.users.get(&ROOT.0).is_some_and(|line| line.left < line.most);
+            let for_root = if !root_needs {
+                0.0
+            } else if thirsty > 0 {
+                rest / 2.0
+            } else {
+                rest
+            };
+            let for_each = if thirsty > 0 { (rest - for_root) / thirsty as f64 } else { 0.0 };
+            for (user, line) in &mut self.users {
+                let given = if *user == ROOT.0 { for_root } else { for_each }.min((line.most - line.left).max(0.0));
+                line.left += given;
+                rest -= given;
+            }
+        }
+        self.users.retain(|user, line| *user == ROOT.0 || line.left < line.most || !line.jobs.is_empty());
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.length = 0;
+        self.users.values_mut().for_each(|line| line.jobs.clear());
+    }
+
+    /// All time that was used, by anybody.
+    pub(super) fn spent(&self) -> Duration {
+        self.spent
+    }
+
+    /// Users who wait because their time is used up.
+    pub(super) fn held_back(&self) -> Vec<UserId> {
+        let waits = |line: &Line| line.left <= 0.0 && !line.jobs.is_empty();
+        self.users.iter().filter(|(_, line)| waits(line)).map(|(user, _)| UserId(*user)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(user: u32, inode: u64) -> Job {
+        let key = ObjectKey { inode, device: 1, generation: 0 };
+        Job { key, tgid: 1, user: UserId(user), files: FileNamespace(0), mapping: (0, 0), paths: Vec::new() }
+    }
+
+    /// Serves jobs that take `cost` each for so many seconds of the clock; how many of each user were done.
+    fn serve(queue: &mut Queue, from: Instant, seconds: u64, cost: Duration) -> BTreeMap<u32, u32> {
+        let mut done = BTreeMap::new();
+        for tick in 0..seconds * 100 {
+            if let Next::Job(job) = queue.pop(from + Duration::from_millis(tick * 10)) {
+                queue.charge(job.user, cost);
+                *done.entry(job.user.0).or_default() += 1;
+            }
+        }
+        done
+    }
+
+    #[test]
+    fn users_are_served_one_after_the_other() {
+        let now = Instant::now();
+        let mut queue = Queue::new(now);
+        for number in 0..3 {
+            [7, 7, 9, 0].iter().for_each(|user| queue.push(job(*user, number)));
+        }
+        let mut order = Vec::new();
+        while let Next::Job(job) = queue.pop(now) {
+            order.push(job.user.0);
+        }
+        assert_eq!(order, [7, 9, 0, 7, 9, 0, 7, 9, 0, 7, 7, 7]);
+        assert!(matches!(queue.pop(now), Next::Nothing));
+    }
+
+    #[test]
+    fn one_who_floods_gets_its_part_of_a_quarter_and_root_is_served_at_once() {
+        let begun = Instant::now();
+        let mut queue = Queue::new(begun);
+        (0..1000).for_each(|number| queue.push(job(7, number)));
+        assert!(!queue.has_room(UserId(7)) || MOST_WAITING_OF_USER > 1000);
+        let done = serve(&mut queue, begun, 30, Duration::from_millis(100));
+        // 3 s at once, and a quarter of 30 s, as nobody else wants it.
+        assert!((100..=108).contains(&done[&7]), "{done:?}");
+        assert_eq!(queue.held_back(), [UserId(7)]);
+        queue.push(job(0, 1));
+        queue.push(job(8, 1));
+        let later = begun + Duration::from_secs(30);
+        let first = [queue.pop(later), queue.pop(later)].map(|next| match next {
+            Next::Job(job) => job.user.0,
+            other => panic!("{other:?}"),
+        });
+        assert!(first.contains(&0) && first.contains(&8), "{first:?}");
+    }
+
+    #[test]
+    fn two_who_flood_share_and_root_keeps_half() {
+        let begun = Instant::now();
+        let mut queue = Queue::new(begun);
+        for number in 0..1000 {
+            [0, 7, 9].iter().for_each(|user| queue.push(job(*user, number)));
+        }
+        [0, 7, 9].iter().for_each(|user| queue.charge(UserId(*user), Duration::from_secs(9)));
+        let done = serve(&mut queue, begun, 200, Duration::from_millis(50));
+        let (root, one, other) = (done[&0], done.get(&7).copied().unwrap_or(0), done.get(&9).copied().unwrap_or(0));
+        assert!(root >= 400 && one.abs_diff(other) <= 2 && root > one + other, "{done:?}");
+    }
+
+    #[test]
+    fn no_more_wait_than_there_is_room_for() {
+        let mut queue = Queue::new(Instant::now());
+        let mut number = 0;
+        while queue.has_room(UserId(7)) {
+            number += 1;
+            queue.push(job(7, number));
+        }
+        assert_eq!(number, MOST_WAITING_OF_USER as u64);
+        assert!(queue.has_room(UserId(8)) && queue.has_room(UserId(0)));
+        queue.clear();
+        assert!(queue.has_room(UserId(7)) && queue.len() == 0);
+    }
+}

@@ -1,0 +1,249 @@
+//! Gives up, after the start, every privilege that the rest of the run does not need.
+//!
+//! flametop starts with all that root may do and reads files and memory of processes that nobody trusts. An error in that code should
+//! not be worth more than it has to:
+//!
+//! ```text
+//! keep(set) ──► threads of tokio, of `far`, of the unwind tables: drop_unneeded() when they begin
+//!     │
+//!     ├─► the command is started (it keeps all that root has) ─► BPF programs are loaded, perf events opened
+//!     │
+//!     └─► the collecting thread: drop_but_reserve() when it has started; the main thread: close() when all has
+//! ```
+//!
+//! | what | for |
+//! | --- | --- |
+//! | `BPF`, `PERFMON`, `IPC_LOCK` | events that are attached later, CPUs that are switched on; their rings are locked memory |
+//! | `SYS_PTRACE`, `CHECKPOINT_RESTORE` | `/proc/PID/{maps,root,exe,map_files}` of other users |
+//! | `SYSLOG` | addresses in `/proc/kallsyms` |
+//! | `DAC_READ_SEARCH`, `DAC_OVERRIDE`, `CHOWN`, `FOWNER` | files in private directories; saving there, for whoever called sudo |
+//! | `KILL` | ends a command that runs as another user |
+//! | `SETUID`, `SETGID` | the program that fetches debug files runs as another user |
+//! | `SYS_ADMIN` | uprobes that are set later: the live view's collecting thread has it while it attaches; all have it before Linux 5.9, which has no `CHECKPOINT_RESTORE` |
+//!
+//! Capabilities belong to threads, so each thread drops its own; new threads have those of their creator. [`close`] adds, for all threads
+//! at once, a seccomp filter that refuses system calls which flametop never makes after the start. Where the kernel refuses one of
+//! these steps, the others are taken.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads};
+
+/// Reads files of everybody.
+const READ: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
+/// Reads and writes files of everybody.
+const FILES: CapabilitySet = READ.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::CHOWN).union(CapabilitySet::FOWNER);
+/// Samples, and names what was sampled.
+const SAMPLING: CapabilitySet = FILES
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::CHECKPOINT_RESTORE)
+    .union(CapabilitySet::SYSLOG);
+
+/// The number of `CAP_CHECKPOINT_RESTORE`, the newest that is needed (Linux 5.9).
+const NEWEST: u32 = 40;
+
+/// What the rest of the run does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Duties {
+    /// Reads files that the user names.
+    Reads,
+    /// The same, and saves.
+    Views,
+    /// Samples.
+    Samples {
+        /// A command was started that may run as another user.
+        command: bool,
+        /// A program that fetches debug files is started.
+        fetches: bool,
+        /// Events are attached that were not asked for at the start.
+        attaches: bool,
+    },
+}
+
+impl Duties {
+    fn capabilities(self) -> CapabilitySet {
+        let when = |condition: bool, set: CapabilitySet| if condition { set } else { CapabilitySet::empty() };
+        match self {
+            Duties::Reads => READ,
+            Duties::Views => FILES,
+            Duties::Samples { command, fetches, .. } => {
+                SAMPLING
+                    | when(command || fetches, CapabilitySet::KILL)
+                    | when(fetches, CapabilitySet::SETUID | CapabilitySet::SETGID)
+                    | when(newest_known() < NEWEST, CapabilitySet::SYS_ADMIN)
+            }
+        }
+    }
+}
+
+/// The newest capability that the kernel knows.
+fn newest_known() -> u32 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap").unwrap_or_default();
+    text.trim().parse().unwrap_or(NEWEST)
+}
+
+/// What threads keep. Unset, [`drop_unneeded`] does nothing.
+static KEPT: OnceLock<CapabilitySet> = OnceLock::new();
+/// What the collecting thread keeps besides, and has only while it attaches to an event: the kernel asks it of who sets a uprobe.
+static RESERVE: OnceLock<CapabilitySet> = OnceLock::new();
+
+/// Decides, once, what threads keep; to be called before the first of them begins.
+pub fn keep(duties: Duties) {
+    let _ = KEPT.set(duties.capabilities());
+    if matches!(duties, Duties::Samples { attaches: true, .. }) {
+        let _ = RESERVE.set(CapabilitySet::SYS_ADMIN);
+    }
+}
+
+/// Drops, in the calling thread and those that it will start, all capabilities but the kept ones; programs that they start get no more.
+pub fn drop_unneeded() {
+    drop_but(CapabilitySet::empty());
+}
+
+/// The same for the thread that attaches to events: what [`attaching`] needs stays within its reach.
+pub fn drop_but_reserve() {
+    drop_but(RESERVE.get().copied().unwrap_or(CapabilitySet::empty()));
+}
+
+fn drop_but(reserve: CapabilitySet) {
+    let Some(kept) = KEPT.get() else { return };
+    let _ = set_no_new_privs(true);
+    if let Ok(CapabilitySets { permitted, .. }) = capabilities(None) {
+        let _ = rustix::thread::clear_ambient_capability_set();
+        set(permitted & *kept, permitted & (*kept | reserve));
+    }
+}
+
+fn set(effective: CapabilitySet, permitted: CapabilitySet) {
+    let _ = set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() });
+}
+
+/// Attaches to an event, with what was reserved for that.
+pub fn attaching<T>(work: impl FnOnce() -> T) -> T {
+    let Some(CapabilitySets { effective, permitted, .. }) = RESERVE.get().and_then(|_| capabilities(None).ok()) else {
+        return work();
+    };
+    set(permitted, permitted);
+    let outcome = work();
+    set(effective, permitted);
+    outcome
+}
+
+/// Drops the calling thread's capabilities, and has system calls that nobody makes any more refused for all threads (`EPERM`).
+pub fn close() {
+    drop_unneeded();
+    if let Some(filter) = filter() {
+        let _ = apply_filter_all_threads(&filter);
+    }
+}
+
+/// Refuses [`REFUSED`] and allows the rest. `None` on architectures that the library does not know.
+fn filter() -> Option<BpfProgram> {
+    let rules: BTreeMap<i64, _> = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
+    let architecture = std::env::consts::ARCH.try_into().ok()?;
+    let eperm = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error().unsigned_abs());
+    SeccompFilter::new(rules, SeccompAction::Allow, eperm, architecture).ok()?.try_into().ok()
+}
+
+/// System calls that flametop never makes after its start, and that would be worth something to whoever took it over: code for the
+/// kernel, the kernel's end, mounts and namespaces, other processes' memory, the clock, devices, keys.
+const REFUSED: &[i64] = &[
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    libc::SYS_userfaultfd,
+    libc::SYS_memfd_secret,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_mknodat,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_syslog,
+    libc::SYS_personality,
+    libc::SYS_vhangup,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_nfsservctl,
+];
+
+/// Those that only this architecture has.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_mknod, libc::SYS_uselib];
+/// Those that only this architecture has.
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_HERE: &[i64] = &[];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_grows_with_the_duties() {
+        let plain = Duties::Samples { command: false, fetches: false, attaches: false }.capabilities();
+        let all = Duties::Samples { command: true, fetches: true, attaches: true }.capabilities();
+        assert!(all.contains(plain) && plain.contains(Duties::Views.capabilities()));
+        assert!(Duties::Views.capabilities().contains(Duties::Reads.capabilities()));
+        assert!(
+            !all.intersects(
+                CapabilitySet::SYS_MODULE | CapabilitySet::SYS_RAWIO | CapabilitySet::SETPCAP | CapabilitySet::SYS_BOOT
+            )
+        );
+        assert!(!plain.intersects(CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID));
+        assert_eq!(newest_known() < NEWEST, all.contains(CapabilitySet::SYS_ADMIN));
+    }
+
+    #[test]
+    fn the_filter_can_be_made_here() {
+        assert!(filter().is_some_and(|filter| filter.len() > REFUSED.len()));
+    }
+
+    #[test]
+    fn nothing_is_dropped_before_it_was_decided_what_to_keep() {
+        let before = capabilities(None).unwrap();
+        drop_unneeded();
+        assert_eq!(capabilities(None).unwrap(), before);
+    }
+}

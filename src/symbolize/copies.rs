@@ -1,0 +1,315 @@
+//! Copies of debug information: of files that others may write to, and of what is compressed.
+//!
+//! Who writes a file says how long its sections are, and that costs nothing: a hole in a sparse file takes no room, a megabyte of zeros
+//! takes a kilobyte when it is packed. So a copy is bounded by what its file really takes:
+//!
+//! | bound | how much |
+//! | --- | --- |
+//! | a plain section | holes are not copied: the copy has them, too (`SEEK_DATA`) |
+//! | a compressed one | [`RATIO`] times the bytes that it takes on its disk |
+//! | all copies at once | [`MAX_COPIED`], and half of that of one user's files |
+//! | made in a minute, of one user's files | [`A_MINUTE`], if others may write to them |
+//! | the disk of the copies | a tenth of it, or [`LEFT`], stays free |
+//!
+//! Copies of more than [`IN_MEMORY`] are files without a name, mapped: page cache that the kernel can have back.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::{LazyLock, Mutex};
+use std::time::Instant;
+
+use rustc_hash::FxHashMap;
+use rustix::fs::SeekFrom;
+
+use super::mapped::Mapped;
+use super::objects::lock;
+use super::problem::Reason;
+use super::source::Source;
+use crate::profile::UserId;
+
+/// Copies of sections of all files together.
+const MAX_COPIED: u64 = 2 << 30;
+/// Bytes copied in a minute of what one user's files have and others may write to.
+const A_MINUTE: u64 = 1 << 30;
+/// Copies up to this size are kept in memory.
+const IN_MEMORY: u64 = 1 << 20;
+/// Debug information of C++ and Rust is packed to a third by zlib and to a quarter by zstd; lists of strings to a tenth.
+const RATIO: u64 = 64;
+/// Bytes that stay free on the disk of copies, or a tenth of it if that is less.
+const LEFT: u64 = 1 << 30;
+/// Bytes that are read at a time.
+const CHUNK: usize = 256 << 10;
+
+/// What there is of copies, and who has made them lately.
+#[derive(Default)]
+struct Ledger {
+    copied: u64,
+    users: FxHashMap<UserId, Account>,
+}
+
+/// One user's part.
+#[derive(Clone, Copy)]
+struct Account {
+    /// Bytes of copies that are there.
+    held: u64,
+    /// Bytes made, less what the time since has paid off.
+    made: u64,
+    at: Instant,
+}
+
+static LEDGER: LazyLock<Mutex<Ledger>> = LazyLock::new(Mutex::default);
+
+impl Ledger {
+    /// Writes a copy of so many bytes down, if it may be made.
+    fn take(&mut self, user: UserId, bytes: u64, is_foreign: bool, now: Instant) -> Result<(), Reason> {
+        self.users.retain(|_, account| {
+            let paid = u128::from(A_MINUTE) * now.saturating_duration_since(account.at).as_millis() / 60_000;
+            account.made = account.made.saturating_sub(u64::try_from(paid).unwrap_or(u64::MAX));
+            account.at = now;
+            account.held > 0 || account.made > 0
+        });
+        let account = self.users.get(&user).copied().unwrap_or(Account { held: 0, made: 0, at: now });
+        let (held, copied) = (account.held.saturating_add(bytes), self.copied.saturating_add(bytes));
+        let made = account.made.saturating_add(if is_foreign { bytes } else { 0 });
+        if copied > MAX_COPIED || (is_foreign && held > MAX_COPIED / 2) || made > A_MINUTE {
+            return Err(Reason::NoRoom);
+        }
+        self.copied = copied;
+        self.users.insert(user, Account { held, made, at: now });
+        Ok(())
+    }
+
+    fn give_back(&mut self, user: UserId, bytes: u64) {
+        self.copied = self.copied.saturating_sub(bytes);
+        self.users.entry(user).and_modify(|account| account.held = account.held.saturating_sub(bytes));
+    }
+}
+
+/// A part of [`MAX_COPIED`].
+#[derive(Debug)]
+struct Share {
+    user: UserId,
+    bytes: u64,
+}
+
+impl Share {
+    fn take(source: &Source, bytes: u64) -> Result<Share, Reason> {
+        let user = source.stored().map_or(UserId(0), |(user, _)| user);
+        lock(&LEDGER).take(user, bytes, !source.is_trusted(), Instant::now())?;
+        Ok(Share { user, bytes })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        lock(&LEDGER).give_back(self.user, self.bytes);
+    }
+}
+
+/// The bytes of a section.
+#[derive(Debug)]
+pub(super) struct Copy {
+    bytes: Bytes,
+    _share: Share,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Small(Box<[u8]>),
+    Large(Mapped),
+}
+
+impl Copy {
+    /// Of a part of a file, as it lies there.
+    pub(super) fn plain(source: &Source, range: Range<u64>) -> Result<Copy, Reason> {
+        let size = range.end.saturating_sub(range.start);
+        let Some(near) = source.near().filter(|_| size > IN_MEMORY) else {
+            return Copy::of(source, source.reader(range), size);
+        };
+        let pieces = pieces_with_data(near, range.clone());
+        let share = Share::take(source, pieces.iter().map(|piece| piece.end - piece.start).sum())?;
+        let file = unnamed_file(share.bytes)?;
+        let mut chunk = vec![0; CHUNK];
+        for piece in pieces {
+            let mut at = piece.start;
+            while at < piece.end {
+                let room = chunk.len().min(usize::try_from(piece.end - at).unwrap_or(usize::MAX));
+                let Some(room) = chunk.get_mut(..room) else { break };
+                source.read_exact(at, room)?;
+                file.write_all_at(room, at - range.start)?;
+                at += room.len() as u64;
+            }
+        }
+        file.set_len(size)?;
+        Ok(Copy { bytes: Bytes::Large(Mapped::new(&file, size)?), _share: share })
+    }
+
+    /// Of what a section has unpacked, which says that it becomes `size` bytes and is packed in this part of the file.
+    pub(super) fn unpacked(source: &Source, packed: Range<u64>, reader: impl Read, size: u64) -> Result<Copy, Reason> {
+        let stored = source.stored().map_or(u64::MAX, |(_, stored)| stored);
+        let packed = packed.end.saturating_sub(packed.start).min(stored);
+        if size > packed.saturating_mul(RATIO).max(IN_MEMORY) {
+            return Err(Reason::TooLarge);
+        }
+        Copy::of(source, reader, size)
+    }
+
+    /// Of all that comes, which must be `size` bytes. Grows as they come: a size that a hostile file only claims costs nothing.
+    pub(super) fn of(source: &Source, reader: impl Read, size: u64) -> Result<Copy, Reason> {
+        let share = Share::take(source, size)?;
+        let mut reader = reader.take(size);
+        let bytes = if size <= IN_MEMORY {
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).map_err(|_| Reason::MalformedDwarf)?;
+            (bytes.len() as u64 == size).then(|| Bytes::Small(bytes.into()))
+        } else {
+            let file = unnamed_file(size)?;
+            let (mut chunk, mut at) = (vec![0; CHUNK], 0);
+            loop {
+                let count = reader.read(&mut chunk).map_err(|_| Reason::MalformedDwarf)?;
+                if count == 0 {
+                    break;
+                }
+                let read = chunk.get(..count).unwrap_or_default();
+                // Zeros are a hole in the copy.
+                if read.iter().any(|byte| *byte != 0) {
+                    file.write_all_at(read, at)?;
+                }
+                at += count as u64;
+            }
+            file.set_len(size)?;
+            (at == size).then(|| Mapped::new(&file, size)).transpose()?.map(Bytes::Large)
+        };
+        Ok(Copy { bytes: bytes.ok_or(Reason::MalformedDwarf)?, _share: share })
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Small(bytes) => bytes,
+            Bytes::Large(mapped) => mapped.bytes(),
+        }
+    }
+
+    /// Gives the pages that were looked at back.
+    pub(super) fn give_back(&self) {
+        if let Bytes::Large(mapped) = &self.bytes {
+            mapped.give_back();
+        }
+    }
+
+    /// Bytes of our own memory, and bytes that are mapped.
+    pub(super) fn memory(&self) -> (usize, u64) {
+        match &self.bytes {
+            Bytes::Small(bytes) => (bytes.len(), 0),
+            Bytes::Large(mapped) => (0, mapped.bytes().len() as u64),
+        }
+    }
+}
+
+/// The parts of a file that are no holes. All of it, where its file system does not tell.
+fn pieces_with_data(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
+    let mut pieces = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // Nothing but a hole is left.
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(_) => at,
+        };
+        let end = rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(range.end).min(range.end);
+        if start >= end {
+            break;
+        }
+        pieces.push(start..end);
+        at = end;
+    }
+    pieces
+}
+
+/// A file for so many bytes, on a disk where there is one for such files: /tmp often is memory.
+fn unnamed_file(bytes: u64) -> Result<File, Reason> {
+    let file = tempfile::tempfile_in("/var/tmp").or_else(|_| tempfile::tempfile())?;
+    let disk = rustix::fs::fstatvfs(&file).map_err(std::io::Error::from)?;
+    let (all, free) = (disk.f_blocks.saturating_mul(disk.f_frsize), disk.f_bavail.saturating_mul(disk.f_frsize));
+    if free < bytes.saturating_add(LEFT.min(all / 10)) { Err(Reason::NoRoom) } else { Ok(file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::object::open::OpenFile;
+
+    fn foreign(file: &File) -> Source {
+        Source::of(OpenFile::ours(file.try_clone().unwrap()).unwrap(), false)
+    }
+
+    #[test]
+    fn holes_are_not_copied() {
+        let file = tempfile::tempfile_in("/var/tmp").unwrap();
+        file.set_len(900 << 20).unwrap();
+        file.write_all_at(b"begin", 0).unwrap();
+        file.write_all_at(b"end", (900 << 20) - 3).unwrap();
+        let source = foreign(&file);
+        let begun = Instant::now();
+        let copy = Copy::plain(&source, 0..900 << 20).unwrap();
+        assert!(copy._share.bytes < 1 << 20 && begun.elapsed() < Duration::from_secs(2), "{copy:?} in {:?}", begun.elapsed());
+        assert_eq!((&copy.bytes()[..6], &copy.bytes()[(900 << 20) - 4..]), (&b"begin\0"[..], &b"\0end"[..]));
+        assert_eq!(copy.bytes().len(), 900 << 20);
+        // A part of it, which begins in the hole.
+        let part = Copy::plain(&source, 1000..(899 << 20)).unwrap();
+        assert!(part.bytes()[5000..10_000].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn bytes_that_were_looked_at_stay_though_their_file_is_written_to() {
+        let file = tempfile::tempfile_in("/var/tmp").unwrap();
+        file.write_all_at(&vec![7; 2 << 20], 0).unwrap();
+        let ours = Source::of(OpenFile::ours(file.try_clone().unwrap()).unwrap(), true);
+        let source = foreign(&file);
+        assert!(ours.is_trusted() && !source.is_trusted(), "root's file, in our tree of mounts and in another");
+        let copies = [Copy::plain(&source, 0..2 << 20).unwrap(), Copy::plain(&source, 0..4096).unwrap()];
+        assert!(copies.iter().all(|copy| copy.bytes().iter().all(|byte| *byte == 7)));
+        file.write_all_at(&vec![9; 2 << 20], 0).unwrap();
+        assert!(copies.iter().all(|copy| copy.bytes().iter().all(|byte| *byte == 7)));
+    }
+
+    #[test]
+    fn what_is_packed_becomes_no_more_than_a_multiple_of_what_is_stored() {
+        let file = tempfile::tempfile_in("/var/tmp").unwrap();
+        file.write_all_at(&[7; 4096], 0).unwrap();
+        file.set_len(1 << 30).unwrap();
+        let source = foreign(&file);
+        let stored = file.metadata().unwrap().blocks() * 512;
+        assert!(stored < 1 << 16, "{stored}");
+        let unpack = |size| Copy::unpacked(&source, 0..1 << 30, std::io::repeat(1), size).map(|copy| copy.bytes().len() as u64);
+        assert_eq!(unpack(stored * RATIO + IN_MEMORY + 1), Err(Reason::TooLarge), "its length counts for nothing");
+        assert_eq!(unpack(IN_MEMORY), Ok(IN_MEMORY));
+    }
+
+    #[test]
+    fn a_user_has_so_much_a_minute_and_others_have_theirs() {
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
+        let (one, other) = (UserId(1), UserId(2));
+        let take = |ledger: &mut Ledger, user, after| {
+            let outcome = ledger.take(user, A_MINUTE / 4, true, now + Duration::from_secs(after));
+            outcome.inspect(|()| ledger.give_back(user, A_MINUTE / 4)).is_ok()
+        };
+        assert_eq!([0, 0, 0, 0, 0].map(|after| take(&mut ledger, one, after)), [true, true, true, true, false]);
+        assert!(take(&mut ledger, other, 1));
+        assert_eq!([14, 16, 17].map(|after| take(&mut ledger, one, after)), [false, true, false]);
+        assert!(
+            ledger.take(one, 1 << 30, false, now + Duration::from_secs(17)).is_ok(),
+            "what root wrote is not counted by time"
+        );
+        assert_eq!(ledger.take(other, (1 << 30) + 1, false, now).err(), Some(Reason::NoRoom), "all together");
+        ledger.give_back(one, 1 << 30);
+        assert!(ledger.take(other, 0, true, now + Duration::from_secs(600)).is_ok());
+        assert!(ledger.users.len() == 1 && ledger.copied == 0, "what is paid off is forgotten");
+    }
+}

@@ -1,0 +1,95 @@
+//! Readers of the code and the source of anybody's functions, for the fuzzer (`fuzz/`): it sees only what is public.
+//!
+//! The program calls none of this.
+
+use super::code::{Called, Code};
+use super::text;
+use crate::profile::{FrameId, Row};
+use crate::symbolize::demangle::{Detail, MAX_OUTPUT, demangle};
+use crate::symbolize::elf::Machine;
+
+/// Who reads the bytes of an input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListingReader {
+    /// Code of x86_64.
+    X86,
+    /// Code of arm64.
+    Arm64,
+    /// Source text.
+    Source,
+    /// A mangled name.
+    Name,
+}
+
+impl ListingReader {
+    /// All of them: the first byte of an input is an index.
+    pub const ALL: [ListingReader; 4] = [ListingReader::X86, ListingReader::Arm64, ListingReader::Source, ListingReader::Name];
+
+    /// Reads the bytes.
+    ///
+    /// # Errors
+    ///
+    /// A promise that was not kept.
+    pub fn read(self, bytes: &[u8]) -> Result<(), String> {
+        match self {
+            ListingReader::X86 => code(Machine::X86_64, bytes),
+            ListingReader::Arm64 => code(Machine::Arm64, bytes),
+            ListingReader::Source => are_in_order(&text::rows(bytes)),
+            ListingReader::Name => [Detail::Short, Detail::Normal, Detail::Full].into_iter().try_for_each(|detail| {
+                let name = demangle(bytes, detail);
+                // Bytes that are not UTF-8 become characters of three; a stub keeps its `@plt`.
+                keep(name.len() <= 3 * bytes.len() + MAX_OUTPUT, || format!("a name of {} bytes", name.len()))
+            }),
+        }
+    }
+}
+
+/// Every address has a name that only a hostile file would write.
+struct Hostile;
+
+impl Called for Hostile {
+    fn name(&self, address: u64) -> Option<(u64, String)> {
+        Some((address & !7, "f\u{1b}[31m\u{202e}".repeat(100)))
+    }
+}
+
+fn keep(is_kept: bool, promise: impl FnOnce() -> String) -> Result<(), String> {
+    if is_kept { Ok(()) } else { Err(promise()) }
+}
+
+/// The function lies where the bytes say: its first address is their first eight.
+fn code(machine: Machine, bytes: &[u8]) -> Result<(), String> {
+    let Some((start, bytes)) = bytes.split_first_chunk() else { return Ok(()) };
+    let start = u64::from_le_bytes(*start);
+    // The end is an address, too.
+    let Some(end) = start.checked_add(bytes.len() as u64) else { return Ok(()) };
+    let places = [start, end - 1, end].map(|place| (FrameId(1), place));
+    let rows = Code { machine, bytes, range: start..end, note: "", file: "file" }.rows(Hostile, places.into_iter());
+    keep(rows.row_of.iter().all(|(_, row)| *row < rows.rows.len()), || "a frame on a row that is not there".to_owned())?;
+    are_in_order(&rows.rows)
+}
+
+fn are_in_order(rows: &[Row]) -> Result<(), String> {
+    keep(rows.is_sorted_by(|one, next| one.place < next.place), || "rows out of order".to_owned())?;
+    let printed = rows.iter().find(|row| row.text.contains(char::is_control) || row.text.contains('\u{202e}'));
+    printed.map_or(Ok(()), |row| Err(format!("control characters in {:?}", row.text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fuzzers_corpus_is_read() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/listing");
+        let mut read = 0;
+        for entry in std::fs::read_dir(corpus).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            let (kind, bytes) = bytes.split_first().unwrap();
+            let reader = ListingReader::ALL[usize::from(*kind) % ListingReader::ALL.len()];
+            assert_eq!(reader.read(bytes), Ok(()), "{reader:?}");
+            read += 1;
+        }
+        assert!(read >= ListingReader::ALL.len());
+    }
+}
