@@ -1,0 +1,209 @@
+//! Attacks of an ordinary user on a flametop that runs as root: each must leave everybody else's profile as it was.
+//!
+//! The attackers are programs in `tests/programs/attack/`, run as `nobody` (uid 65534) in a directory of theirs. Beside each of them a
+//! program of root's is started **after** the attack has begun and must be sampled whole and by its names: [`Witness`]. Needs root,
+//! gcc and what `common` needs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod tables;
+
+mod power;
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+mod files;
+mod names;
+mod processes;
+mod walk;
+
+use common::{FLAMETOP, Program, Running, alone, root_or_fail};
+use tempfile::TempDir;
+
+/// The ordinary user.
+const NOBODY: u32 = 65534;
+
+/// How long the end of a run may take.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Builds an attacker from `tests/programs/attack/<source>`, to a place where everybody may run it.
+fn attacker(source: &str, flags: &[&str]) -> Program {
+    Program::build_with(&format!("attack/{source}"), flags)
+}
+
+/// A directory that belongs to the attacker, with copies of programs.
+struct Lair(TempDir);
+
+impl Lair {
+    #[track_caller]
+    fn new() -> Lair {
+        Lair::under(&std::env::temp_dir())
+    }
+
+    /// One on the file system of another directory.
+    #[track_caller]
+    fn under(place: &Path) -> Lair {
+        root_or_fail();
+        let directory = tempfile::Builder::new().prefix("flametop-attack-").tempdir_in(place).expect("no directory there");
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        rustix::fs::chown(directory.path(), owner(), None).unwrap();
+        Lair(directory)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// A copy of a file here, the attacker's own.
+    fn copy(&self, from: &Path, name: &str) -> PathBuf {
+        let to = self.path().join(name);
+        std::fs::copy(from, &to).unwrap_or_else(|error| panic!("failed to copy {}: {error}", from.display()));
+        rustix::fs::chown(&to, owner(), None).unwrap();
+        to
+    }
+
+    /// Starts a program here as the ordinary user. It ends with its handle.
+    #[track_caller]
+    fn start(&self, program: &Path, args: &[&str]) -> Running {
+        let name = program.file_name().unwrap().to_str().unwrap();
+        self.run(&self.copy(program, name), args)
+    }
+
+    /// The same of a program that is here.
+    #[track_caller]
+    fn run(&self, program: &Path, args: &[&str]) -> Running {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.path()).stdin(Stdio::null()).stdout(Stdio::null()).uid(NOBODY).gid(NOBODY);
+        Running { child: command.spawn().expect("the attacker can be started") }
+    }
+}
+
+fn owner() -> Option<rustix::process::Uid> {
+    Some(rustix::process::Uid::from_raw(NOBODY))
+}
+
+/// `flametop record` that runs while something else happens.
+struct Recording {
+    child: Child,
+    directory: TempDir,
+}
+
+impl Recording {
+    /// Starts to record everything into `x.folded` of a directory of its own, with a cache of its own.
+    #[track_caller]
+    fn start(args: &[&str]) -> Recording {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("cache");
+        std::fs::create_dir(&cache).unwrap();
+        Recording::start_in(directory, &cache, args)
+    }
+
+    /// The same with a cache that other recordings use as well.
+    #[track_caller]
+    fn start_with_cache(cache: &Path, args: &[&str]) -> Recording {
+        Recording::start_in(tempfile::tempdir().unwrap(), cache, args)
+    }
+
+    fn start_in(directory: TempDir, cache: &Path, args: &[&str]) -> Recording {
+        let mut command = Command::new(FLAMETOP);
+        command.args(["record", "-o", "x.folded", "--force"]).args(args).current_dir(directory.path());
+        command.env("XDG_CACHE_HOME", cache).env_remove("SUDO_UID").env_remove("SUDO_GID");
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Recording { child, directory }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end, `after` its own time some seconds more; the file's lines, and what it said.
+    #[track_caller]
+    fn end(mut self, after: Duration) -> (Vec<Line>, String) {
+        let limit = Instant::now() + after + SOON;
+        while self.child.try_wait().unwrap().is_none() {
+            if Instant::now() > limit {
+                common::terminal::kill(self.child.id(), rustix::process::Signal::KILL);
+                panic!("the recording has not ended within {SOON:?} after its time");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let output: Output = self.child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let text = std::fs::read_to_string(self.directory.path().join("x.folded")).expect("the file was written");
+        (text.lines().map(Line::parse).collect(), said)
+    }
+}
+
+/// One stack of a folded file.
+#[derive(Debug, Clone)]
+struct Line {
+    frames: Vec<String>,
+    count: u64,
+}
+
+impl Line {
+    fn parse(line: &str) -> Line {
+        let (stack, count) = line.rsplit_once(' ').expect("a line has a count");
+        Line { frames: stack.split(';').map(str::to_owned).collect(), count: count.parse().expect("a count is a number") }
+    }
+}
+
+/// A program of root's that must be seen as it is: `chain.c`, all of whose samples end in `main;outer;middle;inner`.
+struct Witness {
+    _running: Running,
+}
+
+impl Witness {
+    /// Starts it. The name is its own, so that it is told from those of other tests.
+    #[track_caller]
+    fn start(name: &str) -> Witness {
+        root_or_fail();
+        let source = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/chain.c")).unwrap();
+        Witness { _running: Program::build_text(&format!("{name}.c"), &source, &[]).run(&[]) }
+    }
+
+    /// Its samples, and those that are whole and named, of a recording.
+    fn count(name: &str, lines: &[Line]) -> (u64, u64) {
+        let (mut all, mut whole) = (0, 0);
+        for line in lines.iter().filter(|line| line.frames[0] == name) {
+            all += line.count;
+            let user: Vec<&str> = line.frames.iter().map(String::as_str).filter(|frame| !frame.ends_with("_[k]")).collect();
+            let entered = user.get(1).is_some_and(|root| *root == "_start");
+            let named = !user.iter().any(|frame| frame.contains("+0x") || frame.starts_with('['));
+            // The chain may be a function short: it is entered and left all the time.
+            let in_chain = user.contains(&"main");
+            whole += if entered && named && in_chain { line.count } else { 0 };
+        }
+        (all, whole)
+    }
+
+    /// At least 99 % of its samples are whole and named, and there are some.
+    #[track_caller]
+    fn assert_seen(name: &str, lines: &[Line]) {
+        let (all, whole) = Witness::count(name, lines);
+        println!("{name}: {whole} of {all} samples whole and named");
+        let of_it: Vec<&Line> = lines.iter().filter(|line| line.frames[0] == name).collect();
+        assert!(all >= 20, "{name} has {all} samples only");
+        assert!(whole * 100 >= all * 99, "{name}: {whole} of {all} whole and named: {of_it:#?}");
+    }
+}
+
+#[test]
+fn without_an_attack_the_witness_is_seen() {
+    let _alone = alone();
+    // Of a new program the first samples, some 20 ms, come before its table.
+    let recording = Recording::start(&["-F", "499", "-d", "6"]);
+    std::thread::sleep(Duration::from_millis(700));
+    let witness = Witness::start("witness");
+    let pid = recording.pid();
+    let (lines, _) = recording.end(Duration::from_secs(6));
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    drop(witness);
+    Witness::assert_seen("witness", &lines);
+}

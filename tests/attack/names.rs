@@ -1,0 +1,102 @@
+//! Names, and who they are of: floods of names by one user, and files that pass for others.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::*;
+
+const RECORD: [&str; 4] = ["-F", "499", "-d", "9"];
+
+/// A flood, and what it must leave to others: a program of root's, of which nothing was seen before, has all its names.
+#[track_caller]
+fn flood(source: &str, witness: &str) -> String {
+    let lair = Lair::new();
+    let flooding = attacker(source, &[]);
+    let recording = Recording::start(&[RECORD.as_slice(), &["--memory", "24M"]].concat());
+    std::thread::sleep(Duration::from_millis(500));
+    let _attack = lair.start(&flooding.path, &["30"]);
+    std::thread::sleep(Duration::from_secs(5));
+    let witness_runs = Witness::start(witness);
+    let (lines, said) = recording.end(Duration::from_secs(9));
+    drop(witness_runs);
+    assert_named(witness, &lines);
+    println!("{said}");
+    said
+}
+
+/// At least 99 % of a witness's samples have names and nothing else. (Whether they are whole is asked by the tests of unwind tables: on a
+/// busy machine the witness's own may take a second.)
+#[track_caller]
+fn assert_named(name: &str, lines: &[Line]) {
+    let is_named = |frame: &String| !frame.contains("+0x") && !frame.starts_with('[');
+    let of_it = || lines.iter().filter(|line| line.frames[0] == name);
+    let all: u64 = of_it().map(|line| line.count).sum();
+    let named: u64 = of_it().filter(|line| line.frames.iter().all(is_named)).map(|line| line.count).sum();
+    let (_, whole) = Witness::count(name, lines);
+    println!("{name}: of {all} samples {named} named, {whole} whole");
+    assert!(all >= 20, "{name} has {all} samples only");
+    assert!(named * 100 >= all * 99, "{name}: {named} of {all} named: {:#?}", of_it().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_flood_of_thread_names_takes_no_name_from_others() {
+    let _alone = alone();
+    flood("renames.c", "after_renames");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_flood_of_addresses_takes_no_name_from_others() {
+    let _alone = alone();
+    let said = flood("addresses.c", "after_addresses");
+    assert!(said.contains("no name of their own"), "the flood was noticed: {said}");
+}
+
+/// A library of root's, and the attacker's of the same build id under the same path in a user namespace of his.
+#[test]
+fn a_file_mounted_over_a_path_names_no_frames_of_others() {
+    let _alone = alone();
+    const BUILD_ID: &str = "-Wl,--build-id=0x1234567890abcdef1234567890abcdef12345678";
+    let lair = Lair::new();
+    let build = |work: &str| attacker("library.c", &["-shared", "-fPIC", BUILD_ID, &format!("-DWORK={work}")]);
+    let (honest, evil) = (build("honest_work"), build("STOLEN_KEYS"));
+    let caller = attacker("caller.c", &[]);
+    let house = tempfile::Builder::new().prefix("flametop-root-").tempdir().unwrap();
+    std::fs::set_permissions(house.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let library = house.path().join("libpay.so");
+    std::fs::copy(&honest.path, &library).unwrap();
+    lair.copy(&evil.path, "evil.so");
+    lair.copy(&caller.path, "attacker");
+    let script = format!("mount --bind evil.so {0} && exec ./attacker 30 {0}", library.display());
+    let recording = Recording::start(&["-F", "499", "-d", "6"]);
+    std::thread::sleep(Duration::from_millis(500));
+    let mut command = Command::new("unshare");
+    command.args(["-Urm", "sh", "-c", &script]).current_dir(lair.path()).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut attack = Running { child: command.uid(NOBODY).gid(NOBODY).spawn().expect("unshare can be started") };
+    std::thread::sleep(Duration::from_millis(1500));
+    let ended = attack.child.try_wait().unwrap();
+    assert!(ended.is_none(), "an ordinary user cannot make a user namespace here, which this test needs: {ended:?}");
+    let payer = root_calls(&caller.path, house.path(), &library);
+    let (lines, _) = recording.end(Duration::from_secs(6));
+    drop((payer, attack));
+    let count = |name: &str, function: &str| -> u64 {
+        let has = |line: &&Line| line.frames[0] == name && line.frames.iter().any(|frame| frame == function);
+        lines.iter().filter(has).map(|line| line.count).sum()
+    };
+    let all: u64 = lines.iter().filter(|line| line.frames[0] == "payer").map(|line| line.count).sum();
+    println!("payer: {all} samples, {} honest, {} stolen", count("payer", "honest_work"), count("payer", "STOLEN_KEYS"));
+    assert!(all > 50, "{all} samples");
+    assert_eq!(count("payer", "STOLEN_KEYS"), 0, "the attacker's name for root's frames");
+    assert!(count("payer", "honest_work") * 100 >= all * 95, "root's own names");
+    assert_eq!(count("attacker", "honest_work"), 0, "nor root's name for the attacker's");
+}
+
+/// Root's program that calls the library.
+fn root_calls(caller: &Path, house: &Path, library: &Path) -> Running {
+    let payer = house.join("payer");
+    std::fs::copy(caller, &payer).unwrap();
+    let mut command = Command::new(payer);
+    command.args(["30", library.to_str().unwrap()]).stdin(Stdio::null()).stdout(Stdio::null());
+    Running { child: command.spawn().unwrap() }
+}
