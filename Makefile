@@ -21,7 +21,7 @@ WITH_CLANG = CLANG="$$(scripts/setup.sh clang)"
 # What a terminal program must know of its terminal, kept over sudo.
 KEPT = $(foreach name,TERM COLORTERM LANG LC_ALL LC_CTYPE NO_COLOR,$${$(name)+$(name)="$$$(name)"})
 
-.PHONY: run build arm64 test test-all test-vm bench picture install uninstall help setup
+.PHONY: run build arm64 test test-all test-vm bench soak picture install uninstall help setup
 
 run: build ## install what is missing, build, and start the live view (ARGS="-p 123" passes arguments)
 	@if [ "$$(id -u)" = 0 ]; then exec $(FLAMETOP) $(ARGS); \
@@ -55,6 +55,9 @@ test-vm: ## boot kernels 6.1 to the newest on x86_64 and arm64, emulated, and lo
 bench: build ## measure flametop beside perf, flamelens and lightswitch (ROW=view, keys, live-keys, first, record, live, unwind, names, events)
 	@$(WITH_CLANG) scripts/bench-tools.sh $(TARGET)/bench-tools
 	@$(WITH_CLANG) $(CARGO) bench --locked --bench table -- $(ROW)
+
+soak: build ## run the live view for an hour beside programs that come and go, as root; fail if it grows (ARGS=10: minutes)
+	@scripts/soak $(or $(ARGS),60) $(FLAMETOP)
 
 picture: build ## make assets/screen.svg, the picture in README.md, anew
 	@$(WITH_CLANG) scripts/picture.sh $(FLAMETOP) assets/screen.svg

@@ -6,18 +6,22 @@
 #     convert   the converter of unwind information
 #     names     symbols and debug information
 #     jit       maps of code made at run time
+#     debug_files  separate debug files, what dwz took out, split DWARF
+#     collector    what the kernel tells of processes: side-band events, samples, /proc; the cache
+#     listing      code of x86_64 and arm64, source text, mangled names
+#     texts        folded stacks, the configuration
 #
 # libFuzzer (in the crate libfuzzer-sys) needs a C++ compiler, and the instrumentation that LLVM's "sancov" pass puts into
-# code. Sanitizers need a nightly compiler; what is fuzzed has no unsafe code, so that panics, overflows, time and memory are
-# what there is to be found. Seeds are made of this machine's own files, the corpus grows in target/fuzz/TARGET. What is
-# found lies in target/fuzz/found, and ends the run with an error:
+# code. What is fuzzed has no unsafe code, so that panics, overflows, time and memory are what there is to be found. Seeds are kept in
+# fuzz/corpus/TARGET, others are made of this machine's own files; the corpus grows in target/fuzz/TARGET. What is found lies in
+# target/fuzz/found, and ends the run with an error, once all targets have run:
 #
 #   target/fuzz/…/release/TARGET FILE     runs that input once
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- convert names jit
+[ $# -gt 0 ] || set -- convert names jit debug_files collector listing texts
 directory="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
 triple=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p "$directory/found"
@@ -78,12 +82,51 @@ seeds_of_jit() {
     } >"$1/dump"
 }
 
+# An object and a file that belongs to it, by build id, by link, by what dwz took out, or as split DWARF: its length, then both.
+seeds_of_debug_files() {
+    (
+        cd "$1"
+        printf '%s\n' 'static inline int twice(int a) { return a * 2; }' \
+            'int _start(int a, int b) { int s = 0; while (a-- > b) s += twice(s + a); return s; }' >a.c
+        pair() {
+            length=$(wc -c <"$1")
+            for shift in 0 8 16 24; do
+                # shellcheck disable=SC2059 # an octal escape, made here
+                printf "\\$(printf %03o $((length >> shift & 255)))"
+            done
+            cat "$1" "$2"
+        }
+        build="gcc -O2 -nostdlib -Wl,--build-id=0x0011223344556677"
+        $build -g -o whole a.c && objcopy --only-keep-debug whole a.debug && objcopy --strip-debug whole object
+        pair object a.debug >by-id
+        objcopy --add-gnu-debuglink=a.debug --remove-section=.note.gnu.build-id object linked && pair linked a.debug >by-link
+        printf '/alt\000\000\021\042\063\104\125\146\167' >./link
+        objcopy --add-section=.gnu_debugaltlink=link whole other && pair other a.debug >by-altlink
+        $build -g -gsplit-dwarf -o split a.c && mv ./*.dwo a.dwo && pair split a.dwo >by-split
+        rm -f a.c whole a.debug object linked link other split a.dwo
+    )
+}
+
+found=
 for target; do
     corpus="$directory/$target/corpus"
     seeds="$directory/$target/seeds"
     mkdir -p "$corpus" "$seeds"
-    [ -n "$(ls "$seeds")" ] || "seeds_of_$target" "$seeds"
+    case $target in
+    collector | listing | texts) ;;
+    *) [ -n "$(ls "$seeds")" ] || "seeds_of_$target" "$seeds" ;;
+    esac
+    echo "== $target"
+    # All that libFuzzer says is thousands of lines.
     "$programs/$target" -max_total_time="$seconds" \
-        -rss_limit_mb=1024 -malloc_limit_mb=512 -timeout=10 -max_len=65536 -print_final_stats=1 \
-        -artifact_prefix="$directory/found/" "$corpus" "$seeds"
+        -rss_limit_mb=1024 -malloc_limit_mb=512 -timeout=10 -max_len=65536 -print_final_stats=1 -verbosity=0 \
+        -artifact_prefix="$directory/found/" "$corpus" "fuzz/corpus/$target" "$seeds" >"$directory/$target/log" 2>&1 || {
+        tail -n 60 "$directory/$target/log"
+        found="$found $target"
+    }
+    grep -e '^stat::number' -e '^stat::peak' "$directory/$target/log" || true
 done
+[ -z "$found" ] || {
+    echo "flametop: fuzzing found something:$found" >&2
+    exit 1
+}

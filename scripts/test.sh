@@ -2,7 +2,7 @@
 # Everything that must hold before a change is merged; CI runs this and nothing else.
 #
 #   scripts/test.sh          formatting, lints, tests, documentation, scripts
-#   scripts/test.sh --all    also the tests that are marked as slow (#[ignore])
+#   scripts/test.sh --all    also the tests that are marked as slow (#[ignore]), each fuzz target for 30 s, and AddressSanitizer
 set -eu
 cd "$(dirname "$0")/.."
 begin=$(date +%s)
@@ -49,6 +49,24 @@ test_all() {
     [ "${1:-}" = --all ] || return 0
     # Other kernels have a command of their own: make test-vm.
     step "slow tests" run_tests -- --ignored --test-threads=1 --skip kernels_of_both_architectures
+    # What was found before is in the tests; what is new is worth a look, whoever runs into it.
+    step "fuzzing" scripts/fuzz.sh 30
+    step "AddressSanitizer" scripts/asan.sh
+}
+
+# tests/dependencies.rs looks at licences and sources, too, with what cargo itself tells; cargo-deny takes minutes to build, so that it is
+# run where it is.
+dependencies() {
+    if ! command -v cargo-deny >/dev/null; then
+        echo "NOT RUN: cargo-deny is not installed (cargo install cargo-deny --locked); tests/dependencies.rs looks at licences and sources"
+        return 0
+    fi
+    cargo deny --offline --locked check --hide-inclusion-graph licenses bans sources || return 1
+    if [ -n "$(ls "${CARGO_HOME:-$HOME/.cargo}/advisory-dbs" 2>/dev/null)" ]; then
+        cargo deny --offline --locked check advisories
+    else
+        echo "NOT CHECKED: advisories; their database is not here (cargo deny fetch db)"
+    fi
 }
 
 documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet; }
@@ -57,6 +75,7 @@ step "scripts" shellcheck scripts/*.sh .ci/run tests/vm/build tests/vm/cross-arm
 step "formatting" cargo fmt --check
 step "lints" cargo clippy --locked --all-targets -- -D warnings
 step "documentation" documentation
+step "dependencies" dependencies
 step "tests" run_tests
 test_all "$@"
 printf '\nflametop: all tests passed in %s s\n' "$(($(date +%s) - begin))"

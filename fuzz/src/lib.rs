@@ -7,8 +7,7 @@ use flametop::collector::unwind::Image;
 use object::{Object as _, ObjectSection as _};
 
 /// Sections that the converter reads.
-pub const SECTIONS: [&str; 7] =
-    [".eh_frame", ".debug_frame", ".gopclntab", ".gnu_debugdata", ".plt", ".eh_frame_hdr", CODE];
+pub const SECTIONS: [&str; 7] = [".eh_frame", ".debug_frame", ".gopclntab", ".gnu_debugdata", ".plt", ".eh_frame_hdr", CODE];
 /// Code itself, of which nothing else says anything.
 const CODE: &str = ".text";
 

@@ -1,0 +1,15 @@
+//! What reads what the kernel tells of anybody's processes, in which users choose names and paths: perf's side-band records, records of
+//! the ring buffer, /proc/PID/{stat,maps,cmdline,mountinfo}, notes of mapped files; and tables of the cache. The first byte says who
+//! reads the others: `flametop::collector::fuzzing::Reader`.
+#![no_main]
+
+use flametop::collector::fuzzing::Reader;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let reader = Reader::ALL[usize::from(*kind) % Reader::ALL.len()];
+    if let Err(broken) = reader.read(bytes) {
+        panic!("{reader:?}: {broken}");
+    }
+});

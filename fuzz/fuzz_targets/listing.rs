@@ -1,0 +1,14 @@
+//! What shows anybody's functions: code of x86_64 and arm64, source text, mangled names. No panic, no overflow, no control characters,
+//! rows in order. The first byte says who reads the others: `flametop::symbolize::ListingReader`.
+#![no_main]
+
+use flametop::symbolize::ListingReader;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let reader = ListingReader::ALL[usize::from(*kind) % ListingReader::ALL.len()];
+    if let Err(broken) = reader.read(bytes) {
+        panic!("{reader:?}: {broken}");
+    }
+});
