@@ -11,10 +11,12 @@
  * So the limit falls until all samples take what is granted. It is the same for all threads: stacks that are usual take a few
  * microseconds, and stay whole where those that are expensive are cut (USER_END_TIME).
  *
- * The clock is read once at the end of each sample, and in the walk after each 64 frames; searches count as several. A usual walk ends
- * before that. Where time is short it is read after each 8.
+ * In a walk the clock is read after each 64 frames; searches count as several. A usual walk ends before that. Where time is short it is
+ * read after each 8. A sample whose walk did not read the clock does not read it at all while there is much credit, and is charged
+ * USUAL_CHARGE: to read it costs 3 % of a usual sample.
  *
- * Time in which a hypervisor runs somebody else counts as well; of one sample at most MOST_CHARGE is taken from the credit.
+ * A hypervisor may run somebody else meanwhile. So of the time between two looks at the clock no more than MOST_BETWEEN_LOOKS counts: a
+ * walk is not cut for one pause. Of one sample no more than MOST_CHARGE is taken from the credit.
  */
 #ifndef FLAMETOP_BUDGET_H
 #define FLAMETOP_BUDGET_H
@@ -31,6 +33,10 @@ const volatile __u64 walk_time = 100000;
 #define CREDIT_SHIFT 4
 #define MOST_CREDIT (4ULL << 20)
 #define MOST_CHARGE (1ULL << 18)
+/* More than almost all samples take that did not look at the clock. */
+#define USUAL_CHARGE 20000
+/* Half of the time of a walk. */
+#define MOST_BETWEEN_LOOKS 50000
 /* Frames between two looks at the clock. */
 #define LOOK_EVERY 64
 #define LOOK_OFTEN 8
@@ -58,7 +64,8 @@ static __always_inline void begin_time(struct cpu_state *cpu, int after_kernel)
 	walk->limit = limit;
 	walk->look_every = limit < LITTLE_TIME ? LOOK_OFTEN : LOOK_EVERY;
 	walk->look_at = walk->look_every;
-	walk->began = after_kernel ? bpf_ktime_get_ns() : now;
+	walk->looked = after_kernel ? bpf_ktime_get_ns() : now;
+	walk->spent = 0;
 }
 
 /* Whether it is time to look at the clock. */
@@ -74,18 +81,26 @@ __noinline int is_out_of_time(struct cpu_state *cpu)
 		return 1;
 	struct walk *walk = &cpu->walk;
 
+	__u64 now = bpf_ktime_get_ns();
+	__u64 took = now - walk->looked;
+
 	walk->look_at = walk->frames + walk->look_every;
-	return bpf_ktime_get_ns() - walk->began > walk->limit;
+	walk->looked = now;
+	walk->spent += took < MOST_BETWEEN_LOOKS ? took : MOST_BETWEEN_LOOKS;
+	return walk->spent >= walk->limit;
 }
 
 /* Takes from the CPU's credit what the sample has taken so far. */
 static __always_inline void charge_time(struct cpu_state *cpu)
 {
 	struct walk *walk = &cpu->walk;
-	__u64 took = bpf_ktime_get_ns() - cpu->sample.header.time;
+	__u64 took = USUAL_CHARGE;
 
-	if (took > MOST_CHARGE)
-		took = MOST_CHARGE;
+	if (walk->spent || walk->credit < MOST_CREDIT / 2) {
+		took = bpf_ktime_get_ns() - cpu->sample.header.time;
+		if (took > MOST_CHARGE)
+			took = MOST_CHARGE;
+	}
 	walk->credit = walk->credit > took ? walk->credit - took : 0;
 }
 

@@ -170,7 +170,7 @@ static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct 
 	__u64 weight = count - event->reported;
 	int cut;
 
-	begin_sample(header, task);
+	begin_sample(cpu, task);
 	header->kind = SAMPLE_EVENT;
 	header->source = source_number;
 	header->weight = weight > 0xffffffff ? 0xffffffff : weight;

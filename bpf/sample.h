@@ -92,38 +92,58 @@ static __always_inline void send_wishes(struct cpu_state *cpu)
 #define MAX_USER_NAMESPACES 32
 
 /*
- * Who is charged for what flametop does for a task, and which files its paths lead to.
+ * Finds who is charged for what flametop does for a task, and which files its paths lead to.
  *
  *   uid    the task's real user; in a user namespace below the initial one, the user who made that namespace: inside, one user
  *          can be 65,536 others
  *   files  the number of that namespace, whose root chooses what is mounted; else the device of the task's root directory.
  *          Numbers of namespaces are above 0xf0000000, those of devices are below.
  */
-static __always_inline void identify(struct sample_header *header, struct task_struct *task)
+static __always_inline void find_owner(struct known_task *known, struct task_struct *task, const struct cred *cred)
 {
-	const struct cred *cred = WITHOUT_TRUST(task)->real_cred;
 	struct user_namespace *namespace = cred->user_ns;
 
 	if (namespace->level) {
 		/* Of namespaces in namespaces, the outermost: the users of the others are numbers that it gave out. */
 		for (int i = 0; i < MAX_USER_NAMESPACES && namespace->level > 1; i++)
 			namespace = namespace->parent;
-		header->uid = namespace->owner.val;
-		header->files = namespace->ns.inum;
+		known->uid = namespace->owner.val;
+		known->files = namespace->ns.inum;
 	} else {
-		header->uid = cred->uid.val;
+		known->uid = cred->uid.val;
 		/* A task that is exiting has none: 0. */
-		header->files = WITHOUT_TRUST(task)->fs->root.dentry->d_sb->s_dev;
+		known->files = WITHOUT_TRUST(task)->fs->root.dentry->d_sb->s_dev;
 	}
+}
+
+/* Says in the header whom the task belongs to. To find that takes seven lines of memory that no cache has: once a second is enough. Until
+ * then a task of root's may have changed its root directory unnoticed; nobody else can, but in a namespace, which has its own `cred`. */
+static __always_inline void identify(struct cpu_state *cpu, struct task_struct *task)
+{
+	struct sample_header *header = &cpu->sample.header;
+	struct known_task *known = &cpu->tasks[header->tid & (KNOWN_TASKS - 1)];
+	const struct cred *cred = WITHOUT_TRUST(task)->real_cred;
+
+	if (known->cred != cred || known->tid != header->tid || known->time != cpu->walk.time) {
+		known->cred = cred;
+		known->tid = header->tid;
+		known->time = cpu->walk.time;
+		find_owner(known, task, cred);
+	}
+	header->uid = known->uid;
+	header->files = known->files;
 }
 
 /*
  * Who and when; a sample of the clock, until somebody says otherwise. What the task has is read in place: helpers would tell the same,
  * by code that the CPU would have to fetch first.
  */
-static __always_inline void begin_sample(struct sample_header *header, struct task_struct *task)
+static __always_inline void begin_sample(struct cpu_state *cpu, struct task_struct *task)
 {
+	struct sample_header *header = &cpu->sample.header;
+
 	header->time = bpf_ktime_get_ns();
+	cpu->walk.time = header->time >> TIME_SHIFT;
 	header->cgroup = bpf_core_field_exists(task->cgroups) ? WITHOUT_TRUST(task)->cgroups->dfl_cgrp->kn->id : 0;
 	header->tgid = task->tgid;
 	header->tid = task->pid;
@@ -132,7 +152,7 @@ static __always_inline void begin_sample(struct sample_header *header, struct ta
 	header->flags = 0;
 	header->source = 0;
 	header->weight = 1;
-	identify(header, task);
+	identify(cpu, task);
 	((__u64 *)header->comm)[0] = ((__u64 *)task->comm)[0];
 	((__u64 *)header->comm)[1] = ((__u64 *)task->comm)[1];
 }

@@ -49,9 +49,8 @@ int take_sample(struct perf_event_context *ctx)
 	__u32 tgid = task->tgid;
 	__u32 tid = task->pid;
 	struct counters *count = bpf_map_lookup_elem(&counters, &cpu_number);
-	struct cpu_state *cpu = state_of(cpu_number);
 
-	if (!count || !cpu)
+	if (!count)
 		return 0;
 	if (!include_idle && tid == 0) {
 		count->idle++;
@@ -62,12 +61,16 @@ int take_sample(struct perf_event_context *ctx)
 		return 0;
 	}
 
+	struct cpu_state *cpu = state_of(cpu_number);
+
+	if (!cpu)
+		return 0;
 	fetch_past(cpu, tid);
 
 	struct sample_header *header = &cpu->sample.header;
 	struct walk *walk = &cpu->walk;
 
-	begin_sample(header, task);
+	begin_sample(cpu, task);
 
 	walk->pgd = 0;
 	walk->pgd_after_copy = 0;

@@ -32,8 +32,12 @@
 /* Last stacks of threads, of which one is being written, and frames of each: 49 KiB a CPU. */
 #define PAST_STACKS 16
 #define PAST_FRAMES 128
+/* A power of two: threads of which a CPU knows whom they belong to, by the end of their number. */
+#define KNOWN_TASKS 64
 /* Kinds of code for which no table was found, in one walk, that user space is told of. */
 #define MAX_WISHES 4
+/* Of nanoseconds, which makes about seconds of them. */
+#define TIME_SHIFT 30
 /* A look-up that no cache answers takes about as long as so many frames that are known. */
 #define SEARCH_FRAMES 8
 #define SEARCH_RULE_FRAMES 2
@@ -171,7 +175,8 @@ struct walk {
 	__u64 page; /* the entry that the window was found by: of a page table, or pmd */
 	__u64 page_place;
 	__u64 rule;
-	__u64 began; /* nanoseconds, as the next ones */
+	__u64 looked; /* nanoseconds, as the next ones: when the clock was read last */
+	__u64 spent; /* what counts of the time from the begin of the walk until then */
 	__u64 limit; /* that this walk may take */
 	__u64 credit; /* that walks of this CPU may take together */
 	__u64 credited; /* when something was added to that */
@@ -181,11 +186,21 @@ struct walk {
 	__u32 rule_misses;
 	__u32 guesses;
 	__u32 retraced;
-	__u32 time; /* about seconds: see struct object */
+	__u32 time; /* the sample's time >> TIME_SHIFT, about seconds: see struct object */
 	__u32 unstamped; /* where address spaces have no generation: the number of the walk */
 	__u32 past_slot; /* of the thread */
 	__u32 sent; /* samples */
 	__u8 moved; /* a page was taken from the process while it was read in place */
+};
+
+/* Whom a thread belongs to, as identify() of bpf/sample.h found it: half a line. */
+struct known_task {
+	const void *cred; /* a task that changes its user or its namespace gets another one */
+	__u32 tid;
+	__u32 time; /* walk::time of when it was found */
+	__u32 uid;
+	__u32 files;
+	__u64 reserved;
 };
 
 /*
@@ -198,6 +213,7 @@ struct cpu_state {
 	__u64 window[WINDOW_WORDS] __attribute__((aligned(LINE_BYTES)));
 	__u32 past_of[PAST_STACKS];
 	__u32 past_spare;
+	struct known_task tasks[KNOWN_TASKS] __attribute__((aligned(LINE_BYTES)));
 	struct sample sample;
 	__u64 words[40]; /* signal frames */
 	struct wish wishes[MAX_WISHES];
@@ -208,21 +224,8 @@ struct cpu_state {
 };
 _Static_assert(__builtin_offsetof(struct cpu_state, mappings) <= 0x7fff, "what has a place of its own in instructions");
 
-/*
- * The element of `cpu_states` that a CPU has, and 1: 0 is none. For each CPU that there may ever be, which are many more than there are
- * on some machines. User space gives elements to CPUs that are switched on (src/collector/slots.rs); how many there are is set before
- * loading.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} cpu_slots SEC(".maps");
-
-/* An element for each CPU that is switched on, and some for those to come; how many is set before loading. Nobody maps it; but what can
- * be mapped begins with a page, and so lines with lines. */
+/* An element for each CPU that is switched on, and some for those to come; how many is set before loading (room_for() of
+ * src/collector/sampler.rs). Nobody maps it; but what can be mapped begins with a page, and so lines with lines. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -276,10 +279,7 @@ const volatile __u32 search_by_copy;
 
 static __always_inline struct cpu_state *state_of(__u32 cpu)
 {
-	__u64 *slot = bpf_map_lookup_elem(&cpu_slots, &cpu);
-	__u32 number = slot ? *slot - 1 : ~0U;
-
-	return bpf_map_lookup_elem(&cpu_states, &number);
+	return bpf_map_lookup_elem(&cpu_states, &cpu);
 }
 
 static __always_inline __u32 *segment_words(__u32 number)

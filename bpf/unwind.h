@@ -435,7 +435,6 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 	/* Without generations nothing is known of the mappings a moment later: what was found serves this walk alone. */
 	if (!walk->space.has_sequence)
 		walk->space.sequence = ++walk->unstamped;
-	walk->time = cpu->sample.header.time >> 30;
 	walk->map.size = 0;
 	walk->window_bytes = 0;
 	walk->pmd_number = ~0ULL;

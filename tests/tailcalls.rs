@@ -56,7 +56,7 @@ fn attach(function: &str) -> Result<(Object, Vec<Link>), String> {
     let mut open = ObjectBuilder::default().open_memory(bytes).expect("our own object");
     let cpus = u32::try_from(libbpf_rs::num_possible_cpus().expect("the kernel tells")).unwrap();
     for mut map in open.maps_mut() {
-        if map.name() == "cpu_states" || map.name() == "cpu_slots" {
+        if map.name() == "cpu_states" {
             map.set_max_entries(cpus).expect("not loaded yet");
         }
     }
@@ -70,9 +70,6 @@ fn attach(function: &str) -> Result<(Object, Vec<Link>), String> {
     let object = open.load().map_err(words)?;
     let map = |name: &str| object.maps().find(|map| map.name() == name).expect("it is there");
     let program = |name: &str| object.progs_mut().find(|program| program.name() == name).expect("it is there");
-    for cpu in 0..cpus {
-        map("cpu_slots").update(&cpu.to_ne_bytes(), &(u64::from(cpu) + 1).to_ne_bytes(), MapFlags::ANY).map_err(words)?;
-    }
     let zero = 0u32.to_ne_bytes();
     let next = program("is_gone_on_to").as_fd().as_raw_fd();
     map("next").update(&zero, &next.to_ne_bytes(), MapFlags::ANY).map_err(words)?;

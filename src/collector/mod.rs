@@ -32,7 +32,6 @@ mod reader;
 mod records;
 mod resolve;
 mod sampler;
-mod slots;
 mod tables;
 pub mod unwind;
 
@@ -396,7 +395,7 @@ impl Collector {
         let left_out = self.sampler.left_out();
         if let Some(first) = left_out.first() {
             notes.push(format!(
-                "{} CPUs, the first of them {first}, were switched on later and are not sampled: no room; start flametop again",
+                "{} CPUs, the first of them {first}, were switched on later and are not sampled: start flametop again to sample them",
                 left_out.len()
             ));
         }
@@ -548,8 +547,6 @@ impl Collector {
             self.rings.clear();
             self.sampler.follow_cpus(&[]);
         }
-        // States before anything that walks with them; without, a CPU is not sampled.
-        let _ = self.sampler.give_states(&cpus);
         // Events before the clock, as at the start.
         self.rings.retain(|cpu, _| cpus.contains(cpu));
         for cpu in &cpus {

@@ -16,7 +16,6 @@ use rustix::event::{Timespec, epoll};
 
 use super::Walk;
 use super::records::{self, MAX_FRAMES, Record, Walked, Wish};
-use super::slots::{Slots, room_for};
 use super::tables::{Cache, Tables};
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
@@ -97,8 +96,7 @@ pub(crate) struct Shared {
     pub(crate) segments: MapHandle,
     pub(crate) objects: MapHandle,
     pub(crate) files: MapHandle,
-    pub(crate) cpu_slots: MapHandle,
-    /// CPUs that can have a state of their own: elements of `cpu_states`.
+    /// Elements of `cpu_states`: CPUs with lower numbers than this have one.
     pub(crate) cpu_states: u32,
     pub(crate) settings: Settings,
     /// See `max_depth`.
@@ -185,7 +183,10 @@ pub(crate) struct Sampler {
     /// Whether the clock is to tick.
     ticks: bool,
     settings: Settings,
-    slots: Slots,
+    /// Elements of `cpu_states`.
+    states: u32,
+    /// CPUs that are switched on and have none.
+    left_out: Vec<u32>,
     reading: Reading,
     /// When it was last asked whether memory has failed.
     memory_asked: u64,
@@ -202,6 +203,9 @@ pub(crate) enum Reading {
     CopiedOfFailing,
 }
 
+/// At least so many CPUs can be switched on later, if the machine may ever have so many.
+const RESERVED: u32 = 8;
+
 /// How often it is asked whether memory has failed: nanoseconds.
 const ASK_OF_MEMORY: u64 = 60_000_000_000;
 
@@ -211,8 +215,8 @@ impl Sampler {
         // What only makes it faster is no reason to fail.
         let cpus = online_cpus()?;
         let possible = possible_cpus().map_err(|source| CollectorError::Read { path: "the list of CPUs", source })?;
-        let slots = Slots::new(room_for(u32::try_from(cpus.len()).unwrap_or(u32::MAX), possible));
-        let (skeleton, reading) = match load_programs(settings, slots.room(), true) {
+        let states = room_for(&cpus, possible);
+        let (skeleton, reading) = match load_programs(settings, states, true) {
             Ok(skeleton) => {
                 #[cfg(target_arch = "x86_64")]
                 let reads_in_place = settings.walk != Walk::Copied && super::direct_map::find(&skeleton.progs.find_direct_map);
@@ -220,7 +224,7 @@ impl Sampler {
                 let reads_in_place = false;
                 (skeleton, if reads_in_place { Reading::InPlace } else { Reading::Copied })
             }
-            Err(_) => (load_programs(settings, slots.room(), false)?, Reading::Copied),
+            Err(_) => (load_programs(settings, states, false)?, Reading::Copied),
         };
 
         let attach = |error| bpf_error("follow forks by the tracepoint sched_process_fork", &error);
@@ -240,7 +244,7 @@ impl Sampler {
         let clock = Clock::CpuClock;
         let counters = counters_of(&skeleton.maps.counters, 1)?;
         let forks = counters_of(&skeleton.maps.forks, 1)?;
-        let mut sampler = Sampler {
+        Ok(Sampler {
             clocks: BTreeMap::new(),
             fork,
             ring,
@@ -252,21 +256,11 @@ impl Sampler {
             clock,
             ticks: false,
             settings,
-            slots,
+            states,
+            left_out: Vec::new(),
             reading,
             memory_asked: perf::now().0,
-        };
-        sampler.give_states(&cpus)?;
-        Ok(sampler)
-    }
-
-    /// Gives each CPU that is switched on a state to walk with, and takes those of others. Before anything runs there.
-    pub(crate) fn give_states(&mut self, online: &[u32]) -> Result<(), CollectorError> {
-        let map = self.skeleton.maps.cpu_slots.as_fd();
-        let changed = self.slots.follow(online);
-        let written =
-            changed.into_iter().try_for_each(|(cpu, word)| perf::write_mapped(map, cpu as usize * 8, &word.to_ne_bytes()));
-        written.map_err(|source| CollectorError::Read { path: "the map of CPUs", source })
+        })
     }
 
     /// Starts the clock on these CPUs: the cycle counter if all of them have one, else the kernel's timer.
@@ -282,9 +276,6 @@ impl Sampler {
     }
 
     fn attach_cpu(&mut self, cpu: u32) -> Result<(), CollectorError> {
-        if !self.slots.has(cpu) {
-            return Ok(());
-        }
         let frequency = self.settings.frequency;
         let event = perf::open_clock(self.clock, frequency, cpu);
         let event = event.map_err(|error| {
@@ -305,7 +296,7 @@ impl Sampler {
 
     /// CPUs that are not sampled: there is no room for them.
     pub(crate) fn left_out(&self) -> &[u32] {
-        self.slots.left_out()
+        &self.left_out
     }
 
     /// Once a minute, asks whether memory has failed. From then on it is not read in place: to load what has failed ends the machine.
@@ -338,8 +329,9 @@ impl Sampler {
     /// Follows CPUs that came and went. One that cannot be had is tried again the next time.
     pub(crate) fn follow_cpus(&mut self, online: &[u32]) {
         self.clocks.retain(|cpu, _| online.contains(cpu));
+        self.left_out = online.iter().copied().filter(|cpu| *cpu >= self.states).collect();
         for cpu in online {
-            if self.ticks && !self.clocks.contains_key(cpu) {
+            if self.ticks && *cpu < self.states && !self.clocks.contains_key(cpu) {
                 // It may have gone again meanwhile.
                 let _ = self.attach_cpu(*cpu);
             }
@@ -390,8 +382,7 @@ impl Sampler {
             segments: handle(&maps.segments)?,
             objects: handle(&maps.objects)?,
             files: handle(&maps.files)?,
-            cpu_slots: handle(&maps.cpu_slots)?,
-            cpu_states: self.slots.room(),
+            cpu_states: self.states,
             settings: self.settings,
             max_depth: max_depth(),
         })
@@ -427,6 +418,14 @@ impl Sampler {
     }
 }
 
+/// Elements of `cpu_states` to make room for: up to the highest number that a CPU has, and as many more as there are CPUs, at least
+/// [`RESERVED`]. Never more than there may ever be: a hypervisor may announce 512 CPUs and switch on two.
+fn room_for(online: &[u32], possible: u32) -> u32 {
+    let there = online.iter().max().map_or(1, |highest| highest.saturating_add(1));
+    let to_come = u32::try_from(online.len()).unwrap_or(u32::MAX).max(RESERVED);
+    there.saturating_add(to_come).min(possible.max(there))
+}
+
 /// Loads the programs, with states for so many CPUs, and with the one that finds the direct map (x86_64) or without.
 fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Result<SamplerSkel<'static>, CollectorError> {
     forget_complaint();
@@ -459,7 +458,6 @@ fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Res
     let sized = sized.and_then(|()| {
         let cpus = possible_cpus()?;
         open.maps.cpu_states.set_max_entries(states)?;
-        open.maps.cpu_slots.set_max_entries(cpus)?;
         open.maps.counters.set_max_entries(cpus)?;
         open.maps.forks.set_max_entries(cpus)
     });
@@ -578,17 +576,31 @@ mod tests {
     }
 
     #[test]
-    fn only_cpus_that_are_switched_on_and_some_to_come_have_a_state() {
+    fn cpus_that_are_switched_on_and_some_to_come_have_a_state() {
+        assert_eq!(room_for(&[0, 1], 2), 2);
+        assert_eq!(room_for(&[0, 1], 512), 10, "2.2 MB instead of 115");
+        assert_eq!(room_for(&(0..64).collect::<Vec<_>>(), 128), 128);
+        assert_eq!(room_for(&(0..64).collect::<Vec<_>>(), 72), 72);
+        assert_eq!(room_for(&[0, 300], 512), 309, "numbers may have gaps");
+        assert_eq!(room_for(&[0, 16], 8), 17, "what is there counts more than what there may be");
         let sampler = for_trying().expect("this test needs root");
-        let online = perf::online_cpus().unwrap();
-        let room = room_for(u32::try_from(online.len()).unwrap(), possible_cpus().unwrap());
+        let room = room_for(&perf::online_cpus().unwrap(), possible_cpus().unwrap());
         assert_eq!(sampler.skeleton.maps.cpu_states.max_entries(), room);
-        let slots = sampler.skeleton.maps.cpu_slots.as_fd();
-        let words = perf::read_mapped(slots, 0, possible_cpus().unwrap() as usize * 8).unwrap();
-        let given: Vec<u64> = words.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
-        for (cpu, slot) in given.iter().enumerate() {
-            assert_eq!(*slot > 0, online.contains(&u32::try_from(cpu).unwrap()), "{given:?}");
-        }
+    }
+
+    #[test]
+    fn a_cpu_without_a_state_is_left_out() {
+        let mut sampler = for_trying().expect("this test needs root");
+        let online = perf::online_cpus().unwrap();
+        sampler.attach(&online).unwrap();
+        let (first, others) = online.split_first().unwrap();
+        assert!(!others.is_empty(), "NOT TESTED: this machine has one CPU");
+        sampler.states = first + 1;
+        sampler.follow_cpus(&[*first]);
+        assert_eq!(sampler.left_out(), []);
+        sampler.follow_cpus(&online);
+        assert_eq!(sampler.left_out(), others);
+        assert_eq!(sampler.clocks.keys().collect::<Vec<_>>(), [first]);
     }
 
     #[test]

@@ -84,7 +84,6 @@ fn share(maps: &mut OpenProbesMaps<'_>, shared: &Shared, own: Option<&OwnMaps>) 
     reuse(&mut maps.segments, &shared.segments)?;
     reuse(&mut maps.objects, &shared.objects)?;
     reuse(&mut maps.files, &shared.files)?;
-    reuse(&mut maps.cpu_slots, &shared.cpu_slots)?;
     match own {
         Some(own) => {
             reuse(&mut maps.events, &own.events)?;
