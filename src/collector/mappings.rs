@@ -269,6 +269,11 @@ impl Files {
         );
     }
 
+    /// Forgets the objects of all files: their ids are of tables that nobody uses any more.
+    pub(crate) fn forget_objects(&mut self) {
+        self.slots.iter_mut().flatten().for_each(|file| file.objects = ObjectsOfFile::default());
+    }
+
     /// There was no room to ask for a build id.
     pub(crate) fn not_asked(&mut self, mapped: &MappedFile) {
         self.set_build_id(mapped, BuildIdOf::Unknown);

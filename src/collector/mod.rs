@@ -243,6 +243,11 @@ impl Collector {
         Collector::start_with_ring(options, names, processes, ring_bytes)
     }
 
+    /// From now on names are made in these tables: the others are let go.
+    pub fn use_names(&mut self, names: Arc<Names>) {
+        self.table.use_names(names);
+    }
+
     fn start_with_ring(
         options: CollectorOptions,
         names: Arc<Names>,

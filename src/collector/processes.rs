@@ -173,6 +173,20 @@ impl ProcessTable {
         }
     }
 
+    /// Forgets all ids of frames and labels, and makes new ones in these tables.
+    pub(crate) fn use_names(&mut self, names: Arc<Names>) {
+        self.names = names;
+        self.kernel_frames = FxHashMap::default();
+        self.comms = FxHashMap::default();
+        self.outdated = 0;
+        self.files.forget_objects();
+        for state in self.states.values_mut() {
+            state.frames = FxHashMap::default();
+            state.anonymous = None;
+            state.label = None;
+        }
+    }
+
     /// A program of which nothing is known but its name.
     fn begin(&mut self, comm: [u8; COMM_LENGTH]) -> State {
         self.lives += 1;

@@ -9,8 +9,9 @@ use crate::profile::{CallTree, Difference, LabelId, LabelTable, NodeId, Sides};
 pub(super) struct Texts {
     /// Every text once, in order.
     texts: Vec<String>,
-    /// Index into `texts` by label id; `u32::MAX` for labels that the tree does not have.
+    /// Index into `texts` by label, from `first` on; `u32::MAX` for labels that the tree does not have.
     by_label: Vec<u32>,
+    first: LabelId,
 }
 
 impl Texts {
@@ -19,7 +20,7 @@ impl Texts {
         let mut by_label: Vec<u32> = Vec::new();
         let mut written: Vec<(String, usize)> = Vec::new();
         for node in tree.nodes().iter().skip(1) {
-            let label = node.label.0 as usize;
+            let Some(label) = labels.index(node.label) else { continue };
             if by_label.len() <= label {
                 by_label.resize(label + 1, u32::MAX);
             }
@@ -38,12 +39,13 @@ impl Texts {
                 *slot = u32::try_from(texts.len() - 1).unwrap_or(u32::MAX);
             }
         }
-        Texts { texts, by_label }
+        Texts { texts, by_label, first: labels.id(0) }
     }
 
     /// Where the label's text comes in the order of all texts.
     fn rank(&self, label: LabelId) -> u32 {
-        self.by_label.get(label.0 as usize).copied().unwrap_or(u32::MAX)
+        let index = label.0.checked_sub(self.first.0).map(|index| index as usize);
+        index.and_then(|index| self.by_label.get(index)).copied().unwrap_or(u32::MAX)
     }
 
     fn text(&self, rank: u32) -> &str {

@@ -44,13 +44,23 @@ impl Mark {
     }
 }
 
+/// The names of a profile have changed while it was looked at: all begins again with the new ones.
+#[derive(Debug)]
+pub(super) struct OtherNames;
+
 /// Copies what `query` shows into a profile of its own, whatever the store does meanwhile. `None` if that is more than `limit`
 /// bytes.
-pub(super) fn excerpt(names: &Arc<Names>, query: &Query, profile: &RwLock<Profile>, limit: usize) -> Option<Profile> {
+pub(super) fn excerpt(
+    names: &Arc<Names>,
+    query: &Query,
+    profile: &RwLock<Profile>,
+    limit: usize,
+) -> Result<Option<Profile>, OtherNames> {
     loop {
         match try_excerpt(names, query, profile, limit) {
-            Copied::All(excerpt) => return Some(*excerpt),
-            Copied::TooMuch => return None,
+            Copied::All(excerpt) => return Ok(Some(*excerpt)),
+            Copied::TooMuch => return Ok(None),
+            Copied::Renamed => return Err(OtherNames),
             // All ids have changed: what was copied cannot be added to.
             Copied::Compacted => {}
         }
@@ -61,6 +71,7 @@ enum Copied {
     All(Box<Profile>),
     TooMuch,
     Compacted,
+    Renamed,
 }
 
 fn try_excerpt(names: &Arc<Names>, query: &Query, profile: &RwLock<Profile>, limit: usize) -> Copied {
@@ -73,6 +84,9 @@ fn try_excerpt(names: &Arc<Names>, query: &Query, profile: &RwLock<Profile>, lim
     let mut epoch = None;
     loop {
         let profile = profile.read().unwrap_or_else(PoisonError::into_inner);
+        if !profile.is_named_by(names) {
+            return Copied::Renamed;
+        }
         if *epoch.get_or_insert(profile.epoch()) != profile.epoch() {
             return Copied::Compacted;
         }

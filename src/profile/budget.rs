@@ -82,6 +82,14 @@ impl Budget {
         self.used_by(account) >= left.saturating_mul(share)
     }
 
+    /// Takes over what another budget has counted as refused.
+    pub(super) fn remember_refused(&self, other: &Budget) {
+        self.refused_all.store(other.refused(), Ordering::Relaxed);
+        for entry in &other.refused {
+            self.refused.insert(*entry.key(), *entry.value());
+        }
+    }
+
     /// Counts what was not made.
     pub(super) fn refuse(&self, user: UserId) {
         self.refused_all.fetch_add(1, Ordering::Relaxed);

@@ -7,9 +7,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use rustc_hash::FxHashMap;
 
-use super::baseline::{Mark, excerpt};
+use super::baseline::{Mark, OtherNames, excerpt};
 use super::difference::{Difference, NodeSides, Sides};
-use super::frame::Names;
+use super::frame::{Names, Renewal};
 use super::ids::{CgroupId, Cpu, LabelId, Tgid, Timestamp};
 use super::processes::Processes;
 use super::query::{Direction, Grouping, Query, Request};
@@ -31,6 +31,8 @@ const MOST_SLICES: usize = 64;
 pub struct Snapshot {
     /// What was asked.
     pub request: Request,
+    /// The tables that its labels and frames are of.
+    pub names: Arc<Names>,
     /// As of when.
     pub now: Timestamp,
     /// The call tree; if two sides are compared, that of both, in which nodes weigh shares and not samples.
@@ -286,7 +288,33 @@ impl Engine {
 
     /// The answer as of `now`.
     pub fn answer(&mut self, request: &Request, now: Timestamp) -> Snapshot {
-        self.keep_baseline(request.baseline.as_ref());
+        loop {
+            self.follow_names();
+            match self.try_answer(request, now) {
+                Ok(snapshot) => return snapshot,
+                Err(OtherNames) => {}
+            }
+        }
+    }
+
+    /// Begins again if the profile has other names by now.
+    fn follow_names(&mut self) {
+        let Some(names) = read(&self.trees.profile).names().cloned().filter(|names| !Arc::ptr_eq(names, &self.names)) else {
+            return;
+        };
+        if let Some(trees) = self.baseline.as_mut().and_then(|other| other.trees.as_mut()) {
+            let kept = Arc::clone(&trees.profile);
+            Renewal::between(&self.names, &names).finish(&mut kept.write().unwrap_or_else(PoisonError::into_inner), true);
+            *trees = Trees::new(&names, kept);
+        }
+        self.trees = Trees::new(&names, Arc::clone(&self.trees.profile));
+        self.names = names;
+        (self.difference, self.difference_before) = (None, None);
+        (self.functions, self.neighbours, self.located, self.searcher) = (None, None, None, None);
+    }
+
+    fn try_answer(&mut self, request: &Request, now: Timestamp) -> Result<Snapshot, OtherNames> {
+        self.keep_baseline(request.baseline.as_ref())?;
         // Beside a baseline whole samples are weighed: it has no others, and what may be chance depends on their number.
         let unit = if request.compare { 1 } else { FADING_UNIT };
         let changed = self.trees.update(&request.query, unit, now);
@@ -305,10 +333,14 @@ impl Engine {
         });
         let builder = &self.trees.shown.builder;
         let profile = read(&self.trees.profile);
+        if !profile.is_named_by(&self.names) {
+            return Err(OtherNames);
+        }
         let fixed = profile.limits() == Limits::NONE;
         let activity = builder.activity(&profile, now);
         let snapshot = Snapshot {
             request: request.clone(),
+            names: Arc::clone(&self.names),
             now,
             tree,
             difference,
@@ -337,26 +369,27 @@ impl Engine {
             memory: profile.memory(),
         };
         drop(profile);
-        snapshot
+        Ok(snapshot)
     }
 
     /// Takes what is marked out of the store, or lets go of what is not wanted any more.
-    fn keep_baseline(&mut self, mark: Option<&Mark>) {
+    fn keep_baseline(&mut self, mark: Option<&Mark>) -> Result<(), OtherNames> {
         if self.baseline.as_ref().map(|kept| &kept.mark) == mark {
-            return;
+            return Ok(());
         }
         self.baseline = None;
         let profile = &self.trees.profile;
         let mut bytes = 0;
         if let Some(mark) = mark {
             let limit = read(profile).limits().memory / 4;
-            let kept = excerpt(&self.names, &mark.query, profile, limit);
+            let kept = excerpt(&self.names, &mark.query, profile, limit)?;
             bytes = kept.as_ref().map_or(0, Profile::memory);
             let samples = kept.iter().flat_map(|kept| kept.samples.slices_from(0).flatten()).map(|sample| sample.weight).sum();
             let trees = kept.map(|kept| Trees::new(&self.names, Arc::new(RwLock::new(kept))));
             self.baseline = Some(Other { mark: mark.clone(), trees, samples });
         }
         profile.write().unwrap_or_else(PoisonError::into_inner).set_aside(bytes);
+        Ok(())
     }
 
     /// Brings the baseline's tree and that of both up to date, if they are compared.

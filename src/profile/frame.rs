@@ -5,6 +5,8 @@
 //! function have one label. All three tables only grow and can be read without a lock; they are shared by every room through
 //! [`Names`]. How far they grow is bounded: see [`Names::bounded`].
 
+mod renewal;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,9 +14,11 @@ use dashmap::{DashMap, Entry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed};
-use super::ids::{FrameId, LabelId, ObjectId, Tgid, UserId};
+use super::ids::{FirstId, FrameId, LabelId, ObjectId, Tgid, UserId};
 use super::labels::{FrameKind, LabelTable};
 use super::objects::{Object, ObjectKind, ObjectTable};
+pub(super) use renewal::{Id, Renewal};
+pub use renewal::{Renewals, Renewed};
 
 /// One address of one object, as a stack holds it.
 ///
@@ -51,9 +55,11 @@ struct FrameEntry {
 
 const CHAIN: u32 = 1 << 31;
 
-/// Every frame there is and what it is called. Grows only; reading takes no lock.
+/// Every frame there is and what it is called. Grows only, until another table follows ([`Renewal`](super::Renewal)); reading takes no
+/// lock.
 #[derive(Default)]
 pub struct FrameTable {
+    first: FirstId,
     frames: boxcar::Vec<FrameEntry>,
     ids: DashMap<Frame, FrameId, FxBuildHasher>,
     chains: boxcar::Vec<Box<[LabelId]>>,
@@ -62,7 +68,26 @@ pub struct FrameTable {
 impl FrameTable {
     /// The frame, or `None` for an id of another table.
     pub fn get(&self, id: FrameId) -> Option<Frame> {
-        self.frames.get(id.0 as usize).map(|entry| entry.frame)
+        self.entry(id).map(|entry| entry.frame)
+    }
+
+    fn entry(&self, id: FrameId) -> Option<&FrameEntry> {
+        self.frames.get(self.index(id)?)
+    }
+
+    /// The place of a frame among those of this table, for arrays; `None` for one of an older table.
+    pub fn index(&self, id: FrameId) -> Option<usize> {
+        self.first.index(id.0)
+    }
+
+    /// All that there are.
+    pub fn ids(&self) -> impl Iterator<Item = FrameId> + use<> {
+        let first = self.first;
+        (0..self.len()).map(move |index| FrameId(first.id(index)))
+    }
+
+    fn push(&self, frame: Frame, naming: u32) -> FrameId {
+        FrameId(self.first.id(self.frames.push(FrameEntry { frame, naming: AtomicU32::new(naming) })))
     }
 
     /// How many frames there are.
@@ -94,6 +119,13 @@ pub struct Names {
     anonymous: OnceLock<LabelId>,
     /// What of `budget` may go to addresses of JIT code.
     jit: Budget,
+    limit: usize,
+}
+
+impl std::fmt::Debug for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Names").field("frames", &self.frames.len()).field("labels", &self.labels.len()).finish_non_exhaustive()
+    }
 }
 
 impl Default for Names {
@@ -125,6 +157,7 @@ impl Names {
             budget,
             anonymous: OnceLock::new(),
             jit: Budget::new(limit / JIT_SHARE * 2),
+            limit,
         }
     }
 
@@ -141,10 +174,6 @@ impl Names {
     /// The user for whom that was so most often, and how often.
     pub fn refused_most(&self) -> Option<(UserId, u64)> {
         self.budget.refused_most()
-    }
-
-    pub(super) fn budget(&self) -> Arc<Budget> {
-        Arc::clone(&self.budget)
     }
 
     /// The frame's id. A new frame gets `module+0x1234` for a name and `true` comes back: somebody should look it up.
@@ -205,8 +234,7 @@ impl Names {
             Entry::Vacant(entry) => {
                 let label = label(frame);
                 self.budget.take(self.payer(frame.object), Self::OF_A_FRAME);
-                let slot = self.frames.frames.push(FrameEntry { frame, naming: AtomicU32::new(label.0) });
-                let id = FrameId(u32::try_from(slot).unwrap_or(0));
+                let id = self.frames.push(frame, label.0);
                 entry.insert(id);
                 (id, true)
             }
@@ -272,7 +300,7 @@ impl Names {
     /// and is never replaced; that it gets a name is told by [`Names::renamed_since`].
     #[cfg(test)]
     fn is_anonymous(&self, id: FrameId) -> bool {
-        let Some(entry) = self.frames.frames.get(id.0 as usize) else { return false };
+        let Some(entry) = self.frames.entry(id) else { return false };
         let naming = LabelId(entry.naming.load(Ordering::Acquire));
         self.anonymous.get() == Some(&naming) && self.is_jit(entry.frame.object)
     }
@@ -281,7 +309,7 @@ impl Names {
     ///
     /// An empty slice leaves the frame as it is.
     pub fn name_frame(&self, id: FrameId, labels: &[LabelId]) {
-        let (Some(entry), Some(&first)) = (self.frames.frames.get(id.0 as usize), labels.first()) else {
+        let (Some(entry), Some(&first)) = (self.frames.entry(id), labels.first()) else {
             return;
         };
         let naming = if labels.len() == 1 {
@@ -306,7 +334,7 @@ impl Names {
 
     /// The labels of a frame, root first; almost always one.
     pub fn labels_of(&self, id: FrameId, mut each: impl FnMut(LabelId)) {
-        let Some(entry) = self.frames.frames.get(id.0 as usize) else { return };
+        let Some(entry) = self.frames.entry(id) else { return };
         let naming = entry.naming.load(Ordering::Acquire);
         if naming & CHAIN == 0 {
             each(LabelId(naming));

@@ -72,13 +72,41 @@ id!(
     ObjectId(u32)
 );
 id!(
-    /// Index into a [`FrameTable`](super::FrameTable).
+    /// A frame of a [`FrameTable`](super::FrameTable).
     FrameId(u32)
 );
 id!(
-    /// Index into a [`LabelTable`](super::LabelTable).
+    /// A label of a [`LabelTable`](super::LabelTable).
     LabelId(u32)
 );
+
+/// The first id of a table. Tables that follow each other have no id in common, so that one of an older table finds nothing in a newer
+/// one. (It might after some two billion ids, when they begin again.)
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct FirstId(u32);
+
+impl FirstId {
+    /// Ids have 31 bits: [`FrameTable`](super::FrameTable) marks other numbers by the 32nd.
+    const END: u32 = 1 << 31;
+    /// No table has as many: that would be 4 GB.
+    const ROOM: u32 = 1 << 28;
+
+    /// That of the table that follows one with so many ids.
+    pub(super) fn after(self, count: usize) -> FirstId {
+        let next = u32::try_from(count).ok().and_then(|count| self.0.checked_add(count));
+        FirstId(next.filter(|next| *next < FirstId::END - FirstId::ROOM).unwrap_or(0))
+    }
+
+    /// The id of the table's `index`th entry.
+    pub(super) fn id(self, index: usize) -> u32 {
+        u32::try_from(index).map_or(0, |index| self.0.saturating_add(index))
+    }
+
+    /// Where the table has the entry of this id; nowhere, if the id is of another table.
+    pub(super) fn index(self, id: u32) -> Option<usize> {
+        id.checked_sub(self.0).map(|index| index as usize)
+    }
+}
 id!(
     /// A node of the stack trie: the whole stack from its root down to this frame. `StackId(0)` is the empty stack.
     StackId(u32)

@@ -7,7 +7,7 @@ use dashmap::{DashMap, Entry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed, shared};
-use super::ids::{LabelId, UserId};
+use super::ids::{FirstId, LabelId, UserId};
 use super::text::sanitize;
 
 /// What a frame is, told by its colour and its mark.
@@ -62,6 +62,8 @@ pub struct Label {
     pub provisional: bool,
     /// For a provisional label, what replaced it: label id + 1, or 0.
     replaced_by: AtomicU32,
+    /// The user who pays for it.
+    user: UserId,
 }
 
 impl Label {
@@ -90,9 +92,10 @@ impl Label {
 
 type LabelKey = (Arc<str>, Arc<str>, FrameKind);
 
-/// Every label there is. Grows only; reading takes no lock.
+/// Every label there is. Grows only, until another table follows ([`Renewal`](super::Renewal)); reading takes no lock.
 #[derive(Default)]
 pub struct LabelTable {
+    first: FirstId,
     labels: boxcar::Vec<Label>,
     ids: DashMap<LabelKey, LabelId, FxBuildHasher>,
     budget: Arc<Budget>,
@@ -104,6 +107,35 @@ impl LabelTable {
         LabelTable { budget, ..LabelTable::default() }
     }
 
+    /// An empty table whose ids come after those of this one.
+    pub(super) fn successor(&self, budget: Arc<Budget>) -> LabelTable {
+        LabelTable { first: self.first.after(self.labels.count()), ..LabelTable::new(budget) }
+    }
+
+    /// The label of another table here: the one of the same words, made if it is new; of one that stands in, another one that does.
+    pub(super) fn adopt(&self, label: &Label) -> LabelId {
+        let Label { name, object, kind, user, provisional, .. } = label;
+        if *provisional {
+            return self.push(*user, Arc::clone(name), Arc::clone(object), *kind, true);
+        }
+        self.find_or_push((*user, true), (Arc::clone(name), Arc::clone(object), *kind)).unwrap_or_default()
+    }
+
+    /// The label of the same words, if it is known.
+    pub fn find(&self, label: &Label) -> Option<LabelId> {
+        self.ids.get(&(Arc::clone(&label.name), Arc::clone(&label.object), label.kind)).map(|id| *id)
+    }
+
+    /// The place of a label among those of this table, for arrays; `None` for one of an older table.
+    pub fn index(&self, id: LabelId) -> Option<usize> {
+        self.first.index(id.0)
+    }
+
+    /// The label at a place.
+    pub fn id(&self, index: usize) -> LabelId {
+        LabelId(self.first.id(index))
+    }
+
     /// A label that stands in until a better one is found: each call makes one, so that what replaces it is the name of one
     /// frame only.
     pub(super) fn stand_in(&self, user: UserId, name: &str, object: &str, kind: FrameKind) -> LabelId {
@@ -112,8 +144,8 @@ impl LabelTable {
 
     fn push(&self, user: UserId, name: Arc<str>, object: Arc<str>, kind: FrameKind, provisional: bool) -> LabelId {
         self.budget.take(user, listed::<Label>() + shared(&name) + shared(&object));
-        let label = Label { name, object, kind, provisional, replaced_by: AtomicU32::new(0) };
-        LabelId(u32::try_from(self.labels.push(label)).unwrap_or(0))
+        let label = Label { name, object, kind, provisional, replaced_by: AtomicU32::new(0), user };
+        self.id(self.labels.push(label))
     }
 
     /// The label of this name, object and kind, made if it is new. Control characters are replaced first. When names have
@@ -136,11 +168,14 @@ impl LabelTable {
     }
 
     fn find_or_make(&self, (user, make): (UserId, bool), name: &str, object: &str, kind: FrameKind) -> Option<LabelId> {
-        let key: LabelKey = (sanitize(name).into(), sanitize(object).into(), kind);
+        self.find_or_push((user, make), (sanitize(name).into(), sanitize(object).into(), kind))
+    }
+
+    fn find_or_push(&self, (user, make): (UserId, bool), key: LabelKey) -> Option<LabelId> {
         match self.ids.entry(key) {
             Entry::Occupied(entry) => Some(*entry.get()),
             Entry::Vacant(entry) => make.then(|| {
-                let (name, object, ..) = entry.key().clone();
+                let (name, object, kind) = entry.key().clone();
                 self.budget.take(user, hashed::<(LabelKey, LabelId)>());
                 let id = self.push(user, name, object, kind, false);
                 entry.insert(id);
@@ -151,7 +186,7 @@ impl LabelTable {
 
     /// The label, or `None` for an id of another table.
     pub fn get(&self, id: LabelId) -> Option<&Label> {
-        self.labels.get(id.0 as usize)
+        self.labels.get(self.index(id)?)
     }
 
     /// The name, or `"?"` for an id of another table.

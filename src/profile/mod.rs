@@ -32,7 +32,7 @@ pub use baseline::Mark;
 pub use difference::{Change, Difference, NodeSides, Sides};
 pub use engine::{Baseline, Engine, Snapshot};
 pub use events::EventStatus;
-pub use frame::{Frame, FrameTable, Names};
+pub use frame::{Frame, FrameTable, Names, Renewals, Renewed};
 pub use ids::{
     BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileNamespace, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress,
     StackId, Tgid, ThreadIndex, Tid, Timestamp, UserId,

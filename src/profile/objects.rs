@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dashmap::{DashMap, Entry};
+use dashmap::{DashMap, Entry, VacantEntry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed, shared};
@@ -104,6 +104,23 @@ impl ObjectTable {
         table
     }
 
+    /// The id of an object of another table, made if it is new.
+    pub(super) fn adopt(&self, object: Object) -> ObjectId {
+        match self.ids.entry(object) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => self.add(entry),
+        }
+    }
+
+    fn add(&self, entry: VacantEntry<'_, Object, ObjectId>) -> ObjectId {
+        let path = shared(&entry.key().path);
+        let bytes = listed::<Object>() + hashed::<(Object, ObjectId)>() + path + OF_AN_OBJECT;
+        self.budget.take(entry.key().user, bytes);
+        let id = ObjectId(u32::try_from(self.objects.push(entry.key().clone())).unwrap_or(0));
+        entry.insert(id);
+        id
+    }
+
     /// The object's id, made if it is new; [`ObjectId::MORE`] when names have filled their memory.
     pub fn intern(&self, object: Object) -> ObjectId {
         match self.ids.entry(object) {
@@ -115,14 +132,7 @@ impl ObjectTable {
                 self.budget.refuse(entry.key().user);
                 ObjectId::MORE
             }
-            Entry::Vacant(entry) => {
-                let path = shared(&entry.key().path);
-                let bytes = listed::<Object>() + hashed::<(Object, ObjectId)>() + path + OF_AN_OBJECT;
-                self.budget.take(entry.key().user, bytes);
-                let id = ObjectId(u32::try_from(self.objects.push(entry.key().clone())).unwrap_or(0));
-                entry.insert(id);
-                id
-            }
+            Entry::Vacant(entry) => self.add(entry),
         }
     }
 

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::budget::Budget;
-use super::frame::Names;
+use super::frame::{Id, Names};
 use super::ids::{CgroupId, Cpu, EventSource, FrameId, StackId, ThreadIndex, Timestamp, UserId};
 use super::stacks::StackTable;
 use super::threads::{Thread, ThreadTable};
@@ -345,7 +344,7 @@ pub struct Profile {
     stacks_at_compaction: usize,
     threads_at_compaction: usize,
     cgroup_ids: FxHashMap<CgroupId, u32>,
-    names: Arc<Budget>,
+    names: Option<Arc<Names>>,
     /// See [`Profile::set_aside`].
     aside: usize,
     /// See [`Profile::set_tables`].
@@ -359,8 +358,28 @@ impl Profile {
     }
 
     /// An empty profile that keeps to `limits` together with these names, whose own bound is to be [`Limits::names`].
-    pub fn beside(names: &Names, limits: Limits) -> Profile {
-        Profile { names: names.budget(), ..Profile::new(limits) }
+    pub fn beside(names: &Arc<Names>, limits: Limits) -> Profile {
+        Profile { names: Some(Arc::clone(names)), ..Profile::new(limits) }
+    }
+
+    /// The tables that its ids are of; `None` where those never change.
+    pub fn names(&self) -> Option<&Arc<Names>> {
+        self.names.as_ref()
+    }
+
+    /// Whether its ids are of these tables.
+    pub(super) fn is_named_by(&self, names: &Arc<Names>) -> bool {
+        self.names.as_ref().is_none_or(|own| Arc::ptr_eq(own, names))
+    }
+
+    /// Changes the ids of frames and labels to those of other tables. Stack and thread ids stay, but views must start again.
+    pub(super) fn rename(&mut self, names: &Arc<Names>, rename: &mut dyn FnMut(Id<'_>)) {
+        self.stacks.rename(|frame| rename(Id::Frame(frame)));
+        self.threads.rename(|label| rename(Id::Label(label)));
+        if self.names.is_some() {
+            self.names = Some(Arc::clone(names));
+        }
+        self.epoch += 1;
     }
 
     /// Changes when stack and thread ids were given out anew; views must start again.
@@ -384,7 +403,12 @@ impl Profile {
 
     /// Bytes held by samples, stacks, threads, names and symbol tables, and by what is kept beside them.
     pub fn memory(&self) -> usize {
-        self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.names.used() + self.aside + self.tables
+        self.samples.memory()
+            + self.stacks.memory()
+            + self.threads.memory()
+            + self.names.as_ref().map_or(0, |names| names.memory())
+            + self.aside
+            + self.tables
     }
 
     /// Counts these bytes as held, instead of those that were told before: the baseline has them.

@@ -12,8 +12,9 @@ use super::tree::CallTree;
 pub struct SearchResult {
     /// What was searched for.
     pub pattern: Pattern,
-    /// For each label id, whether it matches.
+    /// For each label from the first on, whether it matches.
     pub labels: Arc<[bool]>,
+    first: LabelId,
     /// Weight of the samples that have a matching frame.
     pub weight: u64,
     /// How many nodes match.
@@ -23,7 +24,8 @@ pub struct SearchResult {
 impl SearchResult {
     /// Whether this label matches.
     pub fn matches(&self, label: LabelId) -> bool {
-        self.labels.get(label.0 as usize).copied().unwrap_or(false)
+        let index = label.0.checked_sub(self.first.0).map(|index| index as usize);
+        index.and_then(|index| self.labels.get(index)).copied().unwrap_or(false)
     }
 }
 
@@ -39,13 +41,14 @@ impl LabelMatches {
     }
 
     pub(super) fn matches(&mut self, names: &Names, label: LabelId) -> bool {
-        self.extend(names, label.0 as usize + 1);
-        self.known.get(label.0 as usize).copied().unwrap_or(false)
+        let Some(index) = names.labels.index(label) else { return false };
+        self.extend(names, (index + 1).min(names.labels.len()));
+        self.known.get(index).copied().unwrap_or(false)
     }
 
     fn extend(&mut self, names: &Names, to: usize) {
-        for id in self.known.len()..to {
-            let label = names.labels.get(LabelId(id as u32));
+        for index in self.known.len()..to {
+            let label = names.labels.get(names.labels.id(index));
             self.known.push(label.is_some_and(|label| self.pattern.matches(&label.name)));
         }
     }
@@ -75,7 +78,8 @@ impl Searcher {
         let mut covered = vec![false; tree.nodes().len()];
         let (mut weight, mut nodes) = (0, 0);
         for (index, node) in tree.nodes().iter().enumerate().skip(1) {
-            let matched = node.total > 0 && known.get(node.label.0 as usize).copied().unwrap_or(false);
+            let matches = || known.get(self.names.labels.index(node.label)?).copied();
+            let matched = node.total > 0 && matches().unwrap_or(false);
             let above = covered[node.parent as usize];
             nodes += usize::from(matched);
             if matched && !above {
@@ -83,6 +87,12 @@ impl Searcher {
             }
             covered[index] = matched || above;
         }
-        SearchResult { pattern: self.matches.pattern.clone(), labels: known.as_slice().into(), weight, nodes }
+        SearchResult {
+            pattern: self.matches.pattern.clone(),
+            labels: known.as_slice().into(),
+            first: self.names.labels.id(0),
+            weight,
+            nodes,
+        }
     }
 }

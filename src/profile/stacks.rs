@@ -172,26 +172,47 @@ impl StackTable {
             *empty = 0;
         }
         self.index = HashTable::new();
-        let (mut kept, mut indexed) = (1, 0);
+        let mut kept = 1;
         for id in 1..self.nodes.len() {
             if marks.get(id) == Some(&u32::MAX) {
                 let Node { parent, frame } = self.nodes[id];
                 let parent = marks[parent as usize];
                 marks[id] = number(kept);
-                indexed += usize::from(!follows(number(kept), parent));
                 self.nodes[kept] = Node { parent, frame };
                 kept += 1;
             }
         }
         self.nodes.truncate(kept);
         self.nodes.shrink_to(kept + kept / 4);
-        self.index.reserve(indexed + indexed / 4, |_| 0);
-        for (id, node) in self.nodes.iter().enumerate().skip(1) {
-            if !follows(number(id), node.parent) {
-                let rehash = |&id: &u32| self.nodes.get(id as usize).map_or(0, |node| hash(node.parent, node.frame));
-                self.index.insert_unique(hash(node.parent, node.frame), number(id), rehash);
-            }
+        self.build_index();
+    }
+
+    /// The innermost frame of a node's stack.
+    pub(super) fn frame_of(&self, node: usize) -> FrameId {
+        FrameId(self.nodes.get(node).map_or(u32::MAX, |node| node.frame))
+    }
+
+    /// Gives each node another frame.
+    pub(super) fn rename(&mut self, mut rename: impl FnMut(&mut FrameId)) {
+        for node in self.nodes.iter_mut().skip(1) {
+            let mut frame = FrameId(node.frame);
+            rename(&mut frame);
+            node.frame = frame.0;
         }
+        if !self.index.is_empty() {
+            self.build_index();
+        }
+    }
+
+    /// Finds all nodes by parent and frame again.
+    fn build_index(&mut self) {
+        let indexed = || (1..).zip(&self.nodes[1..]).filter(|(id, node)| !follows(*id, node.parent));
+        let mut index = HashTable::with_capacity(indexed().count() * 5 / 4);
+        for (id, node) in indexed() {
+            let rehash = |&id: &u32| self.nodes.get(id as usize).map_or(0, |node| hash(node.parent, node.frame));
+            index.insert_unique(hash(node.parent, node.frame), id, rehash);
+        }
+        self.index = index;
     }
 
     /// Forgets how to intern, for a table that will not grow again, and gives the memory back.

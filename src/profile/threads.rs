@@ -68,6 +68,18 @@ impl ThreadTable {
         }
     }
 
+    /// Gives each row other labels.
+    pub(super) fn rename(&mut self, mut rename: impl FnMut(&mut LabelId)) {
+        for row in &mut self.rows {
+            rename(&mut row.process);
+            rename(&mut row.name);
+        }
+        self.index.clear();
+        for (id, thread) in (0..).zip(&self.rows) {
+            self.index.insert_unique(hash(thread), id, |&id| self.rows.get(id as usize).map_or(0, hash));
+        }
+    }
+
     /// The row, or `None` for an index of another table.
     pub fn get(&self, index: ThreadIndex) -> Option<Thread> {
         self.rows.get(index.0 as usize).copied()

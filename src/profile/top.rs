@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::difference::{Change, Sides};
 use super::frame::Names;
 use super::ids::LabelId;
-use super::labels::FrameKind;
+use super::labels::{FrameKind, LabelTable};
 use super::tree::{CallTree, NodeId, TreeBuilder};
 
 /// A function and what it weighs, on both sides where two are compared.
@@ -68,16 +68,15 @@ fn walk(tree: &CallTree, top: NodeId, mut enter: impl FnMut(NodeId), mut leave: 
 impl FunctionTable {
     /// Sums up a tree that grows from callers to callees.
     pub fn of(tree: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
-        FunctionTable::sorted(weights(tree), None, order, names)
+        FunctionTable::sorted(weights(tree, &names.labels), None, order, names)
     }
 
     /// Sums up two of them, side by side. What has changed most comes first, where the order is not that of names.
     pub fn comparing(now: &CallTree, before: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
-        let mut rows = weights(now);
-        for row in weights(before) {
-            let at = row.label.0 as usize;
+        let mut rows = weights(now, &names.labels);
+        for (at, row) in weights(before, &names.labels).into_iter().enumerate() {
             while rows.len() <= at {
-                rows.push(FunctionRow::empty(rows.len()));
+                rows.push(FunctionRow::empty(names.labels.id(rows.len())));
             }
             (rows[at].own.before, rows[at].total.before) = (row.own.now, row.total.now);
         }
@@ -100,17 +99,18 @@ impl FunctionTable {
 }
 
 impl FunctionRow {
-    fn empty(label: usize) -> FunctionRow {
-        let label = LabelId(u32::try_from(label).unwrap_or(u32::MAX));
+    fn empty(label: LabelId) -> FunctionRow {
         FunctionRow { label, own: Sides::default(), total: Sides::default() }
     }
 }
 
-/// A row for each label up to the last that the tree has; the index is the label.
-fn weights(tree: &CallTree) -> Vec<FunctionRow> {
-    let labels = tree.nodes().iter().map(|node| node.label.0 as usize + 1).max().unwrap_or(0);
-    let mut rows: Vec<FunctionRow> = (0..labels).map(FunctionRow::empty).collect();
-    let on_path = std::cell::RefCell::new(vec![0u32; labels]);
+/// A row for each label of the table up to the last that the tree has, in their order.
+fn weights(tree: &CallTree, labels: &LabelTable) -> Vec<FunctionRow> {
+    let index = |id| labels.index(tree.node(id).label);
+    let ids = || (1..tree.nodes().len()).map(|id| NodeId(u32::try_from(id).unwrap_or(u32::MAX)));
+    let count = ids().filter_map(index).max().map_or(0, |last| last + 1);
+    let mut rows: Vec<FunctionRow> = (0..count).map(|index| FunctionRow::empty(labels.id(index))).collect();
+    let on_path = std::cell::RefCell::new(vec![0u32; count]);
     walk(
         tree,
         CallTree::ROOT,
@@ -119,7 +119,7 @@ fn weights(tree: &CallTree) -> Vec<FunctionRow> {
             if id == CallTree::ROOT {
                 return;
             }
-            let label = node.label.0 as usize;
+            let Some(label) = index(id) else { return };
             rows[label].own.now += node.own;
             let times = &mut on_path.borrow_mut()[label];
             if *times == 0 {
@@ -128,8 +128,8 @@ fn weights(tree: &CallTree) -> Vec<FunctionRow> {
             *times += 1;
         },
         |id| {
-            if id != CallTree::ROOT {
-                on_path.borrow_mut()[tree.node(id).label.0 as usize] -= 1;
+            if let Some(label) = index(id).filter(|_| id != CallTree::ROOT) {
+                on_path.borrow_mut()[label] -= 1;
             }
         },
     );

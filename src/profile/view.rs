@@ -240,7 +240,11 @@ impl ViewBuilder {
     fn a_frame_was_renamed(&mut self) -> bool {
         let mut found = false;
         let frames = &self.frames;
-        let asked = |frame: FrameId| frames.get(frame.0 as usize / 64).is_some_and(|bits| bits >> (frame.0 % 64) & 1 != 0);
+        let table = &self.names.frames;
+        let asked = |frame| {
+            let bit = table.index(frame).unwrap_or(usize::MAX);
+            frames.get(bit / 64).is_some_and(|bits| bits >> (bit % 64) & 1 != 0)
+        };
         self.renames = self.names.renamed_since(self.renames, |frame| found |= asked(frame));
         found
     }
@@ -354,7 +358,7 @@ impl ViewBuilder {
             at = parent;
         };
         for (at, frame) in unknown.into_iter().rev() {
-            note(&mut self.frames, frame);
+            note(&mut self.frames, self.names.frames.index(frame));
             let names = &self.names;
             for (bit, filter) in self.filters.iter_mut().enumerate() {
                 names.labels_shown(frame, self.query.fold_inlined, |label| {
@@ -524,13 +528,13 @@ impl ViewBuilder {
     }
 }
 
-/// Notes that a frame's names were asked for.
-fn note(frames: &mut Vec<u64>, frame: FrameId) {
-    let slot = frame.0 as usize / 64;
-    if frames.len() <= slot {
-        frames.resize(slot + 1, 0);
+/// Notes that the names of the frame at this place of its table were asked for.
+fn note(frames: &mut Vec<u64>, index: Option<usize>) {
+    let Some(index) = index else { return };
+    if frames.len() <= index / 64 {
+        frames.resize(index / 64 + 1, 0);
     }
-    frames[slot] |= 1 << (frame.0 % 64);
+    frames[index / 64] |= 1 << (index % 64);
 }
 
 fn slot_of(sums: &mut Vec<u64>, index: usize) -> &mut u64 {

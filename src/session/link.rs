@@ -115,13 +115,13 @@ impl Ends {
     }
 
     /// Saves what the screen asks for, off the drawing thread.
-    pub(super) fn spawn_saver(&self, shared: &Shared) {
+    pub(super) fn spawn_saver(&self) {
         let Some(mut saves) = self.saves.take() else { return };
-        let (names, events) = (Arc::clone(&shared.names), self.events.clone());
+        let events = self.events.clone();
         tokio::task::spawn_blocking(move || {
             while let Some(mut order) = saves.blocking_recv() {
                 order.path = expand_home(&order.path);
-                let saved = match save_view(&order, &names.labels) {
+                let saved = match save_view(&order, &order.names.labels) {
                     Ok(bytes) => Saved::Done(order.path, bytes),
                     Err(SaveError::Exists { .. }) => Saved::Exists(order.path),
                     Err(error) => Saved::Failed(error.to_string()),

@@ -61,7 +61,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     }
     let outcome = runtime.block_on(async {
         let engine = ends.spawn_engine(shared.engine(), true)?;
-        ends.spawn_saver(&shared);
+        ends.spawn_saver();
         ends.spawn_readers(&shared);
         events::spawn(&ends, sampling.orders(), watched);
         ends.spawn_signals()?;

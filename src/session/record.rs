@@ -71,7 +71,7 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     let source = events::first(&options.sampling.events);
     let query = Query { source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
-    write(&options, format, &snapshot, &shared, sampling.lasted())?;
+    write(&options, format, &snapshot, sampling.lasted())?;
     report(&options, &snapshot, &sampling, ended.as_ref());
     Ok(())
 }
@@ -241,7 +241,7 @@ fn progress(sampling: &Sampling, shared: &Shared, duration: Option<Duration>) {
     tell(&format!("recording: {elapsed} s {of}, {samples} samples, {lost} lost"));
 }
 
-fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, shared: &Shared, took: Duration) -> Result<()> {
+fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, took: Duration) -> Result<()> {
     if snapshot.tree.total() == 0 {
         let why = if options.sampling.events.is_empty() { "ran on a CPU" } else { "happened" };
         bail!("no samples were taken, so {} was not written: nothing that was asked for {why}", options.output.display());
@@ -255,11 +255,11 @@ fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, shared: &Sh
                 count_name: unit(options).to_owned(),
                 ..SvgOptions::default()
             };
-            svg::write(&snapshot.tree, &shared.names.labels, CallTree::ROOT, &svg_options, out).map(drop)
+            svg::write(&snapshot.tree, &snapshot.names.labels, CallTree::ROOT, &svg_options, out).map(drop)
         }
         Format::Folded => {
             let folded_options = FoldedOptions { annotations: !options.no_annotations };
-            folded::write(&snapshot.tree, &shared.names.labels, CallTree::ROOT, folded_options, out).map(drop)
+            folded::write(&snapshot.tree, &snapshot.names.labels, CallTree::ROOT, folded_options, out).map(drop)
         }
     })?;
     Ok(())

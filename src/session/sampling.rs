@@ -20,8 +20,8 @@ use crate::collector::{
 };
 use crate::privileges;
 use crate::profile::{
-    Engine, EventSource, EventStatus, FrameId, KernelSymbol, Limits, Names, Processes, Profile, Sample, Tgid, Tid, Timestamp,
-    sanitize,
+    Engine, EventSource, EventStatus, FrameId, KernelSymbol, Limits, Names, Processes, Profile, Renewals, Sample, Tgid, Tid,
+    Timestamp, sanitize,
 };
 use crate::symbolize::{AskKernel, DEBUGINFOD_FIND, Symbolizer, program_called};
 
@@ -253,7 +253,18 @@ impl Sampling {
                 let watched = std::mem::take(&mut watched);
                 let compares = matches!(backtrace, Backtrace::Both | Backtrace::Scan);
                 let compared = compares.then(Comparison::default);
-                let collecting = Collecting { collector, shared, child, watched, stop, until, told: telling, ordered, compared };
+                let collecting = Collecting {
+                    collector,
+                    shared,
+                    child,
+                    watched,
+                    stop,
+                    until,
+                    told: telling,
+                    ordered,
+                    compared,
+                    renewals: Renewals::default(),
+                };
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
                 let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
                 *lock(&ended) = outcome;
@@ -376,6 +387,7 @@ struct Collecting {
     told: Arc<Mutex<Told>>,
     ordered: Receiver<EventOrder>,
     compared: Option<Comparison>,
+    renewals: Renewals,
 }
 
 /// How it stands with unwind tables: lines for all, and one for each object that has none.
@@ -504,11 +516,23 @@ impl Collecting {
                 profile.set_tables(tables);
                 profile.trim(now());
             }
+            self.renew_names();
             self.obey();
             let waited = Instant::now();
             self.collector.wait(if began.elapsed() < Duration::from_secs(1) { DRAIN_AT_FIRST } else { DRAIN_EVERY });
             // Each sample that lacks a table wakes us: the others of this moment may come along.
             std::thread::sleep(DRAIN_AT_MOST.saturating_sub(waited.elapsed()));
+        }
+    }
+
+    /// Gives back what no sample needs of the names: by steps, and rarely.
+    fn renew_names(&mut self) {
+        let Shared { profile, symbolizer, .. } = &self.shared;
+        if let Some(renewed) = self.renewals.step(profile, now(), symbolizer.pending() == 0) {
+            symbolizer.use_names(&renewed);
+            self.collector.use_names(renewed.names);
+            // Frames by their old ids.
+            self.compared.iter_mut().for_each(|comparison| comparison.waiting.clear());
         }
     }
 

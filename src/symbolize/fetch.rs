@@ -196,7 +196,7 @@ impl Service {
     fn take_fetched(self: &Arc<Self>, object: ObjectId, fetched: Fetched) {
         let entry = self.objects.entry(object);
         self.objects.take_fetched(&entry, fetched);
-        let ids = (0..self.names.frames.len()).filter_map(|id| u32::try_from(id).ok()).map(FrameId);
+        let ids = self.names.frames.ids();
         let is_its = |id: &FrameId| self.names.frames.get(*id).is_some_and(|frame| frame.object == object);
         self.name_again(object, ids.filter(is_its).filter(|id| !self.is_waiting(*id)).collect());
     }

@@ -38,7 +38,7 @@ const CHUNK: u64 = 4096;
 const PAGE: u64 = 4096;
 
 /// The root under which the kernel and its files are looked for: ours, but in tests.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Root(pub(super) PathBuf);
 
 impl Default for Root {

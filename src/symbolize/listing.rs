@@ -19,13 +19,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dashmap::DashMap;
+use dashmap::mapref::multiple::RefMulti;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use tokio::sync::oneshot;
 
 use super::locate::chains;
 use super::newest::Newest;
 use super::service::Service;
-use crate::profile::{FrameId, FrameWeight, LabelId, Listing, NameRequest, Object, ObjectId, ObjectKind, Rows, Tgid, sanitize};
+use crate::profile::{
+    FrameId, FrameWeight, LabelId, Listing, NameRequest, Object, ObjectId, ObjectKind, Renewed, Rows, Tgid, sanitize,
+};
 
 /// Addresses of one function looked at, the heaviest first. Functions have some thousand instructions, most of them never sampled.
 const MAX_FRAMES: usize = 16_384;
@@ -52,6 +55,13 @@ pub(super) struct Lister {
 }
 
 impl Lister {
+    /// One that remembers what this one does, of objects that other tables have as well.
+    pub(super) fn successor(&self, renewed: &Renewed) -> Lister {
+        let of_object =
+            |entry: RefMulti<'_, ObjectId, VecDeque<Tgid>>| Some((*renewed.objects.get(entry.key())?, entry.value().clone()));
+        Lister { hosts: Arc::new(self.hosts.iter().filter_map(of_object).collect()), ..Lister::default() }
+    }
+
     /// Remembers which processes run which objects: their source is looked for where they see it.
     pub(super) fn remember(&self, service: &Service, requests: &[NameRequest]) {
         for request in requests {

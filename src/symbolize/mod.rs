@@ -93,8 +93,8 @@ mod source;
 mod vdso;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -110,7 +110,7 @@ pub use listing::fuzzing::ListingReader;
 pub use problem::{Counts, Problem, Reason};
 pub use resolver::{Function, Resolver, code_names};
 
-use crate::profile::{FrameId, FrameWeight, LabelId, Listing, NameRequest, Names};
+use crate::profile::{FrameId, FrameWeight, LabelId, Listing, NameRequest, Names, Renewed};
 use listing::{Lister, Question};
 use locate::Locator;
 use service::Service;
@@ -118,16 +118,17 @@ use service::Service;
 /// Names frames in the background. Cheap to clone; work that has not begun ends with the last clone.
 #[derive(Clone)]
 pub struct Symbolizer {
-    shared: Arc<Shared>,
+    work: Arc<RwLock<Arc<Work>>>,
 }
 
-struct Shared {
+/// What is done for the names of some tables.
+struct Work {
     service: Arc<Service>,
     locator: Locator,
     lister: Lister,
 }
 
-impl Drop for Shared {
+impl Drop for Work {
     fn drop(&mut self) {
         self.service.stopped.store(true, Ordering::Relaxed);
     }
@@ -150,54 +151,71 @@ impl Symbolizer {
     /// timer on: while JIT code waits for names, a task sleeps.
     pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
         let service = Arc::new(Service::new(names, handle));
-        Symbolizer { shared: Arc::new(Shared { service, locator: Locator::default(), lister: Lister::default() }) }
+        let work = Work { service, locator: Locator::default(), lister: Lister::default() };
+        Symbolizer { work: Arc::new(RwLock::new(Arc::new(work))) }
+    }
+
+    fn work(&self) -> Arc<Work> {
+        Arc::clone(&self.work.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on frames of these tables are named. Objects that are there as well keep their open files and what was read of them; what
+    /// still waits for a name in the old tables gets none.
+    pub fn use_names(&self, renewed: &Renewed) {
+        let old = self.work();
+        let service = Arc::new(old.service.successor(renewed));
+        let work = Work { service, locator: Locator::default(), lister: old.lister.successor(renewed) };
+        *self.work.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(work);
     }
 
     /// From now on the kernel is asked for the names of its functions and for their code, and `/proc/kallsyms` is read only once it does not answer.
     pub fn ask_kernel_by(&self, ask: Box<dyn AskKernel>) {
-        self.shared.service.kernel.ask_by(ask);
+        self.work().service.kernel.ask_by(ask);
     }
 
     /// From now on debug files that are not installed are fetched by this program: see [`DEBUGINFOD_FIND`].
     pub fn fetch_by(&self, program: PathBuf) {
-        let _ = self.shared.service.fetch.program.set(program);
+        let _ = self.work().service.fetch.program.set(program);
     }
 
     /// From now on symbol tables and parsed debug information take at most so many bytes, but for what is being worked with.
     pub fn limit_tables(&self, bytes: usize) {
-        self.shared.service.objects.limit_tables(bytes);
+        self.work().service.objects.limit_tables(bytes);
     }
 
     /// Asks for the names of frames. Returns at once; names appear in the shared tables, most-wanted objects first.
     pub fn request(&self, requests: impl IntoIterator<Item = NameRequest>) {
         let requests: Vec<NameRequest> = requests.into_iter().collect();
-        self.shared.lister.remember(&self.shared.service, &requests);
-        self.shared.service.request(requests);
+        let work = self.work();
+        work.lister.remember(&work.service, &requests);
+        work.service.request(requests);
     }
 
     /// A module or BPF program was loaded or unloaded: addresses outside of the core kernel are named from symbols read
     /// after this.
     pub fn kernel_symbols_changed(&self) {
-        self.shared.service.kernel.changed();
-        self.shared.service.modules.changed();
+        let work = self.work();
+        work.service.kernel.changed();
+        work.service.modules.changed();
     }
 
     /// Frames that were asked for and are not done.
     pub fn pending(&self) -> usize {
-        self.shared.service.pending()
+        self.work().service.pending()
     }
 
     /// Waits until nothing is pending, at most for `deadline`. Tells whether nothing is. Needs a runtime with its timer on.
     ///
     /// JIT code that has no name is looked at once more, and is then done for now: its name may come later, or never.
     pub async fn settled(&self, deadline: Duration) -> bool {
-        self.shared.service.look_again(self.shared.service.jit.due(true).unwrap_or_default());
+        let work = self.work();
+        work.service.look_again(work.service.jit.due(true).unwrap_or_default());
         let wait = async {
             loop {
-                let idle = self.shared.service.idle.notified();
+                let idle = work.service.idle.notified();
                 tokio::pin!(idle);
                 idle.as_mut().enable();
-                if self.pending() == 0 {
+                if work.service.pending() == 0 {
                     return;
                 }
                 idle.await;
@@ -208,7 +226,8 @@ impl Symbolizer {
 
     /// Objects some frames of which have no name, and why; those with the most such frames first.
     pub fn problems(&self) -> Vec<Problem> {
-        let service = &self.shared.service;
+        let work = self.work();
+        let service = &work.service;
         let mut problems = [service.jit.problems(), service.objects.problems(&service.names)].concat();
         problems.sort_by_key(|problem| (std::cmp::Reverse(problem.unnamed), problem.object));
         problems
@@ -216,27 +235,31 @@ impl Symbolizer {
 
     /// How many frames have a name and how many were given up.
     pub fn counts(&self) -> Counts {
-        let (files, jit) = (self.shared.service.objects.counts(), self.shared.service.jit.counts());
+        let work = self.work();
+        let (files, jit) = (work.service.objects.counts(), work.service.jit.counts());
         Counts { named: files.named + jit.named, unnamed: files.unnamed + jit.unnamed }
     }
 
     /// What is held.
     pub fn usage(&self) -> Usage {
-        let (tables, files) = self.shared.service.objects.usage();
-        let (maps, map_files) = self.shared.service.jit.usage();
+        let work = self.work();
+        let (tables, files) = work.service.objects.usage();
+        let (maps, map_files) = work.service.jit.usage();
         let (tables, files) = (tables + maps, files + map_files);
-        Usage { tables, files, kernel: self.shared.service.kernel.memory() }
+        Usage { tables, files, kernel: work.service.kernel.memory() }
     }
 
     /// File and line of a frame, from the object's own debug information. Only the newest question is kept: an older one
     /// that was not begun gets an error from its receiver. `None` where nothing is known.
     pub fn locate(&self, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
-        self.shared.locator.ask(&self.shared.service, frame)
+        let work = self.work();
+        work.locator.ask(&work.service, frame)
     }
 
     /// The same of the function of this name, of all that are there.
     pub fn locate_named(&self, label: LabelId, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
-        self.shared.locator.ask_named(&self.shared.service, label, frame)
+        let work = self.work();
+        work.locator.ask_named(&work.service, label, frame)
     }
 
     /// A function's source and instructions, and which of these addresses are on which row; the heaviest address first. Of several
@@ -248,6 +271,7 @@ impl Symbolizer {
         frames: Vec<FrameWeight>,
         by: Option<FrameId>,
     ) -> oneshot::Receiver<Result<Listing, String>> {
-        self.shared.lister.ask(&self.shared.service, Question { label, frames, by })
+        let work = self.work();
+        work.lister.ask(&work.service, Question { label, frames, by })
     }
 }

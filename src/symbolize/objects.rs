@@ -150,6 +150,27 @@ pub(super) struct Objects {
 }
 
 impl Objects {
+    /// Those that go on under other ids, with what is held of them. One that is worked on begins anew.
+    pub(super) fn successor(&self, ids: &FxHashMap<ObjectId, ObjectId>) -> Objects {
+        let next = Objects { root: self.root.clone(), ..Objects::default() };
+        next.limit_tables(self.limit.load(Ordering::Relaxed));
+        next.clock.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        for entry in &self.entries {
+            let id = if entry.key().0 <= ObjectId::MORE.0 { Some(entry.key()) } else { ids.get(entry.key()) };
+            let Some((id, mut state)) = id.zip(entry.state.try_lock().ok()) else { continue };
+            // Labels are of the other tables.
+            let state = State { labels: FxHashMap::default(), called: FxHashMap::default(), ..std::mem::take(&mut *state) };
+            let held = if let Debug::Open(_, held) = &state.dwarf { *held } else { 0 };
+            next.tables.fetch_add(held + state.index.as_ref().map_or(0, |index| index.memory()), Ordering::Relaxed);
+            next.files.fetch_add(state.images.as_ref().map_or(0, |images| images.count()), Ordering::Relaxed);
+            let Counts { named, unnamed } = entry.counts();
+            let reason = Mutex::new(*lock(&entry.reason));
+            let copy = Entry { state: Mutex::new(state), reason, named: named.into(), unnamed: unnamed.into() };
+            next.entries.insert(*id, Arc::new(copy));
+        }
+        next
+    }
+
     /// The entry of an object, made if it is new.
     pub(super) fn entry(&self, id: ObjectId) -> Arc<Entry> {
         if let Some(entry) = self.entries.get(&id) {

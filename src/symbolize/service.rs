@@ -35,7 +35,7 @@ use super::kernel_names::KernelNames;
 use super::objects::{Entry, Objects, State, lock};
 use super::problem::Reason;
 use super::queue::{Job, Queue, Waiting};
-use crate::profile::{Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, Tgid};
+use crate::profile::{Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, Renewed, Tgid};
 
 /// Workers for objects, besides the kernel's. Reading symbols is mostly waiting for the page cache and sorting; more than two
 /// would take from what is being measured.
@@ -119,6 +119,15 @@ impl Service {
             stopped: AtomicBool::new(false),
             letting_go: AtomicBool::new(false),
         }
+    }
+
+    /// One for other tables, with what this one holds of objects that are there as well.
+    pub(super) fn successor(&self, renewed: &Renewed) -> Service {
+        let next = Service::new(Arc::clone(&renewed.names), self.handle.clone());
+        if let Some(program) = self.fetch.program.get() {
+            let _ = next.fetch.program.set(program.clone());
+        }
+        Service { objects: self.objects.successor(&renewed.objects), kernel: Arc::clone(&self.kernel), ..next }
     }
 
     /// Leaves requests for the workers. Takes a lock that is held for a few instructions only.

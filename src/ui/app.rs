@@ -284,12 +284,31 @@ impl App {
             }
             false => snapshot,
         };
+        if !Arc::ptr_eq(&self.names, &self.snapshot.names) {
+            self.follow_names();
+        }
         self.check_baseline();
         let snapshot = Arc::clone(&self.snapshot);
         self.take_addresses(&snapshot);
         self.flame.refresh(&self.names, &self.snapshot.tree);
         self.functions.refresh(&self.names, &self.snapshot);
         self.processes.refresh(&self.snapshot, &self.names);
+    }
+
+    /// The picture is of other tables of names: whatever a label was kept of is found there by its words.
+    fn follow_names(&mut self) {
+        let names = Arc::clone(&self.snapshot.names);
+        let old = std::mem::replace(&mut self.names, Arc::clone(&names));
+        let rename = |label| {
+            let found = old.labels.get(old.labels.current(label)).and_then(|label| names.labels.find(label));
+            found.unwrap_or(label)
+        };
+        self.flame.rename(rename);
+        self.functions.rename(rename);
+        self.processes.rename(rename);
+        if let Some(source) = &mut self.source {
+            source.rename(rename);
+        }
     }
 
     fn on_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {

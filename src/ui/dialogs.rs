@@ -134,6 +134,7 @@ impl App {
             path,
             overwrite: false,
             tree: Arc::clone(&self.snapshot.tree),
+            names: Arc::clone(&self.snapshot.names),
             unit: self.snapshot.unit(),
             count_name: self.unit_word(),
             difference: self.snapshot.difference.clone(),

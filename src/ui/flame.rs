@@ -75,6 +75,13 @@ impl Flame {
         }
     }
 
+    /// Gives all places other labels.
+    pub fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
+        for place in self.history.iter_mut().chain([&mut self.zoom, &mut self.cursor]) {
+            place.rename(&rename);
+        }
+    }
+
     /// Leaves inlined functions, which are not shown any more, for what they were inlined into.
     pub fn leave_inlined(&mut self, names: &Names) {
         let shown = |label: &LabelId| names.labels.get(*label).is_none_or(|label| label.kind != FrameKind::Inlined);

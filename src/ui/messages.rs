@@ -7,7 +7,7 @@ use crossterm::event::{KeyEvent, MouseEvent};
 use rustc_hash::FxHashMap;
 
 use crate::profile::{
-    Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Request, Snapshot,
+    Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Names, Request, Snapshot,
 };
 
 /// Something that stacks could be taken at.
@@ -135,6 +135,8 @@ pub struct SaveOrder {
     pub overwrite: bool,
     /// What is seen.
     pub tree: Arc<CallTree>,
+    /// The tables that its labels are of.
+    pub names: Arc<Names>,
     /// What one sample weighs in it.
     pub unit: u64,
     /// What is counted: samples, or events.

@@ -24,6 +24,11 @@ impl Place {
         }
     }
 
+    /// Gives the path other labels.
+    pub fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
+        self.path.iter_mut().for_each(|label| *label = rename(*label));
+    }
+
     /// The node, or the nearest caller that the tree has; and whether it is the node itself.
     pub fn find(&self, tree: &CallTree) -> (NodeId, bool) {
         let mut node = CallTree::ROOT;

@@ -124,6 +124,12 @@ impl Source {
         }
     }
 
+    /// Gives the function another label. Its rows are of frames that have other ids now: it is read again.
+    pub(super) fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
+        let Source { label, pane, place, other, shift, unnamed, .. } = *self;
+        *self = Source { label: rename(label), pane, place, other, shift, unnamed, ..Source::default() };
+    }
+
     fn take_addresses(&mut self, addresses: &Arc<Addresses>) {
         if addresses.label == self.label && self.addresses.as_ref().is_none_or(|known| !Arc::ptr_eq(known, addresses)) {
             self.addresses = Some(Arc::clone(addresses));

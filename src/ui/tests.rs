@@ -16,8 +16,8 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::profile::{
-    CgroupId, Cpu, Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Sample, Tgid, Thread, Tid, TimeRange,
-    Timestamp, UserEnd,
+    CgroupId, Cpu, Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Renewals, Sample, Tgid, Thread, Tid,
+    TimeRange, Timestamp, UserEnd,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -36,7 +36,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let names = Arc::new(Names::default());
-        let mut profile = Profile::new(Limits::default());
+        let mut profile = Profile::beside(&names, Limits::default());
         let stacks: [(u32, &str, &str, u64); 5] = [
             (10, "nginx", "_start;main;worker;parse", 40),
             (10, "nginx", "_start;main;worker;send;memcpy", 20),
@@ -297,6 +297,33 @@ fn a_frame_that_became_too_narrow_is_still_where_the_cursor_is() {
     assert_eq!(bench.cursor(), "nginx;_start;main");
     bench.keys("j");
     assert_eq!(bench.cursor(), "nginx;_start;main;worker");
+}
+
+#[test]
+fn the_reader_stays_where_they_are_when_names_are_renewed() {
+    let mut bench = Bench::new();
+    bench.keys("jjj");
+    bench.key(KeyCode::Enter);
+    bench.keys("jj");
+    let place = |bench: &Bench| (bench.cursor(), bench.app.flame.zoom.path.len());
+    let before = (place(&bench), bench.screen(100, 24));
+    assert_eq!(before.0, ("nginx;_start;main;worker;parse".to_owned(), 3));
+    bench.keys("2");
+    bench.key(KeyCode::Enter);
+    let functions = bench.screen(100, 24);
+    assert!(functions.contains("called by"), "{functions}");
+    let names = Arc::clone(&bench.app.names);
+    assert!(Renewals::at_once(&bench.profile).is_some());
+    let again = |bench: &mut Bench| {
+        let request = bench.asked.last().unwrap().clone();
+        let snapshot = bench.engine.answer(&request, Timestamp(7 * SECOND));
+        bench.send(Event::Snapshot(Arc::new(snapshot)));
+    };
+    again(&mut bench);
+    assert!(!Arc::ptr_eq(&bench.app.names, &names));
+    assert_eq!(bench.screen(100, 24), functions);
+    bench.keys("1");
+    assert_eq!((place(&bench), bench.screen(100, 24)), before);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::RwLock;
 use std::time::{Duration, SystemTime};
 
-use flametop::profile::{FrameId, LabelId, Listing, Rows, Tgid};
+use flametop::profile::{FrameId, FrameKind, LabelId, Limits, Listing, Profile, Renewals, Rows, Sample, Tgid, Thread, Tid};
 
 use crate::Sleeper;
 use crate::bench::{Bench, build};
@@ -105,6 +106,36 @@ fn instructions_are_those_of_objdump_and_lines_those_of_the_source() {
     assert!(weigh.frames.iter().filter(|frame| text(frame).contains("sum += table")).count() > 1);
     let inside = weigh.frames.iter().filter(|frame| (6..14).contains(source.row_of.get(frame).unwrap_or(&0))).count();
     assert!(inside * 10 > weigh.frames.len() * 9, "{inside} of {}", weigh.frames.len());
+}
+
+#[test]
+fn what_is_known_of_an_object_outlives_its_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = build(directory.path(), "prog", HOT, &["-g", "-O2"]);
+    let mut weigh = Weigh::of(&file, here());
+    // A sample holds each frame.
+    let profile = RwLock::new(Profile::beside(&weigh.bench.names, Limits::NONE));
+    let process = weigh.bench.names.labels.intern("prog", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(here()), tid: Tid(here()), process, name: process };
+    for frame in &weigh.frames {
+        profile.write().unwrap().record(thread, [*frame], Sample { weight: 1, ..Sample::default() });
+    }
+    let files = weigh.bench.symbolizer.usage().files;
+    let renewed = Renewals::at_once(&profile).unwrap();
+    weigh.bench.symbolizer.use_names(&renewed);
+    assert_eq!((weigh.bench.symbolizer.usage().files, files > 0), (files, true));
+    // An old question finds nothing.
+    assert!(weigh.bench.listing(weigh.label, &weigh.frames).is_err());
+    weigh.bench.names = renewed.names;
+    let profile = profile.into_inner().unwrap();
+    weigh.frames =
+        profile.samples.slices_from(0).flatten().filter_map(|sample| Some(profile.stacks.split(sample.stack)?.1)).collect();
+    weigh.bench.names.labels_of(weigh.frames[0], |label| weigh.label = label);
+    // The file is gone, but it is still open.
+    std::fs::remove_file(&file).unwrap();
+    let listing = weigh.listing();
+    assert_same(&listing.code.unwrap(), &weigh.instructions);
+    assert!(listing.source.unwrap().file.ends_with("/prog.c"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::collector::reader::Found;
 use crate::collector::records::Record;
 use crate::collector::records::tests::record_bytes;
 use crate::collector::{Batch, records};
-use crate::profile::{BuildId, Frame, ObjectId, ObjectKind};
+use crate::profile::{BuildId, Frame, FrameKind, ObjectId, ObjectKind};
 
 /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
 const NOBODY: u32 = 5_000_000;
@@ -410,4 +410,28 @@ fn names_that_only_events_tell_make_no_labels() {
     }
     assert_eq!(world.names.labels.len(), before);
     assert_eq!(world.sample(NOBODY, "name 999", &[], 0).1, "name 999");
+}
+
+#[test]
+fn with_other_names_all_ids_are_made_anew() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    world.map(NOBODY, 0x10000, "/bin/prog", 1);
+    let user = [0x10010, 0x10020, 0x99999];
+    let before = world.sample(NOBODY, "prog", &user, records::KERNEL_CUT);
+    world.names = Arc::default();
+    // Ids that are told apart from the old ones.
+    (0..100).for_each(|number| {
+        world.names.labels.intern(&format!("{number}"), "", FrameKind::User);
+        world.names.intern_frame(Frame { object: ObjectId::KERNEL, is_return: false, address: number });
+    });
+    world.table.use_names(Arc::clone(&world.names));
+    let after = world.sample(NOBODY, "prog", &user, records::KERNEL_CUT);
+    let paths = |sample: &(Vec<(String, Frame)>, String)| {
+        sample.0.iter().map(|(path, frame)| (path.clone(), frame.address)).collect::<Vec<_>>()
+    };
+    assert_eq!((paths(&after), &after.1), (paths(&before), &before.1));
+    let kernel =
+        world.names.frames.ids().filter(|frame| world.names.frames.get(*frame).is_some_and(|f| f.object == ObjectId::KERNEL));
+    assert_eq!(kernel.count(), 102, "also those of the kernel");
 }

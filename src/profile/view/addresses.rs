@@ -122,7 +122,7 @@ impl Counter {
             at = caller;
         };
         for (at, frame) in unknown.into_iter().rev() {
-            note(asked, frame);
+            note(asked, names.frames.index(frame));
             let mut is_ours = false;
             names.labels_shown(frame, fold_inlined, |label| {
                 is_ours |= self.is_ours(names, label);

@@ -88,7 +88,7 @@ impl ViewBuilder {
 
     /// What a frame is called now; if it is called something else later, all begins again.
     fn labels_of(&mut self, frame: FrameId, labels: &mut Vec<LabelId>) {
-        note(&mut self.frames, frame);
+        note(&mut self.frames, self.names.frames.index(frame));
         labels.clear();
         self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
     }

@@ -132,6 +132,14 @@ impl Functions {
         self.expanded.clear();
     }
 
+    /// Gives what is open and under the cursor other labels.
+    pub fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
+        self.open = self.open.map(&rename);
+        self.anchor = self.anchor.map(&rename);
+        let expanded = std::mem::take(&mut self.expanded).into_iter();
+        self.expanded = expanded.map(|(callers, path)| (callers, path.into_iter().map(&rename).collect())).collect();
+    }
+
     /// Finds the anchored row again.
     pub fn refresh(&mut self, names: &Names, snapshot: &Snapshot) {
         if snapshot.functions.is_none() {

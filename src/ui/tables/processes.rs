@@ -136,6 +136,16 @@ pub struct Processes {
 }
 
 impl Processes {
+    /// Gives what is open and under the cursor other labels.
+    pub fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
+        let rename = |key| match key {
+            RowKey::Exited(label) => RowKey::Exited(rename(label)),
+            key => key,
+        };
+        self.open = std::mem::take(&mut self.open).into_iter().map(rename).collect();
+        self.anchor = self.anchor.map(rename);
+    }
+
     /// The rows as they are on screen: only what the view shows.
     pub fn rows(&self, snapshot: &Snapshot, names: &Names) -> Vec<ProcessRow> {
         let mut entries = fold_exited(processes_of(snapshot), snapshot);
