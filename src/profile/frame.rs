@@ -2,8 +2,8 @@
 //!
 //! A frame is an address in an [`Object`]. It is given a [`Label`](super::Label) at once, a provisional one such as
 //! `libc.so.6+0x1234`, and a better one when the symbolizer has found it. Labels are what trees merge by: two addresses of one
-//! function have one label. All three tables only grow and can be read without a lock; they are shared by every room through
-//! [`Names`]. How far they grow is bounded: see [`Names::bounded`].
+//! function have one label. All three tables only grow, until others take their place ([`Renewals`]), and can be read without a lock;
+//! they are shared by every room through [`Names`]. How far they grow is bounded: see [`Names::bounded`].
 
 mod renewal;
 
@@ -55,8 +55,7 @@ struct FrameEntry {
 
 const CHAIN: u32 = 1 << 31;
 
-/// Every frame there is and what it is called. Grows only, until another table follows ([`Renewal`](super::Renewal)); reading takes no
-/// lock.
+/// Every frame there is and what it is called. Grows only, until another table follows ([`Renewals`]); reading takes no lock.
 #[derive(Default)]
 pub struct FrameTable {
     first: FirstId,

@@ -92,7 +92,7 @@ impl Label {
 
 type LabelKey = (Arc<str>, Arc<str>, FrameKind);
 
-/// Every label there is. Grows only, until another table follows ([`Renewal`](super::Renewal)); reading takes no lock.
+/// Every label there is. Grows only, until another table follows ([`Renewals`](super::Renewals)); reading takes no lock.
 #[derive(Default)]
 pub struct LabelTable {
     first: FirstId,

@@ -55,7 +55,7 @@ impl Object {
     }
 }
 
-/// Every object there is. Grows only; reading takes no lock.
+/// Every object there is. Grows only, until another table follows ([`Renewals`](super::Renewals)); reading takes no lock.
 pub struct ObjectTable {
     objects: boxcar::Vec<Object>,
     ids: DashMap<Object, ObjectId, FxBuildHasher>,

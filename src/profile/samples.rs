@@ -299,7 +299,7 @@ impl Limits {
         (self.memory / 4).min(48 << 20)
     }
 
-    /// How much of it [`Names`] may take. They are never let go, so samples need a part that is safe from them; and both have to
+    /// How much of it [`Names`] may take. They are given back only now and then, so samples need a part that is safe from them; and both have to
     /// be large for the picture to be fine. (256 MB hold about 450,000 addresses and 2 million samples in 5 million nodes.)
     pub fn names(&self) -> usize {
         self.memory / 2
