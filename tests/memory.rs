@@ -2,6 +2,7 @@
 //! program, and one after the other, so that nothing else allocates meanwhile.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
 use std::sync::{Barrier, Mutex, PoisonError};
 
 use flametop::profile::{
@@ -54,6 +55,7 @@ fn millions_of_addresses_stay_within_the_memory_that_was_given() {
     let limits = Limits { window: u64::MAX, memory: 96 * MB };
     let before = resident();
     let names = Names::bounded(limits.names());
+    let names = Arc::new(names);
     let mut profile = Profile::beside(&names, limits);
     let elf = |path: &str| {
         names.objects.intern(Object {

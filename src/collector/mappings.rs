@@ -211,6 +211,11 @@ impl Files {
         of_user + bytes <= share && self.bytes + bytes <= self.limit
     }
 
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether files of a user that were refused would find room.
     pub(crate) fn has_room_again(&self, user: UserId) -> bool {
         self.has_room(user, self.limit / 16)
@@ -409,6 +414,12 @@ impl Mappings {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The same, where those that are shared with clones count in part: a half of what two have.
+    pub(crate) fn own_len(&self) -> usize {
+        let lists = Arc::strong_count(&self.chunks);
+        self.chunks.iter().map(|chunk| chunk.len() / Arc::strong_count(chunk) / lists).sum()
     }
 }
 

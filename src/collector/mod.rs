@@ -243,6 +243,11 @@ impl Collector {
         Collector::start_with_ring(options, names, processes, ring_bytes)
     }
 
+    /// Bytes held about processes and what they map.
+    pub fn memory(&self) -> usize {
+        self.table.memory()
+    }
+
     /// From now on names are made in these tables: the others are let go.
     pub fn use_names(&mut self, names: Arc<Names>) {
         self.table.use_names(names);
@@ -277,7 +282,7 @@ impl Collector {
             probes: Probes::new(sampler.share()?, options.backtrace, event_budget),
             sampler,
             rings: BTreeMap::new(),
-            table: ProcessTable::bounded(names, processes, options.memory / 16),
+            table: ProcessTable::bounded(names, processes, options.memory),
             events: Vec::new(),
             bytes: Vec::new(),
             happened: Happened::default(),

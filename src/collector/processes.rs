@@ -11,6 +11,7 @@
 //! after the kernel lost events, when what we know may be wrong. Others read them for us ([`reading`]); samples wait for that
 //! ([`parking`]), and nobody else does.
 
+mod bounds;
 mod parking;
 mod reading;
 
@@ -26,6 +27,7 @@ use super::proc;
 use super::reader::{Answer, Question, Reader, What};
 use super::records::{COMM_LENGTH, Record, comm_text};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, ObjectId, Process, Processes, Tgid, Timestamp, UserId};
+use bounds::Bounds;
 use parking::Parking;
 pub use reading::Unread;
 
@@ -40,9 +42,6 @@ const MAX_REMEMBERED_BYTES: usize = 4 << 20;
 
 /// How many processes that exited are kept for samples that come late.
 const MAX_EXITED: usize = 16_384;
-
-/// Addresses in the caches of all processes together: about 24 bytes each.
-const MAX_FRAMES: usize = 1 << 20;
 
 /// How many files are remembered as mapped lately.
 const MAX_LATELY: usize = 64;
@@ -119,6 +118,10 @@ pub(crate) struct ProcessTable {
     pub(crate) files: Files,
     /// Frames of kernel addresses, keyed as in [`State::frames`].
     pub(crate) kernel_frames: FxHashMap<u64, FrameId>,
+    bounds: Bounds,
+    /// Bytes of all mappings, as counted last, and how often some were forgotten because they were too many.
+    mappings_memory: usize,
+    mappings_forgotten: u64,
     states: FxHashMap<u32, State>,
     shared: Arc<Processes>,
     comms: FxHashMap<[u8; COMM_LENGTH], LabelId>,
@@ -146,14 +149,17 @@ pub(crate) struct ProcessTable {
 impl ProcessTable {
     #[cfg(test)]
     pub(crate) fn new(names: Arc<Names>, shared: Arc<Processes>) -> ProcessTable {
-        ProcessTable::bounded(names, shared, Files::LIMIT)
+        ProcessTable::bounded(names, shared, Files::LIMIT * 16)
     }
 
-    /// An empty table whose files take at most so many bytes.
-    pub(crate) fn bounded(names: Arc<Names>, shared: Arc<Processes>, files: usize) -> ProcessTable {
+    /// An empty table of a flametop that may take so many bytes.
+    pub(crate) fn bounded(names: Arc<Names>, shared: Arc<Processes>, memory: usize) -> ProcessTable {
         ProcessTable {
             names,
-            files: Files::bounded(files),
+            files: Files::bounded(memory / 16),
+            bounds: Bounds::of(memory),
+            mappings_memory: 0,
+            mappings_forgotten: 0,
             kernel_frames: FxHashMap::default(),
             states: FxHashMap::default(),
             shared,
@@ -373,18 +379,8 @@ impl ProcessTable {
             self.remembered_bytes -= bytes;
             self.remove_shared(time, tgid);
         }
-        self.tidy_frames();
+        self.keep_bounds();
         self.tidy_files();
-    }
-
-    /// Starts the caches of frames anew if they are too many together: of the processes that have the most.
-    fn tidy_frames(&mut self) {
-        let total: usize = self.states.values().map(|state| state.frames.len()).sum();
-        if total > MAX_FRAMES {
-            let most = self.states.values().map(|state| state.frames.len()).max().unwrap_or(0);
-            let many = self.states.values_mut().filter(|state| state.frames.len() > most / 4);
-            many.for_each(|state| state.frames = FxHashMap::default());
-        }
     }
 
     /// Lets go of files that nobody maps; processes for whose files there is room again are read again.

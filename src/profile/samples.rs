@@ -347,8 +347,8 @@ pub struct Profile {
     names: Option<Arc<Names>>,
     /// See [`Profile::set_aside`].
     aside: usize,
-    /// See [`Profile::set_tables`].
-    tables: usize,
+    /// See [`Profile::set_beside`].
+    beside: usize,
 }
 
 impl Profile {
@@ -408,7 +408,7 @@ impl Profile {
             + self.threads.memory()
             + self.names.as_ref().map_or(0, |names| names.memory())
             + self.aside
-            + self.tables
+            + self.beside
     }
 
     /// Counts these bytes as held, instead of those that were told before: the baseline has them.
@@ -416,11 +416,13 @@ impl Profile {
         self.aside = bytes;
     }
 
-    /// Counts these bytes of symbol tables and debug information as held, instead of those that were told before.
+    /// Counts as held, instead of what was told before, so many bytes of symbol tables and debug information, and of what is known of
+    /// processes and of the kernel.
     ///
-    /// At most [`Limits::tables`] of them: one object's may be more while it is worked with, and that takes no samples.
-    pub fn set_tables(&mut self, bytes: usize) {
-        self.tables = bytes.min(self.limits.tables());
+    /// At most [`Limits::tables`] of the first: one object's may be more while it is worked with, and that takes no samples. At most an
+    /// eighth of the memory of the second, which is bounded where it is kept.
+    pub fn set_beside(&mut self, tables: usize, known: usize) {
+        self.beside = tables.min(self.limits.tables()) + known.min(self.limits.memory / 8);
     }
 
     /// Lets go what is too old or too much as of `now`. To be called about once a second.

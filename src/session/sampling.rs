@@ -464,6 +464,13 @@ fn describe_unread(unread: &Unread) -> Vec<String> {
             unread.refused_files
         ));
     }
+    if unread.forgotten > 0 {
+        lines.push(format!(
+            "processes map more than there is room for: the mappings of the largest were forgotten {} times and read again; --memory \
+             gives more",
+            unread.forgotten
+        ));
+    }
     if unread.cut > 0 {
         lines.push(format!("{} lists of mappings were longer than 16 MB: code in the rest of them is unknown", unread.cut));
     }
@@ -511,9 +518,10 @@ impl Collecting {
             if trimmed.elapsed() > Duration::from_secs(1) {
                 trimmed = Instant::now();
                 self.tell();
-                let tables = self.shared.symbolizer.usage().tables;
+                let usage = self.shared.symbolizer.usage();
+                let known = usage.kernel + self.collector.memory();
                 let mut profile = self.shared.profile.write().unwrap_or_else(PoisonError::into_inner);
-                profile.set_tables(tables);
+                profile.set_beside(usage.tables, known);
                 profile.trim(now());
             }
             self.renew_names();

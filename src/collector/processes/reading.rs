@@ -35,6 +35,8 @@ pub struct Unread {
     pub refused_files: u64,
     /// Processes so far whose list of mappings was longer than what is read of it.
     pub cut: u64,
+    /// How often mappings were forgotten because those of all processes were too many.
+    pub forgotten: u64,
 }
 
 impl ProcessTable {
@@ -191,6 +193,7 @@ impl ProcessTable {
             threads: self.reader.left_behind(),
             refused_files: self.files.refused,
             cut: self.parking.cut,
+            forgotten: self.mappings_forgotten,
         }
     }
 }

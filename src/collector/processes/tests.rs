@@ -435,3 +435,51 @@ fn with_other_names_all_ids_are_made_anew() {
         world.names.frames.ids().filter(|frame| world.names.frames.get(*frame).is_some_and(|f| f.object == ObjectId::KERNEL));
     assert_eq!(kernel.count(), 102, "also those of the kernel");
 }
+
+#[test]
+fn mappings_are_bounded_over_all_processes_and_read_again() {
+    let mut world = World::new();
+    world.table.bounds = Bounds::of(8 << 20);
+    for number in 0..60 {
+        let tgid = NOBODY + number;
+        world.exec(tgid, "many");
+        let count = if number == 0 { 3 } else { 2_000 };
+        (0..count).for_each(|at| world.map(tgid, 0x10000 + at * 0x3000, "/bin/many", 1));
+    }
+    let mut happened = Happened::default();
+    world.table.tidy(world.time, &mut happened);
+    assert!(world.table.mappings_memory > 1 << 20, "{}", world.table.mappings_memory);
+    world.table.tidy(world.time, &mut happened);
+    assert!(world.table.mappings_memory < 100_000, "{}", world.table.mappings_memory);
+    assert_eq!(world.table.unread().forgotten, 1);
+    assert_eq!((world.table.states[&NOBODY].mappings.len(), world.table.states[&NOBODY].known), (3, Known::Yes));
+    assert_eq!((world.table.states[&(NOBODY + 1)].mappings.len(), world.table.states[&(NOBODY + 1)].known), (0, Known::No));
+}
+
+#[test]
+fn mappings_that_forks_share_count_once() {
+    let mut world = World::new();
+    world.exec(NOBODY, "server");
+    (0..2_000).for_each(|at| world.map(NOBODY, 0x10000 + at * 0x3000, "/bin/server", 1));
+    (1..100).for_each(|number| world.fork(NOBODY, NOBODY + number));
+    world.table.tidy(world.time, &mut Happened::default());
+    assert!(world.table.mappings_memory <= 2_000 * size_of::<Mapping>(), "{}", world.table.mappings_memory);
+    assert!(world.table.memory() > world.table.mappings_memory);
+}
+
+#[test]
+fn long_command_lines_are_cut_where_all_are_too_long() {
+    let mut world = World::new();
+    world.table.bounds = Bounds::of(64 << 10);
+    let long: Arc<str> = "ä".repeat(400).into();
+    for number in 0..10 {
+        world.exec(NOBODY + number, "prog");
+        let line = if number == 0 { "short".into() } else { Arc::from(&*long) };
+        world.table.states.get_mut(&(NOBODY + number)).unwrap().command_line = Arc::clone(&line);
+        world.shared.get_mut(&Tgid(NOBODY + number)).unwrap().command_line = line;
+    }
+    world.table.tidy(world.time, &mut Happened::default());
+    let line = |number| world.shared.get(&Tgid(NOBODY + number)).unwrap().command_line.to_string();
+    assert_eq!(line(0), "short");
+    assert!(line(1).ends_with("ä…") && line(1).len() < 140, "{}", line(1));
+}
