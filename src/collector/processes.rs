@@ -144,6 +144,8 @@ pub(crate) struct ProcessTable {
     parking: Parking,
     /// Answers that came before events that they may be later than were applied.
     early: Vec<Answer>,
+    /// Processes without a command line whose parent's is on its way: number and life.
+    heirs: Vec<(u32, u64)>,
 }
 
 impl ProcessTable {
@@ -176,6 +178,7 @@ impl ProcessTable {
             questions: Vec::new(),
             parking: Parking::default(),
             early: Vec::new(),
+            heirs: Vec::new(),
         }
     }
 

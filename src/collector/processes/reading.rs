@@ -20,6 +20,9 @@ use crate::profile::{Tgid, UserId};
 /// How many processes are told by name.
 const TOLD: usize = 8;
 
+/// How many processes may wait for their parents' command lines. More stay without one.
+const MAX_HEIRS: usize = 1024;
+
 /// Processes about which nothing could be read.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Unread {
@@ -150,20 +153,48 @@ impl ProcessTable {
     }
 
     fn read_command_line(&mut self, tgid: u32, line: &str) {
-        let Some(state) = self.states.get(&tgid) else { return };
-        // Of one that ends there is none to be read any more; it may have its parent's.
-        let parent = || {
-            let (parent, life) = state.forked_from?;
-            self.states.get(&parent).filter(|state| state.life == life).map(|state| state.command_line.clone())
+        let Some(life) = self.states.get(&tgid).map(|state| state.life) else { return };
+        if !self.set_command_line(tgid, line) {
+            if self.heirs.len() < MAX_HEIRS {
+                self.heirs.push((tgid, life));
+            }
+            return;
+        }
+        // Children whose own answers came first take over this one's, and their children theirs.
+        let mut heirs = std::mem::take(&mut self.heirs);
+        loop {
+            let before = heirs.len();
+            heirs.retain(|(child, life)| {
+                self.states.get(child).is_some_and(|state| state.life == *life) && !self.set_command_line(*child, "")
+            });
+            if heirs.len() == before {
+                break;
+            }
+        }
+        self.heirs = heirs;
+    }
+
+    /// Sets a process's command line. A process that ends has none any more: it may have its parent's. Returns false if the question
+    /// about the parent is still on its way.
+    fn set_command_line(&mut self, tgid: u32, line: &str) -> bool {
+        let Some(state) = self.states.get(&tgid) else { return true };
+        let line = if line.is_empty() && state.command_line.is_empty() {
+            let from = state.forked_from;
+            let parent = from.and_then(|(parent, life)| self.states.get(&parent).filter(|state| state.life == life));
+            if parent.is_some_and(|parent| parent.command_line.is_empty() && parent.command_line_known == Known::Asked) {
+                return false;
+            }
+            parent.map(|parent| parent.command_line.clone()).unwrap_or_default()
+        } else {
+            line.into()
         };
-        let has_none = line.is_empty() && state.command_line.is_empty();
-        let line = if has_none { parent().unwrap_or_default() } else { line.into() };
-        let Some(state) = self.states.get_mut(&tgid) else { return };
+        let Some(state) = self.states.get_mut(&tgid) else { return true };
         state.command_line_known = Known::Yes;
         if !line.is_empty() {
             state.command_line = Arc::clone(&line);
             self.shared.get_mut(&Tgid(tgid)).into_iter().for_each(|mut process| process.command_line = Arc::clone(&line));
         }
+        true
     }
 
     /// Processes whose samples wait take over what their parents' answers have brought.

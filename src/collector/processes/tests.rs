@@ -164,6 +164,39 @@ fn a_child_has_its_own_command_line_or_else_its_parents() {
 }
 
 #[test]
+fn a_child_whose_answer_comes_before_its_parents_has_its_parents_command_line() {
+    // Two workers answer: the parent's answer may come last.
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let (parent, child, grandchild) = (NOBODY, NOBODY + 1, NOBODY + 2);
+    let mut world = world_with(move |question| {
+        if question.tgid != parent {
+            return Found::CommandLine(String::new());
+        }
+        let _ = held.lock().unwrap().recv();
+        Found::CommandLine("make -j2".to_owned())
+    });
+    world.exec(parent, "make");
+    world.fork(parent, child);
+    world.fork(child, grandchild);
+    world.table.want_command_line(grandchild);
+    world.table.send_questions();
+    let line = |world: &World, tgid| world.shared.get(&Tgid(tgid)).map(|process| process.command_line.to_string());
+    let begun = Instant::now();
+    while world.table.heirs.len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", world.table.heirs);
+        world.table.send_questions();
+        let answers = world.table.answers(false, Instant::now());
+        world.table.settle(world.time, answers, &mut Batch::default(), |_| false);
+    }
+    assert_eq!(line(&world, grandchild).as_deref(), Some(""));
+    drop(release);
+    world.settle(&mut Batch::default());
+    assert_eq!([child, grandchild].map(|tgid| line(&world, tgid)), [(); 2].map(|()| Some("make -j2".to_owned())));
+    assert!(world.table.heirs.is_empty());
+}
+
+#[test]
 fn a_child_has_its_parents_mappings_until_it_runs_another_program() {
     let mut world = World::new();
     let child = NOBODY + 1;
