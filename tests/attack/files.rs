@@ -116,7 +116,7 @@ fn the_live_view_goes_on_and_ends_beside_a_fifo() {
         terminal.wait_for_text("live", Duration::from_secs(10));
         let directory = lair.path().to_str().unwrap().to_owned();
         let _attacker = lair.start(&program, &[&directory, "fifo"]);
-        let _witness = Witness::start("liveone");
+        let _witness = Witness::start_unseen("liveone");
         std::thread::sleep(Duration::from_millis(2500));
         assert!(lair.path().join("f5").symlink_metadata().is_ok(), "the attack has not taken place");
         // Samples still come after the attack has begun.

@@ -17,7 +17,7 @@ fn flood(source: &str, witness: &str) -> String {
     std::thread::sleep(Duration::from_millis(500));
     let _attack = lair.start(&flooding.path, &["30"]);
     std::thread::sleep(Duration::from_secs(5));
-    let witness_runs = Witness::start(witness);
+    let witness_runs = Witness::start_unseen(witness);
     let (lines, said) = recording.end(Duration::from_secs(9));
     drop(witness_runs);
     assert_named(witness, &lines);

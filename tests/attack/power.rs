@@ -77,10 +77,6 @@ fn a_recording_keeps_no_power_that_it_does_not_need() {
     let _alone = alone();
     let recording = Recording::start(&["-F", "499", "-d", "8"]);
     assert_less_power(recording.pid(), "record");
-    // libc's table is made while it runs: the witness's own is what is looked at.
-    let first = Witness::start("first");
-    std::thread::sleep(Duration::from_secs(2));
-    drop(first);
     let witness = Witness::start("weaker");
     std::thread::sleep(Duration::from_secs(2));
     // Threads that began meanwhile have no more.
@@ -108,11 +104,15 @@ fn other_users_programs_in_private_directories_have_names_all_the_same() {
     }
     let recording = Recording::start(&["-F", "499", "-d", "8"]);
     assert_less_power(recording.pid(), "record");
-    let first = program.run(&[]);
+    let run = |path: &Path| {
+        let child = Command::new(path).uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).spawn().unwrap();
+        Running { child }
+    };
+    // Until its table is there, as of a witness.
+    let first = run(&early(&copy).path);
     std::thread::sleep(Duration::from_secs(2));
     drop(first);
-    let child = Command::new(&copy).uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).spawn().unwrap();
-    let running = Running { child };
+    let running = run(&copy);
     let (lines, _) = recording.end(Duration::from_secs(8));
     drop(running);
     Witness::assert_seen("hidden", &lines);
@@ -212,7 +212,7 @@ fn what_root_saw_is_for_its_owner_alone() {
     root_or_fail();
     let recording = Recording::start(&["-F", "499", "-d", "1"]);
     let file = recording.directory.path().join("x.folded");
-    let witness = Witness::start("private_file");
+    let witness = Witness::start_unseen("private_file");
     let until = Instant::now() + Duration::from_secs(20);
     while !file.exists() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));

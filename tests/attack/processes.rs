@@ -70,9 +70,9 @@ fn assert_mapped_files_are_let_go(args: &[&str]) {
     let attacker = lair.start(&attacker("files.c", &[]).path, args);
     std::thread::sleep(Duration::from_secs(5));
     let before = resident(recording.pid());
-    std::thread::sleep(Duration::from_secs(6));
-    let witness = Witness::start("witness-files");
     std::thread::sleep(Duration::from_secs(4));
+    let witness = Witness::start("witness-files");
+    std::thread::sleep(Duration::from_millis(4500));
     let after = resident(recording.pid());
     let (lines, said) = recording.end(Duration::from_secs(1));
     drop((attacker, witness));

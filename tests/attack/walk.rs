@@ -88,7 +88,7 @@ fn deep_stacks_take_a_bounded_time(witness: &str, frequency: u32, most: Duration
     let options = CollectorOptions { frequency, ..CollectorOptions::default() };
     let mut collector = Collector::start(options, Arc::default(), Arc::default()).expect("a collector starts");
     ends_of(&mut collector, Duration::from_millis(500));
-    let witness = Witness::start(witness);
+    let witness = Witness::start_unseen(witness);
     let pid = witness._running.pid();
     let patience = Instant::now() + Duration::from_secs(15);
     while !ends_of(&mut collector, Duration::from_millis(200)).contains_key(&(pid, UserEnd::Root as u8)) {
