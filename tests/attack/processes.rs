@@ -1,5 +1,9 @@
 //! What a process can do to who reads about it: hold its memory lock, map files without end, map memory without end.
 
+use rustix::process::Signal;
+
+use super::common::Terminal;
+use super::tables::cpu_of;
 use super::*;
 
 /// Resident bytes of a process.
@@ -8,15 +12,19 @@ fn resident(pid: u32) -> u64 {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number of pages") * 4096
 }
 
-/// A program that holds its own memory lock.
-fn holder(lair: &Lair) -> Running {
-    // Everybody may open /dev/fuse where udev runs.
+/// A device in the attacker's directory by which a file system is served. Everybody may open /dev/fuse where udev runs.
+fn make_device(lair: &Lair) {
     let device = rustix::fs::makedev(10, 229);
     let mode = rustix::fs::Mode::from_raw_mode(0o666);
     let node = lair.path().join("device");
     rustix::fs::mknodat(rustix::fs::CWD, &node, rustix::fs::FileType::CharacterDevice, mode, device)
         .expect("NOT TESTED: no mknod");
     rustix::fs::chmod(&node, mode).unwrap();
+}
+
+/// A program that holds its own memory lock.
+fn holder(lair: &Lair) -> Running {
+    make_device(lair);
     let holder = lair.start(&attacker("fuse.c", &[]).path, &["40"]);
     // It holds: who reads its arguments waits. (Since Linux 6.17 its mappings can be read without that lock.)
     let (tell, told) = std::sync::mpsc::channel();
@@ -55,7 +63,7 @@ fn a_recording_beside_a_held_lock_ends_at_the_first_signal() {
     let holder = holder(&lair);
     let recording = Recording::start(&["-F", "499"]);
     std::thread::sleep(Duration::from_millis(2500));
-    common::terminal::kill(recording.pid(), rustix::process::Signal::TERM);
+    common::terminal::kill(recording.pid(), Signal::TERM);
     let (lines, _) = recording.end(Duration::ZERO);
     drop(holder);
     assert!(lines.iter().any(|line| line.frames[0] == "holder"));
@@ -92,4 +100,134 @@ fn files_that_were_mapped_once_are_let_go() {
 fn files_that_are_never_mapped_over_are_bounded() {
     let _alone = alone();
     assert_mapped_files_are_let_go(&["20", "apart"]);
+}
+
+/// Executable mappings of files, one after the other, at falling addresses.
+#[test]
+fn nine_thousand_mappings_a_second_cost_nobody_a_frame() {
+    let _alone = alone();
+    let (per_second, witness) = (9000, "witness-9000");
+    let lair = Lair::new();
+    let recording = Recording::start(&["-F", "499", "-d", "12"]);
+    std::thread::sleep(Duration::from_secs(2));
+    let attacker = lair.start(&attacker("mappings.c", &[]).path, &["20", "rate", &per_second.to_string()]);
+    let begun = Instant::now();
+    std::thread::sleep(Duration::from_secs(2));
+    let witness_runs = Witness::start(witness);
+    let before = cpu_of(recording.pid());
+    std::thread::sleep(Duration::from_secs(4));
+    let cpu = cpu_of(recording.pid()).saturating_sub(before);
+    let counts = std::fs::read_to_string(lair.path().join("count")).unwrap_or_default();
+    let took = begun.elapsed();
+    let (lines, said) = recording.end(Duration::from_secs(3));
+    drop((attacker, witness_runs));
+    let made: u64 = counts.lines().last().and_then(|count| count.parse().ok()).unwrap_or_default();
+    println!("{} mappings a second; {cpu:?} of CPU in 4 s; {said}", made * 1000 / took.as_millis() as u64);
+    assert!(made * 1000 > per_second * 4 / 5 * took.as_millis() as u64, "the attack has not taken place: {made} in {took:?}");
+    // 9,000 paths of 3.7 KB are 33 MB a second: more than the buffers hold from one look to the next.
+    assert!(said.contains(" mapping events lost"), "losses are not told: {said}");
+    Witness::assert_seen(witness, &lines);
+    assert!(lines.iter().any(|line| line.frames[0] == "mappings"), "the attacker is seen as well");
+}
+
+/// What a process has read so far, in bytes.
+fn read_by(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_list_of_65530_mappings_with_long_paths_is_read_in_part() {
+    let _alone = alone();
+    let lair = Lair::new();
+    // The limit (vm.max_map_count) but for its own program and libraries: a list of 240 MB.
+    let mut attacker = lair.start(&attacker("mappings.c", &[]).path, &["60", "many", "65480"]);
+    let begun = Instant::now();
+    while !lair.path().join("done").exists() {
+        assert!(attacker.child.try_wait().unwrap().is_none(), "NOT TESTED: vm.max_map_count is less than 65530");
+        assert!(begun.elapsed() < Duration::from_secs(20), "the attack takes too long");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let recording = Recording::start(&["-F", "499", "-d", "11"]);
+    std::thread::sleep(Duration::from_secs(4));
+    let before = (resident(recording.pid()), read_by(recording.pid()));
+    common::terminal::kill(attacker.pid(), Signal::CONT);
+    std::thread::sleep(Duration::from_secs(1));
+    let witness = Witness::start("witness-list");
+    std::thread::sleep(Duration::from_millis(2500));
+    let after = (resident(recording.pid()), read_by(recording.pid()));
+    let (lines, said) = recording.end(Duration::from_secs(3));
+    drop((attacker, witness));
+    let (memory, read) = (after.0.saturating_sub(before.0), after.1 - before.1);
+    println!("{} MB more in memory, {} MB read; {said}", memory / 1_000_000, read / 1_000_000);
+    // 26 MB were read, 16 of them of that list, and 9 MB were kept: the paths that a user's share of the memory for files holds. The
+    // whole list is 240 MB.
+    assert!(read < 64_000_000, "{read} bytes were read: {said}");
+    assert!(memory < 40_000_000, "{memory} bytes more in memory: {said}");
+    assert!(said.contains("longer than 16 MB"), "that the list was cut is not said: {said}");
+    Witness::assert_seen("witness-list", &lines);
+    assert!(lines.iter().any(|line| line.frames[0] == "mappings"), "the attack has not taken place: {said}");
+}
+
+#[test]
+fn the_live_view_ends_beside_a_held_lock() {
+    let _alone = alone();
+    let lair = Lair::new();
+    let holder = holder(&lair);
+    let mut terminal = Terminal::start(&["-F", "499"], 36, 132, &[]);
+    // It is seen: so it was sampled, and asked about.
+    terminal.wait_for_text("live", Duration::from_secs(20));
+    terminal.wait_for_text("holder", Duration::from_secs(20));
+    terminal.keys("q");
+    terminal.wait_exit_within(SOON);
+    terminal.assert_restored();
+    drop(holder);
+}
+
+#[test]
+fn a_second_signal_beside_a_held_lock_saves_what_is_there() {
+    let _alone = alone();
+    for signal in [Signal::INT, Signal::TERM] {
+        let lair = Lair::new();
+        let holder = holder(&lair);
+        let recording = Recording::start(&["-F", "499"]);
+        std::thread::sleep(Duration::from_millis(2500));
+        common::terminal::kill(recording.pid(), signal);
+        // Signals within 100 ms count as one.
+        std::thread::sleep(Duration::from_millis(150));
+        common::terminal::kill(recording.pid(), signal);
+        let (lines, said) = recording.end(Duration::ZERO);
+        drop(holder);
+        assert_has("holder", &lines, &said);
+    }
+}
+
+/// The command and the holder that it starts are asked to end and do not: that holds up the end for five seconds.
+#[test]
+fn a_second_signal_ends_a_command_that_holds_its_lock_and_saves() {
+    let _alone = alone();
+    for signal in [Signal::INT, Signal::TERM] {
+        let lair = Lair::new();
+        make_device(&lair);
+        lair.copy(&attacker("fuse.c", &[]).path, "fuse");
+        // Signals that are ignored are ignored by children, too.
+        let script = format!("trap '' INT TERM HUP; cd {} && ./fuse 40 & while :; do :; done", lair.path().display());
+        let recording = Recording::start(&["-F", "499", "--user", "65534", "--", "sh", "-c", &script]);
+        std::thread::sleep(Duration::from_secs(3));
+        common::terminal::kill(recording.pid(), signal);
+        std::thread::sleep(Duration::from_millis(1500));
+        let is_there = std::fs::read_to_string(format!("/proc/{}/cmdline", recording.pid())).is_ok_and(|line| !line.is_empty());
+        assert!(is_there, "nothing has held up the end");
+        common::terminal::kill(recording.pid(), signal);
+        let begun = Instant::now();
+        let (lines, said) = recording.end(Duration::ZERO);
+        println!("ended {:?} after the second signal", begun.elapsed());
+        ["holder", "sh"].into_iter().for_each(|name| assert_has(name, &lines, &said));
+    }
+}
+
+#[track_caller]
+fn assert_has(name: &str, lines: &[Line], said: &str) {
+    let samples: u64 = lines.iter().filter(|line| line.frames[0] == name).map(|line| line.count).sum();
+    assert!(samples > 100, "{samples} samples of {name}: {said}");
 }
