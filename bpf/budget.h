@@ -1,49 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How long walks may take: none longer than about 100 µs, and all of one CPU together about a twelfth of its time.
+ * Limits the time of walks: one walk takes at most about 100 µs, all walks of one CPU together about a twelfth of its time.
  *
- * A stack may be made to be expensive: 2,048 frames, each on another page, in another mapping, which no cache has. Walking one took half
- * a millisecond with interrupts off. And a clock may be asked for that ticks 25,000 times a second.
+ * A process can make its stack expensive: 2,048 frames, each on another page and in another mapping, none of them in a cache. Walking such
+ * a stack took half a millisecond with interrupts off. The sampling clock may tick 25,000 times a second.
  *
- *   credit   grows by 82 ns in each microsecond, up to 4 ms; each sample takes from it what it took
- *   limit    what one walk may take: 100 µs while there is more than 1.6 ms of credit, else a sixteenth of it, but 2 µs always
+ *   credit   grows by 82 ns in each microsecond, up to 4 ms; the time of each sample is subtracted from it
+ *   limit    the time that one walk may take: 100 µs while the credit is above 1.6 ms, else 1/16 of the credit, but at least 2 µs
  *
- * So the limit falls until all samples take what is granted. It is the same for all threads: stacks that are usual take a few
- * microseconds, and stay whole where those that are expensive are cut (USER_END_TIME).
+ * So the limit falls until all samples together take the granted share. All threads have the same limit. Usual stacks take a few
+ * microseconds and stay whole; expensive stacks are cut (USER_END_TIME).
  *
- * In a walk the clock is read after each 64 frames; searches count as several. A usual walk ends before that. Where time is short it is
- * read after each 8. A sample whose walk did not read the clock does not read it at all while there is much credit, and is charged
- * USUAL_CHARGE: to read it costs 3 % of a usual sample.
+ * A walk reads the clock after every 64 frames, or after every 8 if its limit is low. A search counts as several frames. A usual walk
+ * ends before its first reading. While there is much credit, such a sample does not read the clock at its end either and is charged
+ * USUAL_CHARGE: reading the clock costs 3 % of a usual sample.
  *
- * A hypervisor may run somebody else meanwhile. So of the time between two looks at the clock no more than MOST_BETWEEN_LOOKS counts: a
- * walk is not cut for one pause. Of one sample no more than MOST_CHARGE is taken from the credit.
+ * A hypervisor may run another guest meanwhile. So at most MOST_BETWEEN_LOOKS of the time between two readings counts, and one pause does
+ * not cut a walk. At most MOST_CHARGE of one sample's time is subtracted from the credit.
  */
 #ifndef FLAMETOP_BUDGET_H
 #define FLAMETOP_BUDGET_H
 
 #include "tables.h"
 
-/* Nanoseconds that one walk may take. Set before loading; 0: as long as it likes, whatever others took. */
+/* Nanoseconds that one walk may take. Set before loading; 0: walks have no limit. */
 const volatile __u64 walk_time = 100000;
-/* And that it may take always. */
+/* Nanoseconds that a walk may take even without credit. */
 #define LEAST_WALK_TIME 2000
-/* Of 256 ns, 21 are for samples: 8.2 %. */
+/* The samples' share of a time: 21 ns in 256 ns, 8.2 %. */
 #define SHARE(time) (((time) >> 8) * 21)
-/* Of the credit, 1/16 is for one walk. */
+/* One walk may take 1/16 of the credit. */
 #define CREDIT_SHIFT 4
 #define MOST_CREDIT (4ULL << 20)
 #define MOST_CHARGE (1ULL << 18)
-/* More than almost all samples take that did not look at the clock. */
+/* Charge of a sample whose walk did not read the clock. Almost all of them take less. */
 #define USUAL_CHARGE 20000
-/* Half of the time of a walk. */
+/* Half of walk_time. */
 #define MOST_BETWEEN_LOOKS 50000
-/* Frames between two looks at the clock. */
+/* Frames between two readings of the clock: usually, and with a limit below LITTLE_TIME. */
 #define LOOK_EVERY 64
 #define LOOK_OFTEN 8
-/* With less time than this, the clock is looked at often. */
+/* With a limit below this, the clock is read every LOOK_OFTEN frames. */
 #define LITTLE_TIME 40000
 
-/* Sets the limit of a walk that begins. The sample's time was read just now; behind the kernel's stack it is read anew. */
+/* Sets the limit of a walk that begins. The sample's time counts as its begin; after the kernel's stack was walked, the clock is read. */
 static __always_inline void begin_time(struct cpu_state *cpu, int after_kernel)
 {
 	struct walk *walk = &cpu->walk;
@@ -68,13 +68,13 @@ static __always_inline void begin_time(struct cpu_state *cpu, int after_kernel)
 	walk->spent = 0;
 }
 
-/* Whether it is time to look at the clock. */
+/* Tells whether it is time to read the clock. */
 static __always_inline int should_look(const struct walk *walk)
 {
 	return (__s32)walk->frames >= walk->look_at;
 }
 
-/* Looks at the clock: whether the walk has taken its time. */
+/* Reads the clock and tells whether the walk has used up its time. */
 __noinline int is_out_of_time(struct cpu_state *cpu)
 {
 	if (!cpu)
@@ -90,7 +90,7 @@ __noinline int is_out_of_time(struct cpu_state *cpu)
 	return walk->spent >= walk->limit;
 }
 
-/* Takes from the CPU's credit what the sample has taken so far. */
+/* Subtracts the time of the sample so far from the CPU's credit. */
 static __always_inline void charge_time(struct cpu_state *cpu)
 {
 	struct walk *walk = &cpu->walk;

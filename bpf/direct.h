@@ -8,28 +8,28 @@
  * A word of the stack is a plain load then. Loads of which none waits for another are under way together, and what the processor has to
  * translate is one large page instead of many small ones; copies by bpf_probe_read_user() come one after the other, and wait.
  *
- * Why this is safe, for tables: they are freed by RCU, or after an interrupt on each CPU that may be reading them. Both wait for us: the
- * clock's program runs with interrupts off. get_user_pages_fast() of the kernel counts on the same. While the kernel switches to another
- * process, a CPU may count as one that runs it already, and a cycle counter's tick, an NMI, may come just then. So at an NMI the first piece
- * of the stack is copied: the kernel refuses to copy in that moment (nmi_uaccess_okay(), since 6.3). Before 6.3 NMIs always copy. Programs at
- * events may be interrupted, and always copy.
+ * Reading page tables is safe. The kernel frees them by RCU, or after an interrupt on each CPU that may be reading them. Both wait for us:
+ * the clock's program runs with interrupts off. The kernel's get_user_pages_fast() relies on this, too. There is one exception: while the
+ * kernel switches to another process, the CPU may already count as running that process, and an NMI (a tick of the cycle counter) may come
+ * just then. So in an NMI the first piece of the stack is copied: the kernel refuses to copy during a switch (nmi_uaccess_okay(), since
+ * 6.3). Before 6.3, NMIs always copy. Programs at events may be interrupted, and always copy.
  *
- * For pages: who takes a page from a process clears its entry, has all CPUs that run the process forget the translation, and only then
- * frees the page. Mostly that waits for us, too. But not where CPUs are told without an interrupt: by AMD's INVLPGB, and in guests by a
- * call of the hypervisor (Hyper-V always; KVM for a CPU that does not run). Then a page may have a new owner while it is read. So the
- * walk reads the entries again after the words, as get_user_pages_fast() does: leave_page(). If one has changed, what was read counts for
- * nothing, and the stack is walked anew from copies.
+ * Reading pages needs a check. To take a page from a process, the kernel clears its entry, has all CPUs that run the process flush the
+ * translation, and only then frees the page. The flush usually is an interrupt, which waits for us. It is none with AMD's INVLPGB, and in
+ * guests that call the hypervisor for it (Hyper-V always; KVM for a CPU that does not run). Then a page may have a new owner while it is
+ * read. So the walk reads the entries again after the words, as get_user_pages_fast() does: leave_page(). If an entry has changed, the
+ * words are discarded, and the stack is walked again from copies.
  *
- * What is not caught: a page of memory that has failed. A load of it is a machine check, and one in the kernel ends the machine, where
- * one in a copy would end the process. So memory is not read in place while /proc/meminfo counts any that has failed (direct_map.rs asks
- * once a minute).
+ * A page of memory that has failed is not caught. Loading from it is a machine check: in the kernel it stops the machine, in a copy it
+ * would end the process only. So memory is not read in place once /proc/meminfo counts failed memory (sampler.rs looks once a minute).
  *
  * Where the direct map begins differs from boot to boot. User space knows it, or guesses (src/collector/direct_map.rs), and
  * find_direct_map() in sampler.bpf.c proves it by words of user space's own memory.
  *
- * Promises: nothing is read through an entry that does not let the process read, or beyond the end of memory (what a protection
- * key alone denies is read); a place that is not mapped reads as 0; walk->moved is set if a page was taken away. Owed by the caller:
- * interrupts are off, in an NMI a copy came first, and frames are dropped if walk->moved is set. x86_64, 6.2 and later; elsewhere pgd stays 0.
+ * Promises: nothing is read through an entry that does not let the process read, or beyond the end of memory (pages that only a protection
+ * key denies are read); a place that is not mapped reads as 0; walk->moved is set if a page was taken away. The caller sees to it that
+ * interrupts are off, that in an NMI a copy came first, and that frames are dropped if walk->moved is set. x86_64, 6.2 and later;
+ * elsewhere pgd stays 0.
  */
 #ifndef FLAMETOP_DIRECT_H
 #define FLAMETOP_DIRECT_H
@@ -41,9 +41,9 @@
 #define ENTRY_USER (1ULL << 2)
 #define ENTRY_LARGE (1ULL << 7) /* not in tables of 4 KiB */
 #define ENTRY_SPECIAL (1ULL << 9) /* a device's, which the direct map lacks */
-/* 64 TiB, all that four levels have room for. Bits above say that a place is beyond, or how its memory is encrypted: direct_map::beyond. */
+/* 64 TiB, the most that four levels can map. Higher bits mean a place beyond that, or encrypted memory: see direct_map::beyond. */
 #define ENTRY_PLACE 0x00003ffffffff000ULL
-/* What must be the same after a page was read: not whether it was used or written to, and not whether it may be. */
+/* The bits that must be the same after a page was read. Accessed, dirty and writable may change. */
 #define ENTRY_COMPARED (ENTRY_PLACE | 0x3fULL << 46 | ENTRY_PRESENT | ENTRY_USER | ENTRY_LARGE | ENTRY_SPECIAL)
 
 #define PAGE_SHIFT 12
@@ -79,7 +79,7 @@ static __always_inline __u64 next_table(const struct direct_map *map, __u64 entr
 	return entry & ENTRY_LARGE ? 0 : place_of(map, entry, 0);
 }
 
-/* Where the entry is of the 2 MiB that an address of user space lies in; 0: there is none. */
+/* Returns the place of the entry for the 2 MiB around an address of user space; 0: there is none. */
 static __always_inline __u64 pmd_place(const struct direct_map *map, __u64 pgd, __u64 address)
 {
 	__u64 table = pgd;
@@ -93,8 +93,8 @@ static __always_inline __u64 pmd_place(const struct direct_map *map, __u64 pgd, 
 	return entry_place(table, address, PMD_SHIFT);
 }
 
-/* Where the kernel has the page of an address, by the entry of its 2 MiB, and the shift of the page's size; 0: nowhere. `at` is where the
- * page's own entry is, at first that of its 2 MiB; `entry` is the entry there. */
+/* Returns where the kernel has the page of an address, and the shift of the page's size; 0: nowhere. `at` is the place of an entry and
+ * `entry` the entry there: on call those of the address's 2 MiB, on return those of its page. */
 static __always_inline __u64 page_of(const struct direct_map *map, __u64 *at, __u64 *entry, __u64 address, __u32 *shift)
 {
 	__u64 table;
@@ -137,8 +137,8 @@ static __always_inline int enter_page(struct walk *walk, __u64 address)
 	return 1;
 }
 
-/* Looks whether the entries are as they were when the window became a page. If not, its words may be another page's: from here on all is
- * copied, and walk->moved is set. */
+/* Compares the entries with those by which the window's page was found. If one has changed, the words may be another page's: sets
+ * walk->moved, and from here on the stack is copied. */
 static __always_inline void leave_page(struct walk *walk)
 {
 	if (!walk->page_place)

@@ -43,7 +43,7 @@ enum user_end {
 	USER_END_NO_MEMORY = 15, /* exiting: its memory is gone */
 	USER_END_32_BIT = 16, /* a task of 32 bits */
 	USER_END_REGISTERS = 17, /* there are no registers of user mode that can be trusted */
-	USER_END_TIME = 18, /* the walk had taken as long as it may: bpf/budget.h */
+	USER_END_TIME = 18, /* the walk reached its time limit: bpf/budget.h */
 };
 
 /* Bits in the upper byte of a user frame. */
@@ -85,8 +85,8 @@ struct sample_header {
 	__u8 flags;
 	__u8 source; /* which event: its number in `events` of probes.bpf.c; 0 is the clock */
 	__u32 weight; /* events that it stands for: those since the last sample of the source on this CPU */
-	__u32 uid; /* who is charged for the task: see begin_sample */
-	__u32 files; /* which files the task's paths lead to: see begin_sample */
+	__u32 uid; /* the user who is charged for the task: see find_owner */
+	__u32 files; /* names the files that the task's paths lead to: see find_owner */
 };
 
 struct sample {
@@ -134,7 +134,7 @@ struct counters {
 	__u64 rule_misses; /* and the cache of rules */
 	__u64 guesses; /* frames without unwind information */
 	__u64 retraced; /* frames that were where they had been at the thread's last sample */
-	__u64 moved; /* stacks that were walked a second time, of a copy: bpf/direct.h */
+	__u64 moved; /* stacks that were walked again, from copies: bpf/direct.h */
 	__u64 reserved[6];
 };
 

@@ -88,36 +88,36 @@ static __always_inline void send_wishes(struct cpu_state *cpu)
 	}
 }
 
-/* Levels that user namespaces can have: 32 below the initial one, in all kernels. */
+/* Greatest depth of user namespaces: all kernels allow 32 levels below the initial one. */
 #define MAX_USER_NAMESPACES 32
 
 /*
- * Finds who is charged for what flametop does for a task, and which files its paths lead to.
+ * Finds the user who is charged for flametop's work on a task, and a number for the files that the task's paths lead to.
  *
- *   uid    the task's real user; in a user namespace below the initial one, the user who made that namespace: inside, one user
- *          can be 65,536 others
- *   files  the number of that namespace, whose root chooses what is mounted; else the device of the task's root directory.
- *          Numbers of namespaces are above 0xf0000000, those of devices are below.
+ *   uid    the task's real user; below the initial user namespace, the user who made the namespace, because one user can act as
+ *          65,536 users inside
+ *   files  the number of that namespace, because its root user chooses the mounts; else the device of the task's root directory.
+ *          Numbers of namespaces are above 0xf0000000, numbers of devices are below.
  */
 static __always_inline void find_owner(struct known_task *known, struct task_struct *task, const struct cred *cred)
 {
 	struct user_namespace *namespace = cred->user_ns;
 
 	if (namespace->level) {
-		/* Of namespaces in namespaces, the outermost: the users of the others are numbers that it gave out. */
+		/* Nested namespaces count as the outermost one: it gave out the user numbers of the others. */
 		for (int i = 0; i < MAX_USER_NAMESPACES && namespace->level > 1; i++)
 			namespace = namespace->parent;
 		known->uid = namespace->owner.val;
 		known->files = namespace->ns.inum;
 	} else {
 		known->uid = cred->uid.val;
-		/* A task that is exiting has none: 0. */
+		/* 0 for a task that is exiting: it has no fs any more. */
 		known->files = WITHOUT_TRUST(task)->fs->root.dentry->d_sb->s_dev;
 	}
 }
 
-/* Says in the header whom the task belongs to. To find that takes seven lines of memory that no cache has: once a second is enough. Until
- * then a task of root's may have changed its root directory unnoticed; nobody else can, but in a namespace, which has its own `cred`. */
+/* Writes the task's owner into the header. Finding it reads seven cache lines that are not in the cache, so it is found once a second. In
+ * between, a task of root may change its root directory unnoticed. Others can do so only in a user namespace, which has a new `cred`. */
 static __always_inline void identify(struct cpu_state *cpu, struct task_struct *task)
 {
 	struct sample_header *header = &cpu->sample.header;
@@ -157,7 +157,7 @@ static __always_inline void begin_sample(struct cpu_state *cpu, struct task_stru
 	((__u64 *)header->comm)[1] = ((__u64 *)task->comm)[1];
 }
 
-/* Writes what the walks have found, and sends it. Once for each begin_sample(), but for comparing. */
+/* Writes the results of the walks and sends the sample. Called once for each begin_sample(), except when walks are compared. */
 static __always_inline long finish_sample(struct cpu_state *cpu, __u32 kernel)
 {
 	struct sample_header *header = &cpu->sample.header;

@@ -34,11 +34,11 @@ struct {
 	__type(value, struct fork_counters);
 } forks SEC(".maps");
 
-/* What find_direct_map() was told and has proved. User space sets `begin` to 0 when memory fails. */
+/* The direct map that user space named and find_direct_map() has proved. User space sets `begin` to 0 when memory fails. */
 struct direct_map direct_map;
 /* Set by user space before the clock ticks: it is a counter of the processor's. */
 __u32 ticks_are_nmis;
-/* Set as well: the kernel does not copy in an NMI while it switches between processes (6.3 and later). */
+/* Set by user space before the clock ticks: in an NMI the kernel refuses to copy while it switches processes (6.3 and later). */
 __u32 copies_are_refused;
 
 SEC("perf_event")
@@ -76,9 +76,9 @@ int take_sample(struct perf_event_context *ctx)
 	walk->pgd_after_copy = 0;
 	if (READS_WINDOW_IN_PLACE && walk_how != WALK_OF_COPIES) {
 		walk->direct = direct_map;
-		/* As it was copied: user space may clear it at any time. */
+		/* The copy is looked at: user space may clear the original at any time. */
 		if (walk->direct.begin) {
-			/* 0 of a thread of the kernel. */
+			/* 0 for a kernel thread. */
 			__u64 pgd = (__u64)WITHOUT_TRUST(task)->mm->pgd;
 
 			if (!ticks_are_nmis)

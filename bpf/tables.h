@@ -32,13 +32,13 @@
 /* Last stacks of threads, of which one is being written, and frames of each: 49 KiB a CPU. */
 #define PAST_STACKS 16
 #define PAST_FRAMES 128
-/* A power of two: threads of which a CPU knows whom they belong to, by the end of their number. */
+/* Threads whose owner a CPU remembers, found by the low bits of their number. A power of two. */
 #define KNOWN_TASKS 64
 /* Kinds of code for which no table was found, in one walk, that user space is told of. */
 #define MAX_WISHES 4
-/* Of nanoseconds, which makes about seconds of them. */
+/* Shift that turns nanoseconds into units of about a second. */
 #define TIME_SHIFT 30
-/* A look-up that no cache answers takes about as long as so many frames that are known. */
+/* The time of a look-up that no cache answers, counted in frames that the caches answer. */
 #define SEARCH_FRAMES 8
 #define SEARCH_RULE_FRAMES 2
 #define WINDOW_FRAMES 2
@@ -131,7 +131,7 @@ struct past_stack {
 struct direct_map {
 	__u64 begin; /* is added to a place in memory; 0: not known */
 	__u64 end; /* places in memory lie below */
-	__u64 beyond; /* bits of an entry that say: not in this map */
+	__u64 beyond; /* bits that are set in entries for places outside of this map */
 	__u32 levels; /* of page tables: 4 or 5 */
 	__u32 reserved;
 };
@@ -154,7 +154,7 @@ struct walk {
 	__u32 past_old; /* the thread's last one */
 	__u32 past_at; /* the first frame there that lies as far out as this one */
 	__u32 past_first;
-	__s32 look_at; /* as many frames, and the clock is read: this and the next five, bpf/budget.h */
+	__s32 look_at; /* number of frames at which the clock is read next: bpf/budget.h */
 	__u32 look_every;
 	__u8 is_return; /* pc is a return address: it is looked up one byte before */
 	__u8 fresh; /* all registers are those of pc's frame: nothing was unwound since they were saved */
@@ -171,15 +171,15 @@ struct walk {
 	struct direct_map direct;
 	__u64 pmd_number; /* address >> 21 of what pmd is about; ~0: nothing */
 	__u64 pmd;
-	__u64 pmd_place; /* where that entry is */
-	__u64 page; /* the entry that the window was found by: of a page table, or pmd */
+	__u64 pmd_place; /* the place of that entry */
+	__u64 page; /* the entry by which the window was found: one of a page table, or pmd */
 	__u64 page_place;
 	__u64 rule;
-	__u64 looked; /* nanoseconds, as the next ones: when the clock was read last */
-	__u64 spent; /* what counts of the time from the begin of the walk until then */
-	__u64 limit; /* that this walk may take */
-	__u64 credit; /* that walks of this CPU may take together */
-	__u64 credited; /* when something was added to that */
+	__u64 looked; /* when the clock was read last. This and the next four are nanoseconds: bpf/budget.h */
+	__u64 spent; /* the time that counts, from the begin of the walk until then */
+	__u64 limit; /* time that this walk may take */
+	__u64 credit; /* time that samples of this CPU may take together */
+	__u64 credited; /* when the credit last grew */
 	__u32 switches;
 	__u32 wishes;
 	__u32 mapping_misses;
@@ -193,11 +193,11 @@ struct walk {
 	__u8 moved; /* a page was taken from the process while it was read in place */
 };
 
-/* Whom a thread belongs to, as identify() of bpf/sample.h found it: half a line. */
+/* A thread's owner, as identify() of bpf/sample.h found it. Half a cache line. */
 struct known_task {
-	const void *cred; /* a task that changes its user or its namespace gets another one */
+	const void *cred; /* a task that changes its user or its user namespace gets a new one */
 	__u32 tid;
-	__u32 time; /* walk::time of when it was found */
+	__u32 time; /* walk::time when the owner was found */
 	__u32 uid;
 	__u32 files;
 	__u64 reserved;
@@ -224,8 +224,8 @@ struct cpu_state {
 };
 _Static_assert(__builtin_offsetof(struct cpu_state, mappings) <= 0x7fff, "what has a place of its own in instructions");
 
-/* An element for each CPU that is switched on, and some for those to come; how many is set before loading (room_for() of
- * src/collector/sampler.rs). Nobody maps it; but what can be mapped begins with a page, and so lines with lines. */
+/* One element for each CPU that is switched on, and some for CPUs that are switched on later. Their number is set before loading
+ * (room_for() of src/collector/sampler.rs). User space does not map it. BPF_F_MMAPABLE aligns it to a page, and so elements to lines. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -255,7 +255,7 @@ struct {
 	__array(values, struct segment_map);
 } segments SEC(".maps");
 
-/* User space maps it, to read when each object was used last. */
+/* User space maps it to read when each object was last used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

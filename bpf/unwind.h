@@ -8,7 +8,7 @@
  * is marked, and believed only if a call ends at its return address.
  *
  * Promises: a bounded number of steps, in bounded time (bpf/budget.h); each end has a reason (enum user_end); no frame that is not
- * believed. Owed by the caller: what bpf/tables.h asks for.
+ * believed. The caller owes what bpf/tables.h asks for.
  */
 #ifndef FLAMETOP_UNWIND_H
 #define FLAMETOP_UNWIND_H
@@ -29,7 +29,7 @@ enum walk_how {
 	WALK_NOTHING = 3, /* for measuring what the rest costs */
 	WALK_ANEW = 4, /* by tables, without looking at the thread's last stack: for measuring */
 	WALK_TWICE = 5, /* by tables; and anew, of a copy of the stack: for comparing */
-	WALK_OF_COPIES = 6, /* by tables, the stack always copied */
+	WALK_OF_COPIES = 6, /* by tables; the stack is always copied */
 };
 const volatile __u32 walk_how;
 /* For tests: also where bpf_for is offered, walk as kernels before 6.4 do. */
@@ -390,8 +390,8 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
 /*
  * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in
  * cpu->walk: frames, end. `tick`: the context, if it is the clock's. `returned`: pc is where a call that has just ended returned to;
- * `left` is the function that was called, if it is known; `again`: what the thread's last stack was does not help. Afterwards
- * walk->moved says whether a page of the stack was taken away meanwhile: then the frames may be wrong.
+ * `left` is the function that was called, if it is known; `again`: the thread's last stack is not used. Afterwards walk->moved
+ * tells whether a page of the stack was taken away meanwhile: then the frames may be wrong.
  *
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
  *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last

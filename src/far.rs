@@ -1,7 +1,7 @@
 //! Files that may not answer: of a network's file system whose server is gone, or of one that a program serves (FUSE).
 //!
-//! Whoever opens such a file, or only looks at its path, may wait for ever, and cannot be called back. So this is asked of a thread that
-//! can be left behind:
+//! A thread that opens such a file, or only looks at its path, may wait for ever, and cannot be interrupted. So the work is given to a
+//! thread that can be left behind:
 //!
 //! ```text
 //! within(user, place, time, work) ──► a thread ──► work ──► its answer, in time
@@ -9,10 +9,10 @@
 //!                                                           nothing else is asked of that place for that user
 //! ```
 //!
-//! `user` is who chose the file: the user whose process names it. A user whose files do not answer is left behind a few times, and
-//! then not asked for any more; other users are.
+//! `user` is the user who chose the file: the user whose process names it. When a few threads have been left behind for a user's files,
+//! no further work is done for that user until one comes back. Other users are not affected.
 //!
-//! Opening, and each read of a file that is far ([`Opened`]), goes this way; what lies on a disk of this machine is read in place.
+//! Files are opened in this way, and remote files are read in this way ([`Opened`]). Files on a disk of this machine are read directly.
 
 use std::fs::File;
 use std::hash::BuildHasher;
@@ -28,9 +28,9 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// How long a file may take to be opened. A disk that has to start turning takes longer than a server that lives.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Threads that are left behind, at most: beyond that nothing is asked for anybody but root until one comes back.
+/// Most threads that are left behind. Beyond that, work is done only for root's files until one comes back.
 const MAX_LEFT: usize = 256;
-/// The same for the files of one user, and for those of root, whose file systems are everybody's.
+/// Most threads that are left behind for the files of one user, and for those of root, whose file systems all users share.
 const MAX_LEFT_OF_USER: usize = 8;
 const MAX_LEFT_OF_ROOT: usize = 64;
 /// Threads that are kept for the next question.
@@ -67,7 +67,7 @@ impl Place {
         Place(FxBuildHasher.hash_one(("device", device)))
     }
 
-    /// What `/proc` tells about a process: its memory lock may be held.
+    /// The files of a process in `/proc`. They do not answer while its memory lock is held.
     pub fn process(tgid: impl std::hash::Hash) -> Place {
         Place(FxBuildHasher.hash_one(("process", tgid)))
     }
@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-/// A user, as the initial user namespace numbers users.
+/// A user, numbered as in the initial user namespace.
 pub type User = u32;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -87,12 +87,12 @@ type Work = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Waiting {
     idle: Vec<Sender<Work>>,
-    /// Threads that were left behind, by whose files they were asked about, and where.
+    /// Number of threads left behind, by the user who chose the file and by place.
     left: FxHashMap<(User, Place), usize>,
 }
 
 impl Waiting {
-    /// Whether something may be asked.
+    /// Whether new work at this place may be done for this user.
     fn may_ask(&self, user: User, place: Place) -> bool {
         let of_user: usize = self.left.iter().filter(|((other, _), _)| *other == user).map(|(_, count)| count).sum();
         let all: usize = self.left.values().sum();
@@ -115,12 +115,12 @@ enum Phase {
     Left,
 }
 
-/// Threads that are left behind now.
+/// Counts the threads that are left behind now.
 pub fn left_behind() -> usize {
     waiting().left.values().sum()
 }
 
-/// Does something that may wait for files of a place, unless that takes longer than `time`. `user` is who chose the file.
+/// Does work that may wait for files of a place, for at most `time`. `user` is the user who chose the file.
 ///
 /// Fails with [`io::ErrorKind::TimedOut`]; then `work` goes on, alone, and what it returns is dropped.
 pub fn within<T: Send + 'static>(
@@ -165,7 +165,7 @@ pub fn within<T: Send + 'static>(
     let mut phase = phase.lock().unwrap_or_else(PoisonError::into_inner);
     if *phase == Phase::Answered {
         // A moment ago; or it has panicked, which is no answer.
-        return told.try_recv().map_err(|_| io::Error::other("what was asked of a file failed unexpectedly"));
+        return told.try_recv().map_err(|_| io::Error::other("reading a file failed unexpectedly"));
     }
     *phase = Phase::Left;
     *waiting.left.entry((user, place)).or_default() += 1;
@@ -200,7 +200,7 @@ pub fn is_disk(device: Device) -> bool {
 #[derive(Clone, Debug)]
 pub struct Opened {
     file: Arc<File>,
-    /// Where it is, if that is far, and who chose it.
+    /// If the file is remote: the user who chose it, and its place.
     place: Option<(User, Place)>,
 }
 
@@ -208,7 +208,7 @@ impl Opened {
     /// Asks the file's file system what it is; as opening the file, to be done [`within`] a time.
     pub fn new(user: User, file: File) -> io::Result<Opened> {
         let device = file.metadata()?.dev();
-        // Whatever its device: a program may serve a disk (fuseblk).
+        // The device number does not decide: a program may serve a disk (fuseblk).
         let is_far = FAR.contains(&(rustix::fs::fstatfs(&file)?.f_type as u64 & 0xffff_ffff));
         Ok(Opened { file: Arc::new(file), place: is_far.then(|| (user, Place::device(device))) })
     }
@@ -225,7 +225,7 @@ impl Opened {
         within(user, place, PATIENCE, move || question(&file))?
     }
 
-    /// Reads what is at an offset, as [`FileExt::read_at`] does: maybe less than the buffer holds.
+    /// Reads at an offset, as [`FileExt::read_at`] does. May read less than the buffer holds.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         if let Some(file) = self.near() {
             return file.read_at(buffer, offset);

@@ -26,7 +26,7 @@ pub(crate) enum Missing {
     NotThere,
 }
 
-/// The build id of a file that a process has mapped. By a thread that may wait; `user` is who is charged.
+/// Returns the build id of a file that a process has mapped. May wait for the file. `user` is charged.
 pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<BuildId, Missing> {
     match find(user, tgid, mapped) {
         Ok(file) => of_image(&FileImage::new(file)).ok_or(Missing::NotThere),
@@ -44,13 +44,13 @@ fn find(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<OpenFile, OpenE
         }
         opened => (opened?, false),
     };
-    // Opened by its path it may be another file by now. Btrfs and overlayfs tell stat another device than they tell perf; but a
-    // user could put another file of that number there.
+    // A path may lead to another file by now. Btrfs and overlayfs give stat another device number than perf, so the device cannot
+    // be compared for root's files. Other users could put another file with that inode number there, so for them it is.
     let is_it = file.facts.inode == inode && (!by_path || user == UserId(0) || file.facts.device == device);
     if is_it { Ok(file) } else { Err(OpenError::NotFound) }
 }
 
-/// The build id in the notes of an ELF image of 64 bits and this machine's byte order.
+/// Returns the build id from the notes of a 64-bit ELF image in this machine's byte order.
 pub(crate) fn of_image(image: &(impl Image + ?Sized)) -> Option<BuildId> {
     let header = read(image, 0, 64)?;
     if array_at(&header, 0) != Some(*b"\x7fELF") || header.get(4) != Some(&2) {

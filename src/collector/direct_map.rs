@@ -25,9 +25,9 @@ const UNMOVED: [(u64, u32); 2] = [(0xffff_8880_0000_0000, 4), (0xff11_0000_0000_
 /// The kernel may move any page to another place, at any time: asked again so often.
 const ATTEMPTS: u32 = 3;
 
-/// Bits of an entry of a page table above the places that are read. Where memory is encrypted, [`ENCRYPTION`] is not about places.
+/// Bits of a page table entry above the places that are read. Where memory is encrypted, those of [`ENCRYPTION`] are not part of a place.
 const BEYOND: u64 = 0x3f << 46;
-/// Bits that say how memory is encrypted, on processors that do so: AMD's C-bit is one of them, the shared bit of Intel's TDX another.
+/// Bits that may tell how memory is encrypted: AMD's C-bit is one of them, the shared bit of Intel's TDX another.
 const ENCRYPTION: u64 = 1 << 47 | 1 << 51;
 /// Flags in `/proc/cpuinfo` of processors, and of guests, whose memory may be encrypted.
 const ENCRYPTS: [&str; 5] = ["sme", "sev", "sev_es", "sev_snp", "tdx_guest"];
@@ -52,21 +52,21 @@ pub(super) fn find(program: &ProgramMut<'_>) -> bool {
     }
 }
 
-/// The first bytes of a file of the kernel's: of `/proc/cpuinfo` those about one CPU.
+/// Reads the first 8 KiB of a kernel file: enough for the first CPU of `/proc/cpuinfo`.
 fn first_bytes(path: &str) -> String {
     let mut bytes = vec![0; 8192];
     let read = fs::File::open(path).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
     String::from_utf8_lossy(bytes.get(..read).unwrap_or_default()).into_owned()
 }
 
-/// Bits that an entry of a page table must not have, by `/proc/cpuinfo`.
+/// Returns the bits that a page table entry must not have, according to `/proc/cpuinfo`.
 fn beyond(cpuinfo: &str) -> u64 {
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
     let encrypts = flags.split_ascii_whitespace().any(|flag| ENCRYPTS.contains(&flag));
     if encrypts { BEYOND & !ENCRYPTION } else { BEYOND }
 }
 
-/// Whether that is the map: `struct direct_map` of bpf/tables.h.
+/// Tells whether the direct map is this one: `struct direct_map` of bpf/tables.h.
 fn is_at(program: &ProgramMut<'_>, map: &[u64; 4]) -> bool {
     (0..ATTEMPTS).any(|_| {
         let words = Box::new(Words([random(), random()]));
@@ -82,17 +82,17 @@ fn is_at(program: &ProgramMut<'_>, map: &[u64; 4]) -> bool {
     })
 }
 
-/// Whether a part of the memory has failed, by `/proc/meminfo`; also if that says nothing at all.
+/// Tells whether `/proc/meminfo` counts failed memory. An empty text counts as failed.
 pub(super) fn has_failed(meminfo: &str) -> bool {
     meminfo.is_empty() || !is_zero(meminfo, "HardwareCorrupted:")
 }
 
-/// Whether no memory is still to be accepted by a confidential guest, by `/proc/meminfo`.
+/// Tells whether a confidential guest has accepted all its memory, according to `/proc/meminfo`.
 fn is_all_accepted(meminfo: &str) -> bool {
     is_zero(meminfo, "Unaccepted:")
 }
 
-/// Whether a line of `/proc/meminfo` says 0, or is not there: then this kernel does not count it.
+/// Tells whether a line of `/proc/meminfo` says 0 or is missing. If it is missing, this kernel does not count it.
 fn is_zero(meminfo: &str, name: &str) -> bool {
     meminfo.lines().filter(|line| line.starts_with(name)).all(|line| line.split_ascii_whitespace().nth(1) == Some("0"))
 }

@@ -80,7 +80,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Whether another program begins under this number.
+    /// Whether the event begins another program in this process: fork or exec.
     pub(crate) fn begins_program(&self, process: u32) -> bool {
         match self {
             Event::Name { tgid, exec, .. } => *exec && *tgid == process,

@@ -125,7 +125,7 @@ fn parse_release(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Whether this kernel is of that version or later; not, if it does not say.
+/// Whether this kernel has that version or a later one. `false` if the version cannot be read.
 pub(super) fn kernel_is_at_least(version: (u32, u32)) -> bool {
     parse_release(&read("/proc/sys/kernel/osrelease")).is_some_and(|release| release >= version)
 }

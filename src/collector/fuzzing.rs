@@ -1,16 +1,16 @@
-//! Readers of what the kernel tells of anybody's processes, and of the cache, for the fuzzer (`fuzz/`): it sees only what is public.
+//! Gives the fuzzer (`fuzz/`) the readers of the kernel's data about processes, and the reader of the cache.
 //!
-//! The program calls none of this.
+//! The fuzzer can call only public functions. The program itself calls none of these.
 
 use super::events::{self, Event, HEADER, Parsed};
 use super::records::{Record, Wish};
 use super::tables::{any_table, device_of_any_mount};
 use super::{build_id, proc};
 
-/// Who reads the bytes of an input.
+/// The reader that gets the bytes of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
-    /// Side-band records of perf, one behind the other.
+    /// Side-band records of perf, one after the other.
     Events,
     /// One record of the ring buffer.
     Sample,
@@ -24,12 +24,12 @@ pub enum Reader {
     Mounts,
     /// The headers and notes of an ELF file.
     BuildId,
-    /// A file of the cache without its magic and version, and without the checksum at its end.
+    /// A file of the cache, without its magic and version, and without its checksum.
     Cache,
 }
 
 impl Reader {
-    /// All of them: the first byte of an input is an index.
+    /// All readers. The first byte of an input selects one.
     pub const ALL: [Reader; 8] = [
         Reader::Events,
         Reader::Sample,
@@ -41,11 +41,11 @@ impl Reader {
         Reader::Cache,
     ];
 
-    /// Reads the bytes.
+    /// Gives the bytes to the reader and checks its result.
     ///
     /// # Errors
     ///
-    /// A promise that was not kept.
+    /// The promise that the reader did not keep.
     pub fn read(self, bytes: &[u8]) -> Result<(), String> {
         match self {
             Reader::Events => events(bytes),
@@ -83,7 +83,7 @@ fn events(bytes: &[u8]) -> Result<(), String> {
         let is_short = record.len() < HEADER;
         let is_wrong = match events::parse(record) {
             Parsed::Event(timed) => match timed.event {
-                // Each byte that is not UTF-8 becomes a character of three.
+                // Each byte that is not UTF-8 becomes a character of three bytes.
                 Event::Map { start, end, path, .. } => end < start || path.len() > 3 * record.len() || path.contains('\0'),
                 _ => false,
             },

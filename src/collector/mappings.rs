@@ -1,6 +1,7 @@
 //! Which addresses of a process belong to which file: sorted mappings, and the table of files they point into. Pure.
 //!
-//! A file stays as long as a process maps it: [`Files::sweep`]. Its bytes are charged to the user whose process was first, and bounded.
+//! A file stays as long as a process maps it: [`Files::sweep`]. The user whose process mapped it first is charged for its bytes; the
+//! bytes of all files are bounded.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,7 +28,7 @@ impl FileIndex {
     pub(crate) const ANONYMOUS: FileIndex = FileIndex(0);
     /// The vDSO.
     pub(crate) const VDSO: FileIndex = FileIndex(1);
-    /// A file for which there was no room.
+    /// Stands for files that were refused for lack of room.
     pub(crate) const REFUSED: FileIndex = FileIndex(2);
 }
 
@@ -38,11 +39,11 @@ pub(crate) struct File {
     pub(crate) path: Arc<str>,
     /// What tells it from other files of that path.
     pub(crate) identity: Identity,
-    /// Its objects, once frames were found in it.
+    /// Its objects, once frames in it were sampled.
     pub(crate) objects: ObjectsOfFile,
-    /// Its build id, if the kernel has not told it.
+    /// Its build id, where the kernel told only device and inode.
     pub(crate) build_id: BuildIdOf,
-    /// Who is charged for it.
+    /// The user who is charged for it.
     user: UserId,
 }
 
@@ -52,17 +53,17 @@ impl File {
     }
 }
 
-/// Bytes of a file: its entry, that in the index, and its path.
+/// Returns the bytes that a file takes: its entry, its entry in the index, and its path.
 fn cost_of(path: &str) -> usize {
     size_of::<Option<File>>() + size_of::<((Arc<str>, Identity), FileIndex)>() * 2 + 16 + path.len()
 }
 
-/// Whose object a file is: see [`Object`](crate::profile::Object).
+/// The namespace and user that an object belongs to: see [`Object`](crate::profile::Object).
 pub(crate) type Whose = (FileNamespace, UserId);
 
-/// The objects of one file: root's, and that of the other user who ran it last.
+/// The objects of one file: root's, and that of the last other user who ran it.
 ///
-/// Others cannot push root's out, however many they are.
+/// Other users never replace root's object, however many they are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectsOfFile {
     of_root: Option<ObjectId>,
@@ -70,7 +71,7 @@ pub(crate) struct ObjectsOfFile {
 }
 
 impl ObjectsOfFile {
-    /// The object, if it is remembered.
+    /// Returns the object that was set for this owner, if it is still here.
     pub(crate) fn get(&self, whose: Whose) -> Option<ObjectId> {
         match whose == (own_files(), UserId(0)) {
             true => self.of_root,
@@ -78,7 +79,7 @@ impl ObjectsOfFile {
         }
     }
 
-    /// Remembers it.
+    /// Sets the object of this owner.
     pub(crate) fn set(&mut self, whose: Whose, object: ObjectId) {
         match whose == (own_files(), UserId(0)) {
             true => self.of_root = Some(object),
@@ -87,23 +88,23 @@ impl ObjectsOfFile {
     }
 }
 
-/// The build id of a file that the kernel knows by its inode only.
+/// The build id of a file for which the kernel told only device and inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BuildIdOf {
-    /// No frame of it was seen.
+    /// No frame in it was sampled.
     Unknown,
     /// It is being read.
     Asked,
-    /// It has this one.
+    /// Its build id.
     Found(BuildId),
     /// It has none.
     None,
-    /// It could not be opened at that time: asking through another process may help.
+    /// It could not be opened at that time. Asking through another process may help.
     NotReachable(u64),
 }
 
 impl BuildIdOf {
-    /// How long a file that was not reachable is not asked for again: nanoseconds.
+    /// Time in nanoseconds until a file that was not reachable is asked for again.
     const PAUSE: u64 = 1_000_000_000;
 
     pub(crate) fn is_to_be_asked(self, now: u64) -> bool {
@@ -117,19 +118,19 @@ impl BuildIdOf {
 
 /// Every file that is mapped by a process that we know.
 pub(crate) struct Files {
-    /// By index, without the fixed ones. Free slots are used again, but only after a sweep: nobody has their index then.
+    /// The files by index, without the fixed ones. A sweep frees slots for reuse; by then their index is not in use.
     slots: Vec<Option<File>>,
     free: Vec<FileIndex>,
-    /// Paths are hostile: a hash that nobody can foresee.
+    /// The default hasher, because paths are hostile and its hashes cannot be predicted.
     by_key: HashMap<(Arc<str>, Identity), FileIndex>,
-    /// Bytes of all, and of each user's.
+    /// Bytes of all files, and of the files of each user.
     bytes: usize,
     of_user: FxHashMap<UserId, usize>,
-    /// Bytes of all, at most.
+    /// Most bytes that all files may take.
     limit: usize,
-    /// How many were left by the last sweep.
+    /// Number of files after the last sweep.
     after_sweep: usize,
-    /// Files for which there was no room, since the start and since the last sweep.
+    /// Files that were refused for lack of room, since the start and since the last sweep.
     pub(crate) refused: u64,
     refused_lately: u64,
 }
@@ -142,14 +143,14 @@ impl Default for Files {
 
 impl Files {
     const FIXED: u32 = 3;
-    /// Bytes if nothing else is said: 80,000 files with paths of 60 bytes.
+    /// Default limit in bytes: 80,000 files with paths of 60 bytes.
     pub(crate) const LIMIT: usize = 16 << 20;
-    /// Longest path kept in bytes: the kernel's `PATH_MAX`.
+    /// Longest path that is kept, in bytes: the kernel's `PATH_MAX`.
     const MAX_PATH: usize = 4096;
-    /// Files that are worth a sweep.
+    /// A sweep waits until there are at least twice this many files, unless files were refused.
     const FEW: usize = 1024;
 
-    /// An empty table of at most so many bytes.
+    /// Returns an empty table that takes at most `limit` bytes.
     pub(crate) fn bounded(limit: usize) -> Files {
         Files {
             slots: Vec::new(),
@@ -164,7 +165,7 @@ impl Files {
         }
     }
 
-    /// The file of this path and identity, or one of those that stand for memory without one. `user` is charged if it is new.
+    /// Returns the file with this path and identity, or a fixed one for memory without a file. `user` is charged if the file is new.
     pub(crate) fn intern(&mut self, path: &str, identity: Identity, user: UserId) -> FileIndex {
         if path == "[vdso]" {
             return FileIndex::VDSO;
@@ -204,7 +205,7 @@ impl Files {
         index
     }
 
-    /// Whether there is room for so many bytes of a user: root may have three quarters, any other a quarter.
+    /// Whether a user may have that many bytes more. Root may have three quarters of the limit, any other user a quarter.
     fn has_room(&self, user: UserId, bytes: usize) -> bool {
         let share = if user == UserId(0) { self.limit / 4 * 3 } else { self.limit / 4 };
         let of_user = self.of_user.get(&user).copied().unwrap_or(0);
@@ -216,7 +217,7 @@ impl Files {
         self.bytes
     }
 
-    /// Whether files of a user that were refused would find room.
+    /// Whether refused files of a user would find room now.
     pub(crate) fn has_room_again(&self, user: UserId) -> bool {
         self.has_room(user, self.limit / 16)
     }
@@ -226,7 +227,7 @@ impl Files {
         self.refused_lately > 0 || self.by_key.len() > 2 * self.after_sweep.max(Files::FEW)
     }
 
-    /// Lets go of files that are not used. `used` is to give every index that is.
+    /// Removes unused files. `used` must yield the index of every file in use.
     pub(crate) fn sweep(&mut self, used: impl Iterator<Item = FileIndex>) {
         let mut marks = vec![false; self.slots.len()];
         for index in used {
@@ -243,7 +244,7 @@ impl Files {
             }
         }
         self.of_user.retain(|_, bytes| *bytes > 0);
-        // What was a flood once need not be kept for ever.
+        // Gives back the room that a flood of files once needed.
         if self.by_key.capacity() > 4 * self.by_key.len().max(Files::FEW) {
             self.by_key.shrink_to_fit();
             while self.slots.last().is_some_and(Option::is_none) {
@@ -262,7 +263,7 @@ impl Files {
         self.slots.get_mut(index.slot()?)
     }
 
-    /// The build id of a file was read at that time.
+    /// Sets the build id of a file, read at that time.
     pub(crate) fn told_build_id(&mut self, mapped: &MappedFile, found: Result<BuildId, Missing>, time: u64) {
         self.set_build_id(
             mapped,
@@ -279,7 +280,7 @@ impl Files {
         self.slots.iter_mut().flatten().for_each(|file| file.objects = ObjectsOfFile::default());
     }
 
-    /// There was no room to ask for a build id.
+    /// Notes that the question for a build id found no room. The next sample asks again.
     pub(crate) fn not_asked(&mut self, mapped: &MappedFile) {
         self.set_build_id(mapped, BuildIdOf::Unknown);
     }
@@ -292,14 +293,14 @@ impl Files {
         }
     }
 
-    /// The file, or `None` for the fixed ones.
+    /// Returns the file, or `None` for the fixed ones.
     pub(crate) fn get_mut(&mut self, index: FileIndex) -> Option<&mut File> {
         self.slot(index)?.as_mut()
     }
 }
 
 impl FileIndex {
-    /// Its place among the slots, unless it is a fixed one.
+    /// Its index in `slots`, unless it is a fixed one.
     fn slot(self) -> Option<usize> {
         usize::try_from(self.0.checked_sub(Files::FIXED)?).ok()
     }
@@ -349,13 +350,13 @@ impl Mapping {
     }
 }
 
-/// Mappings of one chunk, at most.
+/// Most mappings in one chunk.
 const CHUNK: usize = 256;
 
 /// The executable memory of one process, sorted by address, without overlaps.
 ///
-/// In chunks of at most [`CHUNK`] mappings, none of them empty. Putting one in copies one chunk, however many there are; cloning shares
-/// all chunks, until one side changes one.
+/// They are in chunks of at most [`CHUNK`] mappings; no chunk is empty. An insertion copies one chunk, however many mappings there are.
+/// A clone shares all chunks; a chunk is copied when one side changes it.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Mappings {
     chunks: Arc<Vec<Arc<[Mapping]>>>,
@@ -369,7 +370,7 @@ impl Mappings {
         if new.start >= new.end {
             return false;
         }
-        // The chunks that it lies over, or else the one beside it.
+        // The chunks that it overlaps, or else the one next to it.
         let first = self.chunk_of(new.start).min(self.chunks.len().saturating_sub(1));
         let end = self.chunks.partition_point(|chunk| chunk.first().is_some_and(|mapping| mapping.start < new.end));
         let end = end.max(first + 1).min(self.chunks.len());
@@ -394,7 +395,7 @@ impl Mappings {
         changed
     }
 
-    /// The first chunk that ends after an address.
+    /// Returns the first chunk that ends after an address.
     fn chunk_of(&self, address: u64) -> usize {
         self.chunks.partition_point(|chunk| chunk.last().is_some_and(|mapping| mapping.end <= address))
     }
@@ -406,7 +407,7 @@ impl Mappings {
         chunk.get(index).filter(|mapping| mapping.start <= address)
     }
 
-    /// All of them, by address.
+    /// All mappings, by address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Mapping> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
@@ -522,7 +523,7 @@ mod tests {
         for number in (0..60_000u64).rev() {
             mappings.insert(mapping(number * 0x2000, number * 0x2000 + 0x1000, 0, 5));
         }
-        // A sorted array takes seconds: each one moves all that are there.
+        // One sorted array takes seconds: each insertion moves all mappings behind it.
         let took = begun.elapsed();
         println!("{} ns a mapping", took.as_nanos() / 60_000);
         assert!(took < std::time::Duration::from_secs(1), "{took:?}");

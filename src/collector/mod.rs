@@ -65,7 +65,7 @@ pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
 /// is younger than this when the rings are read waits for the next drain.
 const SLACK: u64 = 1_000_000;
 
-/// How often a drain asks about processes and waits for the answers before it hands over what there is.
+/// Most rounds of questions about processes, and answers, in one drain.
 const ANSWER_ROUNDS: usize = 3;
 
 /// How often CPUs are looked for and dead processes let go: nanoseconds.
@@ -85,8 +85,8 @@ pub struct CollectorOptions {
     pub targets: Targets,
     /// How user stacks are walked.
     pub walk: Walk,
-    /// Whether a walk ends after 100 µs, or less where all of them take too much of a CPU: `bpf/budget.h`. Not where the processor is
-    /// emulated, and when two walks are compared.
+    /// Whether a walk ends after 100 µs, or earlier if all walks together take too much of a CPU: `bpf/budget.h`. Off on emulated
+    /// processors, and when two walks are compared.
     pub limit_walks: bool,
     /// Whether samples are taken by the clock.
     pub clock: bool,
@@ -96,7 +96,7 @@ pub struct CollectorOptions {
     pub backtrace: Backtrace,
     /// Stacks a second that are taken at events, on each CPU, at most; what happens between is counted.
     pub event_budget: u32,
-    /// Bytes that flametop may take: a sixteenth of it for what is known of mapped files.
+    /// Bytes that flametop may take. The table of mapped files gets a sixteenth.
     pub memory: usize,
     /// Whether unwind tables are kept on disk, in the cache directory of the user that we run as, for the next run.
     pub cache_tables: bool,
@@ -140,7 +140,7 @@ pub enum Walk {
     Anew = 4,
     /// By tables; and anew, of a copy of the stack, in a sample behind the first: for comparing them.
     Twice = 5,
-    /// By tables, of copies of the stacks: the first thing to try if a kernel misbehaves.
+    /// By tables; stacks are always copied. The first thing to try if a kernel misbehaves.
     Copied = 6,
 }
 
@@ -223,7 +223,7 @@ pub struct Collector {
     /// Reused buffer for a ring's bytes.
     bytes: Vec<u8>,
     happened: Happened,
-    /// Requests for tables in processes whose mappings are being read: their files have no paths yet.
+    /// Requests for tables that came before the mappings of their process were read: their files have no paths yet.
     early_wishes: Vec<Wish>,
     filters: bool,
     malformed: u64,
@@ -264,7 +264,7 @@ impl Collector {
         }
         features::required()?;
         let cpus = online()?;
-        // For each CPU a ring of events, a clock and its link; for tables their segments; the rest is for maps, programs and everybody else.
+        // For each CPU a ring of events, a clock and its link; for tables their segments; the other 256 for maps, programs and the rest.
         perf::allow_descriptors(3 * cpus.len() as u64 + tables::descriptors(options.kernel_memory) + 256);
         let (wanted, follow_forks) = match options.targets {
             Targets::All => (None, false),
@@ -396,7 +396,7 @@ impl Collector {
         self.tables.as_ref().map(Tables::objects).unwrap_or_default()
     }
 
-    /// What is not as it should be with the walk, in words.
+    /// Describes problems of the walk, one line each.
     pub fn walk_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.sampler.reading() == Reading::CopiedOfFailing {
@@ -439,7 +439,7 @@ impl Collector {
         Ok(())
     }
 
-    /// The last drain: samples that wait until their process was read do so no longer.
+    /// Drains for the last time: samples that wait for their process to be read are taken as they are.
     ///
     /// # Errors
     ///
@@ -455,7 +455,7 @@ impl Collector {
         self.read_events();
         self.merge(watermark, batch)?;
         let until = Instant::now() + ProcessTable::patience(is_last);
-        // The answers to the first questions (its mappings) may lead to others (build ids of the files in them).
+        // Answers may lead to new questions: a process's mappings to the build ids of its files.
         for round in 0..ANSWER_ROUNDS {
             let asked = self.table.send_questions();
             if round > 0 && !asked {
@@ -463,7 +463,7 @@ impl Collector {
             }
             let answers = self.table.answers(asked || is_last, until);
             if !answers.is_empty() {
-                // A process may have begun another program before the answer was read, and after the watermark.
+                // The process may have begun another program after the watermark but before the answer was read.
                 self.read_events();
             }
             let events = &self.events;
@@ -480,7 +480,7 @@ impl Collector {
         Ok(())
     }
 
-    /// About whom nothing could be read.
+    /// Returns the processes about which nothing could be read, and related counts.
     pub fn unread(&self) -> Unread {
         self.table.unread()
     }

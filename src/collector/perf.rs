@@ -443,10 +443,10 @@ pub(crate) fn allow_descriptors(count: u64) {
     }
 }
 
-/// The generation of an open file's inode, where its file system tells it: another file that gets the same number has another one.
+/// Returns the generation of an open file's inode, if its file system tells it. A file that reuses the inode number has another generation.
 pub(crate) fn inode_generation(file: &std::fs::File) -> Option<u32> {
-    /// `FS_IOC_GETVERSION`: `_IOR('v', 1, long)`, of which file systems write 4 bytes. The architectures that flametop is for have one
-    /// encoding of such numbers.
+    /// `FS_IOC_GETVERSION`: `_IOR('v', 1, long)`. File systems write only 4 bytes. All architectures that flametop supports encode the
+    /// number like this.
     const GET_VERSION: libc::c_ulong = 0x8008_7601;
     let mut generation = [0u32; 2];
     // SAFETY: the kernel writes at most one `long` to an array of that size, which lives until the call is over.

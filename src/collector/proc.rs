@@ -11,10 +11,10 @@ use crate::profile::sanitize;
 /// Longest command line kept, in bytes: it is for display.
 const MAX_COMMAND_LINE: usize = 4096;
 
-/// Bytes that are read of a list of mappings. 65,530 lines of 150 bytes are 10 MB; with paths of 4 KB they would be 268.
+/// Most bytes that are read of a list of mappings. 65,530 lines of 150 bytes are 10 MB; with paths of 4 KB they would be 268 MB.
 const MAX_LIST: u64 = 16 << 20;
 
-/// Bytes read at once: the kernel gives a page at a time.
+/// Bytes that are read at once. The kernel returns a page at a time.
 const MAPS_BUFFER: usize = 8 << 10;
 
 /// A process as `/proc/PID/stat` tells it.
@@ -87,16 +87,16 @@ pub(crate) struct Mapped {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct MappedList {
     pub(crate) mapped: Vec<Mapped>,
-    /// The list was longer than what is read of it.
+    /// Whether the list was longer than [`MAX_LIST`] or had more than [`MAX_MAPPINGS`] mappings.
     pub(crate) cut: bool,
 }
 
-/// The executable mappings of a process; `None` when it is gone. Waits for the process's memory lock.
+/// Reads the executable mappings of a process; `None` when it is gone. Waits for the process's memory lock.
 pub(crate) fn maps(tgid: u32) -> Option<MappedList> {
     parse_maps(fs::File::open(format!("/proc/{tgid}/maps")).ok()?)
 }
 
-/// The same of ourselves, whose lock nobody else holds for long.
+/// Reads our own executable mappings. Our memory lock is never held for long.
 pub(crate) fn own_maps() -> Vec<Mapped> {
     maps(std::process::id()).unwrap_or_default().mapped
 }
@@ -107,7 +107,7 @@ pub(super) fn parse_maps(list: impl Read) -> Option<MappedList> {
     let (mut found, mut line) = (MappedList::default(), Vec::new());
     loop {
         line.clear();
-        // A process whose memory is gone meanwhile has told what it had.
+        // If the process lost its memory meanwhile, the lines so far count.
         if list.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
             found.cut = list.limit() == 0;
             return Some(found);
@@ -116,7 +116,7 @@ pub(super) fn parse_maps(list: impl Read) -> Option<MappedList> {
             found.cut = true;
             return Some(found);
         }
-        // ` rwxp ` is behind the addresses: most lines need not be text.
+        // ` rwxp ` follows the addresses. Most lines are not executable and need no conversion to text.
         let permissions = memchr::memchr(b' ', &line).and_then(|space| line.get(space + 3));
         if permissions == Some(&b'x') {
             if found.mapped.len() >= MAX_MAPPINGS {

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Mappings of processes that were there before us are read from `/proc` when they are first needed, once; and again
-//! after the kernel lost events, when what we know may be wrong. Others read them for us ([`reading`]); samples wait for that
-//! ([`parking`]), and nobody else does.
+//! after the kernel lost events, when what we know may be wrong. Worker threads read them ([`reading`]). Only samples wait for that
+//! ([`parking`]).
 
 mod bounds;
 mod parking;
@@ -37,10 +37,10 @@ const KEEP_EXITED: u64 = 3_000_000_000;
 /// How many exited processes that had samples stay in the shared table, for their names.
 const MAX_REMEMBERED: usize = 16_384;
 
-/// Bytes of their command lines, at most.
+/// Most bytes of their command lines.
 const MAX_REMEMBERED_BYTES: usize = 4 << 20;
 
-/// How many processes that exited are kept for samples that come late.
+/// Most processes that exited and are kept for late samples.
 const MAX_EXITED: usize = 16_384;
 
 /// How many files are remembered as mapped lately.
@@ -49,17 +49,17 @@ const MAX_LATELY: usize = 64;
 /// How many names of threads are kept before starting again: a hostile program may make many.
 const MAX_COMMS: usize = 65_536;
 
-/// Who is charged for processes of which no sample has told the user yet. (The kernel has no user of this number.)
+/// The user who is charged for processes that were not sampled yet, as samples tell the user. (No user of the kernel has this number.)
 const UNKNOWN_USER: UserId = UserId(u32::MAX);
 
-/// How far something that others read for us is known.
+/// How far something that worker threads read is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Known {
     /// Not at all.
     No,
     /// It was asked for.
     Asked,
-    /// It was asked for, and nobody waits for the answer any more. It counts when it comes.
+    /// It was asked for, but samples do not wait for the answer any more. A late answer still counts.
     Unread,
     /// Told by events, or read.
     Yes,
@@ -77,19 +77,19 @@ pub(crate) struct State {
     pub(crate) life: u64,
     /// Whether `mappings` are known: told by events from exec on, or read.
     pub(crate) known: Known,
-    /// How often an address got another meaning.
+    /// Number of times that an address got another meaning.
     changes: u64,
-    /// What events have told since `mappings` were not known any more; goes over what is read.
+    /// Mappings that events have told since `mappings` became unknown. They replace what is read.
     since: Mappings,
-    /// The process that it was forked from, and its life: has the same mappings, as long as ours are not known.
+    /// The process that it was forked from, and its life. While our mappings are not known, they are the same as those of that process.
     forked_from: Option<(u32, u64)>,
     /// Whether there was no room for some of the files that it maps.
     lacks_files: bool,
-    /// Who is charged for it, as its last sample said.
+    /// The user who is charged for it, from its last sample.
     user: UserId,
     /// The main thread's name.
     comm: [u8; COMM_LENGTH],
-    /// Its label, once a sample wanted it: names that only events tell have none.
+    /// The label of that name, made when a sample needs it. Names that only events tell get none.
     label: Option<LabelId>,
     command_line: Arc<str>,
     command_line_known: Known,
@@ -128,7 +128,7 @@ pub(crate) struct ProcessTable {
     /// Files that were mapped lately, newest last.
     lately: VecDeque<FileIndex>,
     exited: VecDeque<(u64, u32)>,
-    /// When they exited, their numbers, and bytes of their command lines.
+    /// Sampled processes that are gone but not forgotten: exit time, number, bytes of the command line.
     remembered: VecDeque<(u64, u32, usize)>,
     remembered_bytes: usize,
     /// Processes whose main thread is gone and whose others are, by our count, not.
@@ -139,10 +139,10 @@ pub(crate) struct ProcessTable {
     /// How many outdated frames were let go of.
     outdated: usize,
     reader: Reader,
-    /// What is to be asked at the end of this drain.
+    /// Questions that will be asked at the end of this drain.
     questions: Vec<Question>,
     parking: Parking,
-    /// Answers that came before events that they may be later than were applied.
+    /// Answers that wait for events which happened before them and are not applied yet.
     early: Vec<Answer>,
     /// Processes without a command line whose parent's is on its way: number and life.
     heirs: Vec<(u32, u64)>,
@@ -154,7 +154,7 @@ impl ProcessTable {
         ProcessTable::bounded(names, shared, Files::LIMIT * 16)
     }
 
-    /// An empty table of a flametop that may take so many bytes.
+    /// Returns an empty table for a flametop that may take so many bytes.
     pub(crate) fn bounded(names: Arc<Names>, shared: Arc<Processes>, memory: usize) -> ProcessTable {
         ProcessTable {
             names,
@@ -209,7 +209,7 @@ impl ProcessTable {
         self.shared.insert(Tgid(found.tgid), Process { command_line: Arc::default(), parent: Tgid(found.parent), exited: None });
     }
 
-    /// The label of a thread's name, which the user pays for if it is new. For samples: a name that only events tell makes none.
+    /// Returns the label of a thread's name. The user is charged if it is new. For samples: names that only events tell get no label.
     pub(crate) fn label_for(&mut self, user: UserId, comm: [u8; COMM_LENGTH]) -> LabelId {
         if let Some(label) = self.comms.get(&comm) {
             return *label;
@@ -271,7 +271,8 @@ impl ProcessTable {
     fn exec(&mut self, tgid: u32, comm: [u8; COMM_LENGTH]) {
         let before = self.states.get(&tgid);
         let sampled = before.is_some_and(|state| state.sampled);
-        // Root's may have become somebody else's, of whom no sample has told; others become root's by asking us to.
+        // A process of root may have changed its user before it ran the program; only a sample will tell. A process of another user
+        // stays charged to that user until a sample says otherwise.
         let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
         let state = State { known: Known::Yes, user, sampled, ..self.begin(comm) };
         self.states.insert(tgid, state);
@@ -295,7 +296,7 @@ impl ProcessTable {
         }
         // What the parent has by now may be another program's, or gone: the child's own is read at its first sample.
         let command_line_known = self.states.get(&parent).is_some_and(|state| state.command_line_known == Known::Yes);
-        // Now, while the parent is there to be read: the child may be gone before its first sample is looked at.
+        // Ask now, while the parent can be read: the child may be gone before its first sample is looked at.
         self.want_mappings(parent);
         self.want_command_line(parent);
         self.lives += 1;
@@ -386,7 +387,7 @@ impl ProcessTable {
         self.tidy_files();
     }
 
-    /// Lets go of files that nobody maps; processes for whose files there is room again are read again.
+    /// Removes files that no process maps, and reads processes again whose refused files would find room now.
     fn tidy_files(&mut self) {
         if !self.files.is_to_be_swept() {
             return;
@@ -420,7 +421,7 @@ impl ProcessTable {
         self.shared.remove_if(&Tgid(tgid), |_, process| process.exited == Some(Timestamp(time)));
     }
 
-    /// Makes a process ready for a sample of its thread: known, named, and asked about where something is not known.
+    /// Prepares a process for a sample of its thread: adds and names it, and asks for what is not known.
     pub(crate) fn prepare(&mut self, record: &Record) {
         let (tgid, comm) = (record.tgid, record.comm);
         self.forget_outdated();
@@ -431,7 +432,7 @@ impl ProcessTable {
         }
         if let Some(state) = self.states.get_mut(&tgid).filter(|state| state.user != record.uid) {
             state.user = record.uid;
-            // Its files were charged to nobody in particular, who had no room: this user may have some.
+            // Its files were refused while another user was charged for it. This user may have room.
             if std::mem::take(&mut state.lacks_files) {
                 state.begin_reading();
             }
@@ -449,7 +450,7 @@ impl ProcessTable {
         state.sampled = true;
     }
 
-    /// The label of a process's name.
+    /// Returns the label of a process's name.
     pub(crate) fn process_label(&mut self, tgid: u32) -> LabelId {
         let Some(state) = self.states.get(&tgid) else { return LabelId::default() };
         let (comm, label, user) = (state.comm, state.label, state.user);
@@ -482,7 +483,7 @@ impl ProcessTable {
         files.into_iter().filter_map(|file| Some(self.files.get_mut(file)?.path.clone())).collect()
     }
 
-    /// Whether the mappings of a process are known; asks for them if not.
+    /// Returns whether the mappings of a process are known, and asks for them if not.
     pub(crate) fn is_read(&mut self, tgid: u32) -> bool {
         self.want_mappings(tgid);
         self.states.get(&tgid).is_some_and(|state| state.known == Known::Yes)
@@ -497,7 +498,7 @@ impl ProcessTable {
     }
 }
 
-/// What resolving the frames of one process needs.
+/// The parts of the table that resolving the frames of one process needs.
 pub(crate) struct Parts<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) files: &'a mut Files,
@@ -534,9 +535,9 @@ impl State {
         }
     }
 
-    /// From now on the mappings are not known: to be read at the next sample.
+    /// Marks the mappings as not known, so that the next sample has them read again.
     fn begin_reading(&mut self) {
-        // A question on its way comes back with what is there now, and events go on being noted.
+        // If a question is pending, its answer will have the current mappings, and events are being noted already.
         if self.known == Known::Yes {
             self.known = Known::No;
             self.since = Mappings::default();

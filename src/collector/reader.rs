@@ -1,18 +1,20 @@
-//! Reads what `/proc` and mapped files tell about processes, on threads that can be left behind.
+//! Reads about processes, from `/proc` and mapped files, on threads that can be left behind.
 //!
-//! `/proc/PID/maps` and `/proc/PID/cmdline` take the process's memory lock. Whoever holds that lock for long (a dead disk, a fork of
-//! 100 GB, a program that does it on purpose) holds every reader. So the collecting thread only asks, and goes on:
+//! Reading `/proc/PID/maps` or `/proc/PID/cmdline` takes the process's memory lock. If that lock is held for long (by a dead disk, a
+//! fork of 100 GB, a program that does so on purpose), every reader waits. So the collecting thread only asks, and goes on:
 //!
 //! ```text
 //! ask ──► questions of each user, in turns ──► worker ──► answer ──► applied at the next drain
 //!                                                 └─ 20 ms without an answer: the worker is left behind, another takes its place
 //! ```
 //!
-//! A user whose processes hold up [`MAX_LEFT_OF_USER`] workers is not asked about any more until one comes back; other users are. A
-//! worker that comes back still gives its answer, and ends if it is one too many. A process is asked one question at a time.
+//! While the processes of a user hold up [`MAX_LEFT_OF_USER`] workers, no other question about that user's processes is asked; those
+//! about other users are. A worker that comes back still gives its answer, and ends if there are enough others. A process is asked
+//! one question at a time.
 //!
-//! Bounds: 2 workers and those left behind (64 of root's processes, 8 of another user's, 256 in all); 1,024 questions a user wait,
-//! 8,192 of root, 16,384 in all.
+//! Bounds: 2 workers and those left behind, at most 64 by processes of root and 8 by those of any other user. At most 8,192 questions
+//! about root's processes wait, and 1,024 about those of any other user. From 256 workers and 16,384 questions in all, only root's
+//! are added.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,22 +29,22 @@ use super::perf;
 use super::proc::{self, MappedList};
 use crate::profile::{BuildId, Tgid, UserId};
 
-/// Workers that answer. Each question is some system calls; two keep one slow process from delaying the next.
+/// Number of workers. A question takes a few system calls; with two workers, one slow process does not delay the next.
 const WORKERS: usize = 2;
-/// A worker that has had one question for longer is left behind. `maps` of a process with 65,530 mappings takes about as long.
+/// A worker that works on one question for longer is left behind. Reading 65,530 mappings takes about as long.
 const PROMPT: Duration = Duration::from_millis(20);
-/// Workers left behind by processes of one user, of root, and of all.
+/// Most workers left behind by processes of one user, of root, and of all.
 const MAX_LEFT_OF_USER: usize = 8;
 const MAX_LEFT_OF_ROOT: usize = 64;
 const MAX_LEFT: usize = 256;
-/// Questions that wait, of one user, of root, and of all.
+/// Most waiting questions of one user, of root, and of all.
 const MAX_WAITING_OF_USER: usize = 1024;
 const MAX_WAITING_OF_ROOT: usize = 8192;
 const MAX_WAITING: usize = 16_384;
-/// A worker without a question for so long ends.
+/// A worker ends after this time without a question.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// What is asked about a process.
+/// The subject of a question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum What {
     /// Its executable mappings.
@@ -55,14 +57,14 @@ pub(crate) enum What {
     BuildId(MappedFile),
 }
 
-/// A mapping of a file of which the kernel told only device and inode.
+/// A mapping of a file for which the kernel told only device and inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MappedFile {
     /// First address.
     pub(crate) start: u64,
     /// Address after the last.
     pub(crate) end: u64,
-    /// As the process calls it.
+    /// Path of the file, as the process sees it.
     pub(crate) path: Arc<str>,
     /// Device and inode.
     pub(crate) file: (u64, u64),
@@ -74,12 +76,12 @@ pub(crate) struct Question {
     pub(crate) tgid: u32,
     /// See [`State::life`](super::processes::State::life): an answer counts for that program only.
     pub(crate) life: u64,
-    /// Who is charged for it.
+    /// The user who is charged for it.
     pub(crate) user: UserId,
     pub(crate) what: What,
 }
 
-/// What was found.
+/// The answer to a question.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// `None`: the process is gone, or has no memory.
@@ -88,7 +90,7 @@ pub(crate) enum Found {
     CommandLine(String),
     /// `None`: the process is gone.
     Status(Option<proc::Found>),
-    /// As [`build_id::of_mapping`] has it.
+    /// The result of [`build_id::of_mapping`].
     BuildId(Result<BuildId, Missing>),
 }
 
@@ -102,7 +104,7 @@ pub(crate) struct Answer {
 
 type Read = Box<dyn Fn(&Question) -> Found + Send + Sync>;
 
-/// A question that a worker has.
+/// A question that a worker is working on.
 struct Running {
     worker: u64,
     tgid: u32,
@@ -119,18 +121,18 @@ impl Running {
 #[derive(Default)]
 struct Inner {
     waiting: FxHashMap<UserId, VecDeque<Question>>,
-    /// Users with questions that wait, in the order of their turns.
+    /// Users with waiting questions, in the order of their turns.
     turns: VecDeque<UserId>,
     waiting_count: usize,
     running: Vec<Running>,
-    /// Workers that live, those left behind included.
+    /// Number of workers, including those left behind.
     workers: usize,
     next_worker: u64,
     stop: bool,
 }
 
 impl Inner {
-    /// Workers left behind by processes of a user, and by all.
+    /// Counts the workers left behind by processes of a user, and by all processes.
     fn left(&self, user: UserId, now: Instant) -> (usize, usize) {
         let left = self.running.iter().filter(|running| running.is_left(now));
         let of_user = left.clone().filter(|running| running.user == user).count();
@@ -150,7 +152,7 @@ impl Inner {
             let Some(questions) = self.waiting.get_mut(&user) else { continue };
             let running = &self.running;
             let is_free = |question: &Question| running.iter().all(|running| running.tgid != question.tgid);
-            // Few are running, so the first or one of the next is free.
+            // Few questions are running, so one of the first is about a free process.
             let place = if may_ask { questions.iter().take(MAX_LEFT).position(is_free) } else { None };
             let question = place.and_then(|place| questions.remove(place));
             if questions.is_empty() {
@@ -166,7 +168,7 @@ impl Inner {
         None
     }
 
-    /// Puts a question in its user's queue, unless that is full.
+    /// Adds a question to its user's queue. Returns `false` if that is full.
     fn push(&mut self, question: Question) -> bool {
         let limit = if question.user == UserId(0) { MAX_WAITING_OF_ROOT } else { MAX_WAITING_OF_USER };
         let questions = self.waiting.entry(question.user).or_default();
@@ -183,12 +185,12 @@ impl Inner {
         has_room
     }
 
-    /// Workers that are not left behind.
+    /// Counts the workers that are not left behind.
     fn prompt_workers(&self, now: Instant) -> usize {
         self.workers.saturating_sub(self.running.iter().filter(|running| running.is_left(now)).count())
     }
 
-    /// Whether a question waits or runs that is likely to be answered soon.
+    /// Whether an answer is likely to come soon, to a running or waiting question.
     fn expects_answer(&self, now: Instant) -> bool {
         self.running.iter().any(|running| !running.is_left(now)) || self.turns.iter().any(|user| self.left(*user, now).0 == 0)
     }
@@ -207,7 +209,7 @@ impl Shared {
     }
 }
 
-/// Reads about processes. Dropping it waits for nobody.
+/// Reads about processes. Dropping it does not wait for the workers.
 pub(crate) struct Reader {
     shared: Arc<Shared>,
     answers: Receiver<Answer>,
@@ -220,14 +222,14 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// A reader that finds answers by `read`.
+    /// Returns a reader whose workers call `read`.
     pub(crate) fn with(read: Read) -> Reader {
         let (tell, answers) = channel();
         let shared = Shared { inner: Mutex::default(), work: Condvar::new(), read, answers: Mutex::new(tell) };
         Reader { shared: Arc::new(shared), answers }
     }
 
-    /// Asks; those that find no room are given back.
+    /// Asks questions. Returns those for which there is no room.
     pub(crate) fn ask(&self, questions: impl IntoIterator<Item = Question>) -> Vec<Question> {
         let mut refused = Vec::new();
         let mut inner = self.shared.lock();
@@ -242,7 +244,7 @@ impl Reader {
         refused
     }
 
-    /// Sees that workers are there if questions wait. To be called at each drain.
+    /// Starts workers if questions wait and too few workers are free. To be called at each drain.
     pub(crate) fn tick(&self) {
         let now = Instant::now();
         let mut inner = self.shared.lock();
@@ -261,12 +263,12 @@ impl Reader {
         }
     }
 
-    /// The answers that are there.
+    /// Returns the answers that have come.
     pub(crate) fn answers(&self) -> Vec<Answer> {
         self.answers.try_iter().collect()
     }
 
-    /// The same; waits for those that are likely to come, at most for `patience`.
+    /// Returns the answers that have come, and waits for those that are likely to come soon, at most for `patience`.
     pub(crate) fn answers_within(&self, patience: Duration) -> Vec<Answer> {
         let until = Instant::now() + patience;
         let mut answers = self.answers();
@@ -275,7 +277,7 @@ impl Reader {
             if now >= until || !self.shared.lock().expects_answer(now) {
                 break;
             }
-            // In steps: a worker that is left behind meanwhile is not waited for.
+            // Waits in steps, because a worker may be left behind meanwhile.
             if let Ok(answer) = self.answers.recv_timeout((until - now).min(PROMPT)) {
                 answers.push(answer);
             }
@@ -284,14 +286,14 @@ impl Reader {
         answers
     }
 
-    /// Whether answers are on their way.
+    /// Whether questions are waiting or being answered.
     #[cfg(test)]
     pub(crate) fn is_expecting(&self) -> bool {
         let inner = self.shared.lock();
         inner.waiting_count > 0 || !inner.running.is_empty()
     }
 
-    /// Workers that are left behind now.
+    /// Counts the workers that are left behind now.
     pub(crate) fn left_behind(&self) -> usize {
         let now = Instant::now();
         self.shared.lock().running.iter().filter(|running| running.is_left(now)).count()
@@ -324,7 +326,7 @@ fn work(shared: &Shared, worker: u64) {
             let found = catch_unwind(AssertUnwindSafe(|| (shared.read)(&question)));
             if let Ok(found) = found {
                 let answer = Answer { question, found, time: perf::now().0 };
-                // Nobody listens any more at the end of the run.
+                // At the end of the run the receiver is gone.
                 let _ = shared.answers.lock().unwrap_or_else(PoisonError::into_inner).send(answer);
             }
             inner = shared.lock();
@@ -362,7 +364,7 @@ mod tests {
         Question { tgid, life: 1, user: UserId(user), what: What::CommandLine }
     }
 
-    /// A reader in which processes of user 1 never answer until the sender is dropped.
+    /// A reader in which processes of user 1 do not answer until the sender is dropped.
     fn reader() -> (Reader, Sender<()>) {
         let (release, held) = channel::<()>();
         let held = Mutex::new(held);
@@ -394,7 +396,7 @@ mod tests {
         let mut told = wait_for(&reader, 40);
         told.sort_unstable();
         assert_eq!(told, (100..140).collect::<Vec<_>>());
-        // No more than may be are left behind, however often it is asked.
+        // However often it asks, no more workers are left behind than the bound.
         for _ in 0..20 {
             std::thread::sleep(PROMPT);
             reader.tick();
@@ -403,7 +405,7 @@ mod tests {
         let begun = Instant::now();
         assert!(reader.answers_within(LONG).is_empty());
         assert!(begun.elapsed() < LONG / 2, "those that are left behind are not waited for");
-        // When they come back they have answers, and all others of that user are asked.
+        // The workers come back with answers, and the other questions about that user are asked.
         drop(release);
         assert_eq!(wait_for(&reader, 40).len(), 40);
         let begun = Instant::now();

@@ -183,9 +183,9 @@ pub(crate) struct Record<'a> {
     pub(crate) source: u8,
     /// Events that it stands for.
     pub(crate) weight: u32,
-    /// Who is charged for the task.
+    /// The user who is charged for the task.
     pub(crate) uid: UserId,
-    /// Which files its paths lead to.
+    /// Names the files that its paths lead to.
     pub(crate) files: FileNamespace,
     kernel: &'a [u8],
     user: &'a [u8],
@@ -263,9 +263,9 @@ pub(crate) struct Wish {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) key: ObjectKey,
-    /// Who is charged for the task.
+    /// The user who is charged for the task.
     pub(crate) user: UserId,
-    /// Which files its paths lead to.
+    /// Names the files that its paths lead to.
     pub(crate) files: FileNamespace,
 }
 
@@ -339,7 +339,7 @@ pub struct Walked {
     pub guesses: u64,
     /// Frames that stood as at the thread's last sample.
     pub retraced: u64,
-    /// Stacks of which a page was taken away while it was read in place: they were walked again, from copies.
+    /// Stacks that were walked again from copies, because a page was taken away while it was read in place.
     pub moved: u64,
 }
 

@@ -18,7 +18,7 @@ use crate::profile::{
 /// Addresses kept for one process, or for the kernel, before starting again. JIT code may have any number of them.
 const MAX_CACHED: usize = 1 << 17;
 
-/// The process of a sample, who is charged for it, and which files its paths lead to.
+/// The process of a sample, the user who is charged for it, and the namespace of its files.
 #[derive(Clone, Copy)]
 struct Owner {
     tgid: u32,
@@ -26,18 +26,18 @@ struct Owner {
     files: FileNamespace,
 }
 
-/// Whether a sample waits for what is being read of its process.
+/// Whether a sample may wait until its process is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waits {
-    /// It does.
+    /// It may wait.
     MayWait,
-    /// Not any more: it is taken with what is known.
+    /// It has waited long enough and is taken with what is known.
     NoMore,
-    /// What is known by now is not about it: its process runs another program, or has other code at some addresses.
+    /// Waiting is useless: its process runs another program by now, or has other code at some addresses.
     ForNothing,
 }
 
-/// A frame, or none where nothing is mapped; or an answer is to be waited for.
+/// The result of resolving an address: a frame; nothing is mapped there; or an answer has to come first.
 enum NewFrame {
     Frame(FrameId),
     Unmapped,
@@ -45,12 +45,12 @@ enum NewFrame {
 }
 
 impl ProcessTable {
-    /// Adds a sample of a process that was [prepared](ProcessTable::prepare) to the batch: frames root first, user part before kernel
-    /// part. `false`, and nothing added, if it has to wait.
+    /// Adds a sample of a [prepared](ProcessTable::prepare) process to the batch: frames root first, user part before kernel part. If the
+    /// sample has to wait, adds nothing and returns `false`.
     pub(crate) fn resolve(&mut self, record: &Record, batch: &mut Batch, waits: Waits) -> bool {
         let name = self.label_for(record.uid, record.comm);
         let process = self.process_label(record.tgid);
-        // A process that was forgotten while its sample waited.
+        // The process was forgotten while its sample waited.
         let Some(Parts { state, files, names, kernel_frames, questions }) = self.parts(record.tgid) else { return true };
         let from = batch.frames.len();
         let owner = Owner { tgid: record.tgid, user: record.uid, files: record.files };
@@ -89,8 +89,8 @@ impl ProcessTable {
                 }
                 NewFrame::Unmapped => {
                     batch.frames.push(unmapped(names));
-                    // Code built without frame pointers uses their register for anything, and the kernel follows it through the
-                    // stack. What is no code was not called from anywhere: what comes after is no more of a caller than this.
+                    // Code built without frame pointers uses their register for other values, and the kernel follows it through
+                    // the stack. An address without code is not a return address, so the addresses after it are no callers either.
                     if depth > 0 {
                         user_end = UserEnd::NoCode;
                         break;
@@ -148,7 +148,7 @@ fn unmapped(names: &Names) -> FrameId {
     names.intern_frame(Frame { object: ObjectId::UNMAPPED, is_return: false, address: 0 }).0
 }
 
-/// Where an address of a sample is looked for.
+/// Everything that is needed to resolve an address of a sample.
 struct Place<'a> {
     state: &'a mut State,
     files: &'a mut Files,
@@ -156,16 +156,16 @@ struct Place<'a> {
     questions: &'a mut Vec<Question>,
     owner: Owner,
     waits: Waits,
-    /// When the sample was taken.
+    /// The time of the sample.
     now: u64,
 }
 
 impl Place<'_> {
-    /// The frame of an address that is not in the process's cache.
+    /// Resolves an address that is not in the process's cache.
     fn new_user_frame(&mut self, address: u64, is_return: bool, wanted: &mut Vec<NameRequest>) -> NewFrame {
         // A return address may be the first byte after its mapping, when a call is the last instruction of it.
         let Some(&mapping) = self.state.mappings.find(address.saturating_sub(u64::from(is_return))) else {
-            // Not cached: a mapping may come, and does not empty the cache then.
+            // Not cached: a new mapping there would not empty the cache.
             return NewFrame::Unmapped;
         };
         let (object, address_in) = match mapping.file {
@@ -178,7 +178,7 @@ impl Place<'_> {
             },
         };
         let (frame, new) = match object {
-            // What has no object of its own has no names either: one frame will do.
+            // Code without an object has no names either, so one frame stands for all its addresses.
             ObjectId::ANONYMOUS => self.names.intern_frame(Frame { object, is_return: false, address: 0 }),
             _ => self.names.intern_frame(Frame { object, is_return, address: address_in }),
         };
@@ -192,11 +192,11 @@ impl Place<'_> {
         NewFrame::Frame(frame)
     }
 
-    /// The object of a file: known by its build id if it has one that can be found, else by device and inode. `None` while that is
-    /// being looked for.
+    /// Returns the object of a file. It is identified by its build id if that can be found, else by device and inode. `None` while the
+    /// build id is being read.
     ///
-    /// Files of one path and build id are different objects for different users, and where other files are under a path: a user can put
-    /// a file of his own over any path that he sees, with the build id of the one that is there.
+    /// Files with the same path and build id are different objects for different users, and in different file namespaces: a user can
+    /// mount a file of his own over any path that he sees, and give it the build id of the original.
     fn object_of(&mut self, mapping: &Mapping, index: FileIndex) -> Option<ObjectId> {
         let Some(file) = self.files.get_mut(index) else { return Some(ObjectId::ANONYMOUS) };
         let whose = (self.owner.files, self.owner.user);
@@ -223,7 +223,7 @@ impl Place<'_> {
         let (files, user) = whose;
         let object = Object { kind: ObjectKind::Elf, path: file.path.clone(), build_id, file: inode, files, user };
         let object = self.names.objects.intern(object);
-        // Through another process the file may be reachable.
+        // Not cached if it was not reachable: through another process it may be.
         if !matches!(file.build_id, BuildIdOf::NotReachable(_)) {
             file.objects.set(whose, object);
         }

@@ -25,7 +25,7 @@ mod skeleton {
 
 use skeleton::{SamplerSkel, SamplerSkelBuilder};
 
-/// Since this kernel a copy in an NMI is refused while the kernel switches between processes: `nmi_uaccess_okay()` in
+/// The first kernel that refuses to copy in an NMI while it switches between processes: `nmi_uaccess_okay()` in
 /// `copy_from_user_nofault()`, commit d319f344561d.
 const COPIES_ARE_REFUSED: (u32, u32) = (6, 3);
 
@@ -75,7 +75,7 @@ pub(super) fn bpf_error(what: &'static str, error: &libbpf_rs::Error) -> Collect
 pub(crate) struct Settings {
     /// How user stacks are walked.
     pub(crate) walk: Walk,
-    /// Whether a walk ends after some time: see `bpf/budget.h`.
+    /// Whether walks have a time limit: see `bpf/budget.h`.
     pub(crate) limit_walks: bool,
     /// Samples a second on each CPU.
     pub(crate) frequency: u32,
@@ -96,7 +96,7 @@ pub(crate) struct Shared {
     pub(crate) segments: MapHandle,
     pub(crate) objects: MapHandle,
     pub(crate) files: MapHandle,
-    /// Elements of `cpu_states`: CPUs with lower numbers than this have one.
+    /// Number of elements of `cpu_states`. CPUs with a lower number have one.
     pub(crate) cpu_states: u32,
     pub(crate) settings: Settings,
     /// See `max_depth`.
@@ -183,30 +183,30 @@ pub(crate) struct Sampler {
     /// Whether the clock is to tick.
     ticks: bool,
     settings: Settings,
-    /// Elements of `cpu_states`.
+    /// Number of elements of `cpu_states`.
     states: u32,
-    /// CPUs that are switched on and have none.
+    /// CPUs that are switched on and have no element.
     left_out: Vec<u32>,
     reading: Reading,
-    /// When it was last asked whether memory has failed.
+    /// When [`Sampler::watch_memory`] last looked for failed memory.
     memory_asked: u64,
 }
 
 /// How stacks are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reading {
-    /// Where the kernel has all memory: see `bpf/direct.h`.
+    /// In the kernel's direct map: see `bpf/direct.h`.
     InPlace,
-    /// By copies.
+    /// From copies.
     Copied,
-    /// By copies, since a part of the memory has failed.
+    /// From copies, because a part of the memory has failed.
     CopiedOfFailing,
 }
 
-/// At least so many CPUs can be switched on later, if the machine may ever have so many.
+/// Least number of CPUs that can be switched on later, unless the machine can have fewer.
 const RESERVED: u32 = 8;
 
-/// How often it is asked whether memory has failed: nanoseconds.
+/// Nanoseconds between two looks for failed memory.
 const ASK_OF_MEMORY: u64 = 60_000_000_000;
 
 impl Sampler {
@@ -294,12 +294,13 @@ impl Sampler {
         self.reading
     }
 
-    /// CPUs that are not sampled: there is no room for them.
+    /// CPUs that are not sampled because there is no room for their state.
     pub(crate) fn left_out(&self) -> &[u32] {
         &self.left_out
     }
 
-    /// Once a minute, asks whether memory has failed. From then on it is not read in place: to load what has failed ends the machine.
+    /// Looks once a minute whether memory has failed. If so, stacks are copied from then on: loading failed memory in the kernel stops the
+    /// machine.
     pub(crate) fn watch_memory(&mut self, now: u64) {
         if self.reading != Reading::InPlace || now.saturating_sub(self.memory_asked) < ASK_OF_MEMORY {
             return;
@@ -311,7 +312,7 @@ impl Sampler {
         }
     }
 
-    /// Reads nothing in place any more, because memory has failed.
+    /// Stops reading in place, because memory has failed.
     #[cfg(target_arch = "x86_64")]
     fn copy_from_now_on(&mut self) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
@@ -365,7 +366,7 @@ impl Sampler {
         Walked { frames: sum(0), mapping_misses: sum(1), rule_misses: sum(2), guesses: sum(3), retraced: sum(4), moved: sum(5) }
     }
 
-    /// The tables that the walk reads, empty yet; at most so many bytes of the kernel's memory.
+    /// Returns the tables that the walk reads, still empty. They take at most `kernel_memory` bytes in the kernel.
     pub(crate) fn tables(&self, cache: Option<Cache>, kernel_memory: u64) -> Result<Tables, CollectorError> {
         let maps = &self.skeleton.maps;
         let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of unwind tables", &error));
@@ -418,15 +419,16 @@ impl Sampler {
     }
 }
 
-/// Elements of `cpu_states` to make room for: up to the highest number that a CPU has, and as many more as there are CPUs, at least
-/// [`RESERVED`]. Never more than there may ever be: a hypervisor may announce 512 CPUs and switch on two.
+/// Returns the number of elements that `cpu_states` gets: up to the highest number of a CPU that is switched on, and as many more as
+/// there are CPUs, at least [`RESERVED`]; but no more than there can be. There can be many: a hypervisor may announce 512 CPUs and switch
+/// on two.
 fn room_for(online: &[u32], possible: u32) -> u32 {
     let there = online.iter().max().map_or(1, |highest| highest.saturating_add(1));
     let to_come = u32::try_from(online.len()).unwrap_or(u32::MAX).max(RESERVED);
     there.saturating_add(to_come).min(possible.max(there))
 }
 
-/// Loads the programs, with states for so many CPUs, and with the one that finds the direct map (x86_64) or without.
+/// Loads the programs, with `states` elements of `cpu_states`, and with or without the program that finds the direct map (x86_64).
 fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Result<SamplerSkel<'static>, CollectorError> {
     forget_complaint();
     // The skeleton borrows this for as long as it lives, and we want to own the skeleton. What is left behind is one
@@ -485,7 +487,7 @@ pub(crate) fn try_following_forks() -> Result<(), CollectorError> {
     Sampler::load(Settings { filter, follow_forks, ..TRYING }).map(drop)
 }
 
-/// Settings of a sampler that is only tried.
+/// Settings for trying whether a sampler loads.
 const TRYING: Settings = Settings {
     walk: Walk::Tables,
     limit_walks: true,
@@ -501,7 +503,7 @@ pub(crate) fn for_trying() -> Result<Sampler, CollectorError> {
     Sampler::load(TRYING)
 }
 
-/// The CPUs that are switched on.
+/// Returns the CPUs that are switched on.
 fn online_cpus() -> Result<Vec<u32>, CollectorError> {
     perf::online_cpus().map_err(|source| CollectorError::Read { path: "/sys/devices/system/cpu/online", source })
 }

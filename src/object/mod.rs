@@ -1,7 +1,7 @@
-//! Files of code: opening what a process names.
+//! Opens files that processes name, and finds out who may reach them.
 //!
-//! - [`open`]: the one way to a file whose path a process chose.
-//! - [`reach`]: where a file really lies, and who may go there.
+//! - [`open`]: the only way to a file whose path a process chose.
+//! - [`reach`]: where a file really lies, and who may reach it.
 
 pub mod open;
 pub mod reach;

@@ -1,20 +1,20 @@
 //! Opens files that a process names: mapped files, debug files, maps of JIT code, sources, anything below `/proc/PID/root`.
 //!
-//! Flametop runs as root, and a process may name anything: a FIFO, which blocks whoever opens it; a device, which does something
-//! when it is opened; a link that leads out of its root; a file of `/sys`, which does something when it is read; a file system that
-//! never answers. So this is the only place where such a path is opened, in these steps:
+//! Flametop runs as root, and a process may name anything: a FIFO, which blocks its reader; a device, which may act when it is opened;
+//! a link that leads out of the process's root; a file of `/sys`, which may act when it is read; a file on a file system that never
+//! answers. So such paths are opened only here, in these steps:
 //!
 //! ```text
-//! 1  a thread that can be left behind does all of it                    crate::far, counted by user
+//! 1  all steps run on a thread that can be left behind                  crate::far, counted by user
 //! 2  the root is opened with O_PATH                                     /proc/TGID/root, or our own
 //! 3  the path: openat2(O_PATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS)  touches nothing, stays inside the root
-//!    (or, of a mapping, the link in /proc/TGID/map_files, with O_PATH)
+//!    (for a mapping, the link in /proc/TGID/map_files, with O_PATH)
 //! 4  fstat, fstatfs: a regular file on storage, else refused
 //! 5  the same file, for reading, through /proc/self/fd                  it cannot have become another
 //! ```
 //!
-//! What is open tells who else can write it ([`OpenFile::only_root_writes`]) and whether it is the file that the host has under that
-//! path ([`OpenFile::is_hosts`]): what is read of a file that others can write counts for that file only.
+//! An open file tells whether only root can write it ([`OpenFile::only_root_writes`]) and whether the host has the same file under that
+//! path ([`OpenFile::is_hosts`]). Data from a file that others can write counts for that file only.
 
 use std::fs::File;
 use std::io;
@@ -30,8 +30,8 @@ use rustix::io::Errno;
 use crate::far::{self, Opened, PATIENCE, Place};
 use crate::profile::{FileNamespace, Tgid, UserId};
 
-/// File systems without a disk of their own whose files are storage: `f_type` of statfs(2), and linux/magic.h. All that have a disk
-/// are storage as well. The others show state of the kernel, and reading may change it: proc, sysfs, debugfs, tracefs, …
+/// File systems without a device of their own whose files are storage: `f_type` of statfs(2), and linux/magic.h. All file systems on a
+/// device are storage as well. The others show state of the kernel, which reading may change: proc, sysfs, debugfs, tracefs, …
 const STORAGE: [u64; 28] = [
     0x0102_1994, // tmpfs
     0x8584_58f6, // ramfs
@@ -41,11 +41,11 @@ const STORAGE: [u64; 28] = [
     0xca45_1a4e, // bcachefs
     0x9584_58f6, // hugetlbfs
     0xf15f,      // ecryptfs
-    0x6165_6676, // ubifs has 0x2405_1905, this is what some kernels call aufs
+    0x6175_6673, // aufs
     0x2405_1905, // ubifs
     0x72b6,      // jffs2
     0x5346_544e, // ntfs
-    // And those on other machines or in other programs: crate::far.
+    // File systems on other machines or in other programs: see crate::far.
     0x6969,
     0x6573_5546,
     0xff53_4d42,
@@ -61,17 +61,17 @@ const STORAGE: [u64; 28] = [
     0x1983_0326,
     0x5644_4653,
     0x786f_4256,
-    // erofs in a file, which takes no device.
+    // erofs, which needs no device if its image is a file.
     0xe0f5_e1e2,
 ];
 
-/// Why a file is not open.
+/// Why a file was not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nothing is there, or the process is gone.
+    /// There is no such file, or the process is gone.
     #[error("not found")]
     NotFound,
-    /// Flametop lacks the right.
+    /// Flametop lacks the permission.
     #[error("permission denied")]
     PermissionDenied,
     /// A device, a FIFO, a socket, a directory, or a link in `/proc`.
@@ -80,7 +80,7 @@ pub enum OpenError {
     /// A file that shows state of the kernel, such as one below `/sys`.
     #[error("not a file on storage")]
     NotStorage,
-    /// Its file system did not answer in time, or did not before.
+    /// Its file system did not answer in time, now or earlier.
     #[error("the file system does not answer")]
     NotAnswering,
     /// Anything else.
@@ -109,19 +109,19 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// Where a path begins.
+/// The root directory from which a path is resolved.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Root {
-    /// At our own root directory.
+    /// Our own root directory.
     Own,
-    /// At that of a process.
+    /// The root directory of a process.
     Process(Tgid),
-    /// At a directory of ours, which is opened as it is.
+    /// A directory of ours, which is opened without checks.
     Under(PathBuf),
 }
 
 impl Root {
-    /// The root as a path of ours.
+    /// Returns the root directory as a path of ours.
     pub fn path(&self) -> PathBuf {
         match self {
             Root::Own => PathBuf::from("/"),
@@ -130,13 +130,13 @@ impl Root {
         }
     }
 
-    /// What does not answer when a path below the root does not.
+    /// Returns the place that does not answer if a path below the root does not.
     pub fn place(&self, path: &Path) -> Place {
         Place::beside(&self.path(), path)
     }
 }
 
-/// Which files our own paths lead to, as [`FileNamespace`] numbers them for processes.
+/// Returns the namespace of our own paths, numbered as for processes.
 pub fn own_files() -> FileNamespace {
     /// The initial user namespace: `PROC_USER_INIT_INO` of linux/proc_ns.h.
     const INITIAL: u32 = 0xefff_fffd;
@@ -148,7 +148,7 @@ pub fn own_files() -> FileNamespace {
     *OWN
 }
 
-/// The device of `/`, as the kernel has it (`MKDEV`): btrfs tells stat another one.
+/// Returns the device of `/` in the kernel's own encoding (`MKDEV`). It is read from mountinfo, because on btrfs stat tells another one.
 fn device_of_root(mounts: &str) -> Option<u32> {
     // 36 35 98:0 /mnt1 /mnt2 rw,noatime …; a later line lies over earlier ones.
     let is_root = |line: &&str| line.split(' ').nth(4) == Some("/");
@@ -156,44 +156,44 @@ fn device_of_root(mounts: &str) -> Option<u32> {
     Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
 }
 
-/// What `statx` said of a file when it was opened.
+/// The data of `statx` about a file when it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// `st_dev`. On btrfs and overlayfs, not the number that mappings have.
+    /// `st_dev`. Mappings have another number on btrfs and overlayfs.
     pub device: u64,
     /// The inode's number.
     pub inode: u64,
     /// Length in bytes.
     pub length: u64,
-    /// Bytes that it takes on its disk: a sparse file has fewer than its length.
+    /// Bytes that it takes on its disk. A sparse file takes fewer than its length.
     pub stored: u64,
-    /// Its owner, as our user namespace numbers users.
+    /// Its owner, numbered as in our user namespace.
     pub owner: UserId,
     /// Permissions and kind: `st_mode`.
     pub mode: u32,
-    /// Names that it has.
+    /// Number of hard links.
     pub links: u32,
-    /// When its bytes were changed last: seconds and nanoseconds since 1970. Its owner can set it.
+    /// When its bytes were last changed: seconds and nanoseconds since 1970. The owner can set it.
     pub modified: (i64, u32),
-    /// When its bytes, owner, mode or names were changed last. Nobody can set it.
+    /// When its bytes, owner, mode or links were last changed. It cannot be set.
     pub changed: (i64, u32),
-    /// Whether a set-user-id bit would count where it is mounted. The administrator says so of file systems whose files users bring.
+    /// Whether set-user-id bits count where it is mounted (no `nosuid`). Administrators set `nosuid` for file systems that users bring.
     pub honours_set_uid: bool,
 }
 
 /// A regular file on storage, open for reading.
 #[derive(Clone, Debug)]
 pub struct OpenFile {
-    /// Who chose it.
+    /// The user who chose it.
     pub user: UserId,
-    /// The file, and who waits if it does not answer.
+    /// The open file, with the thread that waits if it does not answer.
     pub opened: Opened,
-    /// What it was when it was opened.
+    /// Its data when it was opened.
     pub facts: Facts,
 }
 
 impl OpenFile {
-    /// A file that flametop itself has made or opened, by no path of a process.
+    /// Wraps a file that flametop opened itself, not by a path of a process.
     pub fn ours(file: File) -> Result<OpenFile, OpenError> {
         let facts = facts_of(&file)?;
         if FileType::from_raw_mode(facts.mode) != FileType::RegularFile {
@@ -202,15 +202,15 @@ impl OpenFile {
         Ok(OpenFile { user: UserId(0), opened: Opened::new(0, file)?, facts })
     }
 
-    /// Whether nobody but root of the initial user namespace can have written it, nor can while it is open.
+    /// Whether only root of the initial user namespace can have written it or can write it while it is open.
     pub fn only_root_writes(&self) -> bool {
         let facts = &self.facts;
         self.opened.near().is_some() && facts.honours_set_uid && facts.owner == UserId(0) && facts.mode & 0o022 == 0
     }
 
-    /// Whether it is the file that we have under `path`, which only root can write, in directories that only root can write.
+    /// Whether our own `path` leads to this file, and only root can write it and the directories above it.
     ///
-    /// Such a file is the same for everybody. Asks our own file system: to be done where it may wait.
+    /// Such a file is the same for all users. Looks at our own file system, so it may wait.
     pub fn is_hosts(&self, path: &Path) -> bool {
         let same = || -> Result<bool, Errno> {
             let resolve = ResolveFlags::NO_MAGICLINKS;
@@ -233,7 +233,7 @@ impl OpenFile {
     }
 }
 
-/// Does what may wait for files that `user` chose, in time or not at all.
+/// Does work that may wait for files that `user` chose. Fails after [`PATIENCE`].
 pub fn in_time<T: Send + 'static>(
     user: UserId,
     place: Place,
@@ -242,7 +242,7 @@ pub fn in_time<T: Send + 'static>(
     in_time_of(user, place, PATIENCE, work)
 }
 
-/// The same with a time of one's own.
+/// Does work that may wait for files that `user` chose. Fails after `time`.
 pub fn in_time_of<T: Send + 'static>(
     user: UserId,
     place: Place,
@@ -252,35 +252,35 @@ pub fn in_time_of<T: Send + 'static>(
     far::within(user.0, place, time, work)?
 }
 
-/// Opens the file that a process has mapped at these addresses, whatever became of its path.
+/// Opens the file that a process has mapped at these addresses, even if its path has changed.
 ///
-/// `path` is what the process calls it: if the file does not answer, neither do others beside it.
+/// `path` is the file's path in the process. If it does not answer, other files in its directory are not asked either.
 pub fn open_mapping(user: UserId, tgid: Tgid, addresses: Range<u64>, path: &Path) -> Result<OpenFile, OpenError> {
     let place = Root::Process(tgid).place(path);
     in_time(user, place, move || mapping_now(user, tgid, addresses))
 }
 
-/// Opens a path as a process with that root would, links and all.
+/// Opens a path as a process with that root would, and follows links.
 pub fn open_path(user: UserId, root: Root, path: &Path) -> Result<OpenFile, OpenError> {
     let path = path.to_owned();
     let place = root.place(&path);
     in_time(user, place, move || path_now(user, &root, &path))
 }
 
-/// [`open_mapping`], by a thread that may wait.
+/// Does [`open_mapping`] on the calling thread. May wait.
 pub fn mapping_now(user: UserId, tgid: Tgid, addresses: Range<u64>) -> Result<OpenFile, OpenError> {
     let link = format!("/proc/{tgid}/map_files/{:x}-{:x}", addresses.start, addresses.end);
     reopen(user, &rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// [`open_path`], by a thread that may wait.
+/// Does [`open_path`] on the calling thread. May wait.
 pub fn path_now(user: UserId, root: &Root, path: &Path) -> Result<OpenFile, OpenError> {
     reopen(user, &locate(root, path)?)
 }
 
-/// Opens a file of this name in a directory, where neither a link nor a mount stands in its place. By a thread that may wait.
+/// Opens a file of this name in a directory, unless it is a link or a mount. May wait.
 ///
-/// Fails with [`OpenError::NotRegular`] where one does.
+/// Fails with [`OpenError::NotRegular`] for a link or a mount.
 pub fn entry_now(user: UserId, root: &Root, directory: &Path, name: &str) -> Result<OpenFile, OpenError> {
     let directory = locate(root, directory)?;
     let here = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -288,14 +288,14 @@ pub fn entry_now(user: UserId, root: &Root, directory: &Path, name: &str) -> Res
     reopen(user, &place.map_err(|errno| if errno == Errno::XDEV { OpenError::NotRegular } else { errno.into() })?)
 }
 
-/// What is at a path, with `O_PATH`: a file of any kind that was not touched. By a thread that may wait.
+/// Opens a file of any kind with `O_PATH`, which does not touch it. May wait.
 pub fn locate(root: &Root, path: &Path) -> Result<OwnedFd, OpenError> {
     let root = rustix::fs::open(root.path(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     Ok(rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?)
 }
 
-/// Opens for reading what an `O_PATH` descriptor stands for, if that is a regular file on storage. By a thread that may wait.
+/// Opens the file of an `O_PATH` descriptor for reading, if it is a regular file on storage. May wait.
 pub fn reopen(user: UserId, place: &impl AsFd) -> Result<OpenFile, OpenError> {
     let place = place.as_fd();
     let stat = rustix::fs::fstat(place)?;
@@ -313,7 +313,7 @@ pub fn reopen(user: UserId, place: &impl AsFd) -> Result<OpenFile, OpenError> {
     Ok(OpenFile { user, opened: Opened::new(user.0, file)?, facts })
 }
 
-/// What there is to be known of an open file. May wait.
+/// Reads the data about an open file. May wait.
 fn facts_of(file: &File) -> Result<Facts, OpenError> {
     let about = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
     let mount = rustix::fs::fstatvfs(file)?.f_flag;

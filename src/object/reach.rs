@@ -1,4 +1,4 @@
-//! Where a file really lies, and who may go there: whether what root may read may be shown to somebody else.
+//! Finds where a file really lies and whether a user may reach it, so that root does not show the user's screen other files.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -10,20 +10,20 @@ use rustix::fs::{FileType, Mode, OFlags};
 use super::open::{OpenError, Root, locate};
 use crate::profile::UserId;
 
-/// Links at the end of a path, as the kernel follows them; and directories above a file.
+/// Most links at the end of a path, as many as the kernel follows; and most directories above a file.
 const MAX_LINKS: usize = 40;
 const MAX_DEPTH: usize = 4096;
 
 /// A file and the directory that holds it, both with `O_PATH`.
 #[derive(Debug)]
 pub struct Whereabouts {
-    /// The directory.
+    /// The directory that holds the file.
     pub directory: OwnedFd,
-    /// The file, of any kind but a link.
+    /// The file, which may be of any kind except a link.
     pub file: OwnedFd,
 }
 
-/// Follows a path within a root, link by link, to the directory in which its file is. By a thread that may wait.
+/// Follows a path within a root, link by link, to its file and the file's directory. May wait.
 pub fn resolve(root: &Root, path: &Path) -> Result<Whereabouts, OpenError> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -40,7 +40,7 @@ pub fn resolve(root: &Root, path: &Path) -> Result<Whereabouts, OpenError> {
     Err(OpenError::NotRegular)
 }
 
-/// Whether a user may go through a directory and all that are above it, up to this root. Root goes everywhere.
+/// Whether a user may pass through a directory and all directories above it, up to this root. Root may pass everywhere.
 pub fn may_be_reached(root: &Root, directory: OwnedFd, user: Option<UserId>) -> Result<bool, OpenError> {
     let top = rustix::fs::stat(root.path())?;
     let mut here = directory;

@@ -60,7 +60,7 @@ pub(super) struct CodeFile<F> {
 }
 
 impl<F: Format + Default> CodeFile<F> {
-    /// The file of a process. Nothing is read yet.
+    /// Wraps a file of a process. Nothing is read yet.
     pub(super) fn new(file: OpenFile) -> CodeFile<F> {
         CodeFile {
             identity: (file.facts.device, file.facts.inode),
@@ -74,7 +74,7 @@ impl<F: Format + Default> CodeFile<F> {
         }
     }
 
-    /// A file of ours.
+    /// Wraps a file that flametop opened itself.
     pub(super) fn ours(file: File) -> Result<CodeFile<F>, Reason> {
         Ok(CodeFile::new(OpenFile::ours(file)?))
     }

@@ -1,17 +1,17 @@
-//! Copies of debug information: of files that others may write to, and of what is compressed.
+//! Copies of debug sections: of files that other users can write, and of compressed sections.
 //!
-//! Who writes a file says how long its sections are, and that costs nothing: a hole in a sparse file takes no room, a megabyte of zeros
-//! takes a kilobyte when it is packed. So a copy is bounded by what its file really takes:
+//! The author of a file can make its sections long at no cost: a hole in a sparse file takes no room, and a megabyte of zeros takes a
+//! kilobyte when it is compressed. So a copy is bounded by the bytes that its file really takes:
 //!
-//! | bound | how much |
+//! | copies | bound |
 //! | --- | --- |
-//! | a plain section | holes are not copied: the copy has them, too (`SEEK_DATA`) |
-//! | a compressed one | [`RATIO`] times the bytes that it takes on its disk |
-//! | all copies at once | [`MAX_COPIED`], and half of that of one user's files |
-//! | made in a minute, of one user's files | [`A_MINUTE`], if others may write to them |
-//! | the disk of the copies | a tenth of it, or [`LEFT`], stays free |
+//! | a plain section | holes are not copied, but stay holes (`SEEK_DATA`) |
+//! | a compressed section | [`RATIO`] times its bytes on the disk, or [`IN_MEMORY`] |
+//! | all copies at once | [`MAX_COPIED`]; half of that for one user's files that others can write |
+//! | copies made in a minute of one user's files that others can write | [`A_MINUTE`] |
+//! | the disk of the copies | a tenth of it stays free, or [`LEFT`] if that is less |
 //!
-//! Copies of more than [`IN_MEMORY`] are files without a name, mapped: page cache that the kernel can have back.
+//! Copies larger than [`IN_MEMORY`] are mapped files without a name, so the kernel can take back their memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -29,32 +29,33 @@ use super::problem::Reason;
 use super::source::Source;
 use crate::profile::UserId;
 
-/// Copies of sections of all files together.
+/// Most bytes of copies at one time.
 const MAX_COPIED: u64 = 2 << 30;
-/// Bytes copied in a minute of what one user's files have and others may write to.
+/// Most bytes that are copied in a minute from one user's files that others can write.
 const A_MINUTE: u64 = 1 << 30;
 /// Copies up to this size are kept in memory.
 const IN_MEMORY: u64 = 1 << 20;
-/// Debug information of C++ and Rust is packed to a third by zlib and to a quarter by zstd; lists of strings to a tenth.
+/// Largest ratio of unpacked to packed bytes. zlib packs debug information of C++ and Rust to a third, zstd to a quarter; lists of strings
+/// become a tenth.
 const RATIO: u64 = 64;
-/// Bytes that stay free on the disk of copies, or a tenth of it if that is less.
+/// Bytes that stay free on the disk of the copies, or a tenth of the disk if that is less.
 const LEFT: u64 = 1 << 30;
 /// Bytes that are read at a time.
 const CHUNK: usize = 256 << 10;
 
-/// What there is of copies, and who has made them lately.
+/// Accounts for the bytes of copies: of all users, and of each.
 #[derive(Default)]
 struct Ledger {
     copied: u64,
     users: FxHashMap<UserId, Account>,
 }
 
-/// One user's part.
+/// The bytes of one user.
 #[derive(Clone, Copy)]
 struct Account {
-    /// Bytes of copies that are there.
+    /// Bytes of copies that exist now.
     held: u64,
-    /// Bytes made, less what the time since has paid off.
+    /// Bytes copied lately: falls by [`A_MINUTE`] in a minute.
     made: u64,
     at: Instant,
 }
@@ -62,7 +63,7 @@ struct Account {
 static LEDGER: LazyLock<Mutex<Ledger>> = LazyLock::new(Mutex::default);
 
 impl Ledger {
-    /// Writes a copy of so many bytes down, if it may be made.
+    /// Accounts for a copy of `bytes` bytes. Fails if it must not be made.
     fn take(&mut self, user: UserId, bytes: u64, is_foreign: bool, now: Instant) -> Result<(), Reason> {
         self.users.retain(|_, account| {
             let paid = u128::from(A_MINUTE) * now.saturating_duration_since(account.at).as_millis() / 60_000;
@@ -122,7 +123,7 @@ enum Bytes {
 }
 
 impl Copy {
-    /// Of a part of a file, as it lies there.
+    /// Copies a part of a file.
     pub(super) fn plain(source: &Source, range: Range<u64>) -> Result<Copy, Reason> {
         let size = range.end.saturating_sub(range.start);
         let Some(near) = source.near().filter(|_| size > IN_MEMORY) else {
@@ -146,7 +147,7 @@ impl Copy {
         Ok(Copy { bytes: Bytes::Large(Mapped::new(&file, size)?), _share: share })
     }
 
-    /// Of what a section has unpacked, which says that it becomes `size` bytes and is packed in this part of the file.
+    /// Copies the unpacked bytes of a section from `reader`. Its header claims `size` bytes; `packed` is the section's part of the file.
     pub(super) fn unpacked(source: &Source, packed: Range<u64>, reader: impl Read, size: u64) -> Result<Copy, Reason> {
         let stored = source.stored().map_or(u64::MAX, |(_, stored)| stored);
         let packed = packed.end.saturating_sub(packed.start).min(stored);
@@ -156,7 +157,7 @@ impl Copy {
         Copy::of(source, reader, size)
     }
 
-    /// Of all that comes, which must be `size` bytes. Grows as they come: a size that a hostile file only claims costs nothing.
+    /// Copies all bytes of `reader`, which must be `size`. The copy grows as they come, so a size that a hostile file only claims costs nothing.
     pub(super) fn of(source: &Source, reader: impl Read, size: u64) -> Result<Copy, Reason> {
         let share = Share::take(source, size)?;
         let mut reader = reader.take(size);
@@ -173,7 +174,7 @@ impl Copy {
                     break;
                 }
                 let read = chunk.get(..count).unwrap_or_default();
-                // Zeros are a hole in the copy.
+                // Chunks of zeros become holes in the copy.
                 if read.iter().any(|byte| *byte != 0) {
                     file.write_all_at(read, at)?;
                 }
@@ -192,14 +193,14 @@ impl Copy {
         }
     }
 
-    /// Gives the pages that were looked at back.
+    /// Gives the pages that were read back to the kernel.
     pub(super) fn give_back(&self) {
         if let Bytes::Large(mapped) = &self.bytes {
             mapped.give_back();
         }
     }
 
-    /// Bytes of our own memory, and bytes that are mapped.
+    /// Returns bytes of our own memory, and mapped bytes.
     pub(super) fn memory(&self) -> (usize, u64) {
         match &self.bytes {
             Bytes::Small(bytes) => (bytes.len(), 0),
@@ -208,14 +209,14 @@ impl Copy {
     }
 }
 
-/// The parts of a file that are no holes. All of it, where its file system does not tell.
+/// Returns the parts of a range that are not holes. If the file system does not tell, returns the whole range.
 fn pieces_with_data(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
     let mut pieces = Vec::new();
     let mut at = range.start;
     while at < range.end {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // Nothing but a hole is left.
+            // The rest is a hole.
             Err(rustix::io::Errno::NXIO) => break,
             Err(_) => at,
         };
@@ -229,7 +230,7 @@ fn pieces_with_data(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
     pieces
 }
 
-/// A file for so many bytes, on a disk where there is one for such files: /tmp often is memory.
+/// Makes a file without a name. Fails if its disk has no room for `bytes`. Prefers /var/tmp, because /tmp often is in memory.
 fn unnamed_file(bytes: u64) -> Result<File, Reason> {
     let file = tempfile::tempfile_in("/var/tmp").or_else(|_| tempfile::tempfile())?;
     let disk = rustix::fs::fstatvfs(&file).map_err(std::io::Error::from)?;
@@ -261,7 +262,7 @@ mod tests {
         assert!(copy._share.bytes < 1 << 20 && begun.elapsed() < Duration::from_secs(2), "{copy:?} in {:?}", begun.elapsed());
         assert_eq!((&copy.bytes()[..6], &copy.bytes()[(900 << 20) - 4..]), (&b"begin\0"[..], &b"\0end"[..]));
         assert_eq!(copy.bytes().len(), 900 << 20);
-        // A part of it, which begins in the hole.
+        // A part that begins in the hole.
         let part = Copy::plain(&source, 1000..(899 << 20)).unwrap();
         assert!(part.bytes()[5000..10_000].iter().all(|byte| *byte == 0));
     }

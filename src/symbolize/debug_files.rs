@@ -12,9 +12,9 @@
 //!
 //! | the object | looked for |
 //! | --- | --- |
-//! | a file that we have at its path, written by root alone | under our own root: what a process has in its root counts for its own files |
-//! | a file of a process | under the root of that process, and of others that see the same files |
-//! | the same, and that process sees our files | then under our own root, too, in case the process has ended |
+//! | our own file at that path, which only root can write | under our own root; files in the root of a process count only for its own files |
+//! | a file of a process | under the root of that process, and of other processes that see the same files |
+//! | a file of a process that sees our files | under those roots, then under our own root, in case the process has ended |
 
 use std::path::{Path, PathBuf};
 
@@ -40,14 +40,14 @@ const MAX_ROOTS: usize = 4;
 /// Where files of an object are looked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    /// Roots, the processes' first, and who chooses the paths in them.
+    /// Roots, those of processes first, each with the user who chooses the paths in it.
     roots: Vec<(UserId, Root)>,
     /// The object's own path, as its process sees it.
     path: PathBuf,
 }
 
 impl Places {
-    /// Those of an object that was found like this, when these processes had it mapped.
+    /// Returns the places for an object that was found in this way and that these processes had mapped.
     pub(super) fn of(object: &Object, found: &Found, hosts: &[Host]) -> Places {
         let path = PathBuf::from(files::path_of(object));
         let user = found.host.as_ref().map_or(US, |host| host.user);
@@ -64,7 +64,7 @@ impl Places {
         Places { roots, path }
     }
 
-    /// Those of an object of this path, under a directory that is taken for its root.
+    /// Returns the places for an object with this path under `root`.
     pub(super) fn of_path(root: PathBuf, path: &Path) -> Places {
         Places { roots: vec![(US, Root::Under(root))], path: path.to_owned() }
     }
@@ -98,7 +98,7 @@ pub(super) fn find(image: &Image, places: &Places) -> Option<Image> {
     by_build_id(image, places).or_else(|| by_link(image, places))
 }
 
-/// A file that a program of this user has fetched, if it has this build id.
+/// Opens a file that a program of this user has fetched, if it has this build id.
 pub(super) fn fetched(user: UserId, path: &Path, id: BuildId) -> Option<Image> {
     let found = Image::read(files::open_source(user, &Root::Own, path).ok()?).ok()?;
     (found.build_id() == Some(id)).then_some(found)

@@ -10,8 +10,8 @@
 //! information that are there already are not held up. A server that does not answer costs [`PATIENCE`] an object; each is asked
 //! for once. debuginfod-find(1), and debuginfod(8) for what it asks.
 //!
-//! What comes from the network is read by libcurl and elfutils. Root has no part in that: the program runs as the caller of sudo, else as
-//! `nobody`, without further groups ([`Runner`]). Root opens what was fetched as it opens any user's file.
+//! libcurl and elfutils read the data from the network. Root does not take part: the program runs as the caller of sudo, else as
+//! `nobody`, without further groups ([`Runner`]). Root opens the fetched file like any file of that user.
 
 use std::collections::VecDeque;
 use std::io::{Read, Seek};
@@ -42,7 +42,7 @@ const MAX_PATH: u64 = 4096;
 pub(super) struct Fetch {
     /// Where `debuginfod-find` is; unset where nothing is to be fetched.
     pub(super) program: OnceLock<PathBuf>,
-    /// As whom it runs; `None` where there is no place for its files.
+    /// The user as whom it runs; `None` if there is no place for its files.
     runner: OnceLock<Option<Arc<Runner>>>,
     lane: Mutex<Lane>,
 }
@@ -58,18 +58,18 @@ struct Lane {
 pub(super) struct Runner {
     user: UserId,
     group: u32,
-    /// Whether that is another one than ours.
+    /// Whether that is another user than ours.
     is_other: bool,
     home: PathBuf,
-    /// Where the program keeps its files, if its user has no home; removed at our end.
+    /// Directory for the program's files if it runs as `nobody`; removed when flametop ends.
     cache: Option<tempfile::TempDir>,
 }
 
-/// `nobody` where /etc/passwd has none: `overflowuid` of the kernel.
+/// `nobody`, if /etc/passwd has no such user: the kernel's default `overflowuid`.
 const NOBODY: u32 = 65534;
 
 impl Runner {
-    /// The caller of sudo, or else `nobody`; who is not root runs it as who they are.
+    /// Chooses the caller of sudo, or else `nobody`. If flametop does not run as root, chooses its own user.
     fn find() -> Option<Runner> {
         let own = rustix::process::geteuid().as_raw();
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -94,11 +94,11 @@ impl Runner {
         Some(Runner { user: UserId(user), group, is_other: true, home, cache: Some(cache) })
     }
 
-    /// The program, to be run as that user.
+    /// Returns the command that runs the program as that user.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         if self.is_other {
-            // Whoever sets a user as root has no further groups then: std::os::unix::process::CommandExt::uid.
+            // If root sets a user, std clears the supplementary groups: std::os::unix::process::CommandExt::uid.
             command.uid(self.user.0).gid(self.group).current_dir("/").env("HOME", &self.home);
         }
         if let Some(cache) = &self.cache {
@@ -108,7 +108,7 @@ impl Runner {
     }
 }
 
-/// User, group and home of the first line of /etc/passwd with that name and number.
+/// Returns user, group and home from the first line of /etc/passwd whose name and number `is_it` accepts.
 fn entry(passwd: &str, is_it: impl Fn(&str, u32) -> bool) -> Option<(u32, u32, PathBuf)> {
     passwd.lines().find_map(|line| {
         // name:password:user:group:about:home:shell
@@ -121,7 +121,7 @@ fn entry(passwd: &str, is_it: impl Fn(&str, u32) -> bool) -> Option<(u32, u32, P
 /// Files that were fetched for an object.
 #[derive(Clone, Debug)]
 pub(super) struct Fetched {
-    /// Who could have written them; holds the directory that they are in.
+    /// The user who could have written the files. Keeps their directory alive.
     runner: Arc<Runner>,
     debug: PathBuf,
     /// What dwz took out of it.
@@ -262,7 +262,7 @@ int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
     impl Place {
         fn new() -> Place {
             let directory = tempfile::tempdir().unwrap();
-            // Whoever runs the program may look here, and write.
+            // The program runs as another user, who needs to read and write here.
             std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
             let at = |name: &str| directory.path().join(name);
             std::fs::write(at("prog.c"), SOURCE).unwrap();

@@ -19,12 +19,12 @@
 //!
 //! # Opening
 //!
-//! By [`open`](crate::object::open) alone, in the name of the user whose process names the file.
+//! Only by [`open`](crate::object::open), charged to the user whose process names the file.
 //!
-//! # Whose files
+//! # Our own root
 //!
-//! The third way, our own root, is for processes that see the same files as we do ([`own_files`]): to another one, the path means another
-//! file. Where an image was found tells where the files are that belong to it: see [`Found`].
+//! The third way, our own root, is only for processes that see the same files as we do ([`own_files`]). For other processes the path means
+//! another file. The place of an image decides where its debug files are looked for: see [`Found`].
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -35,28 +35,28 @@ use super::source::Source;
 use crate::object::open::{self, OpenError, OpenFile, Root, in_time, own_files};
 use crate::profile::{FileNamespace, NameRequest, Object, ProcessAddress, Tgid, UserId};
 
-/// Who pays for what our own user asks for.
+/// The user who is charged for requests of our own user.
 pub(super) const US: UserId = UserId(0);
 
 /// A process that had an object mapped, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Host {
     pub(super) tgid: Tgid,
-    /// Who is charged for what its files take.
+    /// The user who is charged for its files.
     pub(super) user: UserId,
-    /// Which files its paths lead to.
+    /// Names the files that its paths lead to.
     pub(super) files: FileNamespace,
     pub(super) mapping: Range<ProcessAddress>,
 }
 
 impl Host {
-    /// The process of a request.
+    /// Returns the process of a request.
     pub(super) fn of(request: NameRequest) -> Host {
         let NameRequest { tgid, user, files, mapping, .. } = request;
         Host { tgid, user, files, mapping }
     }
 
-    /// Whether its paths lead to the files that ours lead to.
+    /// Whether its paths lead to the same files as ours.
     pub(super) fn sees_ours(&self) -> bool {
         self.files == own_files()
     }
@@ -65,9 +65,9 @@ impl Host {
 /// An object's image, and where it was found.
 pub(super) struct Found {
     pub(super) image: Image,
-    /// Whether it is the file that we have under the object's path, in a place that only root can write to.
+    /// Whether our own root has the same file under the object's path, and only root can write it and the directories above it.
     pub(super) is_ours: bool,
-    /// The process by which it was found; `None` if that is our own root.
+    /// The process through which it was found; `None` if it was found under our own root.
     pub(super) host: Option<Host>,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Found {
 enum Way {
     /// The magic link of a mapping.
     Mapping(Host),
-    /// A path in a root, and who names it.
+    /// The object's path under a root, and the user who chose it.
     Path(UserId, Root),
 }
 
@@ -88,7 +88,7 @@ impl Way {
         }
     }
 
-    /// The root under which the object has its path.
+    /// Returns the root under which the object has its path.
     fn root(&self) -> Root {
         match self {
             Way::Mapping(host) => Root::Process(host.tgid),
@@ -149,7 +149,7 @@ fn more_telling(a: Reason, b: Reason) -> Reason {
     if weight(b) > weight(a) { b } else { a }
 }
 
-/// A file by its path, with its bytes to be trusted as far as others cannot write to it.
+/// Opens a file by its path. Its bytes are trusted only if no other user can write it.
 ///
 /// Fails with [`Reason::NotAnswering`] when that takes too long.
 pub(super) fn open_source(user: UserId, root: &Root, path: &Path) -> Result<Source, Reason> {
@@ -162,7 +162,7 @@ pub(super) fn open_source(user: UserId, root: &Root, path: &Path) -> Result<Sour
     Ok(in_time(user, place, open)?)
 }
 
-/// A file by one of the ways, if it is that of the object as far as device and inode tell; and whether we have it, too.
+/// Opens the object's file in one of the ways, after comparing device and inode. Also returns whether our own root has the same file.
 fn find_way(object: &Object, way: &Way) -> Result<(Source, bool), Reason> {
     let path = path_of(object);
     let file = match way {
@@ -197,7 +197,7 @@ fn open_way(object: &Object, way: &Way) -> Result<(Image, bool), Reason> {
     }
 }
 
-/// Whether the link of a mapping still has this path, deleted since or not.
+/// Whether the link of a mapping still has this path, even if the file was deleted since.
 fn leads_to(host: &Host, path: &str) -> bool {
     let Host { tgid, mapping, .. } = host;
     let link = format!("/proc/{tgid}/map_files/{:x}-{:x}", mapping.start.0, mapping.end.0);

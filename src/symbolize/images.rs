@@ -81,7 +81,7 @@ impl Images {
         Images::beside(found.image, places, fetched)
     }
 
-    /// An image, and what belongs to it in these places.
+    /// Reads an image and the files in these places that belong to it.
     pub(super) fn beside(own: Image, places: Places, fetched: Option<&Fetched>) -> Result<Images, Reason> {
         let has_dwarf = !own.sections_named(|name| matches!(name, ".debug_info" | ".zdebug_info"))?.is_empty();
         let debug = if has_dwarf { None } else { debug_files::find(&own, &places) };

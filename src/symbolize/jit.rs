@@ -115,7 +115,7 @@ struct Told {
 #[derive(Default)]
 struct State {
     process: Option<Process>,
-    /// Who is charged for its files.
+    /// The user who is charged for its files.
     payer: UserId,
     gone: bool,
     /// When its files were last looked for, if they were since they were closed.

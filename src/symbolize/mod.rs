@@ -178,7 +178,7 @@ impl Symbolizer {
         let _ = self.work().service.fetch.program.set(program);
     }
 
-    /// From now on symbol tables and parsed debug information take at most so many bytes, but for what is being worked with.
+    /// Limits symbol tables and parsed debug information to `bytes` bytes. The object in use may take more.
     pub fn limit_tables(&self, bytes: usize) {
         self.work().service.objects.limit_tables(bytes);
     }

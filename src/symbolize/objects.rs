@@ -22,8 +22,8 @@ use super::mapped::release_memory;
 use super::problem::{Counts, Problem, Reason};
 use crate::profile::{BuildId, LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
 
-/// Symbol tables and parsed debug information together, unless less was allowed. node's table takes 1.2 MB, that of the Rust compiler's library 1.4 MB;
-/// the debug information of libc 10 MB, once all of it was looked at.
+/// Most bytes of symbol tables and parsed debug information together, if no lower limit was set. node's table takes 1.2 MB, that of the
+/// Rust compiler's library 1.4 MB; the debug information of libc takes 10 MB once all of it was looked at.
 const MAX_TABLES: usize = 48 << 20;
 /// Files held open. A process has 1,024 descriptors by default.
 const MAX_FILES: usize = 256;
@@ -143,7 +143,7 @@ pub(super) struct Objects {
     clock: AtomicU64,
     tables: AtomicUsize,
     files: AtomicUsize,
-    /// Bytes that tables may take, if that is less than [`MAX_TABLES`]; 0 is no bound.
+    /// Most bytes that tables may take, if that is less than [`MAX_TABLES`]; 0: no lower limit was set.
     limit: AtomicUsize,
     /// Where the kernel's files are.
     pub(super) root: Root,
@@ -338,7 +338,7 @@ impl Objects {
         }
     }
 
-    /// From now on tables take at most so many bytes.
+    /// Limits tables to `bytes` bytes.
     pub(super) fn limit_tables(&self, bytes: usize) {
         self.limit.store(bytes, Ordering::Relaxed);
     }

@@ -29,10 +29,10 @@ pub enum Reason {
     /// The name leads to a device, a FIFO, a socket or a directory.
     #[error("not a regular file")]
     NotRegular,
-    /// A file that shows state of the kernel: reading it may do something.
+    /// A file that shows state of the kernel. Reading it may have effects.
     #[error("not a file on storage")]
     NotStorage,
-    /// Neither the disk for temporary files nor its user's share of it has room for a copy of its debug information.
+    /// The disk for temporary files, or the bytes that may be copied, have no room for a copy of its debug information.
     #[error("there is no room to copy or unpack its debug information")]
     NoRoom,
     /// What is on disk now is not what the process runs: build id or inode differ.

@@ -9,10 +9,10 @@
 //!
 //! # Whether they may be read
 //!
-//! We may be root; whoever runs the process is not, and what we read is shown. A perf map is read only if it is a regular file
-//! of the process's real user, or of root, under one name only. Its last component is no symbolic link and no mount: otherwise a
-//! link, a hard link or a bind mount of `/etc/shadow` would show what is in it. The effective user does not count: that of a set-uid
-//! program is its file's, who has not started it. A dump has been mapped by the process, which so has shown that it may read it.
+//! We may be root while the user of the process is not, and we show what we read. So a perf map is read only if it is a regular file of
+//! the process's real user or of root, with one hard link. Its name must not be a symbolic link or a mount. Otherwise a link, a hard
+//! link or a bind mount could show the content of `/etc/shadow`. The effective user does not count: for a set-uid program it is the
+//! owner of the program's file, who did not start it. A dump needs no check: the process has mapped it, so it may read it.
 //!
 //! A map that was last written before the process began is one that an earlier process of that number left behind.
 
@@ -55,7 +55,7 @@ pub(super) struct Process {
     pub(super) name: String,
     /// Its number in its own pid namespace: the one that it knows of.
     pid: u32,
-    /// Its real user: who has started it.
+    /// Its real user, who has started it.
     user: UserId,
 }
 
@@ -77,7 +77,7 @@ impl Process {
         Life::of(self.tgid) == Some(self.life)
     }
 
-    /// Its real user.
+    /// Returns its real user.
     pub(super) fn user(&self) -> UserId {
         self.user
     }
@@ -87,7 +87,7 @@ impl Process {
         Root::Process(self.tgid).place(Path::new("/tmp/map"))
     }
 
-    /// Its perf map; [`Reason::NotFound`] when there is none. `payer` is charged for it. By a thread that may wait.
+    /// Opens its perf map; [`Reason::NotFound`] when there is none. `payer` is charged for it. May wait.
     pub(super) fn perf_map(&self, payer: UserId) -> Result<OpenFile, Reason> {
         let name = format!("perf-{}.map", self.pid);
         let file = open::entry_now(payer, &Root::Process(self.tgid), Path::new("/tmp"), &name).map_err(|error| match error {
@@ -123,7 +123,7 @@ impl Process {
         Place::beside(Path::new(&format!("/proc/{}/mem", self.tgid)), Path::new("/memory/of"))
     }
 
-    /// Its jitdump, if it has one mapped. `payer` is charged for it. By a thread that may wait.
+    /// Opens its jitdump, if it has one mapped. `payer` is charged for it. May wait.
     pub(super) fn jitdump(&self, payer: UserId) -> Option<OpenFile> {
         let file = File::open(format!("/proc/{}/maps", self.tgid)).ok()?;
         let mut bytes = Vec::new();

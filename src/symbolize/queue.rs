@@ -10,7 +10,7 @@ use crate::profile::{FrameId, ObjectId, UserId};
 /// Processes remembered for an object that waits: if one is gone, another may still be there.
 const MAX_HOSTS: usize = 4;
 
-/// Users whose turns are remembered.
+/// Most users whose turns are remembered.
 const MAX_TURNS: usize = 256;
 
 /// Frames of one object that want names.
@@ -49,9 +49,9 @@ pub(super) struct Queue {
     deeper: FxHashMap<ObjectId, Vec<FrameId>>,
     /// Seen for the first time, not yet opened.
     new: Vec<ObjectId>,
-    /// Objects that were seen, and whose they are.
+    /// Objects that were seen, with their user.
     known: FxHashMap<ObjectId, UserId>,
-    /// When each user had a turn.
+    /// When each user last had a turn.
     turns: FxHashMap<UserId, u64>,
     /// To be looked at again, when there is nothing else.
     again: Vec<ObjectId>,
@@ -90,8 +90,8 @@ impl Queue {
         new
     }
 
-    /// The next job: objects never opened first, then users by turns, and of each the object with the most waiting frames, then what is only looked at again.
-    /// [`Queue::done`] must follow.
+    /// Takes the next job: first objects that were never opened; then users in turns, for each the object with the most waiting frames; then
+    /// objects that are only looked at again. [`Queue::done`] must follow.
     pub(super) fn next(&mut self) -> Option<Job> {
         while let Some(object) = self.new.pop() {
             if let Some(waiting) = self.waiting.get(&object)
@@ -114,8 +114,8 @@ impl Queue {
         Some(Job::Inline(object, frames))
     }
 
-    /// Of objects and how many of their frames wait, the one that is next: users take turns, and of a user's objects the one with the
-    /// most frames is first. So nobody waits for all that another user's processes want.
+    /// Chooses the next object, given objects with the number of their waiting frames. Users take turns, and a user's object with the most
+    /// waiting frames comes first. So no user waits for all requests of another.
     fn first_of(&self, waiting: impl Iterator<Item = (ObjectId, usize)>) -> Option<ObjectId> {
         let free = waiting.filter(|(object, _)| !self.busy.contains(object));
         let first = free.min_by_key(|(object, frames)| {
@@ -129,7 +129,7 @@ impl Queue {
         self.known.get(&object).copied().unwrap_or_default()
     }
 
-    /// The object is worked on: its user's next turn comes after those of all others.
+    /// Notes that the object is worked on. Its user's next turn comes after those of all others.
     fn begin(&mut self, object: ObjectId) {
         if self.turns.len() >= MAX_TURNS {
             self.turns.clear();

@@ -71,7 +71,8 @@ impl Resolver {
         Resolver::of(Images::inside(Image::read(Source::Memory(bytes.into()))?)?, detail)
     }
 
-    /// The same with files beside it: the bytes are those of `/object` under this root. For tests: the other files are hostile as well.
+    /// Resolves names in `bytes` as if they were the file `/object` under `root`, with the files there as its debug files. For tests, in which
+    /// those are hostile as well.
     ///
     /// # Errors
     ///

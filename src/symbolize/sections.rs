@@ -8,7 +8,7 @@
 //! Those of a file that is not linked are copied as well where relocations write into them: see [`relocate`](super::relocate).
 //!
 //! Whoever may write to a file may do so between two looks at the same byte, and what reads DWARF looks at names and paths more
-//! than once. So of files that others may write to there is a copy. How much of it there may be: see [`copies`](super::copies).
+//! than once. So sections of files that others can write are copied; [`copies`](super::copies) bounds the copies.
 
 use std::io::{BufReader, Read};
 use std::ops::Range;

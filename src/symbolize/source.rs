@@ -32,7 +32,7 @@ impl Stamp {
     }
 }
 
-/// A file, its stamp when it was opened, and whether nobody else can write to it.
+/// An open file, its stamp when it was opened, and whether it is trusted.
 #[derive(Debug)]
 pub(super) struct OnDisk {
     file: OpenFile,
@@ -50,7 +50,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// An open file. `is_ours`: it was reached in our own tree of mounts, not in one that a process has made for itself.
+    /// Wraps an open file. `is_ours`: it was reached in our own mount namespace, not in one that a process has made.
     pub(super) fn of(file: OpenFile, is_ours: bool) -> Source {
         let facts = &file.facts;
         let stamp = Stamp {
@@ -58,14 +58,14 @@ impl Source {
             modified: (facts.modified.0, facts.modified.1.into()),
             changed: (facts.changed.0, facts.changed.1.into()),
         };
-        // Who is not root has no more rights than who writes the files of its own user.
+        // If we are not root, files of our own user are trusted: they can do no more than that user can.
         let user = UserId(rustix::process::geteuid().as_raw());
         let is_our_users = user != UserId(0) && facts.owner == user && facts.mode & 0o022 == 0 && file.opened.near().is_some();
         let trusted = is_ours && (file.only_root_writes() || is_our_users);
         Source::File(Box::new(OnDisk { file, stamp, trusted }))
     }
 
-    /// A file that only our own tests have written.
+    /// Wraps a file that our own tests have written.
     #[cfg(test)]
     pub(super) fn file(file: File) -> Result<Source, Reason> {
         Ok(Source::of(OpenFile::ours(file)?, true))
@@ -77,14 +77,14 @@ impl Source {
         on_disk.file.opened.near()
     }
 
-    /// Who pays for copies of its bytes, and how many of them are stored on its disk; `None` for bytes in memory.
+    /// Returns the user who is charged for copies of its bytes, and its bytes on the disk; `None` for an image in memory.
     pub(super) fn stored(&self) -> Option<(UserId, u64)> {
         let Source::File(on_disk) = self else { return None };
         Some((on_disk.file.user, on_disk.file.facts.stored))
     }
 
-    /// Whether nobody else could have written it, nor can while it is read: it is root's, reached in our own tree of mounts, and on a
-    /// disk of ours. The root of a container writes to files of its own, so those are not.
+    /// Whether no other user can have written it or can write it while it is read. That is so for a file of root, or of our own user, on a
+    /// local file system, reached in our own mount namespace. Files of a container are not trusted, because its root can write them.
     pub(super) fn is_trusted(&self) -> bool {
         matches!(self, Source::File(on_disk) if on_disk.trusted)
     }

@@ -423,7 +423,7 @@ fn too_many(event: &str, found: usize, limit: usize) -> CollectorError {
     CollectorError::TooManyFunctions { event: event.to_owned(), found, limit }
 }
 
-/// Opens the tracing file system, or mounts it, while there is the privilege to do so. Where that fails, it is said when it is needed.
+/// Opens the tracing file system, or mounts it, before the privilege for that is given up. An error is reported when tracing is needed.
 pub(super) fn prepare() {
     drop(TraceFs::open());
 }
@@ -484,7 +484,7 @@ pub struct CodeFile {
 /// The files that a process has mapped as code, each once; none when it is gone.
 pub fn code_files(tgid: Tgid) -> Vec<CodeFile> {
     let mut seen = HashSet::new();
-    // Somebody waits for the answer, but not for ever.
+    // The user waits for the answer, so the wait is bounded.
     let read = far::within(0, Place::process(tgid), far::PATIENCE, move || proc::maps(tgid.0));
     let mapped = read.ok().flatten().unwrap_or_default().mapped.into_iter();
     let files = mapped.filter(|mapped| mapped.path.starts_with('/') && seen.insert((mapped.identity, mapped.path.clone())));

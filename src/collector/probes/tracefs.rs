@@ -19,11 +19,11 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Its root directory.
 pub(super) struct TraceFs(OwnedFd);
 
-/// The root directory as it was opened first: later there may be no privilege to mount it.
+/// The root directory, kept since it was first opened: later the privilege to mount it may be gone.
 static OPENED: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 impl TraceFs {
-    /// Its root directory, opened once.
+    /// Opens the root directory once; later calls return the same one.
     pub(super) fn open() -> io::Result<TraceFs> {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         let root = match opened.as_ref() {

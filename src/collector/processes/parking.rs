@@ -1,9 +1,10 @@
-//! Samples that wait until their process was read.
+//! Samples that wait until their process is read.
 //!
-//! A sample waits at most for [`PATIENCE`]. Then it is taken as it is: where its code is, is unknown. Almost always the answer comes
-//! within the drain that took the sample; a later one keeps its own time, but its place in the store is behind what came meanwhile.
+//! A sample waits at most for [`PATIENCE`]. Then it is taken without user frames, because the files of its code are not known. Almost
+//! always the answer comes within the drain that took the sample. If it comes later, the sample keeps its time, but is stored after the
+//! samples that came meanwhile.
 //!
-//! Bounds: 16 MB, of which root's samples have 8 and those of any other user 1.
+//! Bounds: waiting samples take at most 16 MB, those of root 8 MB, those of any other user 1 MB.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,42 +18,42 @@ use super::super::resolve::Waits;
 use super::ProcessTable;
 use crate::profile::UserId;
 
-/// How long a sample waits.
+/// Longest wait of a sample in nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
-/// How long a drain waits for answers to its own questions, so that its samples need not wait for the next one.
+/// Time for which a drain waits for answers to its questions, so that its samples need not wait for the next drain.
 const AT_ONCE: Duration = Duration::from_millis(30);
-/// The same at the end of a run, when there is no next one.
+/// Time for which the last drain of a run waits for answers.
 const AT_THE_END: Duration = Duration::from_millis(300);
-/// Bytes of samples that wait.
+/// Most bytes of waiting samples: of all users, of root, and of any other user.
 const MAX_BYTES: usize = 16 << 20;
 const MAX_BYTES_OF_ROOT: usize = 8 << 20;
 const MAX_BYTES_OF_USER: usize = 1 << 20;
 
-/// A sample that waits.
+/// A waiting sample.
 struct Parked {
     record: Box<[u8]>,
     tgid: u32,
     user: UserId,
-    /// Of its process when it was taken: addresses mean something else in another life, and after a change.
+    /// The process's `life` and `changes` when the sample was taken. If one of them differs later, addresses may have another meaning.
     life: u64,
     changes: u64,
     until: u64,
 }
 
-/// The samples that wait, in the order in which they came.
+/// The waiting samples, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Parking {
     samples: VecDeque<Parked>,
     bytes: usize,
     of_user: FxHashMap<UserId, usize>,
-    /// Samples that waited in vain, or found no room to wait.
+    /// Number of samples that waited in vain or found no room to wait.
     pub(super) in_vain: u64,
     /// See [`Unread::cut`](super::Unread::cut).
     pub(super) cut: u64,
 }
 
 impl Parking {
-    /// The processes of the samples.
+    /// The processes of the waiting samples, with repetitions.
     pub(super) fn processes(&self) -> impl Iterator<Item = u32> {
         self.samples.iter().map(|parked| parked.tgid)
     }
@@ -69,7 +70,7 @@ impl Parking {
         true
     }
 
-    /// Takes all out; those that go on waiting are pushed again.
+    /// Takes out all samples. The caller pushes those that go on waiting.
     fn take(&mut self) -> VecDeque<Parked> {
         self.bytes = 0;
         self.of_user.clear();
@@ -84,7 +85,7 @@ impl Parked {
 }
 
 impl ProcessTable {
-    /// Adds a sample to the batch, at once or when its process was read.
+    /// Adds a sample to the batch, at once or when its process has been read.
     pub(crate) fn take(&mut self, record: &Record, bytes: &[u8], batch: &mut Batch) {
         self.prepare(record);
         if self.resolve(record, batch, Waits::MayWait) {
@@ -98,10 +99,10 @@ impl ProcessTable {
         }
     }
 
-    /// Applies answers, and adds the samples that waited for them, or have waited long enough, to the batch.
+    /// Applies answers, and adds samples to the batch that waited for them or have waited too long.
     ///
-    /// `is_early` tells whether events that are not applied yet begin another program of this process: then the answer may be about
-    /// that, and is kept for the next drain.
+    /// `is_early` tells whether an event that is not applied yet begins another program in a process. Then the answer may be about that
+    /// program, and is kept for the next drain.
     pub(crate) fn settle(&mut self, now: u64, answers: Vec<Answer>, batch: &mut Batch, is_early: impl Fn(u32) -> bool) {
         let any = !answers.is_empty();
         for answer in answers {
@@ -121,12 +122,12 @@ impl ProcessTable {
             self.release(parked, now, batch);
         }
         if batch.samples.len() > from {
-            // The other samples of this drain are younger, and in order among themselves.
+            // Samples that waited come before the others of this drain, which are younger and already in order.
             batch.samples.sort_by_key(|sample| sample.time);
         }
     }
 
-    /// Adds a sample that waited to the batch, unless it is to go on waiting.
+    /// Adds a sample that waited to the batch, or lets it wait on.
     fn release(&mut self, parked: Parked, now: u64, batch: &mut Batch) {
         let Some(record) = Record::parse(&parked.record) else { return };
         let state = self.states.get(&parked.tgid);
@@ -147,18 +148,18 @@ impl ProcessTable {
         }
     }
 
-    /// Whether answers are on their way.
+    /// Whether questions are waiting or being answered.
     #[cfg(test)]
     pub(crate) fn is_expecting(&self) -> bool {
         !self.parking.samples.is_empty() || self.reader.is_expecting()
     }
 
-    /// How long a drain waits for answers, in all.
+    /// Time for which a drain waits for answers, all rounds together.
     pub(crate) fn patience(is_last: bool) -> Duration {
         if is_last { AT_THE_END } else { AT_ONCE }
     }
 
-    /// The answers that are there; if questions were asked a moment ago, also those that come until then.
+    /// Returns the answers that have come. With `asked`, also waits for answers until `until`.
     pub(crate) fn answers(&mut self, asked: bool, until: Instant) -> Vec<Answer> {
         let mut answers = std::mem::take(&mut self.early);
         let patience = until.saturating_duration_since(Instant::now());

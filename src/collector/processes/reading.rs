@@ -1,12 +1,12 @@
-//! What others read about processes for us: questions, and answers applied.
+//! Asks worker threads about processes, and applies their answers.
 //!
 //! ```text
 //! known:  No ─ first sample, or fork ─► Asked ─ answer ─► Yes
 //!                                         └─ 1 s ─► Unread ─ answer, however late ─► Yes
 //! ```
 //!
-//! Events that come while a question is on its way are noted ([`State::since`]) and put over what was read. An answer counts for the
-//! program that was asked about only ([`State::life`]), and is applied when all events before it are.
+//! Events that come while a question is pending are noted ([`State::since`]) and replace what was read. An answer counts only for the
+//! program that was asked about ([`State::life`]), and is applied after all events that happened before it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::super::records::comm_text;
 use super::{Known, ProcessTable};
 use crate::profile::{Tgid, UserId};
 
-/// How many processes are told by name.
+/// Most processes that [`Unread`] names.
 const TOLD: usize = 8;
 
 /// How many processes may wait for their parents' command lines. More stay without one.
@@ -26,17 +26,17 @@ const MAX_HEIRS: usize = 1024;
 /// Processes about which nothing could be read.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Unread {
-    /// Living processes whose mappings are not known, as reading them takes longer than anybody waits.
+    /// Living processes whose mappings are not known, because reading them took longer than samples wait.
     pub processes: usize,
-    /// Some of them: number, name, user.
+    /// Some of these processes: number, name, user.
     pub some: Vec<(Tgid, String, UserId)>,
-    /// Samples so far that had waited in vain, or found no room to wait.
+    /// Samples so far that waited in vain or found no room to wait.
     pub samples: u64,
-    /// Threads that wait for an answer now.
+    /// Threads that wait for such a process now.
     pub threads: usize,
-    /// Mapped files so far for which there was no room.
+    /// Mapped files so far that were refused for lack of room.
     pub refused_files: u64,
-    /// Processes so far whose list of mappings was longer than what is read of it.
+    /// Lists of mappings so far that were too long and were read in part.
     pub cut: u64,
     /// How often mappings were forgotten because those of all processes were too many.
     pub forgotten: u64,
@@ -45,8 +45,8 @@ pub struct Unread {
 impl ProcessTable {
     /// Asks for the mappings of a process unless they are known.
     ///
-    /// They are those of now, not of the sample's time: a program that was there before us and runs another one in the
-    /// moment between its first sample and our reading would get frames of the other.
+    /// The answer has the mappings of now, not of the sample's time. If a process that was there before us runs another program
+    /// between its first sample and our reading, the sample gets frames of the other program.
     pub(super) fn want_mappings(&mut self, tgid: u32) {
         let Some(known) = self.states.get(&tgid).map(|state| state.known) else { return };
         if known != Known::Yes && !self.inherit(tgid) && known == Known::No {
@@ -55,7 +55,8 @@ impl ProcessTable {
         }
     }
 
-    /// Of processes that were sampled, and of those whose children may be: of most that are there at the start nobody asks.
+    /// Asks for the command line of a process unless it is known. Called for sampled processes, and for parents when they fork, but not
+    /// for all processes that are there at the start.
     pub(super) fn want_command_line(&mut self, tgid: u32) {
         let Some(state) = self.states.get_mut(&tgid).filter(|state| state.command_line_known == Known::No) else { return };
         state.command_line_known = Known::Asked;
@@ -67,7 +68,7 @@ impl ProcessTable {
         self.questions.push(Question { tgid, life: state.life, user: state.user, what });
     }
 
-    /// Takes over the mappings of the process that this one was forked from, if only those are known. Whether they were.
+    /// Takes over the mappings of the process that this one was forked from, if those are known and its own are not. Returns whether it did.
     fn inherit(&mut self, tgid: u32) -> bool {
         let from = self.states.get(&tgid).filter(|state| state.known != Known::Yes).and_then(|state| state.forked_from);
         let parent = from.and_then(|(parent, life)| self.states.get(&parent).filter(|state| state.life == life));
@@ -78,14 +79,14 @@ impl ProcessTable {
         true
     }
 
-    /// Whether the parent's mappings may still come.
+    /// Whether the parent's mappings are known or asked for.
     fn may_inherit(&self, tgid: u32) -> bool {
         let from = self.states.get(&tgid).and_then(|state| state.forked_from);
         let parent = from.and_then(|(parent, life)| self.states.get(&parent).filter(|state| state.life == life));
         parent.is_some_and(|state| matches!(state.known, Known::Asked | Known::Yes))
     }
 
-    /// The mappings that a process had at a moment, before what events have told since.
+    /// Sets the mappings of a process, and replaces those for which events have told newer ones since.
     fn set_mappings(&mut self, tgid: u32, mut mappings: Mappings) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         for mapping in std::mem::take(&mut state.since).iter() {
@@ -96,7 +97,7 @@ impl ProcessTable {
         state.known = Known::Yes;
     }
 
-    /// Sends what was asked for in this drain; whether that is anything.
+    /// Sends the questions of this drain. Returns whether there were any.
     pub(crate) fn send_questions(&mut self) -> bool {
         if self.questions.is_empty() {
             self.reader.tick();
@@ -106,7 +107,7 @@ impl ProcessTable {
         for question in refused {
             let Some(state) = self.states.get_mut(&question.tgid).filter(|state| state.life == question.life) else { continue };
             match question.what {
-                // Asked again at the next sample.
+                // The next sample asks again.
                 What::Mappings => state.known = Known::No,
                 What::CommandLine => state.command_line_known = Known::No,
                 What::Status => {}
@@ -125,7 +126,7 @@ impl ProcessTable {
         let Some(known) = self.states.get(&tgid).filter(|state| state.life == life).map(|state| state.known) else { return };
         match found {
             Found::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list),
-            // One that is gone keeps what events told, or what its parent has.
+            // A process that is gone keeps the mappings that events told, or gets its parent's.
             Found::Mappings(None) if known != Known::Yes && !self.inherit(tgid) && !self.may_inherit(tgid) => {
                 self.states.get_mut(&tgid).into_iter().for_each(|state| state.known = Known::Yes);
             }
@@ -197,7 +198,7 @@ impl ProcessTable {
         true
     }
 
-    /// Processes whose samples wait take over what their parents' answers have brought.
+    /// Lets processes with waiting samples take over mappings of their parents that have been read meanwhile.
     pub(super) fn inherit_answers(&mut self) {
         let mut waiting: Vec<u32> = self.parking.processes().collect();
         waiting.dedup();
@@ -206,14 +207,14 @@ impl ProcessTable {
         }
     }
 
-    /// Nobody waits for the mappings of a process any more.
+    /// Stops waiting for the mappings of a process.
     pub(super) fn give_up(&mut self, tgid: u32) {
         if let Some(state) = self.states.get_mut(&tgid).filter(|state| state.known == Known::Asked) {
             state.known = Known::Unread;
         }
     }
 
-    /// About whom nothing could be read.
+    /// Returns the processes about which nothing could be read, and related counts.
     pub(crate) fn unread(&self) -> Unread {
         let unread = || self.states.iter().filter(|(_, state)| state.known == Known::Unread && state.exited.is_none());
         let some = unread().take(TOLD).map(|(tgid, state)| (Tgid(*tgid), comm_text(&state.comm), state.user));

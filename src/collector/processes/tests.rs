@@ -57,12 +57,12 @@ impl World {
         self.event(Event::Exit { tgid, tid });
     }
 
-    /// Asks what is to be asked, and waits for all answers.
+    /// Sends all questions and waits for all answers.
     fn settle(&mut self, batch: &mut Batch) {
         let begun = Instant::now();
         let mut asked = self.table.send_questions();
         loop {
-            // Asked first: an answer that comes between the two is taken in the next round.
+            // In this order, an answer that comes between the two calls is taken in the next round.
             let is_last = !self.table.is_expecting();
             let answers = self.table.answers(asked, Instant::now() + ProcessTable::patience(true));
             asked = false;
@@ -325,14 +325,14 @@ fn mappings_without_end_are_bounded() {
     assert!(world.table.states[&NOBODY].mappings.len() <= MAX_MAPPINGS);
 }
 
-/// A world in which the mappings of processes are given by `read`.
+/// A world in which `read` answers questions about processes.
 fn world_with(read: impl Fn(&Question) -> Found + Send + Sync + 'static) -> World {
     let mut world = World::new();
     world.table.reader = Reader::with(Box::new(read));
     world
 }
 
-/// A sample of a process that was there before us, at 0x10010 of whatever is mapped there.
+/// Takes a sample of a process that was there before us, at address 0x10010.
 fn sample_of(world: &mut World, tgid: u32, batch: &mut Batch) {
     let bytes = record_bytes(world.time, tgid, b"old", &[], &[0x10010 | INTERRUPTED], 0);
     world.table.take(&Record::parse(&bytes).unwrap(), &bytes, batch);
@@ -379,7 +379,7 @@ fn samples_wait_a_second_for_a_process_that_does_not_answer_and_others_do_not() 
     assert_eq!((late.thread.tgid.0, late.user_end, late.frames.len()), (silent, crate::profile::UserEnd::Unread, 1));
     let unread = world.table.unread();
     assert_eq!((unread.processes, unread.samples), (1, 1), "{unread:?}");
-    // Nobody waits for it again; and when it answers after all it is known.
+    // Later samples do not wait for it. When it answers at last, its mappings are known.
     sample_of(&mut world, silent, &mut batch);
     assert_eq!(batch.samples.len(), 3);
     drop(release);
@@ -404,7 +404,7 @@ fn samples_that_wait_are_bounded_by_user() {
     for _ in 0..100_000 {
         sample_of(&mut world, NOBODY, &mut batch);
     }
-    // Of root's, as the records of tests are: 8 MB of about 150 bytes.
+    // The records of tests are root's: 8 MB may wait, about 150 bytes each.
     let waiting = 100_000 - batch.samples.len();
     assert!((40_000..90_000).contains(&waiting), "{waiting}");
     assert_eq!(world.table.unread().samples, u64::try_from(batch.samples.len()).unwrap());

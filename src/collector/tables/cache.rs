@@ -1,13 +1,13 @@
 //! Tables that were made before, on disk: making them again costs a second of a CPU for a large browser.
 //!
-//! A table is found by what its object is known by ([`Content`]), which is its file's name. Only what nobody else could have written
-//! is trusted: the directories and the file belong to us and are writable for nobody else.
+//! The name of a cache file is the [`Content`] of its object. A cache file is trusted only if it and its directories belong to us and
+//! nobody else can write to them.
 //!
 //! ```text
 //! "flametop" │ version u32 │ arch u32 │ summary 7 × u64 │ ranges, rows, rules, each with its count │ CRC-32 of all before
 //! ```
 //!
-//! Numbers are in the machine's byte order: a cache is of one machine.
+//! Numbers are in the machine's byte order, because a cache is used by one machine only.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -32,12 +32,12 @@ const MOST_BYTES: u64 = 512 << 20;
 /// No table is larger: 16 million rows and their index.
 const LARGEST: u64 = 160 << 20;
 
-/// Two objects with the same one have the same table, whoever they belong to.
+/// Identifies the content of an object. Objects with equal content share a table, whoever they belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Content {
     /// The build id and length of a file that only root can write.
     Hosts(BuildId, u64),
-    /// The hash of all bytes of a file, their number included.
+    /// The hash of a file's bytes and length.
     Bytes(Digest),
 }
 
@@ -225,7 +225,7 @@ fn decode(bytes: &[u8]) -> Option<(Layout, Summary)> {
     reader.rest.is_empty().then_some((Layout { arch, ranges, rows, rules }, Summary::from_numbers(numbers)))
 }
 
-/// Reads a table, to which its head and its checksum are added here; an error if it could not be written again. For the fuzzer.
+/// For the fuzzer: adds the head and the checksum to a table and reads it. Fails if the table that was read cannot be written again.
 pub(crate) fn any_table(body: &[u8]) -> Result<(), String> {
     let mut bytes = [&MAGIC[..], &VERSION.to_ne_bytes(), body].concat();
     let mut crc = flate2::Crc::new();

@@ -1,14 +1,14 @@
-//! The strong hash of a file, and a reader that hands out only bytes that went into it.
+//! A cryptographic hash of a file, and a reader that returns only bytes that went into the hash.
 //!
-//! A table is shared between files that anybody can write only if it was made from the same bytes. Their owner may show some to the
-//! hash and others to the converter, so the hash of each chunk is kept, and each chunk that the converter reads is hashed again:
+//! Files that users other than root can write share a table only if their bytes are the same. The owner of a file could change it
+//! between hashing and converting. So the hash of each chunk is kept, and each chunk that the converter reads is hashed again:
 //!
 //! ```text
 //! file ── chunks of 64 KiB ── SHA-256 of each ── SHA-256 of those and the length: the key
 //!                                  └── compared when the converter reads the chunk
 //! ```
 //!
-//! A file of 2 MB costs about 2 ms, and 1 KB of memory while it is converted.
+//! For a file of 2 MB this takes about 2 ms, and 1 KB of memory while it is converted.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -17,13 +17,13 @@ use sha2::{Digest as _, Sha256};
 
 use crate::collector::unwind::Image;
 
-/// Bytes of a chunk: few enough that reading a header costs little, enough that the list is short.
+/// Bytes of a chunk. Small enough that reading a header costs little, large enough that the list of hashes is short.
 const CHUNK: usize = 64 << 10;
 
-/// Files larger than this have no digest: their tables are their own.
+/// Files larger than this get no digest, and share their table with no other file.
 pub(super) const LARGEST: u64 = 512 << 20;
 
-/// The hash of all of a file's bytes and their number.
+/// The hash of a file's bytes and length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Digest(pub(crate) [u8; 32]);
 
@@ -33,19 +33,19 @@ impl std::fmt::Display for Digest {
     }
 }
 
-/// An image whose bytes are those of its digest, or cannot be read.
+/// An image that returns only the bytes of its digest. Reading others fails.
 pub(super) struct Verified<'a, I: ?Sized> {
     image: &'a I,
     length: u64,
     chunks: Vec<[u8; 32]>,
-    /// The chunk that was read last, and its number: headers and symbols are read in small pieces.
+    /// The number and bytes of the last chunk that was read. It is kept because headers and symbols are read in small pieces.
     last: RefCell<(u64, Vec<u8>)>,
-    /// Whether some bytes were others when they were read again, or could not be read.
+    /// Whether a chunk had changed, or could not be read, when it was read again.
     has_changed: Cell<bool>,
 }
 
 impl<'a, I: Image + ?Sized> Verified<'a, I> {
-    /// Reads the whole image once.
+    /// Reads and hashes the whole image.
     pub(super) fn new(image: &'a I) -> io::Result<Verified<'a, I>> {
         let length = image.length();
         if length > LARGEST {
@@ -66,7 +66,7 @@ impl<'a, I: Image + ?Sized> Verified<'a, I> {
         Ok(verified)
     }
 
-    /// What the image is known by.
+    /// Returns the digest that identifies the image.
     pub(super) fn digest(&self) -> Digest {
         let mut hash = Sha256::new();
         self.chunks.iter().for_each(|chunk| hash.update(chunk));
@@ -74,13 +74,13 @@ impl<'a, I: Image + ?Sized> Verified<'a, I> {
         Digest(hash.finalize().into())
     }
 
-    /// Whether something was refused: then what was made of the rest does not stand for these bytes. The converter goes on without a
+    /// Whether reading failed because the image changed. Then the table must not be used for this digest: the converter goes on without a
     /// section that it cannot read.
     pub(super) fn has_changed(&self) -> bool {
         self.has_changed.get()
     }
 
-    /// Makes `last` this chunk, if its bytes are those of the digest.
+    /// Loads a chunk into `last`. Fails if its bytes are not those of the digest.
     fn load(&self, number: u64, last: &mut (u64, Vec<u8>)) -> io::Result<()> {
         last.0 = u64::MAX;
         let known = self.chunks.get(usize::try_from(number).unwrap_or(usize::MAX)).ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -134,7 +134,7 @@ impl<I: Image + ?Sized> Image for Verified<'_, I> {
 mod tests {
     use super::*;
 
-    /// Bytes that their owner can change.
+    /// An image whose bytes change while it is used.
     struct Theirs(RefCell<Vec<u8>>);
 
     impl Image for Theirs {

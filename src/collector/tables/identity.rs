@@ -1,18 +1,18 @@
-//! The file of a mapping that a sample hit, and whose it is.
+//! Finds the file of a mapping that a sample hit, and whether it is the host's.
 //!
-//! The kernel names the file by superblock, inode and generation ([`ObjectKey`]). Between the sample and our opening it, its process
-//! can map another file there, so what was opened must be that very file:
+//! The kernel names the file by superblock, inode and generation ([`ObjectKey`]). Before we open it, its process can map another file
+//! there. So the file that was opened is compared with all three:
 //!
 //! ```text
-//! superblock   st_dev; on btrfs stat has another number: the mount's in mountinfo, by the mount's id (statx)
+//! superblock   st_dev; on btrfs, where st_dev differs, the mount's number in mountinfo, found by the mount's id (statx)
 //! inode        all 64 bits
-//! generation   i_generation (FS_IOC_GETVERSION) mixed with the time of modification, as bpf/vma.h does; where the file system
-//!              tells no generation (tmpfs), inode numbers are not given twice
+//! generation   i_generation (FS_IOC_GETVERSION) mixed with the time of modification, as bpf/vma.h does; not compared where the file
+//!              system tells no generation (tmpfs): it never reuses inode numbers
 //! ```
 //!
-//! overlayfs: the kernel's mapping has superblock and inode of the layer's file, stat those of the overlay. Compared are the lower 32
-//! bits of the inode's number (the upper ones may say which layer it is), and the overlay must be mounted where we see it: somebody
-//! who mounts one in a user namespace of his own could choose both numbers.
+//! overlayfs: the kernel's mapping has the superblock and inode of the layer's file, stat has those of the overlay. Only the lower 32
+//! bits of the inode number are compared (the upper bits may name the layer), and the overlay must be mounted in our own mount
+//! namespace: a user who mounts one in a user namespace could choose both numbers.
 
 use std::fs::File;
 use std::io::Read;
@@ -27,15 +27,15 @@ use crate::collector::perf;
 use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::profile::Tgid;
 
-/// Bytes of a mountinfo that are read: some ten thousand mounts.
+/// Most bytes of a mountinfo that are read: some ten thousand mounts.
 const MOST_MOUNTINFO: u64 = 4 << 20;
 
-/// Why there is no file.
+/// Why no file was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum NotFound {
-    /// Not now: the process is gone, or has another file there. The next sample asks again.
+    /// The process is gone, or has another file there. The next sample asks again.
     Gone,
-    /// Never, and why.
+    /// The file cannot be used, for this reason.
     Refused(String),
 }
 
@@ -44,11 +44,11 @@ pub(super) enum NotFound {
 pub(super) struct Found {
     pub(super) file: OpenFile,
     pub(super) path: Arc<str>,
-    /// Whether only root can have written it, and it is what we have under that path, too.
+    /// Whether only root can have written it, and our own path leads to the same file.
     pub(super) is_hosts: bool,
 }
 
-/// The file of a mapping: through the mapping itself, or, if the process has unmapped it or is gone, by what it may be called. May
+/// Finds the file of a mapping: through the mapping itself or, if the process has unmapped it or is gone, by its possible paths. May
 /// wait.
 pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
     let (start, end) = job.mapping;
@@ -56,7 +56,7 @@ pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
     match open::mapping_now(job.user, Tgid(job.tgid), start..end) {
         Ok(file) => match is_it(&file, job) {
             Ok(true) => {
-                // The event that names the mapping may be a moment younger than the sample.
+                // There may be no path yet: the event that names the mapping may come after the sample.
                 let link = || std::fs::read_link(format!("/proc/{}/map_files/{start:x}-{end:x}", job.tgid));
                 let named = || link().map(|path| path.to_string_lossy().into()).unwrap_or_default();
                 return Ok(found(file, job.paths.first().cloned().unwrap_or_else(named)));
@@ -69,7 +69,7 @@ pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
     }
     let root = match Root::Process(Tgid(job.tgid)) {
         root if root.path().exists() => root,
-        // The process is gone: only if it saw the files that we see.
+        // The process is gone. Our own paths are used only if it saw the same files as we do.
         _ if job.files == open::own_files() => Root::Own,
         _ => return Err(refused.map_or(NotFound::Gone, NotFound::Refused)),
     };
@@ -88,11 +88,11 @@ fn found(file: OpenFile, path: Arc<str>) -> Found {
     Found { file, path, is_hosts }
 }
 
-/// Whether an open file is the one that the kernel named; an error if that cannot be told.
+/// Returns whether an open file is the one that the kernel named. Fails if that cannot be known.
 fn is_it(file: &OpenFile, job: &Job) -> Result<bool, String> {
     let (key, facts) = (job.key, &file.facts);
     let Some(near) = file.opened.near() else {
-        // On a network: the superblock is the one that stat tells. Its tables are its own whatever it is.
+        // A remote file: st_dev is the superblock's number. Its table is never shared, so this need not be certain.
         return Ok(facts.device == key.device() && facts.inode == key.inode);
     };
     let superblock = superblock(file, near, key, job.tgid);
@@ -110,13 +110,13 @@ fn is_it(file: &OpenFile, job: &Job) -> Result<bool, String> {
 
 const OVERLAYFS: u64 = 0x794c_7630;
 
-/// `content_generation` of bpf/vma.h.
+/// Computes the same number as `content_generation` of bpf/vma.h.
 pub(super) fn content(generation: u32, (seconds, nanoseconds): (i64, u32)) -> u32 {
     let time = seconds.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(u64::from(nanoseconds));
     generation ^ (time.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-/// The number of the file's superblock, as mappings have it.
+/// Returns the number of the file's superblock that mappings have.
 fn superblock(file: &OpenFile, near: &File, key: ObjectKey, tgid: u32) -> Option<u64> {
     if file.facts.device == key.device() || rustix::fs::major(file.facts.device) != 0 {
         return Some(file.facts.device);
@@ -130,13 +130,13 @@ fn superblock(file: &OpenFile, near: &File, key: ObjectKey, tgid: u32) -> Option
 fn read_mounts(path: &str) -> String {
     let mut text = Vec::new();
     if let Ok(file) = File::open(path) {
-        // What could be read is enough to look at.
+        // After an error the part that was read is used.
         let _ = file.take(MOST_MOUNTINFO).read_to_end(&mut text);
     }
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// `36 35 98:0 /root /mountpoint options … - type source options`
+/// Reads the device from a line of mountinfo: `36 35 98:0 /root /mountpoint options … - type source options`.
 fn device_in(line: &str) -> Option<u64> {
     let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
@@ -147,13 +147,13 @@ fn device_of_mount(mounts: &str, mount: u64) -> Option<u64> {
     device_in(mounts.lines().find(is_it)?)
 }
 
-/// The device of the last mount of a mountinfo. For the fuzzer.
+/// For the fuzzer: finds the device of the last mount in a mountinfo.
 pub(crate) fn device_of_any_mount(mounts: &str) -> Option<u64> {
     let last = mounts.lines().filter_map(|line| line.split(' ').next()?.parse().ok()).next_back()?;
     device_of_mount(mounts, last)
 }
 
-/// Whether an overlay is mounted in our own mount namespace.
+/// Whether the overlay with this device number is mounted in our own mount namespace.
 fn is_mounted_here(device: u64) -> bool {
     let mounts = read_mounts("/proc/self/mountinfo");
     mounts.lines().any(|line| line.contains(" - overlay ") && device_in(line) == Some(device))

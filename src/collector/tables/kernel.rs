@@ -1,11 +1,11 @@
 //! Tables in the kernel: words into segments, objects into their places, files to objects.
 //!
-//! What BPF may be reading at this moment is never changed. An object comes into sight in this order: words, object, file;
-//! and goes in the other: file, then the object's serial is 0, and its room is used again only when no program that saw it
-//! before can still be running ([`Kernel::collect`]). Until then it counts as held by the user who is charged for it.
+//! Memory that BPF may be reading is never changed. A table is added in this order: words, object, file. It is taken out in the reverse
+//! order: the file is deleted, then the object's serial becomes 0. Its room is reused only when no program that saw it can still be
+//! running ([`Kernel::collect`]). Until then it counts as held by the user who is charged for it.
 //!
-//! The segments never take more than [`Kernel::new`] allows: an object that finds no room is refused, and its maker waits. Users
-//! other than root hold at most half of the segments' bytes and of the places, whatever they do.
+//! The segments never take more than [`Kernel::new`] allows. An object that finds no room is refused, and the caller waits. All users
+//! other than root together hold at most half of the segments' bytes and half of the places.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -27,7 +27,7 @@ pub(crate) const MAX_OBJECTS: u32 = 16_384;
 /// `sizeof(struct object)`.
 const OBJECT: usize = 16 + 16 * MAX_RANGES;
 
-/// Bytes of a segment, and what it takes.
+/// Bytes of a segment.
 pub(crate) const SEGMENT_BYTES: u32 = SEGMENT_WORDS * 4;
 
 /// How long a program that has begun to walk may take, and much more: it runs for microseconds, with interrupts off, but a
@@ -46,9 +46,9 @@ impl ObjectKey {
     /// The vDSO is of no file.
     pub(crate) const VDSO: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 0 };
 
-    /// The superblock's number, as stat writes such numbers.
+    /// The superblock's number in the encoding of stat.
     pub(crate) fn device(self) -> u64 {
-        // As the kernel writes it for itself: 20 bits are the device's minor number.
+        // In the kernel's own encoding the lower 20 bits are the minor number.
         rustix::fs::makedev(self.device >> 20, self.device & 0xf_ffff)
     }
 
@@ -74,12 +74,12 @@ pub(crate) struct Placed {
     slot: u32,
     serial: u32,
     extents: Vec<Extent>,
-    /// Who is charged.
+    /// The user who is charged.
     user: UserId,
 }
 
 impl Placed {
-    /// Its place among those of [`Kernel::uses`].
+    /// Its index in the result of [`Kernel::uses`].
     pub(crate) fn slot(&self) -> usize {
         self.slot as usize
     }
@@ -89,7 +89,7 @@ impl Placed {
     }
 }
 
-/// What somebody holds in the kernel, with what is leaving it.
+/// Bytes and places that are held in the kernel, including those that wait for [`Kernel::collect`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Held {
     pub(crate) bytes: u64,
@@ -122,12 +122,12 @@ pub(crate) struct Kernel {
     segments: MapHandle,
     objects: MapHandle,
     files: MapHandle,
-    /// The values of `segments`; `None` where there is none.
+    /// The values of `segments`; `None` where there is no segment.
     values: Vec<Option<MapHandle>>,
     pool: Pool,
-    /// Bytes that the segments may take.
+    /// Most bytes that the segments may take.
     bound: u64,
-    /// Of all users but root.
+    /// Held by all users other than root.
     others: Held,
     free_slots: Vec<u32>,
     next_slot: u32,
@@ -137,7 +137,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// With the maps of a program that was loaded. Segments take at most `bound` bytes, and two at least.
+    /// Manages the maps of a loaded program. Segments take at most `bound` bytes, but there may always be two.
     pub(crate) fn new(segments: MapHandle, objects: MapHandle, files: MapHandle, bound: u64) -> Kernel {
         let most = (bound / u64::from(SEGMENT_BYTES)).clamp(2, u64::from(MAX_SEGMENTS)) as u32;
         Kernel {
@@ -155,7 +155,7 @@ impl Kernel {
         }
     }
 
-    /// Puts a table into the kernel; no file leads to it yet. `user` is who is charged.
+    /// Puts a table into the kernel. No file leads to it yet. `user` is charged.
     pub(crate) fn put(&mut self, layout: &Layout, user: UserId) -> Result<Placed, NotPlaced> {
         if user != UserId(0) && !self.others_may_hold(layout.bytes() as u64) {
             return Err(NotPlaced::Full);
@@ -181,17 +181,17 @@ impl Kernel {
         }
     }
 
-    /// Whether users other than root may have another object of so many bytes: half of the bytes and of the places is theirs.
+    /// Whether users other than root may have another object of `bytes` bytes. They may hold half of the bytes and half of the places.
     pub(crate) fn others_may_hold(&self, bytes: u64) -> bool {
         self.others.bytes + bytes <= self.bound / 2 && self.others.slots < MAX_OBJECTS / 2
     }
 
-    /// What users other than root hold.
+    /// Bytes and places that users other than root hold.
     pub(crate) fn others(&self) -> Held {
         self.others
     }
 
-    /// Counts what `placed` holds as held, or as given back.
+    /// Counts the bytes and the place of `placed` as held, or as given back.
     fn charge(&mut self, placed: &Placed, is_taken: bool) {
         if placed.user == UserId(0) {
             return;
@@ -285,19 +285,19 @@ impl Kernel {
         self.leaving.push((Instant::now(), placed));
     }
 
-    /// No object is under this file's name any more; the objects of other files are as they were.
+    /// Removes the link from this file to its object. The object stays.
     pub(crate) fn forget_name(&mut self, key: ObjectKey) {
         // It may be gone already.
         let _ = undisturbed(|| self.files.delete(&key.bytes()));
     }
 
-    /// Makes the room of what was taken out long enough ago free again, and gives empty segments back to the kernel.
+    /// Frees the room of objects that were taken out long enough ago, and gives empty segments back to the kernel.
     pub(crate) fn collect(&mut self) {
         let gone: Vec<_> = self.leaving.extract_if(.., |(since, _)| since.elapsed() > GRACE).collect();
         let is_any = !gone.is_empty();
         gone.into_iter().for_each(|(_, placed)| self.give_back(placed));
         for number in if is_any { self.pool.release() } else { Vec::new() } {
-            // Nobody looks into it any more. The kernel frees it when the last program that might have has ended.
+            // No object is in it any more. The kernel frees it when the last program that may have seen it has ended.
             let _ = undisturbed(|| self.segments.delete(&number.to_ne_bytes()));
             self.values.iter_mut().skip(number as usize).take(1).for_each(|value| *value = None);
         }
@@ -315,13 +315,13 @@ impl Kernel {
         self.free_slots.push(placed.slot);
     }
 
-    /// When the walk last looked into each slot's table, in units of 2³⁰ ns of `CLOCK_MONOTONIC`; 0: never.
+    /// Returns when the walk last used each slot's table, in units of 2³⁰ ns of `CLOCK_MONOTONIC`; 0: never.
     pub(crate) fn uses(&self) -> Vec<u32> {
         let bytes = perf::read_mapped(self.objects.as_fd(), 0, self.next_slot as usize * OBJECT).unwrap_or_default();
         bytes.chunks_exact(OBJECT).map(|object| u32_at(object, 4).unwrap_or(0)).collect()
     }
 
-    /// Places that are taken, those of what is leaving included.
+    /// Counts the places in use, including those that wait for [`Kernel::collect`].
     pub(crate) fn slots(&self) -> u32 {
         self.next_slot - self.free_slots.len() as u32
     }
@@ -331,7 +331,7 @@ impl Kernel {
         (self.pool.used_bytes(), u64::from(self.pool.segments()) * u64::from(SEGMENT_BYTES))
     }
 
-    /// Bytes that the segments may take.
+    /// Most bytes that the segments may take.
     pub(crate) fn bound(&self) -> u64 {
         self.bound
     }

@@ -1,4 +1,4 @@
-//! The threads that make tables: from a wish to what is put into the kernel.
+//! The threads that make tables, from a job to the table that is put into the kernel.
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -20,17 +20,18 @@ use crate::far::{self, Place};
 use crate::object::open::{self, Root};
 use crate::profile::{BuildId, Tgid, UserId};
 
-/// A table that is to be put into the kernel, or why there is none.
+/// A table for the kernel, or why there is none.
 pub(super) type Made = Result<(Layout, Summary), String>;
 
 /// A table has at most as many bytes as its file takes on its disk, or this many if that is more. Tables of real programs and libraries
-/// have 3 to 7 % of their file's (libc, bash, git, gdb, librustc_driver, libLLVM: rows and bytes a row of `flametop unwind-check`).
+/// have 3 to 7 % of the bytes of their file (libc, bash, git, gdb, librustc_driver, libLLVM; measured with `flametop unwind-check`: rows
+/// times bytes per row).
 const MOST_BYTES_OF_SMALL: u64 = 64 << 10;
 
-/// How long a file is left alone for whose table its user has no room.
+/// Time until a file is tried again whose user has no room for its table.
 const FULL: Duration = Duration::from_secs(5);
 
-/// Makes tables until it is told to stop.
+/// Makes tables until the worker is told to stop.
 pub(super) fn work(shared: &Shared) {
     let (mut worked, mut stored) = (false, false);
     while let Some(job) = next_job(shared, &mut worked, &mut stored) {
@@ -54,13 +55,13 @@ pub(super) fn work(shared: &Shared) {
     }
 }
 
-/// CPU time of this thread so far.
+/// Returns the CPU time of this thread so far.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Waits for a job whose turn it is; `None` when it is time to stop. What is left over from the last jobs is tidied meanwhile.
+/// Waits for the next job; `None` when it is time to stop. When the queue becomes empty, gives memory back and prunes the cache.
 fn next_job(shared: &Shared, worked: &mut bool, stored: &mut bool) -> Option<Job> {
     let mut inner = shared.lock();
     loop {
@@ -89,10 +90,10 @@ fn next_job(shared: &Shared, worked: &mut bool, stored: &mut bool) -> Option<Job
     }
 }
 
-/// What became of a job, and who is charged for the time.
+/// The outcome of a job, and the user who is charged for its time.
 enum Outcome {
     Made(Box<Finished>),
-    /// The same content was there.
+    /// The kernel had a table with the same content already.
     Named(UserId),
     Later(UserId, Duration),
     Refused(std::sync::Arc<str>, String),
@@ -137,10 +138,10 @@ fn make_for(shared: &Shared, job: &Job, stored: &mut bool) -> Outcome {
     }))
 }
 
-/// The file's bytes changed between digest and conversion.
+/// The error when a file's bytes changed between digest and conversion.
 struct Changed;
 
-/// By what a table is known, and the table; `None` if it was there already.
+/// A table and the content that identifies it; `None` if the kernel had it already.
 type Known = Option<(Option<Content>, Made)>;
 
 struct Maker<'a> {
@@ -152,7 +153,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// A file that only root can write: its build id can be believed.
+    /// Makes the table of a file that only root can write. Its build id can be trusted.
     fn of_host(&self, stored: &mut bool) -> Result<Known, Changed> {
         let content = self.id.map(|id| Content::Hosts(id, self.found.file.facts.length));
         let directory = Path::new(&*self.found.path).parent().map(Path::to_owned);
@@ -170,7 +171,7 @@ impl Maker<'_> {
         Ok(Some((content, made)))
     }
 
-    /// Any other file: known by all its bytes, or by itself.
+    /// Makes the table of any other file. All its bytes identify it, or the file itself does.
     fn of_anybody(&self, stored: &mut bool) -> Result<Known, Changed> {
         let facts = &self.found.file.facts;
         let root = Root::Process(Tgid(self.job.tgid));
@@ -191,7 +192,7 @@ impl Maker<'_> {
         if verified.has_changed() {
             return Err(Changed);
         }
-        // A debug file knows more: then the table counts for this file alone.
+        // A separate debug file may cover more code. A table made with it counts for this file alone.
         let is_poor = made.as_ref().map_or(true, |(_, summary)| !is_well_covered(summary));
         if is_poor && unwind::has_separate_file(&beside) {
             return Ok(Some((None, make(&self.image, &beside))));
@@ -200,14 +201,14 @@ impl Maker<'_> {
         Ok(Some((Some(content), made)))
     }
 
-    /// Whether the table is in the kernel; if so, this file leads to it from now on.
+    /// Whether a table with this content is in the kernel. If so, this file leads to it from now on.
     fn is_there(&self, content: Content) -> bool {
         self.shared.lock().name_by_content(self.job.key, self.job.user, content)
     }
 
     fn cached(&self, content: &Content, beside: &dyn Beside) -> Option<(Layout, Summary)> {
         let cached = self.shared.cache.as_ref()?.load(content)?;
-        // Where much code is not covered, a file with more of it may have been installed since.
+        // Where much code is not covered, a debug file that covers more may have been installed since.
         let is_enough = cached.1.separate || is_well_covered(&cached.1) || !unwind::has_separate_file(beside);
         if !is_enough {
             return None;
@@ -220,7 +221,7 @@ impl Maker<'_> {
         let Ok((layout, summary)) = made else { return };
         let is_small = in_proportion(layout, self.found.file.facts.stored).is_ok();
         if let (Some(cache), Some(content), true) = (&self.shared.cache, content, is_small) {
-            // Only the time of the next run depends on it.
+            // An error does no harm: the next run makes the table again.
             *stored |= cache.store(&content, layout, summary).is_ok();
         }
     }
@@ -230,7 +231,7 @@ fn is_well_covered(summary: &Summary) -> bool {
     summary.covered >= summary.text / 10 * 9
 }
 
-/// Refuses a table that is larger than its file: somebody wrote the file to that end.
+/// Refuses a table that is larger than its file: such a file was written to waste memory.
 fn in_proportion(layout: &Layout, stored: u64) -> Result<(), String> {
     let (bytes, most) = (layout.bytes() as u64, stored.max(MOST_BYTES_OF_SMALL));
     if bytes <= most {
@@ -243,7 +244,7 @@ fn in_proportion(layout: &Layout, stored: u64) -> Result<(), String> {
     ))
 }
 
-/// Debug files beside a file that is the host's: those that only root can write, too.
+/// The debug files of a host's file. Only those count that only root can write, too.
 struct OfHost {
     directory: Option<PathBuf>,
     id: Option<BuildId>,

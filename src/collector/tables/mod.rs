@@ -7,15 +7,15 @@
 //! ```
 //!
 //! A wish names a file as the kernel knows it, and where a process has it mapped: that leads to the file, whatever became of
-//! its path ([`identity`]). Who can write the file decides for whom its table counts:
+//! its path ([`identity`]). A table counts for more or fewer files, depending on who can write its file:
 //!
-//! | file | its table is known by | kept on disk | debug files |
+//! | file | its table is identified by | kept on disk | debug files |
 //! | --- | --- | --- | --- |
-//! | only root can write it and what leads to it, and we have it under that path, too | build id and length | yes | such files only |
-//! | any other | SHA-256 of its bytes, checked again as they are read ([`digest`]) | yes | none |
-//! | too large for that, sparse, on a network, or told only by its debug file | itself | no | as its process sees them |
+//! | only root can write it and its directories, and our own path leads to it, too | build id and length | yes | such files only |
+//! | any other file | SHA-256 of its bytes, checked again as they are read ([`digest`]) | yes | none |
+//! | too large for that, sparse, remote, or covered only with its debug file | the file | no | as its process sees them |
 //!
-//! Room in the kernel is bounded, and shared out by user ([`store`], [`shares`]); so is the time of making tables ([`queue`]).
+//! Room in the kernel is bounded and shared out by user ([`store`], [`shares`]), and so is the CPU time for making tables ([`queue`]).
 //!
 //! Promises: the collecting thread never waits for a file or for a table; a wish that could not be fulfilled because its
 //! process was gone comes again with the next sample.
@@ -49,10 +49,10 @@ use queue::Job;
 pub use status::{ObjectState, ObjectStatus, Summary, TablesStatus};
 use store::{Inner, State};
 
-/// Bytes of the kernel's memory for tables, if nothing else is said: 42 million rows, all that is on a large desktop, are 200 MB.
+/// Default limit of the kernel's memory for tables, in bytes. All objects of a large desktop are 42 million rows and take 200 MB.
 pub(crate) const KERNEL_MEMORY: u64 = 384_000_000;
 
-/// Descriptors that tables may need: one for each segment, and two for each worker.
+/// Returns the number of descriptors that tables may need: one for each segment, and two for each worker.
 pub(crate) fn descriptors(kernel_memory: u64) -> u64 {
     kernel_memory / u64::from(kernel::SEGMENT_BYTES) + 4
 }
@@ -86,8 +86,8 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// With the maps of bpf/tables.h, of which segments take at most `kernel_memory` bytes. The vDSO's table is made at once: every
-    /// process has it.
+    /// Starts the workers. The maps are those of bpf/tables.h; segments take at most `kernel_memory` bytes. The vDSO's table is made at
+    /// once, because every process has it.
     pub(crate) fn start(
         segments: MapHandle,
         objects: MapHandle,

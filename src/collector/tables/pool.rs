@@ -5,13 +5,13 @@
 //! segment 1  │ node: rows … rules │ free                          │
 //! ```
 //!
-//! An extent never spans two segments. What is given back joins its free neighbours. A segment without an extent can be given back
-//! to the kernel ([`Pool::release`]); its number is used again.
+//! An extent never spans two segments. An extent that is given back joins its free neighbours. A segment without an extent can be given
+//! back to the kernel ([`Pool::release`]); its number is used again.
 
 /// Words in a segment: `SEGMENT_WORDS` of bpf/record.h.
 pub(crate) const SEGMENT_WORDS: u32 = 1 << 19;
 
-/// Most segments, whatever is allowed: `MAX_SEGMENTS`. 2 GiB.
+/// Most segments, whatever the limit: `MAX_SEGMENTS` of bpf/record.h. 2 GiB.
 pub(crate) const MAX_SEGMENTS: u32 = 1024;
 
 /// Extents begin at multiples of this many words: a line of the CPU's cache.
@@ -30,15 +30,15 @@ pub(crate) struct Extent {
 /// Which words of which segments are free.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Of each segment its free extents `(first, words)`, sorted, none adjacent to another; `None` where there is no segment.
+    /// The free extents `(first, words)` of each segment, sorted, no two of them adjacent; `None` where there is no segment.
     free: Vec<Option<Vec<(u32, u32)>>>,
     used: u64,
-    /// Segments that there may be.
+    /// Most segments.
     most: u32,
 }
 
 impl Pool {
-    /// At most so many segments.
+    /// Returns a pool of at most `most` segments.
     pub(crate) fn new(most: u32) -> Pool {
         Pool { free: Vec::new(), used: 0, most: most.min(MAX_SEGMENTS) }
     }
@@ -71,7 +71,7 @@ impl Pool {
         Some(extent)
     }
 
-    /// A segment that is new and free, with the lowest number that no other has.
+    /// Adds an empty segment with the lowest unused number.
     fn add_segment(&mut self) -> usize {
         let number = self.free.iter().position(Option::is_none).unwrap_or(self.free.len());
         let whole = Some(vec![(0, SEGMENT_WORDS)]);
@@ -82,7 +82,7 @@ impl Pool {
         number
     }
 
-    /// Gives up all segments without an extent but one, for the next object. Their numbers.
+    /// Removes all empty segments except one, which the next object will use. Returns their numbers.
     pub(crate) fn release(&mut self) -> Vec<u32> {
         let is_free = |free: &Option<Vec<_>>| free.as_deref() == Some(&[(0, SEGMENT_WORDS)]);
         let empty: Vec<usize> =
@@ -150,7 +150,7 @@ mod tests {
         taken.into_iter().for_each(|extent| pool.give_back(extent));
         assert_eq!((pool.release(), pool.segments()), (vec![1, 2], 1));
         assert_eq!(pool.take(SEGMENT_WORDS).unwrap().segment, 0);
-        // A number is used again.
+        // The number is used again.
         assert_eq!(pool.take(1).unwrap().segment, 1);
     }
 

@@ -1,17 +1,17 @@
-//! Who waits for a table, and whose turn it is: a budget of CPU time, shared out by user. Pure.
+//! The queue of files that need a table, with a budget of CPU time that is shared out by user. Pure.
 //!
-//! Making a table takes from milliseconds to a second of a CPU, and anybody can run a program that was never seen. So the time is
-//! counted and refilled at a fixed rate:
+//! Making a table takes from a few milliseconds to a second of CPU time, and any user can run new programs. So the time is counted, and
+//! refilled at a fixed rate:
 //!
 //! ```text
-//! a quarter of one CPU ─┬─ half: root ─────────── at most 8 s saved up: all that a desktop starts with
+//! a quarter of one CPU ─┬─ half: root ─────────── at most 8 s saved up: enough for all programs of a starting desktop
 //!                       └─ half: users in equal parts ── at most 3 s each
-//!                          (what one has no room for goes to the others)
+//!                          (a share that its user cannot save goes to the others)
 //! ```
 //!
-//! A user whose time is used up waits until it is positive again; a job that has begun is finished, and may leave a debt. Files that
-//! only root can write and that are the host's are charged to root, whoever runs them: nobody can make more of them than are installed.
-//! Users whose turn it is are served one after the other.
+//! A user whose time is used up waits until it is positive again. A job that has begun is finished, and may leave a debt. The host's files
+//! that only root can write are charged to root, whoever runs them: their number is limited by what is installed. Users with time left
+//! are served in turns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,34 +20,33 @@ use std::time::{Duration, Instant};
 use super::kernel::ObjectKey;
 use crate::profile::{FileNamespace, UserId};
 
-/// Seconds of CPU time in a second.
+/// CPU seconds per second that tables may take.
 pub(super) const RATE: f64 = 0.25;
 
-/// Seconds that can be saved up, by root and by any other user.
+/// CPU seconds that root, and any other user, can save up.
 const SAVED_BY_ROOT: f64 = 8.0;
 const SAVED: f64 = 3.0;
 
-/// Files whose address of code did not change since they were opened are few in a second: more wait. Of users other than root a
-/// quarter each.
+/// Most jobs that wait, of all users. A user other than root may have a quarter of them.
 const MOST_WAITING: usize = 4096;
 const MOST_WAITING_OF_USER: usize = MOST_WAITING / 4;
 
-/// Users that are remembered: those who have all their time are not.
+/// Most users that are remembered. A user without jobs who has saved all their time is forgotten.
 const MOST_USERS: usize = 256;
 
 const ROOT: UserId = UserId(0);
 
-/// A file that a table is wanted for.
+/// A request for the table of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) key: ObjectKey,
     pub(super) tgid: u32,
-    /// Who is charged for it.
+    /// The user who is charged for it.
     pub(super) user: UserId,
-    /// Which files the paths lead to.
+    /// The namespace of the paths.
     pub(super) files: FileNamespace,
     pub(super) mapping: (u64, u64),
-    /// What it may be called, as its process sees it; the likeliest first.
+    /// Possible paths of the file, as its process sees them; the likeliest first.
     pub(super) paths: Vec<Arc<str>>,
 }
 
@@ -55,7 +54,7 @@ pub(super) struct Job {
 #[derive(Debug)]
 struct Line {
     jobs: VecDeque<Job>,
-    /// Seconds; less than 0 after a job that took more.
+    /// CPU seconds. Negative after a job that took more than was left.
     left: f64,
     most: f64,
 }
@@ -67,11 +66,11 @@ impl Line {
     }
 }
 
-/// What is to be done next.
+/// The result of [`Queue::pop`].
 #[derive(Debug)]
 pub(super) enum Next {
     Job(Job),
-    /// There are jobs, and nobody of theirs has time left.
+    /// There are jobs, but none of their users has time left.
     Wait(Duration),
     Nothing,
 }
@@ -80,11 +79,11 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Queue {
     users: BTreeMap<u32, Line>,
-    /// Who was served last.
+    /// The user who was served last.
     last: u32,
     length: usize,
     refilled: Instant,
-    /// CPU time that was spent.
+    /// CPU time spent so far.
     spent: Duration,
 }
 
@@ -94,7 +93,7 @@ impl Queue {
         Queue { users, last: 0, length: 0, refilled: now, spent: Duration::ZERO }
     }
 
-    /// Whether there is room for a job of a user.
+    /// Whether there is room for another job of a user.
     pub(super) fn has_room(&self, user: UserId) -> bool {
         let of_user = self.users.get(&user.0).map_or(0, |line| line.jobs.len());
         let is_known = self.users.contains_key(&user.0) || self.users.len() < MOST_USERS;
@@ -106,7 +105,7 @@ impl Queue {
         self.users.entry(job.user.0).or_insert_with(|| Line::new(job.user)).jobs.push_back(job);
     }
 
-    /// The next job of the next user who has time.
+    /// Takes the next job of the next user who has time left.
     pub(super) fn pop(&mut self, now: Instant) -> Next {
         self.refill(now);
         if self.length == 0 {
@@ -126,18 +125,18 @@ impl Queue {
         }
     }
 
-    /// `user` has used so much time of a CPU.
+    /// Subtracts CPU time from what the user has left.
     pub(super) fn charge(&mut self, user: UserId, time: Duration) {
         self.spent += time;
         self.users.entry(user.0).or_insert_with(|| Line::new(user)).left -= time.as_secs_f64();
     }
 
-    /// Gives out the time since the last call.
+    /// Shares out the CPU time that has been earned since the last call.
     fn refill(&mut self, now: Instant) {
         let time = now.saturating_duration_since(self.refilled).as_secs_f64() * RATE;
         self.refilled = now;
         let mut rest = time;
-        // What one has no room for goes to the others: twice is enough for nearly all of it.
+        // The second round shares out what users could not save in the first. Two rounds are enough for nearly all of it.
         for _ in 0..2 {
             let thirsty = self.users.iter().filter(|(user, line)| **user != ROOT.0 && line.left < line.most).count();
             let root_needs = self.users.get(&ROOT.0).is_some_and(|line| line.left < line.most);
@@ -167,7 +166,7 @@ impl Queue {
         self.users.values_mut().for_each(|line| line.jobs.clear());
     }
 
-    /// All time that was used, by anybody.
+    /// CPU time that all users have spent.
     pub(super) fn spent(&self) -> Duration {
         self.spent
     }
@@ -188,7 +187,7 @@ mod tests {
         Job { key, tgid: 1, user: UserId(user), files: FileNamespace(0), mapping: (0, 0), paths: Vec::new() }
     }
 
-    /// Serves jobs that take `cost` each for so many seconds of the clock; how many of each user were done.
+    /// Serves jobs of `cost` each for `seconds` of the clock. Returns the number of jobs done for each user.
     fn serve(queue: &mut Queue, from: Instant, seconds: u64, cost: Duration) -> BTreeMap<u32, u32> {
         let mut done = BTreeMap::new();
         for tick in 0..seconds * 100 {
@@ -222,7 +221,7 @@ mod tests {
         (0..1000).for_each(|number| queue.push(job(7, number)));
         assert!(!queue.has_room(UserId(7)) || MOST_WAITING_OF_USER > 1000);
         let done = serve(&mut queue, begun, 30, Duration::from_millis(100));
-        // 3 s at once, and a quarter of 30 s, as nobody else wants it.
+        // 3 s are saved up, and a quarter of 30 s is earned: no other user wants it.
         assert!((100..=108).contains(&done[&7]), "{done:?}");
         assert_eq!(queue.held_back(), [UserId(7)]);
         queue.push(job(0, 1));

@@ -1,40 +1,40 @@
-//! Which tables go when there is too little room: whose, and in which order. Pure.
+//! Chooses the tables that are evicted when room is short. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::kernel::{Held, MAX_OBJECTS};
 use crate::profile::UserId;
 
-/// A table that was looked into this lately is in use: units of 2³⁰ ns.
+/// A table counts as in use if it was used within this time: units of 2³⁰ ns.
 pub(super) const RECENTLY: u32 = 30;
 
-/// A table that may go.
+/// A table that may be evicted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Candidate {
     pub(super) number: u64,
     pub(super) user: UserId,
-    /// When it was looked into last, in units of 2³⁰ ns.
+    /// When it was last used, in units of 2³⁰ ns.
     pub(super) used: u32,
     pub(super) bytes: u64,
 }
 
-/// Who may lose tables.
+/// The tables among which to choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Among {
-    /// Tables that nobody used lately, whosever they are.
+    /// Tables of all users that were not used lately.
     Idle {
         /// Now, in the units of [`Candidate::used`].
         now: u32,
     },
-    /// Users other than root.
+    /// Tables of users other than root.
     Others,
-    /// Everybody.
+    /// All tables.
     All,
 }
 
-/// Those that go, so that what stays is at most `most`: always the least recently used one of the user who has the largest share.
+/// Chooses tables to evict, until at most `most` is left: each time the least recently used one of the user with the largest share.
 ///
-/// So a user who floods loses his own tables, and others lose theirs only as far as they have more than he.
+/// So a user who causes a flood loses their own tables first. Others lose tables only while their share is larger.
 pub(super) fn choose(candidates: &[Candidate], most: Held, bound: u64, among: Among) -> Vec<u64> {
     let counts = |candidate: &&Candidate| among != Among::Others || candidate.user != UserId(0);
     let mut total = Held::default();
@@ -63,7 +63,7 @@ pub(super) fn choose(candidates: &[Candidate], most: Held, bound: u64, among: Am
     gone
 }
 
-/// What somebody has, in millionths of bytes or of places: whichever is more.
+/// Returns the larger of a user's shares of bytes and of places, in millionths.
 fn share(held: Held, bound: u64) -> u64 {
     (held.bytes.saturating_mul(1_000_000) / bound.max(1)).max(u64::from(held.slots) * 1_000_000 / u64::from(MAX_OBJECTS))
 }

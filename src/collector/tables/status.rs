@@ -1,4 +1,4 @@
-//! What is told of tables: for the health view and for tests.
+//! Figures about the tables, for the health view and for tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::layout::Layout;
 use crate::collector::unwind::{self, Table};
 use crate::profile::UserId;
 
-/// What is told of an object: see [`unwind::Report`].
+/// Figures about an object's table: see [`unwind::Report`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// Rows in the kernel.
@@ -16,13 +16,13 @@ pub struct Summary {
     pub bytes: u64,
     /// Bytes of code.
     pub text: u64,
-    /// Bytes of code under a description.
+    /// Bytes of code with a description (FDE).
     pub covered: u64,
-    /// Bytes of those without a rule.
+    /// Those of `covered` for which there is no usable rule.
     pub covered_invalid: u64,
-    /// Descriptions that could not be read.
+    /// Descriptions (FDEs) that could not be read.
     pub fdes_in_error: u64,
-    /// Whether some of it is from a separate file of debugging information.
+    /// Whether some of it is from a separate debug file.
     pub separate: bool,
 }
 
@@ -53,42 +53,42 @@ impl Summary {
     }
 }
 
-/// What became of an object.
+/// Whether an object has a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ObjectState {
     /// Its table is in the kernel.
     Ready(Summary),
-    /// It has none, and why.
+    /// It has no table, for this reason.
     Without(String),
 }
 
-/// An object that code ran of.
+/// An object whose code was sampled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ObjectStatus {
-    /// Its path, as its process has it.
+    /// Its path, as its process sees it.
     pub path: Arc<str>,
-    /// What became of it.
+    /// Whether it has a table.
     pub state: ObjectState,
 }
 
-/// All tables in figures.
+/// Figures about all tables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TablesStatus {
     /// Objects with a table.
     pub ready: usize,
-    /// Objects that have none.
+    /// Objects without a table.
     pub without: usize,
-    /// Objects whose table is being made or waits.
+    /// Objects whose table waits to be made or is being made.
     pub waiting: usize,
     /// Rows in the kernel.
     pub rows: u64,
     /// Bytes of tables in the kernel.
     pub bytes: u64,
-    /// Bytes of the segments that they are in: what the kernel really holds.
+    /// Bytes of the segments that hold the tables: the memory that the kernel really uses.
     pub segment_bytes: u64,
-    /// Bytes that the segments may take.
+    /// Most bytes that the segments may take.
     pub bound: u64,
-    /// Tables that were let go for want of room.
+    /// Tables that were evicted for lack of room.
     pub evicted: u64,
     /// Tables that were found on disk.
     pub from_cache: u64,
@@ -96,8 +96,8 @@ pub struct TablesStatus {
     pub waiting_for_room: usize,
     /// CPU time that making tables took.
     pub cpu: Duration,
-    /// Users whose programs wait for tables because their part of the CPU time is used up.
+    /// Users whose programs wait for tables because their share of the CPU time is used up.
     pub held_back: Vec<UserId>,
-    /// Requests that were turned away because too many of their user's wait.
+    /// Requests that were refused because too many were waiting, of their user or of all.
     pub turned_away: u64,
 }

@@ -1,12 +1,12 @@
-//! What is in the kernel, by file and by content, and who is charged for it.
+//! Keeps account of the tables in the kernel: by file, by content, and by the user who is charged.
 //!
 //! ```text
 //! states:     file ─► asked, not before …, done          by_content: content ─► object
 //! objects:    number ─► place, names, charged user        unplaced:   made, and waits for room
 //! ```
 //!
-//! Bounds: objects and names as many as the kernel has places; files that were asked for in vain are forgotten after their time;
-//! at most [`MOST_UNPLACED`] bytes of tables wait for room.
+//! Bounds: there are at most as many objects, and as many names, as the kernel has places. Files without an object are forgotten
+//! when they may be asked for again. At most [`MOST_UNPLACED`] bytes of tables wait for room.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,46 +27,47 @@ use crate::profile::UserId;
 
 pub(super) const ROOT: UserId = UserId(0);
 
-/// Bytes of tables that are made and wait for room; half of them for users other than root.
+/// Most bytes of finished tables that wait for room. Users other than root together may have half of them.
 const MOST_UNPLACED: usize = 64 << 20;
 const MOST_UNPLACED_TABLES: usize = 256;
 
-/// How long a table waits for room: a little more than [`Kernel::collect`] takes to free what was let go.
+/// Longest time that a table waits for room. [`Kernel::collect`] frees the room of evicted tables after 10 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// When a file is asked for again for which there is no room.
+/// Time until a file is asked for again that found no room.
 const FULL: Duration = Duration::from_secs(10);
 
-/// A table that was let go is not made again before so many times the time that it took: one part in 21 of a CPU.
+/// An evicted table is not made again for this many times the CPU time that it took, at most [`SILENCE`]. So making it again and again
+/// takes 1/21 of a CPU. Root's tables need not wait.
 const REST: u32 = 20;
 
-/// Files that are remembered, whatever is known of them.
+/// Most files that are remembered, in whatever state.
 const MOST_STATES: usize = 4 * MAX_OBJECTS as usize;
 
-/// How it stands with a file.
+/// The state of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
-    /// Waits or is being made.
+    /// Its table waits to be made or is being made.
     Asked,
-    /// Could not be opened or placed; not before then again.
+    /// It could not be opened, or its table could not be placed. It is not asked for again before that time.
     Later(Instant),
-    /// Has an object.
+    /// It has an object.
     Done,
 }
 
-/// A table that was made, or why there is none, and whose it is.
+/// A finished table, or why there is none, with its file and user.
 pub(super) struct Finished {
     pub(super) key: ObjectKey,
     pub(super) path: Arc<str>,
     pub(super) content: Option<Content>,
-    /// Whose process asked.
+    /// The user whose process needed the table.
     pub(super) asked_by: UserId,
-    /// Who is charged.
+    /// The user who is charged.
     pub(super) user: UserId,
     pub(super) made: Made,
-    /// What it took.
+    /// CPU time that it took.
     pub(super) cost: Duration,
-    /// When it is forgotten, if that is sure to be wrong one day.
+    /// When the file is asked for again, if the reason may pass.
     pub(super) again: Option<Instant>,
 }
 
@@ -82,15 +83,15 @@ impl Finished {
 
 struct Object {
     placed: Placed,
-    /// The files that lead to it, the oldest first, and who had them.
+    /// The files that lead to it, the oldest first, each with the user who needed it.
     keys: VecDeque<(ObjectKey, UserId)>,
     content: Option<Content>,
     status: ObjectStatus,
     user: UserId,
-    /// When it was put there: units of 2³⁰ ns.
+    /// When it was put into the kernel: units of 2³⁰ ns.
     since: u32,
     cost: Duration,
-    /// When its file is looked at again, if that did not answer.
+    /// When its file is asked for again, if that gave no answer.
     again: Option<Instant>,
 }
 
@@ -101,13 +102,13 @@ pub(super) struct Inner {
     next: u64,
     by_content: FxHashMap<Content, u64>,
     pub(super) queue: Queue,
-    /// Being made at this moment.
+    /// Tables that are being made now.
     pub(super) working: usize,
     unplaced: Vec<(Instant, Finished)>,
-    /// Names of files, of all users and of those but root.
+    /// Files that lead to an object: of all users, and of users other than root.
     names: usize,
     names_of_others: usize,
-    /// Bytes of tables above which idle ones go.
+    /// Bytes of tables above which idle ones are evicted.
     pub(super) most_bytes: u64,
     evicted: u64,
     pub(super) from_cache: u64,
@@ -136,7 +137,7 @@ impl Inner {
         }
     }
 
-    /// Whether somebody is to look at the file of a wish.
+    /// Whether the file of a wish needs to be looked at.
     pub(super) fn is_wanted(&mut self, wish: &Wish) -> bool {
         let is_known = match self.states.get(&wish.key) {
             Some(State::Asked | State::Done) => true,
@@ -151,18 +152,18 @@ impl Inner {
         has_room
     }
 
-    /// Not before so long again.
+    /// Lets the file not be asked for again before `pause` is over.
     pub(super) fn later(&mut self, key: ObjectKey, pause: Duration) {
         self.states.insert(key, State::Later(Instant::now() + pause));
     }
 
-    /// Whether what a user has made could be put into the kernel.
+    /// Whether there could be room in the kernel for another table of a user.
     pub(super) fn may_hold(&self, user: UserId) -> bool {
         let waiting = self.unplaced.iter().filter(|(_, other)| other.user != ROOT).count();
         user == ROOT || self.kernel.others_may_hold(0) && waiting < MOST_UNPLACED_TABLES / 2
     }
 
-    /// Puts what was made into the kernel, under its file's name; or has it wait for room.
+    /// Puts a finished table into the kernel and lets its file lead to it. Without room, the table waits.
     pub(super) fn finish(&mut self, mut done: Finished) {
         let placed = match &done.made {
             Ok((layout, _)) => self.kernel.put(layout, done.user),
@@ -217,14 +218,14 @@ impl Inner {
         self.unplaced.push((Instant::now(), done));
     }
 
-    /// A file that does not answer, or cannot be told from another: it has no table, until it is asked again.
+    /// Notes that a file has no table, because it does not answer or cannot be verified. It is asked for again after [`SILENCE`].
     pub(super) fn refuse(&mut self, key: ObjectKey, user: UserId, path: Arc<str>, why: String) {
         let again = Some(Instant::now() + SILENCE);
         self.finish(Finished { asked_by: user, user, again, ..Finished::of_root(key, path, Err(why)) });
     }
 
     /// Takes an object out of the kernel, so that the next sample in it wishes for a table.
-    /// With `pause`, not at once.
+    /// With `pause`, such wishes are ignored for a while.
     fn take_out(&mut self, number: u64, pause: bool) -> bool {
         let Some(object) = self.objects.remove(&number) else { return false };
         let rest = (pause && object.user != ROOT).then(|| Instant::now() + (object.cost * REST).min(SILENCE));
@@ -244,7 +245,7 @@ impl Inner {
         true
     }
 
-    /// A file whose object is there already.
+    /// Lets a file lead to an object that is in the kernel.
     fn name(&mut self, key: ObjectKey, user: UserId, number: u64) {
         while user != ROOT && self.names_of_others >= MAX_OBJECTS as usize / 2 && self.forget_oldest_name(true) {}
         while self.names >= MAX_OBJECTS as usize * 9 / 10 && self.forget_oldest_name(false) {}
@@ -259,14 +260,15 @@ impl Inner {
         self.states.insert(key, State::Done);
     }
 
-    /// Forgets the oldest name of the object that has most, of users other than root or of all. If it is used, a sample asks again.
+    /// Forgets the oldest names of the object with the most names: those of users other than root, or of all users. If a name is still
+    /// used, the next sample asks for it.
     fn forget_oldest_name(&mut self, of_others: bool) -> bool {
         let counts = |user: UserId| !of_others || user != ROOT;
         let has_name = |object: &&mut Object| object.keys.iter().any(|(_, user)| counts(*user));
         let Some(object) = self.objects.values_mut().filter(has_name).max_by_key(|object| object.keys.len()) else {
             return false;
         };
-        // Many at once: looking for the object takes longer than forgetting a name.
+        // A quarter at once: finding the object takes longer than forgetting a name.
         let count = (object.keys.len() / 4).max(1);
         let keys = std::mem::take(&mut object.keys);
         let mut gone = Vec::new();
@@ -285,14 +287,14 @@ impl Inner {
         true
     }
 
-    /// A file whose content may be there already, as another one; whether it is.
+    /// Lets a file lead to the object with the same content, if there is one. Returns whether there is.
     pub(super) fn name_by_content(&mut self, key: ObjectKey, user: UserId, content: Content) -> bool {
         let known = self.by_content.get(&content).copied();
         known.into_iter().for_each(|number| self.name(key, user, number));
         known.is_some()
     }
 
-    /// Once a second: room that was let go is free again, what waits for it is placed, and more is let go before there is none.
+    /// Frees the room of evicted tables, places waiting ones, and evicts more if room is short. To be called once a second.
     /// `now` is in units of 2³⁰ ns of `CLOCK_MONOTONIC`.
     pub(super) fn tidy(&mut self, now: u32, clock: Instant) {
         self.kernel.collect();
@@ -306,7 +308,7 @@ impl Inner {
         self.states.retain(|_, state| !matches!(state, State::Later(until) if *until <= clock));
     }
 
-    /// Tries again to place what waits: root's first.
+    /// Tries to place the waiting tables, root's first.
     fn place_waiting(&mut self, clock: Instant) {
         let mut waiting = std::mem::take(&mut self.unplaced);
         waiting.sort_by_key(|(since, done)| (done.user != ROOT, *since));
@@ -323,7 +325,7 @@ impl Inner {
         }
     }
 
-    /// Lets tables go where bytes, or places, are nearly used up, or something waits for them.
+    /// Evicts tables if bytes or places are nearly used up, or if tables wait for room.
     fn make_room(&mut self, now: u32) {
         let (bound, places) = (self.kernel.bound(), MAX_OBJECTS);
         let waiting: u64 = self.unplaced.iter().map(|(_, done)| done.bytes() as u64).sum();
@@ -338,7 +340,7 @@ impl Inner {
         if used + waiting > self.most_bytes {
             let most = Held { bytes: (self.most_bytes / 10 * 9).saturating_sub(waiting), slots: places };
             self.evict(most, Among::Idle { now });
-            // What is in use goes only when something waits, and root's only for root's.
+            // Tables in use are evicted only if tables wait for room; root's only if root's tables wait.
             if waiting > 0 {
                 self.evict(most, Among::Others);
             }
@@ -351,7 +353,7 @@ impl Inner {
         }
     }
 
-    /// Lets tables go until those that stay are at most `most`. The vDSO's stays.
+    /// Evicts tables until those that stay are at most `most`. The vDSO's always stays.
     fn evict(&mut self, most: Held, among: Among) {
         let uses = self.kernel.uses();
         let candidate = |(number, object): (&u64, &Object)| Candidate {
@@ -366,7 +368,7 @@ impl Inner {
         }
     }
 
-    /// Frees what was let go at once: for tests that let go of more in a second than programs can.
+    /// Frees the room of evicted tables at once. For tests, which evict more in a second than real programs cause.
     #[cfg(test)]
     pub(super) fn forget_the_grace(&mut self) {
         self.kernel.forget_the_grace();
@@ -399,7 +401,7 @@ impl Inner {
         status
     }
 
-    /// Every object that code ran of.
+    /// Returns the status of every object whose code was sampled.
     pub(super) fn objects(&self) -> Vec<ObjectStatus> {
         self.objects.values().map(|object| object.status.clone()).collect()
     }

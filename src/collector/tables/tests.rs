@@ -26,7 +26,7 @@ fn sampler() -> Sampler {
     Sampler::load(settings).expect("this test needs root")
 }
 
-/// The name that the kernel has for a file.
+/// Returns the kernel's key of a file.
 fn key_of(path: &Path) -> ObjectKey {
     let file = File::open(path).unwrap();
     let about = file.metadata().unwrap();
@@ -36,19 +36,19 @@ fn key_of(path: &Path) -> ObjectKey {
     ObjectKey { inode: about.ino(), device, generation }
 }
 
-/// What a sample in a file would wish for, of a process of ours that has unmapped it.
+/// The wish of a sample in a file that our own process has unmapped since.
 fn wish_for(path: &Path, user: UserId) -> Wish {
     Wish { tgid: std::process::id(), start: 0, end: 0, key: key_of(path), user, files: open::own_files() }
 }
 
-/// What a sample in our own libc would wish for.
+/// The wish of a sample in our own libc, and libc's path.
 fn wish_for_libc() -> (Wish, Arc<str>) {
     let mapped = proc::own_maps().into_iter().find(|mapped| mapped.path.contains("/libc")).expect("libc is mapped");
     let wish = Wish { start: mapped.start, end: mapped.end, ..wish_for(Path::new(&mapped.path), UserId(0)) };
     (wish, mapped.path.into())
 }
 
-/// A copy of libc that anybody could have written, with its last byte changed by `change`.
+/// Makes a copy of libc that is not the host's file, with its last byte changed by `change`.
 fn copy_of_libc(directory: &Path, name: &str, change: u8) -> Arc<str> {
     let mut bytes = std::fs::read(&*wish_for_libc().1).unwrap();
     *bytes.last_mut().unwrap() ^= change;
@@ -83,7 +83,7 @@ fn files_of_the_same_bytes_share_a_table_which_goes_when_there_is_no_room_and_co
     let one = wait_for(&tables, |status| status.ready == 2 && status.waiting == 0);
     assert!(one.rows > 10_000 && one.bytes > 40_000 && one.segment_bytes == 2 << 20, "{one:?}");
 
-    // Not the host's, although build id and length are the same: another table. Another of the same bytes shares that.
+    // A copy with libc's build id and length gets another table, because it is not the host's file. A copy with equal bytes shares it.
     let copies = [("a", 0), ("b", 0), ("c", 1)].map(|(name, change)| copy_of_libc(directory.path(), name, change));
     for (copy, ready) in copies.iter().zip([3, 3, 4]) {
         tables.wish(&wish_for(Path::new(&**copy), UserId(7)), || vec![copy.clone()]);
@@ -124,7 +124,7 @@ fn a_file_that_is_not_the_one_that_was_sampled_is_not_taken_for_it() {
 #[test]
 fn a_user_who_floods_takes_half_of_the_room_and_root_has_the_rest() {
     let sampler = sampler();
-    // Four segments.
+    // Room for four segments.
     let tables = sampler.tables(None, 4 * u64::from(kernel::SEGMENT_BYTES)).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let mut most = 0;
@@ -172,7 +172,7 @@ fn fifty_thousand_objects_in_a_row_leave_room_for_the_next() {
         let names: BTreeSet<Arc<str>> = tables.objects().into_iter().map(|object| object.path).collect();
         assert!(names.contains(&path));
     }
-    // Nothing is let go in between: the places of users other than root end, those of root do not.
+    // Nothing is evicted in between. Users other than root run out of places, root does not.
     for number in 0..9000 {
         finish(1 << 40 | number, UserId(8));
     }

@@ -37,7 +37,7 @@ pub struct Checked {
 ///
 /// As [`super::convert`].
 pub fn check_file(path: &Path) -> Result<Checked, Unreadable> {
-    // Our own user gave the path: a link in /proc is followed.
+    // The path is from our own user, so links in /proc are followed.
     let image = FileImage::new(open_path(UserId(0), Root::Own, &std::fs::canonicalize(path)?)?);
     let begin = processor_time();
     let (table, evidence) = Evidence::read(&image, &OnDisk::of(path))?;

@@ -43,10 +43,10 @@ impl Beside for Nowhere {
     }
 }
 
-/// Files under a root: our own, or a process's, whose links cannot lead out of it.
+/// Files under our own root or a process's. Links cannot lead out of a process's root.
 #[derive(Clone, Debug)]
 pub struct OnDisk {
-    /// Who chose the paths.
+    /// The user who chose the paths.
     user: UserId,
     root: Root,
     directory: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub struct OnDisk {
 }
 
 impl OnDisk {
-    /// The object at a path that our own user has given.
+    /// Looks beside the object at a path that our own user has given.
     pub fn of(path: &Path) -> OnDisk {
         let (user, real) = (UserId(0), std::fs::canonicalize(path).ok());
         let directory = real.as_deref().and_then(Path::parent).map(Path::to_owned);
@@ -63,7 +63,7 @@ impl OnDisk {
         OnDisk { user, root: Root::Own, directory, build_id }
     }
 
-    /// An object with that build id in `directory`, both as a process of this user with that root sees them.
+    /// Looks beside an object with that build id in `directory`, as a process of this user sees it below that root.
     pub fn under(user: UserId, root: Root, directory: Option<PathBuf>, build_id: Option<BuildId>) -> OnDisk {
         OnDisk { user, root, directory, build_id }
     }

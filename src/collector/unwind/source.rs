@@ -12,15 +12,15 @@ pub(super) const LARGEST_SECTION: u64 = 256 << 20;
 /// The largest `.gnu_debugdata`, unpacked: symbols and `.debug_frame` of one object.
 const LARGEST_DEBUGDATA: u64 = 64 << 20;
 
-/// What is unpacked is at most so many times as large as it is packed, and some more: sections of debugging information are 3 to 5
-/// times. So neither memory nor time is more than in proportion to what lies on the disk.
+/// Unpacked data is at most this many times as large as packed, plus [`LITTLE`]. Sections of debugging information are 3 to 5 times as
+/// large. So memory and time stay in proportion to the bytes on the disk.
 const MOST_UNPACKED: u64 = 64;
 
-/// The same of a piece of a file, against what the whole file takes on its disk: the rest of a sparse file is holes, or compressed by
-/// its file system.
+/// A piece of a file is at most this many times as large as the whole file on its disk, plus [`LITTLE`]. It can be larger than the file on
+/// the disk where the file is sparse or its file system compresses.
 const MOST_SPARSE: u64 = 8;
 
-/// What may always be read, or be unpacked.
+/// Bytes that may always be read or unpacked.
 const LITTLE: u64 = 1 << 20;
 
 /// A dictionary of xz is never larger in practice than `xz -9`'s.
@@ -61,7 +61,7 @@ pub enum Unreadable {
 pub trait Image {
     /// How many there are.
     fn length(&self) -> u64;
-    /// How many there are on the disk, where some of them may be holes.
+    /// Bytes on the disk. Fewer than the length if the file has holes.
     fn stored(&self) -> u64 {
         self.length()
     }
@@ -74,12 +74,12 @@ pub trait Image {
 pub struct FileImage(OpenFile);
 
 impl FileImage {
-    /// The image in a file that is open.
+    /// Returns the image in an open file.
     pub fn new(file: OpenFile) -> FileImage {
         FileImage(file)
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &OpenFile {
         &self.0
     }

@@ -1,6 +1,6 @@
-//! Readers of the code and the source of anybody's functions, for the fuzzer (`fuzz/`): it sees only what is public.
+//! Gives the fuzzer (`fuzz/`) the readers of code, source text and names of functions.
 //!
-//! The program calls none of this.
+//! The fuzzer can call only public functions. The program itself calls none of these.
 
 use super::code::{Called, Code};
 use super::text;
@@ -8,7 +8,7 @@ use crate::profile::{FrameId, Row};
 use crate::symbolize::demangle::{Detail, MAX_OUTPUT, demangle};
 use crate::symbolize::elf::Machine;
 
-/// Who reads the bytes of an input.
+/// The reader that gets the bytes of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListingReader {
     /// Code of x86_64.
@@ -22,14 +22,14 @@ pub enum ListingReader {
 }
 
 impl ListingReader {
-    /// All of them: the first byte of an input is an index.
+    /// All readers. The first byte of an input selects one.
     pub const ALL: [ListingReader; 4] = [ListingReader::X86, ListingReader::Arm64, ListingReader::Source, ListingReader::Name];
 
-    /// Reads the bytes.
+    /// Gives the bytes to the reader and checks its result.
     ///
     /// # Errors
     ///
-    /// A promise that was not kept.
+    /// The promise that the reader did not keep.
     pub fn read(self, bytes: &[u8]) -> Result<(), String> {
         match self {
             ListingReader::X86 => code(Machine::X86_64, bytes),
@@ -37,14 +37,14 @@ impl ListingReader {
             ListingReader::Source => are_in_order(&text::rows(bytes)),
             ListingReader::Name => [Detail::Short, Detail::Normal, Detail::Full].into_iter().try_for_each(|detail| {
                 let name = demangle(bytes, detail);
-                // Bytes that are not UTF-8 become characters of three; a stub keeps its `@plt`.
+                // Bytes that are not UTF-8 become characters of three bytes; a stub keeps its `@plt`.
                 keep(name.len() <= 3 * bytes.len() + MAX_OUTPUT, || format!("a name of {} bytes", name.len()))
             }),
         }
     }
 }
 
-/// Every address has a name that only a hostile file would write.
+/// Names every address with a string that only a hostile file would contain.
 struct Hostile;
 
 impl Called for Hostile {
@@ -57,11 +57,11 @@ fn keep(is_kept: bool, promise: impl FnOnce() -> String) -> Result<(), String> {
     if is_kept { Ok(()) } else { Err(promise()) }
 }
 
-/// The function lies where the bytes say: its first address is their first eight.
+/// Lists a function whose address is in the first eight bytes and whose code is the rest.
 fn code(machine: Machine, bytes: &[u8]) -> Result<(), String> {
     let Some((start, bytes)) = bytes.split_first_chunk() else { return Ok(()) };
     let start = u64::from_le_bytes(*start);
-    // The end is an address, too.
+    // The end must be an address, too.
     let Some(end) = start.checked_add(bytes.len() as u64) else { return Ok(()) };
     let places = [start, end - 1, end].map(|place| (FrameId(1), place));
     let rows = Code { machine, bytes, range: start..end, note: "", file: "file" }.rows(Hostile, places.into_iter());

@@ -143,7 +143,7 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
     })
 }
 
-/// Source is text, and short: all of it is read by who can be left behind. `user` is for whom it is shown.
+/// Reads a whole source file on a thread that can be left behind: such files are short. `user` is the user who will see it.
 fn read_patiently(root: Root, path: &str, user: Option<UserId>) -> Result<Text, Refusal> {
     let path = PathBuf::from(path);
     in_time(user.unwrap_or(US), root.place(&path), move || Ok(read_in(&root, &path, user)))?
@@ -155,7 +155,7 @@ fn read_in(root: &Root, path: &Path, user: Option<UserId>) -> Result<Text, Refus
     if !may_be_shown(file.facts.mode, file.facts.owner, user) || !may_be_reached(root, place.directory, user)? {
         return Err(Refusal::Private);
     }
-    // Nobody waits for this thread, so it may wait for the file.
+    // This thread can be left behind, so it may wait for the file.
     let bytes = file.opened.ask(|file| {
         let mut bytes = Vec::new();
         file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map(|_| bytes)
