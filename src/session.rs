@@ -15,6 +15,7 @@ mod events;
 mod link;
 mod live;
 mod names;
+mod notes;
 mod record;
 mod sampling;
 mod unwind_check;

@@ -13,6 +13,7 @@
 //! so: a second of samples and some thousand short processes fit into the buffers.
 #![deny(clippy::indexing_slicing)]
 
+mod batch;
 mod build_id;
 mod cgroups;
 #[cfg(target_arch = "x86_64")]
@@ -24,6 +25,7 @@ pub mod features;
 pub mod fuzzing;
 mod kernel_names;
 mod mappings;
+mod options;
 mod perf;
 pub mod probes;
 mod proc;
@@ -36,19 +38,18 @@ mod tables;
 pub mod unwind;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use batch::{Batch, Collected};
 pub use cgroups::{CgroupPaths, Cgroups};
 pub use error::CollectorError;
 pub use kernel_names::KernelNames;
+pub use options::{CollectorOptions, EVENT_BUDGET, Targets, Walk};
 pub use perf::keep_little_memory;
 
 use crate::far::{self, Place};
-use crate::profile::{
-    CgroupId, Cpu, EventSource, EventStatus, FrameId, Losses, NameRequest, Names, Processes, Tgid, Thread, Timestamp, UserEnd,
-};
+use crate::profile::{EventSource, EventStatus, Names, Processes, Tgid};
 use events::{Parsed, Timed};
 use perf::EventRing;
 use probes::Probes;
@@ -70,145 +71,6 @@ const ANSWER_ROUNDS: usize = 3;
 
 /// How often CPUs are looked for and dead processes let go: nanoseconds.
 const TIDY_EVERY: u64 = 1_000_000_000;
-
-/// Stacks a second at events, on each CPU, if nothing else is said. At some 5 to 10 µs each this is at most one percent of it.
-pub const EVENT_BUDGET: u32 = 1000;
-
-/// What to sample, and how often.
-#[derive(Clone, Debug)]
-pub struct CollectorOptions {
-    /// Samples a second on each CPU.
-    pub frequency: u32,
-    /// Whether CPUs that have nothing to do are sampled, too.
-    pub include_idle: bool,
-    /// Whose samples are taken.
-    pub targets: Targets,
-    /// How user stacks are walked.
-    pub walk: Walk,
-    /// Whether a walk ends after 100 µs, or earlier if all walks together take too much of a CPU: `bpf/budget.h`. Off on emulated
-    /// processors, and when two walks are compared.
-    pub limit_walks: bool,
-    /// Whether samples are taken by the clock.
-    pub clock: bool,
-    /// Where else stacks are taken.
-    pub events: Vec<EventRequest>,
-    /// Whose word is taken for the kernel's stack in fentry and fexit programs.
-    pub backtrace: Backtrace,
-    /// Stacks a second that are taken at events, on each CPU, at most; what happens between is counted.
-    pub event_budget: u32,
-    /// Bytes that flametop may take. The table of mapped files gets a sixteenth.
-    pub memory: usize,
-    /// Whether unwind tables are kept on disk, in the cache directory of the user that we run as, for the next run.
-    pub cache_tables: bool,
-    /// Bytes of the kernel's memory that unwind tables may take.
-    pub kernel_memory: u64,
-}
-
-impl Default for CollectorOptions {
-    /// Everybody's samples at 99 Hz without idle CPUs, walked by tables, which are kept on disk.
-    fn default() -> CollectorOptions {
-        CollectorOptions {
-            frequency: 99,
-            include_idle: false,
-            targets: Targets::All,
-            walk: Walk::Tables,
-            limit_walks: true,
-            clock: true,
-            events: Vec::new(),
-            backtrace: Backtrace::Kernel,
-            event_budget: EVENT_BUDGET,
-            memory: 256 << 20,
-            cache_tables: true,
-            kernel_memory: tables::KERNEL_MEMORY,
-        }
-    }
-}
-
-/// How user stacks are walked. The numbers are those of `enum walk_how` in bpf/unwind.h.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Walk {
-    /// By tables made from the unwind information of programs and libraries.
-    Tables = 0,
-    /// By frame pointers, as the kernel does it: for programs that were built with them.
-    FramePointers = 1,
-    /// Both, the second in a sample behind the first ([`Collected::compared`]): for comparing them.
-    Compared = 2,
-    /// Not at all: for measuring what the rest of a sample costs.
-    Nothing = 3,
-    /// By tables, each stack anew, whatever the thread's last one was: for measuring what remembering it gains.
-    Anew = 4,
-    /// By tables; and anew, of a copy of the stack, in a sample behind the first: for comparing them.
-    Twice = 5,
-    /// By tables; stacks are always copied. The first thing to try if a kernel misbehaves.
-    Copied = 6,
-}
-
-/// Whose samples are taken. Others are dropped in the kernel before their stacks are walked.
-#[derive(Clone, Debug)]
-pub enum Targets {
-    /// Everybody's.
-    All,
-    /// These processes'.
-    Processes(Vec<Tgid>),
-    /// These processes', their children's, and so on: those that are there and those to come, from their first instruction.
-    Families(Vec<Tgid>),
-}
-
-/// What [`Collector::drain`] hands over. Reused from drain to drain, so that it costs no allocation.
-#[derive(Default, Debug)]
-pub struct Batch {
-    /// The samples, oldest first.
-    pub samples: Vec<Collected>,
-    /// Their frames.
-    pub frames: Vec<FrameId>,
-    /// Frames never seen before.
-    pub wanted: Vec<NameRequest>,
-    /// The kernel got or lost code (BPF programs, trampolines): its names are to be read again.
-    pub kernel_symbols_changed: bool,
-    /// What was lost since the start; `aged_out` and `over_memory` are the store's and stay 0.
-    pub losses: Losses,
-    /// Processes that ended.
-    pub exited: Vec<Tgid>,
-}
-
-impl Batch {
-    fn clear(&mut self) {
-        self.samples.clear();
-        self.frames.clear();
-        self.wanted.clear();
-        self.exited.clear();
-        self.kernel_symbols_changed = false;
-    }
-}
-
-/// One sample.
-#[derive(Clone, Debug)]
-pub struct Collected {
-    /// Who.
-    pub thread: Thread,
-    /// Where in [`Batch::frames`] its stack is, root first: user root … user leaf, kernel root … kernel leaf.
-    pub frames: Range<usize>,
-    /// When.
-    pub time: Timestamp,
-    /// In which cgroup.
-    pub cgroup: CgroupId,
-    /// Where.
-    pub cpu: Cpu,
-    /// Why the user stack ends.
-    pub user_end: UserEnd,
-    /// What it was taken at.
-    pub source: EventSource,
-    /// Events that it stands for: those since the last one of this source on this CPU.
-    pub weight: u64,
-    /// How many of its frames are the kernel's: the last ones.
-    pub kernel_frames: usize,
-    /// The kernel stack is known to lack its outer side.
-    pub kernel_cut: bool,
-    /// The sample before once more, walked in another way; with [`Walk::Compared`], [`Backtrace::Both`] and [`Backtrace::Scan`]
-    /// only. Not to be counted.
-    pub compared: bool,
-}
 
 /// A running collection; it ends, and leaves nothing in the kernel, when this is dropped.
 pub struct Collector {

@@ -290,9 +290,8 @@ impl Engine {
     pub fn answer(&mut self, request: &Request, now: Timestamp) -> Snapshot {
         loop {
             self.follow_names();
-            match self.try_answer(request, now) {
-                Ok(snapshot) => return snapshot,
-                Err(OtherNames) => {}
+            if let Ok(snapshot) = self.try_answer(request, now) {
+                return snapshot;
             }
         }
     }

@@ -1,0 +1,89 @@
+//! What to sample, and how.
+
+use super::probes::{Backtrace, EventRequest};
+use super::tables;
+use crate::profile::Tgid;
+
+/// Stacks a second at events, on each CPU, if nothing else is said. At some 5 to 10 µs each this is at most one percent of it.
+pub const EVENT_BUDGET: u32 = 1000;
+
+/// What to sample, and how often.
+#[derive(Clone, Debug)]
+pub struct CollectorOptions {
+    /// Samples a second on each CPU.
+    pub frequency: u32,
+    /// Whether CPUs that have nothing to do are sampled, too.
+    pub include_idle: bool,
+    /// Whose samples are taken.
+    pub targets: Targets,
+    /// How user stacks are walked.
+    pub walk: Walk,
+    /// Whether a walk ends after 100 µs, or earlier if all walks together take too much of a CPU: `bpf/budget.h`. Off on emulated
+    /// processors, and when two walks are compared.
+    pub limit_walks: bool,
+    /// Whether samples are taken by the clock.
+    pub clock: bool,
+    /// Where else stacks are taken.
+    pub events: Vec<EventRequest>,
+    /// Whose word is taken for the kernel's stack in fentry and fexit programs.
+    pub backtrace: Backtrace,
+    /// Stacks a second that are taken at events, on each CPU, at most; what happens between is counted.
+    pub event_budget: u32,
+    /// Bytes that flametop may take. The table of mapped files gets a sixteenth.
+    pub memory: usize,
+    /// Whether unwind tables are kept on disk, in the cache directory of the user that we run as, for the next run.
+    pub cache_tables: bool,
+    /// Bytes of the kernel's memory that unwind tables may take.
+    pub kernel_memory: u64,
+}
+
+impl Default for CollectorOptions {
+    /// Everybody's samples at 99 Hz without idle CPUs, walked by tables, which are kept on disk.
+    fn default() -> CollectorOptions {
+        CollectorOptions {
+            frequency: 99,
+            include_idle: false,
+            targets: Targets::All,
+            walk: Walk::Tables,
+            limit_walks: true,
+            clock: true,
+            events: Vec::new(),
+            backtrace: Backtrace::Kernel,
+            event_budget: EVENT_BUDGET,
+            memory: 256 << 20,
+            cache_tables: true,
+            kernel_memory: tables::KERNEL_MEMORY,
+        }
+    }
+}
+
+/// How user stacks are walked. The numbers are those of `enum walk_how` in bpf/unwind.h.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Walk {
+    /// By tables made from the unwind information of programs and libraries.
+    Tables = 0,
+    /// By frame pointers, as the kernel does it: for programs that were built with them.
+    FramePointers = 1,
+    /// Both, the second in a sample behind the first ([`Collected::compared`]): for comparing them.
+    Compared = 2,
+    /// Not at all: for measuring what the rest of a sample costs.
+    Nothing = 3,
+    /// By tables, each stack anew, whatever the thread's last one was: for measuring what remembering it gains.
+    Anew = 4,
+    /// By tables; and anew, of a copy of the stack, in a sample behind the first: for comparing them.
+    Twice = 5,
+    /// By tables; stacks are always copied. The first thing to try if a kernel misbehaves.
+    Copied = 6,
+}
+
+/// Whose samples are taken. Others are dropped in the kernel before their stacks are walked.
+#[derive(Clone, Debug)]
+pub enum Targets {
+    /// Everybody's.
+    All,
+    /// These processes'.
+    Processes(Vec<Tgid>),
+    /// These processes', their children's, and so on: those that are there and those to come, from their first instruction.
+    Families(Vec<Tgid>),
+}

@@ -1,0 +1,91 @@
+//! Lines for the health view: how it stands with unwind tables, and processes that could not be read.
+
+use crate::collector::{Collector, ObjectState, Unread};
+use crate::profile::sanitize;
+
+/// Lines about all unwind tables, and one for each object that has none.
+pub(super) fn of_tables(collector: &Collector) -> Vec<String> {
+    let mut lines = collector.walk_notes();
+    let Some(tables) = collector.tables() else { return lines };
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    lines.extend([
+        format!(
+            "{} objects, {:.2} million rows in {:.1} MB of the kernel's memory; {} of them from the cache on disk",
+            tables.ready,
+            tables.rows as f64 / 1e6,
+            megabytes(tables.bytes),
+            tables.from_cache
+        ),
+        format!(
+            "kernel memory: {:.0} of {:.0} MB (--kernel-memory); making tables took {:.1} s of CPU time, at most a quarter of one CPU",
+            megabytes(tables.segment_bytes),
+            megabytes(tables.bound),
+            tables.cpu.as_secs_f64()
+        ),
+    ]);
+    if tables.waiting > 0 {
+        lines.push(format!("{} more are being made", tables.waiting));
+    }
+    if tables.evicted > 0 {
+        lines.push(format!("{} were let go for want of room", tables.evicted));
+    }
+    if tables.waiting_for_room > 0 {
+        lines.push(format!("{} are made and wait for room: --kernel-memory gives more", tables.waiting_for_room));
+    }
+    for user in tables.held_back.iter().take(10) {
+        lines.push(format!(
+            "user {user} runs more new programs than there is CPU time for: their stacks stay short until it is their turn"
+        ));
+    }
+    if tables.turned_away > 0 {
+        lines.push(format!("{} requests for tables were turned away: too many of one user waited", tables.turned_away));
+    }
+    let without = collector.objects().into_iter().filter_map(|object| match object.state {
+        ObjectState::Without(why) => Some(format!("none for {}: {why}", sanitize(&object.path))),
+        ObjectState::Ready(summary) if summary.covered < summary.text / 2 => {
+            let percent = summary.covered * 100 / summary.text.max(1);
+            Some(format!(
+                "{}: only {percent} % of its code has unwind information; its debug symbols may have more",
+                sanitize(&object.path)
+            ))
+        }
+        ObjectState::Ready(_) => None,
+    });
+    lines.extend(without.take(50));
+    lines
+}
+
+/// Processes whose samples have no frames of user code, as nothing could be read about them.
+pub(super) fn of_unread(unread: &Unread) -> Vec<String> {
+    let mut lines = Vec::new();
+    let some = unread.some.iter().map(|(tgid, name, user)| format!("{tgid} {} (user {user})", sanitize(name)));
+    let some: Vec<String> = some.collect();
+    if unread.processes > 0 {
+        let more = unread.processes.saturating_sub(some.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        lines.push(format!(
+            "the mappings of {}{more} cannot be read: something holds their memory lock, and `ps` waits for it as well; {} threads wait, \
+             {} samples have no user frames",
+            some.join(", "),
+            unread.threads,
+            unread.samples
+        ));
+    }
+    if unread.refused_files > 0 {
+        lines.push(format!(
+            "{} mapped files found no room (a user has a quarter of it): code in them is `[more objects]`; --memory holds more",
+            unread.refused_files
+        ));
+    }
+    if unread.forgotten > 0 {
+        lines.push(format!(
+            "processes map more than there is room for: the mappings of the largest were forgotten {} times and read again; --memory \
+             gives more",
+            unread.forgotten
+        ));
+    }
+    if unread.cut > 0 {
+        lines.push(format!("{} lists of mappings were longer than 16 MB: code in the rest of them is unknown", unread.cut));
+    }
+    lines
+}
