@@ -47,12 +47,12 @@ const SAMPLING: CapabilitySet = FILES
 /// The number of `CAP_CHECKPOINT_RESTORE`, the newest that is needed (Linux 5.9).
 const NEWEST: u32 = 40;
 
-/// What the rest of the run does.
+/// The tasks of the rest of the run, which decide what it may still do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Duties {
     /// Reads files that the user names.
     Reads,
-    /// The same, and saves.
+    /// Reads files that the user names, and saves.
     Views,
     /// Samples.
     Samples {
@@ -87,9 +87,9 @@ fn newest_known() -> u32 {
     text.trim().parse().unwrap_or(NEWEST)
 }
 
-/// What threads keep. Unset, [`drop_unneeded`] does nothing.
+/// The capabilities that threads keep. While this is not set, [`drop_unneeded`] does nothing.
 static KEPT: OnceLock<CapabilitySet> = OnceLock::new();
-/// What the collecting thread keeps besides, and has only while it attaches to an event: the kernel asks it of who sets a uprobe.
+/// Further capabilities of the collecting thread. It holds them only while it attaches to an event: the kernel requires them for uprobes.
 static RESERVE: OnceLock<CapabilitySet> = OnceLock::new();
 
 /// Decides, once, what threads keep; to be called before the first of them begins.
@@ -105,7 +105,7 @@ pub fn drop_unneeded() {
     drop_but(CapabilitySet::empty());
 }
 
-/// The same for the thread that attaches to events: what [`attaching`] needs stays within its reach.
+/// Drops capabilities of the collecting thread. It can take back those that [`attaching`] needs.
 pub fn drop_but_reserve() {
     drop_but(RESERVE.get().copied().unwrap_or(CapabilitySet::empty()));
 }

@@ -50,14 +50,14 @@ const UNSAFE: &[&str] = &["collector/perf.rs", "symbolize/mapped.rs"];
 /// Rooms in which a path may be one that a process chose: they open files by `object::open`.
 const OPENING: &[&str] = &["collector", "symbolize", "object"];
 
-/// How files are opened, but for that.
+/// Other ways to open files.
 const OPENINGS: &[&str] = &["File::open(", "fs::read(", "fs::read_to_string(", "OpenOptions", "openat(", "openat2(", "fs::open("];
 
 /// Beginnings of paths that no process chooses; and parts of those that lead out of `/proc` to what one has chosen.
 const KERNELS: &[&str] = &["/proc/", "/sys/", "/etc/passwd\""];
 const LEADING_OUT: &[&str] = &["/root", "/cwd", "/exe", "/map_files", "/fd/"];
 
-/// Who else opens files, and why that is no path of a process.
+/// Other modules that open files, and why no process chooses those paths.
 const OPENERS: &[(&str, &str)] = &[
     ("object/open.rs", "the one opener"),
     ("object/reach.rs", "O_PATH only, below directories that the opener has found"),

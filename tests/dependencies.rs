@@ -1,5 +1,5 @@
-//! What flametop is made of besides its own code: from one source, under licences that `deny.toml` allows. `cargo deny` looks at the same
-//! and more, where it is installed.
+//! The crates that flametop depends on come from one source, under licences that `deny.toml` allows. `cargo deny` checks this and more
+//! where it is installed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;

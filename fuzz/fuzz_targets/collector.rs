@@ -1,6 +1,6 @@
-//! What reads what the kernel tells of anybody's processes, in which users choose names and paths: perf's side-band records, records of
-//! the ring buffer, /proc/PID/{stat,maps,cmdline,mountinfo}, notes of mapped files; and tables of the cache. The first byte says who
-//! reads the others: `flametop::collector::fuzzing::Reader`.
+//! Parses texts and records of the kernel in which users choose names and paths: perf's side-band records, records of the ring buffer,
+//! /proc/PID/{stat,maps,cmdline,mountinfo}, notes of mapped files; and tables of the cache. The first byte chooses the parser:
+//! `flametop::collector::fuzzing::Reader`.
 #![no_main]
 
 use flametop::collector::fuzzing::Reader;

@@ -1,5 +1,5 @@
-//! What looks for the files that belong to an object, and reads them, on any bytes at all: separate debug files by build id and by link,
-//! what dwz took out, split DWARF. Both who makes unwind tables and who finds names. No panic, no overflow, bounded memory and time.
+//! Finds and reads the files that belong to an object, of any bytes at all: separate debug files by build id and by link, alternate files
+//! of dwz, split DWARF; for unwind tables and for names. No panic, no overflow, bounded memory and time.
 //!
 //! ```text
 //! length of the object u32 │ the object … │ the other file …

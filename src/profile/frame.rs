@@ -116,7 +116,7 @@ pub struct Names {
     budget: Arc<Budget>,
     /// The label of all JIT code that has no name.
     anonymous: OnceLock<LabelId>,
-    /// What of `budget` may go to addresses of JIT code.
+    /// The part of `budget` that addresses of JIT code may take.
     jit: Budget,
     limit: usize,
 }

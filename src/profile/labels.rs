@@ -154,7 +154,7 @@ impl LabelTable {
         self.intern_for(UserId(0), name, object, kind)
     }
 
-    /// The same for a user, who pays for it if it is new: names of processes' threads, files and code.
+    /// Returns the label of this name, object and kind. The user pays for it if it is new.
     pub fn intern_for(&self, user: UserId, name: &str, object: &str, kind: FrameKind) -> LabelId {
         self.find_or_make((user, !self.budget.is_overfull(user)), name, object, kind).unwrap_or_else(|| {
             self.budget.refuse(user);

@@ -29,7 +29,7 @@ pub struct NameRequest {
     pub frame: FrameId,
     /// A process that had the object mapped.
     pub tgid: Tgid,
-    /// Who is charged for what naming it takes.
+    /// The user who is charged for the time and memory that naming it takes.
     pub user: UserId,
     /// Which files the paths of that process lead to.
     pub files: FileNamespace,

@@ -36,7 +36,7 @@ const DRAIN_AT_MOST: Duration = Duration::from_millis(5);
 
 /// How long the end of a run waits for the collecting thread. It ends within a drain, unless something is wrong with the machine.
 const END_WITHIN: Duration = Duration::from_secs(3);
-/// The same where a command is ended first: it is asked to end, and killed after 5 seconds.
+/// How long it waits where a command is ended first: the command gets SIGTERM, and SIGKILL after 5 seconds.
 const END_OF_COMMAND_WITHIN: Duration = Duration::from_secs(8);
 
 /// What the rooms share in one run.
@@ -335,7 +335,7 @@ impl Sampling {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        // What the thread had to say is in `ended`.
+        // The thread has told in `ended` how it ended.
         let _ = thread.join();
         true
     }

@@ -27,7 +27,7 @@ pub(super) struct User {
     shell: String,
 }
 
-/// What the kernel knows of a user. As text: `UID:GID:GROUP,GROUP`.
+/// The ids of a user and of their groups. As text: `UID:GID:GROUP,GROUP`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Ids {
     user: u32,
@@ -82,7 +82,7 @@ impl User {
         Some(user)
     }
 
-    /// What a login sets in the environment.
+    /// The variables that a login sets in the environment.
     pub(super) fn environment(&self) -> [(&'static str, &str); 4] {
         [("HOME", &self.home), ("USER", &self.name), ("LOGNAME", &self.name), ("SHELL", &self.shell)]
     }

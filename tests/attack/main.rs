@@ -77,7 +77,7 @@ impl Lair {
         self.run(&self.copy(program, name), args)
     }
 
-    /// The same of a program that is here.
+    /// Starts a program that is in this directory already, as the ordinary user.
     #[track_caller]
     fn run(&self, program: &Path, args: &[&str]) -> Running {
         let mut command = Command::new(program);
@@ -106,7 +106,7 @@ impl Recording {
         Recording::start_in(directory, &cache, args)
     }
 
-    /// The same with a cache that other recordings use as well.
+    /// Starts to record everything with a cache that other recordings use as well.
     #[track_caller]
     fn start_with_cache(cache: &Path, args: &[&str]) -> Recording {
         Recording::start_in(tempfile::tempdir().unwrap(), cache, args)

@@ -125,7 +125,7 @@ fn the_live_view_and_the_view_of_a_file_keep_no_power_either() {
     let live = Terminal::start(&[], 30, 100, &[]);
     live.wait_for_text("live", Duration::from_secs(20));
     assert_less_power(live.pid(), "live");
-    // What is left is enough to attach to events that nobody asked for at the start.
+    // The privileges that are left suffice to attach to events that were not asked for at the start.
     for event in ["sched:sched_switch", "uprobe:libc:malloc", "page-faults"] {
         live.keys("E");
         live.text(event);

@@ -1,4 +1,4 @@
-//! What a process can do to who reads about it: hold its memory lock, map files without end, map memory without end.
+//! A process attacks those who read about it: it holds its memory lock, maps files without end, maps memory without end.
 
 use rustix::process::Signal;
 

@@ -45,10 +45,10 @@ fn bpf_time(pid: u32) -> (u64, u64) {
 /// fought for up to 16.
 const MOST_PERCENT: [(u32, f64); 2] = [(999, 12.0), (25_000, 20.0)];
 
-/// How the user stacks of each process end (the number of [`UserEnd`]), and how often.
+/// Counts of samples by process and by the number of their [`UserEnd`].
 type Ends = BTreeMap<(u32, u8), u64>;
 
-/// How stacks end while time passes.
+/// Drains the collector for some time and counts how stacks end.
 fn ends_of(collector: &mut Collector, time: Duration) -> Ends {
     let (mut ends, mut batch) = (Ends::new(), Batch::default());
     let until = Instant::now() + time;

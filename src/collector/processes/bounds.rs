@@ -17,7 +17,7 @@ use crate::profile::FrameId;
 
 /// Addresses in the caches of all processes together: about 24 bytes each.
 const MAX_FRAMES: usize = 1 << 20;
-/// What is left of a command line where all together are too long.
+/// The length that command lines are cut to where all together are too long.
 const SHORT_COMMAND_LINE: usize = 128;
 
 /// The most bytes that each may take.
@@ -42,7 +42,7 @@ impl State {
 }
 
 impl ProcessTable {
-    /// Lets go of what is too much. To be called about once a second.
+    /// Brings everything within its bound. To be called about once a second.
     pub(super) fn keep_bounds(&mut self) {
         let held = self.states.values().map(State::mappings_memory).sum::<usize>();
         self.mappings_memory = held;
@@ -53,7 +53,7 @@ impl ProcessTable {
         self.cut_command_lines();
     }
 
-    /// Bytes held about processes, as far as they are counted: what was mapped a second ago at the latest.
+    /// Bytes held about processes. Mappings are counted once a second.
     pub(crate) fn memory(&self) -> usize {
         let of_states = self.states.capacity() * (size_of::<State>() + 8);
         let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();

@@ -25,7 +25,7 @@ use super::person::caller_of_sudo;
 const MOST_LINKS: usize = 40;
 /// Names that are tried for a temporary file.
 const TRIES: usize = 16;
-/// Who may read what is written: its owner.
+/// The mode of files that are written: only their owner may read them.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// A directory that is open, and a name in it.

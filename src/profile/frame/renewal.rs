@@ -27,18 +27,18 @@ use crate::profile::budget::listed;
 use crate::profile::ids::{FrameId, LabelId, ObjectId, Timestamp};
 use crate::profile::samples::Profile;
 
-/// Names are copied when they take twice what was left the last time, but never while they take less than this part of their limit.
+/// Names are copied when they take twice as much as after the last time, but never while they take less than this part of their limit.
 const LEAST_PART: usize = 16;
-/// Or when something was refused since then.
+/// Names are also copied if something was refused since the last time, after this pause: nanoseconds.
 const PAUSE: u64 = 60_000_000_000;
-/// Never more often than this: nanoseconds.
+/// The shortest pause between two times: nanoseconds.
 const LEAST_PAUSE: u64 = 10_000_000_000;
-/// How long names that are on their way are waited for.
+/// How long a renewal waits for frames that still have no name: nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
 /// Nodes of the stack trie that are looked at in one step: some milliseconds.
 const STEP: usize = 1 << 15;
 
-/// What became of a frame of the old tables.
+/// The copy of a frame of the old tables.
 #[derive(Clone, Copy)]
 struct Copied {
     frame: FrameId,
@@ -187,9 +187,9 @@ impl Renewal {
 
 /// An id in a profile that is to be changed.
 pub(in crate::profile) enum Id<'a> {
-    /// Of a node of the stack trie.
+    /// The frame of a node of the stack trie.
     Frame(&'a mut FrameId),
-    /// Of a thread.
+    /// The label of a thread or process.
     Label(&'a mut LabelId),
 }
 
