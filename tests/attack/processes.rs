@@ -1,5 +1,7 @@
 //! A process attacks those who read about it: it holds its memory lock, maps files without end, maps memory without end.
 
+use std::collections::BTreeMap;
+
 use rustix::process::Signal;
 
 use super::common::Terminal;
@@ -130,10 +132,25 @@ fn nine_thousand_mappings_a_second_cost_nobody_a_frame() {
     assert!(lines.iter().any(|line| line.frames[0] == "mappings"), "the attacker is seen as well");
 }
 
-/// What a process has read so far, in bytes.
-fn read_by(pid: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok()).unwrap_or(0)
+/// Bytes that the threads have read which ask about processes, each at most so far. (Others read programs, as large as they are.)
+#[derive(Default)]
+struct ReadAboutProcesses(BTreeMap<PathBuf, u64>);
+
+impl ReadAboutProcesses {
+    fn look(&mut self, pid: u32) {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten().map(|thread| thread.path());
+        let asks =
+            |thread: &PathBuf| std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.starts_with("processes-"));
+        for thread in threads.filter(asks) {
+            let text = std::fs::read_to_string(thread.join("io")).unwrap_or_default();
+            let read = text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok()).unwrap_or(0);
+            self.0.entry(thread).and_modify(|most| *most = read.max(*most)).or_insert(read);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.values().sum()
+    }
 }
 
 #[test]
@@ -150,20 +167,27 @@ fn a_list_of_65530_mappings_with_long_paths_is_read_in_part() {
     }
     let recording = Recording::start(&["-F", "499", "-d", "11"]);
     std::thread::sleep(Duration::from_secs(4));
-    let before = (resident(recording.pid()), read_by(recording.pid()));
+    let before = resident(recording.pid());
     common::terminal::kill(attacker.pid(), Signal::CONT);
-    std::thread::sleep(Duration::from_secs(1));
+    let mut read = ReadAboutProcesses::default();
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(10));
+        read.look(recording.pid());
+    }
     let witness = Witness::start("witness-list");
     std::thread::sleep(Duration::from_millis(2500));
-    let after = (resident(recording.pid()), read_by(recording.pid()));
+    read.look(recording.pid());
+    let after = resident(recording.pid());
     let (lines, said) = recording.end(Duration::from_secs(3));
     drop((attacker, witness));
-    let (memory, read) = (after.0.saturating_sub(before.0), after.1 - before.1);
+    let (memory, read) = (after.saturating_sub(before), read.bytes());
     println!("{} MB more in memory, {} MB read; {said}", memory / 1_000_000, read / 1_000_000);
-    // 26 MB were read, 16 of them of that list, and 9 MB were kept: the paths that a user's share of the memory for files holds. The
-    // whole list is 240 MB.
-    assert!(read < 64_000_000, "{read} bytes were read: {said}");
-    assert!(memory < 40_000_000, "{memory} bytes more in memory: {said}");
+    // The list is 240 MB, of which 16 MiB are read; the lists of others take the rest. A thread that ends between two looks has read
+    // less here: 14 MB were seen, too. To read it all takes a third of a second and would be seen.
+    assert!(read < 24_000_000, "{read} bytes were read: {said}");
+    // 38 to 48 MB; 33 and 34 with ten mappings instead, which are symbols of programs that run meanwhile, such as this test. So the list
+    // takes 5 to 15: the paths that a user's share of the memory for files holds. All paths would be 240.
+    assert!(memory < 80_000_000, "{memory} bytes more in memory: {said}");
     assert!(said.contains("longer than 16 MB"), "that the list was cut is not said: {said}");
     Witness::assert_seen("witness-list", &lines);
     assert!(lines.iter().any(|line| line.frames[0] == "mappings"), "the attack has not taken place: {said}");
