@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::profile::{CgroupId, Cpu, EventSource, FrameId, Losses, NameRequest, Tgid, Thread, Timestamp, UserEnd};
 
-/// What [`Collector::drain`] hands over. Reused from drain to drain, so that it costs no allocation.
+/// What [`Collector::drain`](super::Collector::drain) hands over. Reused from drain to drain, so that it costs no allocation.
 #[derive(Default, Debug)]
 pub struct Batch {
     /// The samples, oldest first.
@@ -54,7 +54,7 @@ pub struct Collected {
     pub kernel_frames: usize,
     /// The kernel stack is known to lack its outer side.
     pub kernel_cut: bool,
-    /// The sample before once more, walked in another way; with [`Walk::Compared`], [`Backtrace::Both`] and [`Backtrace::Scan`]
-    /// only. Not to be counted.
+    /// The sample before once more, walked in another way; with [`Walk::Compared`](super::Walk), [`Backtrace::Both`](super::Backtrace) and
+    /// [`Backtrace::Scan`](super::Backtrace) only. Not to be counted.
     pub compared: bool,
 }

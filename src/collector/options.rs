@@ -65,7 +65,7 @@ pub enum Walk {
     Tables = 0,
     /// By frame pointers, as the kernel does it: for programs that were built with them.
     FramePointers = 1,
-    /// Both, the second in a sample behind the first ([`Collected::compared`]): for comparing them.
+    /// Both, the second in a sample behind the first ([`Collected::compared`](super::Collected::compared)): for comparing them.
     Compared = 2,
     /// Not at all: for measuring what the rest of a sample costs.
     Nothing = 3,
