@@ -199,7 +199,12 @@ fn put_in_place(path: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) {
     let unique = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let workshop = path.with_file_name(unique);
     let output = workshop.join("program");
-    let made = std::fs::create_dir_all(&workshop).and_then(|()| make(&output)).and_then(|()| std::fs::rename(&output, path));
+    // A directory does not replace one that is not empty: another test has made the same meanwhile.
+    let rename = || match std::fs::rename(&output, path) {
+        Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty && path.is_dir() => Ok(()),
+        renamed => renamed,
+    };
+    let made = std::fs::create_dir_all(&workshop).and_then(|()| make(&output)).and_then(|()| rename());
     made.unwrap_or_else(|error| panic!("failed to make {}: {error}", path.display()));
     let _ = std::fs::remove_dir_all(&workshop);
 }
