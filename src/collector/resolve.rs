@@ -62,7 +62,9 @@ impl ProcessTable {
         }
         if unread {
             batch.frames.push(unmapped(names));
-            user_end = UserEnd::Unread;
+            // What is known now is of another moment than the sample.
+            let changed = waits == Waits::ForNothing && state.known == Known::Yes;
+            user_end = if changed { UserEnd::Changing } else { UserEnd::Unread };
         }
         // Innermost first on the wire. A user part below a system call begins behind the instruction that made it: a return
         // address. Below an interrupt, a fault or a signal it is the instruction that was running.

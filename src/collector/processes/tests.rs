@@ -426,7 +426,7 @@ fn an_answer_about_another_program_of_that_number_is_none() {
         let answers = world.table.answers(false, Instant::now());
         world.table.settle(world.time, answers, &mut batch, |_| false);
     }
-    assert_eq!(batch.samples[0].user_end, crate::profile::UserEnd::Unread, "where it was is not known any more");
+    assert_eq!(batch.samples[0].user_end, crate::profile::UserEnd::Changing, "where it was is not known any more");
     assert_eq!(world.table.states[&NOBODY].mappings.len(), 0);
 }
 
