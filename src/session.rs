@@ -41,6 +41,17 @@ pub fn mistake_in_configuration(text: &str) -> Option<String> {
     config::understood(&"config.toml", text).err().map(|error| error.to_string())
 }
 
+/// The lines of a command's output, as its pane shows them. For the fuzzer.
+#[doc(hidden)]
+pub fn lines_of_output(bytes: &[u8]) -> Vec<String> {
+    let mut all = Vec::new();
+    child::read_lines(bytes, |lines| {
+        all.extend(lines);
+        true
+    });
+    all
+}
+
 /// Does what the command line says.
 ///
 /// # Errors
@@ -73,7 +84,7 @@ fn give_up_all_but(duties: Duties) {
     privileges::close();
 }
 
-/// What a run that samples does after its start.
+/// The tasks of a run that samples, after its start.
 fn duties(sampling: &Sampling, program: &[OsString], attaches: bool) -> Duties {
     Duties::Samples { command: !program.is_empty(), fetches: sampling.debuginfod, attaches }
 }

@@ -1,18 +1,30 @@
-//! Files that a user gives us: folded stacks, and with an odd first byte the configuration. No panic, no overflow, and messages that a
-//! terminal can be given.
+//! Texts of others: folded stacks, the configuration, a command's output, the answer of debuginfod-find. The first byte chooses. No panic,
+//! no overflow, and nothing that a terminal must not be given.
 #![no_main]
 
 use flametop::formats::folded;
 use flametop::profile::{Limits, Names, Profile};
-use flametop::session::mistake_in_configuration;
+use flametop::session::{lines_of_output, mistake_in_configuration};
+use flametop::symbolize::path_in_answer;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((kind, bytes)) = bytes.split_first() else { return };
-    if kind & 1 == 1 {
-        let mistake = mistake_in_configuration(&String::from_utf8_lossy(bytes));
-        assert!(mistake.is_none_or(|why| !why.contains(char::is_control)));
-        return;
+    match kind {
+        b'o' => {
+            let lines = lines_of_output(bytes);
+            assert!(lines.iter().all(|line| !line.contains(char::is_control)));
+            return;
+        }
+        b'd' => {
+            let path = path_in_answer(bytes);
+            return assert!(path.is_none_or(|path| path.is_absolute() && bytes.starts_with(path.as_os_str().as_encoded_bytes())));
+        }
+        kind if kind & 1 == 1 => {
+            let mistake = mistake_in_configuration(&String::from_utf8_lossy(bytes));
+            return assert!(mistake.is_none_or(|why| !why.contains(char::is_control)));
+        }
+        _ => {}
     }
     let (names, mut profile) = (Names::default(), Profile::new(Limits::NONE));
     let Ok(report) = folded::read(bytes, &names, &mut profile) else { return };

@@ -398,7 +398,7 @@ fn pseudo_terminal() -> rustix::io::Result<(File, File)> {
 const LONGEST_LINE: usize = 64 * 1024;
 
 /// Reads a command's output and hands it over line by line, without what would disturb the screen.
-pub(super) fn read_lines(mut from: File, mut take: impl FnMut(Vec<String>) -> bool) {
+pub(super) fn read_lines(mut from: impl Read, mut take: impl FnMut(Vec<String>) -> bool) {
     let mut buffer = vec![0; 16 * 1024];
     let mut rest: Vec<u8> = Vec::new();
     // A pseudo-terminal whose other end is closed gives an error, which is its end.

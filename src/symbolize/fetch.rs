@@ -221,11 +221,17 @@ fn find(program: &Path, runner: &Runner, id: BuildId, is_over: impl Fn() -> bool
             None => std::thread::sleep(NAP),
         }
     };
-    let mut path = String::new();
+    let mut answer = Vec::new();
     said.rewind().ok()?;
-    said.take(MAX_PATH).read_to_string(&mut path).ok()?;
-    let path = PathBuf::from(path.lines().next()?);
-    (status.success() && path.is_absolute()).then_some(path)
+    said.take(MAX_PATH).read_to_end(&mut answer).ok()?;
+    path_in_answer(&answer).filter(|_| status.success())
+}
+
+/// The path in what the program has printed: its first line, if that is absolute.
+#[doc(hidden)]
+pub fn path_in_answer(answer: &[u8]) -> Option<PathBuf> {
+    let path = PathBuf::from(std::str::from_utf8(answer).ok()?.lines().next()?);
+    path.is_absolute().then_some(path)
 }
 
 /// Where a program of this name is, as the shell would find it.

@@ -101,6 +101,8 @@ use tokio::sync::oneshot;
 
 pub use demangle::{Detail, demangle};
 pub use dwarf::SourceLocation;
+#[doc(hidden)]
+pub use fetch::path_in_answer;
 pub use fetch::{DEBUGINFOD_FIND, program_called};
 pub use functions::{FunctionPlace, functions_of};
 pub use kernel_debug::kernel_debug_information;
