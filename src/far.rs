@@ -50,7 +50,7 @@ const FAR: [u64; 15] = [
     0x0bd0_0bd0, // Lustre
     0x4750_4653, // GPFS
     0x1983_0326, // BeeGFS
-    0x5644_4653, // VMware's shared folders
+    0xbacb_acbc, // VMware's shared folders
     0x786f_4256, // VirtualBox's
 ];
 

@@ -46,7 +46,7 @@ pub struct Collected {
     pub cpu: Cpu,
     /// Why the user stack ends.
     pub user_end: UserEnd,
-    /// What it was taken at.
+    /// The source of events that it was taken at.
     pub source: EventSource,
     /// Events that it stands for: those since the last one of this source on this CPU.
     pub weight: u64,

@@ -14,7 +14,7 @@ pub struct CollectorOptions {
     pub frequency: u32,
     /// Whether CPUs that have nothing to do are sampled, too.
     pub include_idle: bool,
-    /// Whose samples are taken.
+    /// The processes that are sampled.
     pub targets: Targets,
     /// How user stacks are walked.
     pub walk: Walk,
@@ -25,7 +25,7 @@ pub struct CollectorOptions {
     pub clock: bool,
     /// Where else stacks are taken.
     pub events: Vec<EventRequest>,
-    /// Whose word is taken for the kernel's stack in fentry and fexit programs.
+    /// The source of the kernel's stack in fentry and fexit programs.
     pub backtrace: Backtrace,
     /// Stacks a second that are taken at events, on each CPU, at most; what happens between is counted.
     pub event_budget: u32,
@@ -77,7 +77,7 @@ pub enum Walk {
     Copied = 6,
 }
 
-/// Whose samples are taken. Others are dropped in the kernel before their stacks are walked.
+/// The processes that are sampled. Samples of others are dropped in the kernel before their stacks are walked.
 #[derive(Clone, Debug)]
 pub enum Targets {
     /// Everybody's.

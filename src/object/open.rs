@@ -59,7 +59,7 @@ const STORAGE: [u64; 28] = [
     0x0bd0_0bd0,
     0x4750_4653,
     0x1983_0326,
-    0x5644_4653,
+    0xbacb_acbc,
     0x786f_4256,
     // erofs, which needs no device if its image is a file.
     0xe0f5_e1e2,

@@ -1,4 +1,4 @@
-//! Finds where a file really lies and whether a user may reach it, so that root does not show the user's screen other files.
+//! Finds where a file really lies, and whether a user may reach it: flametop shows a user only files that they could read.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;

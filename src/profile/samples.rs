@@ -299,8 +299,8 @@ impl Limits {
         (self.memory / 4).min(48 << 20)
     }
 
-    /// How much of it [`Names`] may take. They are given back only now and then, so samples need a part that is safe from them; and both have to
-    /// be large for the picture to be fine. (256 MB hold about 450,000 addresses and 2 million samples in 5 million nodes.)
+    /// How much of it [`Names`] may take. They are given back only now and then, so samples need a part that is safe from them; and both
+    /// have to be large for the picture to be fine. (256 MB hold about 450,000 addresses and 2 million samples in 5 million nodes.)
     pub fn names(&self) -> usize {
         self.memory / 2
     }

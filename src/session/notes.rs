@@ -38,7 +38,7 @@ pub(super) fn of_tables(collector: &Collector) -> Vec<String> {
         ));
     }
     if tables.turned_away > 0 {
-        lines.push(format!("{} requests for tables were turned away: too many of one user waited", tables.turned_away));
+        lines.push(format!("{} requests for tables were turned away: too many waited", tables.turned_away));
     }
     let without = collector.objects().into_iter().filter_map(|object| match object.state {
         ObjectState::Without(why) => Some(format!("none for {}: {why}", sanitize(&object.path))),
@@ -85,7 +85,10 @@ pub(super) fn of_unread(unread: &Unread) -> Vec<String> {
         ));
     }
     if unread.cut > 0 {
-        lines.push(format!("{} lists of mappings were longer than 16 MB: code in the rest of them is unknown", unread.cut));
+        lines.push(format!(
+            "{} lists of mappings were longer than 16 MB or 65,530 mappings: code in the rest is unknown",
+            unread.cut
+        ));
     }
     lines
 }
