@@ -27,7 +27,8 @@ use crate::profile::budget::listed;
 use crate::profile::ids::{FrameId, LabelId, ObjectId, Timestamp};
 use crate::profile::samples::Profile;
 
-/// Names are copied when they take twice as much as after the last time, but never while they take less than this part of their limit.
+/// Names are copied when they take twice as much as after the last time, and half as many samples were let go since then as there are now.
+/// But never while they take less than this part of their limit.
 const LEAST_PART: usize = 16;
 /// Names are also copied if something was refused since the last time, after this pause: nanoseconds.
 const PAUSE: u64 = 60_000_000_000;
@@ -197,10 +198,11 @@ pub(in crate::profile) enum Id<'a> {
 #[derive(Default)]
 pub struct Renewals {
     running: Option<Running>,
-    /// When the last one was finished, what names took then, and how much was refused.
+    /// When the last one was finished, what names took then, how much was refused, and the number of the first sample.
     last: Timestamp,
     left: usize,
     refused: u64,
+    first: u64,
 }
 
 struct Running {
@@ -218,9 +220,9 @@ impl Renewals {
         let read = || profile.read().unwrap_or_else(PoisonError::into_inner);
         let write = || profile.write().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = &mut self.running else {
-            let names = read().names().cloned()?;
-            if self.is_due(&names, now) {
+            if self.is_due(&read(), now) {
                 let mut profile = write();
+                let names = Arc::clone(profile.names()?);
                 profile.compact();
                 let renewal = Renewal::between(&names, &Arc::new(names.successor()));
                 self.running = Some(Running { renewal, since: now, epoch: profile.epoch(), next: 1 });
@@ -246,6 +248,7 @@ impl Renewals {
         let renewal = self.running.take()?.renewal;
         let renewed = renewal.finish(&mut write(), is_settled);
         (self.last, self.left, self.refused) = (now, renewed.names.memory(), renewed.names.refused());
+        self.first = read().samples.first();
         Some(renewed)
     }
 
@@ -257,7 +260,13 @@ impl Renewals {
         Some(Renewal::between(&names, &Arc::new(names.successor())).finish(&mut profile, true))
     }
 
-    fn is_due(&self, names: &Names, now: Timestamp) -> bool {
+    fn is_due(&self, profile: &Profile, now: Timestamp) -> bool {
+        let Some(names) = profile.names() else { return false };
+        // While samples stay, so does most of what they need: a recording would copy all of it for nothing.
+        let gone = profile.samples.first().saturating_sub(self.first);
+        if gone * 2 < profile.samples.len() as u64 || gone == 0 {
+            return false;
+        }
         let pause = now.0.saturating_sub(self.last.0);
         let has_grown = names.memory() > (2 * self.left).max(names.limit / LEAST_PART);
         pause > LEAST_PAUSE && has_grown || pause > PAUSE && names.refused() > self.refused
