@@ -1,17 +1,17 @@
-//! How many bytes names may take, shared out by user.
+//! Memory limit of names, shared between users.
 //!
-//! Each entry is paid for by the user whose process made it necessary. A user gets new entries while
+//! Each entry is charged to the user whose process caused it. A user gets new entries while
 //!
 //! ```text
 //! used by the user  <  share × (limit − used by all)         share: 7 for root, 1 for the others
 //! ```
 //!
-//! so the last bytes are never one user's alone, whoever comes first: root alone may take 7/8 of the limit, another user alone 1/2, two
-//! of them 1/3 each, and there is always something left for who comes next. (These are the dynamic thresholds by which switches share
-//! their buffers: Choudhury and Hahne, 1998.) Names and objects of addresses that were taken already have another eighth of the limit.
+//! so no user can take everything: root alone may take 7/8 of the limit, another user alone 1/2, two of them 1/3 each. Some is always
+//! left for the next user. The method is that of dynamic thresholds for the buffers of network switches (Choudhury and Hahne, 1998).
+//! Names and objects of addresses that were accepted earlier have another eighth of the limit.
 //!
-//! What is refused is counted, and stands in the picture as `[more addresses of libc.so.6]`, `[more names]` or
-//! `[more objects]`: samples keep their weight and their place, only their innermost detail is coarser.
+//! Refused entries are counted. The flame graph shows `[more addresses of libc.so.6]`, `[more names]` or `[more objects]` in their place:
+//! samples keep their weight and their place, and lose detail only.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -20,14 +20,14 @@ use rustc_hash::FxBuildHasher;
 
 use super::ids::UserId;
 
-/// Users with an account of their own; those who come later have one together. Root of a container may become anybody.
+/// Number of users that are accounted one by one. Later users share one account: root of a container can become any user.
 const MAX_USERS: usize = 4096;
-/// The account of those.
+/// The account of all later users.
 const REST: UserId = UserId(u32::MAX);
-/// See the module.
+/// Root's factor in the formula above.
 const SHARE_OF_ROOT: usize = 7;
 
-/// Bytes for names, and what did not fit. Shared by the tables of one [`Names`](super::Names).
+/// Counts the bytes of names by user, and the entries that were refused. Shared by the tables of one [`Names`](super::Names).
 pub(super) struct Budget {
     limit: usize,
     used: AtomicUsize,
@@ -37,7 +37,7 @@ pub(super) struct Budget {
 }
 
 impl Default for Budget {
-    /// Without a limit: for files.
+    /// Returns a budget without a limit, for files.
     fn default() -> Self {
         Budget::new(usize::MAX)
     }
@@ -59,18 +59,18 @@ impl Budget {
         if known { user } else { REST }
     }
 
-    /// Counts what was made for a user.
+    /// Charges bytes to a user.
     pub(super) fn take(&self, user: UserId, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         *self.by_user.entry(self.account(user)).or_default() += bytes;
     }
 
-    /// Whether no new address is taken any more for this user.
+    /// Whether new addresses of this user are refused.
     pub(super) fn is_full(&self, user: UserId) -> bool {
         self.is_over(user, self.limit)
     }
 
-    /// Whether not even names of addresses that were taken are.
+    /// Whether names of this user's addresses are refused as well.
     pub(super) fn is_overfull(&self, user: UserId) -> bool {
         self.is_over(user, self.limit.saturating_add(self.limit / 8))
     }
@@ -82,7 +82,7 @@ impl Budget {
         self.used_by(account) >= left.saturating_mul(share)
     }
 
-    /// Takes over what another budget has counted as refused.
+    /// Takes over another budget's counts of refused entries.
     pub(super) fn remember_refused(&self, other: &Budget) {
         self.refused_all.store(other.refused(), Ordering::Relaxed);
         for entry in &other.refused {
@@ -90,45 +90,45 @@ impl Budget {
         }
     }
 
-    /// Counts what was not made.
+    /// Counts a refused entry.
     pub(super) fn refuse(&self, user: UserId) {
         self.refused_all.fetch_add(1, Ordering::Relaxed);
         *self.refused.entry(self.account(user)).or_default() += 1;
     }
 
-    /// Bytes taken.
+    /// Bytes in use.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes taken by one user.
+    /// Bytes charged to one user.
     pub(super) fn used_by(&self, user: UserId) -> usize {
         self.by_user.get(&user).map_or(0, |used| *used)
     }
 
-    /// How often something was refused.
+    /// Number of refused entries.
     pub(super) fn refused(&self) -> u64 {
         self.refused_all.load(Ordering::Relaxed)
     }
 
-    /// The user who was refused most, and how often.
+    /// The user with the most refused entries, and their number.
     pub(super) fn refused_most(&self) -> Option<(UserId, u64)> {
         self.refused.iter().map(|entry| (*entry.key(), *entry.value())).max_by_key(|(_, count)| *count)
     }
 }
 
-/// What an entry of a hash table takes. hashbrown doubles when 7/8 of the slots are taken, so an entry has 1.1 to 2.3 slots, each
-/// with a byte of control.
+/// Bytes of an entry of a hash table. hashbrown doubles when 7/8 of its slots are taken, so an entry has 1.1 to 2.3 slots, each with a
+/// control byte.
 pub(super) const fn hashed<T>() -> usize {
     2 * (size_of::<T>() + 1)
 }
 
-/// What an entry of a `boxcar::Vec` takes: itself and a flag. (Its buckets double, but pages that were never written take none.)
+/// Bytes of an entry of a `boxcar::Vec`: the value and a flag. (Its buckets double, but pages that were never written take no memory.)
 pub(super) const fn listed<T>() -> usize {
     size_of::<T>() + align_of::<T>()
 }
 
-/// What a shared string takes: two counts before it, and the allocator's eight bytes and step of sixteen.
+/// Bytes of a shared string: the text, two reference counts, and the allocator's header of 8 bytes, rounded up to 16.
 pub(super) fn shared(text: &str) -> usize {
     (text.len() + 16 + 8).next_multiple_of(16)
 }
@@ -137,7 +137,7 @@ pub(super) fn shared(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Takes until it is refused; bytes that the user has then.
+    /// Charges a user until the budget refuses; returns the user's bytes.
     fn fill(budget: &Budget, user: u32) -> usize {
         while !budget.is_full(UserId(user)) {
             budget.take(UserId(user), 10);
@@ -146,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_what_others_need() {
+    fn no_user_can_take_everything() {
         let budget = Budget::new(84_000);
         assert_eq!(fill(&budget, 1000), 42_000, "half of all");
-        assert_eq!(fill(&budget, 1001), 21_000, "half of the rest");
+        assert_eq!(fill(&budget, 1001), 21_000, "half of what was left");
         assert!(fill(&budget, 0) > 18_000, "root has nearly all that is left");
         assert!(fill(&budget, 1002) > 1_000, "and the next has something");
         assert!(budget.used() < 84_000);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn users_without_end_have_one_account() {
+    fn users_beyond_the_maximum_share_one_account() {
         let budget = Budget::new(usize::MAX);
         for user in 0..10_000 {
             budget.take(UserId(user), 1);

@@ -1,39 +1,40 @@
-//! Text that comes from processes, made safe to print anywhere: terminal, SVG, folded stacks, messages.
+//! Makes text from processes safe to print anywhere: terminal, SVG, folded stacks, messages.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex_syntax::hir::{ClassUnicodeRange, HirKind};
 
-/// Longest name kept, in characters; what is longer is cut and ends in `…`. Names come from hostile processes.
+/// Longest name that is kept, in characters. Longer names are cut and end in `…`. Names come from hostile processes.
 const MAX_NAME: usize = 4096;
 
-/// Characters that are not printed, by their properties in Unicode:
+/// Characters that are replaced, by Unicode property:
 ///
 /// ```text
 /// Cc  Cf                         control characters; format characters (soft hyphen, direction marks, Arabic and Egyptian signs, tags)
 /// Zl  Zp                         line and paragraph separators
-/// Co  Noncharacter_Code_Point    private use, which looks as a font wants; what is no character
-/// Default_Ignorable_Code_Point   what takes no room: variation selectors, joiners, Hangul fillers
-/// Bidi_Control                   what changes the direction of what follows
+/// Co  Noncharacter_Code_Point    private use (looks as the font wants), noncharacters
+/// Default_Ignorable_Code_Point   takes no room: variation selectors, joiners, Hangul fillers
+/// Bidi_Control                   changes the direction of the following text
 /// ```
 ///
 /// Surrogates cannot be in a `str`.
 const UNSAFE: &str =
     r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Noncharacter_Code_Point}\p{Default_Ignorable_Code_Point}\p{Bidi_Control}]";
 
-/// Their ranges, in order.
+/// The ranges of [`UNSAFE`], in ascending order.
 static RANGES: LazyLock<Vec<ClassUnicodeRange>> = LazyLock::new(|| {
     let class = regex_syntax::parse(UNSAFE).map(regex_syntax::hir::Hir::into_kind);
     match class {
         Ok(HirKind::Class(regex_syntax::hir::Class::Unicode(class))) => class.ranges().to_vec(),
-        // The tests have it so. Were the tables not there, nothing but ASCII would be safe.
+        // Cannot happen; a test holds it. Without Unicode's tables only ASCII is safe.
         _ => vec![ClassUnicodeRange::new('\0', '\x1f'), ClassUnicodeRange::new('\x7f', char::MAX)],
     }
 });
 
-/// A name that can be printed anywhere: each character that is invisible, or that changes how others are shown, becomes `·`, and
-/// what is longer than 4,096 characters ends in `…`.
+/// Returns the name with each unsafe character replaced by `·`, cut to [`MAX_NAME`] characters.
+///
+/// Unsafe characters are invisible, or change how others are shown.
 pub fn sanitize(name: &str) -> Cow<'_, str> {
     if name.len() <= MAX_NAME && name.chars().all(is_safe_to_print) {
         return Cow::Borrowed(name);
@@ -45,7 +46,7 @@ pub fn sanitize(name: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Whether a character shows what it is, and changes nothing else.
+/// Whether a character is visible and does not change how others are shown.
 fn is_safe_to_print(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
@@ -70,13 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_to_pass_is_replaced() {
+    fn invisible_characters_that_are_no_controls_are_replaced() {
         let passed = "\u{ad}\u{fe0f}\u{34f}\u{115f}\u{1160}\u{3164}\u{ffa0}\u{600}\u{61c}\u{6dd}\u{8e2}\u{180b}\u{180e}\u{13430}\u{1d173}\
                       \u{e0001}\u{e0041}\u{e0100}\u{2066}\u{2028}\u{2029}\u{feff}\u{fff9}\u{e000}\u{10fffd}\u{ffff}\u{200d}";
         assert_eq!(sanitize(passed), "·".repeat(passed.chars().count()));
     }
 
-    /// All of Unicode, held against the same properties as another engine has them.
+    /// Compares all of Unicode with another engine's tables of the same properties.
     #[test]
     fn each_character_is_as_its_properties_say() {
         let engine = regex::Regex::new(UNSAFE).unwrap();
@@ -86,7 +87,7 @@ mod tests {
             assert_eq!(is_safe_to_print(c), !matched, "{c:?}");
             unsafe_ones += usize::from(matched);
         }
-        // 137,468 for private use; some thousands more that Unicode keeps as ignorable.
+        // 137,468 are for private use; some thousands more are reserved as ignorable.
         assert!((137_468..150_000).contains(&unsafe_ones), "{unsafe_ones}");
         assert!(RANGES.len() < 100, "{} ranges", RANGES.len());
     }
