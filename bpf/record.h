@@ -32,7 +32,7 @@ enum user_end {
 	USER_END_UNREADABLE = 4, /* memory of the stack could not be read */
 	USER_END_NO_CODE = 5, /* what should be the caller is no code */
 	USER_END_ROOT = 6, /* the outermost frame: complete */
-	USER_END_NO_TABLE = 7, /* code of an object whose table is being made */
+	USER_END_NO_TABLE = 7, /* code of an object whose table is being made: see bpf/dump.h */
 	USER_END_GAP = 8, /* code that its object's unwind information does not cover */
 	USER_END_INVALID = 9, /* unwind information that is wrong, or that no rule can say */
 	USER_END_REGISTER = 10, /* a rule that needs a register which only the interrupted function knows */
@@ -69,6 +69,10 @@ enum record_kind {
 enum sample_flags {
 	/* The outermost frames of the kernel stack are missing: it was deeper than MAX_KERNEL_FRAMES, or there is no way to them. */
 	SAMPLE_KERNEL_CUT = 1 << 0,
+	/* A struct stack_dump of the same CPU and time was sent before. */
+	SAMPLE_HAS_DUMP = 1 << 1,
+	/* There should be one, but the budget of dumps or their ring was used up. */
+	SAMPLE_DUMP_REFUSED = 1 << 2,
 };
 
 struct sample_header {
@@ -93,6 +97,29 @@ struct sample {
 	struct sample_header header;
 	__u64 frames[MAX_KERNEL_FRAMES + MAX_USER_FRAMES];
 };
+
+/* Pages of a stack that are copied: bpf/dump.h. */
+#define DUMP_PAGE 4096
+#define DUMP_PAGES 5
+#define LARGE_DUMP_PAGES 17
+
+/* Where the walk of a sample met code without a table: registers and stack of that frame. */
+struct stack_dump {
+	__u64 time; /* the sample's */
+	__u64 pc;
+	__u32 cpu;
+	__u32 valid; /* a bit for each register that is known, by DWARF numbers */
+	__u32 bytes; /* of the stack that were copied, from the stack pointer on */
+	__u16 frames; /* user frames of the sample before this one */
+	__u8 is_return; /* pc is a return address */
+	__u8 guessed; /* the frame was found without unwind information */
+	__u8 switches; /* stacks that were left for another one */
+	__u8 reserved[3];
+	__u64 regs[32];
+	/* Begins with the page of the stack pointer. */
+	__u8 stack[LARGE_DUMP_PAGES * DUMP_PAGE];
+};
+#define DUMP_BYTES(pages) (__builtin_offsetof(struct stack_dump, stack) + (pages) * DUMP_PAGE)
 
 /* A file's content, as far as the kernel tells: two equal ones have the same code. */
 struct object_key {
@@ -261,6 +288,14 @@ OFFSET_IS(struct wish, kind, 49);
 OFFSET_IS(struct wish, uid, 56);
 OFFSET_IS(struct wish, files, 60);
 _Static_assert(sizeof(struct wish) == 64, "a wish is 64 bytes: see records.rs");
+OFFSET_IS(struct stack_dump, pc, 8);
+OFFSET_IS(struct stack_dump, cpu, 16);
+OFFSET_IS(struct stack_dump, bytes, 24);
+OFFSET_IS(struct stack_dump, frames, 28);
+OFFSET_IS(struct stack_dump, is_return, 30);
+OFFSET_IS(struct stack_dump, switches, 32);
+OFFSET_IS(struct stack_dump, regs, 40);
+OFFSET_IS(struct stack_dump, stack, 296);
 _Static_assert(sizeof(struct object_key) == 16, "the key of `files`: see tables");
 _Static_assert(sizeof(struct object) == 16 + 16 * MAX_RANGES, "the value of `objects`: see tables");
 _Static_assert(sizeof(struct object_place) == 8, "the value of `files`: see tables");

@@ -247,8 +247,13 @@ __noinline int apply_other_rule(struct cpu_state *cpu, __u64 rule)
 		return 0;
 	}
 	if (rule == RULE_NO_TABLE) {
+		/* Another table has taken its place, or none has: the frame is looked at once more. */
 		forget_mapping(cpu, walk->pc - walk->is_return);
-		return ends(walk, USER_END_NO_TABLE);
+		if (walk->relocations++ >= MAX_RELOCATIONS)
+			return ends(walk, USER_END_NO_TABLE);
+		walk->map.size = 0;
+		walk->frames--;
+		return 0;
 	}
 	if (rule == RULE_INVALID_STACK_POINTER)
 		return ends(walk, USER_END_INVALID);

@@ -166,6 +166,8 @@ static __always_inline long finish_sample(struct cpu_state *cpu, __u32 kernel)
 
 	if (kernel >= max_depth)
 		header->flags |= SAMPLE_KERNEL_CUT;
+	if (cpu->walk.dump)
+		header->flags |= cpu->walk.dump == DUMP_SENT ? SAMPLE_HAS_DUMP : SAMPLE_DUMP_REFUSED;
 	header->kernel_frames = kernel;
 	header->user_frames = cpu->walk.frames;
 	header->user_end = cpu->walk.end;

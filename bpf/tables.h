@@ -36,6 +36,10 @@
 #define KNOWN_TASKS 64
 /* Kinds of code for which no table was found, in one walk, that user space is told of. */
 #define MAX_WISHES 4
+/* Users whose stack dumps a CPU counts at one time. A power of two: see may_dump() of bpf/dump.h. */
+#define DUMP_USERS 8
+/* How often a walk looks again for a table that was replaced. */
+#define MAX_RELOCATIONS 4
 /* Shift that turns nanoseconds into units of about a second. */
 #define TIME_SHIFT 30
 /* The time of a look-up that no cache answers, counted in frames that the caches answer. */
@@ -191,6 +195,30 @@ struct walk {
 	__u32 past_slot; /* of the thread */
 	__u32 sent; /* samples */
 	__u8 moved; /* a page was taken from the process while it was read in place */
+	__u8 dump; /* enum dump_state */
+	__u8 relocations; /* tables that were found to be replaced */
+};
+
+/* What became of the stack dump of a walk. */
+enum dump_state {
+	DUMP_NONE = 0,
+	DUMP_SENT = 1,
+	DUMP_REFUSED = 2,
+};
+
+/* Pages of stacks of one user that were copied in about a second. */
+struct dump_user {
+	__u32 uid;
+	__u32 time; /* walk::time */
+	__u32 pages;
+	__u32 reserved;
+};
+
+/* Pages of stacks that a CPU has copied in about a second. */
+struct dump_budget {
+	__u32 time; /* walk::time */
+	__u32 pages;
+	struct dump_user users[DUMP_USERS];
 };
 
 /* A thread's owner, as identify() of bpf/sample.h found it. Half a cache line. */
@@ -213,6 +241,7 @@ struct cpu_state {
 	__u64 window[WINDOW_WORDS] __attribute__((aligned(LINE_BYTES)));
 	__u32 past_of[PAST_STACKS];
 	__u32 past_spare;
+	struct dump_budget dumps;
 	struct known_task tasks[KNOWN_TASKS] __attribute__((aligned(LINE_BYTES)));
 	struct sample sample;
 	__u64 words[40]; /* signal frames */

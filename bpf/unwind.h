@@ -30,6 +30,7 @@ enum walk_how {
 	WALK_ANEW = 4, /* by tables, without looking at the thread's last stack: for measuring */
 	WALK_TWICE = 5, /* by tables; and anew, of a copy of the stack: for comparing */
 	WALK_OF_COPIES = 6, /* by tables; the stack is always copied */
+	WALK_AND_DUMP = 7, /* by tables; and by user space, of a stack dump: for comparing */
 };
 const volatile __u32 walk_how;
 /* For tests: also where bpf_for is offered, walk as kernels before 6.4 do. */
@@ -161,6 +162,7 @@ static __always_inline int add_pc(struct cpu_state *cpu)
 }
 
 #include "retrace.h"
+#include "dump.h"
 
 static __always_inline int ends(struct walk *walk, int reason)
 {
@@ -245,13 +247,18 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 		if (fp >= sp && !read_stack(cpu, fp, &saved) && !read_stack(cpu, fp + 8, &pc)) {
 			if (!saved && !pc)
 				return ends(walk, USER_END_ZERO);
+#if defined(__TARGET_ARCH_x86)
+			/* Nothing is known of this code. Most keeps no frame pointer, and has its caller's caller's in the register. */
+			if (reason == USER_END_NO_TABLE && !calls_with_frame(pc, walk->pc))
+				return ends(walk, reason);
+#endif
 			if (believe(walk, pc, fp + 16, saved))
 				return 0;
 		}
 	}
 #if defined(__TARGET_ARCH_x86)
 	/* A function that calls nobody and has no frame: stubs of system calls, and assembly. */
-	if (fresh && !read_stack(cpu, sp, &pc) && believe(walk, pc, sp + 8, fp))
+	if (fresh && reason != USER_END_NO_TABLE && !read_stack(cpu, sp, &pc) && believe(walk, pc, sp + 8, fp))
 		return 0;
 #endif
 	return ends(walk, reason);
@@ -330,8 +337,9 @@ __noinline int walk_step(struct cpu_state *cpu)
 	if (unlikely(walk->map.kind != CODE_OF_FILE)) {
 		if (walk->map.kind == CODE_ANONYMOUS)
 			return guess_caller(cpu, USER_END_ANONYMOUS);
-		/* In a moment there is one. Until then nothing is guessed: a frame pointer would lead past callers that keep none. */
-		return ends(walk, USER_END_NO_TABLE);
+		/* In a moment there is one: user space continues from here. What is guessed meanwhile is for samples that it cannot continue. */
+		dump_stack(cpu);
+		return guess_caller(cpu, USER_END_NO_TABLE);
 	}
 	rule = find_rule(cpu, address - walk->map.start + walk->map.offset);
 	if (likely(apply_plain_rule(cpu, rule)))
@@ -411,6 +419,8 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 	walk->guesses = 0;
 	walk->retraced = 0;
 	walk->moved = 0;
+	walk->dump = walk_how == WALK_BOTH || walk_how == WALK_TWICE ? DUMP_REFUSED : DUMP_NONE;
+	walk->relocations = 0;
 	if (task_flags & (PF_KTHREAD | PF_IO_WORKER)) {
 		walk->end = USER_END_KERNEL_THREAD;
 		return;
@@ -455,6 +465,8 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 		walk->end = USER_END_ROOT;
 		return;
 	}
+	if (walk_how == WALK_AND_DUMP)
+		dump_stack(cpu);
 	walk_frames(cpu);
 	if (READS_WINDOW_IN_PLACE)
 		leave_page(walk);

@@ -77,6 +77,26 @@ static __always_inline int is_return_address(__u64 address)
 }
 
 /*
+ * Whether the call that ends at an address is one of a function that makes a frame, and that pc may be in: E8 rel32, and there
+ * `push rbp; mov rbp, rsp`, perhaps behind `endbr64`. pc is at most so far behind its begin.
+ */
+#define LONGEST_FUNCTION (1 << 20)
+
+static __always_inline int calls_with_frame(__u64 address, __u64 pc)
+{
+	__u64 code, function;
+
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - 8)) || (code >> 24 & 0xff) != 0xe8)
+		return 0;
+	function = address + (__s64)(__s32)(code >> 32);
+	if (pc - function >= LONGEST_FUNCTION || bpf_probe_read_user(&code, sizeof(code), (void *)function))
+		return 0;
+	if ((__u32)code == 0xfa1e0ff3 && bpf_probe_read_user(&code, sizeof(code), (void *)(function + 4)))
+		return 0;
+	return (__u32)code == 0xe5894855;
+}
+
+/*
  * Whether the trap of a breakpoint has just left pc behind it, at the begin of a function: the kernel sets it back when it has found whose it
  * is (a uprobe's), and the instruction in whose place it stands, perhaps `push rbp`, has not run. (When it has run, by emulation, pc is the
  * same, and the pushed register lies where the return address was.) Functions begin at even addresses.

@@ -32,6 +32,7 @@ mod proc;
 mod processes;
 mod reader;
 mod records;
+mod requests;
 mod resolve;
 mod sampler;
 mod tables;
@@ -54,10 +55,11 @@ use events::{Parsed, Timed};
 use perf::EventRing;
 use probes::Probes;
 pub use probes::{Backtrace, EventRequest, EventSpec};
-pub use processes::Unread;
+pub use processes::{DumpCounts, Unread};
 use processes::{Happened, ProcessTable};
 pub use records::Walked;
-use records::{Record, Wish};
+use records::{DUMP_REFUSED, HAS_DUMP, Record};
+use requests::Requests;
 use sampler::{Reading, Sampler, Settings};
 use tables::{Cache, Tables};
 pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
@@ -65,6 +67,9 @@ pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
 /// An event is written to its ring some microseconds after the time in it; a virtual CPU may be stopped in between. What
 /// is younger than this when the rings are read waits for the next drain.
 const SLACK: u64 = 1_000_000;
+
+/// How long the last drain waits for tables that are being made.
+const TABLES_AT_THE_END: Duration = Duration::from_secs(1);
 
 /// Most rounds of questions about processes, and answers, in one drain.
 const ANSWER_ROUNDS: usize = 3;
@@ -85,8 +90,7 @@ pub struct Collector {
     /// Reused buffer for a ring's bytes.
     bytes: Vec<u8>,
     happened: Happened,
-    /// Requests for tables that came before the mappings of their process were read: their files have no paths yet.
-    early_wishes: Vec<Wish>,
+    requests: Requests,
     filters: bool,
     malformed: u64,
     tidied_at: u64,
@@ -150,10 +154,13 @@ impl Collector {
             happened: Happened::default(),
             filters: filter,
             malformed: 0,
-            early_wishes: Vec::new(),
+            requests: Requests::default(),
             tidied_at: perf::now().0,
             slept: perf::slept(),
         };
+        if walk == Walk::Dumped {
+            collector.table.compare_dumps();
+        }
         for tgid in wanted.iter().flatten() {
             collector.add_target(*tgid)?;
         }
@@ -331,15 +338,35 @@ impl Collector {
             let events = &self.events;
             self.table.settle(perf::now().0, answers, batch, |tgid| events.iter().any(|timed| timed.event.begins_program(tgid)));
         }
-        for wish in self.early_wishes.drain(..) {
-            if let Some(tables) = &self.tables {
-                tables.wish(&wish, || self.table.paths_of(wish.tgid, wish.start));
-            }
-        }
+        self.requests.make_due(perf::now().0, self.tables.as_ref(), &mut self.table);
+        self.settle_dumped(batch, is_last);
         if is_last {
             self.table.settle(u64::MAX, Vec::new(), batch, |_| false);
         }
         Ok(())
+    }
+
+    /// Continues samples that waited for tables. At the last drain, waits for the tables that are being made.
+    fn settle_dumped(&mut self, batch: &mut Batch, is_last: bool) {
+        let Some(tables) = &self.tables else { return };
+        let until = Instant::now() + TABLES_AT_THE_END;
+        loop {
+            let mut rules = tables.rules();
+            let (version, is_any_coming) = (rules.version(), rules.is_any_coming());
+            let give_up = is_last && (!is_any_coming || Instant::now() >= until);
+            self.table.settle_dumped(perf::now().0, version, give_up, &mut rules, batch);
+            drop(rules);
+            self.table.take_requests().into_iter().for_each(|request| tables.request(request));
+            if !is_last || give_up || !self.table.is_any_dumped() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Returns what became of samples that met code without an unwind table.
+    pub fn dumps(&self) -> DumpCounts {
+        self.table.dump_counts()
     }
 
     /// Returns the processes about which nothing could be read, and related counts.
@@ -368,30 +395,39 @@ impl Collector {
         let ready = self.events.partition_point(|timed| timed.time <= watermark);
         let mut events = self.events.drain(..ready).peekable();
         let (table, tables, happened) = (&mut self.table, &self.tables, &mut self.happened);
-        let early_wishes = &mut self.early_wishes;
+        let (requests, now) = (&mut self.requests, perf::now().0);
+        let mut refused = 0;
         self.sampler.drain(|pending| {
             pending.sort();
             let mut malformed = 0;
+            let mut dumps = pending.take_dumps(watermark);
             for (time, bytes) in pending.until(watermark) {
                 while let Some(timed) = events.next_if(|timed| timed.time <= time) {
                     table.apply(timed, happened);
                 }
-                match Record::parse(bytes) {
-                    Some(record) => table.take(&record, bytes, batch),
-                    None => malformed += 1,
+                match (Record::parse(bytes), tables) {
+                    (Some(record), Some(tables)) if record.flags & HAS_DUMP != 0 => {
+                        match dumps.remove(&(record.cpu, record.time)) {
+                            Some(dump) => table.take_dumped(&record, bytes, dump, &mut tables.rules(), batch),
+                            None => table.take(&record, bytes, batch),
+                        }
+                    }
+                    (Some(record), _) => {
+                        refused += u64::from(record.flags & DUMP_REFUSED != 0);
+                        table.take(&record, bytes, batch);
+                    }
+                    (None, _) => malformed += 1,
                 }
             }
             events.for_each(|timed| table.apply(timed, happened));
             for wish in pending.take_wishes() {
-                if !table.is_read(wish.tgid) {
-                    early_wishes.push(wish);
-                } else if let Some(tables) = tables {
-                    tables.wish(&wish, || table.paths_of(wish.tgid, wish.start));
-                }
+                requests.make(wish, now, tables.as_ref(), table);
             }
             pending.forget_until(watermark);
             pending.malformed(malformed);
-        })
+        })?;
+        self.table.dumps_refused(refused);
+        Ok(())
     }
 
     fn report(&mut self, batch: &mut Batch) {

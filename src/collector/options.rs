@@ -75,6 +75,8 @@ pub enum Walk {
     Twice = 5,
     /// By tables; stacks are always copied. The first thing to try if a kernel misbehaves.
     Copied = 6,
+    /// By tables; and by user space in a dump of the stack, in a sample behind the first: for comparing them.
+    Dumped = 7,
 }
 
 /// The processes that are sampled. Samples of others are dropped in the kernel before their stacks are walked.

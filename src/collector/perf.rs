@@ -259,6 +259,32 @@ pub(crate) fn read_mapped(map: BorrowedFd<'_>, offset: usize, length: usize) -> 
     Ok(MappedPart::new(map, offset, length, libc::PROT_READ)?.read(0..length / WORD))
 }
 
+/// The words of a BPF map's value, mapped for reading.
+pub(crate) struct MappedWords {
+    part: MappedPart,
+    words: usize,
+}
+
+// SAFETY: the mapping belongs to the process, and is only ever read.
+unsafe impl Send for MappedWords {}
+
+impl MappedWords {
+    /// Maps the first `bytes` bytes of a map.
+    pub(crate) fn new(map: BorrowedFd<'_>, bytes: usize) -> io::Result<MappedWords> {
+        Ok(MappedWords { part: MappedPart::new(map, 0, bytes, libc::PROT_READ)?, words: bytes / 4 })
+    }
+
+    /// Returns the word of this number.
+    pub(crate) fn get(&self, number: usize) -> Option<u32> {
+        if number >= self.words {
+            return None;
+        }
+        // SAFETY: within what is mapped, and aligned: the mapping begins with a page. Other threads of ours may write to it meanwhile, so
+        // it is read as what changes by itself.
+        Some(unsafe { self.part.start().cast::<u32>().add(number).read_volatile() })
+    }
+}
+
 /// Counters that programs keep: in a map that can be mapped and has, for each number, one element after the other for each CPU. Looked at
 /// ten times a second, so it stays mapped.
 pub(crate) struct Counters {
@@ -377,6 +403,12 @@ pub(crate) fn signature_mask() -> u64 {
     // SAFETY: xpaclri (hint 7) changes x30 only, which is said to be changed, and knows neither memory nor flags.
     unsafe { std::arch::asm!("hint 7", inout("x30") address, options(nomem, nostack, preserves_flags)) };
     address ^ signed
+}
+
+/// Code addresses of x86_64 have no signatures.
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) fn signature_mask() -> u64 {
+    0
 }
 
 /// What is to be added to the physical address of memory to get where the kernel sees it; 0 where that is not known. On arm64 also where

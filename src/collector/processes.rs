@@ -12,6 +12,7 @@
 //! ([`parking`]).
 
 mod bounds;
+mod dumped;
 mod parking;
 mod reading;
 
@@ -28,6 +29,10 @@ use super::reader::{Answer, Question, Reader, What};
 use super::records::{COMM_LENGTH, Record, comm_text};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, ObjectId, Process, Processes, Tgid, Timestamp, UserId};
 use bounds::Bounds;
+pub(crate) use dumped::ARCH;
+pub use dumped::DumpCounts;
+use dumped::Dumped;
+pub(crate) use dumped::RuleSource;
 use parking::Parking;
 pub use reading::Unread;
 
@@ -142,6 +147,9 @@ pub(crate) struct ProcessTable {
     /// Questions that will be asked at the end of this drain.
     questions: Vec<Question>,
     parking: Parking,
+    dumped: Dumped,
+    /// Bits of code addresses that may be a signature (arm64).
+    signature: u64,
     /// Answers that wait for events which happened before them and are not applied yet.
     early: Vec<Answer>,
     /// Processes without a command line whose parent's is on its way: number and life.
@@ -177,6 +185,8 @@ impl ProcessTable {
             reader: Reader::default(),
             questions: Vec::new(),
             parking: Parking::default(),
+            dumped: Dumped::default(),
+            signature: perf::signature_mask(),
             early: Vec::new(),
             heirs: Vec::new(),
         }
@@ -392,7 +402,8 @@ impl ProcessTable {
         if !self.files.is_to_be_swept() {
             return;
         }
-        let mapped = self.states.values().flat_map(|state| state.mappings.iter().chain(state.since.iter()));
+        let of_states = self.states.values().flat_map(|state| state.mappings.iter().chain(state.since.iter()));
+        let mapped = of_states.chain(self.dumped.mappings().flat_map(Mappings::iter));
         self.files.sweep(mapped.map(|mapping| mapping.file).chain(self.lately.iter().copied()));
         for state in self.states.values_mut().filter(|state| state.lacks_files && state.exited.is_none()) {
             if self.files.has_room_again(state.user) {

@@ -5,7 +5,8 @@
 use std::mem::offset_of;
 
 use super::tables::ObjectKey;
-use crate::profile::{FileNamespace, UserId};
+use super::unwind::walk::{Found, Registers};
+use crate::profile::{FileNamespace, UserEnd, UserId};
 
 /// Length of a task's name with its zero bytes: `TASK_COMM_LEN`.
 pub(crate) const COMM_LENGTH: usize = 16;
@@ -24,6 +25,16 @@ const FRAME_GUESSED: u64 = 2;
 
 /// The kernel stack lacks its outer side: `SAMPLE_KERNEL_CUT`.
 pub(crate) const KERNEL_CUT: u8 = 1;
+
+/// A dump of its stack was sent before: `SAMPLE_HAS_DUMP`.
+pub(crate) const HAS_DUMP: u8 = 2;
+
+/// There is no dump of its stack, for want of budget or room: `SAMPLE_DUMP_REFUSED`.
+pub(crate) const DUMP_REFUSED: u8 = 4;
+
+/// Bytes of a page of a dump, and most pages: `DUMP_PAGE`, `LARGE_DUMP_PAGES`.
+const DUMP_PAGE: usize = 4096;
+const LARGE_DUMP_PAGES: usize = 17;
 
 /// `struct sample_header`, used for its offsets.
 #[repr(C)]
@@ -97,6 +108,24 @@ struct WishRecord {
     files: u32,
 }
 
+/// `struct stack_dump`, used for its offsets.
+#[repr(C)]
+struct StackDumpRecord {
+    time: u64,
+    pc: u64,
+    cpu: u32,
+    valid: u32,
+    bytes: u32,
+    frames: u16,
+    is_return: u8,
+    guessed: u8,
+    switches: u8,
+    reserved: [u8; 3],
+    reserved2: u32,
+    regs: [u64; 32],
+    stack: [u8; LARGE_DUMP_PAGES * DUMP_PAGE],
+}
+
 /// `struct fork_counters`.
 #[repr(C)]
 struct ForkCounters {
@@ -132,6 +161,13 @@ const _: () = {
     assert!(offset_of!(WishRecord, uid) == offset_of!(SampleHeader, uid));
     assert!(offset_of!(WishRecord, files) == offset_of!(SampleHeader, files));
     assert!(size_of::<WishRecord>() == 64);
+    assert!(offset_of!(StackDumpRecord, cpu) == 16);
+    assert!(offset_of!(StackDumpRecord, bytes) == 24);
+    assert!(offset_of!(StackDumpRecord, frames) == 28);
+    assert!(offset_of!(StackDumpRecord, is_return) == 30);
+    assert!(offset_of!(StackDumpRecord, switches) == 32);
+    assert!(offset_of!(StackDumpRecord, regs) == 40);
+    assert!(offset_of!(StackDumpRecord, stack) == 296);
     assert!(size_of::<Counters>() == 128);
     assert!(size_of::<ForkCounters>() == 16);
 };
@@ -220,6 +256,26 @@ impl<'a> Record<'a> {
         })
     }
 
+    /// Returns the bytes of the same record with other user frames, without bits about dumps.
+    pub(crate) fn with_user(bytes: &[u8], user: &[Found], before: usize, user_end: UserEnd) -> Option<Vec<u8>> {
+        let kernel = usize::from(u16_at(bytes, offset_of!(SampleHeader, kernel_frames))?);
+        let mut new = bytes.get(..HEADER + 8 * (kernel + before))?.to_vec();
+        for frame in user {
+            let bits = if frame.is_return { 0 } else { FRAME_INTERRUPTED } | if frame.guessed { FRAME_GUESSED } else { 0 };
+            new.extend((frame.pc & ((1 << FRAME_BITS_SHIFT) - 1) | bits << FRAME_BITS_SHIFT).to_ne_bytes());
+        }
+        let count = u16::try_from(before + user.len()).ok()?.to_ne_bytes();
+        new.get_mut(offset_of!(SampleHeader, user_frames)..)?.first_chunk_mut().map(|place| *place = count)?;
+        *new.get_mut(offset_of!(SampleHeader, user_end))? = user_end as u8;
+        *new.get_mut(offset_of!(SampleHeader, flags))? &= !(HAS_DUMP | DUMP_REFUSED);
+        Some(new)
+    }
+
+    /// Marks the record as the sample before it, walked in another way.
+    pub(crate) fn set_compared(bytes: &mut [u8]) {
+        bytes.iter_mut().skip(offset_of!(SampleHeader, kind)).take(1).for_each(|kind| *kind = COMPARED);
+    }
+
     /// The time alone, for sorting.
     pub(crate) fn time_of(bytes: &[u8]) -> Option<u64> {
         u64_at(bytes, offset_of!(SampleHeader, time))
@@ -286,6 +342,49 @@ impl Wish {
             },
             user: UserId(u32_at(bytes, offset_of!(WishRecord, uid))?),
             files: FileNamespace(u32_at(bytes, offset_of!(WishRecord, files))?),
+        })
+    }
+}
+
+/// Registers and stack of a frame that could not be walked yet: `struct stack_dump`, without the bytes that were not copied.
+#[derive(Clone, Debug)]
+pub(crate) struct StackDump {
+    /// The CPU and time of its sample.
+    pub(crate) of: (u32, u64),
+    pub(crate) registers: Registers,
+    /// User frames of the sample before this one.
+    pub(crate) frames: usize,
+    /// Address of the first byte of `stack`.
+    pub(crate) start: u64,
+    pub(crate) stack: Box<[u8]>,
+}
+
+impl StackDump {
+    /// The dump in `bytes`; `None` if it contradicts itself. `sp` is the number of the stack pointer's register.
+    pub(crate) fn parse(bytes: &[u8], sp: usize) -> Option<StackDump> {
+        let byte = |offset: usize| bytes.get(offset).copied();
+        let mut values = [0; 32];
+        for (number, value) in values.iter_mut().enumerate() {
+            *value = u64_at(bytes, offset_of!(StackDumpRecord, regs) + 8 * number)?;
+        }
+        let registers = Registers {
+            pc: u64_at(bytes, offset_of!(StackDumpRecord, pc))?,
+            values,
+            valid: u32_at(bytes, offset_of!(StackDumpRecord, valid))?,
+            is_return: byte(offset_of!(StackDumpRecord, is_return))? != 0,
+            guessed: byte(offset_of!(StackDumpRecord, guessed))? != 0,
+            switches: byte(offset_of!(StackDumpRecord, switches))?,
+        };
+        let start = *values.get(sp)?;
+        let length = usize::try_from(u32_at(bytes, offset_of!(StackDumpRecord, bytes))?).ok()?;
+        // The buffer begins with the page of the stack pointer.
+        let from = offset_of!(StackDumpRecord, stack) + usize::try_from(start).ok()? % DUMP_PAGE;
+        Some(StackDump {
+            of: (u32_at(bytes, offset_of!(StackDumpRecord, cpu))?, u64_at(bytes, offset_of!(StackDumpRecord, time))?),
+            registers,
+            frames: u16_at(bytes, offset_of!(StackDumpRecord, frames))?.into(),
+            start,
+            stack: bytes.get(from..from.checked_add(length)?)?.into(),
         })
     }
 }

@@ -10,12 +10,14 @@ use std::time::Duration;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
 
-use super::error::CollectorError;
-use super::perf::{self, Clock, Counters};
+use rustc_hash::FxHashMap;
 use rustix::event::{Timespec, epoll};
 
 use super::Walk;
-use super::records::{self, MAX_FRAMES, Record, Walked, Wish};
+use super::error::CollectorError;
+use super::perf::{self, Clock, Counters};
+use super::processes::ARCH;
+use super::records::{self, MAX_FRAMES, Record, StackDump, Walked, Wish};
 use super::tables::{Cache, Tables};
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
@@ -92,6 +94,7 @@ pub(crate) struct Settings {
 /// What programs of events have in common with the clock's.
 pub(crate) struct Shared {
     pub(crate) records: MapHandle,
+    pub(crate) stack_dumps: MapHandle,
     pub(crate) targets: MapHandle,
     pub(crate) segments: MapHandle,
     pub(crate) objects: MapHandle,
@@ -111,6 +114,8 @@ pub(crate) struct Pending {
     index: Vec<(u64, usize, usize)>,
     /// Tables that samples lacked.
     wishes: Vec<Wish>,
+    /// Dumps by the CPU and time of their samples.
+    dumps: FxHashMap<(u32, u64), StackDump>,
     malformed: u64,
 }
 
@@ -126,6 +131,18 @@ impl Pending {
             }
             None => self.malformed += 1,
         }
+    }
+
+    fn push_dump(&mut self, bytes: &[u8]) {
+        match StackDump::parse(bytes, ARCH.sp().0.into()) {
+            Some(dump) => drop(self.dumps.insert(dump.of, dump)),
+            None => self.malformed += 1,
+        }
+    }
+
+    /// Takes the dumps of samples up to `watermark`.
+    pub(crate) fn take_dumps(&mut self, watermark: u64) -> FxHashMap<(u32, u64), StackDump> {
+        self.dumps.extract_if(|(_, time), _| *time <= watermark).collect()
     }
 
     /// Puts all in the order of time. Almost ordered before: CPUs take turns in the buffer.
@@ -238,6 +255,13 @@ impl Sampler {
         };
         let ring_failed = |error| bpf_error("map the ring buffer", &error);
         builder.add(&skeleton.maps.records, take).map_err(ring_failed)?;
+        // Read after the samples: a dump is sent before its sample.
+        let sink = pending.clone();
+        let take = move |dump: &[u8]| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).push_dump(dump);
+            0
+        };
+        builder.add(&skeleton.maps.stack_dumps, take).map_err(ring_failed)?;
         let ring = builder.build().map_err(ring_failed)?;
         let wakes = wakes_of(&skeleton.maps.records)
             .map_err(|source| CollectorError::Read { path: "the ring buffer's wake-ups", source })?;
@@ -379,6 +403,7 @@ impl Sampler {
         let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of samples", &error));
         Ok(Shared {
             records: handle(&maps.records)?,
+            stack_dumps: handle(&maps.stack_dumps)?,
             targets: handle(&maps.targets)?,
             segments: handle(&maps.segments)?,
             objects: handle(&maps.objects)?,
@@ -444,6 +469,7 @@ fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Res
             rodata.walk_time = 0;
         }
         rodata.half_ring = u64::from(settings.ring_bytes / 2);
+        rodata.most_dump_pages = most_dump_pages(settings.walk);
         #[cfg(target_arch = "aarch64")]
         {
             rodata.signature_mask = perf::signature_mask();
@@ -457,6 +483,7 @@ fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Res
     let _ = finds_direct_map;
     let sized = open.maps.records.set_max_entries(settings.ring_bytes);
     let sized = sized.and_then(|()| open.maps.targets.set_max_entries(if settings.filter { MAX_TARGETS } else { 1 }));
+    let sized = sized.and_then(|()| open.maps.stack_dumps.set_max_entries(dump_ring_bytes(settings.walk)));
     let sized = sized.and_then(|()| {
         let cpus = possible_cpus()?;
         open.maps.cpu_states.set_max_entries(states)?;
@@ -465,6 +492,25 @@ fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Res
     });
     sized.map_err(|error| bpf_error("size the BPF maps", &error))?;
     open.load().map_err(|error| bpf_error("load the BPF programs", &error))
+}
+
+/// Returns how many pages of stacks each CPU may copy in a second: `most_dump_pages` of bpf/dump.h. Copying 4,096 takes less than half a
+/// percent of the CPU.
+pub(super) fn most_dump_pages(walk: Walk) -> u32 {
+    match walk {
+        Walk::Tables | Walk::Anew | Walk::Copied => 4096,
+        Walk::Dumped => u32::MAX,
+        Walk::FramePointers | Walk::Compared | Walk::Nothing | Walk::Twice => 0,
+    }
+}
+
+/// Returns the size of the ring of dumps: 200 small ones or 60 large ones, which is more than come between two drains, because each request
+/// for a table wakes the reader.
+fn dump_ring_bytes(walk: Walk) -> u32 {
+    match most_dump_pages(walk) {
+        0 => 4096,
+        _ => 4 << 20,
+    }
 }
 
 /// What becomes readable when a program wakes the ring buffer's reader. By edges: otherwise it would be readable whenever

@@ -59,11 +59,14 @@ pub enum UserEnd {
     Time = 18,
     /// The process's mappings could not be read in time. The collector says so, no program in the kernel.
     Unread = 19,
+    /// The unwind table of a frame came after the sample, and the copy of the stack ends before the root. The collector says so, no program
+    /// in the kernel.
+    Dump = 20,
 }
 
 impl UserEnd {
     /// All of them, in the order of their numbers.
-    pub const ALL: [UserEnd; 20] = [
+    pub const ALL: [UserEnd; 21] = [
         UserEnd::Unspecified,
         UserEnd::KernelThread,
         UserEnd::FramePointerEnd,
@@ -84,6 +87,7 @@ impl UserEnd {
         UserEnd::Registers,
         UserEnd::Time,
         UserEnd::Unread,
+        UserEnd::Dump,
     ];
 
     /// From the number on the wire; unknown numbers are [`UserEnd::Unspecified`].
@@ -138,6 +142,10 @@ impl UserEnd {
             UserEnd::Unread => {
                 ("the process's mappings could not be read in time", "something holds its memory lock: `ps` waits for it as well")
             }
+            UserEnd::Dump => (
+                "the copy of the stack was too short",
+                "the first samples of a program are walked in a copy of 16 KiB, until its unwind table is there",
+            ),
             UserEnd::Registers => ("no registers that can be trusted: it was becoming another program (execve)", ""),
             UserEnd::Time => (
                 "walking took too long, cut at the root side",

@@ -11,7 +11,7 @@ use super::spec::Mechanism;
 use super::{Backtrace, Failed, MAX_SOURCES};
 use crate::collector::error::CollectorError;
 use crate::collector::perf::Counters;
-use crate::collector::sampler::{Shared, bpf_error, counters_of, forget_complaint, possible_cpus};
+use crate::collector::sampler::{Shared, bpf_error, counters_of, forget_complaint, most_dump_pages, possible_cpus};
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {
@@ -80,6 +80,7 @@ fn program<'a, 'obj>(programs: &'a ProbesProgs<'obj>, mechanism: Mechanism) -> &
 fn share(maps: &mut OpenProbesMaps<'_>, shared: &Shared, own: Option<&OwnMaps>) -> libbpf_rs::Result<()> {
     let reuse = |map: &mut OpenMapMut<'_>, handle: &MapHandle| map.reuse_fd(handle.as_fd());
     reuse(&mut maps.records, &shared.records)?;
+    reuse(&mut maps.stack_dumps, &shared.stack_dumps)?;
     reuse(&mut maps.targets, &shared.targets)?;
     reuse(&mut maps.segments, &shared.segments)?;
     reuse(&mut maps.objects, &shared.objects)?;
@@ -119,6 +120,7 @@ impl Programs {
                 rodata.walk_time = 0;
             }
             rodata.half_ring = u64::from(shared.settings.ring_bytes / 2);
+            rodata.most_dump_pages = most_dump_pages(shared.settings.walk);
             rodata.source_number = told.number;
             rodata.cpus = possible_cpus().map_err(|error| Failed::of_io(&error))?;
             rodata.backtrace = told.backtrace as u32;

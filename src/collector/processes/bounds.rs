@@ -57,7 +57,8 @@ impl ProcessTable {
     pub(crate) fn memory(&self) -> usize {
         let of_states = self.states.capacity() * (size_of::<State>() + 8);
         let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
-        self.mappings_memory + of_states + frames * (size_of::<(u64, FrameId)>() + 1) + self.files.memory()
+        let dumped = self.dumped.memory();
+        self.mappings_memory + of_states + frames * (size_of::<(u64, FrameId)>() + 1) + self.files.memory() + dumped
     }
 
     fn forget_mappings(&mut self) {

@@ -88,6 +88,11 @@ impl ProcessTable {
     /// Adds a sample to the batch, at once or when its process has been read.
     pub(crate) fn take(&mut self, record: &Record, bytes: &[u8], batch: &mut Batch) {
         self.prepare(record);
+        self.place(record, bytes, batch);
+    }
+
+    /// The same for a prepared process.
+    pub(super) fn place(&mut self, record: &Record, bytes: &[u8], batch: &mut Batch) {
         if self.resolve(record, batch, Waits::MayWait) {
             return;
         }

@@ -22,8 +22,10 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, StatxFlags};
 
 use super::kernel::ObjectKey;
-use super::queue::Job;
-use crate::collector::perf;
+use super::queue::{Job, Sought};
+use crate::collector::events::Identity;
+use crate::collector::unwind::FileImage;
+use crate::collector::{build_id, perf};
 use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::profile::Tgid;
 
@@ -42,6 +44,8 @@ pub(super) enum NotFound {
 /// A mapping's file, and its path as the process sees it.
 #[derive(Debug)]
 pub(super) struct Found {
+    /// What the kernel knows it by.
+    pub(super) key: ObjectKey,
     pub(super) file: OpenFile,
     pub(super) path: Arc<str>,
     /// Whether only root can have written it, and our own path leads to the same file.
@@ -54,28 +58,25 @@ pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
     let (start, end) = job.mapping;
     let mut refused = None;
     match open::mapping_now(job.user, Tgid(job.tgid), start..end) {
-        Ok(file) => match is_it(&file, job) {
-            Ok(true) => {
+        Ok(file) => match identify(&file, job) {
+            Ok(Some(key)) => {
                 // There may be no path yet: the event that names the mapping may come after the sample.
                 let link = || std::fs::read_link(format!("/proc/{}/map_files/{start:x}-{end:x}", job.tgid));
                 let named = || link().map(|path| path.to_string_lossy().into()).unwrap_or_default();
-                return Ok(found(file, job.paths.first().cloned().unwrap_or_else(named)));
+                return Ok(found(file, key, job.paths.first().cloned().unwrap_or_else(named)));
             }
-            Ok(false) => {}
+            Ok(None) => {}
             Err(why) => refused = Some(why),
         },
         Err(why @ (OpenError::NotRegular | OpenError::NotStorage)) => refused = Some(why.to_string()),
         Err(_) => {}
     }
-    let root = match Root::Process(Tgid(job.tgid)) {
-        root if root.path().exists() => root,
-        // The process is gone. Our own paths are used only if it saw the same files as we do.
-        _ if job.files == open::own_files() => Root::Own,
-        _ => return Err(refused.map_or(NotFound::Gone, NotFound::Refused)),
-    };
-    for path in job.paths.iter().filter(|path| path.starts_with('/') && !path.ends_with(" (deleted)")) {
-        match open::path_now(job.user, &root, Path::new(&**path)).map(|file| (is_it(&file, job), file)) {
-            Ok((Ok(true), file)) => return Ok(found(file, path.clone())),
+    // The process may end at any moment. Our own paths are used only if it saw the same files as we do.
+    let roots = [Some(Root::Process(Tgid(job.tgid))), (job.files == open::own_files()).then_some(Root::Own)];
+    let paths = || job.paths.iter().filter(|path| path.starts_with('/') && !path.ends_with(" (deleted)"));
+    for (root, path) in roots.iter().flatten().flat_map(|root| paths().map(move |path| (root, path))) {
+        match open::path_now(job.user, root, Path::new(&**path)).map(|file| (identify(&file, job), file)) {
+            Ok((Ok(Some(key)), file)) => return Ok(found(file, key, path.clone())),
             Ok((Err(why), _)) => refused = Some(why),
             _ => {}
         }
@@ -83,19 +84,43 @@ pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
     Err(refused.map_or(NotFound::Gone, NotFound::Refused))
 }
 
-fn found(file: OpenFile, path: Arc<str>) -> Found {
+fn found(file: OpenFile, key: ObjectKey, path: Arc<str>) -> Found {
     let is_hosts = file.is_hosts(Path::new(&*path));
-    Found { file, path, is_hosts }
+    Found { key, file, path, is_hosts }
+}
+
+/// Returns what the kernel knows an open file by, if it is the one that the job seeks. Fails if that cannot be known.
+fn identify(file: &OpenFile, job: &Job) -> Result<Option<ObjectKey>, String> {
+    match job.sought {
+        Sought::Sampled(key) => is_it(file, key, job.tgid).map(|is_it| is_it.then_some(key)),
+        Sought::Mapped(identity) => Ok(key_of(file, identity, job.tgid)),
+    }
+}
+
+/// Returns what the kernel knows an open file by, if it is the one that an event of a mapping named. `None` also where that cannot be
+/// found out: on remote file systems and overlays, and on those that tell no generation.
+fn key_of(file: &OpenFile, identity: Identity, tgid: u32) -> Option<ObjectKey> {
+    let (near, facts) = (file.opened.near()?, &file.facts);
+    if rustix::fs::fstatfs(near).ok()?.f_type as u64 & 0xffff_ffff == OVERLAYFS {
+        return None;
+    }
+    let device = superblock(file, near, None, tgid)?;
+    let is_it = match identity {
+        Identity::BuildId(id) => build_id::of_image(&FileImage::new(file.clone())) == Some(id),
+        Identity::Inode(wanted, inode) => device == wanted && facts.inode == inode,
+    };
+    let generation = perf::inode_generation(near).filter(|_| is_it)?;
+    Some(ObjectKey::new(device, facts.inode, content(generation, facts.modified)))
 }
 
 /// Returns whether an open file is the one that the kernel named. Fails if that cannot be known.
-fn is_it(file: &OpenFile, job: &Job) -> Result<bool, String> {
-    let (key, facts) = (job.key, &file.facts);
+fn is_it(file: &OpenFile, key: ObjectKey, tgid: u32) -> Result<bool, String> {
+    let facts = &file.facts;
     let Some(near) = file.opened.near() else {
         // A remote file: st_dev is the superblock's number. Its table is never shared, so this need not be certain.
         return Ok(facts.device == key.device() && facts.inode == key.inode);
     };
-    let superblock = superblock(file, near, key, job.tgid);
+    let superblock = superblock(file, near, Some(key.device()), tgid);
     if superblock != Some(key.device()) {
         let is_overlay = rustix::fs::fstatfs(near).is_ok_and(|about| about.f_type as u64 & 0xffff_ffff == OVERLAYFS);
         return match is_overlay && facts.inode as u32 == key.inode as u32 {
@@ -116,9 +141,9 @@ pub(super) fn content(generation: u32, (seconds, nanoseconds): (i64, u32)) -> u3
     generation ^ (time.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-/// Returns the number of the file's superblock that mappings have.
-fn superblock(file: &OpenFile, near: &File, key: ObjectKey, tgid: u32) -> Option<u64> {
-    if file.facts.device == key.device() || rustix::fs::major(file.facts.device) != 0 {
+/// Returns the number of the file's superblock that mappings have. If it is the expected one, that is known without a look at the mounts.
+fn superblock(file: &OpenFile, near: &File, expected: Option<u64>, tgid: u32) -> Option<u64> {
+    if Some(file.facts.device) == expected || rustix::fs::major(file.facts.device) != 0 {
         return Some(file.facts.device);
     }
     let about = rustix::fs::statx(near, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;

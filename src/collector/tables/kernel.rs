@@ -15,8 +15,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::layout::{Layout, MAX_RANGES, Range};
 use super::pool::{Extent, MAX_SEGMENTS, Pool, SEGMENT_WORDS};
-use crate::collector::perf::{self, undisturbed};
-use crate::collector::records::u32_at;
+use crate::collector::perf::{self, MappedWords, undisturbed};
+use crate::collector::records::{u16_at, u32_at};
+use crate::collector::unwind::paged::PAGE;
 use crate::collector::unwind::{Arch, Packed, Page};
 use crate::far::Place;
 use crate::profile::UserId;
@@ -46,6 +47,11 @@ impl ObjectKey {
     /// The vDSO is of no file.
     pub(crate) const VDSO: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 0 };
 
+    /// Returns the key of a file. `device` is the superblock's number in the encoding of stat.
+    pub(crate) fn new(device: u64, inode: u64, generation: u32) -> ObjectKey {
+        ObjectKey { inode, device: rustix::fs::major(device) << 20 | rustix::fs::minor(device), generation }
+    }
+
     /// The superblock's number in the encoding of stat.
     pub(crate) fn device(self) -> u64 {
         // In the kernel's own encoding the lower 20 bits are the minor number.
@@ -68,12 +74,23 @@ impl ObjectKey {
     }
 }
 
+/// Where the pages of a range of code are indexed: `struct object_range`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct IndexedRange {
+    first_page: u32,
+    pages: u32,
+    index: Extent,
+}
+
 /// An object that is in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Placed {
     slot: u32,
     serial: u32,
     extents: Vec<Extent>,
+    ranges: Vec<IndexedRange>,
+    /// Where its rules are.
+    rules: Option<Extent>,
     /// The user who is charged.
     user: UserId,
 }
@@ -124,6 +141,8 @@ pub(crate) struct Kernel {
     files: MapHandle,
     /// The values of `segments`; `None` where there is no segment.
     values: Vec<Option<MapHandle>>,
+    /// The same, mapped for reading once something was looked up there.
+    views: Vec<Option<MappedWords>>,
     pool: Pool,
     /// Most bytes that the segments may take.
     bound: u64,
@@ -145,6 +164,7 @@ impl Kernel {
             objects,
             files,
             values: Vec::new(),
+            views: Vec::new(),
             pool: Pool::new(most),
             bound: u64::from(most) * u64::from(SEGMENT_BYTES),
             others: Held::default(),
@@ -169,7 +189,7 @@ impl Kernel {
             None => return Err(NotPlaced::Full),
         };
         self.serial += 1;
-        let mut placed = Placed { slot, serial: self.serial, extents: Vec::new(), user };
+        let mut placed = Placed { slot, serial: self.serial, extents: Vec::new(), ranges: Vec::new(), rules: None, user };
         let filled = self.fill(layout, &mut placed);
         self.charge(&placed, true);
         match filled {
@@ -216,6 +236,7 @@ impl Kernel {
         }
         let rules: Vec<u8> = layout.rules.iter().flat_map(|Packed(rule)| rule.to_ne_bytes()).collect();
         let rules = self.store(&rules, placed)?;
+        placed.rules = Some(rules);
         let mut object = Vec::with_capacity(OBJECT);
         object.extend(placed.serial.to_ne_bytes());
         object.extend(0u32.to_ne_bytes());
@@ -225,9 +246,11 @@ impl Kernel {
         for range in &layout.ranges {
             let index = index_of(range, &rows);
             let index = self.store(&index, placed)?;
-            for number in [range.first_page, range.pages.len() as u32, index.word, index.segment] {
+            let pages = range.pages.len() as u32;
+            for number in [range.first_page, pages, index.word, index.segment] {
                 object.extend(number.to_ne_bytes());
             }
+            placed.ranges.push(IndexedRange { first_page: range.first_page, pages, index });
         }
         object.resize(OBJECT, 0);
         undisturbed(|| self.objects.update(&placed.slot.to_ne_bytes(), &object, MapFlags::ANY))?;
@@ -260,6 +283,48 @@ impl Kernel {
         self.values.resize_with(self.values.len().max(place + 1), || None);
         let slot = self.values.get_mut(place).ok_or(NotPlaced::Full)?;
         Ok(slot.insert(value))
+    }
+
+    /// Returns the rule at an offset in an object's file: what `search_rule` of bpf/tables.h finds there.
+    pub(crate) fn rule(&mut self, placed: &Placed, offset: u64) -> Packed {
+        self.search_rule(placed, offset).unwrap_or(Packed::GAP)
+    }
+
+    fn search_rule(&mut self, placed: &Placed, offset: u64) -> Option<Packed> {
+        let page = u32::try_from(offset / u64::from(PAGE)).ok()?;
+        let range = placed.ranges.iter().find(|range| page.wrapping_sub(range.first_page) < range.pages)?;
+        // struct table_page: first word, then count and segment.
+        let index = range.index.word + 2 * (page - range.first_page);
+        let first = self.word(range.index.segment, index)?;
+        let rest = self.word(range.index.segment, index + 1)?.to_ne_bytes();
+        let (count, segment) = (u32::from(u16_at(&rest, 0)?), u32::from(u16_at(&rest, 2)?));
+        // The last row that does not begin behind the offset.
+        let in_page = (offset % u64::from(PAGE)) as u32;
+        let (mut from, mut to) = (first, first.checked_add(count)?);
+        while to - from > 1 {
+            let middle = from + (to - from) / 2;
+            match self.word(segment, middle)? >> 16 <= in_page {
+                true => from = middle,
+                false => to = middle,
+            }
+        }
+        let rules = placed.rules?;
+        let rule = rules.word + 2 * (self.word(segment, from)? & 0xffff);
+        let (low, high) = (self.word(rules.segment, rule)?, self.word(rules.segment, rule + 1)?);
+        let (low, high) = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
+        Some(Packed(u64::from(low) | u64::from(high) << 32))
+    }
+
+    /// Returns a word of a segment.
+    fn word(&mut self, segment: u32, number: u32) -> Option<u32> {
+        let place = segment as usize;
+        if self.views.get(place).is_none_or(Option::is_none) {
+            let value = self.values.get(place)?.as_ref()?;
+            let view = MappedWords::new(value.as_fd(), SEGMENT_BYTES as usize).ok()?;
+            self.views.resize_with(self.views.len().max(place + 1), || None);
+            *self.views.get_mut(place)? = Some(view);
+        }
+        self.views.get(place)?.as_ref()?.get(number as usize)
     }
 
     /// From now on this file's code is walked by that table.
@@ -300,6 +365,7 @@ impl Kernel {
             // No object is in it any more. The kernel frees it when the last program that may have seen it has ended.
             let _ = undisturbed(|| self.segments.delete(&number.to_ne_bytes()));
             self.values.iter_mut().skip(number as usize).take(1).for_each(|value| *value = None);
+            self.views.iter_mut().skip(number as usize).take(1).for_each(|view| *view = None);
         }
     }
 

@@ -9,11 +9,13 @@ use rustix::time::ClockId;
 use super::cache::{Cache, Content};
 use super::digest::{self, Verified};
 use super::identity::{self, Found, NotFound};
+use super::kernel::ObjectKey;
 use super::layout::Layout;
-use super::queue::{Job, Next};
+use super::queue::{Job, Next, Sought};
 use super::status::Summary;
 use super::store::{Finished, ROOT};
 use super::{PAUSE, Shared};
+use crate::collector::events::Identity;
 use crate::collector::unwind::{self, Arch, Beside, FileImage, Image, OnDisk, Table};
 use crate::collector::{build_id, perf};
 use crate::far::{self, Place};
@@ -35,7 +37,7 @@ const FULL: Duration = Duration::from_secs(5);
 pub(super) fn work(shared: &Shared) {
     let (mut worked, mut stored) = (false, false);
     while let Some(job) = next_job(shared, &mut worked, &mut stored) {
-        let (key, before) = (job.key, cpu_time());
+        let before = cpu_time();
         let outcome = make_for(shared, &job, &mut stored);
         let cost = cpu_time().saturating_sub(before);
         let mut inner = shared.lock();
@@ -45,12 +47,14 @@ pub(super) fn work(shared: &Shared) {
                 inner.queue.charge(done.user, cost);
                 inner.finish(Finished { cost, ..*done });
             }
-            Outcome::Later(user, pause) => {
+            Outcome::Later(user, key, pause) => {
                 inner.queue.charge(user, cost);
-                inner.later(key, pause);
+                key.into_iter().for_each(|key| inner.later(key, pause));
             }
             Outcome::Named(user) => inner.queue.charge(user, cost),
-            Outcome::Refused(path, why) => inner.refuse(key, job.user, path, why),
+            Outcome::Refused(path, why) => {
+                job.sought.key().into_iter().for_each(|key| inner.refuse(key, job.user, path.clone(), why.clone()));
+            }
         }
     }
 }
@@ -95,14 +99,26 @@ enum Outcome {
     Made(Box<Finished>),
     /// The kernel had a table with the same content already.
     Named(UserId),
-    Later(UserId, Duration),
+    /// The table could not be made now: of this file, if it is known.
+    Later(UserId, Option<ObjectKey>, Duration),
     Refused(std::sync::Arc<str>, String),
+}
+
+/// Returns what is asked for the file of a job.
+fn place_of(job: &Job) -> Place {
+    match job.sought {
+        Sought::Sampled(key) => key.place(),
+        Sought::Mapped(Identity::Inode(device, _)) => Place::device(device),
+        Sought::Mapped(Identity::BuildId(_)) => {
+            Place::beside(Path::new("/"), Path::new(job.paths.first().map_or("", |path| path)))
+        }
+    }
 }
 
 fn make_for(shared: &Shared, job: &Job, stored: &mut bool) -> Outcome {
     let opened = {
         let job = job.clone();
-        far::within(job.user.0, job.key.place(), far::PATIENCE, move || {
+        far::within(job.user.0, place_of(&job), far::PATIENCE, move || {
             let found = identity::find(&job)?;
             let id = build_id::of_image(&FileImage::new(found.file.clone()));
             Ok((found, id))
@@ -110,28 +126,38 @@ fn make_for(shared: &Shared, job: &Job, stored: &mut bool) -> Outcome {
     };
     let (found, id) = match opened {
         Ok(Ok(opened)) => opened,
-        Ok(Err(NotFound::Gone)) => return Outcome::Later(job.user, PAUSE),
+        Ok(Err(NotFound::Gone)) => return Outcome::Later(job.user, job.sought.key(), PAUSE),
         Ok(Err(NotFound::Refused(why))) => return Outcome::Refused(job.paths.first().cloned().unwrap_or_default(), why),
         Err(_) => {
             let path = job.paths.first().cloned().unwrap_or_default();
             return Outcome::Refused(path, "its file system does not answer".to_owned());
         }
     };
-    let user = if found.is_hosts { ROOT } else { job.user };
+    let (user, key) = (if found.is_hosts { ROOT } else { job.user }, found.key);
+    if job.sought.key().is_none() && !shared.lock().begin(key) {
+        // Another job makes it, or has made it.
+        shared.lock().add_file(key, id, job.user, found.is_hosts, found.path.clone());
+        return Outcome::Named(user);
+    }
     if !shared.lock().may_hold(user) {
-        return Outcome::Later(user, FULL);
+        return Outcome::Later(user, Some(key), FULL);
     }
     let maker = Maker { shared, job, found: &found, id, image: FileImage::new(found.file.clone()) };
     let outcome = if found.is_hosts { maker.of_host(stored) } else { maker.of_anybody(stored) };
     let (content, made) = match outcome {
         Ok(Some(made)) => made,
-        Ok(None) => return Outcome::Named(user),
-        Err(Changed) => return Outcome::Later(user, PAUSE),
+        Ok(None) => {
+            shared.lock().add_file(key, id, job.user, found.is_hosts, found.path.clone());
+            return Outcome::Named(user);
+        }
+        Err(Changed) => return Outcome::Later(user, Some(key), PAUSE),
     };
     let made = made.and_then(|(layout, summary)| in_proportion(&layout, found.file.facts.stored).map(|()| (layout, summary)));
-    let (key, path) = (job.key, found.path.clone());
+    let path = found.path.clone();
     Outcome::Made(Box::new(Finished {
         content: content.filter(|_| made.is_ok()),
+        build_id: id,
+        is_hosts: found.is_hosts,
         asked_by: job.user,
         user,
         ..Finished::of_root(key, path, made)
@@ -203,7 +229,7 @@ impl Maker<'_> {
 
     /// Whether a table with this content is in the kernel. If so, this file leads to it from now on.
     fn is_there(&self, content: Content) -> bool {
-        self.shared.lock().name_by_content(self.job.key, self.job.user, content)
+        self.shared.lock().name_by_content(self.found.key, self.job.user, content)
     }
 
     fn cached(&self, content: &Content, beside: &dyn Beside) -> Option<(Layout, Summary)> {

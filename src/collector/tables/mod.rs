@@ -22,6 +22,7 @@
 
 mod cache;
 mod digest;
+mod files;
 mod identity;
 mod kernel;
 mod layout;
@@ -40,13 +41,17 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::MapHandle;
 
+use super::events::Identity;
+use super::processes::RuleSource;
 use super::records::Wish;
 use super::{proc, unwind};
+use crate::profile::{FileNamespace, UserId};
 pub(crate) use cache::{Cache, any_table};
 pub(crate) use identity::device_of_any_mount;
 pub(crate) use kernel::ObjectKey;
-use queue::Job;
+use queue::{Job, Sought};
 pub use status::{ObjectState, ObjectStatus, Summary, TablesStatus};
+pub(crate) use store::RuleAt;
 use store::{Inner, State};
 
 /// Default limit of the kernel's memory for tables, in bytes. All objects of a large desktop are 42 million rows and take 200 MB.
@@ -120,7 +125,7 @@ impl Tables {
         }
         inner.states.insert(wish.key, State::Asked);
         inner.queue.push(Job {
-            key: wish.key,
+            sought: Sought::Sampled(wish.key),
             tgid: wish.tgid,
             user: wish.user,
             files: wish.files,
@@ -128,6 +133,22 @@ impl Tables {
             paths: paths(),
         });
         self.shared.work.notify_one();
+    }
+
+    /// A waiting sample has a caller in a file whose table no sample has asked for.
+    pub(crate) fn request(&self, request: MappedRequest) {
+        let mut inner = self.shared.lock();
+        if !inner.is_sought(&request) {
+            return;
+        }
+        let MappedRequest { tgid, user, files, mapping, path, identity } = request;
+        inner.queue.push(Job { sought: Sought::Mapped(identity), tgid, user, files, mapping, paths: vec![path] });
+        self.shared.work.notify_one();
+    }
+
+    /// Locks the tables, to look up rules.
+    pub(crate) fn rules(&self) -> Rules<'_> {
+        Rules(self.shared.lock())
     }
 
     /// To be called about once a second.
@@ -142,6 +163,43 @@ impl Tables {
     /// Every object that code ran of.
     pub(crate) fn objects(&self) -> Vec<ObjectStatus> {
         self.shared.lock().objects()
+    }
+}
+
+/// A file that a process has mapped, as an event told.
+#[derive(Clone, Debug)]
+pub(crate) struct MappedRequest {
+    pub(crate) tgid: u32,
+    /// The user who is charged for the process.
+    pub(crate) user: UserId,
+    pub(crate) files: FileNamespace,
+    pub(crate) mapping: (u64, u64),
+    pub(crate) path: Arc<str>,
+    pub(crate) identity: Identity,
+}
+
+/// The rules of all tables, while nobody changes them.
+pub(crate) struct Rules<'a>(MutexGuard<'a, Inner>);
+
+impl RuleSource for Rules<'_> {
+    fn key_of(&mut self, path: &str, identity: Identity, user: UserId) -> Option<ObjectKey> {
+        self.0.files.key_of(path, identity, user)
+    }
+
+    fn at(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
+        self.0.rule(key, offset)
+    }
+}
+
+impl Rules<'_> {
+    /// Counts changes: as long as it is the same, the rules are the same.
+    pub(crate) fn version(&self) -> u64 {
+        self.0.version
+    }
+
+    /// Whether tables are being made, or wait to be made or for room.
+    pub(crate) fn is_any_coming(&self) -> bool {
+        self.0.is_any_coming()
     }
 }
 

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::kernel::ObjectKey;
+use crate::collector::events::Identity;
 use crate::profile::{FileNamespace, UserId};
 
 /// CPU seconds per second that tables may take.
@@ -36,10 +37,29 @@ const MOST_USERS: usize = 256;
 
 const ROOT: UserId = UserId(0);
 
+/// How the file of a job is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sought {
+    /// A sample hit it: as the kernel knows it.
+    Sampled(ObjectKey),
+    /// A waiting sample has a caller in it: as the event of its mapping told it.
+    Mapped(Identity),
+}
+
+impl Sought {
+    /// What the kernel knows it by, if that is known.
+    pub(super) fn key(self) -> Option<ObjectKey> {
+        match self {
+            Sought::Sampled(key) => Some(key),
+            Sought::Mapped(_) => None,
+        }
+    }
+}
+
 /// A request for the table of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    pub(super) key: ObjectKey,
+    pub(super) sought: Sought,
     pub(super) tgid: u32,
     /// The user who is charged for it.
     pub(super) user: UserId,
@@ -184,7 +204,14 @@ mod tests {
 
     fn job(user: u32, inode: u64) -> Job {
         let key = ObjectKey { inode, device: 1, generation: 0 };
-        Job { key, tgid: 1, user: UserId(user), files: FileNamespace(0), mapping: (0, 0), paths: Vec::new() }
+        Job {
+            sought: Sought::Sampled(key),
+            tgid: 1,
+            user: UserId(user),
+            files: FileNamespace(0),
+            mapping: (0, 0),
+            paths: Vec::new(),
+        }
     }
 
     /// Serves jobs of `cost` each for `seconds` of the clock. Returns the number of jobs done for each user.

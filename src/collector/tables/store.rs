@@ -8,22 +8,25 @@
 //! Bounds: there are at most as many objects, and as many names, as the kernel has places. Files without an object are forgotten
 //! when they may be asked for again. At most [`MOST_UNPLACED`] bytes of tables wait for room.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
 use super::cache::Content;
+use super::files::Files;
 use super::kernel::{Held, Kernel, MAX_OBJECTS, NotPlaced, ObjectKey, Placed};
 use super::make::Made;
 use super::queue::Queue;
 use super::shares::{Among, Candidate, choose};
 use super::status::{ObjectState, ObjectStatus, TablesStatus};
-use super::{PAUSE, SILENCE};
+use super::{MappedRequest, PAUSE, SILENCE};
+use crate::collector::events::Identity;
 use crate::collector::perf;
 use crate::collector::records::Wish;
-use crate::profile::UserId;
+use crate::collector::unwind::Packed;
+use crate::profile::{BuildId, UserId};
 
 pub(super) const ROOT: UserId = UserId(0);
 
@@ -41,6 +44,10 @@ const FULL: Duration = Duration::from_secs(10);
 /// takes 1/21 of a CPU. Root's tables need not wait.
 const REST: u32 = 20;
 
+/// How long a file that a waiting sample asked for is not asked for again, and most such files.
+const SOUGHT_AGAIN: Duration = Duration::from_secs(1);
+const MOST_SOUGHT: usize = 4096;
+
 /// Most files that are remembered, in whatever state.
 const MOST_STATES: usize = 4 * MAX_OBJECTS as usize;
 
@@ -51,8 +58,16 @@ pub(super) enum State {
     Asked,
     /// It could not be opened, or its table could not be placed. It is not asked for again before that time.
     Later(Instant),
-    /// It has an object.
-    Done,
+    /// It leads to the object of this number.
+    Done(u64),
+}
+
+/// The rule at an offset in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RuleAt {
+    Rule(Packed),
+    /// There is no table yet, or a part of it is still being made.
+    NotYet,
 }
 
 /// A finished table, or why there is none, with its file and user.
@@ -60,6 +75,9 @@ pub(super) struct Finished {
     pub(super) key: ObjectKey,
     pub(super) path: Arc<str>,
     pub(super) content: Option<Content>,
+    pub(super) build_id: Option<BuildId>,
+    /// Whether only root can write the file.
+    pub(super) is_hosts: bool,
     /// The user whose process needed the table.
     pub(super) asked_by: UserId,
     /// The user who is charged.
@@ -73,7 +91,18 @@ pub(super) struct Finished {
 
 impl Finished {
     pub(super) fn of_root(key: ObjectKey, path: Arc<str>, made: Made) -> Finished {
-        Finished { key, path, content: None, asked_by: ROOT, user: ROOT, made, cost: Duration::ZERO, again: None }
+        Finished {
+            key,
+            path,
+            content: None,
+            build_id: None,
+            is_hosts: false,
+            asked_by: ROOT,
+            user: ROOT,
+            made,
+            cost: Duration::ZERO,
+            again: None,
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -98,10 +127,14 @@ struct Object {
 pub(super) struct Inner {
     kernel: Kernel,
     pub(super) states: FxHashMap<ObjectKey, State>,
+    /// The files that lead to an object, and some that did.
+    pub(super) files: Files,
     objects: BTreeMap<u64, Object>,
     next: u64,
     by_content: FxHashMap<Content, u64>,
     pub(super) queue: Queue,
+    /// Files that waiting samples asked for, and when.
+    sought: HashMap<(Arc<str>, Identity), Instant>,
     /// Tables that are being made now.
     pub(super) working: usize,
     unplaced: Vec<(Instant, Finished)>,
@@ -112,6 +145,8 @@ pub(super) struct Inner {
     pub(super) most_bytes: u64,
     evicted: u64,
     pub(super) from_cache: u64,
+    /// Counts changes of what [`Inner::rule`] returns.
+    pub(super) version: u64,
     turned_away: u64,
     pub(super) stop: bool,
 }
@@ -122,16 +157,19 @@ impl Inner {
             most_bytes: kernel.bound() / 10 * 9,
             kernel,
             states: FxHashMap::default(),
+            files: Files::default(),
             objects: BTreeMap::new(),
             next: 0,
             by_content: FxHashMap::default(),
             queue: Queue::new(Instant::now()),
+            sought: HashMap::new(),
             working: 0,
             unplaced: Vec::new(),
             names: 0,
             names_of_others: 0,
             evicted: 0,
             from_cache: 0,
+            version: 0,
             turned_away: 0,
             stop: false,
         }
@@ -140,7 +178,7 @@ impl Inner {
     /// Whether the file of a wish needs to be looked at.
     pub(super) fn is_wanted(&mut self, wish: &Wish) -> bool {
         let is_known = match self.states.get(&wish.key) {
-            Some(State::Asked | State::Done) => true,
+            Some(State::Asked | State::Done(_)) => true,
             Some(State::Later(until)) => Instant::now() < *until,
             None => false,
         };
@@ -152,9 +190,47 @@ impl Inner {
         has_room
     }
 
+    /// Returns the rule at an offset in a file.
+    pub(super) fn rule(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
+        match self.states.get(&key) {
+            Some(State::Done(number)) => match self.objects.get(number) {
+                Some(object) => RuleAt::Rule(self.kernel.rule(&object.placed, offset)),
+                None => RuleAt::NotYet,
+            },
+            Some(State::Asked | State::Later(_)) | None => RuleAt::NotYet,
+        }
+    }
+
     /// Lets the file not be asked for again before `pause` is over.
     pub(super) fn later(&mut self, key: ObjectKey, pause: Duration) {
         self.states.insert(key, State::Later(Instant::now() + pause));
+    }
+
+    /// Notes that the table of a file is being made. Returns whether it was neither there nor being made.
+    pub(super) fn begin(&mut self, key: ObjectKey) -> bool {
+        let is_known = matches!(self.states.get(&key), Some(State::Asked | State::Done(_)));
+        if !is_known {
+            self.states.insert(key, State::Asked);
+        }
+        !is_known
+    }
+
+    /// Notes what else is known of a file: see [`Files::insert`].
+    pub(super) fn add_file(&mut self, key: ObjectKey, id: Option<BuildId>, user: UserId, is_hosts: bool, path: Arc<str>) {
+        self.files.insert(key, id, user, is_hosts, path);
+        self.version += 1;
+    }
+
+    /// Whether the file of a waiting sample's caller needs to be looked for: not more often than once in [`SOUGHT_AGAIN`].
+    pub(super) fn is_sought(&mut self, request: &MappedRequest) -> bool {
+        if self.sought.contains_key(&(request.path.clone(), request.identity)) {
+            return false;
+        }
+        let has_room = self.queue.has_room(request.user) && self.sought.len() < MOST_SOUGHT;
+        if has_room {
+            self.sought.insert((request.path.clone(), request.identity), Instant::now());
+        }
+        has_room
     }
 
     /// Whether there could be room in the kernel for another table of a user.
@@ -190,7 +266,7 @@ impl Inner {
             placed,
             keys: VecDeque::new(),
             content: done.content,
-            status: ObjectStatus { path: done.path, state },
+            status: ObjectStatus { path: done.path.clone(), state },
             user: done.user,
             since: (perf::now().0 >> 30) as u32,
             cost: done.cost,
@@ -200,6 +276,7 @@ impl Inner {
         if let Some(content) = done.content {
             self.by_content.insert(content, number);
         }
+        self.files.insert(done.key, done.build_id, done.asked_by, done.is_hosts, done.path);
         self.name(done.key, done.asked_by, number);
     }
 
@@ -257,7 +334,8 @@ impl Inner {
         object.keys.push_back((key, user));
         self.names += 1;
         self.names_of_others += usize::from(user != ROOT);
-        self.states.insert(key, State::Done);
+        self.states.insert(key, State::Done(number));
+        self.version += 1;
     }
 
     /// Forgets the oldest names of the object with the most names: those of users other than root, or of all users. If a name is still
@@ -306,6 +384,9 @@ impl Inner {
             self.take_out(number, false);
         }
         self.states.retain(|_, state| !matches!(state, State::Later(until) if *until <= clock));
+        self.sought.retain(|_, since| clock.saturating_duration_since(*since) < SOUGHT_AGAIN);
+        let states = &self.states;
+        self.files.retain(|key| states.contains_key(key));
     }
 
     /// Tries to place the waiting tables, root's first.
@@ -372,6 +453,10 @@ impl Inner {
     #[cfg(test)]
     pub(super) fn forget_the_grace(&mut self) {
         self.kernel.forget_the_grace();
+    }
+
+    pub(super) fn is_any_coming(&self) -> bool {
+        self.queue.len() + self.working + self.unplaced.len() > 0
     }
 
     pub(super) fn status(&self) -> TablesStatus {

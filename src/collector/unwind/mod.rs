@@ -31,6 +31,7 @@ mod stubs;
 mod switches;
 mod switches_arm64;
 mod translate;
+pub mod walk;
 
 pub use check::{Checked, check_file};
 pub use object::convert;

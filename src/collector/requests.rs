@@ -1,0 +1,54 @@
+//! Requests for unwind tables, on their way from the ring buffer to the workers.
+//!
+//! A request names a mapping of a process. Which file that is, is known when the process's mappings are known, and when the events up to
+//! the request are applied. Its process may be gone a moment later. So each request is made at once, while the process may still be there,
+//! and again when its events have been applied; a request for a table that is there or is being made costs one look-up.
+
+use std::collections::VecDeque;
+
+use super::processes::ProcessTable;
+use super::records::Wish;
+use super::tables::Tables;
+
+/// When a request is repeated: nanoseconds after it was made first.
+const AGAIN: [u64; 2] = [120_000_000, 500_000_000];
+
+/// Most requests that are repeated.
+const MOST: usize = 4096;
+
+/// Requests that wait.
+#[derive(Default)]
+pub(super) struct Requests {
+    /// They came before the mappings of their process were read: their files have no paths yet.
+    early: Vec<Wish>,
+    /// They are repeated at that time: oldest first, one queue for each of [`AGAIN`].
+    again: [VecDeque<(u64, Wish)>; 2],
+}
+
+impl Requests {
+    /// Makes a request, or keeps it until its process is read.
+    pub(super) fn make(&mut self, wish: Wish, now: u64, tables: Option<&Tables>, table: &mut ProcessTable) {
+        if !table.is_read(wish.tgid) {
+            self.early.push(wish);
+            return;
+        }
+        tables.into_iter().for_each(|tables| tables.wish(&wish, || table.paths_of(wish.tgid, wish.start)));
+        for (queue, pause) in self.again.iter_mut().zip(AGAIN) {
+            if queue.len() < MOST {
+                queue.push_back((now + pause, wish));
+            }
+        }
+    }
+
+    /// Makes the requests whose time has come.
+    pub(super) fn make_due(&mut self, now: u64, tables: Option<&Tables>, table: &mut ProcessTable) {
+        let early = std::mem::take(&mut self.early);
+        let due = self.again.iter_mut().flat_map(|queue| {
+            let count = queue.partition_point(|(time, _)| *time <= now);
+            queue.drain(..count).map(|(_, wish)| wish)
+        });
+        for wish in early.into_iter().chain(due) {
+            tables.into_iter().for_each(|tables| tables.wish(&wish, || table.paths_of(wish.tgid, wish.start)));
+        }
+    }
+}
