@@ -19,7 +19,7 @@
  * their `cpu_states` is another map than the clock's, and one program at a time claims an element of it.
  *
  * Loads on 5.15 and later, each program where the kernel offers its source. Owes user space: `count` without a gap, and
- * count = the sum of the weights that were sent + what no record stands for yet.
+ * count = the sum of the weights that were sent + what no record stands for yet. Events of flametop itself are not in it, but in `own`.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -209,6 +209,10 @@ static __always_inline int on_event(void *ctx, enum register_source source, __u6
 
 	if (!event || !now)
 		return 0;
+	if (is_left_out(tgid)) {
+		__sync_fetch_and_add(&event->own, events_here);
+		return 0;
+	}
 	__u64 count = __sync_fetch_and_add(&event->count, events_here) + events_here;
 
 	if (count < event->next && event->epoch == now->epoch)

@@ -149,12 +149,13 @@ struct wish {
  * those of whoever interrupts it.
  */
 
-/* What became of each tick of the clock on one CPU: taken + idle + filtered + ring_full = ticks. */
+/* What became of each tick of the clock on one CPU: taken + idle + filtered + own + ring_full = ticks. */
 struct counters {
 	__u64 taken; /* a record was sent */
 	__u64 idle; /* the CPU ran its idle task */
 	__u64 filtered; /* the process is not among the targets */
 	__u64 ring_full; /* the ring buffer had no room: a lost sample */
+	__u64 own; /* flametop itself ran, and its samples are not wanted */
 	/* Of the table walk, for measuring. */
 	__u64 user_frames;
 	__u64 mapping_misses; /* look-ups that the cache of mappings could not answer */
@@ -162,7 +163,7 @@ struct counters {
 	__u64 guesses; /* frames without unwind information */
 	__u64 retraced; /* frames that were where they had been at the thread's last sample */
 	__u64 moved; /* stacks that were walked again, from copies: bpf/direct.h */
-	__u64 reserved[6];
+	__u64 reserved[5];
 };
 
 /* Objects that can have a table at one time. Machines have some thousand mapped at most. */
@@ -223,7 +224,8 @@ struct event {
 	__u32 period; /* events to a stack */
 	__u32 tokens; /* stacks until the period doubles */
 	__u32 skipped; /* frames of the program and the trampoline above a function's */
-	__u64 reserved[6];
+	__u64 own; /* events of flametop itself, which are not wanted: not in `count` */
+	__u64 reserved[5];
 };
 
 /* What user space tells the programs, ten times a second. */
@@ -305,7 +307,7 @@ OFFSET_IS(struct kernel_names, names, 8 + 8 * KERNEL_NAMES);
 _Static_assert(KERNEL_NAMES == 32 && KERNEL_NAME_BYTES == 576, "see kernel_names.rs");
 OFFSET_IS(struct kernel_code, bytes, 16);
 _Static_assert(KERNEL_CODE_BYTES == 4096, "see kernel_names.rs");
-_Static_assert(sizeof(struct counters) == 128, "ten counters: see records.rs");
+_Static_assert(sizeof(struct counters) == 128, "eleven counters: see records.rs");
 _Static_assert(sizeof(struct event) == 128, "see records.rs");
 _Static_assert(sizeof(struct control) == 8, "see probes");
 _Static_assert(sizeof(struct fork_counters) == 16, "two counters: see records.rs");

@@ -15,6 +15,7 @@
 
 /* Set before loading: the verifier removes what they switch off. */
 const volatile __u32 filter_targets;
+const volatile __u32 own_tgid; /* flametop's process, if its samples are not wanted; else 0 */
 const volatile __u32 max_depth = MAX_KERNEL_FRAMES;
 const volatile __u64 half_ring;
 
@@ -31,6 +32,12 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } targets SEC(".maps");
+
+/* Whether samples of this process are left out because it is flametop. (0 is the idle task's number, too.) */
+static __always_inline int is_left_out(__u32 tgid)
+{
+	return own_tgid && tgid == own_tgid;
+}
 
 /* Asked for at first. Few stacks of the kernel are deeper, and what is asked for and not there the kernel fills with zeros: 1 KiB
  * that is in no cache. */

@@ -2,7 +2,7 @@
 /*
  * What runs at each tick of the sampling clock, on each CPU: who, when, kernel stack, user stack, one record.
  *
- * Loads on 5.15 and later. Owes user space: a record for each tick that is neither idle nor filtered, or a count of it in
+ * Loads on 5.15 and later. Owes user space: a record for each tick that is neither idle nor filtered nor flametop's own, or a count of it in
  * `counters`.
  */
 #include "kernel.h"
@@ -58,6 +58,10 @@ int take_sample(struct perf_event_context *ctx)
 	}
 	if (filter_targets && !bpf_map_lookup_elem(&targets, &tgid)) {
 		count->filtered++;
+		return 0;
+	}
+	if (is_left_out(tgid)) {
+		count->own++;
 		return 0;
 	}
 

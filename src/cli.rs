@@ -97,6 +97,9 @@ pub struct Sampling {
     /// Sample CPUs that have nothing to do, too
     #[arg(long)]
     pub idle: bool,
+    /// Show flametop itself, too: its own samples and events are otherwise left out and only counted
+    #[arg(long = "self")]
+    pub include_self: bool,
     /// Do not show inlined functions: their samples are those of the function that they were inlined into
     #[arg(long)]
     pub no_inline: bool,

@@ -9,8 +9,10 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use flametop::collector::{Batch, Collected, Collector, CollectorError, CollectorOptions, Targets, Walk};
-use flametop::profile::{Frame, Names, Object, ObjectId, ObjectKind, Processes, Tgid, Thread, UserEnd};
+use flametop::collector::{
+    Batch, Collected, Collector, CollectorError, CollectorOptions, EventRequest, EventSpec, Targets, Walk,
+};
+use flametop::profile::{EventSource, Frame, Names, Object, ObjectId, ObjectKind, Processes, Tgid, Thread, UserEnd};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 /// One at a time: they measure time, and one of them looks at all descriptors of this process.
@@ -235,6 +237,49 @@ fn idle_cpus_are_sampled_when_asked_for_as_kernel_threads_of_process_0() {
         assert_eq!(session.process_name(idle.sample.thread), "swapper");
         assert!(session.thread_name(idle.sample.thread).starts_with("swapper/"));
     }
+}
+
+/// Calls of `getppid` that this process makes in a test of its own samples.
+const OWN_CALLS: u64 = 1000;
+
+/// Computes for 300 ms in this process and calls `getppid`, then watches a child compute.
+fn work_here_and_in_a_child(include_self: bool) -> (Session, u32) {
+    let name = "syscalls:sys_enter_getppid".to_owned();
+    let event = EventRequest { spec: EventSpec::parse(&name).unwrap(), name, places: Vec::new() };
+    let mut session = Session::start_as(CollectorOptions { include_self, events: vec![event], ..Default::default() });
+    let until = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+    for _ in 0..OWN_CALLS {
+        std::hint::black_box(std::os::unix::process::parent_id());
+    }
+    let child = session.watch(&["busy", "300"]);
+    (session, child)
+}
+
+#[test]
+fn our_own_samples_and_events_are_left_out_and_counted() {
+    let _alone = alone();
+    let (session, child) = work_here_and_in_a_child(false);
+    assert!(session.of(std::process::id()).is_empty(), "a sample of this process");
+    assert!(session.of(child).len() > 20, "{} samples of our child", session.of(child).len());
+    let left_out = session.collector.own_left_out();
+    assert!(left_out > 20, "{left_out} samples left out of 300 ms at 499 Hz");
+    assert_eq!(session.collector.events()[0].own, OWN_CALLS);
+}
+
+#[test]
+fn our_own_samples_and_events_are_there_if_they_are_wanted() {
+    let _alone = alone();
+    let (session, child) = work_here_and_in_a_child(true);
+    let own = session.of(std::process::id());
+    let (ticks, events): (Vec<&Seen>, Vec<&Seen>) = own.iter().partition(|seen| seen.sample.source == EventSource::CLOCK);
+    assert!(ticks.len() > 20 && !events.is_empty(), "{} ticks, {} stacks of events", ticks.len(), events.len());
+    assert!(session.of(child).len() > 20, "{} samples of our child", session.of(child).len());
+    assert_eq!(session.collector.own_left_out(), 0);
+    let status = &session.collector.events()[0];
+    assert!(status.events >= OWN_CALLS && status.own == 0, "{status:?}");
 }
 
 #[test]

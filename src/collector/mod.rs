@@ -138,9 +138,18 @@ impl Collector {
             Targets::Families(wanted) => (Some(wanted), true),
         };
         let filter = wanted.is_some();
-        let CollectorOptions { frequency, include_idle, walk, event_budget, kernel_memory, .. } = options;
+        let CollectorOptions { frequency, include_idle, include_self, walk, event_budget, kernel_memory, .. } = options;
         let limit_walks = options.limit_walks && !matches!(walk, Walk::Twice | Walk::Compared);
-        let sampler = Sampler::load(Settings { walk, limit_walks, frequency, include_idle, filter, follow_forks, ring_bytes })?;
+        let sampler = Sampler::load(Settings {
+            walk,
+            limit_walks,
+            frequency,
+            include_idle,
+            include_self,
+            filter,
+            follow_forks,
+            ring_bytes,
+        })?;
         let by_tables = !matches!(walk, Walk::FramePointers | Walk::Nothing);
         let cache = if options.cache_tables && by_tables { Cache::of_user() } else { None };
         let mut collector = Collector {
@@ -222,6 +231,11 @@ impl Collector {
         } else {
             self.probes.detach(source);
         }
+    }
+
+    /// How many samples of this process itself the clock's program has left out; those of events are in [`EventStatus::own`].
+    pub fn own_left_out(&self) -> u64 {
+        self.sampler.own()
     }
 
     /// What was counted of each kind of event.
@@ -492,7 +506,7 @@ mod tests {
 
     #[test]
     fn samples_that_find_the_ring_full_are_counted() {
-        let options = CollectorOptions { frequency: 999, include_idle: true, ..Default::default() };
+        let options = CollectorOptions { frequency: 999, include_idle: true, include_self: true, ..Default::default() };
         let (names, processes) = (Arc::default(), Arc::default());
         let mut collector = Collector::start_with_ring(options, names, processes, 4096).expect("this test needs root");
         let until = Instant::now() + Duration::from_secs(10);
@@ -508,7 +522,7 @@ mod tests {
 
     #[test]
     fn cpus_that_come_and_go_are_followed() {
-        let options = CollectorOptions { include_idle: true, ..Default::default() };
+        let options = CollectorOptions { include_idle: true, include_self: true, ..Default::default() };
         let mut collector = Collector::start(options, Arc::default(), Arc::default()).expect("this test needs root");
         let all = collector.cpus();
         let first = perf::online_cpus().unwrap()[0];

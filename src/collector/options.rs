@@ -14,6 +14,8 @@ pub struct CollectorOptions {
     pub frequency: u32,
     /// Whether CPUs that have nothing to do are sampled, too.
     pub include_idle: bool,
+    /// Whether this process itself is sampled. If not, its samples and events are only counted; its children are sampled in any case.
+    pub include_self: bool,
     /// The processes that are sampled.
     pub targets: Targets,
     /// How user stacks are walked.
@@ -38,11 +40,12 @@ pub struct CollectorOptions {
 }
 
 impl Default for CollectorOptions {
-    /// Everybody's samples at 99 Hz without idle CPUs, walked by tables, which are kept on disk.
+    /// Everybody's samples at 99 Hz but our own, without idle CPUs, walked by tables, which are kept on disk.
     fn default() -> CollectorOptions {
         CollectorOptions {
             frequency: 99,
             include_idle: false,
+            include_self: false,
             targets: Targets::All,
             walk: Walk::Tables,
             limit_walks: true,

@@ -71,7 +71,8 @@ struct Event {
     period: u32,
     tokens: u32,
     skipped: u32,
-    reserved: [u64; 6],
+    own: u64,
+    reserved: [u64; 5],
 }
 
 /// `struct counters`: what became of each tick.
@@ -81,13 +82,14 @@ struct Counters {
     idle: u64,
     filtered: u64,
     ring_full: u64,
+    own: u64,
     user_frames: u64,
     mapping_misses: u64,
     rule_misses: u64,
     guesses: u64,
     retraced: u64,
     moved: u64,
-    reserved: [u64; 6],
+    reserved: [u64; 5],
 }
 
 /// `struct wish`, used for its offsets.
@@ -406,6 +408,8 @@ pub(crate) enum EventCount {
     RingFull,
     /// Stacks whose kernel part is known to lack its outer side.
     Cut,
+    /// Events of flametop itself, which were left out.
+    Own,
 }
 
 /// A count of a source, from one CPU's `struct event`.
@@ -416,6 +420,7 @@ pub(crate) fn event_count(event: &[u8], which: EventCount) -> Option<u64> {
         EventCount::Busy => offset_of!(Event, busy),
         EventCount::RingFull => offset_of!(Event, ring_full),
         EventCount::Cut => offset_of!(Event, cut),
+        EventCount::Own => offset_of!(Event, own),
     };
     u64_at(event, offset)
 }
@@ -423,6 +428,11 @@ pub(crate) fn event_count(event: &[u8], which: EventCount) -> Option<u64> {
 /// Ticks that found the ring buffer full, from one CPU's `struct counters`.
 pub(crate) fn ring_full(counters: &[u8]) -> Option<u64> {
     u64_at(counters, offset_of!(Counters, ring_full))
+}
+
+/// Ticks in flametop itself, which were left out, from one CPU's `struct counters`.
+pub(crate) fn own(counters: &[u8]) -> Option<u64> {
+    u64_at(counters, offset_of!(Counters, own))
 }
 
 /// What the walk by tables has done.

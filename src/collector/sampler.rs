@@ -83,12 +83,21 @@ pub(crate) struct Settings {
     pub(crate) frequency: u32,
     /// Whether idle CPUs are sampled.
     pub(crate) include_idle: bool,
+    /// Whether flametop itself is sampled.
+    pub(crate) include_self: bool,
     /// Whether only targets are sampled.
     pub(crate) filter: bool,
     /// Whether what targets fork becomes a target.
     pub(crate) follow_forks: bool,
     /// Bytes of the ring buffer: a power of two, of pages.
     pub(crate) ring_bytes: u32,
+}
+
+impl Settings {
+    /// The process whose samples and events are left out: `own_tgid`, or 0 for none.
+    pub(super) fn left_out(&self) -> u32 {
+        if self.include_self { 0 } else { std::process::id() }
+    }
 }
 
 /// What programs of events have in common with the clock's.
@@ -384,6 +393,11 @@ impl Sampler {
         self.counters.total(0, records::ring_full)
     }
 
+    /// Ticks in flametop itself so far, which were left out, on all CPUs.
+    pub(crate) fn own(&self) -> u64 {
+        self.counters.total(0, records::own)
+    }
+
     /// What the walk by tables has done so far.
     pub(crate) fn walked(&self) -> Walked {
         let sum = |member| self.counters.total(0, |counters| records::walked(counters, member));
@@ -463,6 +477,7 @@ fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Res
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
         rodata.include_idle = u32::from(settings.include_idle);
         rodata.filter_targets = u32::from(settings.filter);
+        rodata.own_tgid = settings.left_out();
         rodata.walk_how = settings.walk as u32;
         rodata.max_depth = max_depth();
         if !settings.limit_walks {
@@ -539,6 +554,7 @@ const TRYING: Settings = Settings {
     limit_walks: true,
     frequency: 99,
     include_idle: false,
+    include_self: false,
     filter: false,
     follow_forks: false,
     ring_bytes: 4096 * 16,

@@ -25,4 +25,6 @@ pub struct EventStatus {
     pub cut: u64,
     /// Stacks that were due and not taken, because another one was being taken on that CPU: the next one stands for them.
     pub busy: u64,
+    /// Events of flametop itself, which were left out: among no other count. Those in `missed` cannot be told apart.
+    pub own: u64,
 }

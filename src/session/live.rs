@@ -171,6 +171,7 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             }),
             own_cpu,
             own_memory,
+            own_left_out: told.own_left_out,
             problems: problems(&shared),
             notes: told.notes,
             unread: told.unread,

@@ -20,7 +20,7 @@ use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapsho
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
 use super::events;
-use super::sampling::{Ended, Sampling, Shared, limits};
+use super::sampling::{Ended, Sampling, Shared, Told, limits};
 use super::user::{User, runs_as_root};
 use super::{duties, now, runtime};
 
@@ -71,6 +71,9 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     let source = events::first(&options.sampling.events);
     let query = Query { source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
+    if snapshot.tree.total() == 0 {
+        bail!(nothing(&options, &sampling.told()));
+    }
     write(&options, format, &snapshot, sampling.lasted())?;
     report(&options, &snapshot, &sampling, ended.as_ref());
     Ok(())
@@ -241,11 +244,15 @@ fn progress(sampling: &Sampling, shared: &Shared, duration: Option<Duration>) {
     tell(&format!("recording: {elapsed} s {of}, {samples} samples, {lost} lost"));
 }
 
+/// Says why there is nothing to write.
+fn nothing(options: &cli::Record, told: &Told) -> String {
+    let why = if options.sampling.events.is_empty() { "ran on a CPU" } else { "happened" };
+    let own = told.own_left_out + told.events.iter().map(|event| event.own).sum::<u64>();
+    let but = if own > 0 { " but in flametop itself (--self shows that)" } else { "" };
+    format!("no samples were taken, so {} was not written: nothing that was asked for {why}{but}", options.output.display())
+}
+
 fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, took: Duration) -> Result<()> {
-    if snapshot.tree.total() == 0 {
-        let why = if options.sampling.events.is_empty() { "ran on a CPU" } else { "happened" };
-        bail!("no samples were taken, so {} was not written: nothing that was asked for {why}", options.output.display());
-    }
     let overwrite = if options.force { Overwrite::Yes } else { Overwrite::No };
     save(&options.output, overwrite, |out| match format {
         Format::Svg => {
@@ -306,6 +313,9 @@ fn describe_event(event: &EventStatus) -> String {
             event.unsure
         ));
     }
+    if event.own > 0 {
+        how.push(format!("{} more of flametop itself not counted: --self shows them", event.own));
+    }
     if event.cut > 0 {
         how.push(format!("cut stacks of the kernel: {}", event.cut));
     }
@@ -345,7 +355,11 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
             lines.push(format!("{count} {what}"));
         }
     }
-    lines.push(format!("cost: {:.2} s of CPU, {} MB", own_cpu_time().as_secs_f64(), own_memory() / 1_000_000));
+    let mut cost = format!("cost: {:.2} s of CPU, {} MB", own_cpu_time().as_secs_f64(), own_memory() / 1_000_000);
+    if told.own_left_out > 0 {
+        cost.push_str(&format!("; {} samples of flametop itself left out (--self shows them)", told.own_left_out));
+    }
+    lines.push(cost);
     drop(writeln!(io::stderr(), "{}", lines.join("\n")));
 }
 
@@ -366,6 +380,11 @@ mod tests {
         assert_eq!(describe_event(&event), "vfs_read: 12 events, stacks of 3 (fentry)");
         let counted = EventStatus { missed: 2, ..event.clone() };
         assert_eq!(describe_event(&counted), "vfs_read: 12 events, stacks of 3 (fentry, 2 came while one was being taken)");
+        let beside_own = EventStatus { own: 7, ..event.clone() };
+        assert_eq!(
+            describe_event(&beside_own),
+            "vfs_read: 12 events, stacks of 3 (fentry, 7 more of flametop itself not counted: --self shows them)"
+        );
         let beside = EventStatus { unsure: 2, cut: 1, places: 4, ..event };
         assert_eq!(
             describe_event(&beside),

@@ -136,6 +136,8 @@ pub(super) struct Told {
     pub(super) clock: &'static str,
     /// What was counted of each source of events.
     pub(super) events: Vec<EventStatus>,
+    /// Samples of flametop itself that the clock has left out.
+    pub(super) own_left_out: u64,
     /// How it stands with unwind tables, in lines.
     pub(super) notes: Vec<String>,
     /// Processes about which nothing could be read, in lines.
@@ -209,6 +211,7 @@ impl Sampling {
         let collector_options = CollectorOptions {
             frequency: options.frequency,
             include_idle: options.idle,
+            include_self: options.include_self,
             targets,
             walk,
             clock,
@@ -461,9 +464,9 @@ impl Collecting {
         let mut notes = notes::of_tables(&self.collector);
         notes.extend(comparison.clone());
         let unread = notes::of_unread(&self.collector.unread());
-        let events = self.collector.events();
+        let (events, own_left_out) = (self.collector.events(), self.collector.own_left_out());
         let mut told = lock(&self.told);
-        *told = Told { clock: self.collector.event_name(), events, notes, unread, comparison, ..*told };
+        *told = Told { clock: self.collector.event_name(), events, own_left_out, notes, unread, comparison, ..*told };
     }
 
     /// Attaches and detaches as ordered from the screen.
@@ -564,6 +567,7 @@ mod tests {
             pids: Vec::new(),
             frequency: 99,
             idle: false,
+            include_self: false,
             no_inline: false,
             window,
             memory: 5,

@@ -59,6 +59,8 @@ pub struct Status {
     pub own_cpu: f64,
     /// Own resident memory in bytes.
     pub own_memory: usize,
+    /// Samples of flametop itself that the clock has left out; of events, see [`EventStatus::own`].
+    pub own_left_out: u64,
     /// Objects whose names could not be had: object, reason, remedy.
     pub problems: Vec<(String, String, String)>,
     /// How it stands with unwind tables, and which objects have none.

@@ -96,6 +96,36 @@ fn of_a_storm_few_stacks_are_taken_and_all_events_counted() {
     assert!(weight(&lines, "") <= calls && weight(&lines, "") * 10 >= calls * 8, "{} of {calls}", weight(&lines, ""));
 }
 
+/// By a link of its own: other flametops may run on this machine, and they are not left out.
+#[test]
+fn flametop_itself_is_shown_only_if_it_is_asked_for() {
+    let place = Place::new();
+    let link = place.path("itself");
+    std::os::unix::fs::symlink(FLAMETOP, &link).unwrap();
+    let record = |args: &[&str]| {
+        let mut command = Command::new(&link);
+        command.args(["record", "-d", "1", "-o", "x.folded", "--force"]).args(args).current_dir(place.0.path());
+        let output = to_its_end(&mut command);
+        assert!(output.status.success(), "{}", words(&output));
+        let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
+        (words(&output), lines.iter().any(|line| line.process() == "itself"))
+    };
+    // The threads that wait for timers and signals do so by this call.
+    let wait = if cfg!(target_arch = "x86_64") { "syscalls:sys_enter_epoll_wait" } else { "syscalls:sys_enter_epoll_pwait" };
+    let both = ["-F", "4999", "-e", "cpu", "-e", wait];
+    let (words, is_there) = record(&both);
+    assert!(!is_there, "{words}");
+    for told in
+        [" samples of flametop itself left out (--self shows them)", " more of flametop itself not counted: --self shows them"]
+    {
+        assert!(words.contains(told), "{words}");
+    }
+    for events in [&both[..], &["-e", wait]] {
+        let (words, is_there) = record(&[events, &["--self"]].concat());
+        assert!(is_there && !words.contains("flametop itself"), "{events:?}: {words}");
+    }
+}
+
 #[test]
 fn several_events_are_counted_each_for_itself_and_the_clock_goes_on_beside_them() {
     let (place, program) = (Place::new(), Program::build("events.cpp"));

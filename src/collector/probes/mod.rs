@@ -389,6 +389,7 @@ impl Probes {
             status.stacks = counts(records::EventCount::Stacks);
             status.cut = counts(records::EventCount::Cut);
             status.busy = counts(records::EventCount::Busy);
+            status.own = counts(records::EventCount::Own);
             status
         };
         self.attached.iter().map(of).collect()

@@ -114,6 +114,7 @@ impl Programs {
         let mut open = ProbesSkelBuilder::default().open(place).map_err(|error| Failed::of(&error))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.filter_targets = u32::from(shared.settings.filter);
+            rodata.own_tgid = shared.settings.left_out();
             rodata.walk_how = shared.settings.walk as u32;
             rodata.max_depth = shared.max_depth;
             if !shared.settings.limit_walks {

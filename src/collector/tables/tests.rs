@@ -19,6 +19,7 @@ fn sampler() -> Sampler {
         limit_walks: true,
         frequency: 1,
         include_idle: false,
+        include_self: false,
         filter: false,
         follow_forks: false,
         ring_bytes: 4096,

@@ -127,3 +127,15 @@ fn what_was_passed_over_is_on_the_page_of_health() {
     let screen = told(&mut bench, EventStatus { unsure: 7, ..event });
     assert!(screen.contains("7  more, of these processes or others"), "{screen}");
 }
+
+#[test]
+fn what_was_left_out_of_flametop_itself_is_on_the_page_of_health() {
+    let mut bench = with_events();
+    let events = vec![EventStatus { own: 1585, ..row(1, "vfs_read", 79) }].into();
+    bench.send(Event::Status(Status { events, own_left_out: 12, ..bench.app.status.clone() }));
+    bench.keys("5");
+    let screen = bench.screen(132, 60);
+    assert!(screen.contains("12  samples of flametop itself; --self shows them"), "{screen}");
+    assert!(screen.contains("79  vfs_read (fentry), stacks of 10"), "{screen}");
+    assert!(screen.contains("1,585  more of flametop itself, not counted; --self shows them"), "{screen}");
+}

@@ -64,6 +64,7 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         (losses.over_memory, "samples let go because memory was full; --memory holds more"),
         (losses.coarse, "addresses without a name of their own, memory being full; --memory holds more"),
         (losses.aged_out, "samples older than the window; --window keeps more"),
+        (app.status.own_left_out, "samples of flametop itself; --self shows them"),
     ];
     for (count, what) in kinds {
         let style = if count > 0 { plain } else { app.theme.dim() };
@@ -86,6 +87,7 @@ fn lines(app: &App) -> Vec<(String, Style)> {
             (event.missed, "of them came while one was being taken on that CPU: counted, and in no stack"),
             (event.unsure, "more, of these processes or others, came while one was being taken on that CPU: not counted"),
             (event.busy, "more stacks were due while one was being taken on that CPU: the next one stands for them"),
+            (event.own, "more of flametop itself, not counted; --self shows them"),
             (event.cut, "stacks of the kernel end early: there was no certain way to the callers"),
         ];
         for (count, what) in kinds.into_iter().filter(|(count, _)| *count > 0) {
