@@ -415,6 +415,7 @@ impl ViewBuilder {
                 add(&mut sums.complete);
                 add(&mut self.totals.complete);
             } else {
+                add(&mut self.totals.incomplete[sample.user_end as usize]);
                 self.count_short(profile, sample, weight);
             }
         }

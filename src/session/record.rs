@@ -15,7 +15,7 @@ use crate::formats::folded::{self, FoldedOptions};
 use crate::formats::save::{Format, Overwrite, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
 use crate::privileges;
-use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot};
+use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot, Totals, UserEnd};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
@@ -323,6 +323,21 @@ fn describe_event(event: &EventStatus) -> String {
     line
 }
 
+/// Reasons why stacks are not complete that are told at the end; view 5 has all of them.
+const MAIN_REASONS: usize = 3;
+
+/// Says why user stacks are not complete, a line for each of the main reasons, in the words of view 5. Nothing if nearly all (99.9 %) are.
+fn incomplete(totals: &Totals) -> Vec<String> {
+    if totals.complete * 1000 >= totals.user * 999 {
+        return Vec::new();
+    }
+    let line = |(end, weight): (UserEnd, u64)| {
+        let (what, _) = end.explain();
+        format!("incomplete: {weight} ({:.1} %), {what}", weight as f64 * 100.0 / totals.user as f64)
+    };
+    totals.reasons().into_iter().take(MAIN_REASONS).map(line).collect()
+}
+
 /// What was written, and how good it is, on standard error.
 fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended: Option<&Ended>) {
     let mut lines = Vec::new();
@@ -343,6 +358,7 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
         line.push_str(&format!(", {:.1} % of user stacks complete", totals.complete as f64 * 100.0 / totals.user as f64));
     }
     lines.push(line);
+    lines.extend(incomplete(totals));
     let losses = &snapshot.losses;
     for (count, what) in [
         (losses.ring_full, "samples lost because the ring buffer was full; a lower rate (-F) helps"),
@@ -366,6 +382,26 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_main_reasons_for_incomplete_stacks_are_told_in_the_words_of_view_5() {
+        let mut totals = Totals { user: 10_000, complete: 9_990, ..Totals::default() };
+        for (end, weight) in [(UserEnd::Gap, 3), (UserEnd::Changing, 1), (UserEnd::NoTable, 4), (UserEnd::NoCode, 2)] {
+            totals.incomplete[end as usize] = weight;
+        }
+        assert!(incomplete(&totals).is_empty());
+        totals.incomplete[UserEnd::Gap as usize] = 173;
+        totals.complete = 9_820;
+        assert_eq!(
+            incomplete(&totals),
+            [
+                "incomplete: 173 (1.7 %), code without unwind information",
+                "incomplete: 4 (0.0 %), the unwind table of its object was still being made",
+                "incomplete: 2 (0.0 %), what should be the caller is no code",
+            ]
+        );
+        assert!(incomplete(&Totals::default()).is_empty(), "a recording of kernel threads");
+    }
 
     #[test]
     fn what_was_passed_over_is_told_in_the_count_or_beside_it() {

@@ -2,6 +2,7 @@
 
 use super::common::TinyDisk;
 use super::*;
+use flametop::profile::UserEnd;
 
 #[test]
 fn standard_output_takes_folded_stacks_and_nothing_else() {
@@ -150,6 +151,28 @@ fn titles_of(text: &str) -> Vec<String> {
     }
     assert_eq!(depth, 0, "tags that are not closed");
     titles
+}
+
+#[test]
+fn why_stacks_are_incomplete_is_told_if_they_are() {
+    let place = Place::new();
+    let program = Program::build_with("chain.c", &["-fomit-frame-pointer"]).run(&[]);
+    let record = |how: &str| {
+        let output =
+            place.record(&["-p", &program.pid_text(), "-d", "1", "-o", "x.folded", "--force", "-F", "997", "--unwind", how]);
+        assert!(output.status.success(), "{}", words(&output));
+        words(&output)
+    };
+    // Without frame pointers nothing leads from function to function.
+    let words = record("fp");
+    let reasons: Vec<&str> = words.lines().filter_map(|line| line.strip_prefix("incomplete: ")).collect();
+    assert!((1..=3).contains(&reasons.len()), "{words}");
+    let known: Vec<&str> = UserEnd::ALL.iter().map(|end| end.explain().0).collect();
+    assert!(reasons.iter().all(|reason| known.iter().any(|known| reason.ends_with(&format!(" %), {known}")))), "{words}");
+    // Its table is there from the second time on.
+    record("tables");
+    let words = record("tables");
+    assert!(!words.contains(" 100.0 % of user stacks complete") || !words.contains("incomplete: "), "{words}");
 }
 
 #[test]

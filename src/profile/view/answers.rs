@@ -36,6 +36,17 @@ pub struct Totals {
     pub user: u64,
     /// How the user stacks ended, by [`UserEnd`].
     pub ends: [u64; UserEnd::ALL.len()],
+    /// The same of the user stacks that are not complete.
+    pub incomplete: [u64; UserEnd::ALL.len()],
+}
+
+impl Totals {
+    /// Why user stacks are not complete, and how many for each reason: the most frequent first.
+    pub fn reasons(&self) -> Vec<(UserEnd, u64)> {
+        let mut reasons: Vec<_> = UserEnd::ALL.into_iter().zip(self.incomplete).filter(|(_, weight)| *weight > 0).collect();
+        reasons.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
+        reasons
+    }
 }
 
 /// Stacks that are not complete, of one reason and one object.
@@ -90,8 +101,14 @@ impl ViewBuilder {
     /// Sums over what is shown.
     pub fn totals(&self, now: Timestamp) -> Totals {
         let one = self.sample_of(now);
-        let Totals { samples, complete, user, ends } = self.totals;
-        Totals { samples: samples / one, complete: complete / one, user: user / one, ends: ends.map(|end| end / one) }
+        let Totals { samples, complete, user, ends, incomplete } = self.totals;
+        Totals {
+            samples: samples / one,
+            complete: complete / one,
+            user: user / one,
+            ends: ends.map(|end| end / one),
+            incomplete: incomplete.map(|end| end / one),
+        }
     }
 
     /// What each thread did, in the order they were first seen; only those that did anything in the range.

@@ -253,6 +253,11 @@ fn a_stack_is_complete_when_its_root_is_an_entry() {
     builder.update(&world.profile, Timestamp(2), usize::MAX);
     let totals = builder.totals(Timestamp(2));
     assert_eq!((totals.samples, totals.user, totals.complete), (2, 2, 1));
+    assert_eq!(
+        totals.reasons(),
+        [(UserEnd::FramePointerEnd, 1)],
+        "one that ended in the same way is complete by its function's name"
+    );
 }
 
 /// Pictures of a past that fades, over many half-lives, against what each sample weighs by definition.
