@@ -2,8 +2,8 @@
 //! held against the targets of issues 2, 3 and 4.
 //!
 //! ```text
-//! make bench                 everything, about eleven minutes
-//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events
+//! make bench                 everything, about thirteen minutes
+//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events, cold
 //! ```
 //!
 //! CPU and memory are what the kernel counts for a process (`/proc/PID/stat`, `VmHWM`; `wait4` for those that end by
@@ -21,11 +21,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+mod cold;
 #[path = "../../tests/common/mod.rs"]
 mod common;
 mod events;
 mod names;
 mod print;
+mod seconds;
 mod times;
 mod unwind;
 mod usage;
@@ -47,7 +49,7 @@ const KEY_TARGET: f64 = 16.0;
 /// A row's name, and what measures it.
 type Row = (&'static str, fn(&mut Table));
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     ("view", view),
     ("keys", keys),
     ("live-keys", live_keys),
@@ -57,11 +59,16 @@ const ROWS: [Row; 9] = [
     ("unwind", unwind::unwind),
     ("names", names::names),
     ("events", events::events),
+    ("cold", cold::cold),
 ];
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((seconds::COLLECT, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return seconds::collect(rest);
+    }
     // cargo bench adds --bench.
-    let row = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_else(|| "all".to_owned());
+    let row = arguments.into_iter().find(|argument| !argument.starts_with('-')).unwrap_or_else(|| "all".to_owned());
     let names = ROWS.map(|(name, _)| name).join(", ");
     assert!(row == "all" || ROWS.iter().any(|(name, _)| *name == row), "no row {row:?}: {names}, all");
     let mut table = Table::default();

@@ -28,6 +28,8 @@ pub(crate) struct Line {
 #[derive(Default)]
 pub(crate) struct Table {
     lines: Vec<Line>,
+    /// Tables of other shapes, with their titles.
+    grids: Vec<(String, Vec<Vec<String>>)>,
 }
 
 impl Table {
@@ -39,6 +41,11 @@ impl Table {
     pub(crate) fn failed(&mut self, what: &str) {
         let figure = "not measured: an example could not be built or failed".to_owned();
         self.add(Line { what: what.to_owned(), program: "", figure, target: String::new(), held: None });
+    }
+
+    /// Adds a table of another shape: its rows, of which the first is its head.
+    pub(crate) fn grid(&mut self, title: &str, rows: Vec<Vec<String>>) {
+        self.grids.push((title.to_owned(), rows));
     }
 
     pub(crate) fn print(&self) {
@@ -55,6 +62,15 @@ impl Table {
         let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(width);
         for [what, program, figure, target, held] in &rows {
             println!("| {what:a$} | {program:b$} | {figure:c$} | {target:d$} | {held:e$} |");
+        }
+        for (title, rows) in &self.grids {
+            println!("\n{title}:\n");
+            for (number, row) in rows.iter().enumerate() {
+                println!("| {} |", row.join(" | "));
+                if number == 0 {
+                    println!("|{}", " - |".repeat(row.len()));
+                }
+            }
         }
     }
 }
