@@ -32,7 +32,7 @@ static RANGES: LazyLock<Vec<ClassUnicodeRange>> = LazyLock::new(|| {
     }
 });
 
-/// Returns the name with each unsafe character replaced by `·`, cut to [`MAX_NAME`] characters.
+/// Returns the name with each unsafe character replaced by `·`, cut to `MAX_NAME` characters.
 ///
 /// Unsafe characters are invisible, or change how others are shown.
 pub fn sanitize(name: &str) -> Cow<'_, str> {
