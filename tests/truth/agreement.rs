@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flametop::collector::Walk;
-use flametop::profile::{Frame, UserEnd};
+use flametop::profile::{Frame, FrameId, UserEnd};
 
 use super::cases::Case;
 use super::session::{Sampling, Taken, Waiting, now};
@@ -202,6 +202,44 @@ pub(crate) fn with_the_last(cases: &[Case]) {
     assert!(failed.is_empty(), "not the same:\n  {}", failed.join("\n  "));
     // Not as a share of all frames: stacks that are cut have thousands, and are not kept.
     assert!(all >= 300 * cases.len() && walked.retraced > 4 * all as u64, "too few to tell");
+}
+
+/// The walk in the kernel, and the one of a copy of the stack in user space (src/collector/unwind/walk.rs): the same, as far as the second
+/// goes. It ends where more is needed than the copy, and where the first one guesses.
+pub(crate) fn in_dumps(cases: &[Case]) {
+    let mut sampling = Sampling::walking(Walk::Dumped);
+    let turns = take_turns(&mut sampling, cases);
+    let (mut all, mut same, mut failed) = (0, 0, Vec::new());
+    for (case, pid, time) in turns {
+        let family = sampling.family(pid, case.children);
+        let pairs = pairs(&sampling, &family, time);
+        let (mut ends, mut differ) = (BTreeMap::<String, usize>::new(), Vec::new());
+        for (kernels, copys) in &pairs {
+            let leaf_first =
+                |taken: &Taken| -> Vec<FrameId> { sampling.frames[taken.user.clone()].iter().rev().copied().collect() };
+            let (in_kernel, in_copy) = (leaf_first(kernels), leaf_first(copys));
+            let is_same = kernels.end == copys.end && in_kernel == in_copy;
+            let may_end =
+                matches!(copys.end, UserEnd::Dump | UserEnd::Gap | UserEnd::Anonymous | UserEnd::Invalid | UserEnd::NoTable);
+            // Where the caller of a new thread's first function is no code, only the kernel's walk can see why.
+            let is_shorter = (may_end || kernels.end == UserEnd::Root && in_copy.len() <= 1) && in_kernel.starts_with(&in_copy);
+            let what = if is_same { "the same".to_owned() } else { format!("ends: {:?}", copys.end) };
+            *ends.entry(what).or_default() += 1;
+            if !is_same && !is_shorter && !in_exec_or_exit(&sampling.look(&kernels.kernel)) {
+                differ.push((*kernels, *copys));
+            }
+        }
+        println!("{:32} {:6} samples walked twice, {} differ: {ends:?}", case.name, pairs.len(), differ.len());
+        if let Some((kernels, copys)) = differ.first() {
+            let words = |taken: &Taken| format!("{:?} {:x?}", taken.end, sampling.look(&taken.user));
+            failed.push(format!("{}: {} in the kernel, and of the copy {}", case.name, words(kernels), words(copys)));
+        }
+        all += pairs.len();
+        same += ends.get("the same").copied().unwrap_or_default();
+    }
+    println!("{all} samples walked twice, {same} of them to the same end");
+    assert!(failed.is_empty(), "not the same:\n  {}", failed.join("\n  "));
+    assert!(all >= 200 * cases.len() && same * 10 >= all * 8, "{same} of {all}: too few to tell");
 }
 
 /// Stacks whose pages are taken away while they are read in place: none is wrong, and those that are walked of copies are as good.

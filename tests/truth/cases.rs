@@ -212,6 +212,8 @@ pub(crate) struct Table {
     all: (usize, usize, usize),
     /// Samples of all cases that were taken before there was a table.
     warming: usize,
+    /// Samples of first instances, whose tables were made meanwhile: all, whole ones, and those whose copied stack was too short.
+    first: (usize, usize, usize),
 }
 
 impl Table {
@@ -290,10 +292,36 @@ impl Table {
         self.failed.extend(complaints.iter().map(|complaint| format!("{pass}: {}: {complaint}", case.name)));
     }
 
+    /// The first instance of a program, from its first sample on.
+    fn add_first(&mut self, case: &Case, row: &Row) {
+        let short: usize = row.incomplete.iter().filter(|(reason, _)| reason.contains("Dump")).map(|(_, (count, _))| count).sum();
+        let incomplete = row.samples - row.whole - row.wrong.len();
+        if incomplete > short || !row.wrong.is_empty() {
+            let reasons: Vec<String> =
+                row.incomplete.iter().map(|(reason, (count, stack))| format!("{reason} {count}: {stack}")).collect();
+            println!(
+                "first  {:32} {:7} {:7} {incomplete:10} {:5}  {}",
+                case.name,
+                row.samples,
+                row.whole,
+                row.wrong.len(),
+                reasons.join(", ")
+            );
+        }
+        let (samples, whole, too_short) = self.first;
+        self.first = (samples + row.samples, whole + row.whole, too_short + short);
+        self.failed.extend(row.wrong.first().map(|wrong| format!("first: {}: {} wrong: {wrong}", case.name, row.wrong.len())));
+    }
+
     /// Fails the test if anything has failed.
     pub(crate) fn finish(mut self) {
         let (samples, whole, wrong) = self.all;
         println!("all cases: {samples} samples, {whole} whole, {wrong} wrong");
+        let (first, first_whole, short) = self.first;
+        println!("first instances: {first} samples, {first_whole} whole, {short} with a copied stack that was too short");
+        if first > 0 && first - first_whole - short > first.div_ceil(1000) {
+            self.failed.push(format!("{} of {first} of first instances are not whole", first - first_whole - short));
+        }
         // A case may be over before its table is there, where a processor is emulated; many may not.
         if self.warming > samples / 2 {
             self.failed.push(format!("{} samples more were taken before there was a table", self.warming));
@@ -315,7 +343,7 @@ struct Turn<'a> {
     case: &'a Case,
     pid: u32,
     time: std::ops::Range<u64>,
-    /// For the first instance of a program, which is looked at only for how long its tables took.
+    /// For the first instance of a program, whose tables are made meanwhile.
     first: bool,
 }
 
@@ -340,17 +368,13 @@ pub(crate) fn run(cases: &[Case], pass: Pass, samples: usize, table: &mut Table)
                     .all(|(case, pid)| sampling.count(&sampling.family(*pid, case.children)) >= samples)
         }));
     }
+    // Samples of first instances may still wait for their tables.
+    sampling.watch(Duration::from_secs(if pass == Pass::After { 3 } else { 0 }));
     let losses = sampling.losses();
     let mut images = Images::default();
     for turn in &turns {
         if turn.first {
-            let (_, warming, after) = warm(&sampling, &mut images, turn);
-            if warming > 20 {
-                println!(
-                    "{:6} {:32} its first instance: {warming} samples before the first whole one, {after:.0?}",
-                    "", turn.case.name
-                );
-            }
+            table.add_first(turn.case, &look(&sampling, &mut images, pass, turn));
         } else {
             table.add(pass, turn.case, &look(&sampling, &mut images, pass, turn));
         }

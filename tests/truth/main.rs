@@ -87,6 +87,12 @@ fn what_stands_as_at_the_last_sample_is_what_a_walk_finds() {
 }
 
 #[test]
+fn a_walk_of_a_copied_stack_in_user_space_is_the_same() {
+    let _alone = alone();
+    agreement::in_dumps(&cases::quick());
+}
+
+#[test]
 fn no_stack_is_wrong_while_its_pages_are_taken_away() {
     if programs::in_guest() || programs::are_for_a_guest() {
         return;

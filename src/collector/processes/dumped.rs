@@ -331,3 +331,6 @@ impl ProcessTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
