@@ -15,6 +15,7 @@ mod bytes;
 mod cfi;
 mod check;
 mod code;
+mod control;
 mod elf;
 mod entries;
 mod expression;
@@ -34,7 +35,8 @@ mod translate;
 pub mod walk;
 
 pub use check::{Checked, check_file};
-pub use object::convert;
+pub use control::{Control, Ended, Step, Unhurried};
+pub use object::{convert, convert_in_steps};
 pub use packed::Packed;
 pub use paged::{Page, Paged};
 pub use rows::{Code, Report, Table};

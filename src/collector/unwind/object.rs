@@ -1,7 +1,11 @@
 //! One object: all that it says about unwinding → one table.
 
+use std::ops::Range;
+use std::time::Duration;
+
 use super::cfi::{CfaState, Machine, Program, State};
 use super::code;
+use super::control::{Control, Ended, Step, Unhurried};
 use super::elf::{Elf, Information};
 use super::entries::{Entries, Fde, Format, Section};
 use super::packed::Packed;
@@ -19,7 +23,39 @@ use super::translate::Translation;
 /// When it is no ELF file for these machines, or its headers lead nowhere. Damage in unwind information is not an error: it
 /// is counted in the table's report, and costs the functions that it is about.
 pub fn convert(image: &(impl Image + ?Sized), beside: &dyn Beside) -> Result<Table, Unreadable> {
-    Evidence::read(image, beside).map(|(table, _)| table)
+    let (mut table, evidence) = Evidence::of_information(image, beside)?;
+    code::fill(&evidence.elf, image, &mut table, &Unhurried, Duration::MAX, &mut |_| {});
+    Ok(table)
+}
+
+/// Makes the table of an ELF image in steps: at once what unwind information says, then what is proved from machine code.
+///
+/// `publish` gets a table at least once; then at most every 250 ms of CPU time, each better than the one before; the last is what
+/// [`convert`] makes. If code adds nothing to a table, that is not published again.
+///
+/// # Errors
+///
+/// As [`convert`]; then nothing was published.
+pub fn convert_in_steps(
+    image: &(impl Image + ?Sized),
+    beside: &dyn Beside,
+    control: &dyn Control,
+    publish: &mut dyn FnMut(Step<'_>),
+) -> Result<Ended, Unreadable> {
+    convert_by(image, beside, control, code::PUBLISHED_EVERY, publish)
+}
+
+/// The same with another time between tables.
+pub(super) fn convert_by(
+    image: &(impl Image + ?Sized),
+    beside: &dyn Beside,
+    control: &dyn Control,
+    every: Duration,
+    publish: &mut dyn FnMut(Step<'_>),
+) -> Result<Ended, Unreadable> {
+    let (mut table, evidence) = Evidence::of_information(image, beside)?;
+    publish(Step { table: &table, left: code::left(&evidence.elf, &table) });
+    Ok(code::fill(&evidence.elf, image, &mut table, control, every, publish))
 }
 
 /// What a table was made from.
@@ -27,13 +63,22 @@ pub(super) struct Evidence {
     pub(super) elf: Elf,
     pub(super) sources: Vec<Information>,
     pub(super) blocks: Vec<Block>,
-    /// What is known from machine code where nothing of that says anything.
-    pub(super) from_code: Vec<Block>,
+    /// Code of which only machine code says something.
+    pub(super) from_code: Vec<Range<u64>>,
 }
 
 impl Evidence {
-    /// Reads an image and, where little of its code is covered, what is beside it.
+    /// Reads an image and, where little of its code is covered, what is beside it; and its code.
     pub(super) fn read(image: &(impl Image + ?Sized), beside: &dyn Beside) -> Result<(Table, Evidence), Unreadable> {
+        let (mut table, mut evidence) = Evidence::of_information(image, beside)?;
+        let before = code::gaps(&table, &evidence.elf.code());
+        code::fill(&evidence.elf, image, &mut table, &Unhurried, Duration::MAX, &mut |_| {});
+        evidence.from_code = code::without(&before, &code::gaps(&table, &evidence.elf.code()));
+        Ok((table, evidence))
+    }
+
+    /// The same without its code.
+    fn of_information(image: &(impl Image + ?Sized), beside: &dyn Beside) -> Result<(Table, Evidence), Unreadable> {
         let elf = Elf::read(image)?;
         let (sources, failed) = sources(&elf, image);
         let blocks = stubs::find(&elf, image);
@@ -48,8 +93,6 @@ impl Evidence {
                 table = evidence.table(image);
             }
         }
-        evidence.from_code = code::find(&evidence.elf, image, &table).blocks;
-        table.fill(&evidence.from_code);
         table.report.fdes_in_error += failed;
         Ok((table, evidence))
     }
@@ -127,7 +170,7 @@ struct Object<'o, 'a, I: ?Sized> {
     entries: Vec<Entries<'a>>,
     blocks: &'o [Block],
     covers: Vec<(u64, Cover)>,
-    text: Vec<std::ops::Range<u64>>,
+    text: Vec<Range<u64>>,
     names: Vec<&'static str>,
 }
 
@@ -221,7 +264,7 @@ impl<'a, I: Image + ?Sized> Object<'_, 'a, I> {
         builder: &mut Builder,
         initial: &[Result<State<'a>, Invalid>],
         (source, number): (u32, u32),
-        clip: std::ops::Range<u64>,
+        clip: Range<u64>,
         rbx: bool,
     ) -> bool {
         let section = self.sections.get(source as usize);

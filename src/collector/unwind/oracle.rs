@@ -55,9 +55,10 @@ pub(super) fn check(evidence: &Evidence, table: &Table, paged: &Paged) -> Verdic
     let mut ranges = Vec::new();
     let prepared: Vec<Prepared> = sources.iter().map(|source| Prepared::new(source.clone(), elf)).collect();
     let add_blocks = |wins, ranges: &mut Vec<Covered>| {
-        let blocks = blocks.iter().chain(from_code).filter(|block| block.wins == wins);
+        let blocks = blocks.iter().filter(|block| block.wins == wins);
         ranges.extend(blocks.map(|block| Covered { start: block.start, end: block.end, source: usize::MAX, offset: 0 }));
     };
+    ranges.extend(from_code.iter().map(|range| Covered { start: range.start, end: range.end, source: usize::MAX, offset: 0 }));
     add_blocks(true, &mut ranges);
     for (number, prepared) in prepared.iter().enumerate() {
         prepared.ranges(number, &mut ranges);

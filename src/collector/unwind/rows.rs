@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::ops::Range;
 
 use rustc_hash::FxHasher;
 
@@ -110,16 +111,17 @@ impl Table {
 impl Table {
     /// Puts rules where there is a gap: blocks in the order of addresses, each inside of one gap.
     pub(super) fn fill(&mut self, blocks: &[Block]) {
-        let mut filled = Filled { rows: Vec::with_capacity(self.rows.len()), merged: 0 };
+        // In the same memory: rows move to its end, and from there to their places. A block has its rows, and a gap behind it.
+        let (before, more) = (self.rows.len(), blocks.iter().map(|block| block.rows.len() + 1).sum::<usize>());
+        self.rows.reserve_exact(more);
+        self.rows.resize(before + more, Row { offset: 0, rule: 0 });
+        self.rows.copy_within(..before, more);
+        let mut filled = Filled { rows: std::mem::take(&mut self.rows), length: 0, rest: more, merged: 0 };
         let mut places: HashMap<u64, u16, BuildHasherDefault<FxHasher>> = HashMap::default();
         places.extend(self.rules.iter().map(|rule| rule.0).zip(0u16..));
-        let mut rest = self.rows.as_slice();
         for block in blocks {
             let (Some(start), Some(end)) = (self.offset(block.start), self.offset(block.end)) else { continue };
-            let before = rest.partition_point(|row| row.offset < start);
-            let (first, behind) = rest.split_at_checked(before).unwrap_or((rest, &[]));
-            first.iter().for_each(|row| filled.push(*row));
-            rest = behind;
+            filled.keep_before(start.into());
             for (address, rule) in &block.rows {
                 let Some(offset) = self.offset(*address) else { continue };
                 let next = u16::try_from(self.rules.len());
@@ -130,7 +132,8 @@ impl Table {
                         places.insert(rule.0, place);
                         place
                     }
-                    (None, Err(_)) => continue,
+                    // There are too many rules: it stays a gap.
+                    (None, Err(_)) => 0,
                 };
                 filled.push(Row { offset, rule: place });
                 self.report.rows += 1;
@@ -138,16 +141,54 @@ impl Table {
             }
             self.report.covered += block.end - block.start;
             // The gap began there.
-            if let Some((_, behind)) = rest.split_first().filter(|(row, _)| row.offset == start) {
-                rest = behind;
+            if filled.next().is_some_and(|row| row.offset == start) {
+                filled.rest += 1;
             }
-            if rest.first().is_none_or(|row| row.offset > end) {
+            if filled.next().is_none_or(|row| row.offset > end) {
                 filled.push(Row { offset: end, rule: 0 });
             }
         }
-        rest.iter().for_each(|row| filled.push(*row));
+        filled.keep_before(u64::MAX);
         self.report.merged += filled.merged;
         self.rows = filled.rows;
+        self.rows.truncate(filled.length);
+    }
+
+    /// Takes back what [`Table::fill`] has put into a range: blocks with so many rows and bytes. `before` is the table before all that.
+    pub(super) fn take_back(&mut self, range: Range<u64>, rows: u64, covered: u64, before: &Table) {
+        let (Some(start), Some(end)) = (self.offset(range.start), self.offset(range.end)) else { return };
+        let rule_at = |rows: &[Row], offset: u32| {
+            let next = rows.partition_point(|row| row.offset <= offset);
+            next.checked_sub(1).and_then(|at| rows.get(at)).map_or(0, |row| row.rule)
+        };
+        // Rules have the same numbers in both.
+        let inside = before.rows.iter().filter(|row| (start + 1..end).contains(&row.offset)).copied();
+        let first = Row { offset: start, rule: rule_at(&before.rows, start) };
+        let last = Row { offset: end, rule: rule_at(&self.rows, end) };
+        let new: Vec<Row> = [first].into_iter().chain(inside).chain([last]).collect();
+        let from = self.rows.partition_point(|row| row.offset < start);
+        let to = self.rows.partition_point(|row| row.offset <= end);
+        self.rows.splice(from..to, new);
+        self.rows.dedup_by_key(|row| row.rule);
+        self.report.rows -= rows;
+        self.report.from_code -= rows;
+        self.report.covered -= covered;
+    }
+
+    /// Numbers the rules from `known` on by the first of their rows, so that equal tables are equal however they were filled.
+    pub(super) fn sort_rules(&mut self, known: usize) {
+        let mut numbers: Vec<Option<u16>> =
+            (0..self.rules.len()).map(|number| u16::try_from(number).ok().filter(|_| number < known)).collect();
+        let mut rules = self.rules.clone();
+        rules.truncate(known);
+        for row in &mut self.rows {
+            let Some(number) = numbers.get_mut(usize::from(row.rule)) else { continue };
+            row.rule = *number.get_or_insert_with(|| {
+                rules.extend(self.rules.get(usize::from(row.rule)));
+                rules.len().saturating_sub(1) as u16
+            });
+        }
+        self.rules = rules;
     }
 
     fn offset(&self, address: u64) -> Option<u32> {
@@ -155,22 +196,52 @@ impl Table {
     }
 }
 
-/// Rows of a table, each at another address, no two neighbours equal.
+/// Rows of a table, each at another address, no two neighbours equal; and behind them, in the same memory, those to come.
+///
+/// ```text
+/// rows │ done │ free │ to come │
+///             ^ length
+///                    ^ rest
+/// ```
 struct Filled {
     rows: Vec<Row>,
+    length: usize,
+    rest: usize,
     merged: u64,
 }
 
 impl Filled {
-    fn push(&mut self, row: Row) {
-        if self.rows.last().is_some_and(|last| last.offset == row.offset) {
-            self.rows.pop();
+    /// The next row that was there before.
+    fn next(&self) -> Option<Row> {
+        self.rows.get(self.rest).copied()
+    }
+
+    /// Keeps the rows that were there before, up to an offset.
+    fn keep_before(&mut self, offset: u64) {
+        while let Some(row) = self.next().filter(|row| u64::from(row.offset) < offset) {
+            self.rest += 1;
+            self.push(row);
         }
-        match (self.rows.last(), self.rows.len()) {
-            (Some(last), _) if last.rule == row.rule => self.merged += 1,
-            (_, ..MOST_ROWS) => self.rows.push(row),
-            (_, MOST_ROWS) => self.rows.push(Row { rule: 0, ..row }),
-            _ => {}
+    }
+
+    fn push(&mut self, row: Row) {
+        let last = |length: usize| length.checked_sub(1).and_then(|last| self.rows.get(last));
+        if last(self.length).is_some_and(|last| last.offset == row.offset) {
+            self.length -= 1;
+        }
+        let last = self.length.checked_sub(1).and_then(|last| self.rows.get(last));
+        let row = match (last, self.length) {
+            (Some(last), _) if last.rule == row.rule => {
+                self.merged += 1;
+                return;
+            }
+            (_, ..MOST_ROWS) => row,
+            (_, MOST_ROWS) => Row { rule: 0, ..row },
+            _ => return,
+        };
+        if let Some(place) = self.rows.get_mut(self.length) {
+            *place = row;
+            self.length += 1;
         }
     }
 }

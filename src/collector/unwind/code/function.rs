@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Range;
 
 use super::machine::{Abi, Decoder, Flow, Instruction, Jumps, Stepper};
 use super::state::{CFA, Facts, State, Value};
-use super::{Evidence, Text};
+use super::{Control, Evidence, Text};
 
 /// A jump table has no more entries than this.
 const MOST_JUMPS: usize = 1024;
@@ -28,14 +29,70 @@ pub(in super::super) struct Row {
     pub(in super::super) facts: Option<Facts>,
 }
 
-/// What is known of other functions.
+/// What is known of functions in code that is analysed another time.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct Others {
+    /// Where that code is, and this: sorted.
+    pub(super) code: Vec<Range<u64>>,
+    pub(super) endless: HashSet<u64>,
+    pub(super) changes: HashMap<u64, u16>,
+}
+
+impl Others {
+    fn contains(&self, address: u64) -> bool {
+        let next = self.code.partition_point(|range| range.start <= address);
+        next.checked_sub(1).and_then(|at| self.code.get(at)).is_some_and(|range| address < range.end)
+    }
+}
+
+/// What is known of other functions.
+pub(super) struct Known<'o> {
+    pub(super) others: &'o Others,
     pub(super) starts: BTreeMap<u64, Evidence>,
     /// That never come back.
     pub(super) endless: HashSet<u64>,
     /// Registers that a function ought to give back as they were and does not: bits as [`State::changed`] has them.
     pub(super) changes: HashMap<u64, u16>,
+}
+
+impl<'o> Known<'o> {
+    pub(super) fn new(others: &'o Others) -> Known<'o> {
+        Known { others, starts: BTreeMap::new(), endless: others.endless.clone(), changes: others.changes.clone() }
+    }
+}
+
+/// How many instructions may still be looked at, and whether the caller wants it.
+pub(super) struct Budget<'c> {
+    left: u64,
+    control: &'c dyn Control,
+    is_stopped: bool,
+}
+
+/// The caller is asked each time that so many instructions were looked at: every few milliseconds.
+const ASKED_EVERY: u64 = 1 << 12;
+
+impl<'c> Budget<'c> {
+    pub(super) fn new(visits: u64, control: &'c dyn Control) -> Budget<'c> {
+        Budget { left: visits, control, is_stopped: false }
+    }
+
+    /// Takes one instruction; `false` if there is none left.
+    fn take(&mut self) -> bool {
+        let Some(left) = self.left.checked_sub(1) else { return false };
+        self.left = left;
+        if left % ASKED_EVERY == 0 && !self.control.keep_going() {
+            (self.is_stopped, self.left) = (true, 0);
+        }
+        !self.is_stopped
+    }
+
+    pub(super) fn limit(&mut self, visits: u64) {
+        self.left = self.left.min(visits);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
 }
 
 /// What came of a function.
@@ -98,7 +155,7 @@ enum Again {
 
 pub(super) struct Function<'a, 't> {
     text: &'a Text<'t>,
-    known: &'a Known,
+    known: &'a Known<'a>,
     start: u64,
     /// Whether it is the program's first code.
     is_root: bool,
@@ -120,10 +177,10 @@ pub(super) struct Function<'a, 't> {
 /// Follows the function at `start`. `budget` is what all functions together may look at, and becomes less.
 pub(super) fn follow(
     text: &Text<'_>,
-    known: &Known,
+    known: &Known<'_>,
     start: u64,
     is_root: bool,
-    budget: &mut u64,
+    budget: &mut Budget<'_>,
     stepper: &mut Stepper,
 ) -> Outcome {
     let mut function = Function {
@@ -162,7 +219,7 @@ pub(super) fn follow(
 }
 
 impl Function<'_, '_> {
-    fn turn(&mut self, budget: &mut u64, stepper: &mut Stepper) -> Result<(), Again> {
+    fn turn(&mut self, budget: &mut Budget<'_>, stepper: &mut Stepper) -> Result<(), Again> {
         self.blocks.clear();
         self.waiting.clear();
         (self.visits, self.instructions) = (0, 0);
@@ -209,7 +266,7 @@ impl Function<'_, '_> {
         self.waiting.insert(start);
     }
 
-    fn block(&mut self, start: u64, budget: &mut u64, stepper: &mut Stepper) -> Result<(), Again> {
+    fn block(&mut self, start: u64, budget: &mut Budget<'_>, stepper: &mut Stepper) -> Result<(), Again> {
         let failed = |why| Err(Again::Failed(why));
         let Some(block) = self.blocks.get_mut(&start) else { return Ok(()) };
         block.next.clear();
@@ -272,13 +329,12 @@ impl Function<'_, '_> {
     }
 
     /// Whether there is enough time for an instruction. `is_new`: of a block that was not followed before.
-    fn count(&mut self, is_new: bool, budget: &mut u64) -> Result<(), Again> {
+    fn count(&mut self, is_new: bool, budget: &mut Budget<'_>) -> Result<(), Again> {
         self.visits += 1;
         self.instructions += u64::from(is_new);
-        if *budget == 0 || self.visits > 64 + MOST_VISITS * self.instructions {
+        if self.visits > 64 + MOST_VISITS * self.instructions || !budget.take() {
             return Err(Again::Failed("takes too long"));
         }
-        *budget -= 1;
         Ok(())
     }
 
@@ -427,7 +483,7 @@ impl Function<'_, '_> {
     /// A way to `target`.
     fn edge(&mut self, target: u64, state: &State, way: Way) -> Result<(), Again> {
         if !self.text.contains(target) {
-            return self.outside(state, way);
+            return self.outside(target, state, way);
         }
         if let Some(evidence) = self.known.starts.get(&target).copied().filter(|_| target != self.start) {
             if let Way::Call(call) = way {
@@ -474,10 +530,16 @@ impl Function<'_, '_> {
     }
 
     /// To code that has unwind information, or is none.
-    fn outside(&mut self, state: &State, way: Way) -> Result<(), Again> {
+    fn outside(&mut self, target: u64, state: &State, way: Way) -> Result<(), Again> {
         match way {
             Way::Call(call) => {
                 self.is_silent(call);
+                Ok(())
+            }
+            // What is there is analysed another time, as it is when it is called.
+            Way::Jump if self.known.others.contains(target) => {
+                self.returned(state, "jumps to code that is analysed alone, with a frame")?;
+                self.outcome.tails.push(target);
                 Ok(())
             }
             // May lead into a part of the same function that has been put elsewhere.

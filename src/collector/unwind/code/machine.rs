@@ -287,3 +287,13 @@ pub(super) fn calls(arch: Arch, code: &[u8], address: u64) -> Vec<(u64, u64)> {
             .collect(),
     }
 }
+
+/// Whether what is behind a call shows that nothing comes back to it: a trap.
+pub(super) fn ends_here(arch: Arch, behind: &[u8]) -> bool {
+    match arch {
+        // int3; ud2
+        Arch::X86_64 => matches!(behind, [0xcc, ..] | [0x0f, 0x0b, ..]),
+        // brk
+        Arch::Aarch64 => behind.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffe0_001f == 0xd420_0000),
+    }
+}

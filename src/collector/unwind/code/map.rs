@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::super::packed::Packed;
 use super::super::stubs::Block;
 use super::PADDING;
-use super::function::{Outcome, Row};
+use super::function::Outcome;
 use super::machine::padding;
 use super::text::{Places, Text};
 
@@ -73,7 +73,8 @@ impl Map {
     }
 
     /// Whether functions contradict each other somewhere in a row.
-    pub(super) fn is_disputed(&self, row: &Row) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_disputed(&self, row: &super::function::Row) -> bool {
         let place = self.places.of(row.start);
         let bytes = self.numbers.get(place..place.saturating_add((row.end - row.start) as usize));
         bytes.unwrap_or_default().contains(&DISPUTED)

@@ -7,7 +7,7 @@ use super::super::rule::Arch;
 use super::super::source::{Image, read};
 use super::machine::{Jumps, padding};
 
-/// Code without unwind information that is looked at: musl has 0.4 MB. What is beyond stays a gap.
+/// Code without unwind information that is looked at at once: more is analysed in pieces. What is beyond stays a gap.
 const LARGEST: usize = 16 << 20;
 
 /// So much of a file is read at once: what lies between functions of libraries is little, and much of it.
