@@ -184,13 +184,16 @@ struct object_range {
 	__u32 index_segment;
 };
 
+/* A better table follows: its gaps are gaps for now. Beside the number of ranges. */
+#define OBJECT_IS_PARTIAL 0x8000
+
 /* An object's table. Offsets are of its file; of the vDSO, of its memory. */
 struct object {
 	__u32 serial; /* no two objects have ever had the same; 0: nobody's place */
 	__u32 used; /* when a cache last missed it: time >> 30, about seconds. Written by the walk */
 	__u32 rules_word; /* where its rules begin, 8 bytes each */
 	__u16 rules_segment;
-	__u16 ranges; /* 0: it has no unwind information */
+	__u16 ranges; /* 0: it has no unwind information. And OBJECT_IS_PARTIAL */
 	struct object_range range[MAX_RANGES];
 };
 

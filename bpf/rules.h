@@ -257,7 +257,11 @@ __noinline int apply_other_rule(struct cpu_state *cpu, __u64 rule)
 	}
 	if (rule == RULE_INVALID_STACK_POINTER)
 		return ends(walk, USER_END_INVALID);
-	return guess_caller(cpu, RULE_KIND(rule) == RULE_GAP ? USER_END_GAP : USER_END_INVALID);
+	if (!guess_caller(cpu, RULE_KIND(rule) == RULE_GAP ? USER_END_GAP : USER_END_INVALID))
+		return 0;
+	if (rule == RULE_GAP_FOR_NOW)
+		dump_stack(cpu);
+	return 1;
 }
 
 #endif

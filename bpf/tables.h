@@ -67,6 +67,9 @@ enum rule_form {
 /* A gap because there is no table at all: as no table has it. */
 #define RULE_NO_TABLE (RULE_GAP | 1 << 3)
 
+/* A gap for now. As no table has it. */
+#define RULE_GAP_FOR_NOW (RULE_GAP | 2 << 3)
+
 /* Not to be guessed either: the function is on its way to another stack. Invalid::StackPointer of rule.rs. */
 #define RULE_INVALID_STACK_POINTER (RULE_INVALID | 8 << 3)
 
@@ -484,7 +487,7 @@ __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 		struct object_range *range = &object->range[i];
 		__u32 distance = page - range->first_page;
 
-		if (i >= object->ranges)
+		if (i >= (object->ranges & ~OBJECT_IS_PARTIAL))
 			break;
 		if (distance < range->pages) {
 			index_segment = range->index_segment;
@@ -527,6 +530,8 @@ __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 		OPAQUE(rule);
 		walk->rule = *(__u64 *)&words[rule & (SEGMENT_WORDS - 2)];
 	}
+	if (walk->rule == RULE_GAP && object->ranges & OBJECT_IS_PARTIAL)
+		walk->rule = RULE_GAP_FOR_NOW;
 	if (object->serial != serial) {
 		walk->rule = RULE_NO_TABLE;
 		return 0;

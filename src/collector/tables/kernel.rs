@@ -28,6 +28,9 @@ pub(crate) const MAX_OBJECTS: u32 = 16_384;
 /// `sizeof(struct object)`.
 const OBJECT: usize = 16 + 16 * MAX_RANGES;
 
+/// The bit beside the number of ranges that says that a better table follows: `OBJECT_IS_PARTIAL`.
+const IS_PARTIAL: u16 = 0x8000;
+
 /// Bytes of a segment.
 pub(crate) const SEGMENT_BYTES: u32 = SEGMENT_WORDS * 4;
 
@@ -175,8 +178,8 @@ impl Kernel {
         }
     }
 
-    /// Puts a table into the kernel. No file leads to it yet. `user` is charged.
-    pub(crate) fn put(&mut self, layout: &Layout, user: UserId) -> Result<Placed, NotPlaced> {
+    /// Puts a table into the kernel. No file leads to it yet. `user` is charged. `is_partial`: a better one follows.
+    pub(crate) fn put(&mut self, layout: &Layout, user: UserId, is_partial: bool) -> Result<Placed, NotPlaced> {
         if user != UserId(0) && !self.others_may_hold(layout.bytes() as u64) {
             return Err(NotPlaced::Full);
         }
@@ -190,7 +193,7 @@ impl Kernel {
         };
         self.serial += 1;
         let mut placed = Placed { slot, serial: self.serial, extents: Vec::new(), ranges: Vec::new(), rules: None, user };
-        let filled = self.fill(layout, &mut placed);
+        let filled = self.fill(layout, is_partial, &mut placed);
         self.charge(&placed, true);
         match filled {
             Ok(()) => Ok(placed),
@@ -226,10 +229,10 @@ impl Kernel {
     /// An object without unwind information: code of it is walked by guessing, and not asked for again.
     pub(crate) fn put_nothing(&mut self, user: UserId) -> Result<Placed, NotPlaced> {
         let arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
-        self.put(&Layout { arch, ranges: Vec::new(), rows: Vec::new(), rules: Vec::new() }, user)
+        self.put(&Layout { arch, ranges: Vec::new(), rows: Vec::new(), rules: Vec::new() }, user, false)
     }
 
-    fn fill(&mut self, layout: &Layout, placed: &mut Placed) -> Result<(), NotPlaced> {
+    fn fill(&mut self, layout: &Layout, is_partial: bool, placed: &mut Placed) -> Result<(), NotPlaced> {
         let mut rows = Vec::with_capacity(layout.rows.len());
         for piece in &layout.rows {
             rows.push(self.store(bytemuck::cast_slice(piece), placed)?);
@@ -242,7 +245,7 @@ impl Kernel {
         object.extend(0u32.to_ne_bytes());
         object.extend(rules.word.to_ne_bytes());
         object.extend((rules.segment as u16).to_ne_bytes());
-        object.extend((layout.ranges.len() as u16).to_ne_bytes());
+        object.extend((layout.ranges.len() as u16 | if is_partial { IS_PARTIAL } else { 0 }).to_ne_bytes());
         for range in &layout.ranges {
             let index = index_of(range, &rows);
             let index = self.store(&index, placed)?;

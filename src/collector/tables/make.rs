@@ -1,5 +1,6 @@
 //! The threads that make tables, from a job to the table that is put into the kernel.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use super::status::Summary;
 use super::store::{Finished, ROOT};
 use super::{PAUSE, Shared};
 use crate::collector::events::Identity;
-use crate::collector::unwind::{self, Arch, Beside, FileImage, Image, OnDisk, Table};
+use crate::collector::unwind::{self, Arch, Beside, Control, Ended, FileImage, Image, OnDisk, Step, Table};
 use crate::collector::{build_id, perf};
 use crate::far::{self, Place};
 use crate::object::open::{self, Root};
@@ -29,6 +30,15 @@ pub(super) type Made = Result<(Layout, Summary), String>;
 /// have 3 to 7 % of the bytes of their file (libc, bash, git, gdb, librustc_driver, libLLVM; measured with `flametop unwind-check`: rows
 /// times bytes per row).
 const MOST_BYTES_OF_SMALL: u64 = 64 << 10;
+
+/// Code without unwind information that is analysed before the first table is put into the kernel. That takes at most a second, and samples
+/// wait so long. What is guessed meanwhile in the gaps of a first table may leave out callers.
+const LITTLE_CODE: u64 = 1 << 20;
+
+/// CPU time of a conversion after which it ends if its process is gone, and after which it ends in any case: the code that was not
+/// analysed by then stays a gap.
+const LONG_WORK: Duration = Duration::from_secs(1);
+const MOST_WORK: Duration = Duration::from_secs(6);
 
 /// Time until a file is tried again whose user has no room for its table.
 const FULL: Duration = Duration::from_secs(5);
@@ -142,7 +152,7 @@ fn make_for(shared: &Shared, job: &Job, stored: &mut bool) -> Outcome {
     if !shared.lock().may_hold(user) {
         return Outcome::Later(user, Some(key), FULL);
     }
-    let maker = Maker { shared, job, found: &found, id, image: FileImage::new(found.file.clone()) };
+    let maker = Maker { shared, job, found: &found, id, image: FileImage::new(found.file.clone()), is_whole: Cell::new(true) };
     let outcome = if found.is_hosts { maker.of_host(stored) } else { maker.of_anybody(stored) };
     let (content, made) = match outcome {
         Ok(Some(made)) => made,
@@ -176,6 +186,8 @@ struct Maker<'a> {
     found: &'a Found,
     id: Option<BuildId>,
     image: FileImage,
+    /// Whether the last conversion was not stopped.
+    is_whole: Cell<bool>,
 }
 
 impl Maker<'_> {
@@ -192,7 +204,7 @@ impl Maker<'_> {
                 return Ok(Some((Some(content), Ok(cached))));
             }
         }
-        let made = make(&self.image, &beside);
+        let made = self.make(&self.image, &beside);
         self.keep(content, &made, stored);
         Ok(Some((content, made)))
     }
@@ -204,7 +216,7 @@ impl Maker<'_> {
         let beside = OnDisk::under(self.job.user, root, Path::new(&*self.found.path).parent().map(Path::to_owned), self.id);
         let is_whole = facts.stored >= facts.length / 2 || facts.length <= MOST_BYTES_OF_SMALL;
         if self.found.file.opened.near().is_none() || facts.length > digest::LARGEST || !is_whole {
-            return Ok(Some((None, make(&self.image, &beside))));
+            return Ok(Some((None, self.make(&self.image, &beside))));
         }
         let verified = Verified::new(&self.image).map_err(|_| Changed)?;
         let content = Content::Bytes(verified.digest());
@@ -214,17 +226,36 @@ impl Maker<'_> {
         if let Some(cached) = self.cached(&content, &beside) {
             return Ok(Some((Some(content), Ok(cached))));
         }
-        let made = make(&verified, &unwind::Nowhere);
+        let made = self.make(&verified, &unwind::Nowhere);
         if verified.has_changed() {
             return Err(Changed);
         }
         // A separate debug file may cover more code. A table made with it counts for this file alone.
         let is_poor = made.as_ref().map_or(true, |(_, summary)| !is_well_covered(summary));
         if is_poor && unwind::has_separate_file(&beside) {
-            return Ok(Some((None, make(&self.image, &beside))));
+            return Ok(Some((None, self.make(&self.image, &beside))));
         }
         self.keep(Some(content), &made, stored);
         Ok(Some((Some(content), made)))
+    }
+
+    /// Makes a table. What is there earlier is put into the kernel meanwhile.
+    fn make(&self, image: &(impl Image + ?Sized), beside: &dyn Beside) -> Made {
+        let control = Work { shared: self.shared, job: self.job, begun: cpu_time() };
+        let user = if self.found.is_hosts { ROOT } else { self.job.user };
+        make(image, beside, &control, &self.is_whole, &mut |layout, summary| {
+            if in_proportion(&layout, self.found.file.facts.stored).is_err() {
+                return;
+            }
+            self.shared.lock().finish(Finished {
+                build_id: self.id,
+                is_hosts: self.found.is_hosts,
+                asked_by: self.job.user,
+                user,
+                is_partial: true,
+                ..Finished::of_root(self.found.key, self.found.path.clone(), Ok((layout, summary)))
+            });
+        })
     }
 
     /// Whether a table with this content is in the kernel. If so, this file leads to it from now on.
@@ -246,7 +277,7 @@ impl Maker<'_> {
     fn keep(&self, content: Option<Content>, made: &Made, stored: &mut bool) {
         let Ok((layout, summary)) = made else { return };
         let is_small = in_proportion(layout, self.found.file.facts.stored).is_ok();
-        if let (Some(cache), Some(content), true) = (&self.shared.cache, content, is_small) {
+        if let (Some(cache), Some(content), true) = (&self.shared.cache, content, is_small && self.is_whole.get()) {
             // An error does no harm: the next run makes the table again.
             *stored |= cache.store(&content, layout, summary).is_ok();
         }
@@ -296,9 +327,47 @@ impl Beside for OfHost {
     }
 }
 
-fn make(image: &(impl Image + ?Sized), beside: &dyn Beside) -> Made {
-    let table = unwind::convert(image, beside).map_err(|error| error.to_string())?;
-    finish_table(&table)
+/// Makes a table in steps. `publish` gets those that are not the last: what unwind information says is there at once, what is proved from
+/// machine code follows.
+fn make(
+    image: &(impl Image + ?Sized),
+    beside: &dyn Beside,
+    control: &dyn Control,
+    is_whole: &Cell<bool>,
+    publish: &mut dyn FnMut(Layout, Summary),
+) -> Made {
+    let mut last = Err(String::new());
+    let mut step = |step: Step<'_>| {
+        last = finish_table(step.table);
+        // The last one is returned. A little code is analysed sooner than two tables are put into the kernel.
+        if step.left > LITTLE_CODE
+            && let Ok((layout, summary)) = &last
+        {
+            publish(layout.clone(), *summary);
+        }
+    };
+    let ended = unwind::convert_in_steps(image, beside, control, &mut step).map_err(|error| error.to_string())?;
+    is_whole.set(ended == Ended::Whole);
+    last
+}
+
+/// What the conversion of a job asks.
+struct Work<'a> {
+    shared: &'a Shared,
+    job: &'a Job,
+    begun: Duration,
+}
+
+impl Control for Work<'_> {
+    /// Ends when flametop does; when the conversion has taken as much CPU time as a user can save up; and earlier, if the process is gone
+    /// for which a long one was begun.
+    fn keep_going(&self) -> bool {
+        let spent = cpu_time().saturating_sub(self.begun);
+        let is_long = spent > LONG_WORK;
+        spent < MOST_WORK && !self.shared.is_stopping() && (!is_long || perf::exists(self.job.tgid))
+    }
+
+    fn take_hints(&self, _: &mut Vec<u64>) {}
 }
 
 pub(super) fn finish_table(table: &Table) -> Made {

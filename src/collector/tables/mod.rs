@@ -82,6 +82,11 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether the workers are to end.
+    fn is_stopping(&self) -> bool {
+        self.lock().stop
+    }
 }
 
 /// The tables of one collector. Dropping it ends its workers.

@@ -78,6 +78,8 @@ pub(super) struct Finished {
     pub(super) build_id: Option<BuildId>,
     /// Whether only root can write the file.
     pub(super) is_hosts: bool,
+    /// Whether a better table follows.
+    pub(super) is_partial: bool,
     /// The user whose process needed the table.
     pub(super) asked_by: UserId,
     /// The user who is charged.
@@ -97,6 +99,7 @@ impl Finished {
             content: None,
             build_id: None,
             is_hosts: false,
+            is_partial: false,
             asked_by: ROOT,
             user: ROOT,
             made,
@@ -122,6 +125,8 @@ struct Object {
     cost: Duration,
     /// When its file is asked for again, if that gave no answer.
     again: Option<Instant>,
+    /// Whether a better table follows.
+    is_partial: bool,
 }
 
 pub(super) struct Inner {
@@ -194,7 +199,10 @@ impl Inner {
     pub(super) fn rule(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
         match self.states.get(&key) {
             Some(State::Done(number)) => match self.objects.get(number) {
-                Some(object) => RuleAt::Rule(self.kernel.rule(&object.placed, offset)),
+                Some(object) => match self.kernel.rule(&object.placed, offset) {
+                    Packed::GAP if object.is_partial => RuleAt::NotYet,
+                    rule => RuleAt::Rule(rule),
+                },
                 None => RuleAt::NotYet,
             },
             Some(State::Asked | State::Later(_)) | None => RuleAt::NotYet,
@@ -203,6 +211,10 @@ impl Inner {
 
     /// Lets the file not be asked for again before `pause` is over.
     pub(super) fn later(&mut self, key: ObjectKey, pause: Duration) {
+        if let Some(State::Done(number)) = self.states.get(&key) {
+            // The first part of a table that was not finished.
+            self.take_out(*number, false);
+        }
         self.states.insert(key, State::Later(Instant::now() + pause));
     }
 
@@ -242,7 +254,7 @@ impl Inner {
     /// Puts a finished table into the kernel and lets its file lead to it. Without room, the table waits.
     pub(super) fn finish(&mut self, mut done: Finished) {
         let placed = match &done.made {
-            Ok((layout, _)) => self.kernel.put(layout, done.user),
+            Ok((layout, _)) => self.kernel.put(layout, done.user, done.is_partial),
             Err(_) => self.kernel.put_nothing(done.user),
         };
         let placed = match placed {
@@ -253,7 +265,10 @@ impl Inner {
             placed => placed,
         };
         let Ok(placed) = placed else {
-            self.wait_for_room(done);
+            // The first part stays until there is room for the whole.
+            if !done.is_partial {
+                self.wait_for_room(done);
+            }
             return;
         };
         let state = match done.made {
@@ -271,13 +286,42 @@ impl Inner {
             since: (perf::now().0 >> 30) as u32,
             cost: done.cost,
             again: done.again,
+            is_partial: done.is_partial,
         };
         self.objects.insert(number, object);
         if let Some(content) = done.content {
             self.by_content.insert(content, number);
         }
         self.files.insert(done.key, done.build_id, done.asked_by, done.is_hosts, done.path);
-        self.name(done.key, done.asked_by, number);
+        match self.states.get(&done.key) {
+            Some(State::Done(before)) => self.replace(*before, number),
+            _ => self.name(done.key, done.asked_by, number),
+        }
+    }
+
+    /// Lets all files that lead to an object lead to a better one, and takes the first one out. Walks that have looked it up find the better
+    /// one at their next look: nothing is without a table meanwhile.
+    fn replace(&mut self, before: u64, number: u64) {
+        let Some(old) = self.objects.remove(&before) else { return };
+        if let Some(content) = old.content.filter(|content| self.by_content.get(content) == Some(&before)) {
+            self.by_content.insert(content, number);
+        }
+        let mut keys = VecDeque::new();
+        for (key, user) in old.keys {
+            let named = self.objects.get(&number).is_some_and(|object| self.kernel.name(key, &object.placed).is_ok());
+            if named {
+                self.states.insert(key, State::Done(number));
+                keys.push_back((key, user));
+            } else {
+                self.names -= 1;
+                self.names_of_others -= usize::from(user != ROOT);
+                self.kernel.forget_name(key);
+                self.later(key, PAUSE);
+            }
+        }
+        self.objects.get_mut(&number).into_iter().for_each(|object| object.keys.append(&mut keys));
+        self.kernel.take_out(&[], old.placed);
+        self.version += 1;
     }
 
     fn wait_for_room(&mut self, done: Finished) {
