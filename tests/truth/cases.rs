@@ -445,7 +445,10 @@ fn look(sampling: &Sampling, images: &mut Images, pass: Pass, turn: &Turn<'_>) -
         let stack = sampling.look(&taken.user);
         let outcome = judge.judge(&stack, taken.end);
         // An object that was not seen before: its table is made from now on.
-        if pass == Pass::Before && taken.end == UserEnd::NoTable && taken.time - turn.time.start < granted() {
+        if pass == Pass::Before
+            && matches!(taken.end, UserEnd::NoTable | UserEnd::Dump | UserEnd::Changing)
+            && taken.time - turn.time.start < granted()
+        {
             row.warming += 1;
             continue;
         }

@@ -233,6 +233,7 @@ impl ProcessTable {
     /// Tries again what waits: if tables have changed, or samples have waited long enough. `version` counts the changes of tables. With
     /// `give_up`, nothing goes on waiting.
     pub(crate) fn settle_dumped(&mut self, now: u64, version: u64, give_up: bool, rules: &mut dyn RuleSource, batch: &mut Batch) {
+        self.keep_mappings();
         let is_due = self.dumped.samples.front().is_some_and(|waiting| waiting.until <= now);
         if !self.dumped.is_any() || version == self.dumped.version && !is_due && !give_up {
             return;
@@ -245,6 +246,16 @@ impl ProcessTable {
         }
         if batch.samples.len() > from {
             batch.samples.sort_by_key(|sample| sample.time);
+        }
+    }
+
+    /// Keeps the mappings of processes that were read since their samples were taken, before they change.
+    fn keep_mappings(&mut self) {
+        for waiting in self.dumped.samples.iter_mut().filter(|waiting| waiting.then.mappings.is_none()) {
+            let Some(state) = self.states.get(&waiting.tgid).filter(|state| state.known == Known::Yes) else { continue };
+            if (state.life, state.changes) == (waiting.then.life, waiting.then.changes) {
+                waiting.then.mappings = Some(state.mappings.clone());
+            }
         }
     }
 
