@@ -5,6 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 
 use super::machine::{Abi, Decoder, Flow, Instruction, Jumps, Stepper};
+use super::plain::Plain;
 use super::state::{CFA, Facts, State, Value};
 use super::{Control, Evidence, Text};
 
@@ -39,7 +40,7 @@ pub(super) struct Others {
 }
 
 impl Others {
-    fn contains(&self, address: u64) -> bool {
+    pub(super) fn contains(&self, address: u64) -> bool {
         let next = self.code.partition_point(|range| range.start <= address);
         next.checked_sub(1).and_then(|at| self.code.get(at)).is_some_and(|range| address < range.end)
     }
@@ -84,6 +85,16 @@ impl<'c> Budget<'c> {
             (self.is_stopped, self.left) = (true, 0);
         }
         !self.is_stopped
+    }
+
+    /// Takes so many instructions at once.
+    pub(super) fn take_many(&mut self, count: u64) -> bool {
+        let asked = self.left / ASKED_EVERY;
+        self.left = self.left.saturating_sub(count);
+        if self.left / ASKED_EVERY != asked && !self.control.keep_going() {
+            (self.is_stopped, self.left) = (true, 0);
+        }
+        self.left > 0
     }
 
     pub(super) fn limit(&mut self, visits: u64) {
@@ -182,7 +193,11 @@ pub(super) fn follow(
     is_root: bool,
     budget: &mut Budget<'_>,
     stepper: &mut Stepper,
+    plain: &mut Plain,
 ) -> Outcome {
+    if !is_root && let Some(outcome) = plain.follow(text, known, start, budget) {
+        return outcome;
+    }
     let mut function = Function {
         text,
         known,

@@ -6,6 +6,7 @@ use super::super::control::Control;
 use super::function::{self, Budget, Known, Outcome, follow};
 use super::machine::{Stepper, clears_frame_pointer, padding, run_length};
 use super::map::Map;
+use super::plain::Plain;
 use super::text::Text;
 use super::{Evidence, Found};
 
@@ -78,6 +79,7 @@ pub(super) struct Prover<'p> {
     jumps: HashSet<u64>,
     is_foreign: bool,
     stepper: Stepper,
+    plain: Plain,
     root: u64,
 }
 
@@ -96,6 +98,7 @@ impl<'p> Prover<'p> {
             jumps: HashSet::new(),
             is_foreign: false,
             stepper: Stepper::new(),
+            plain: Plain::new(),
             root,
         };
         if prover.is_root(root) {
@@ -160,7 +163,7 @@ impl<'p> Prover<'p> {
     fn follow(&mut self, start: u64) {
         let evidence = self.known.starts.get(&start).copied().unwrap_or(Evidence::Part);
         let is_root = self.is_root(start);
-        let mut outcome = follow(self.text, &self.known, start, is_root, &mut self.budget, &mut self.stepper);
+        let mut outcome = follow(self.text, &self.known, start, is_root, &mut self.budget, &mut self.stepper, &mut self.plain);
         let is_sure = match evidence {
             Evidence::Called | Evidence::Symbol => true,
             Evidence::Taken => !outcome.is_crooked,

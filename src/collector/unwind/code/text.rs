@@ -69,6 +69,12 @@ impl<'t> Text<'t> {
         bytes.get(usize::try_from(address - start).ok()?..).filter(|rest| !rest.is_empty())
     }
 
+    /// The piece that an address is in, and where it begins.
+    pub(super) fn piece_of(&self, address: u64) -> Option<(u64, &[u8])> {
+        let (start, bytes) = self.pieces.get(self.piece(address)?)?;
+        Some((*start, bytes.as_slice())).filter(|_| address - start < bytes.len() as u64)
+    }
+
     pub(super) fn contains(&self, address: u64) -> bool {
         self.from(address).is_some()
     }
@@ -91,20 +97,28 @@ impl<'t> Text<'t> {
     /// Where the entries of a table lead, as long as they lead into this code.
     pub(super) fn jumps(&self, jumps: Jumps, limit: usize) -> Vec<u64> {
         let mut targets = Vec::new();
-        for number in 0..limit as u64 {
+        let width = usize::from(jumps.width.bytes).clamp(1, 8);
+        let mut table = vec![0; limit * width];
+        // Tables are seldom at the end of what can be read: then entry by entry.
+        let is_whole = (self.read)(jumps.table, &mut table);
+        for (number, bytes) in (0u64..).zip(table.chunks_exact_mut(width)) {
+            let place = jumps.table.wrapping_add(number * width as u64);
+            if !is_whole && !(self.read)(place, bytes) {
+                break;
+            }
             let mut entry = [0; 8];
-            let bytes = usize::from(jumps.width.bytes).min(entry.len());
-            let place = jumps.table.wrapping_add(number * bytes as u64);
-            let there = entry.get_mut(..bytes).is_some_and(|entry| (self.read)(place, entry));
-            let unused = 64 - 8 * bytes as u32;
+            entry.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            let unused = 64 - 8 * width as u32;
             let entry = u64::from_le_bytes(entry).unbounded_shl(unused);
             let entry = if jumps.width.signed {
                 entry.cast_signed().unbounded_shr(unused).cast_unsigned()
             } else {
                 entry.unbounded_shr(unused)
             };
-            let target = there.then(|| jumps.base.wrapping_add(entry.unbounded_shl(jumps.width.shift.into())));
-            let Some(target) = target.filter(|target| self.contains(*target)) else { break };
+            let target = jumps.base.wrapping_add(entry.unbounded_shl(jumps.width.shift.into()));
+            if !self.contains(target) {
+                break;
+            }
             targets.push(target);
         }
         targets
