@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use super::machine::{Abi, Decoder, Flow, Instruction, Jumps, Stepper};
 use super::plain::Plain;
 use super::state::{CFA, Facts, State, Value};
@@ -35,8 +37,8 @@ pub(in super::super) struct Row {
 pub(super) struct Others {
     /// Where that code is, and this: sorted.
     pub(super) code: Vec<Range<u64>>,
-    pub(super) endless: HashSet<u64>,
-    pub(super) changes: HashMap<u64, u16>,
+    pub(super) endless: FxHashSet<u64>,
+    pub(super) changes: FxHashMap<u64, u16>,
 }
 
 impl Others {
@@ -51,14 +53,24 @@ pub(super) struct Known<'o> {
     pub(super) others: &'o Others,
     pub(super) starts: BTreeMap<u64, Evidence>,
     /// That never come back.
-    pub(super) endless: HashSet<u64>,
+    pub(super) endless: FxHashSet<u64>,
     /// Registers that a function ought to give back as they were and does not: bits as [`State::changed`] has them.
-    pub(super) changes: HashMap<u64, u16>,
+    pub(super) changes: FxHashMap<u64, u16>,
 }
 
 impl<'o> Known<'o> {
     pub(super) fn new(others: &'o Others) -> Known<'o> {
-        Known { others, starts: BTreeMap::new(), endless: others.endless.clone(), changes: others.changes.clone() }
+        Known { others, starts: BTreeMap::new(), endless: FxHashSet::default(), changes: FxHashMap::default() }
+    }
+
+    pub(super) fn is_endless(&self, function: u64) -> bool {
+        self.endless.contains(&function) || self.others.endless.contains(&function)
+    }
+
+    /// Registers that a function changes though it ought not to.
+    pub(super) fn changed(&self, function: u64) -> u16 {
+        let changed = |changes: &FxHashMap<u64, u16>| changes.get(&function).copied();
+        changed(&self.changes).or_else(|| changed(&self.others.changes)).unwrap_or(0)
     }
 }
 
@@ -385,7 +397,7 @@ impl Function<'_, '_> {
                 self.outcome.is_crooked |= matches!(state.stack_pointer(), Value::Stack(CFA, top) if top % 16 != 0);
                 let call = instruction.address();
                 target.map(|target| self.targets.insert(call, target));
-                if target.is_some_and(|target| self.known.endless.contains(&target)) {
+                if target.is_some_and(|target| self.known.is_endless(target)) {
                     self.ends();
                     return Ok(());
                 }
@@ -393,7 +405,7 @@ impl Function<'_, '_> {
                     self.is_silent(call);
                     return Ok(());
                 }
-                let changed = target.and_then(|target| self.known.changes.get(&target)).copied().unwrap_or(0);
+                let changed = target.map_or(0, |target| self.known.changed(target));
                 state.after_call(changed);
                 if changed & STACK != 0 {
                     state.lose_stack();

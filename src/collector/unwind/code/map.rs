@@ -1,6 +1,6 @@
 //! What functions say of each byte of code, put together.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::super::packed::Packed;
 use super::super::stubs::Block;
@@ -18,14 +18,14 @@ pub(super) struct Map {
     places: Places,
     numbers: Vec<u16>,
     rules: Vec<Packed>,
-    known: HashMap<Packed, u16>,
+    known: FxHashMap<Packed, u16>,
     rbx: bool,
 }
 
 impl Map {
     pub(super) fn new(text: &Text<'_>, rbx: bool) -> Map {
         let size = text.pieces.iter().map(|(_, bytes)| bytes.len()).sum();
-        Map { places: text.places(), numbers: vec![NOTHING; size], rules: Vec::new(), known: HashMap::new(), rbx }
+        Map { places: text.places(), numbers: vec![NOTHING; size], rules: Vec::new(), known: FxHashMap::default(), rbx }
     }
 
     fn number(&mut self, rule: Packed) -> u16 {

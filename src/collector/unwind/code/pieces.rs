@@ -16,10 +16,11 @@
 //!
 //! Only rows, and 4 bytes for each place that is called, are kept of a piece that was analysed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::super::control::{Control, Ended, Step};
@@ -127,7 +128,7 @@ impl<'a, I: Image + ?Sized> Pieces<'a, I> {
         let before = table.clone();
         let before_rules = before.rules.len();
         let calls = Calls::read(self.elf, self.image, &self.ranges, control)?;
-        let mut others = Others { code: self.ranges.clone(), endless: calls.endless().collect(), changes: HashMap::new() };
+        let mut others = Others { code: self.ranges.clone(), endless: calls.endless().collect(), changes: FxHashMap::default() };
         let mut symbols = self.elf.functions(self.image, LARGEST_SYMBOLS);
         symbols.sort_unstable();
         let mut pieces = cut(&self.ranges, &calls);

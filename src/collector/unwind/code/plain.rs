@@ -167,8 +167,17 @@ enum Way {
     Call(u64),
 }
 
-/// Why a function is not plain.
-struct NotPlain;
+/// Why to begin again, or not.
+enum Again {
+    /// That call does not return.
+    Ends(u64),
+    NotPlain,
+}
+
+use Again::NotPlain;
+
+/// How often a function is begun again.
+const MOST_TURNS: usize = 16;
 
 /// Follows plain functions.
 pub(super) struct Plain {
@@ -204,9 +213,33 @@ impl Plain {
         if self.begins.len() < code.len() {
             self.begins.resize(code.len(), 0);
         }
-        let outcome = Outcome::default();
-        let walk = Walk { plain: self, text, known, base, code, start, lowest: usize::MAX, free: 0..0, outcome, current: 0, visits: 0 };
-        let outcome = walk.function(budget);
+        let mut ends = Vec::new();
+        loop {
+            let walk = Walk {
+                plain: self,
+                text,
+                known,
+                base,
+                code,
+                start,
+                ends: &ends,
+                lowest: usize::MAX,
+                free: 0..0,
+                outcome: Outcome::default(),
+                current: 0,
+                visits: 0,
+            };
+            let outcome = walk.function(budget);
+            self.clear();
+            match outcome {
+                Ok(outcome) => return Some(outcome),
+                Err(Again::Ends(call)) if ends.len() < MOST_TURNS => ends.push(call),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn clear(&mut self) {
         for block in self.blocks.drain(..) {
             if let Some(begin) = self.begins.get_mut(block.start) {
                 *begin = 0;
@@ -216,7 +249,6 @@ impl Plain {
         self.rows.clear();
         self.ways.clear();
         self.quick.references.clear();
-        outcome.ok()
     }
 }
 
@@ -227,6 +259,8 @@ struct Walk<'w, 't> {
     base: u64,
     code: &'w [u8],
     start: u64,
+    /// Calls that do not return.
+    ends: &'w [u64],
     /// Where the first block begins.
     lowest: usize,
     /// Behind the first and before the second of these no other function is known to begin.
@@ -237,7 +271,7 @@ struct Walk<'w, 't> {
 }
 
 impl Walk<'_, '_> {
-    fn function(mut self, budget: &mut Budget<'_>) -> Result<Outcome, NotPlain> {
+    fn function(mut self, budget: &mut Budget<'_>) -> Result<Outcome, Again> {
         let start = usize::try_from(self.start - self.base).map_err(|_| NotPlain)?;
         self.begin(start, Input::at_entry(), None);
         while let Some(Reverse((_, number))) = self.plain.waiting.pop() {
@@ -248,8 +282,10 @@ impl Walk<'_, '_> {
                 return Err(NotPlain);
             }
         }
-        if self.plain.blocks.iter().any(|block| block.is_padded && block.after.is_some()) {
-            return Err(NotPlain);
+        // See Function::turn.
+        let padded = self.plain.blocks.iter().filter(|block| block.is_padded).min_by_key(|block| (block.after.is_none(), block.start));
+        if let Some(call) = padded.and_then(|block| block.after) {
+            return Err(Again::Ends(call));
         }
         Ok(self.finish(start))
     }
@@ -290,7 +326,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn block(&mut self, number: u32) -> Result<(), NotPlain> {
+    fn block(&mut self, number: u32) -> Result<(), Again> {
         self.current = number;
         let block = self.plain.blocks.get_mut(number as usize).ok_or(NotPlain)?;
         (block.is_padded, block.leaves, block.ends, block.is_waiting) = (false, false, false, false);
@@ -365,11 +401,11 @@ impl Walk<'_, '_> {
         usize::try_from(self.free.end.saturating_sub(self.base)).unwrap_or(usize::MAX)
     }
 
-    fn here(&mut self) -> Result<&mut Block, NotPlain> {
+    fn here(&mut self) -> Result<&mut Block, Again> {
         self.plain.blocks.get_mut(self.current as usize).ok_or(NotPlain)
     }
 
-    fn leave(&mut self, step: Step, frame: &mut Frame, address: u64, next: u64) -> Result<(), NotPlain> {
+    fn leave(&mut self, step: Step, frame: &mut Frame, address: u64, next: u64) -> Result<(), Again> {
         let target = |by: i32| next.wrapping_add_signed(by.into());
         match step {
             Step::Next | Step::Hard => Err(NotPlain),
@@ -399,13 +435,17 @@ impl Walk<'_, '_> {
                 self.outcome.is_crooked |= rsp % 16 != 0;
                 if let Some(called) = called {
                     self.outcome.calls.push(called);
-                    if self.known.endless.contains(&called) {
+                    if self.known.is_endless(called) {
                         self.here()?.ends = true;
                         return Ok(());
                     }
-                    if self.known.changes.get(&called).is_some_and(|changed| *changed != 0) {
+                    if !self.ends.contains(&address) && self.known.changed(called) != 0 {
                         return Err(NotPlain);
                     }
+                }
+                if self.ends.contains(&address) {
+                    self.outcome.silent.extend(called.map(|called| (address, called)));
+                    return Ok(());
                 }
                 frame.after_call();
                 self.edge_of_call(next, frame, address, called)
@@ -432,7 +472,7 @@ impl Walk<'_, '_> {
         u16::from(!kept(frame) & 0x3f)
     }
 
-    fn returns(&mut self, frame: &Frame) -> Result<(), NotPlain> {
+    fn returns(&mut self, frame: &Frame) -> Result<(), Again> {
         if !Walk::is_at_entry(frame) {
             return Err(NotPlain);
         }
@@ -442,13 +482,13 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn leaves(&mut self) -> Result<(), NotPlain> {
+    fn leaves(&mut self) -> Result<(), Again> {
         let block = self.here()?;
         (block.leaves, block.ends) = (true, true);
         Ok(())
     }
 
-    fn edge_of_call(&mut self, next: u64, frame: &Frame, call: u64, called: Option<u64>) -> Result<(), NotPlain> {
+    fn edge_of_call(&mut self, next: u64, frame: &Frame, call: u64, called: Option<u64>) -> Result<(), Again> {
         if !self.text.contains(next) || self.known_start(next).is_some() {
             self.outcome.silent.extend(called.map(|called| (call, called)));
             return Ok(());
@@ -464,7 +504,7 @@ impl Walk<'_, '_> {
         self.known.starts.get(&target).copied()
     }
 
-    fn edge(&mut self, target: u64, frame: &Frame, way: Way) -> Result<(), NotPlain> {
+    fn edge(&mut self, target: u64, frame: &Frame, way: Way) -> Result<(), Again> {
         let place = target.checked_sub(self.base).and_then(|place| usize::try_from(place).ok());
         let place = place.filter(|place| *place < self.code.len());
         let Some(place) = place else { return self.outside(target, frame, way) };
@@ -496,7 +536,7 @@ impl Walk<'_, '_> {
         };
         let block = self.plain.blocks.get_mut(number as usize).ok_or(NotPlain)?;
         if block.input.rsp != rsp {
-            return Err(NotPlain);
+            return Err(after.or(block.after).map_or(NotPlain, Again::Ends));
         }
         block.after = block.after.filter(|call| after == Some(*call));
         if block.input.join(&input) {
@@ -506,7 +546,7 @@ impl Walk<'_, '_> {
     }
 
     /// To code that has unwind information, or is none, or is analysed another time.
-    fn outside(&mut self, target: u64, frame: &Frame, way: Way) -> Result<(), NotPlain> {
+    fn outside(&mut self, target: u64, frame: &Frame, way: Way) -> Result<(), Again> {
         if !matches!(way, Way::Jump) || self.text.contains(target) || !Walk::is_at_entry(frame) {
             return Err(NotPlain);
         }
@@ -517,7 +557,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn jumps(&mut self, table: u64, frame: &Frame) -> Result<(), NotPlain> {
+    fn jumps(&mut self, table: u64, frame: &Frame) -> Result<(), Again> {
         let limit = frame.limit.filter(|limit| *limit <= MOST_JUMPS).and_then(|limit| usize::try_from(limit).ok()).ok_or(NotPlain)?;
         let targets = self.text.jumps(Jumps { table, base: table, width: Width::signed(4) }, limit);
         let end = self.known.starts.range(self.start + 1..).find(|(_, evidence)| **evidence >= Evidence::Symbol);

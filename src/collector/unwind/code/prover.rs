@@ -1,6 +1,8 @@
 //! Follows the functions of some code until nothing more is learned, and puts together what they say.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::control::Control;
 use super::function::{self, Budget, Known, Outcome, follow};
@@ -71,12 +73,12 @@ pub(super) struct Prover<'p> {
     done: BTreeMap<u64, Outcome>,
     queue: Vec<u64>,
     /// Functions, and calls of them that have nothing behind them to come back to: `abort` in a library, called through a stub.
-    silent: HashMap<u64, HashSet<u64>>,
+    silent: FxHashMap<u64, FxHashSet<u64>>,
     /// Of `done` those that were done last.
     fresh: Vec<u64>,
     budget: Budget<'p>,
-    pops: HashSet<u64>,
-    jumps: HashSet<u64>,
+    pops: FxHashSet<u64>,
+    jumps: FxHashSet<u64>,
     is_foreign: bool,
     stepper: Stepper,
     plain: Plain,
@@ -91,11 +93,11 @@ impl<'p> Prover<'p> {
             known,
             done: BTreeMap::new(),
             queue: Vec::new(),
-            silent: HashMap::new(),
+            silent: FxHashMap::default(),
             fresh: Vec::new(),
             budget: Budget::new(visits, control),
-            pops: HashSet::new(),
-            jumps: HashSet::new(),
+            pops: FxHashSet::default(),
+            jumps: FxHashSet::default(),
             is_foreign: false,
             stepper: Stepper::new(),
             plain: Plain::new(),
@@ -216,16 +218,24 @@ impl<'p> Prover<'p> {
                 return;
             }
             let (endless, changes) = self.learned();
-            let news = |target: &u64| {
-                endless.contains(target) != self.known.endless.contains(target)
-                    || changes.get(target) != self.known.changes.get(target)
-            };
+            // Functions of which something else is known now.
+            let mut news: FxHashSet<u64> = endless.symmetric_difference(&self.known.endless).copied().collect();
+            news.extend(changes.iter().filter(|(start, changed)| self.known.changes.get(start) != Some(changed)).map(|(start, _)| *start));
+            news.extend(self.known.changes.keys().filter(|start| !changes.contains_key(start)));
             // And those that went on into what turned out to be another function.
+            let starts = self.known.starts.iter().filter(|(_, evidence)| **evidence > Evidence::Gap);
+            let starts: Vec<u64> = starts.map(|(start, _)| *start).collect();
             let others = |start: &u64, outcome: &Outcome| {
-                let mut inside = outcome.rows.iter().flat_map(|row| self.known.starts.range(row.start..row.end));
-                inside.any(|(other, evidence)| other != start && *evidence > Evidence::Gap && !outcome.inside.contains(other))
+                let (Some(first), Some(last)) = (outcome.rows.first(), outcome.rows.last()) else { return false };
+                let from = starts.partition_point(|start| *start < first.start);
+                let inside = starts.iter().skip(from).take_while(|other| **other < last.end);
+                inside.filter(|other| *other != start && !outcome.inside.contains(other)).any(|other| {
+                    let row = outcome.rows.partition_point(|row| row.end <= *other);
+                    outcome.rows.get(row).is_some_and(|row| row.start <= *other)
+                })
             };
-            let again = self.done.iter().filter(|(start, outcome)| outcome.calls.iter().any(news) || others(start, outcome));
+            let calls_news = |outcome: &Outcome| !news.is_empty() && outcome.calls.iter().any(|target| news.contains(target));
+            let again = self.done.iter().filter(|(start, outcome)| calls_news(outcome) || others(start, outcome));
             let again: Vec<u64> = again.map(|(start, _)| *start).collect();
             (self.known.endless, self.known.changes) = (endless, changes);
             if again.is_empty() {
@@ -240,26 +250,25 @@ impl<'p> Prover<'p> {
     }
 
     /// Functions that never come back, and what those change that do.
-    fn learned(&self) -> (HashSet<u64>, HashMap<u64, u16>) {
+    fn learned(&self) -> (FxHashSet<u64>, FxHashMap<u64, u16>) {
         let proved = || self.done.iter().filter(|(_, outcome)| outcome.failed.is_none());
-        let mut endless: HashSet<u64> = proved().filter(|(_, outcome)| !outcome.returns).map(|(start, _)| *start).collect();
+        let mut endless: FxHashSet<u64> = proved().filter(|(_, outcome)| !outcome.returns).map(|(start, _)| *start).collect();
         endless.extend(self.silent_now());
-        endless.extend(&self.known.others.endless);
-        let mut changes: HashMap<u64, u16> =
+        let mut changes: FxHashMap<u64, u16> =
             proved().filter(|(_, outcome)| outcome.changed != 0).map(|(start, outcome)| (*start, outcome.changed)).collect();
         let pops = self.done.iter().filter(|(_, outcome)| outcome.failed == Some(function::POPS));
         changes.extend(pops.map(|(start, _)| (*start, function::STACK)));
-        changes.extend(&self.known.others.changes);
+        let others = self.known.others;
         // What it ends by jumping to comes back for it. As often as such jumps follow each other.
         loop {
             let mut more = false;
             for (start, outcome) in proved().filter(|(_, outcome)| !outcome.tails.is_empty()) {
-                if endless.contains(start) && outcome.tails.iter().any(|tail| !endless.contains(tail)) {
+                if endless.contains(start) && outcome.tails.iter().any(|tail| !endless.contains(tail) && !others.endless.contains(tail)) {
                     endless.remove(start);
                     more = true;
                 }
                 let before = changes.get(start).copied().unwrap_or(0);
-                let after = outcome.tails.iter().filter_map(|tail| changes.get(tail)).fold(before, |mask, tail| mask | tail);
+                let after = outcome.tails.iter().filter_map(|tail| changes.get(tail).or_else(|| others.changes.get(tail))).fold(before, |mask, tail| mask | tail);
                 if after != before {
                     changes.insert(*start, after);
                     more = true;
@@ -277,7 +286,7 @@ impl<'p> Prover<'p> {
             self.done.values().flat_map(|outcome| &outcome.silent).map(|(call, target)| (*target, *call)).collect();
         calls.sort_unstable();
         calls.dedup();
-        let mut counts: HashMap<u64, usize> = HashMap::new();
+        let mut counts: FxHashMap<u64, usize> = FxHashMap::default();
         calls.iter().for_each(|(target, _)| *counts.entry(*target).or_default() += 1);
         counts.retain(|target, count| *count >= MOST_SILENT && !self.returns(*target));
         // What is called elsewhere: as soon as it was seen often enough.

@@ -274,6 +274,12 @@ impl Quick {
                 0xf2 | 0xf3 => prefixes.repeat = byte,
                 0x64 | 0x65 => prefixes.is_thread = true,
                 0x2e | 0x3e | 0xf0 => {}
+                // ud1 with a number for who debugs it: how clang traps.
+                0x67 if reader.code.get(1..3) == Some(&[0x0f, 0xb9]) && reader.at == 1 => {
+                    reader.at = 3;
+                    reader.operand(0)?;
+                    return Some(Step::End);
+                }
                 0x40..=0x4f => {
                     prefixes.rex = byte;
                     break reader.u8()?;
