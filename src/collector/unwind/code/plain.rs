@@ -335,13 +335,16 @@ impl Walk<'_, '_> {
         let mut frame = block.input.frame();
         let (mut at, mut idle, mut is_padded) = (start, after, false);
         let mut row: Option<(usize, Place)> = None;
-        let limit = self.next_start(start);
+        let mut limit = self.next_start(start);
         let mut skipped = 0;
         loop {
             let is_begin = at != start && self.plain.begins.get(at).is_none_or(|begin| *begin != 0);
-            if is_begin || at >= limit {
+            while limit < at {
+                limit = self.next_start(at - 1);
+            }
+            if is_begin || at == limit {
                 self.close(number, turn, at, row);
-                if at > limit || at >= self.code.len() {
+                if at >= self.code.len() {
                     return Err(NotPlain);
                 }
                 return self.edge(self.base + at as u64, &frame, idle.map_or(Way::Fall, Way::Call));
