@@ -1,6 +1,6 @@
 //! The threads that make tables, from a job to the table that is put into the kernel.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use super::digest::{self, Verified};
 use super::identity::{self, Found, NotFound};
 use super::kernel::ObjectKey;
 use super::layout::Layout;
-use super::queue::{Job, Next, Sought};
+use super::queue::{Job, Next, RATE, Sought};
 use super::status::Summary;
-use super::store::{Finished, ROOT};
-use super::{PAUSE, Shared};
+use super::store::{Finished, Inner, ROOT};
+use super::{PAUSE, Shared, WORKERS};
 use crate::collector::events::Identity;
-use crate::collector::unwind::{self, Arch, Beside, Control, Ended, FileImage, Image, OnDisk, Step, Table};
+use crate::collector::unwind::{self, Arch, Beside, Code, Control, Ended, FileImage, Image, OnDisk, Step, Table};
 use crate::collector::{build_id, perf};
 use crate::far::{self, Place};
 use crate::object::open::{self, Root};
@@ -36,9 +36,12 @@ const MOST_BYTES_OF_SMALL: u64 = 64 << 10;
 const LITTLE_CODE: u64 = 1 << 20;
 
 /// CPU time of a conversion after which it ends if its process is gone, and after which it ends in any case: the code that was not
-/// analysed by then stays a gap.
+/// analysed by then stays a gap. Chromium without unwind information takes 24 s for 225 MiB of code.
 const LONG_WORK: Duration = Duration::from_secs(1);
-const MOST_WORK: Duration = Duration::from_secs(6);
+const MOST_WORK: Duration = Duration::from_secs(60);
+
+/// CPU time after which the user of a conversion is charged.
+const CHARGED_EVERY: Duration = Duration::from_millis(20);
 
 /// Time until a file is tried again whose user has no room for its table.
 const FULL: Duration = Duration::from_secs(5);
@@ -48,20 +51,22 @@ pub(super) fn work(shared: &Shared) {
     let (mut worked, mut stored) = (false, false);
     while let Some(job) = next_job(shared, &mut worked, &mut stored) {
         let before = cpu_time();
-        let outcome = make_for(shared, &job, &mut stored);
+        let charged = Cell::default();
+        let outcome = make_for(shared, &job, &mut stored, &charged);
         let cost = cpu_time().saturating_sub(before);
+        let rest = cost.saturating_sub(charged.get());
         let mut inner = shared.lock();
         inner.working = inner.working.saturating_sub(1);
         match outcome {
             Outcome::Made(done) => {
-                inner.queue.charge(done.user, cost);
+                inner.queue.charge(done.user, rest);
                 inner.finish(Finished { cost, ..*done });
             }
             Outcome::Later(user, key, pause) => {
-                inner.queue.charge(user, cost);
+                inner.queue.charge(user, rest);
                 key.into_iter().for_each(|key| inner.later(key, pause));
             }
-            Outcome::Named(user) => inner.queue.charge(user, cost),
+            Outcome::Named(user) => inner.queue.charge(user, rest),
             Outcome::Refused(path, why) => {
                 job.sought.key().into_iter().for_each(|key| inner.refuse(key, job.user, path.clone(), why.clone()));
             }
@@ -125,7 +130,8 @@ fn place_of(job: &Job) -> Place {
     }
 }
 
-fn make_for(shared: &Shared, job: &Job, stored: &mut bool) -> Outcome {
+/// `charged` is the CPU time that a user was charged for already.
+fn make_for(shared: &Shared, job: &Job, stored: &mut bool, charged: &Cell<Duration>) -> Outcome {
     let opened = {
         let job = job.clone();
         far::within(job.user.0, place_of(&job), far::PATIENCE, move || {
@@ -152,7 +158,8 @@ fn make_for(shared: &Shared, job: &Job, stored: &mut bool) -> Outcome {
     if !shared.lock().may_hold(user) {
         return Outcome::Later(user, Some(key), FULL);
     }
-    let maker = Maker { shared, job, found: &found, id, image: FileImage::new(found.file.clone()), is_whole: Cell::new(true) };
+    let maker =
+        Maker { shared, job, found: &found, id, image: FileImage::new(found.file.clone()), is_whole: Cell::new(true), charged };
     let outcome = if found.is_hosts { maker.of_host(stored) } else { maker.of_anybody(stored) };
     let (content, made) = match outcome {
         Ok(Some(made)) => made,
@@ -188,6 +195,8 @@ struct Maker<'a> {
     image: FileImage,
     /// Whether the last conversion was not stopped.
     is_whole: Cell<bool>,
+    /// CPU time that the user was charged for already.
+    charged: &'a Cell<Duration>,
 }
 
 impl Maker<'_> {
@@ -241,9 +250,9 @@ impl Maker<'_> {
 
     /// Makes a table. What is there earlier is put into the kernel meanwhile.
     fn make(&self, image: &(impl Image + ?Sized), beside: &dyn Beside) -> Made {
-        let control = Work { shared: self.shared, job: self.job, begun: cpu_time() };
         let user = if self.found.is_hosts { ROOT } else { self.job.user };
-        make(image, beside, &control, &self.is_whole, &mut |layout, summary| {
+        let work = Work::begin(self.shared, self.job, self.found.key, user);
+        let made = make(image, beside, &work, &self.is_whole, &mut |layout, summary| {
             if in_proportion(&layout, self.found.file.facts.stored).is_err() {
                 return;
             }
@@ -255,7 +264,9 @@ impl Maker<'_> {
                 is_partial: true,
                 ..Finished::of_root(self.found.key, self.found.path.clone(), Ok((layout, summary)))
             });
-        })
+        });
+        self.charged.set(self.charged.get() + work.charged.get());
+        made
     }
 
     /// Whether a table with this content is in the kernel. If so, this file leads to it from now on.
@@ -332,13 +343,14 @@ impl Beside for OfHost {
 fn make(
     image: &(impl Image + ?Sized),
     beside: &dyn Beside,
-    control: &dyn Control,
+    work: &Work<'_>,
     is_whole: &Cell<bool>,
     publish: &mut dyn FnMut(Layout, Summary),
 ) -> Made {
     let mut last = Err(String::new());
     let mut step = |step: Step<'_>| {
         last = finish_table(step.table);
+        work.code.borrow_mut().clone_from(&step.table.code);
         // The last one is returned. A little code is analysed sooner than two tables are put into the kernel.
         if step.left > LITTLE_CODE
             && let Ok((layout, summary)) = &last
@@ -346,28 +358,83 @@ fn make(
             publish(layout.clone(), *summary);
         }
     };
-    let ended = unwind::convert_in_steps(image, beside, control, &mut step).map_err(|error| error.to_string())?;
+    let ended = unwind::convert_in_steps(image, beside, work, &mut step).map_err(|error| error.to_string())?;
     is_whole.set(ended == Ended::Whole);
     last
 }
 
-/// What the conversion of a job asks.
+/// The work of a job: what its conversion asks, and the CPU time that its user was charged for.
 struct Work<'a> {
     shared: &'a Shared,
     job: &'a Job,
+    key: ObjectKey,
+    /// The user who is charged.
+    user: UserId,
     begun: Duration,
+    since: Instant,
+    charged: Cell<Duration>,
+    /// The object's code, from the first table on.
+    code: RefCell<Vec<Code>>,
+}
+
+impl Work<'_> {
+    fn begin<'a>(shared: &'a Shared, job: &'a Job, key: ObjectKey, user: UserId) -> Work<'a> {
+        let begun = cpu_time();
+        Work { shared, job, key, user, begun, since: Instant::now(), charged: Cell::default(), code: RefCell::default() }
+    }
+
+    fn spent(&self) -> Duration {
+        cpu_time().saturating_sub(self.begun)
+    }
+
+    /// Charges the user for the time since the last charge. If the user's time is used up, waits until there is some, so that a long
+    /// conversion takes no more than its share. Returns whether to go on: one worker at least never waits, and one that waits for another user
+    /// than root is enough.
+    fn charge(&self, spent: Duration) -> bool {
+        let mut inner = self.shared.lock();
+        inner.queue.charge(self.user, spent.saturating_sub(self.charged.replace(spent)));
+        // What is saved up is for first tables. A long conversion takes its rate from the begin on.
+        let may_go_on = |inner: &mut Inner| {
+            let earned = LONG_WORK + self.since.elapsed().mul_f64(RATE);
+            spent <= earned && inner.queue.has_time(self.user, Instant::now())
+        };
+        if may_go_on(&mut inner) {
+            return !inner.stop;
+        }
+        let most = if self.user == ROOT { WORKERS - 1 } else { 1 };
+        if inner.throttled >= most {
+            return false;
+        }
+        inner.throttled += 1;
+        while !inner.stop && !may_go_on(&mut inner) {
+            inner = self.shared.work.wait_timeout(inner, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        inner.throttled -= 1;
+        !inner.stop
+    }
 }
 
 impl Control for Work<'_> {
-    /// Ends when flametop does; when the conversion has taken as much CPU time as a user can save up; and earlier, if the process is gone
-    /// for which a long one was begun.
+    /// Ends when flametop does; when the conversion has taken [`MOST_WORK`]; and earlier, if the process is gone for which a long one was
+    /// begun.
     fn keep_going(&self) -> bool {
-        let spent = cpu_time().saturating_sub(self.begun);
+        let spent = self.spent();
+        if spent.saturating_sub(self.charged.get()) < CHARGED_EVERY {
+            return true;
+        }
         let is_long = spent > LONG_WORK;
-        spent < MOST_WORK && !self.shared.is_stopping() && (!is_long || perf::exists(self.job.tgid))
+        self.charge(spent) && spent < MOST_WORK && (!is_long || perf::exists(self.job.tgid))
     }
 
-    fn take_hints(&self, _: &mut Vec<u64>) {}
+    fn take_hints(&self, hints: &mut Vec<u64>) {
+        let offsets = self.shared.lock().take_hints(self.key);
+        let code = self.code.borrow();
+        let address = |offset: u64| {
+            let code = code.iter().find(|code| offset.wrapping_sub(code.offset) < code.size)?;
+            Some(code.address + (offset - code.offset))
+        };
+        hints.extend(offsets.into_iter().filter_map(address));
+    }
 }
 
 pub(super) fn finish_table(table: &Table) -> Made {

@@ -59,7 +59,7 @@ pub(crate) const KERNEL_MEMORY: u64 = 384_000_000;
 
 /// Returns the number of descriptors that tables may need: one for each segment, and two for each worker.
 pub(crate) fn descriptors(kernel_memory: u64) -> u64 {
-    kernel_memory / u64::from(kernel::SEGMENT_BYTES) + 4
+    kernel_memory / u64::from(kernel::SEGMENT_BYTES) + 2 * WORKERS as u64
 }
 
 /// How long a wish that failed for want of its process is not tried again.
@@ -68,9 +68,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// After how long a file system that did not answer is asked again, by the next sample in one of its files.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Threads that make tables: two, on one processor too, as a program whose rules are read from its code takes half a second, and the
-/// next one shall not wait for it.
-const WORKERS: usize = 2;
+/// Threads that make tables. Three, on one processor too: analysing the code of a large program takes seconds, and the next program does not
+/// wait for it.
+const WORKERS: usize = 3;
 
 struct Shared {
     inner: Mutex<Inner>,
@@ -81,11 +81,6 @@ struct Shared {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the workers are to end.
-    fn is_stopping(&self) -> bool {
-        self.lock().stop
     }
 }
 

@@ -151,6 +151,12 @@ impl Queue {
         self.users.entry(user.0).or_insert_with(|| Line::new(user)).left -= time.as_secs_f64();
     }
 
+    /// Whether a user has time left.
+    pub(super) fn has_time(&mut self, user: UserId, now: Instant) -> bool {
+        self.refill(now);
+        self.users.get(&user.0).is_none_or(|line| line.left > 0.0)
+    }
+
     /// Shares out the CPU time that has been earned since the last call.
     fn refill(&mut self, now: Instant) {
         let time = now.saturating_duration_since(self.refilled).as_secs_f64() * RATE;

@@ -44,6 +44,9 @@ const FULL: Duration = Duration::from_secs(10);
 /// takes 1/21 of a CPU. Root's tables need not wait.
 const REST: u32 = 20;
 
+/// Most places of a file that are kept for the conversion.
+const MOST_HINTS: usize = 256;
+
 /// How long a file that a waiting sample asked for is not asked for again, and most such files.
 const SOUGHT_AGAIN: Duration = Duration::from_secs(1);
 const MOST_SOUGHT: usize = 4096;
@@ -138,10 +141,14 @@ pub(super) struct Inner {
     next: u64,
     by_content: FxHashMap<Content, u64>,
     pub(super) queue: Queue,
+    /// Places in files at which samples lacked a rule. Only of files whose tables are being made.
+    hints: FxHashMap<ObjectKey, Vec<u64>>,
     /// Files that waiting samples asked for, and when.
     sought: HashMap<(Arc<str>, Identity), Instant>,
     /// Tables that are being made now.
     pub(super) working: usize,
+    /// Workers that wait in the middle of a conversion until its user has CPU time again.
+    pub(super) throttled: usize,
     unplaced: Vec<(Instant, Finished)>,
     /// Files that lead to an object: of all users, and of users other than root.
     names: usize,
@@ -167,8 +174,10 @@ impl Inner {
             next: 0,
             by_content: FxHashMap::default(),
             queue: Queue::new(Instant::now()),
+            hints: FxHashMap::default(),
             sought: HashMap::new(),
             working: 0,
+            throttled: 0,
             unplaced: Vec::new(),
             names: 0,
             names_of_others: 0,
@@ -200,7 +209,13 @@ impl Inner {
         match self.states.get(&key) {
             Some(State::Done(number)) => match self.objects.get(number) {
                 Some(object) => match self.kernel.rule(&object.placed, offset) {
-                    Packed::GAP if object.is_partial => RuleAt::NotYet,
+                    Packed::GAP if object.is_partial => {
+                        let hints = self.hints.entry(key).or_default();
+                        if hints.len() < MOST_HINTS {
+                            hints.push(offset);
+                        }
+                        RuleAt::NotYet
+                    }
                     rule => RuleAt::Rule(rule),
                 },
                 None => RuleAt::NotYet,
@@ -216,6 +231,11 @@ impl Inner {
             self.take_out(*number, false);
         }
         self.states.insert(key, State::Later(Instant::now() + pause));
+    }
+
+    /// Takes the places in a file at which samples lacked a rule while its table is being made.
+    pub(super) fn take_hints(&mut self, key: ObjectKey) -> Vec<u64> {
+        self.hints.remove(&key).unwrap_or_default()
     }
 
     /// Notes that the table of a file is being made. Returns whether it was neither there nor being made.
@@ -431,6 +451,9 @@ impl Inner {
         self.sought.retain(|_, since| clock.saturating_duration_since(*since) < SOUGHT_AGAIN);
         let states = &self.states;
         self.files.retain(|key| states.contains_key(key));
+        let objects = &self.objects;
+        let is_partial = |key: &ObjectKey| matches!(states.get(key), Some(State::Done(number)) if objects.get(number).is_some_and(|object| object.is_partial));
+        self.hints.retain(|key, _| is_partial(key));
     }
 
     /// Tries to place the waiting tables, root's first.

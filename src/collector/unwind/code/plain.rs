@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use super::super::rule::{Arch, Cfa, Fp, Frame as RuleFrame, Ra, Rbx, Reg, Rule};
+use super::super::rule::{Arch, Cfa, Fp, Frame as RuleFrame, Ra, Rbx, Rule};
 use super::function::{Budget, Known, Outcome, Row};
 use super::machine::{Jumps, Width};
 use super::quick_x86::{Frame, NOTHING, Quick, RBP, RBX, RETURN, RSP, SLOTS, Step, Value};
@@ -283,7 +283,8 @@ impl Walk<'_, '_> {
             }
         }
         // See Function::turn.
-        let padded = self.plain.blocks.iter().filter(|block| block.is_padded).min_by_key(|block| (block.after.is_none(), block.start));
+        let padded =
+            self.plain.blocks.iter().filter(|block| block.is_padded).min_by_key(|block| (block.after.is_none(), block.start));
         if let Some(call) = padded.and_then(|block| block.after) {
             return Err(Again::Ends(call));
         }
@@ -561,7 +562,8 @@ impl Walk<'_, '_> {
     }
 
     fn jumps(&mut self, table: u64, frame: &Frame) -> Result<(), Again> {
-        let limit = frame.limit.filter(|limit| *limit <= MOST_JUMPS).and_then(|limit| usize::try_from(limit).ok()).ok_or(NotPlain)?;
+        let limit =
+            frame.limit.filter(|limit| *limit <= MOST_JUMPS).and_then(|limit| usize::try_from(limit).ok()).ok_or(NotPlain)?;
         let targets = self.text.jumps(Jumps { table, base: table, width: Width::signed(4) }, limit);
         let end = self.known.starts.range(self.start + 1..).find(|(_, evidence)| **evidence >= Evidence::Symbol);
         let range = self.start..end.map_or(u64::MAX, |(end, _)| *end);
