@@ -144,7 +144,7 @@ impl UserEnd {
             }
             UserEnd::Dump => (
                 "the copy of the stack was too short",
-                "the first samples of a program are walked in a copy of 16 KiB, until its unwind table is there",
+                "until a program's unwind table is there, its samples are walked in a copy of 16 to 64 KiB",
             ),
             UserEnd::Registers => ("no registers that can be trusted: it was becoming another program (execve)", ""),
             UserEnd::Time => (

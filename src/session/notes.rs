@@ -1,6 +1,6 @@
 //! Lines for the health view: how it stands with unwind tables, and processes that could not be read.
 
-use crate::collector::{Collector, ObjectState, Unread};
+use crate::collector::{Collector, DumpCounts, ObjectState, Unread};
 use crate::profile::sanitize;
 
 /// Lines about all unwind tables, and one for each object that has none.
@@ -40,6 +40,7 @@ pub(super) fn of_tables(collector: &Collector) -> Vec<String> {
     if tables.turned_away > 0 {
         lines.push(format!("{} requests for tables were turned away: too many waited", tables.turned_away));
     }
+    lines.extend(of_dumps(&collector.dumps()));
     let without = collector.objects().into_iter().filter_map(|object| match object.state {
         ObjectState::Without(why) => Some(format!("none for {}: {why}", sanitize(&object.path))),
         ObjectState::Ready(summary) if summary.covered < summary.text / 2 => {
@@ -52,6 +53,25 @@ pub(super) fn of_tables(collector: &Collector) -> Vec<String> {
         ObjectState::Ready(_) => None,
     });
     lines.extend(without.take(50));
+    lines
+}
+
+/// Samples whose unwind tables came after them.
+pub(super) fn of_dumps(dumps: &DumpCounts) -> Vec<String> {
+    let mut lines = Vec::new();
+    if dumps.dumped > 0 {
+        lines.push(format!(
+            "{} samples came before the unwind table of their code and were walked later, in a copy of their stack: {} are complete, {} did not \
+             wait longer than 2.5 s",
+            dumps.dumped, dumps.whole, dumps.late
+        ));
+    }
+    if dumps.refused > 0 {
+        lines.push(format!(
+            "{} samples came before the unwind table of their code and were not kept: too many waited; they pass with the first seconds",
+            dumps.refused
+        ));
+    }
     lines
 }
 

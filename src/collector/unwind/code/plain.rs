@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use super::super::rule::{Arch, Cfa, Fp, Frame as RuleFrame, Ra, Rbx, Rule};
+use super::super::rule::{Arch, Cfa, Fp, Frame as RuleFrame, Ra, Rbx, Reg, Rule};
 use super::function::{Budget, Known, Outcome, Row};
 use super::machine::{Jumps, Width};
 use super::quick_x86::{Frame, NOTHING, Quick, RBP, RBX, RETURN, RSP, SLOTS, Step, Value};
@@ -36,13 +36,15 @@ struct Input {
     kept: u8,
     slots: [u8; SLOTS],
     limit: Option<u64>,
+    /// What the comparison was with that ended the block before.
+    compared: Option<u64>,
 }
 
 impl Input {
     fn at_entry() -> Input {
         let mut slots = [NOTHING; SLOTS];
         slots.iter_mut().take(1).for_each(|slot| *slot = RETURN);
-        Input { rsp: RETURN_AT, rbp: ENTRY, kept: 0x3f, slots, limit: None }
+        Input { rsp: RETURN_AT, rbp: ENTRY, kept: 0x3f, slots, limit: None, compared: None }
     }
 
     fn of(frame: &Frame, rsp: i32) -> Input {
@@ -51,7 +53,7 @@ impl Input {
             Value::Stack(at) => at,
             _ => UNKNOWN,
         };
-        Input { rsp, rbp, kept: kept(frame), slots: frame.slots, limit: frame.limit }
+        Input { rsp, rbp, kept: kept(frame), slots: frame.slots, limit: frame.limit, compared: frame.compared }
     }
 
     fn frame(&self) -> Frame {
@@ -69,7 +71,7 @@ impl Input {
         if let (Some(place), false) = (registers.get_mut(RBP), matches!(self.rbp, ENTRY | UNKNOWN)) {
             *place = Value::Stack(self.rbp);
         }
-        Frame { registers, slots: self.slots, compared: None, limit: self.limit, is_changed: true }
+        Frame { registers, slots: self.slots, compared: self.compared, limit: self.limit, is_changed: true, is_lost: false }
     }
 
     /// What is known whichever of two ways was taken. Whether that is less than before.
@@ -81,6 +83,9 @@ impl Input {
         self.kept &= other.kept;
         if self.limit != other.limit {
             self.limit = None;
+        }
+        if self.compared != other.compared {
+            self.compared = None;
         }
         for (ours, theirs) in self.slots.iter_mut().zip(&other.slots) {
             if ours != theirs {
@@ -110,8 +115,9 @@ struct Place {
 impl Place {
     fn of(frame: &Frame, rsp: i32) -> Place {
         let saved = |register: usize| {
-            let slots = (1i32..).zip(&frame.slots).filter(|(number, slot)| usize::from(**slot) == register && -8 * number >= rsp);
-            slots.last().map(|(number, _)| -8 * number)
+            let words = usize::try_from(-rsp / 8).unwrap_or(0).min(SLOTS);
+            let slots = frame.slots.get(..words).unwrap_or_default();
+            slots.iter().rposition(|slot| usize::from(*slot) == register).map(|place| -8 * (place as i32 + 1))
         };
         let Input { rbp, kept, .. } = Input::of(frame, rsp);
         Place { rsp, rbp, rbp_saved: saved(RBP), rbx_kept: kept & 1 != 0, rbx_saved: saved(RBX) }
@@ -171,6 +177,8 @@ enum Way {
 enum Again {
     /// That call does not return.
     Ends(u64),
+    /// The thorough way would not prove it either.
+    Failed(&'static str),
     NotPlain,
 }
 
@@ -224,6 +232,7 @@ impl Plain {
                 start,
                 ends: &ends,
                 lowest: usize::MAX,
+                highest: 0,
                 free: 0..0,
                 outcome: Outcome::default(),
                 current: 0,
@@ -263,6 +272,8 @@ struct Walk<'w, 't> {
     ends: &'w [u64],
     /// Where the first block begins.
     lowest: usize,
+    /// Where the last block ends that was followed.
+    highest: usize,
     /// Behind the first and before the second of these no other function is known to begin.
     free: Range<u64>,
     outcome: Outcome,
@@ -276,15 +287,21 @@ impl Walk<'_, '_> {
         self.begin(start, Input::at_entry(), None);
         while let Some(Reverse((_, number))) = self.plain.waiting.pop() {
             let before = self.visits;
-            self.block(number)?;
+            match self.block(number) {
+                Ok(()) => {}
+                Err(Again::Failed(why)) => {
+                    self.outcome.failed = Some(why);
+                    return Ok(self.finish(start));
+                }
+                Err(again) => return Err(again),
+            }
             let size: u64 = 64 + self.plain.blocks.len() as u64 * 16;
             if !budget.take_many(self.visits - before) || self.visits > size * MOST_VISITS {
                 return Err(NotPlain);
             }
         }
         // See Function::turn.
-        let padded =
-            self.plain.blocks.iter().filter(|block| block.is_padded).min_by_key(|block| (block.after.is_none(), block.start));
+        let padded = self.plain.blocks.iter().filter(|block| block.is_padded).min_by_key(|block| (block.after.is_none(), block.start));
         if let Some(call) = padded.and_then(|block| block.after) {
             return Err(Again::Ends(call));
         }
@@ -295,7 +312,7 @@ impl Walk<'_, '_> {
         let number = self.plain.blocks.len() as u32;
         // What went through here without stopping has to stop.
         self.lowest = self.lowest.min(start);
-        let begins = self.plain.begins.get(self.lowest..start).unwrap_or_default();
+        let begins = self.plain.begins.get(self.lowest..start).filter(|_| start < self.highest).unwrap_or_default();
         let before = begins.iter().rev().find(|begin| **begin != 0).and_then(|begin| begin.checked_sub(1));
         if let Some(before) = before
             && self.plain.blocks.get(before as usize).is_some_and(|block| block.end > start)
@@ -376,7 +393,9 @@ impl Walk<'_, '_> {
                 continue;
             }
             if step == Step::Hard {
-                return Err(NotPlain);
+                // Most of what is tried out is no function.
+                let is_tried = self.known.starts.get(&self.start) == Some(&Evidence::Gap);
+                return Err(if is_tried && frame.is_lost { Again::Failed("returns with a frame") } else { NotPlain });
             }
             let next = at + length;
             self.close(number, turn, next, row);
@@ -388,6 +407,7 @@ impl Walk<'_, '_> {
     }
 
     fn close(&mut self, number: u32, turn: u32, end: usize, row: Option<(usize, Place)>) {
+        self.highest = self.highest.max(end);
         if let Some(block) = self.plain.blocks.get_mut(number as usize) {
             block.end = end;
         }
@@ -417,7 +437,10 @@ impl Walk<'_, '_> {
                 self.here()?.ends = true;
                 Ok(())
             }
-            Step::Jump(by) => self.edge(target(by), frame, Way::Jump),
+            Step::Jump(by) => {
+                frame.compared = None;
+                self.edge(target(by), frame, Way::Jump)
+            }
             Step::Branch(by, condition) => {
                 let (before, compared) = (frame.limit, frame.compared);
                 let (taken, not) = match (condition, compared) {
@@ -428,9 +451,9 @@ impl Walk<'_, '_> {
                     (2, Some(number)) => (Some(number), before),
                     _ => (before, before),
                 };
-                frame.limit = taken;
+                (frame.limit, frame.compared) = (taken, None);
                 self.edge(target(by), frame, Way::Jump)?;
-                frame.limit = not;
+                (frame.limit, frame.compared) = (not, compared);
                 self.edge(next, frame, Way::Fall)
             }
             Step::Call(by) => {
@@ -459,6 +482,10 @@ impl Walk<'_, '_> {
                 if let Some(Value::Target(table)) = register.map(|register| frame.get(register.into())) {
                     return self.jumps(table, frame);
                 }
+                // By a table that was loaded earlier, perhaps.
+                if !Walk::is_at_entry(frame) {
+                    return Err(NotPlain);
+                }
                 let proof = self.outcome.proof;
                 self.returns(frame)?;
                 self.outcome.proof = proof;
@@ -478,7 +505,7 @@ impl Walk<'_, '_> {
 
     fn returns(&mut self, frame: &Frame) -> Result<(), Again> {
         if !Walk::is_at_entry(frame) {
-            return Err(NotPlain);
+            return Err(Again::Failed("returns with a frame"));
         }
         self.leaves()?;
         (self.outcome.proof, self.outcome.returns) = (true, true);
@@ -562,8 +589,8 @@ impl Walk<'_, '_> {
     }
 
     fn jumps(&mut self, table: u64, frame: &Frame) -> Result<(), Again> {
-        let limit =
-            frame.limit.filter(|limit| *limit <= MOST_JUMPS).and_then(|limit| usize::try_from(limit).ok()).ok_or(NotPlain)?;
+        let limit = frame.limit.filter(|limit| *limit <= MOST_JUMPS).and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.ok_or(NotPlain)?;
         let targets = self.text.jumps(Jumps { table, base: table, width: Width::signed(4) }, limit);
         let end = self.known.starts.range(self.start + 1..).find(|(_, evidence)| **evidence >= Evidence::Symbol);
         let range = self.start..end.map_or(u64::MAX, |(end, _)| *end);
@@ -572,7 +599,7 @@ impl Walk<'_, '_> {
             any = true;
             self.edge(target, frame, Way::Jump)?;
         }
-        if any { Ok(()) } else { Err(NotPlain) }
+        if any { Ok(()) } else { Err(Again::Failed("jumps by a table that is none")) }
     }
 
     fn finish(mut self, start: usize) -> Outcome {
@@ -587,7 +614,9 @@ impl Walk<'_, '_> {
                 Row { start, end, facts: Some(place.facts()) }
             })
             .collect();
-        rows.sort_unstable_by_key(|row| row.start);
+        if !rows.is_sorted_by_key(|row| row.start) {
+            rows.sort_unstable_by_key(|row| row.start);
+        }
         self.outcome.rows = rows;
         let references = std::mem::take(&mut self.plain.quick.references);
         self.outcome.references = references.into_iter().filter(|target| self.text.contains(*target)).collect();

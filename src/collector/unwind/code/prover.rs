@@ -1,6 +1,7 @@
 //! Follows the functions of some code until nothing more is learned, and puts together what they say.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -76,6 +77,8 @@ pub(super) struct Prover<'p> {
     silent: FxHashMap<u64, FxHashSet<u64>>,
     /// Of `done` those that were done last.
     fresh: Vec<u64>,
+    /// Of the places that are known to begin those that were known last.
+    started: Vec<u64>,
     budget: Budget<'p>,
     pops: FxHashSet<u64>,
     jumps: FxHashSet<u64>,
@@ -95,6 +98,7 @@ impl<'p> Prover<'p> {
             queue: Vec::new(),
             silent: FxHashMap::default(),
             fresh: Vec::new(),
+            started: Vec::new(),
             budget: Budget::new(visits, control),
             pops: FxHashSet::default(),
             jumps: FxHashSet::default(),
@@ -133,7 +137,13 @@ impl<'p> Prover<'p> {
         if !self.text.contains(address) {
             return;
         }
-        let known = self.known.starts.entry(address).or_insert(evidence);
+        let known = match self.known.starts.entry(address) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                self.started.push(address);
+                place.insert(evidence)
+            }
+        };
         if *known == Evidence::Part && evidence < Evidence::Called {
             return;
         }
@@ -342,9 +352,24 @@ impl<'p> Prover<'p> {
             return false;
         }
         self.fresh.clear();
+        self.started.clear();
         self.start(address, Evidence::Gap);
+        self.queue.pop();
+        self.follow(address);
+        let mut fits = |prover: &Prover<'_>| {
+            prover.done.get(&address).is_some_and(|outcome| outcome.failed.is_none() && map.fits(outcome))
+        };
+        // What it calls is followed only then.
+        if !fits(self) {
+            self.queue.clear();
+            self.done.remove(&address);
+            for start in std::mem::take(&mut self.started) {
+                self.known.starts.remove(&start);
+            }
+            return false;
+        }
         self.drain();
-        let fits = self.done.get(&address).is_some_and(|outcome| outcome.failed.is_none() && map.fits(outcome));
+        let fits = fits(self);
         // With what it calls, of which nothing was known before.
         for start in std::mem::take(&mut self.fresh) {
             match self.done.get(&start) {

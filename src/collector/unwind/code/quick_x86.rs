@@ -41,6 +41,8 @@ pub(super) struct Frame {
     pub(super) limit: Option<u64>,
     /// Something that the rule follows from has changed.
     pub(super) is_changed: bool,
+    /// The stack pointer is above the return address, or that was overwritten.
+    pub(super) is_lost: bool,
 }
 
 pub(super) const NOTHING: u8 = 0xff;
@@ -78,6 +80,7 @@ impl Frame {
                     self.forget_below(to);
                 }
                 if to > -8 {
+                    self.is_lost = true;
                     return false;
                 }
             }
@@ -136,6 +139,7 @@ impl Frame {
                 let place = -8 * number;
                 if place < at + size && at < place + 8 && *slot != NOTHING {
                     if *slot == RETURN {
+                        self.is_lost = true;
                         return false;
                     }
                     *slot = NOTHING;
