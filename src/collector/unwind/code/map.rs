@@ -7,6 +7,7 @@ use super::super::stubs::Block;
 use super::PADDING;
 use super::function::Outcome;
 use super::machine::padding;
+use super::state::Facts;
 use super::text::{Places, Text};
 
 const NOTHING: u16 = 0;
@@ -20,12 +21,33 @@ pub(super) struct Map {
     rules: Vec<Packed>,
     known: FxHashMap<Packed, u16>,
     rbx: bool,
+    /// Numbers of the facts that were asked for last: most functions have the same few.
+    recent: Vec<(Facts, u16)>,
+    oldest: usize,
 }
+
+const RECENT: usize = 8;
 
 impl Map {
     pub(super) fn new(text: &Text<'_>, rbx: bool) -> Map {
         let size = text.pieces.iter().map(|(_, bytes)| bytes.len()).sum();
-        Map { places: text.places(), numbers: vec![NOTHING; size], rules: Vec::new(), known: FxHashMap::default(), rbx }
+        Map { places: text.places(), numbers: vec![NOTHING; size], rules: Vec::new(), known: FxHashMap::default(), rbx, recent: Vec::new(), oldest: 0 }
+    }
+
+    fn number_of(&mut self, facts: Option<Facts>) -> u16 {
+        let Some(facts) = facts else { return self.number(Packed::GAP) };
+        if let Some((_, number)) = self.recent.iter().find(|(recent, _)| *recent == facts) {
+            return *number;
+        }
+        let number = self.number(facts.packed(self.rbx).unwrap_or(Packed::GAP));
+        let next = self.recent.len();
+        if next < RECENT {
+            self.recent.push((facts, number));
+        } else {
+            self.oldest = (self.oldest + 1) % RECENT;
+            self.recent.iter_mut().skip(self.oldest).take(1).for_each(|recent| *recent = (facts, number));
+        }
+        number
     }
 
     fn number(&mut self, rule: Packed) -> u16 {
@@ -41,8 +63,7 @@ impl Map {
     /// The rows of a function: place of the first byte, how many there are, number of the rule.
     fn each(&mut self, outcome: &Outcome, mut row: impl FnMut(&mut [u16], u16)) {
         for found in &outcome.rows {
-            let rule = found.facts.and_then(|facts| facts.packed(self.rbx)).unwrap_or(Packed::GAP);
-            let (number, place) = (self.number(rule), self.places.of(found.start));
+            let (number, place) = (self.number_of(found.facts), self.places.of(found.start));
             let end = place.saturating_add((found.end - found.start) as usize);
             if let Some(bytes) = self.numbers.get_mut(place..end) {
                 row(bytes, number);

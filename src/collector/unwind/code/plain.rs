@@ -38,22 +38,20 @@ struct Input {
     limit: Option<u64>,
     /// What the comparison was with that ended the block before.
     compared: Option<u64>,
+    /// Addresses in registers of [`KEPT`], or 0: tables of jumps are loaded before loops.
+    tables: [u64; KEPT.len()],
 }
 
 impl Input {
     fn at_entry() -> Input {
         let mut slots = [NOTHING; SLOTS];
         slots.iter_mut().take(1).for_each(|slot| *slot = RETURN);
-        Input { rsp: RETURN_AT, rbp: ENTRY, kept: 0x3f, slots, limit: None, compared: None }
+        Input { rsp: RETURN_AT, rbp: ENTRY, kept: 0x3f, slots, limit: None, compared: None, tables: [0; KEPT.len()] }
     }
 
     fn of(frame: &Frame, rsp: i32) -> Input {
-        let rbp = match frame.get(RBP) {
-            Value::Entry(register) if usize::from(register) == RBP => ENTRY,
-            Value::Stack(at) => at,
-            _ => UNKNOWN,
-        };
-        Input { rsp, rbp, kept: kept(frame), slots: frame.slots, limit: frame.limit, compared: frame.compared }
+        let tables = KEPT.map(|register| if let Value::Number(table) = frame.get(register) { table } else { 0 });
+        Input { tables, rsp, rbp: rbp(frame), kept: kept(frame), slots: frame.slots, limit: frame.limit, compared: frame.compared }
     }
 
     fn frame(&self) -> Frame {
@@ -64,6 +62,9 @@ impl Input {
             {
                 *place = Value::Entry(register as u8);
             }
+        }
+        for (register, table) in KEPT.into_iter().zip(self.tables).filter(|(_, table)| *table != 0) {
+            registers.iter_mut().skip(register).take(1).for_each(|place| *place = Value::Number(table));
         }
         if let Some(place) = registers.get_mut(RSP) {
             *place = Value::Stack(self.rsp);
@@ -87,12 +88,25 @@ impl Input {
         if self.compared != other.compared {
             self.compared = None;
         }
+        for (ours, theirs) in self.tables.iter_mut().zip(other.tables) {
+            if *ours != theirs {
+                *ours = 0;
+            }
+        }
         for (ours, theirs) in self.slots.iter_mut().zip(&other.slots) {
             if ours != theirs {
                 *ours = NOTHING;
             }
         }
         *self != before
+    }
+}
+
+fn rbp(frame: &Frame) -> i32 {
+    match frame.get(RBP) {
+        Value::Entry(register) if usize::from(register) == RBP => ENTRY,
+        Value::Stack(at) => at,
+        _ => UNKNOWN,
     }
 }
 
@@ -119,8 +133,8 @@ impl Place {
             let slots = frame.slots.get(..words).unwrap_or_default();
             slots.iter().rposition(|slot| usize::from(*slot) == register).map(|place| -8 * (place as i32 + 1))
         };
-        let Input { rbp, kept, .. } = Input::of(frame, rsp);
-        Place { rsp, rbp, rbp_saved: saved(RBP), rbx_kept: kept & 1 != 0, rbx_saved: saved(RBX) }
+        let rbx_kept = frame.get(RBX) == Value::Entry(RBX as u8);
+        Place { rsp, rbp: rbp(frame), rbp_saved: saved(RBP), rbx_kept, rbx_saved: saved(RBX) }
     }
 
     fn facts(&self) -> Facts {

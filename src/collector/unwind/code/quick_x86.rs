@@ -331,13 +331,7 @@ impl Quick {
                         });
                     }
                     form @ (4 | 5) => {
-                        let number = if form == 4 {
-                            reader.i8()?
-                        } else if is_short {
-                            reader.skip(2).map(|()| -1)?
-                        } else {
-                            reader.i32()?
-                        };
+                        let number = if form == 4 { i32::from(reader.u8()?) } else if is_short { reader.skip(2).map(|()| -1)? } else { reader.i32()? };
                         frame.compared = u64::try_from(number).ok().filter(|_| is_compare);
                         return done(is_compare || frame.set(RAX, Value::Unknown));
                     }
@@ -370,11 +364,7 @@ impl Quick {
                 return done(frame.set(operand.register, value));
             }
             0x68 | 0x6a if !is_short => {
-                if opcode == 0x68 {
-                    reader.i32()?
-                } else {
-                    reader.i8()?
-                };
+                if opcode == 0x68 { reader.i32()? } else { reader.i8()? };
                 return done(push(frame, Value::Unknown));
             }
             0x69 | 0x6b => {
@@ -389,6 +379,7 @@ impl Quick {
                 let number = match opcode {
                     0x81 if is_short => reader.skip(2).map(|()| i32::MIN)?,
                     0x81 => reader.i32()?,
+                    0x80 => i32::from(reader.u8()?),
                     _ => reader.i8()?,
                 };
                 let kind = operand.register & 7;
@@ -547,18 +538,8 @@ impl Quick {
             }
             0x1e if repeat == 0xf3 && reader.code.get(reader.at) == Some(&0xfa) => reader.skip(1)?,
             // Vectors, to registers of vectors
-            0x10
-            | 0x12
-            | 0x14..=0x16
-            | 0x28
-            | 0x2a
-            | 0x51..=0x6f
-            | 0x74..=0x76
-            | 0xd0..=0xd5
-            | 0xd8..=0xe6
-            | 0xe8..=0xef
-            | 0xf1..=0xf6
-            | 0xf8..=0xfe => {
+            0x10 | 0x12 | 0x14..=0x16 | 0x28 | 0x2a | 0x51..=0x6f | 0x74..=0x76 | 0xd0..=0xd5 | 0xd8..=0xe6 | 0xe8..=0xef
+            | 0xf1..=0xf6 | 0xf8..=0xfe => {
                 reader.operand(rex)?;
             }
             0x70..=0x73 | 0xc2 | 0xc6 => {
@@ -640,10 +621,7 @@ impl Quick {
         let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
         let instruction = decoder.decode();
         let hard = (Step::Hard, 0);
-        if instruction.is_invalid()
-            || instruction.flow_control() != FlowControl::Next
-            || instruction.mnemonic() == Mnemonic::Syscall
-        {
+        if instruction.is_invalid() || instruction.flow_control() != FlowControl::Next || instruction.mnemonic() == Mnemonic::Syscall {
             return hard;
         }
         let info = self.factory.info(&instruction);
