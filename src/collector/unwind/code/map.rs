@@ -31,7 +31,15 @@ const RECENT: usize = 8;
 impl Map {
     pub(super) fn new(text: &Text<'_>, rbx: bool) -> Map {
         let size = text.pieces.iter().map(|(_, bytes)| bytes.len()).sum();
-        Map { places: text.places(), numbers: vec![NOTHING; size], rules: Vec::new(), known: FxHashMap::default(), rbx, recent: Vec::new(), oldest: 0 }
+        Map {
+            places: text.places(),
+            numbers: vec![NOTHING; size],
+            rules: Vec::new(),
+            known: FxHashMap::default(),
+            rbx,
+            recent: Vec::new(),
+            oldest: 0,
+        }
     }
 
     fn number_of(&mut self, facts: Option<Facts>) -> u16 {

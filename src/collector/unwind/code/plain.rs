@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use super::super::rule::{Arch, Cfa, Fp, Frame as RuleFrame, Ra, Rbx, Reg, Rule};
+use super::super::rule::{Arch, Cfa, Fp, Frame as RuleFrame, Ra, Rbx, Rule};
 use super::function::{Budget, Known, Outcome, Row};
 use super::machine::{Jumps, Width};
 use super::quick_x86::{Frame, NOTHING, Quick, RBP, RBX, RETURN, RSP, SLOTS, Step, Value};
@@ -51,7 +51,15 @@ impl Input {
 
     fn of(frame: &Frame, rsp: i32) -> Input {
         let tables = KEPT.map(|register| if let Value::Number(table) = frame.get(register) { table } else { 0 });
-        Input { tables, rsp, rbp: rbp(frame), kept: kept(frame), slots: frame.slots, limit: frame.limit, compared: frame.compared }
+        Input {
+            tables,
+            rsp,
+            rbp: rbp(frame),
+            kept: kept(frame),
+            slots: frame.slots,
+            limit: frame.limit,
+            compared: frame.compared,
+        }
     }
 
     fn frame(&self) -> Frame {
@@ -315,7 +323,8 @@ impl Walk<'_, '_> {
             }
         }
         // See Function::turn.
-        let padded = self.plain.blocks.iter().filter(|block| block.is_padded).min_by_key(|block| (block.after.is_none(), block.start));
+        let padded =
+            self.plain.blocks.iter().filter(|block| block.is_padded).min_by_key(|block| (block.after.is_none(), block.start));
         if let Some(call) = padded.and_then(|block| block.after) {
             return Err(Again::Ends(call));
         }
@@ -393,10 +402,10 @@ impl Walk<'_, '_> {
             }
             if std::mem::take(&mut frame.is_changed) {
                 let place = Place::of(&frame, rsp);
-                if row.is_none_or(|(_, before)| before != place) {
-                    if let Some((from, before)) = row.replace((at, place)) {
-                        self.plain.rows.push((number, turn, from..at, before));
-                    }
+                if row.is_none_or(|(_, before)| before != place)
+                    && let Some((from, before)) = row.replace((at, place))
+                {
+                    self.plain.rows.push((number, turn, from..at, before));
                 }
             }
             let address = self.base + at as u64;

@@ -230,7 +230,9 @@ impl<'p> Prover<'p> {
             let (endless, changes) = self.learned();
             // Functions of which something else is known now.
             let mut news: FxHashSet<u64> = endless.symmetric_difference(&self.known.endless).copied().collect();
-            news.extend(changes.iter().filter(|(start, changed)| self.known.changes.get(start) != Some(changed)).map(|(start, _)| *start));
+            news.extend(
+                changes.iter().filter(|(start, changed)| self.known.changes.get(start) != Some(changed)).map(|(start, _)| *start),
+            );
             news.extend(self.known.changes.keys().filter(|start| !changes.contains_key(start)));
             // And those that went on into what turned out to be another function.
             let starts = self.known.starts.iter().filter(|(_, evidence)| **evidence > Evidence::Gap);
@@ -273,12 +275,18 @@ impl<'p> Prover<'p> {
         loop {
             let mut more = false;
             for (start, outcome) in proved().filter(|(_, outcome)| !outcome.tails.is_empty()) {
-                if endless.contains(start) && outcome.tails.iter().any(|tail| !endless.contains(tail) && !others.endless.contains(tail)) {
+                if endless.contains(start)
+                    && outcome.tails.iter().any(|tail| !endless.contains(tail) && !others.endless.contains(tail))
+                {
                     endless.remove(start);
                     more = true;
                 }
                 let before = changes.get(start).copied().unwrap_or(0);
-                let after = outcome.tails.iter().filter_map(|tail| changes.get(tail).or_else(|| others.changes.get(tail))).fold(before, |mask, tail| mask | tail);
+                let after = outcome
+                    .tails
+                    .iter()
+                    .filter_map(|tail| changes.get(tail).or_else(|| others.changes.get(tail)))
+                    .fold(before, |mask, tail| mask | tail);
                 if after != before {
                     changes.insert(*start, after);
                     more = true;
@@ -348,9 +356,8 @@ impl<'p> Prover<'p> {
         self.start(address, Evidence::Gap);
         self.queue.pop();
         self.follow(address);
-        let mut fits = |prover: &Prover<'_>| {
-            prover.done.get(&address).is_some_and(|outcome| outcome.failed.is_none() && map.fits(outcome))
-        };
+        let mut fits =
+            |prover: &Prover<'_>| prover.done.get(&address).is_some_and(|outcome| outcome.failed.is_none() && map.fits(outcome));
         // What it calls is followed only then.
         if !fits(self) {
             self.queue.clear();

@@ -129,7 +129,7 @@ impl Frame {
 
     /// Writes so many bytes at a place of the frame; `false` if that is hard to follow.
     fn store(&mut self, at: i32, size: i32, value: Value) -> bool {
-        if at >= 0 || at < -(1 << 22) {
+        if !(-(1 << 22)..0).contains(&at) {
             // Arguments, which are the caller's.
             return at < 1 << 22 && !matches!(value, Value::Entry(_));
         }
@@ -331,7 +331,13 @@ impl Quick {
                         });
                     }
                     form @ (4 | 5) => {
-                        let number = if form == 4 { i32::from(reader.u8()?) } else if is_short { reader.skip(2).map(|()| -1)? } else { reader.i32()? };
+                        let number = if form == 4 {
+                            i32::from(reader.u8()?)
+                        } else if is_short {
+                            reader.skip(2).map(|()| -1)?
+                        } else {
+                            reader.i32()?
+                        };
                         frame.compared = u64::try_from(number).ok().filter(|_| is_compare);
                         return done(is_compare || frame.set(RAX, Value::Unknown));
                     }
@@ -364,7 +370,11 @@ impl Quick {
                 return done(frame.set(operand.register, value));
             }
             0x68 | 0x6a if !is_short => {
-                if opcode == 0x68 { reader.i32()? } else { reader.i8()? };
+                if opcode == 0x68 {
+                    reader.i32()?
+                } else {
+                    reader.i8()?
+                };
                 return done(push(frame, Value::Unknown));
             }
             0x69 | 0x6b => {
@@ -538,8 +548,18 @@ impl Quick {
             }
             0x1e if repeat == 0xf3 && reader.code.get(reader.at) == Some(&0xfa) => reader.skip(1)?,
             // Vectors, to registers of vectors
-            0x10 | 0x12 | 0x14..=0x16 | 0x28 | 0x2a | 0x51..=0x6f | 0x74..=0x76 | 0xd0..=0xd5 | 0xd8..=0xe6 | 0xe8..=0xef
-            | 0xf1..=0xf6 | 0xf8..=0xfe => {
+            0x10
+            | 0x12
+            | 0x14..=0x16
+            | 0x28
+            | 0x2a
+            | 0x51..=0x6f
+            | 0x74..=0x76
+            | 0xd0..=0xd5
+            | 0xd8..=0xe6
+            | 0xe8..=0xef
+            | 0xf1..=0xf6
+            | 0xf8..=0xfe => {
                 reader.operand(rex)?;
             }
             0x70..=0x73 | 0xc2 | 0xc6 => {
@@ -621,7 +641,10 @@ impl Quick {
         let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
         let instruction = decoder.decode();
         let hard = (Step::Hard, 0);
-        if instruction.is_invalid() || instruction.flow_control() != FlowControl::Next || instruction.mnemonic() == Mnemonic::Syscall {
+        if instruction.is_invalid()
+            || instruction.flow_control() != FlowControl::Next
+            || instruction.mnemonic() == Mnemonic::Syscall
+        {
             return hard;
         }
         let info = self.factory.info(&instruction);

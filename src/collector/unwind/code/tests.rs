@@ -107,7 +107,7 @@ fn is_untold(table: &Table, function: u64, address: u64) -> bool {
     at(function) == at(address) && frame.cfa == at_entry
 }
 
-pub(super) fn print(path: &Path, compared: &Compared, took: std::time::Duration) {
+pub(super) fn print(path: &Path, compared: &Compared, took: Duration) {
     println!(
         "{}: {} rows compared: {} equal, {} silent, {} untold, {} different; {} of {} functions proved, {:.1} % of {} KiB; {took:.2?}\n    {:?}",
         path.display(),
@@ -373,5 +373,5 @@ fn any_code_is_followed_in_time_in_proportion_to_it() {
     let bytes = super::super::tests::elf_with_code(&code);
     let begin = std::time::Instant::now();
     super::super::convert(bytes.as_slice(), &Nowhere).unwrap();
-    assert!(begin.elapsed() < std::time::Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
 }

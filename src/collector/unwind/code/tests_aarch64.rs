@@ -243,7 +243,7 @@ fn any_words_are_followed_in_time_in_proportion_to_them() {
         .collect();
     let begin = std::time::Instant::now();
     table_of(&code);
-    assert!(begin.elapsed() < std::time::Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
 }
 
 /// The libraries that guests of `tests/vm` run with, which have unwind information: `tests/vm/build arm64` puts them there.
