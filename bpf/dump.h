@@ -21,7 +21,7 @@
 #include "tables.h"
 
 /* Pages that each CPU may copy in about a second. Set before loading; 0: there are no dumps. */
-const volatile __u32 most_dump_pages = 4096;
+const volatile __u32 most_dump_pages = 8192;
 
 /* Its size is set before loading. */
 struct {

@@ -509,11 +509,11 @@ fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Res
     open.load().map_err(|error| bpf_error("load the BPF programs", &error))
 }
 
-/// Returns how many pages of stacks each CPU may copy in a second: `most_dump_pages` of bpf/dump.h. Copying 4,096 takes less than half a
+/// Returns how many pages of stacks each CPU may copy in a second: `most_dump_pages` of bpf/dump.h. Copying 8,192 takes less than one
 /// percent of the CPU.
 pub(super) fn most_dump_pages(walk: Walk) -> u32 {
     match walk {
-        Walk::Tables | Walk::Anew | Walk::Copied => 4096,
+        Walk::Tables | Walk::Anew | Walk::Copied => 8192,
         Walk::Dumped => u32::MAX,
         Walk::FramePointers | Walk::Compared | Walk::Nothing | Walk::Twice => 0,
     }

@@ -10,7 +10,8 @@
 //! The kernel copies registers and stack where a walk meets such code (`bpf/dump.h`), and goes on by guessing where that is safe. A waiting
 //! sample keeps its time, but is stored after the samples that came meanwhile.
 //!
-//! Bounds: waiting samples take at most 16 MB, those of root 12 MB, those of any other user 4 MB.
+//! Bounds: waiting samples take at most 32 MB, those of root 24 MB, those of any other user 8 MB. A sample that finds no room with a long copy
+//! waits with the first 16 KiB of it.
 
 use std::collections::VecDeque;
 
@@ -30,9 +31,11 @@ use crate::profile::{UserEnd, UserId};
 /// Longest wait of a sample in nanoseconds. Less than processes are known after their end.
 const PATIENCE: u64 = 2_500_000_000;
 /// Most bytes of waiting samples: of all users, of root, and of any other user.
-const MAX_BYTES: usize = 16 << 20;
-const MAX_BYTES_OF_ROOT: usize = 12 << 20;
-const MAX_BYTES_OF_USER: usize = 4 << 20;
+const MAX_BYTES: usize = 32 << 20;
+const MAX_BYTES_OF_ROOT: usize = 24 << 20;
+const MAX_BYTES_OF_USER: usize = 8 << 20;
+/// Bytes of a stack that are kept where there is little room.
+const SHORT: usize = 16 << 10;
 
 /// This machine.
 pub(crate) const ARCH: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
@@ -66,6 +69,8 @@ struct Waiting {
     user: UserId,
     /// The process when the sample was taken.
     then: Then,
+    /// The code without a table that the last try came to. As long as it has none, there is no other try.
+    stuck: Option<u64>,
     until: u64,
 }
 
@@ -101,10 +106,15 @@ pub(super) struct Dumped {
 }
 
 impl Dumped {
-    fn push(&mut self, waiting: Box<Waiting>) -> Result<(), Box<Waiting>> {
-        let bytes = waiting.cost();
+    fn push(&mut self, mut waiting: Box<Waiting>) -> Result<(), Box<Waiting>> {
         let limit = if waiting.user == UserId(0) { MAX_BYTES_OF_ROOT } else { MAX_BYTES_OF_USER };
         let of_user = self.of_user.entry(waiting.user).or_default();
+        // Long copies may have three quarters.
+        let is_tight = |bytes: usize| (*of_user + bytes) * 4 > limit * 3 || (self.bytes + bytes) * 4 > MAX_BYTES * 3;
+        if waiting.dump.stack.len() > SHORT && is_tight(waiting.cost()) {
+            waiting.dump.stack = waiting.dump.stack.get(..SHORT).unwrap_or_default().into();
+        }
+        let bytes = waiting.cost();
         if *of_user + bytes > limit || self.bytes + bytes > MAX_BYTES {
             return Err(waiting);
         }
@@ -226,7 +236,7 @@ impl ProcessTable {
         let mappings = (state.known == Known::Yes).then(|| state.mappings.clone());
         let then = Then { life: state.life, changes: state.changes, mappings, comm: state.comm };
         let (tgid, user, until) = (record.tgid, record.uid, record.time.saturating_add(PATIENCE));
-        let waiting = Box::new(Waiting { record: bytes.into(), dump, tgid, user, then, until });
+        let waiting = Box::new(Waiting { record: bytes.into(), dump, tgid, user, then, stuck: None, until });
         self.go_on(waiting, false, rules, batch);
     }
 
@@ -260,10 +270,10 @@ impl ProcessTable {
     }
 
     /// Adds a sample to the batch if its stack can be walked, or if it `is_due`. Otherwise it waits on.
-    fn go_on(&mut self, waiting: Box<Waiting>, is_due: bool, rules: &mut dyn RuleSource, batch: &mut Batch) {
+    fn go_on(&mut self, mut waiting: Box<Waiting>, is_due: bool, rules: &mut dyn RuleSource, batch: &mut Batch) {
         let Some(record) = Record::parse(&waiting.record) else { return };
         let own = self.replace_changed(&waiting);
-        let walked = self.walk_on(&record, &waiting.dump, rules);
+        let walked = self.walk_on(&record, &waiting.dump, waiting.stuck, rules);
         let is_changed = own.is_some();
         match walked {
             Some((frames, end)) if end != UserEnd::NoTable => {
@@ -286,7 +296,9 @@ impl ProcessTable {
                     false => self.place(&record, &waiting.record, batch),
                 }
             }
-            _ => {
+            walked => {
+                let last = walked.as_ref().and_then(|(frames, _)| frames.last());
+                waiting.stuck = last.map(|frame| frame.pc.wrapping_sub(frame.is_return.into())).or(waiting.stuck);
                 if let Err(waiting) = self.dumped.push(waiting)
                     && let Some(record) = Record::parse(&waiting.record)
                 {
@@ -314,14 +326,21 @@ impl ProcessTable {
         Some((waiting.tgid, std::mem::replace(state, old)))
     }
 
-    /// Walks on from a dump. `None` while the mappings of its process are not known.
-    fn walk_on(&mut self, record: &Record, dump: &StackDump, rules: &mut dyn RuleSource) -> Option<(Vec<Found>, UserEnd)> {
+    /// Walks on from a dump. `None` while the mappings of its process are not known, and as long as the code at `stuck` has no table.
+    fn walk_on(
+        &mut self,
+        record: &Record,
+        dump: &StackDump,
+        stuck: Option<u64>,
+        rules: &mut dyn RuleSource,
+    ) -> Option<(Vec<Found>, UserEnd)> {
         let state = self.states.get(&record.tgid).filter(|state| state.known == Known::Yes)?;
         let mut code =
             MappedCode { mappings: &state.mappings, files: &mut self.files, user: record.uid, last: None, unknown: None, rules };
         let memory = Memory { start: dump.start, bytes: &dump.stack };
         let machine = Machine { arch: ARCH, signature: self.signature };
-        let walked = walk::walk(machine, &dump.registers, memory, &mut code);
+        let is_stuck = stuck.is_some_and(|address| code.at(address) == At::NoTable);
+        let walked = (!is_stuck).then(|| walk::walk(machine, &dump.registers, memory, &mut code));
         if let Some(mapping) = code.unknown
             && let Some(file) = self.files.get_mut(mapping.file)
         {
@@ -329,12 +348,12 @@ impl ProcessTable {
             let (tgid, user, files, mapping) = (record.tgid, record.uid, record.files, (mapping.start, mapping.end));
             self.dumped.requests.push(MappedRequest { tgid, user, files, mapping, path, identity });
         }
-        Some(walked)
+        walked
     }
 
     /// Adds the walk in a dump to the batch, to be compared with the sample before.
     fn compare(&mut self, record: &Record, bytes: &[u8], dump: &StackDump, rules: &mut dyn RuleSource, batch: &mut Batch) {
-        let Some((frames, end)) = self.walk_on(record, dump, rules) else { return };
+        let Some((frames, end)) = self.walk_on(record, dump, None, rules) else { return };
         let Some(mut bytes) = Record::with_user(bytes, &frames, dump.frames, end) else { return };
         Record::set_compared(&mut bytes);
         if let Some(record) = Record::parse(&bytes) {

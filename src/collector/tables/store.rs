@@ -47,7 +47,7 @@ const REST: u32 = 20;
 /// Most places of a file that are kept for the conversion.
 const MOST_HINTS: usize = 256;
 
-/// How long a file that a waiting sample asked for is not asked for again, and most such files.
+/// How long a file that a waiting sample asked for is not asked for again, and most such files. Root may have as many again.
 const SOUGHT_AGAIN: Duration = Duration::from_secs(1);
 const MOST_SOUGHT: usize = 4096;
 
@@ -258,7 +258,8 @@ impl Inner {
         if self.sought.contains_key(&(request.path.clone(), request.identity)) {
             return false;
         }
-        let has_room = self.queue.has_room(request.user) && self.sought.len() < MOST_SOUGHT;
+        let most = if request.user == ROOT { 2 * MOST_SOUGHT } else { MOST_SOUGHT };
+        let has_room = self.queue.has_room(request.user) && self.sought.len() < most;
         if has_room {
             self.sought.insert((request.path.clone(), request.identity), Instant::now());
         }

@@ -1,0 +1,136 @@
+//! Programs that run once, each another file, with an empty cache: their stacks are whole from the first sample on. And what happens where
+//! more stacks are to be copied than there is a budget for.
+//!
+//! Needs root and gcc; fails without, never skips.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[allow(dead_code)]
+mod common;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Program, alone};
+use flametop::collector::{Batch, Collector, CollectorOptions};
+use flametop::profile::{Names, UserEnd};
+
+/// A build id as no linker makes it, and its part that each copy has another number in.
+const BUILD_ID: &str = "-Wl,--build-id=0x500a4b500a4b500a4b500a4b0000000000000000";
+const MARK: &[u8] = &[0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b];
+
+/// Without frame pointers: nothing can be guessed.
+fn once() -> Program {
+    Program::build_with("once.c", &["-O2", "-fomit-frame-pointer", BUILD_ID])
+}
+
+/// Copies of a program, each with a build id of its own.
+fn copies(program: &Program, count: u32, directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut bytes = std::fs::read(&program.path).unwrap();
+    let at = bytes.windows(MARK.len()).position(|window| window == MARK).expect("the build id is in the file");
+    let copy = |number: u32| {
+        bytes[at + 8..at + 12].copy_from_slice(&number.to_be_bytes());
+        let path = directory.join(format!("once-{number}"));
+        std::fs::write(&path, &bytes).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    };
+    (0..count).map(copy).collect()
+}
+
+fn collector(frequency: u32) -> (Collector, Arc<Names>) {
+    let names = Arc::new(Names::default());
+    let options = CollectorOptions { frequency, cache_tables: false, ..CollectorOptions::default() };
+    (Collector::start(options, names.clone(), Arc::default()).expect("these tests need root"), names)
+}
+
+/// Runs copies of a program, so many a second, and returns how often the user stacks of their samples ended how.
+fn ends_of_copies(count: u32, a_second: u32, microseconds: &str) -> BTreeMap<String, usize> {
+    let directory = tempfile::tempdir().unwrap();
+    let programs = copies(&once(), count, directory.path());
+    let (mut collector, names) = collector(499);
+    let (mut batch, mut ends) = (Batch::default(), BTreeMap::<String, usize>::new());
+    let mut drain = |collector: &mut Collector, is_last: bool| {
+        match is_last {
+            true => collector.drain_last(&mut batch),
+            false => collector.drain(&mut batch),
+        }
+        .unwrap();
+        for sample in &batch.samples {
+            let is_copy = names.labels.name(sample.thread.name).starts_with("once-");
+            // Inside of execve there is no stack yet, and at the end none any more.
+            if is_copy && !matches!(sample.user_end, UserEnd::Registers | UserEnd::NoMemory | UserEnd::KernelThread) {
+                *ends.entry(format!("{:?}", sample.user_end)).or_default() += 1;
+            }
+        }
+    };
+    // What all programs have in common is known before long.
+    drain(&mut collector, false);
+    let begun = Instant::now();
+    let mut children = Vec::new();
+    for (number, program) in (0u32..).zip(&programs) {
+        while begun.elapsed() < Duration::from_secs(1) * number / a_second {
+            std::thread::sleep(Duration::from_millis(1));
+            collector.wait(Duration::ZERO);
+            drain(&mut collector, false);
+        }
+        children.push(Command::new(program).arg(microseconds).stdout(Stdio::null()).spawn().unwrap());
+    }
+    children.iter_mut().for_each(|child| drop(child.wait().unwrap()));
+    for _ in 0..30 {
+        std::thread::sleep(Duration::from_millis(20));
+        drain(&mut collector, false);
+    }
+    drain(&mut collector, true);
+    println!("{count} programs, {a_second} a second of {microseconds} µs: {ends:?}; {:?}", collector.dumps());
+    ends
+}
+
+fn assert_whole(ends: &BTreeMap<String, usize>, least: usize) {
+    let (all, whole) = (ends.values().sum::<usize>(), ends.get("Root").copied().unwrap_or_default());
+    assert!(all >= least, "only {all} samples");
+    assert!(whole * 100 >= all * 99, "{whole} of {all} are whole: {ends:?}");
+}
+
+#[test]
+fn programs_of_two_milliseconds_are_whole_from_their_first_sample_on() {
+    let _alone = alone();
+    assert_whole(&ends_of_copies(400, 200, "2000"), 150);
+}
+
+#[test]
+fn programs_of_fifty_milliseconds_are_whole_from_their_first_sample_on() {
+    let _alone = alone();
+    assert_whole(&ends_of_copies(60, 20, "50000"), 500);
+}
+
+#[test]
+fn stacks_beyond_the_budget_are_counted_and_no_sample_is_lost() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let program = copies(&once(), 1, directory.path()).remove(0);
+    let (mut collector, _) = collector(9_000);
+    let mut batch = Batch::default();
+    collector.drain(&mut batch).unwrap();
+    // Nothing is drained meanwhile: no table can come.
+    let mut child = Command::new(&program).arg("1500000").spawn().unwrap();
+    child.wait().unwrap();
+    let (mut samples, mut without) = (0, 0);
+    for _ in 0..40 {
+        collector.drain(&mut batch).unwrap();
+        let own = batch.samples.iter().filter(|sample| sample.thread.tgid.0 == child.id());
+        for sample in own {
+            samples += 1;
+            without += u32::from(sample.user_end == UserEnd::NoTable);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let dumps = collector.dumps();
+    println!("{samples} samples, {without} without a table; {dumps:?}");
+    assert!(samples > 2_000, "{samples} samples");
+    assert!(dumps.refused > 0 && dumps.dumped > 50, "{dumps:?}");
+    assert!(u64::from(without) <= dumps.refused + dumps.late, "{without} without a table, {dumps:?}");
+    assert_eq!(batch.losses.malformed, 0);
+}

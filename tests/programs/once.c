@@ -1,0 +1,38 @@
+/* Runs for some microseconds: a program of which each copy is another file, by its build id. once MICROSECONDS */
+#include <stdlib.h>
+#include <time.h>
+
+static volatile unsigned long work;
+
+static long now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+__attribute__((noinline)) static void inner(long until)
+{
+	while (now() < until)
+		for (int i = 0; i < 500; i++)
+			work += i;
+}
+
+__attribute__((noinline)) static void middle(long until)
+{
+	inner(until);
+	work++;
+}
+
+__attribute__((noinline)) static void outer(long until)
+{
+	middle(until);
+	work++;
+}
+
+int main(int count, char **arguments)
+{
+	outer(now() + (count > 1 ? atol(arguments[1]) : 2000) * 1000);
+	return 0;
+}
