@@ -43,6 +43,8 @@
 //!
 //! Up to 4 MiB of code are analysed as a whole, more in pieces of about 1 MiB ([`pieces`]).
 //!
+//! Nearly all functions that compilers make are followed by a quicker way first, which finds the same or leaves it ([`plain`]).
+//!
 //! Promises: time and memory in proportion to the code. The caller can stop it ([`Control`]).
 
 pub(super) mod aarch64;
@@ -60,7 +62,6 @@ mod text;
 mod x86;
 
 use std::ops::Range;
-use std::time::Duration;
 
 use function::{Known, Others};
 pub(super) use pieces::PUBLISHED_EVERY;
@@ -117,7 +118,7 @@ pub(super) fn fill(
     image: &(impl Image + ?Sized),
     table: &mut Table,
     control: &dyn Control,
-    every: Duration,
+    every: std::time::Duration,
     publish: &mut dyn FnMut(Step<'_>),
 ) -> Ended {
     let gaps = gaps(table, &elf.code());

@@ -14,7 +14,10 @@
 //! - a function in another piece never returns if its calls have nothing behind them; otherwise it is taken to return;
 //! - until the last step, a function in another piece is taken to change only what it may, as one that is called through a pointer.
 //!
-//! Only rows, and 4 bytes for each place that is called, are kept of a piece that was analysed.
+//! Of a piece that was analysed only its rows and what others need are kept: which functions it calls elsewhere, and what its
+//! functions change. 225 MiB of Chromium's code take 16 s of CPU time and 60 MB (27 of them are the 3.4 million rows of the table). A
+//! third of that time goes into following each instruction once, the rest into what is done for each function and each byte: functions
+//! that nobody calls directly are found by trying, and what all functions of a piece say is put together twice.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,7 +33,7 @@ use super::super::source::Image;
 use super::super::stubs::Block;
 use super::function::{Known, Others};
 use super::prover::{Proved, Prover, Signs, Stopped};
-use super::survey::{Calls, REACH};
+use super::survey::Calls;
 use super::text::Text;
 use super::{Evidence, clip, size};
 
@@ -40,6 +43,12 @@ pub(in super::super) const PUBLISHED_EVERY: Duration = Duration::from_millis(250
 /// For tests: after each piece.
 #[cfg(test)]
 pub(super) const EVERY_PIECE: Duration = Duration::ZERO;
+
+/// Bytes of a piece. Its analysis takes some 10 MB of memory.
+const REACH: u64 = 1 << 20;
+
+/// So many new rows are put into the table at once.
+const MOST_FRESH: usize = 128 << 10;
 
 /// Code beyond that stays a gap.
 const LARGEST: u64 = 1 << 30;
@@ -143,6 +152,8 @@ impl<'a, I: Image + ?Sized> Pieces<'a, I> {
                 fill(table, &mut fresh);
                 publish(Step { table, left });
                 published = cpu_time();
+            } else if fresh.iter().map(|block: &Block| block.rows.len()).sum::<usize>() > MOST_FRESH {
+                fill(table, &mut fresh);
             }
         }
         fill(table, &mut fresh);

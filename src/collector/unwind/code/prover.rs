@@ -58,7 +58,11 @@ impl Signs {
     /// Calls do other things to the stack here than C's: V8's callees take their arguments off it, and an indirect call does not
     /// tell which callee it is; Haskell's code is jumped to, and has no return address.
     pub(super) fn are_foreign(self) -> bool {
-        self.pops > FEW_POPS && self.pops > self.functions / 32 || self.jumps > FEW_JUMPS && self.jumps > self.functions / 8
+        self.pop() || self.jumps > FEW_JUMPS && self.jumps > self.functions / 8
+    }
+
+    fn pop(self) -> bool {
+        self.pops > FEW_POPS && self.pops > self.functions / 32
     }
 
     pub(super) fn add(&mut self, other: Signs) {
@@ -116,10 +120,13 @@ impl<'p> Prover<'p> {
     /// Follows what is known to begin, then what is left.
     pub(super) fn prove(mut self, rbx: bool) -> Result<Proved, Stopped> {
         self.rounds();
+        // Not as soon as there are many: virtual functions that end by calling another one may be the first that are followed.
+        self.is_foreign |= self.signs().are_foreign();
         if !self.is_foreign {
             self.budget.limit(self.text.size());
             self.sweep(rbx);
             self.rounds();
+            self.is_foreign |= self.signs().are_foreign();
         }
         match (self.budget.is_stopped(), self.is_foreign) {
             (true, _) => Err(Stopped),
@@ -210,11 +217,10 @@ impl<'p> Prover<'p> {
         // What is tried out may be data.
         if outcome.failed == Some(function::POPS) && evidence > Evidence::Gap {
             self.pops.insert(start);
-            self.is_foreign |= self.signs().are_foreign();
+            self.is_foreign |= self.signs().pop();
         }
         if proved && outcome.jumps && !outcome.proof {
             self.jumps.insert(start);
-            self.is_foreign |= self.signs().are_foreign();
         }
         self.fresh.push(start);
         self.done.insert(start, outcome);
@@ -396,6 +402,7 @@ impl<'p> Prover<'p> {
             .collect();
         called.sort_unstable();
         called.dedup();
+        called.shrink_to_fit();
         let changes = self.known.changes.iter().map(|(start, changed)| (*start, *changed));
         let changes = changes.filter(|(start, _)| self.text.contains(*start)).collect();
         #[cfg(test)]

@@ -37,8 +37,11 @@ pub(super) fn called_from_elsewhere(elf: &Elf, image: &(impl Image + ?Sized), te
     found
 }
 
-/// Bytes of addresses that share a list, and about as many as a piece has.
-pub(super) const REACH: u64 = 1 << 20;
+/// Pieces may be longer by so much.
+const NEAR: u64 = 256 << 10;
+
+/// Calls that are looked at, at most: Chromium has three million.
+const MOST_TARGETS: usize = 32 << 20;
 
 /// A place that is called so often is the begin of a function. What looks like a call in the midst of an instruction hits no place
 /// twice.
@@ -47,10 +50,11 @@ const SURE: usize = 2;
 /// Functions begin at such addresses, mostly.
 const ALIGNED: u64 = 16;
 
-/// Where calls in all code seem to lead, in lists for each [`REACH`] bytes of addresses.
+/// Where calls in all code seem to lead.
 pub(super) struct Calls {
     base: u64,
-    lists: Vec<Vec<Target>>,
+    /// Sorted.
+    targets: Vec<Target>,
 }
 
 /// A place that seems to be called, in 4 bytes as there are a million of them.
@@ -63,12 +67,14 @@ pub(super) struct Calls {
 struct Target(u32);
 
 impl Target {
-    fn new(place: u64, is_sure: bool, is_endless: bool) -> Target {
-        Target((place % REACH) as u32 * 4 + u32::from(is_endless) * 2 + u32::from(is_sure))
+    /// `None` for a place that is too far from the first.
+    fn new(place: u64, is_sure: bool, is_endless: bool) -> Option<Target> {
+        let flags = u32::from(is_endless) * 2 + u32::from(is_sure);
+        u32::try_from(place).ok().filter(|place| *place < 1 << 30).map(|place| Target(place << 2 | flags))
     }
 
     fn place(self) -> u64 {
-        u64::from(self.0 / 4)
+        u64::from(self.0 >> 2)
     }
 
     fn is_sure(self) -> bool {
@@ -81,16 +87,14 @@ impl Target {
 }
 
 impl Calls {
-    /// Searches `code` for calls that lead into `wanted`, both sorted.
+    /// Searches all code for calls that lead into `wanted`, which is sorted.
     pub(super) fn read(
         elf: &Elf,
         image: &(impl Image + ?Sized),
         wanted: &[Range<u64>],
         control: &dyn Control,
     ) -> Result<Calls, Stopped> {
-        let base = wanted.first().map_or(0, |range| range.start / REACH * REACH);
-        let end = wanted.last().map_or(0, |range| range.end);
-        let mut calls = Calls { base, lists: vec![Vec::new(); ((end - base) / REACH) as usize + 1] };
+        let mut calls = Calls { base: wanted.first().map_or(0, |range| range.start), targets: Vec::new() };
         let mut next = 0;
         for range in elf.code() {
             let mut from = range.start;
@@ -107,60 +111,63 @@ impl Calls {
                 from += if length > 4 && from + length < range.end { length - 4 } else { length };
             }
         }
-        calls.lists.iter_mut().for_each(count);
+        calls.count();
         Ok(calls)
     }
 
     fn add(&mut self, arch: Arch, bytes: &[u8], from: u64, reached: u64, wanted: &[Range<u64>]) {
+        let length = if arch == Arch::X86_64 { 5 } else { 4 };
         for (call, target) in calls(arch, bytes, from) {
             let at = wanted.partition_point(|range| range.start <= target).checked_sub(1).and_then(|at| wanted.get(at));
-            let length = if arch == Arch::X86_64 { 5 } else { 4 };
             // What ends in the part before was found there.
             if call + length <= reached || at.is_none_or(|range| target >= range.end) {
                 continue;
             }
             let behind = bytes.get((call + length - from) as usize..).unwrap_or_default();
-            if let Some(list) = self.lists.get_mut(((target - self.base) / REACH) as usize) {
-                list.push(Target::new(target, false, ends_here(arch, behind)));
-            }
+            self.targets.extend(Target::new(target - self.base, false, ends_here(arch, behind)));
+        }
+        // Most are called often, or by chance only: hostile code has a call for each byte.
+        if self.targets.len() > MOST_TARGETS {
+            self.targets.truncate(MOST_TARGETS);
         }
     }
 
-    fn list(&self, number: usize) -> impl Iterator<Item = (u64, Target)> {
-        let base = self.base + number as u64 * REACH;
-        self.lists.get(number).into_iter().flatten().map(move |target| (base + target.place(), *target))
+    /// Makes one of all targets with the same place.
+    fn count(&mut self) {
+        self.targets.sort_unstable();
+        let (mut from, mut to) = (0, 0);
+        while let Some(first) = self.targets.get(from).copied() {
+            let same = self.targets.iter().skip(from).take_while(|other| other.place() == first.place());
+            let (count, ends) = same.fold((0, 0), |(count, ends), target| (count + 1, ends + usize::from(target.is_endless())));
+            if let Some(place) = self.targets.get_mut(to) {
+                *place = Target::new(first.place(), count >= SURE, ends >= SURE && 2 * ends >= count).unwrap_or(first);
+                to += 1;
+            }
+            from += count;
+        }
+        self.targets.truncate(to);
+        self.targets.shrink_to_fit();
+    }
+
+    fn from(&self, address: u64) -> impl Iterator<Item = (u64, Target)> {
+        let first = self.targets.partition_point(|target| self.base + target.place() < address);
+        self.targets.iter().skip(first).map(|target| (self.base + target.place(), *target))
     }
 
     /// Where functions seem to begin.
     pub(super) fn starts(&self, range: Range<u64>) -> impl Iterator<Item = u64> {
-        let number = |address: u64| (address.saturating_sub(self.base) / REACH) as usize;
-        let lists = number(range.start)..=number(range.end);
-        let targets = lists.flat_map(|number| self.list(number));
-        let is_start =
-            move |(address, target): &(u64, Target)| range.contains(address) && (target.is_sure() || address % ALIGNED == 0);
-        targets.filter(is_start).map(|(address, _)| address)
+        let targets = self.from(range.start).take_while(move |(address, _)| *address < range.end);
+        targets.filter(|(address, target)| target.is_sure() || address % ALIGNED == 0).map(|(address, _)| address)
     }
 
     /// Functions that seem to be called only to end.
     pub(super) fn endless(&self) -> impl Iterator<Item = u64> {
-        let all = (0..self.lists.len()).flat_map(|number| self.list(number));
-        all.filter(|(_, target)| target.is_endless()).map(|(address, _)| address)
+        self.from(0).filter(|(_, target)| target.is_endless()).map(|(address, _)| address)
     }
 
-    /// The first place at an address or behind it, in the same list, where for sure a function begins.
+    /// The first place at an address or not far behind it where for sure a function begins.
     pub(super) fn first_start(&self, address: u64) -> Option<u64> {
-        let mut list = self.list((address.checked_sub(self.base)? / REACH) as usize);
-        list.find(|(start, target)| *start >= address && target.is_sure() && start % ALIGNED == 0).map(|(start, _)| start)
+        let mut near = self.from(address).take_while(|(start, _)| *start < address + NEAR);
+        near.find(|(start, target)| target.is_sure() && start % ALIGNED == 0).map(|(start, _)| start)
     }
-}
-
-/// Makes one of all targets with the same place.
-fn count(list: &mut Vec<Target>) {
-    list.sort_unstable();
-    let counted = list.chunk_by(|one, other| one.place() == other.place()).map(|same| {
-        let ends = same.iter().filter(|target| target.is_endless()).count();
-        let place = same.first().map_or(0, |target| target.place());
-        Target::new(place, same.len() >= SURE, ends >= SURE && 2 * ends >= same.len())
-    });
-    *list = counted.collect();
 }
