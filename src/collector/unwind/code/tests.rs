@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use super::super::object::Evidence as Tables;
 use super::super::rule::{Arch, Cfa, Fp, Frame, Ra, Reg, Rule};

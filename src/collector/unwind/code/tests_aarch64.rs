@@ -5,6 +5,7 @@ use super::super::separate::Nowhere;
 use super::super::{convert, tests::elf_of};
 use super::tests::{compare, print};
 use super::*;
+use std::time::Duration;
 
 /// Where the code is.
 const BASE: u64 = 0x1_0000;
