@@ -4,7 +4,6 @@
 //! Needs root and gcc; fails without, never skips.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[allow(dead_code)]
 mod common;
 
 use std::collections::BTreeMap;
@@ -78,7 +77,9 @@ fn ends_of_copies(count: u32, a_second: u32, microseconds: &str) -> BTreeMap<Str
         }
         children.push(Command::new(program).arg(microseconds).stdout(Stdio::null()).spawn().unwrap());
     }
-    children.iter_mut().for_each(|child| drop(child.wait().unwrap()));
+    for child in &mut children {
+        child.wait().unwrap();
+    }
     for _ in 0..30 {
         std::thread::sleep(Duration::from_millis(20));
         drain(&mut collector, false);
