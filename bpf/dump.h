@@ -93,6 +93,13 @@ static __always_inline void fill_dump(struct cpu_state *cpu, struct stack_dump *
 	bpf_ringbuf_submit(dump, BPF_RB_NO_WAKEUP);
 }
 
+static __always_inline int has_exchanged_returns(void)
+{
+	struct task_struct *task = WITHOUT_TRUST(bpf_get_current_task_btf());
+
+	return bpf_core_field_exists(task->utask) && task->utask && task->utask->return_instances;
+}
+
 /* Copies the registers of the frame that the walk is at, and the stack from its stack pointer on. Once in a walk. */
 __noinline int dump_stack(struct cpu_state *cpu)
 {
@@ -105,6 +112,9 @@ __noinline int dump_stack(struct cpu_state *cpu)
 	__u64 sp = walk->regs[REG_SP];
 
 	if (walk->dump || !most_dump_pages)
+		return 0;
+	/* Return addresses that uretprobes have exchanged are known in the kernel only. */
+	if (has_exchanged_returns())
 		return 0;
 	walk->dump = DUMP_REFUSED;
 	if (!bpf_probe_read_user(&word, sizeof(word), (void *)((sp & ~(DUMP_PAGE - 1ULL)) + DUMP_PAGES * DUMP_PAGE)) &&

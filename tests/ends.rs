@@ -263,7 +263,8 @@ fn a_file_that_is_written_again_gets_another_table() {
 fn before_its_table_is_made_code_is_told_to_have_none_yet_and_afterwards_its_stacks_are_complete() {
     let _alone = alone();
     let running = ends().run(&["20", "root"]);
-    let mut session = Session::start(Walk::Tables);
+    // Stacks that are walked twice are not copied to wait for their table.
+    let mut session = Session::start(Walk::Twice);
     // Nobody hears what is wished for.
     std::thread::sleep(Duration::from_millis(300));
     session.drain();
@@ -278,6 +279,18 @@ fn before_its_table_is_made_code_is_told_to_have_none_yet_and_afterwards_its_sta
     session.drain_for(Duration::from_millis(20));
     session.take(&running);
     session.drain_for(Duration::from_millis(400));
+    let seen = session.take(&running);
+    assert!(seen.len() > 20 && seen.iter().all(|(end, _)| *end == UserEnd::Root), "{:?}", counts(&seen));
+}
+
+#[test]
+fn samples_from_before_their_table_is_made_are_complete_when_it_is_there() {
+    let _alone = alone();
+    let running = ends().run(&["20", "root"]);
+    let mut session = Session::start(Walk::Tables);
+    // Nobody hears what is asked for.
+    std::thread::sleep(Duration::from_millis(300));
+    session.drain_for(Duration::from_secs(3));
     let seen = session.take(&running);
     assert!(seen.len() > 20 && seen.iter().all(|(end, _)| *end == UserEnd::Root), "{:?}", counts(&seen));
 }

@@ -196,7 +196,7 @@ fn stacks_go_on_where_returns_are_watched() {
     let (place, program) = (Place::new(), Program::build("events.cpp"));
     let path = program.path.to_str().unwrap();
     let event = format!("uretprobe:{path}:deeper");
-    let args = ["-e", "cpu", "-e", &event, "-F", "997", "-o", "x.folded", "--", path, "deep", "300000000"];
+    let args = ["-e", "cpu", "-e", &event, "-F", "997", "-o", "x.folded", "--", path, "deep", "600000000"];
     let output = place.record(&args);
     assert!(output.status.success(), "{}", words(&output));
     assert!(words(&output).contains(": 60 events"), "{}", words(&output));
