@@ -92,7 +92,9 @@ impl Sampling {
         // Whether stacks are right is asked here, of 900 frames too, which may take more than 100 µs on a busy machine or an emulated
         // processor. That walks end after a time: tests/attack/walk.rs.
         let limit_walks = false;
-        let options = CollectorOptions { frequency, walk, limit_walks, cache_tables: false, ..CollectorOptions::default() };
+        // perf counts the ticks of this process, too.
+        let include_self = true;
+        let options = CollectorOptions { frequency, walk, limit_walks, include_self, cache_tables: false, ..Default::default() };
         let collector = Collector::start(options, names.clone(), processes.clone());
         let collector = collector.unwrap_or_else(|error| panic!("these tests need root and BPF: {error}"));
         Sampling {
