@@ -167,13 +167,12 @@ static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct 
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct sample_header *header = &cpu->sample.header;
-	__u64 weight = count - event->reported;
 	int cut;
 
 	begin_sample(cpu, task);
 	header->kind = SAMPLE_EVENT;
 	header->source = source_number;
-	header->weight = weight > 0xffffffff ? 0xffffffff : weight;
+	header->weight = count - event->reported;
 
 	__u32 kernel = walk_kernel(ctx, cpu, event, source, &cut);
 	if (cut) {

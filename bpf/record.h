@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The wire records and every map value. src/collector/records.rs has the same layouts; both sides assert them.
+ * The wire records and every map value. src/collector/wire/records.rs has the same layouts; both sides assert them.
  *
  * A sample in the ring buffer:
  *
- *   0      8        16     20    24    28       30       32     48         49     50      51       52       56     60      64
- *   | time | cgroup | tgid | tid | cpu | kernel | user   | comm | user_end | kind | flags | source | weight | uid  | files | u64 frames …
+ *   0      8        16     20    24    28       30       32     48         49     50      51       52  56    60      64       72
+ *   | time | cgroup | tgid | tid | cpu | kernel | user   | comm | user_end | kind | flags | source | - | uid | files | weight | u64 frames …
  *                                        frames   frames
  *
  * frames: kernel frames, innermost first, then user frames, innermost first. Nothing follows the last frame. The upper
@@ -23,7 +23,7 @@
 #define MAX_USER_FRAMES 2048
 #define COMM_LENGTH 16
 
-/* Why the user part of a stack ends: the numbers of UserEnd in src/profile/samples.rs. */
+/* Why the user part of a stack ends: the numbers of UserEnd in src/profile/store/samples.rs. */
 enum user_end {
 	USER_END_UNSPECIFIED = 0,
 	USER_END_KERNEL_THREAD = 1,
@@ -32,7 +32,7 @@ enum user_end {
 	USER_END_UNREADABLE = 4, /* memory of the stack could not be read */
 	USER_END_NO_CODE = 5, /* what should be the caller is no code */
 	USER_END_ROOT = 6, /* the outermost frame: complete */
-	USER_END_NO_TABLE = 7, /* code of an object whose table is being made: see bpf/dump.h */
+	USER_END_NO_TABLE = 7, /* code of an object whose table is being made: see bpf/walk/dump.h */
 	USER_END_GAP = 8, /* code that its object's unwind information does not cover */
 	USER_END_INVALID = 9, /* unwind information that is wrong, or that no rule can say */
 	USER_END_REGISTER = 10, /* a rule that needs a register which only the interrupted function knows */
@@ -43,7 +43,7 @@ enum user_end {
 	USER_END_NO_MEMORY = 15, /* exiting: its memory is gone */
 	USER_END_32_BIT = 16, /* a task of 32 bits */
 	USER_END_REGISTERS = 17, /* there are no registers of user mode that can be trusted */
-	USER_END_TIME = 18, /* the walk reached its time limit: bpf/budget.h */
+	USER_END_TIME = 18, /* the walk reached its time limit: bpf/walk/budget.h */
 };
 
 /* Bits in the upper byte of a user frame. */
@@ -55,7 +55,7 @@ enum frame_bits {
 };
 #define FRAME_BITS_SHIFT 56
 
-/* What kind of record: of samples the numbers of SampleKind in src/profile/samples.rs. */
+/* What kind of record: of samples the numbers of SampleKind in src/profile/store/samples.rs. */
 enum record_kind {
 	SAMPLE_ON_CPU = 0,
 	/* The sample before this one, walked in another way: for comparing the two. */
@@ -88,9 +88,10 @@ struct sample_header {
 	__u8 kind;
 	__u8 flags;
 	__u8 source; /* which event: its number in `events` of probes.bpf.c; 0 is the clock */
-	__u32 weight; /* events that it stands for: those since the last sample of the source on this CPU */
+	__u32 reserved;
 	__u32 uid; /* the user who is charged for the task: see find_owner */
 	__u32 files; /* names the files that the task's paths lead to: see find_owner */
+	__u64 weight; /* in the unit of its source. Events: those since the last sample of the source on this CPU */
 };
 
 struct sample {
@@ -98,7 +99,14 @@ struct sample {
 	__u64 frames[MAX_KERNEL_FRAMES + MAX_USER_FRAMES];
 };
 
-/* Pages of a stack that are copied: bpf/dump.h. */
+/* A file's content, as far as the kernel tells: two equal ones have the same code. */
+struct object_key {
+	__u64 inode;
+	__u32 device; /* dev_t of the kernel: major << 20 | minor */
+	__u32 generation; /* of the inode and of what is in it: see bpf/lookup/mappings.h */
+};
+
+/* Pages of a stack that are copied: bpf/walk/dump.h. */
 #define DUMP_PAGE 4096
 #define DUMP_PAGES 5
 #define LARGE_DUMP_PAGES 17
@@ -115,18 +123,12 @@ struct stack_dump {
 	__u8 guessed; /* the frame was found without unwind information */
 	__u8 switches; /* stacks that were left for another one */
 	__u8 reserved[3];
+	struct object_key key; /* the file of the code at pc, if it has no table; all zero: not known */
 	__u64 regs[32];
 	/* Begins with the page of the stack pointer. */
 	__u8 stack[LARGE_DUMP_PAGES * DUMP_PAGE];
 };
 #define DUMP_BYTES(pages) (__builtin_offsetof(struct stack_dump, stack) + (pages) * DUMP_PAGE)
-
-/* A file's content, as far as the kernel tells: two equal ones have the same code. */
-struct object_key {
-	__u64 inode;
-	__u32 device; /* dev_t of the kernel: major << 20 | minor */
-	__u32 generation; /* of the inode and of what is in it: see bpf/vma.h */
-};
 
 /* Somebody runs code of an object that no table is about. The prefix is that of a sample. */
 struct wish {
@@ -149,7 +151,7 @@ struct wish {
  * those of whoever interrupts it.
  */
 
-/* What became of each tick of the clock on one CPU: taken + idle + filtered + own + ring_full = ticks. */
+/* Ticks of the clock on one CPU: taken + idle + filtered + own + ring_full = ticks. */
 struct counters {
 	__u64 taken; /* a record was sent */
 	__u64 idle; /* the CPU ran its idle task */
@@ -162,7 +164,7 @@ struct counters {
 	__u64 rule_misses; /* and the cache of rules */
 	__u64 guesses; /* frames without unwind information */
 	__u64 retraced; /* frames that were where they had been at the thread's last sample */
-	__u64 moved; /* stacks that were walked again, from copies: bpf/direct.h */
+	__u64 moved; /* stacks that were walked again, from copies: bpf/lookup/physmap.h */
 	__u64 reserved[5];
 };
 
@@ -170,7 +172,7 @@ struct counters {
 #define MAX_OBJECTS 16384
 /* Code of an object is in so many pieces at most; nearly always 1. */
 #define MAX_RANGES 8
-/* Bytes of code that a page of a table is about: PAGE in src/collector/unwind/paged.rs. */
+/* Bytes of code that a page of a table is about: PAGE in src/unwind/table/paged.rs. */
 #define TABLE_PAGE_SHIFT 10
 /* Tables are in segments: values of 2 MiB, of words of 4 bytes. */
 #define SEGMENT_WORDS (1 << 19)
@@ -184,7 +186,7 @@ struct object_range {
 	__u32 index_segment;
 };
 
-/* A better table follows: its gaps are gaps for now. Beside the number of ranges. */
+/* A better table follows, which may have rules where this one has gaps. A bit beside the number of ranges. */
 #define OBJECT_IS_PARTIAL 0x8000
 
 /* An object's table. Offsets are of its file; of the vDSO, of its memory. */
@@ -279,11 +281,11 @@ OFFSET_IS(struct sample_header, user_end, 48);
 OFFSET_IS(struct sample_header, kind, 49);
 OFFSET_IS(struct sample_header, flags, 50);
 OFFSET_IS(struct sample_header, source, 51);
-OFFSET_IS(struct sample_header, weight, 52);
 OFFSET_IS(struct sample_header, uid, 56);
 OFFSET_IS(struct sample_header, files, 60);
-OFFSET_IS(struct sample, frames, 64);
-_Static_assert(sizeof(struct sample_header) == 64, "the header of a record is 64 bytes: see records.rs");
+OFFSET_IS(struct sample_header, weight, 64);
+OFFSET_IS(struct sample, frames, 72);
+_Static_assert(sizeof(struct sample_header) == 72, "the header of a record is 72 bytes: see records.rs");
 OFFSET_IS(struct wish, time, 0);
 OFFSET_IS(struct wish, start, 8);
 OFFSET_IS(struct wish, tgid, 16);
@@ -299,8 +301,9 @@ OFFSET_IS(struct stack_dump, bytes, 24);
 OFFSET_IS(struct stack_dump, frames, 28);
 OFFSET_IS(struct stack_dump, is_return, 30);
 OFFSET_IS(struct stack_dump, switches, 32);
-OFFSET_IS(struct stack_dump, regs, 40);
-OFFSET_IS(struct stack_dump, stack, 296);
+OFFSET_IS(struct stack_dump, key, 40);
+OFFSET_IS(struct stack_dump, regs, 56);
+OFFSET_IS(struct stack_dump, stack, 312);
 _Static_assert(sizeof(struct object_key) == 16, "the key of `files`: see tables");
 _Static_assert(sizeof(struct object) == 16 + 16 * MAX_RANGES, "the value of `objects`: see tables");
 _Static_assert(sizeof(struct object_place) == 8, "the value of `files`: see tables");

@@ -11,7 +11,7 @@
 #define FLAMETOP_SAMPLE_H
 
 #include "record.h"
-#include "unwind.h"
+#include "walk/walk.h"
 
 /* Set before loading: the verifier removes what they switch off. */
 const volatile __u32 filter_targets;
@@ -158,6 +158,7 @@ static __always_inline void begin_sample(struct cpu_state *cpu, struct task_stru
 	header->kind = SAMPLE_ON_CPU;
 	header->flags = 0;
 	header->source = 0;
+	header->reserved = 0;
 	header->weight = 1;
 	identify(cpu, task);
 	((__u64 *)header->comm)[0] = ((__u64 *)task->comm)[0];

@@ -127,7 +127,7 @@ int take_sample(struct perf_event_context *ctx)
 /* Code segment of user mode in guests of Xen without page tables of their own, whose entries count other places. */
 #define XEN_USER_CS 0xe033
 
-/* Run by user space before the clock ticks: whether the direct map is as it says. If so, stacks are read in place: bpf/direct.h. */
+/* Run by user space before the clock ticks: whether the direct map is as it says. If so, stacks are read in place: bpf/lookup/physmap.h. */
 SEC("syscall")
 int find_direct_map(struct direct_map_question *asked)
 {

@@ -48,12 +48,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         unmapped += batch
             .frames
             .iter()
-            .filter(|id| names.frames.get(**id).is_some_and(|frame| frame.object == ObjectId::UNMAPPED))
+            .filter(|id| names.frames.get(**id).is_some_and(|frame| frame.object() == ObjectId::UNMAPPED))
             .count();
         for sample in &batch.samples {
             let leaf = batch.frames.get(sample.frames.clone()).and_then(|frames| frames.last());
             lost_leaves +=
-                usize::from(leaf.and_then(|id| names.frames.get(*id)).is_some_and(|frame| frame.object == ObjectId::UNMAPPED));
+                usize::from(leaf.and_then(|id| names.frames.get(*id)).is_some_and(|frame| frame.object() == ObjectId::UNMAPPED));
         }
         if batch.wanted.is_empty() {
             warm_samples += batch.samples.len();

@@ -29,7 +29,7 @@ fn main() {
     let stacks: usize = arguments.next().and_then(|text| text.parse().ok()).expect("how many stacks?");
     let rate: usize = arguments.next().map_or(2000, |text| text.parse().expect("how many samples a second?"));
     let names = Arc::new(Names::default());
-    // As good as without bounds, so that nothing is let go while keys are timed; Limits::NONE would be a file.
+    // As good as without bounds, so that nothing is let go while keys are timed.
     let mut profile = Profile::new(Limits { window: u64::MAX, memory: usize::MAX - 1 });
     let known = fill(&mut profile, &names, stacks);
     let profile = Arc::new(RwLock::new(profile));
@@ -69,7 +69,7 @@ fn fill(profile: &mut Profile, names: &Names, wanted: usize) -> Vec<(ThreadIndex
         let stack = line.rsplit_once(' ').map_or(&*line, |(stack, _)| stack);
         let mut parts = stack.split(';');
         let process = names.labels.intern(parts.next().unwrap_or(""), "", FrameKind::Process);
-        let thread = Thread { tgid: Tgid(process.0 + 1), tid: Tid(process.0 + 1), process, name: process };
+        let thread = Thread { tgid: Tgid(process.0 + 1), tid: Tid(process.0 + 1), process, name: process, ..Thread::default() };
         let frames: Vec<FrameId> = parts.map(|part| names.intern_named(name(names, part))).collect();
         let place = (profile.threads.intern(thread), profile.stacks.intern(frames));
         profile.samples.push(sample(place));
@@ -86,7 +86,7 @@ fn sample((thread, stack): (ThreadIndex, StackId)) -> Sample {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let time = Timestamp(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs());
     let (source, user_end) = (EventSource::CLOCK, UserEnd::FramePointerEnd);
-    Sample { time, stack, thread, weight: 1, cpu: Cpu(0), source, user_end, ..Sample::default() }
+    Sample { time, stack, thread, cpu: Cpu(0), source, user_end, ..Sample::default() }
 }
 
 /// Samples of known stacks, as the collecting thread would bring them.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flametop::formats::{folded, svg};
-use flametop::profile::{CallTree, Grouping, Limits, Names, Profile, Progress, Query, Timestamp, ViewBuilder};
+use flametop::profile::{CallTree, Capabilities, Grouping, Names, Profile, Progress, Query, Timestamp, ViewBuilder};
 
 fn most_memory() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("give a file of folded stacks")?;
     let only_read = std::env::args().nth(2).is_some_and(|word| word == "read");
     let names = Arc::new(Names::default());
-    let mut profile = Profile::new(Limits::NONE);
+    let mut profile = Profile::fixed(Capabilities::STACKS);
     let step = |what: &str, since: Instant| println!("{what:<14} {:>8.1?}  most memory {}", since.elapsed(), most_memory());
 
     let start = Instant::now();

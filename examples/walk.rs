@@ -43,15 +43,15 @@ fn main() {
             if !matches!(sample.user_end, UserEnd::Root | UserEnd::KernelThread) {
                 let outermost = batch.frames[sample.frames.clone()].first().and_then(|id| names.frames.get(*id));
                 let place = outermost.map_or("no frame".to_string(), |frame| {
-                    let object = names.objects.get(frame.object).map(|object| object.path.to_string()).unwrap_or_default();
-                    format!("{object}+{:#x}", frame.address)
+                    let object = names.objects.get(frame.object()).map(|object| object.path.to_string()).unwrap_or_default();
+                    format!("{object}+{:#x}", frame.address())
                 });
                 *places.entry((end, place)).or_default() += 1;
             }
         }
     }
     let frames = (0..names.frames.len()).filter_map(|id| names.frames.get(FrameId(u32::try_from(id).ok()?)));
-    let kernel: Vec<u64> = frames.filter(|frame| frame.object == ObjectId::KERNEL).map(Frame::lookup_address).collect();
+    let kernel: Vec<u64> = frames.filter(|frame| frame.object() == ObjectId::KERNEL).map(Frame::called_from).collect();
     match KernelNames::load().and_then(|mut program| program.symbols(&kernel)) {
         Ok(named) => println!("{} of {} kernel addresses have names", named.iter().flatten().count(), kernel.len()),
         Err(error) => println!("the kernel tells no names: {error}"),

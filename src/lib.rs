@@ -11,8 +11,8 @@
 //! - [`profile`]: the model; pure. Samples, stacks, names, queries, trees.
 //! - [`collector`]: everything that touches the kernel.
 //! - [`symbolize`]: addresses to names.
-//! - [`far`]: opening files that may not answer; for both of these.
-//! - [`object`]: files of code: opening what a process names; for both of these, too.
+//! - [`object`]: files of code: opening what a process names, reading ELF; for both of these.
+//! - [`unwind`]: unwind information to compact tables; pure.
 //! - [`privileges`]: what is given up after the start, in all threads.
 //! - [`formats`]: one file a format, reading and writing.
 //! - [`ui`]: the screen and its keys.
@@ -22,11 +22,12 @@
 
 pub mod cli;
 pub mod collector;
-pub mod far;
 pub mod formats;
+mod locks;
 pub mod object;
 pub mod privileges;
 pub mod profile;
 pub mod session;
 pub mod symbolize;
 pub mod ui;
+pub mod unwind;

@@ -7,7 +7,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -105,6 +105,47 @@ fn programs_of_two_milliseconds_are_whole_from_their_first_sample_on() {
 fn programs_of_fifty_milliseconds_are_whole_from_their_first_sample_on() {
     let _alone = alone();
     assert_whole(&ends_of_copies(60, 20, "50000"), 500);
+}
+
+/// Without build ids, a file is known by its inode. File systems give that to the next file.
+#[test]
+fn a_program_that_has_the_inode_of_another_is_walked_by_its_own_table() {
+    let _alone = alone();
+    let build = |room| Program::build_with("once.c", &["-O2", "-fomit-frame-pointer", "-Wl,--build-id=none", room]);
+    let programs = ["-DROOM=8", "-DROOM=400", "-DROOM=4000"].map(|room| std::fs::read(build(room).path).unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("once-again");
+    let (mut collector, names) = collector(999);
+    let (mut batch, mut ends, mut inodes) = (Batch::default(), BTreeMap::<String, usize>::new(), Vec::new());
+    let mut drain = |collector: &mut Collector| {
+        collector.drain(&mut batch).unwrap();
+        for sample in batch.samples.iter().filter(|sample| names.labels.name(sample.thread.name) == "once-again") {
+            if !matches!(sample.user_end, UserEnd::Registers | UserEnd::NoMemory) {
+                *ends.entry(format!("{:?}", sample.user_end)).or_default() += 1;
+            }
+        }
+    };
+    for number in 0..30 {
+        std::fs::write(&path, &programs[number % programs.len()]).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        inodes.push(std::fs::metadata(&path).unwrap().ino());
+        let mut child = Command::new(&path).arg("20000").spawn().unwrap();
+        while child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+            drain(&mut collector);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        drain(&mut collector);
+        std::fs::remove_file(&path).unwrap();
+    }
+    for _ in 0..150 {
+        std::thread::sleep(Duration::from_millis(20));
+        drain(&mut collector);
+    }
+    let again = inodes.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    println!("{again} of 30 files had the inode of the one before: {ends:?}; {:?}", collector.dumps());
+    assert!(again >= 10, "this file system does not use inodes again: {inodes:?}");
+    assert_whole(&ends, 300);
 }
 
 #[test]

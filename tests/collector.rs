@@ -76,7 +76,7 @@ impl Session {
         for sample in self.batch.samples.drain(..) {
             let frames = self.batch.frames[sample.frames.clone()].iter().map(|id| {
                 let frame = self.names.frames.get(*id).unwrap();
-                (self.names.objects.get(frame.object).unwrap().clone(), frame)
+                (self.names.objects.get(frame.object()).unwrap().clone(), frame)
             });
             let frames = frames.collect();
             self.seen.push(Seen { sample, frames });
@@ -132,7 +132,7 @@ fn functions(seen: &Seen, path: &Path) -> Vec<String> {
         (segments, symbols.map(|symbol| (symbol.address(), symbol.size(), symbol.name().unwrap().to_string())).collect())
     });
     let name = |frame: &Frame| {
-        let offset = frame.lookup_address();
+        let offset = frame.called_from();
         let (start, _, address) = *segments.iter().find(|(start, size, _)| (*start..start + size).contains(&offset))?;
         let address = offset - start + address;
         let found = symbols.iter().find(|(start, size, _)| (*start..start + size).contains(&address));
@@ -147,7 +147,7 @@ fn is(object: &Object, path: &Path) -> bool {
 }
 
 fn user_frames(seen: &Seen) -> impl Iterator<Item = &(Object, Frame)> {
-    seen.frames.iter().filter(|(_, frame)| frame.object != ObjectId::KERNEL)
+    seen.frames.iter().filter(|(_, frame)| frame.object() != ObjectId::KERNEL)
 }
 
 /// How many samples are in `inner` called by `middle` called by `outer` called by `main`.
@@ -177,7 +177,7 @@ fn a_busy_program_is_seen_in_its_functions_in_its_file() {
     // The innermost frame of user mode is the instruction that ran, all others are return addresses.
     let in_user_mode = seen.iter().filter(|seen| user_frames(seen).count() == seen.frames.len());
     for seen in in_user_mode {
-        let kinds: Vec<bool> = seen.frames.iter().map(|(_, frame)| frame.is_return).collect();
+        let kinds: Vec<bool> = seen.frames.iter().map(|(_, frame)| frame.is_return()).collect();
         assert_eq!(kinds.last(), Some(&false));
         // Unmapped frames have no address and so are no return addresses: none is expected here.
         assert!(kinds.iter().rev().skip(1).all(|is_return| *is_return), "{:?}", seen.frames);
@@ -315,7 +315,7 @@ fn one_library_is_one_object_whether_it_was_mapped_before_us_or_after() {
         let of = session.of(tgid);
         let frames =
             of.iter().flat_map(|seen| &seen.frames).filter(|(object, _)| object.path.contains("libc.so") || is(object, work()));
-        frames.map(|(_, frame)| frame.object.0).collect()
+        frames.map(|(_, frame)| frame.object().0).collect()
     };
     assert_eq!(objects(first).len(), 2, "libc and the program");
     assert_eq!(objects(first), objects(second));
@@ -445,23 +445,23 @@ fn the_vdso_and_the_kernel_are_objects_of_their_own() {
     session.follow(clock);
     session.follow(kernel);
     let of_clock = session.of(clock_id);
-    let in_vdso = of_clock.iter().filter(|seen| seen.frames.last().is_some_and(|(_, frame)| frame.object == ObjectId::VDSO));
-    let offsets: Vec<u64> = in_vdso.map(|seen| seen.frames.last().unwrap().1.address).collect();
+    let in_vdso = of_clock.iter().filter(|seen| seen.frames.last().is_some_and(|(_, frame)| frame.object() == ObjectId::VDSO));
+    let offsets: Vec<u64> = in_vdso.map(|seen| seen.frames.last().unwrap().1.address()).collect();
     assert!(offsets.len() * 4 > of_clock.len(), "{} of {}", offsets.len(), of_clock.len());
     assert!(offsets.iter().all(|offset| *offset < 0x10000), "offsets in the image: {offsets:x?}");
     let of_kernel = session.of(kernel_id);
     let in_call: Vec<&&Seen> =
-        of_kernel.iter().filter(|seen| seen.frames.last().is_some_and(|last| last.1.object == ObjectId::KERNEL)).collect();
+        of_kernel.iter().filter(|seen| seen.frames.last().is_some_and(|last| last.1.object() == ObjectId::KERNEL)).collect();
     assert!(in_call.len() * 4 > of_kernel.len(), "{} of {}", in_call.len(), of_kernel.len());
     for seen in &in_call {
-        let (kernel, user): (Vec<_>, Vec<_>) = seen.frames.iter().partition(|(_, frame)| frame.object == ObjectId::KERNEL);
-        assert!(kernel.iter().all(|(_, frame)| frame.address >> 63 == 1));
+        let (kernel, user): (Vec<_>, Vec<_>) = seen.frames.iter().partition(|(_, frame)| frame.object() == ObjectId::KERNEL);
+        assert!(kernel.iter().all(|(_, frame)| frame.address() >> 63 == 1));
         assert!(!user.is_empty() || seen.sample.user_end == UserEnd::NoMemory);
-        let order: Vec<bool> = seen.frames.iter().map(|(_, frame)| frame.object == ObjectId::KERNEL).collect();
+        let order: Vec<bool> = seen.frames.iter().map(|(_, frame)| frame.object() == ObjectId::KERNEL).collect();
         assert!(order.is_sorted(), "user frames come before kernel frames");
     }
     // read() was called: below it, the user part begins behind the instruction that called the kernel.
-    let after_call = in_call.iter().filter(|seen| user_frames(seen).last().is_some_and(|(_, frame)| frame.is_return)).count();
+    let after_call = in_call.iter().filter(|seen| user_frames(seen).last().is_some_and(|(_, frame)| frame.is_return())).count();
     assert!(after_call * 10 > in_call.len() * 7, "{after_call} of {}", in_call.len());
     let kernel_threads = session.seen.iter().filter(|seen| seen.sample.user_end == UserEnd::KernelThread);
     assert!(kernel_threads.filter(|seen| user_frames(seen).next().is_some()).count() == 0);

@@ -288,11 +288,13 @@ fn samples_from_before_their_table_is_made_are_complete_when_it_is_there() {
     let _alone = alone();
     let running = ends().run(&["20", "root"]);
     let mut session = Session::start(Walk::Tables);
-    // Nobody hears what is asked for.
-    std::thread::sleep(Duration::from_millis(300));
+    // Nobody hears what is asked for, but not for longer than the ring has room for dumps of everything that runs.
+    std::thread::sleep(Duration::from_millis(60));
     session.drain_for(Duration::from_secs(3));
     let seen = session.take(&running);
-    assert!(seen.len() > 20 && seen.iter().all(|(end, _)| *end == UserEnd::Root), "{:?}", counts(&seen));
+    let dumps = session.collector.dumps();
+    assert!(dumps.whole > 20, "{dumps:?}");
+    assert!(seen.len() > 20 && seen.iter().all(|(end, _)| *end == UserEnd::Root), "{:?}, {dumps:?}", counts(&seen));
 }
 
 #[test]

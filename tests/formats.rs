@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use flametop::formats::folded::{self, FoldedOptions, ReadReport};
 use flametop::profile::{
-    CallTree, FrameKind, Grouping, LabelTable, Limits, Names, NodeId, Profile, Progress, Query, Timestamp, TreeBuilder,
+    CallTree, Capabilities, FrameKind, Grouping, LabelTable, Names, NodeId, Profile, Progress, Query, Timestamp, TreeBuilder,
     ViewBuilder,
 };
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ struct Loaded {
 
 fn load(input: &[u8]) -> Loaded {
     let names = Arc::new(Names::default());
-    let mut profile = Profile::new(Limits::NONE);
+    let mut profile = Profile::fixed(Capabilities::STACKS);
     let report = folded::read(input, &names, &mut profile).unwrap();
     profile.stacks.freeze();
     let mut view = ViewBuilder::new(Arc::clone(&names), Query { grouping: Grouping::None, ..Query::default() });
@@ -245,7 +245,7 @@ proptest! {
 
     #[test]
     fn nothing_in_a_file_makes_the_reader_stumble(input in prop::collection::vec(any::<u8>(), 0..2000)) {
-        let (names, mut profile) = (Names::default(), Profile::new(Limits::NONE));
+        let (names, mut profile) = (Names::default(), Profile::fixed(Capabilities::STACKS));
         if let Ok(report) = folded::read(&input[..], &names, &mut profile) {
             let sum: u64 = profile.samples.slices_from(0).flatten().map(|sample| sample.weight).sum();
             prop_assert_eq!(report.total, sum);

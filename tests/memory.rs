@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::{Barrier, Mutex, PoisonError};
 
 use flametop::profile::{
-    Frame, FrameKind, Limits, Names, Object, ObjectId, ObjectKind, Profile, Sample, Tgid, Thread, Tid, Timestamp,
+    FileOffset, Frame, FrameKind, Limits, Names, Object, ObjectId, ObjectKind, Profile, Sample, Tgid, Thread, Tid, Timestamp,
 };
 
 const MB: usize = 1_000_000;
@@ -74,7 +74,8 @@ fn millions_of_addresses_stay_within_the_memory_that_was_given() {
         let frames: Vec<_> = (0..8u64)
             .map(|depth| {
                 let object = objects[depth as usize % objects.len()];
-                let (frame, new) = names.intern_frame(Frame { object, is_return: depth > 0, address: sample * 64 + depth });
+                let (frame, new) =
+                    names.intern_frame(Frame::File { object, offset: FileOffset(sample * 64 + depth), is_return: depth > 0 });
                 wanted += 1;
                 if new {
                     // A name for every fourth address, as long as those of C++ are.
@@ -87,8 +88,8 @@ fn millions_of_addresses_stay_within_the_memory_that_was_given() {
             .collect();
         let process = names.labels.intern("program", "", FrameKind::Process);
         let number = u32::try_from(sample).unwrap();
-        let thread = Thread { tgid: Tgid(number), tid: Tid(number), process, name: process };
-        profile.record(thread, frames, Sample { time: Timestamp(sample), weight: 1, ..Sample::default() });
+        let thread = Thread { tgid: Tgid(number), tid: Tid(number), process, name: process, ..Thread::default() };
+        profile.record(thread, frames, Sample { time: Timestamp(sample), ..Sample::default() });
         // Once a second at 5,000 samples a second.
         if sample % 5_000 == 0 {
             profile.trim(Timestamp(sample));

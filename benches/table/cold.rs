@@ -19,7 +19,7 @@ const FIRST: f64 = 90.0;
 const LATER: f64 = 98.0;
 const NEW: f64 = 99.0;
 
-/// What is measured of programs that start afterwards: milliseconds that each runs, how many a second, how many in all.
+/// Figures of programs that start afterwards: milliseconds that each runs, how many a second, how many in all.
 const STORMS: [(u32, u32, u32); 2] = [(2, 200, 1500), (50, 20, 160)];
 
 /// A program's name, and what starts it.
@@ -77,7 +77,7 @@ fn whole(what: &str, counts: &Counts) -> Line {
     }
 }
 
-/// What `flametop record` has used ten seconds after its start.
+/// Resources that `flametop record` has used ten seconds after its start.
 fn cost_of_record(what: &str) -> Line {
     let (cache, folded) = (empty(), scratch().join("cold.folded"));
     let mut command = Command::new(FLAMETOP);

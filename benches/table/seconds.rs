@@ -3,16 +3,14 @@
 //! The collector and the symbolizer run as in `flametop record`. Samples are counted by their own time, so that one that is handed over
 //! late counts for the second that it was taken in. Seconds begin with the first sample.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::ops::Range;
 use std::process::ChildStdout;
 use std::sync::Arc;
 
-use flametop::collector::{Batch, Collector, CollectorOptions, KernelNames};
-use flametop::profile::{KernelSymbol, LabelId, Names, Processes, Tgid, UserEnd};
-use flametop::symbolize::{AskKernel, Symbolizer};
+use flametop::collector::{Batch, Collector, CollectorOptions, RunningKernel};
+use flametop::profile::{LabelId, Names, Processes, Tgid, UserEnd};
+use flametop::symbolize::Symbolizer;
 
 use super::*;
 
@@ -22,7 +20,7 @@ pub(crate) const COLLECT: &str = "collect-by-seconds";
 /// How long it reads on after the last second: what it was late with is counted as well.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// Whose samples are counted. All are taken.
+/// The processes whose samples are counted. All processes are sampled.
 #[derive(Clone, Debug)]
 pub(crate) enum Counted {
     /// Those of a process and of its descendants.
@@ -47,7 +45,7 @@ impl Second {
     }
 }
 
-/// What a recording has counted.
+/// The counts of a recording.
 #[derive(Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) seconds: Vec<Second>,
@@ -113,27 +111,6 @@ impl Recording {
     }
 }
 
-/// The kernel's names, as `record` has them: loaded when the first one is asked for.
-#[derive(Default)]
-struct Kernel(OnceCell<Option<KernelNames>>);
-
-impl Kernel {
-    fn asked(&mut self) -> Option<&mut KernelNames> {
-        self.0.get_or_init(|| KernelNames::load().ok());
-        self.0.get_mut()?.as_mut()
-    }
-}
-
-impl AskKernel for Kernel {
-    fn symbols(&mut self, addresses: &[u64]) -> Option<Vec<Option<KernelSymbol>>> {
-        self.asked()?.symbols(addresses).ok()
-    }
-
-    fn code(&mut self, addresses: Range<u64>) -> Option<Vec<u8>> {
-        self.asked()?.code(addresses).ok()?
-    }
-}
-
 /// A sample, as far as it is counted.
 struct Taken {
     time: u64,
@@ -186,7 +163,7 @@ fn take(frequency: u32, time: Duration, names: &Arc<Names>, processes: &Arc<Proc
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).max_blocking_threads(6).enable_all().build();
     let runtime = runtime.expect("threads");
     let symbolizer = Symbolizer::start(Arc::clone(names), runtime.handle().clone());
-    symbolizer.ask_kernel_by(Box::<Kernel>::default());
+    symbolizer.ask_kernel_by(Box::<RunningKernel>::default());
     let begin = Instant::now();
     let options = CollectorOptions { frequency, ..Default::default() };
     let mut collector = Collector::start(options, Arc::clone(names), Arc::clone(processes)).expect("this needs root");

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use flametop::collector::unwind::{FileImage, OnDisk, Paged, convert};
 use flametop::collector::{Batch, Collector, CollectorOptions, ObjectState, Targets, Walk};
 use flametop::object::open::{Root, open_path};
 use flametop::profile::UserId;
 use flametop::profile::{Names, ObjectId, Processes, Tgid, UserEnd};
+use flametop::unwind::{FileBytes, OnDisk, Paged, convert};
 
 use super::*;
 
@@ -314,7 +314,7 @@ fn conversion(table: &mut Table) {
         return table.failed("table of libLLVM");
     };
     let real = std::fs::canonicalize(path).expect("libLLVM is there");
-    let image = FileImage::new(open_path(UserId(0), Root::Own, &real).expect("libLLVM can be read"));
+    let image = FileBytes::new(open_path(UserId(0), Root::Own, &real).expect("libLLVM can be read"));
     let (mut fastest, mut rows, mut bytes) = (f64::INFINITY, 0, 0);
     for _ in 0..ROUNDS {
         let begin = Instant::now();
@@ -350,7 +350,7 @@ fn first_use(table: &mut Table, name: &str) {
         collector.drain(&mut batch).expect("drained");
         for sample in &batch.samples {
             let mut frames = batch.frames[sample.frames.clone()].iter().filter_map(|id| names.frames.get(*id));
-            if frames.any(|frame| is_in(frame.object)) {
+            if frames.any(|frame| is_in(frame.object())) {
                 first.get_or_insert(sample.time.0);
                 if sample.user_end == UserEnd::Root {
                     walked.get_or_insert(sample.time.0);

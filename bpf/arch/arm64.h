@@ -7,6 +7,8 @@
 #ifndef FLAMETOP_ARCH_ARM64_H
 #define FLAMETOP_ARCH_ARM64_H
 
+#include "clone.h"
+
 #define REG_FP 29
 #define REG_LR 30
 /* What a rule may come back to another stack by: what calls keep. */
@@ -15,7 +17,7 @@
 #define REG_G 28
 /* Beside it in walk::valid, in the place of a register that no rule reads: no signal has interrupted anything so far. */
 #define NO_SIGNAL 18
-/* A form of RULE_SPECIAL: THREAD of src/collector/unwind/packed.rs. */
+/* A form of RULE_SPECIAL: THREAD of src/unwind/table/packed.rs. */
 #define FORM_THREAD 3
 #define REG_SP 31
 /* A call pushes nothing. */
@@ -162,7 +164,7 @@ static __always_inline int read_user_registers(struct cpu_state *cpu, struct per
 
 /*
  * Where the stack pointer was on the stack that a function of Go's runtime has left: by structures of the runtime's
- * (src/collector/unwind/switches_arm64.rs); also pc and x30, if the rule says that they lie beside. A thread that has dropped its
+ * (src/unwind/go/switches_arm64.rs); also pc and x30, if the rule says that they lie beside. A thread that has dropped its
  * goroutine has a whole stack.
  */
 static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, __u64 *pc)

@@ -7,6 +7,8 @@
 #ifndef FLAMETOP_ARCH_X86_H
 #define FLAMETOP_ARCH_X86_H
 
+#include "clone.h"
+
 #define REG_RBX 3
 #define REG_FP 6
 #define REG_SP 7
@@ -182,7 +184,7 @@ static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)
 
 /*
  * Where the stack pointer was on the stack that a function of Go's runtime has left: by structures of the runtime's
- * (src/collector/unwind/switches.rs); also pc, if the rule says that it lies beside. A thread that has dropped its goroutine, or
+ * (src/unwind/go/switches_x86_64.rs); also pc, if the rule says that it lies beside. A thread that has dropped its goroutine, or
  * has its next one already, has a whole stack. FS is what the system call set it to; who sets it by an instruction (user-level threads of
  * C) runs no Go.
  */

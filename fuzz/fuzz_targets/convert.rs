@@ -5,7 +5,7 @@
 //! [`Wrapped`].
 #![no_main]
 
-use flametop::collector::unwind::{Image, Nowhere, Packed, Paged, Table, convert};
+use flametop::unwind::{ReadAt, Nowhere, Packed, Paged, Table, convert};
 use flametop_fuzz::{Wrapped, make_seeds};
 use libfuzzer_sys::fuzz_target;
 
@@ -19,7 +19,7 @@ fuzz_target!(init: make_seeds(), |bytes: &[u8]| {
     }
 });
 
-fn check(image: &(impl Image + ?Sized)) {
+fn check(image: &(impl ReadAt + ?Sized)) {
     if let Ok(table) = convert(image, &Nowhere) {
         promises(&table);
     }

@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flametop::collector::unwind::{OnDisk, convert};
+use flametop::unwind::{OnDisk, convert};
 use flametop::object::open::Root;
 use flametop::profile::{BuildId, ElfAddress, UserId};
 use flametop::symbolize::{Detail, Resolver};

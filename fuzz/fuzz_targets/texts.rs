@@ -3,7 +3,7 @@
 #![no_main]
 
 use flametop::formats::folded;
-use flametop::profile::{Limits, Names, Profile};
+use flametop::profile::{Capabilities, Names, Profile};
 use flametop::session::{lines_of_output, mistake_in_configuration};
 use flametop::symbolize::path_in_answer;
 use libfuzzer_sys::fuzz_target;
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         _ => {}
     }
-    let (names, mut profile) = (Names::default(), Profile::new(Limits::NONE));
+    let (names, mut profile) = (Names::default(), Profile::fixed(Capabilities::STACKS));
     let Ok(report) = folded::read(bytes, &names, &mut profile) else { return };
     let samples: Vec<u64> = profile.samples.slices_from(0).flatten().map(|sample| sample.weight).collect();
     assert!(samples.len() as u64 <= report.stacks && report.stacks <= report.lines);

@@ -3,7 +3,7 @@
 use std::io::BufRead as _;
 use std::path::Path;
 
-use flametop::collector::unwind::Image;
+use flametop::unwind::ReadAt;
 use object::{Object as _, ObjectSection as _};
 
 /// Sections that the converter reads.
@@ -102,7 +102,7 @@ impl<'a> Wrapped<'a> {
     }
 }
 
-impl Image for Wrapped<'_> {
+impl ReadAt for Wrapped<'_> {
     fn length(&self) -> u64 {
         self.length
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::profile::{CgroupId, Cpu, EventSource, FrameId, Losses, NameRequest, Tgid, Thread, Timestamp, UserEnd};
+use crate::profile::{Cpu, EventSource, FrameId, Losses, NameRequest, Tgid, Thread, Timestamp, Unit, UserEnd};
 
 /// What [`Collector::drain`](super::Collector::drain) hands over. Reused from drain to drain, so that it costs no allocation.
 #[derive(Default, Debug)]
@@ -40,16 +40,16 @@ pub struct Collected {
     pub frames: Range<usize>,
     /// When.
     pub time: Timestamp,
-    /// In which cgroup.
-    pub cgroup: CgroupId,
     /// Where.
     pub cpu: Cpu,
     /// Why the user stack ends.
     pub user_end: UserEnd,
     /// The source of events that it was taken at.
     pub source: EventSource,
-    /// Events that it stands for: those since the last one of this source on this CPU.
+    /// What it stands for: 1 for a tick of the clock, or the events since the last sample of this source on this CPU.
     pub weight: u64,
+    /// The unit of the weight.
+    pub unit: Unit,
     /// How many of its frames are the kernel's: the last ones.
     pub kernel_frames: usize,
     /// The kernel stack is known to lack its outer side.

@@ -1,13 +1,16 @@
 //! What this kernel and this machine offer, found by trying; for `flametop doctor`, and for errors that say what is missing.
 
+use crate::collector::machine::parse_release;
+use crate::collector::sys::machine;
+use crate::collector::sys::perf_ring;
 use std::fs;
 use std::io;
 
 use super::error::{CollectorError, HOW_TO_BE_ALLOWED};
-use super::kernel_names::KernelNames;
-use super::perf::{self, Clock};
+use super::kernel_memory::KernelNames;
 use super::probes::Mechanism;
-use super::sampler::{self, Reading, Sampler};
+use super::sources::clock::{self, Reading, Sampler};
+use crate::collector::sys::perf_event::{self, Clock};
 
 /// Oldest kernel that has all helpers of the BPF programs: `bpf_task_pt_regs` is of 5.15.
 const OLDEST: (u32, u32) = (5, 15);
@@ -41,7 +44,7 @@ pub struct Feature {
 
 /// Tries everything. Takes some milliseconds; leaves nothing behind.
 pub fn probe() -> Vec<Feature> {
-    let sampler = sampler::for_trying();
+    let sampler = clock::for_trying();
     let sampler = sampler.as_ref();
     let mut features =
         vec![kernel_version(), btf(), lockdown(), pid_namespace(), capabilities(), sampling_program(sampler.map(drop))];
@@ -118,16 +121,6 @@ fn good_or(state: State, good: bool) -> State {
 /// The text of a small file of the kernel, or nothing.
 fn read(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_string()).unwrap_or_default()
-}
-
-fn parse_release(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
-/// Whether this kernel has that version or a later one. `false` if the version cannot be read.
-pub(super) fn kernel_is_at_least(version: (u32, u32)) -> bool {
-    parse_release(&read("/proc/sys/kernel/osrelease")).is_some_and(|release| release >= version)
 }
 
 fn kernel_version() -> Feature {
@@ -248,14 +241,14 @@ fn reading_of_stacks(reading: Reading) -> Feature {
 fn following_forks() -> Feature {
     let remedy = "Children of a command or process cannot be followed: sample all processes and search for them. The kernel needs \
                   BTF and CONFIG_DEBUG_INFO_BTF=y for typed tracepoints.";
-    tried("BPF tracepoints (tp_btf)", State::Limited, sampler::try_following_forks().as_ref().copied(), remedy)
+    tried("BPF tracepoints (tp_btf)", State::Limited, clock::try_following_forks().as_ref().copied(), remedy)
 }
 
 fn cpu_clock() -> Feature {
     tried(
         "cpu-clock",
         State::Missing,
-        perf::try_clock(Clock::CpuClock),
+        perf_event::try_clock(Clock::CpuClock),
         "flametop needs perf events: run it as root, on a kernel with CONFIG_PERF_EVENTS=y, outside sandboxes that forbid perf_event_open.",
     )
 }
@@ -263,12 +256,12 @@ fn cpu_clock() -> Feature {
 fn cycles() -> Feature {
     let remedy = "No cycle counter (usual in virtual machines): the timer cpu-clock is used instead, which sees sections with \
                   interrupts disabled only at their end.";
-    tried("hardware cycles", State::Limited, perf::try_clock(Clock::Cycles), remedy)
+    tried("hardware cycles", State::Limited, perf_event::try_clock(Clock::Cycles), remedy)
 }
 
 fn events() -> Feature {
-    let opened = perf::online_cpus().and_then(|cpus| match cpus.first() {
-        Some(cpu) => perf::EventRing::open(*cpu, 4096).map(drop),
+    let opened = machine::online_cpus().and_then(|cpus| match cpus.first() {
+        Some(cpu) => perf_ring::EventRing::open(*cpu, 4096).map(drop),
         None => Err(io::Error::from_raw_os_error(libc::ENODEV)),
     });
     tried(
@@ -327,7 +320,7 @@ fn max_stack() -> Feature {
 
 /// The CPUs that are switched on, by number; none when the kernel does not tell.
 pub fn cpus_on() -> Vec<u16> {
-    perf::online_cpus().unwrap_or_default().into_iter().filter_map(|cpu| u16::try_from(cpu).ok()).collect()
+    machine::online_cpus().unwrap_or_default().into_iter().filter_map(|cpu| u16::try_from(cpu).ok()).collect()
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 //!
 //! The fuzzer can call only public functions. The program itself calls none of these.
 
-use super::events::{self, Event, HEADER, Parsed};
-use super::records::{Record, Wish};
+use super::processes::proc;
 use super::tables::{any_table, device_of_any_mount};
-use super::{build_id, proc};
+use super::wire::perf_records::{self, Event, HEADER, Parsed};
+use super::wire::records::{Record, Wish};
 
 /// The reader that gets the bytes of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +64,7 @@ impl Reader {
                 Ok(())
             }
             Reader::BuildId => {
-                let found = build_id::of_image(bytes);
+                let found = crate::object::build_id::of_image(bytes);
                 keep(found.is_none_or(|id| (1..=20).contains(&id.as_bytes().len())), "a build id of another length")
             }
             Reader::Cache => any_table(bytes),
@@ -78,10 +78,10 @@ fn keep(is_kept: bool, promise: &str) -> Result<(), String> {
 
 fn events(bytes: &[u8]) -> Result<(), String> {
     let (mut wrong, mut length) = (None, 0);
-    let rest = events::split(bytes, |record| {
+    let rest = perf_records::split(bytes, |record| {
         length += record.len();
         let is_short = record.len() < HEADER;
-        let is_wrong = match events::parse(record) {
+        let is_wrong = match perf_records::parse(record) {
             Parsed::Event(timed) => match timed.event {
                 // Each byte that is not UTF-8 becomes a character of three bytes.
                 Event::Map { start, end, path, .. } => end < start || path.len() > 3 * record.len() || path.contains('\0'),

@@ -14,53 +14,47 @@
 #![deny(clippy::indexing_slicing)]
 
 mod batch;
-mod build_id;
-mod cgroups;
-#[cfg(target_arch = "x86_64")]
-mod direct_map;
+mod bpf_errors;
 mod error;
-mod events;
 pub mod features;
 #[doc(hidden)]
 pub mod fuzzing;
-mod kernel_names;
-mod mappings;
+pub(crate) mod kernel_memory;
 mod options;
-mod perf;
 pub mod probes;
-mod proc;
-mod processes;
-mod reader;
-mod records;
+pub(crate) mod processes;
 mod requests;
-mod resolve;
-mod sampler;
+pub(crate) mod sources;
+pub(crate) mod sys;
 mod tables;
-pub mod unwind;
+pub(crate) mod wire;
 
+use crate::collector::sys::machine;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use crate::collector::kernel_memory::{KernelNames, RunningKernel};
+pub use crate::collector::processes::cgroups::{CgroupPaths, Cgroups};
+pub use crate::collector::sys::allocator::keep_little_memory;
 pub use batch::{Batch, Collected};
-pub use cgroups::{CgroupPaths, Cgroups};
 pub use error::CollectorError;
-pub use kernel_names::KernelNames;
-pub use options::{CollectorOptions, EVENT_BUDGET, Targets, Walk};
-pub use perf::keep_little_memory;
+pub use options::{CollectorOptions, EVENT_BUDGET, Targets};
+pub use sources::walk::Walk;
 
-use crate::far::{self, Place};
+pub use crate::collector::processes::dumps::DumpCounts;
+pub use crate::collector::processes::reading::Unread;
+use crate::collector::processes::table::{Happened, ProcessTable};
+use crate::collector::sources::clock::{Reading, Sampler, Settings};
+use crate::collector::sys::perf_ring::EventRing;
+use crate::collector::wire::perf_records::{Parsed, Timed};
+pub use crate::collector::wire::records::Walked;
+use crate::collector::wire::records::{DUMP_REFUSED, HAS_DUMP, Record};
+use crate::object::io_timeout::{self, Place};
 use crate::profile::{EventSource, EventStatus, Names, Processes, Tgid};
-use events::{Parsed, Timed};
-use perf::EventRing;
 use probes::Probes;
 pub use probes::{Backtrace, EventRequest, EventSpec};
-pub use processes::{DumpCounts, Unread};
-use processes::{Happened, ProcessTable};
-pub use records::Walked;
-use records::{DUMP_REFUSED, HAS_DUMP, Record};
 use requests::Requests;
-use sampler::{Reading, Sampler, Settings};
 use tables::{Cache, Tables};
 pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
 
@@ -131,7 +125,7 @@ impl Collector {
         features::required()?;
         let cpus = online()?;
         // For each CPU a ring of events, a clock and its link; for tables their segments; the other 256 for maps, programs and the rest.
-        perf::allow_descriptors(3 * cpus.len() as u64 + tables::descriptors(options.kernel_memory) + 256);
+        machine::allow_descriptors(3 * cpus.len() as u64 + tables::descriptors(options.kernel_memory) + 256);
         let (wanted, follow_forks) = match options.targets {
             Targets::All => (None, false),
             Targets::Processes(wanted) => (Some(wanted), false),
@@ -164,8 +158,8 @@ impl Collector {
             filters: filter,
             malformed: 0,
             requests: Requests::default(),
-            tidied_at: perf::now().0,
-            slept: perf::slept(),
+            tidied_at: machine::now().0,
+            slept: machine::slept(),
         };
         if walk == Walk::Dumped {
             collector.table.compare_dumps();
@@ -190,7 +184,8 @@ impl Collector {
 
     /// Reads who is there, and makes targets of all descendants of `families`.
     fn find_processes(&mut self, families: Vec<Tgid>) -> Result<(), CollectorError> {
-        let found = far::within(0, Place::process("all"), far::PATIENCE, proc::scan).and_then(|found| found);
+        let found =
+            io_timeout::within(0, Place::process("all"), io_timeout::PATIENCE, processes::proc::scan).and_then(|found| found);
         let found = found.map_err(|source| CollectorError::Read { path: "/proc", source })?;
         let mut members: Vec<u32> = families.iter().map(|tgid| tgid.0).collect();
         let mut next = 0;
@@ -252,7 +247,7 @@ impl Collector {
         if !self.filters {
             return Err(CollectorError::NotFiltering);
         }
-        if !perf::exists(tgid.0) {
+        if !machine::exists(tgid.0) {
             return Err(CollectorError::NoSuchProcess(tgid));
         }
         self.sampler.add_target(tgid.0)
@@ -307,7 +302,7 @@ impl Collector {
     /// When the ring buffer cannot be read, which is not expected to happen.
     pub fn drain(&mut self, batch: &mut Batch) -> Result<(), CollectorError> {
         batch.clear();
-        let now = perf::now().0;
+        let now = machine::now().0;
         let watermark = now.saturating_sub(SLACK);
         self.drain_now(watermark, batch, false)?;
         if now.saturating_sub(self.tidied_at) >= TIDY_EVERY {
@@ -329,7 +324,7 @@ impl Collector {
     /// As [`Collector::drain`].
     pub fn drain_last(&mut self, batch: &mut Batch) -> Result<(), CollectorError> {
         batch.clear();
-        self.drain_now(perf::now().0.saturating_sub(SLACK), batch, true)?;
+        self.drain_now(machine::now().0.saturating_sub(SLACK), batch, true)?;
         self.report(batch);
         Ok(())
     }
@@ -350,9 +345,10 @@ impl Collector {
                 self.read_events();
             }
             let events = &self.events;
-            self.table.settle(perf::now().0, answers, batch, |tgid| events.iter().any(|timed| timed.event.begins_program(tgid)));
+            self.table
+                .settle(machine::now().0, answers, batch, |tgid| events.iter().any(|timed| timed.event.begins_program(tgid)));
         }
-        self.requests.make_due(perf::now().0, self.tables.as_ref(), &mut self.table);
+        self.requests.make_due(machine::now().0, self.tables.as_ref(), &mut self.table);
         self.settle_dumped(batch, is_last);
         if is_last {
             self.table.settle(u64::MAX, Vec::new(), batch, |_| false);
@@ -368,7 +364,7 @@ impl Collector {
             let mut rules = tables.rules();
             let (version, is_any_coming) = (rules.version(), rules.is_any_coming());
             let give_up = is_last && (!is_any_coming || Instant::now() >= until);
-            self.table.settle_dumped(perf::now().0, version, give_up, &mut rules, batch);
+            self.table.settle_dumped(machine::now().0, version, give_up, &mut rules, batch);
             drop(rules);
             self.table.take_requests().into_iter().for_each(|request| tables.request(request));
             if !is_last || give_up || !self.table.is_any_dumped() {
@@ -393,7 +389,7 @@ impl Collector {
         for ring in self.rings.values_mut() {
             self.bytes.clear();
             ring.drain(&mut self.bytes);
-            let rest = events::split(&self.bytes, |record| match events::parse(record) {
+            let rest = wire::perf_records::split(&self.bytes, |record| match wire::perf_records::parse(record) {
                 Parsed::Event(timed) => self.events.push(timed),
                 Parsed::Ignored => (),
                 Parsed::Malformed => self.malformed += 1,
@@ -402,6 +398,9 @@ impl Collector {
         }
         // Stable: events of one moment stay in the order of their CPU.
         self.events.sort_by_key(|timed| timed.time);
+        if self.events.iter().any(|timed| matches!(timed.event, wire::perf_records::Event::Lost(_))) {
+            self.tables.iter().for_each(Tables::events_were_lost);
+        }
     }
 
     /// Applies events and resolves samples up to the watermark, in one order of time.
@@ -409,7 +408,7 @@ impl Collector {
         let ready = self.events.partition_point(|timed| timed.time <= watermark);
         let mut events = self.events.drain(..ready).peekable();
         let (table, tables, happened) = (&mut self.table, &self.tables, &mut self.happened);
-        let (requests, now) = (&mut self.requests, perf::now().0);
+        let (requests, now) = (&mut self.requests, machine::now().0);
         let mut refused = 0;
         self.sampler.drain(|pending| {
             pending.sort();
@@ -461,8 +460,8 @@ impl Collector {
     /// CPUs may be switched on and off. One that was both within a second keeps events that never tick again: that is not
     /// noticed, except when the machine slept.
     fn follow_cpus(&mut self) {
-        let Ok(cpus) = perf::online_cpus() else { return };
-        let slept = perf::slept();
+        let Ok(cpus) = machine::online_cpus() else { return };
+        let slept = machine::slept();
         // Half a second: the two clocks are not read at the same moment.
         if slept.abs_diff(self.slept) > 500_000_000 {
             self.slept = slept;
@@ -484,7 +483,7 @@ impl Collector {
 }
 
 fn online() -> Result<Vec<u32>, CollectorError> {
-    perf::online_cpus().map_err(|source| CollectorError::Read { path: "/sys/devices/system/cpu/online", source })
+    machine::online_cpus().map_err(|source| CollectorError::Read { path: "/sys/devices/system/cpu/online", source })
 }
 
 /// Room for half a second of samples of 512 bytes (about 57 frames) from CPUs that are all busy, or for a few of those that are
@@ -525,7 +524,7 @@ mod tests {
         let options = CollectorOptions { include_idle: true, include_self: true, ..Default::default() };
         let mut collector = Collector::start(options, Arc::default(), Arc::default()).expect("this test needs root");
         let all = collector.cpus();
-        let first = perf::online_cpus().unwrap()[0];
+        let first = machine::online_cpus().unwrap()[0];
         // As if all others had gone: switching one off would disturb whatever else runs on this machine.
         collector.sampler.follow_cpus(&[first]);
         collector.rings.retain(|cpu, _| *cpu == first);

@@ -2,6 +2,7 @@
 
 use super::probes::{Backtrace, EventRequest};
 use super::tables;
+use crate::collector::sources::walk::Walk;
 use crate::profile::Tgid;
 
 /// Stacks a second at events, on each CPU, if nothing else is said. At some 5 to 10 µs each this is at most one percent of it.
@@ -20,7 +21,7 @@ pub struct CollectorOptions {
     pub targets: Targets,
     /// How user stacks are walked.
     pub walk: Walk,
-    /// Whether a walk ends after 100 µs, or earlier if all walks together take too much of a CPU: `bpf/budget.h`. Off on emulated
+    /// Whether a walk ends after 100 µs, or earlier if all walks together take too much of a CPU: `bpf/walk/budget.h`. Off on emulated
     /// processors, and when two walks are compared.
     pub limit_walks: bool,
     /// Whether samples are taken by the clock.
@@ -58,28 +59,6 @@ impl Default for CollectorOptions {
             kernel_memory: tables::KERNEL_MEMORY,
         }
     }
-}
-
-/// How user stacks are walked. The numbers are those of `enum walk_how` in bpf/unwind.h.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Walk {
-    /// By tables made from the unwind information of programs and libraries.
-    Tables = 0,
-    /// By frame pointers, as the kernel does it: for programs that were built with them.
-    FramePointers = 1,
-    /// Both, the second in a sample behind the first ([`Collected::compared`](super::Collected::compared)): for comparing them.
-    Compared = 2,
-    /// Not at all: for measuring what the rest of a sample costs.
-    Nothing = 3,
-    /// By tables, each stack anew, whatever the thread's last one was: for measuring what remembering it gains.
-    Anew = 4,
-    /// By tables; and anew, of a copy of the stack, in a sample behind the first: for comparing them.
-    Twice = 5,
-    /// By tables; stacks are always copied. The first thing to try if a kernel misbehaves.
-    Copied = 6,
-    /// By tables; and by user space in a dump of the stack, in a sample behind the first: for comparing them.
-    Dumped = 7,
 }
 
 /// The processes that are sampled. Samples of others are dropped in the kernel before their stacks are walked.

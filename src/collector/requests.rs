@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use super::processes::ProcessTable;
-use super::records::Wish;
+use super::processes::table::ProcessTable;
 use super::tables::Tables;
+use super::wire::records::Wish;
 
 /// When a request is repeated: nanoseconds after it was made first.
 const AGAIN: [u64; 2] = [120_000_000, 500_000_000];

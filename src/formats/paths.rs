@@ -80,11 +80,8 @@ pub(super) struct Path<'a> {
 impl Path<'_> {
     /// [`Path::own`] on both sides of a comparison.
     pub(super) fn own_sides(&self, difference: &Difference) -> Sides {
-        let sum = |nodes: &[NodeId], side: fn(Sides) -> u64| -> u64 {
-            nodes.iter().map(|node| side(difference.node(*node).total)).sum()
-        };
-        let own = |side| sum(self.nodes, side).saturating_sub(sum(self.below, side));
-        Sides { now: own(|sides| sides.now), before: own(|sides| sides.before) }
+        let sum = |nodes: &[NodeId]| nodes.iter().fold(Sides::default(), |sum, node| sum.plus(difference.node(*node).total));
+        sum(self.nodes).less(sum(self.below))
     }
 }
 

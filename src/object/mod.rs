@@ -3,5 +3,24 @@
 //! - [`open`]: the only way to a file whose path a process chose.
 //! - [`reach`]: where a file really lies, and who may reach it.
 
+pub(crate) mod build_id;
+pub(crate) mod bytes;
+pub(crate) mod copies;
+pub(crate) mod debug_files;
+pub(crate) mod debug_link;
+pub(crate) mod elf;
+pub(crate) mod gopclntab;
+pub mod headers;
+pub mod io_timeout;
+pub(crate) mod mapped;
+pub(crate) mod mapped_file;
+pub(crate) mod numbers;
+pub(crate) mod object_files;
 pub mod open;
+pub(crate) mod plt;
 pub mod reach;
+pub mod read_at;
+pub(crate) mod reason;
+pub(crate) mod relocate;
+pub(crate) mod unpack;
+pub(crate) mod vdso;

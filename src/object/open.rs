@@ -5,7 +5,7 @@
 //! answers. So such paths are opened only here, in these steps:
 //!
 //! ```text
-//! 1  all steps run on a thread that can be left behind                  crate::far, counted by user
+//! 1  all steps run on a thread that can be left behind                  super::io_timeout, counted by user
 //! 2  the root is opened with O_PATH                                     /proc/TGID/root, or our own
 //! 3  the path: openat2(O_PATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS)  touches nothing, stays inside the root
 //!    (for a mapping, the link in /proc/TGID/map_files, with O_PATH)
@@ -27,7 +27,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::far::{self, Opened, PATIENCE, Place};
+use super::io_timeout::{self, Opened, PATIENCE, Place};
 use crate::profile::{FileNamespace, Tgid, UserId};
 
 /// File systems without a device of their own whose files are storage: `f_type` of statfs(2), and linux/magic.h. All file systems on a
@@ -45,7 +45,7 @@ const STORAGE: [u64; 28] = [
     0x2405_1905, // ubifs
     0x72b6,      // jffs2
     0x5346_544e, // ntfs
-    // File systems on other machines or in other programs: see crate::far.
+    // File systems on other machines or in other programs: see super::io_timeout.
     0x6969,
     0x6573_5546,
     0xff53_4d42,
@@ -249,7 +249,7 @@ pub fn in_time_of<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
 ) -> Result<T, OpenError> {
-    far::within(user.0, place, time, work)?
+    io_timeout::within(user.0, place, time, work)?
 }
 
 /// Opens the file that a process has mapped at these addresses, even if its path has changed.
@@ -303,7 +303,7 @@ pub fn reopen(user: UserId, place: &impl AsFd) -> Result<OpenFile, OpenError> {
         return Err(OpenError::NotRegular);
     }
     let kind = rustix::fs::fstatfs(place)?.f_type as u64 & 0xffff_ffff;
-    if !far::is_disk(stat.st_dev) && !STORAGE.contains(&kind) {
+    if !io_timeout::is_disk(stat.st_dev) && !STORAGE.contains(&kind) {
         return Err(OpenError::NotStorage);
     }
     let again = format!("/proc/self/fd/{}", place.as_raw_fd());

@@ -120,6 +120,10 @@ id!(
     ProcessAddress(u64)
 );
 id!(
+    /// An address of the running kernel.
+    KernelAddress(u64)
+);
+id!(
     /// A position in a file.
     FileOffset(u64)
 );
@@ -191,4 +195,12 @@ impl fmt::Debug for BuildId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BuildId({self})")
     }
+}
+
+/// An id in a profile that is to be changed.
+pub(crate) enum Id<'a> {
+    /// The frame of a node of the stack trie.
+    Frame(&'a mut FrameId),
+    /// The label of a thread or process.
+    Label(&'a mut LabelId),
 }

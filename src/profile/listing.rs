@@ -1,13 +1,12 @@
 //! A function's source and its instructions, and on which row of them each of its addresses is. Plain data: the symbolizer makes
 //! it, the screen shows it beside the weights of [`Addresses`](super::Addresses).
 
+use crate::profile::FrameWeight;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ids::{FrameId, LabelId};
-use super::view::FrameWeight;
-
 /// A function, to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {

@@ -6,51 +6,44 @@
 //! Sizes that matter: a [`Sample`] is 32 bytes; a node of the stack trie is 8 bytes and about 8 more in its hash
 //! index; a node of a call tree is 32 bytes.
 
-mod baseline;
-mod budget;
-mod difference;
-mod engine;
-mod events;
-mod frame;
 mod ids;
 mod kernel;
-mod labels;
 mod listing;
-mod objects;
-mod processes;
-mod query;
-mod samples;
-mod search;
-mod stacks;
-mod text;
-mod threads;
-mod top;
-mod tree;
-mod view;
+pub(crate) mod names;
+pub(crate) mod store;
+mod unit;
+pub(crate) mod view;
 
-pub use baseline::Mark;
-pub use difference::{Change, Difference, NodeSides, Sides};
-pub use engine::{Baseline, Engine, Snapshot};
-pub use events::EventStatus;
-pub use frame::{Frame, FrameTable, Names, Renewals, Renewed};
 pub use ids::{
-    BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileNamespace, FileOffset, FrameId, LabelId, ObjectId, ProcessAddress,
-    StackId, Tgid, ThreadIndex, Tid, Timestamp, UserId,
+    BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileNamespace, FileOffset, FrameId, KernelAddress, LabelId, ObjectId,
+    ProcessAddress, StackId, Tgid, ThreadIndex, Tid, Timestamp, UserId,
 };
-pub use kernel::KernelSymbol;
-pub use labels::{FrameKind, Label, LabelTable};
+pub use kernel::{AskKernel, KernelSymbol};
 pub use listing::{Listing, Row, RowWeights, Rows};
-pub use objects::{Object, ObjectKind, ObjectTable};
-pub use processes::{NameRequest, Process, Processes};
-pub use query::{Direction, Filter, FilterMode, Grouping, Pattern, Query, Request, Target, TimeRange};
-pub use samples::{Limits, Losses, Profile, Sample, SampleStore, UserEnd};
-pub use search::{SearchResult, Searcher};
-pub use stacks::StackTable;
-pub(crate) use stacks::Walk;
-pub use text::sanitize;
-pub use threads::{Thread, ThreadTable};
-pub use top::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
-pub use tree::{CallTree, NodeId, TreeBuilder, TreeNode};
-pub use view::{
-    ActivityRow, Addresses, FrameWeight, HeatMap, MAX_FILTERS, Progress, SLOTS, ShortStacks, Timeline, Totals, ViewBuilder,
-};
+pub use names::frame::Frame;
+pub use names::labels::{FrameKind, Label, LabelTable};
+pub use names::objects::{Object, ObjectKind, ObjectTable};
+pub use names::table::{FrameTable, Names};
+pub use names::text::sanitize;
+pub use store::capabilities::Capabilities;
+pub use store::events::EventStatus;
+pub use store::processes::{NameRequest, Process, Processes};
+pub use store::renewal::{Renewals, Renewed};
+pub use store::samples::{Limits, Losses, Profile, Sample, SampleStore, UserEnd};
+pub use store::stacks::StackTable;
+pub(crate) use store::stacks::Walk;
+pub use store::threads::{Thread, ThreadTable};
+pub use unit::Unit;
+pub use view::addresses::{Addresses, FrameWeight};
+pub use view::builder::{MAX_FILTERS, Progress, ViewBuilder};
+pub use view::difference::{Change, Difference, NodeSides};
+pub use view::engine::Engine;
+pub use view::functions::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
+pub use view::query::{Direction, Filter, FilterMode, Grouping, Mark, Pattern, Query, Request, Target, TimeRange};
+pub use view::search::{SearchResult, Searcher};
+pub use view::sides::Sides;
+pub use view::snapshot::{Baseline, Snapshot};
+pub use view::summaries::{ActivityRow, ShortStacks};
+pub use view::timeline::{HeatMap, SLOTS, Timeline};
+pub use view::totals::Totals;
+pub use view::tree::{CallTree, NodeId, Observations, TreeBuilder, TreeNode};

@@ -1,5 +1,6 @@
 //! What this machine offers, and how to mend what it lacks.
 
+use crate::session::looks::theme;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Result, bail};
@@ -64,7 +65,7 @@ fn kernel_debug_information(out: &mut impl Write, release: &str) -> Result<()> {
 
 fn terminal(out: &mut impl Write) -> Result<()> {
     let looks = Looks { ascii: false, theme: Background::Auto, color: Colours::Auto, palette: None, config: None };
-    let theme = super::theme(&looks, &super::config::Settings::default());
+    let theme = theme(&looks, &super::config::Settings::default());
     if !io::stdout().is_terminal() {
         writeln!(out, "limited  {:<22} standard output is not one; the live view needs it", "terminal")?;
         return Ok(());

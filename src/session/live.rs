@@ -1,9 +1,14 @@
 //! The live view: of everything, of some processes, or of a command.
 
+use crate::session::clock::default_file;
+use crate::session::looks::theme;
+use crate::session::screen::spawn;
+use crate::session::shared::Shared;
+use crate::session::shared::limits;
 use std::fs::File;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,16 +17,19 @@ use tokio::sync::{mpsc, watch};
 use crate::cli;
 use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
+use crate::locks;
 use crate::privileges;
 use crate::profile::{Query, Target, Tgid};
 use crate::ui::{App, Event, Message, Status};
 
 use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
-use super::link::ends;
-use super::sampling::{Ended, LIVE_WINDOW, Sampling, Shared, Watcher, limits};
+use super::duties::duties;
+use super::runtime::runtime;
+use super::sampling::{Ended, LIVE_WINDOW, Sampling, Watcher};
+use super::screen::ends;
 use super::user::{User, runs_as_root};
-use super::{config, default_file, duties, events, runtime, theme};
+use super::{config, event_targets};
 
 /// The newest lines of a command's output that are kept for its pane, and how often they are shown.
 const OUTPUT_LINES: usize = 1000;
@@ -33,7 +41,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let settings = config::load(options.looks.config.as_deref())?;
     privileges::keep(duties(&options.sampling, &options.program, true));
     let runtime = runtime()?;
-    let shared = Shared::new(limits(&options.sampling, Some(LIVE_WINDOW)), &runtime);
+    let shared = Shared::live(limits(&options.sampling, Some(LIVE_WINDOW)), &runtime);
     let mut child = start_child(&options)?;
     let output = child.as_mut().and_then(|child| child.output.take());
     let has_pane = output.is_some();
@@ -47,7 +55,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     privileges::close();
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let target = if options.program.is_empty() { target } else { Target::default() };
-    let source = events::first(&options.sampling.events);
+    let source = event_targets::first(&options.sampling.events);
     let query = Query { target, source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
     app.keys = settings.keys;
@@ -63,7 +71,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         let engine = ends.spawn_engine(shared.engine(), true)?;
         ends.spawn_saver();
         ends.spawn_readers(&shared);
-        events::spawn(&ends, sampling.orders(), watched);
+        spawn(&ends, sampling.orders(), watched);
         ends.spawn_signals()?;
         // On a thread of its own: the drawing thread reads no files and waits for no lock.
         let frequency = options.sampling.frequency;
@@ -95,7 +103,7 @@ fn show_output(output: File, runtime: &tokio::runtime::Handle, events: mpsc::Sen
     let ring = Arc::clone(&newest);
     runtime.spawn_blocking(move || {
         let keep = |lines: Vec<String>| {
-            let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ring = locks::lock(&ring);
             let Some(kept) = ring.as_mut() else { return false };
             kept.extend(lines);
             let excess = kept.len().saturating_sub(OUTPUT_LINES);
@@ -108,13 +116,13 @@ fn show_output(output: File, runtime: &tokio::runtime::Handle, events: mpsc::Sen
         let mut tick = tokio::time::interval(OUTPUT_EVERY);
         loop {
             tick.tick().await;
-            let lines = match newest.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            let lines = match locks::lock(&newest).as_mut() {
                 Some(lines) if !lines.is_empty() => std::mem::take(lines),
                 _ => continue,
             };
             if events.send(Event::Output(lines)).await.is_err() {
                 // Nobody looks any more: the reader may stop.
-                *newest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *locks::lock(&newest) = None;
                 return;
             }
         }
@@ -198,7 +206,7 @@ impl Around {
         let profile = Arc::clone(&shared.profile);
         let looked = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
-            let wanted = profile.read().unwrap_or_else(PoisonError::into_inner).cgroups.clone();
+            let wanted = locks::read(&profile).threads.cgroups();
             self.paths = self.cgroups.get_or_insert_with(Cgroups::new).paths(&wanted);
             self.online = features::cpus_on().into();
             self.rest_until = Some(Instant::now() + began.elapsed() * 50);

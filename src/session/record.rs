@@ -1,9 +1,13 @@
 //! Recording without a screen: samples for a while, then one file.
 
+use crate::formats::save::Format;
+use crate::formats::save::Overwrite;
+use crate::session::clock::now;
+use crate::session::shared::Shared;
+use crate::session::shared::limits;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,21 +16,25 @@ use tokio::sync::{mpsc, watch};
 
 use crate::cli;
 use crate::formats::folded::{self, FoldedOptions};
-use crate::formats::save::{Format, Overwrite, SaveError, check, is_standard_output, remove_unfinished, save};
+use crate::formats::save::{SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
+use crate::locks;
 use crate::privileges;
 use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot, Totals, UserEnd};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
-use super::events;
-use super::sampling::{Ended, Sampling, Shared, Told, limits};
+use super::duties::duties;
+use super::event_targets;
+use super::runtime::runtime;
+use super::sampling::{Ended, Sampling, Told};
 use super::user::{User, runs_as_root};
-use super::{duties, now, runtime};
 
-/// Longest wait for the last names before the file is written; after a signal; and while nothing is found and nobody works.
+/// Longest wait for the last names before the file is written; after a signal, the end of sampling included, but for names at least one
+/// second; and while nothing is found and nobody works.
 const NAMES_WITHIN: Duration = Duration::from_secs(20);
-const NAMES_AFTER_SIGNAL: Duration = Duration::from_secs(3);
+const END_AFTER_SIGNAL: Duration = Duration::from_secs(3);
+const NAMES_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 const NAMES_IDLE: Duration = Duration::from_secs(3);
 /// Time of CPUs that flametop takes within [`NAMES_IDLE`] when it only waits.
 const IDLE_CPU: Duration = Duration::from_millis(100);
@@ -47,7 +55,7 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     privileges::keep(duties(&options.sampling, &options.program, false));
     let runtime = runtime()?;
     let mut signals = runtime.block_on(async { Signals::watch(options.output.display().to_string()) })?;
-    let shared = Shared::new(limits(&options.sampling, None), &runtime);
+    let shared = Shared::live(limits(&options.sampling, None), &runtime);
     let child = match options.program.as_slice() {
         [] => None,
         command => Some(Child::start(command, output_of_command(&options.output), Terms::recorded(), user.as_ref())?),
@@ -66,9 +74,9 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     if let Some(Ended::Failed(why)) = &ended {
         bail!("sampling stopped: {why}");
     }
-    runtime.block_on(settle(&shared, signals.came(), &mut signals));
+    runtime.block_on(settle(&shared, &mut signals));
     let mut engine = shared.engine();
-    let source = events::first(&options.sampling.events);
+    let source = event_targets::first(&options.sampling.events);
     let query = Query { source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
     if snapshot.tree.total() == 0 {
@@ -86,7 +94,7 @@ fn output_of_command(stacks: &Path) -> Output {
 
 /// SIGINT, SIGTERM and SIGHUP, each as impatient as the other: the first ends sampling; the next ends the wait for the command
 /// and for names; one more ends the program.
-struct Signals(watch::Receiver<u8>, Arc<watch::Sender<u8>>, Arc<AtomicBool>);
+struct Signals(watch::Receiver<u8>, Arc<watch::Sender<u8>>, Arc<OnceLock<Instant>>);
 
 impl Signals {
     const SAMPLING: u8 = 0;
@@ -103,7 +111,7 @@ impl Signals {
             let caught = caught.clone();
             tokio::spawn(async move { while one.recv().await.is_some() && caught.send(Instant::now()).is_ok() {} });
         }
-        let (sender, came) = (Arc::clone(&stage), Arc::new(AtomicBool::new(false)));
+        let (sender, came) = (Arc::clone(&stage), Arc::new(OnceLock::new()));
         let coming = Arc::clone(&came);
         tokio::spawn(async move {
             let mut last: Option<Instant> = None;
@@ -112,7 +120,7 @@ impl Signals {
                     continue;
                 }
                 last = Some(at);
-                coming.store(true, Ordering::Relaxed);
+                let _ = coming.set(at);
                 if *sender.borrow() >= Self::IN_A_HURRY {
                     remove_unfinished();
                     drop(writeln!(io::stderr(), "flametop: ended before {file} was written"));
@@ -130,9 +138,9 @@ impl Signals {
         let _ = self.0.wait_for(|now| *now >= stage).await;
     }
 
-    /// Whether a signal has come, or the second one if sampling ended by itself.
-    fn came(&self) -> bool {
-        self.2.load(Ordering::Relaxed)
+    /// Returns when the first signal came.
+    fn came(&self) -> Option<Instant> {
+        self.2.get().copied()
     }
 
     /// Sampling has ended, by a signal or by itself.
@@ -195,8 +203,9 @@ async fn end(sampling: &Sampling, name: Option<&str>, signals: &mut Signals) {
 }
 
 /// Waits for the last names. Not for those whose files do not answer: while they are waited for, nobody works.
-async fn settle(shared: &Shared, signalled: bool, signals: &mut Signals) {
-    let within = if signalled { NAMES_AFTER_SIGNAL } else { NAMES_WITHIN };
+async fn settle(shared: &Shared, signals: &mut Signals) {
+    let left = |came: Instant| END_AFTER_SIGNAL.saturating_sub(came.elapsed()).max(NAMES_AFTER_SIGNAL);
+    let within = signals.came().map_or(NAMES_WITHIN, left);
     let idle = async {
         let (mut before, mut since) = ((shared.symbolizer.pending(), own_cpu_time()), Instant::now());
         while since.elapsed() < NAMES_IDLE {
@@ -236,7 +245,7 @@ async fn sleep_until(deadline: Option<tokio::time::Instant>) {
 }
 
 fn progress(sampling: &Sampling, shared: &Shared, duration: Option<Duration>) {
-    let profile = shared.profile.read().unwrap_or_else(PoisonError::into_inner);
+    let profile = locks::read(&shared.profile);
     let elapsed = sampling.since.elapsed().as_secs();
     let of = duration.map_or_else(|| "Ctrl-C ends".to_owned(), |duration| format!("of {} s", duration.as_secs_f64()));
     let (samples, lost) = (profile.samples.end(), profile.losses.ring_full);
@@ -291,7 +300,7 @@ fn title(options: &cli::Record) -> String {
 
 /// What the numbers in the file count.
 fn unit(options: &cli::Record) -> &'static str {
-    match events::first(&options.sampling.events) {
+    match event_targets::first(&options.sampling.events) {
         None | Some(EventSource::CLOCK) => "samples",
         Some(_) => "events",
     }

@@ -1,32 +1,29 @@
 //! Sampling while something else goes on: the collecting thread, and what it tells about itself.
 
-use std::cell::OnceCell;
-use std::collections::HashMap;
-use std::ops::Range;
+use crate::collector::sources::walk::Walk;
+use crate::session::clock::now;
+use crate::session::compare_walks::Comparison;
+use crate::session::shared::Shared;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 
 use crate::cli;
-use crate::collector::{
-    Backtrace, Batch, Collector, CollectorOptions, EventRequest, KernelNames, Targets, Walk, keep_little_memory,
-};
+use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventRequest, Targets, keep_little_memory};
+use crate::locks;
 use crate::privileges;
-use crate::profile::{
-    Engine, EventSource, EventStatus, FrameId, KernelSymbol, Limits, Names, Processes, Profile, Renewals, Sample, Tgid, Tid,
-    Timestamp,
-};
-use crate::symbolize::{AskKernel, DEBUGINFOD_FIND, Symbolizer, program_called};
+use crate::profile::{EventSource, EventStatus, Renewals, Sample, Tgid};
 
 use super::child::Child;
-use super::events::{self, Watched};
-use super::{notes, now};
+use super::compare_walks::MAX_WAITING;
+use super::event_targets::{self, Watched};
+use super::notes;
+use super::shared::debuginfod_find;
 
 /// How often the kernel's buffers are read. The first second is quicker, so that the first picture is.
 const DRAIN_EVERY: Duration = Duration::from_millis(100);
@@ -38,68 +35,6 @@ const DRAIN_AT_MOST: Duration = Duration::from_millis(5);
 const END_WITHIN: Duration = Duration::from_secs(3);
 /// How long it waits where a command is ended first: the command gets SIGTERM, and SIGKILL after 5 seconds.
 const END_OF_COMMAND_WITHIN: Duration = Duration::from_secs(8);
-
-/// What the rooms share in one run.
-#[derive(Clone)]
-pub(super) struct Shared {
-    pub(super) names: Arc<Names>,
-    pub(super) processes: Arc<Processes>,
-    pub(super) profile: Arc<RwLock<Profile>>,
-    pub(super) symbolizer: Symbolizer,
-}
-
-impl Shared {
-    /// Empty tables within these limits.
-    pub(super) fn new(limits: Limits, runtime: &tokio::runtime::Handle) -> Shared {
-        let names = Arc::new(Names::bounded(limits.names()));
-        let profile = Arc::new(RwLock::new(Profile::beside(&names, limits)));
-        let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.clone());
-        symbolizer.ask_kernel_by(Box::<Kernel>::default());
-        symbolizer.limit_tables(limits.tables());
-        Shared { names, processes: Arc::default(), profile, symbolizer }
-    }
-
-    /// Who answers what is asked of these tables.
-    pub(super) fn engine(&self) -> Engine {
-        Engine::new(Arc::clone(&self.names), Arc::clone(&self.processes), Arc::clone(&self.profile))
-    }
-}
-
-/// The program that fetches debug files, where it can do so.
-fn debuginfod_find() -> Result<PathBuf> {
-    if std::env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
-        bail!(
-            "`--debuginfod` asks the servers in DEBUGINFOD_URLS, and that is not set: distributions say which is theirs (sudo keeps \
-             it with --preserve-env=DEBUGINFOD_URLS)"
-        );
-    }
-    program_called(DEBUGINFOD_FIND).with_context(|| {
-        format!(
-            "`--debuginfod` needs the program {DEBUGINFOD_FIND}, which is not here; install the package debuginfod or elfutils"
-        )
-    })
-}
-
-/// The running kernel. Its programs are loaded when the first name is asked for: files have no addresses.
-#[derive(Default)]
-struct Kernel(OnceCell<Option<KernelNames>>);
-
-impl Kernel {
-    fn asked(&mut self) -> Option<&mut KernelNames> {
-        self.0.get_or_init(|| KernelNames::load().ok());
-        self.0.get_mut()?.as_mut()
-    }
-}
-
-impl AskKernel for Kernel {
-    fn symbols(&mut self, addresses: &[u64]) -> Option<Vec<Option<KernelSymbol>>> {
-        self.asked()?.symbols(addresses).ok()
-    }
-
-    fn code(&mut self, addresses: Range<u64>) -> Option<Vec<u8>> {
-        self.asked()?.code(addresses).ok()?
-    }
-}
 
 /// How sampling came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +49,7 @@ pub(super) enum Ended {
 pub(super) struct Sampling {
     stop: Arc<AtomicBool>,
     told: Arc<Mutex<Told>>,
-    orders: Sender<EventOrder>,
+    orders: Sender<AttachCommand>,
     ended: Arc<Mutex<Option<Ended>>>,
     thread: Option<JoinHandle<()>>,
     /// When the last sample was read.
@@ -146,10 +81,6 @@ pub(super) struct Told {
     pub(super) comparison: Option<String>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What may be asked of a running collection from elsewhere.
 #[derive(Clone)]
 pub(super) struct Watcher {
@@ -164,23 +95,17 @@ pub(super) struct Watcher {
 impl Watcher {
     /// How it ended, once it has.
     pub(super) fn ended(&self) -> Option<Ended> {
-        lock(&self.ended).clone()
+        locks::lock(&self.ended).clone()
     }
 
     /// What the collecting thread has told last.
     pub(super) fn told(&self) -> Told {
-        lock(&self.told).clone()
+        locks::lock(&self.told).clone()
     }
 }
 
 /// How much time the live view keeps if nothing else is said. A recording keeps all that its memory holds.
 pub(super) const LIVE_WINDOW: Duration = Duration::from_secs(600);
-
-/// The limits that the options set; without `window`, time has none but the options'.
-pub(super) fn limits(options: &cli::Sampling, window: Option<Duration>) -> Limits {
-    let window = options.window.or(window).and_then(|window| u64::try_from(window.as_nanos()).ok());
-    Limits { window: window.unwrap_or(u64::MAX), memory: options.memory }
-}
 
 impl Sampling {
     /// Starts sampling, then lets the command begin, if there is one.
@@ -195,7 +120,8 @@ impl Sampling {
             None => Targets::Processes(watched.clone()),
         };
         let command = child.as_ref().map(|child| child.program.clone());
-        let (clock, events) = events::read(&options.events, &Watched { command: command.as_deref(), pids: &options.pids })?;
+        let (clock, events) =
+            event_targets::read(&options.events, &Watched { command: command.as_deref(), pids: &options.pids })?;
         let (ready, started) = std::sync::mpsc::channel();
         let backtrace = match options.backtrace {
             cli::Backtrace::Kernel => Backtrace::Kernel,
@@ -244,12 +170,12 @@ impl Sampling {
                     }
                 };
                 privileges::drop_but_reserve();
-                lock(&telling).clock = collector.event_name();
+                locks::lock(&telling).clock = collector.event_name();
                 drop(ready.send(Ok(collector.cpus())));
                 if let Some(child) = &child
                     && let Err(error) = child.go()
                 {
-                    *lock(&ended) = Some(Ended::Failed(format!("{error:#}")));
+                    *locks::lock(&ended) = Some(Ended::Failed(format!("{error:#}")));
                     return;
                 }
                 let watched = std::mem::take(&mut watched);
@@ -269,7 +195,7 @@ impl Sampling {
                 };
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
                 let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
-                *lock(&ended) = outcome;
+                *locks::lock(&ended) = outcome;
             };
             std::thread::Builder::new().name("flametop-drain".to_owned()).spawn(body).context("failed to start a thread")?
         };
@@ -279,7 +205,7 @@ impl Sampling {
 
     /// How it ended, once it has.
     pub(super) fn ended(&self) -> Option<Ended> {
-        lock(&self.ended).clone()
+        locks::lock(&self.ended).clone()
     }
 
     /// For those who watch it.
@@ -290,11 +216,11 @@ impl Sampling {
 
     /// What the collecting thread has told last.
     pub(super) fn told(&self) -> Told {
-        lock(&self.told).clone()
+        locks::lock(&self.told).clone()
     }
 
     /// Where orders to attach and detach go.
-    pub(super) fn orders(&self) -> Sender<EventOrder> {
+    pub(super) fn orders(&self) -> Sender<AttachCommand> {
         self.orders.clone()
     }
 
@@ -351,31 +277,11 @@ impl Drop for Sampling {
 }
 
 /// What is ordered of the collecting thread while it runs.
-pub(super) enum EventOrder {
+pub(super) enum AttachCommand {
     /// Take stacks at these events, too; the answer is the source's number, or a sentence.
     Attach(EventRequest, tokio::sync::oneshot::Sender<Result<EventSource, String>>),
     /// No more.
     Detach(EventSource),
-}
-
-/// How two ways of finding the same stack compare: `--backtrace both`.
-#[derive(Default)]
-pub(super) struct Comparison {
-    equal: u64,
-    different: u64,
-    /// Kernel's parts of which the other form has not come yet.
-    waiting: HashMap<(Timestamp, Tid), Vec<FrameId>>,
-}
-
-/// So many wait at most: more are of events that have no other form.
-const MAX_WAITING: usize = 4096;
-
-impl Comparison {
-    /// In words.
-    fn describe(&self) -> Option<String> {
-        let any = self.equal + self.different > 0;
-        any.then(|| format!("backtraces by the kernel and by hand: {} equal, {} different", self.equal, self.different))
-    }
 }
 
 struct Collecting {
@@ -387,7 +293,7 @@ struct Collecting {
     stop: Arc<AtomicBool>,
     until: Arc<OnceLock<Instant>>,
     told: Arc<Mutex<Told>>,
-    ordered: Receiver<EventOrder>,
+    ordered: Receiver<AttachCommand>,
     compared: Option<Comparison>,
     renewals: Renewals,
 }
@@ -435,7 +341,7 @@ impl Collecting {
                 self.tell();
                 let usage = self.shared.symbolizer.usage();
                 let known = usage.kernel + self.collector.memory();
-                let mut profile = self.shared.profile.write().unwrap_or_else(PoisonError::into_inner);
+                let mut profile = locks::write(&self.shared.profile);
                 profile.set_beside(usage.tables, known);
                 profile.trim(now());
             }
@@ -465,7 +371,7 @@ impl Collecting {
         notes.extend(comparison.clone());
         let unread = notes::of_unread(&self.collector.unread());
         let (events, own_left_out) = (self.collector.events(), self.collector.own_left_out());
-        let mut told = lock(&self.told);
+        let mut told = locks::lock(&self.told);
         *told = Told { clock: self.collector.event_name(), events, own_left_out, notes, unread, comparison, ..*told };
     }
 
@@ -475,19 +381,19 @@ impl Collecting {
         while let Ok(order) = self.ordered.try_recv() {
             changed = true;
             match order {
-                EventOrder::Attach(request, answer) => {
+                AttachCommand::Attach(request, answer) => {
                     let attached =
                         privileges::attaching(|| self.collector.attach_event(&request)).map_err(|error| error.to_string());
                     if attached == Ok(EventSource::CLOCK) {
-                        lock(&self.told).ticks = true;
+                        locks::lock(&self.told).ticks = true;
                     }
                     // Nobody waits for it any more when the screen is gone.
                     drop(answer.send(attached));
                 }
-                EventOrder::Detach(source) => {
+                AttachCommand::Detach(source) => {
                     self.collector.detach_event(source);
                     if source == EventSource::CLOCK {
-                        lock(&self.told).ticks = false;
+                        locks::lock(&self.told).ticks = false;
                     }
                 }
             }
@@ -535,22 +441,21 @@ impl Collecting {
             self.shared.symbolizer.request(batch.wanted.drain(..));
         }
         self.compare(batch);
-        let mut profile = self.shared.profile.write().unwrap_or_else(PoisonError::into_inner);
+        let mut profile = locks::write(&self.shared.profile);
         profile.losses.ring_full = batch.losses.ring_full;
         profile.losses.events_lost = batch.losses.events_lost;
         profile.losses.malformed = batch.losses.malformed;
         for collected in batch.samples.iter().filter(|collected| !collected.compared) {
             let frames = batch.frames.get(collected.frames.clone()).unwrap_or_default();
-            let cgroup = profile.cgroup(collected.cgroup);
             let sample = Sample {
                 time: collected.time,
                 weight: collected.weight,
-                cgroup,
                 cpu: collected.cpu,
                 source: collected.source,
                 user_end: collected.user_end,
                 ..Sample::default()
             };
+            profile.set_unit(collected.source, collected.unit);
             profile.record(collected.thread, frames.iter().copied(), sample);
         }
         Ok(())
@@ -560,6 +465,7 @@ impl Collecting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::shared::limits;
 
     #[test]
     fn the_window_is_what_was_asked_for_or_the_commands_own() {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::cli::UnwindCheck;
-use crate::collector::unwind::rule::REASONS;
-use crate::collector::unwind::{Checked, Unreadable, check_file};
+use crate::unwind::table::rule::REASONS;
+use crate::unwind::{Checked, Unreadable, check_file};
 
 /// Prints a line for each file and a sum; an error if a row is wrong or a file has no table that should.
 pub(super) fn run(options: &UnwindCheck) -> Result<()> {

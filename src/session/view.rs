@@ -1,32 +1,36 @@
 //! A file in the same views.
 
+use crate::session::clock::default_file;
+use crate::session::looks::theme;
+use crate::session::shared::Shared;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use anyhow::{Context, Result};
 
 use crate::cli;
 use crate::formats::folded::{self, ReadReport};
-use crate::profile::{Grouping, Limits, Names, Profile, Query};
+use crate::locks;
+use crate::profile::{Capabilities, Grouping, Names, Profile, Query};
 use crate::ui::{App, Compare, Message, Status};
 
-use super::link::ends;
+use super::config;
 use super::live::need_a_terminal;
-use super::sampling::Shared;
-use super::{config, default_file, runtime, theme};
+use super::runtime::runtime;
+use super::screen::ends;
 
 /// Opens the file, and shows it until the reader quits.
 pub(super) fn run(options: &cli::View) -> Result<()> {
     need_a_terminal()?;
     let settings = config::load(options.looks.config.as_deref())?;
     let runtime = runtime()?;
-    let shared = Shared::new(Limits::NONE, &runtime);
+    let shared = Shared::of_file(&runtime);
     let report = read(&options.file, &shared.names, &shared.profile)?;
     let mut engine = shared.engine();
     if let Some(file) = &options.baseline {
-        let baseline = Arc::new(RwLock::new(Profile::new(Limits::NONE)));
+        let baseline = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
         read(file, &shared.names, &baseline)?;
         engine = engine.with_baseline(baseline);
     }
@@ -69,7 +73,7 @@ fn read(file: &Path, names: &Names, profile: &RwLock<Profile>) -> Result<ReadRep
         }
         Box::new(opened)
     };
-    let mut profile = profile.write().unwrap_or_else(PoisonError::into_inner);
+    let mut profile = locks::write(profile);
     let report = folded::read(input, names, &mut profile).with_context(what)?;
     profile.stacks.freeze();
     Ok(report)

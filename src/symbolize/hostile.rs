@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::code_file::{CodeFile, Format};
-use super::debug_files::Places;
 use super::dwarf::Dwarf;
-use super::elf::Image;
-use super::images::Images;
-use super::index::SymbolIndex;
-use super::jitdump::{JitDump, tests as dump};
-use super::perf_map::PerfMap;
-use super::problem::Reason;
-use super::ranges::MAX_RANGES;
-use super::source::Source;
+use super::jit::code_ranges::MAX_RANGES;
+use super::jit::growing_file::{CodeFile, Format};
+use super::jit::jitdump::{JitDump, tests as dump};
+use super::jit::perf_map::PerfMap;
+use super::symbols::index::SymbolIndex;
+use crate::object::bytes::Source;
+use crate::object::debug_files::Places;
+use crate::object::elf::Image;
+use crate::object::object_files::Images;
+use crate::object::reason::Reason;
 use crate::profile::{ElfAddress, FileOffset};
 
 /// A real library with sections, notes, both tables and DWARF, built once.

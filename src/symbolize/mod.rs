@@ -25,96 +25,52 @@
 //!
 //! # The room
 //!
-//! ```text
-//! service ─ queue      who waits, who is next
-//!    │    ─ objects    what is held of each object, and for how long
-//!    ├─ jit ─ process      JIT code: the right files of a process; looked at again as they grow
-//!    │    └─ perf_map, jitdump ─ code_file, ranges      what they say, read as it comes
-//!    │                  └─ jit_lines     files and lines of it
-//!    ├─ inlined            the second look, at debug information
-//!    ├─ kernel_names ─ kernel            the kernel asked, or /proc/kallsyms
-//!    ├─ kernel_debug       the running kernel's vmlinux, where it is installed
-//!    ├─ kernel_modules ─ relocate     the same of its modules, which are not linked
-//!    ├─ images ─┬─ files ─ source ─ elf  the right file, its bytes, its headers
-//!    │          └─ debug_files           those that belong to it
-//!    ├─ fetch              those that are not here, by debuginfod-find, if that is wanted
-//!    ├─ index ─ plt, golang              all symbols of them
-//!    ├─ dwarf ─ dwarf_check, sections ─ mapped, copies     functions at an address, files and lines
-//!    ├─ vdso               the same for the vDSO
-//!    ├─ locate             file and line of the selected frame
-//!    ├─ listing            source and instructions of a function, with locate
-//!    ├─ demangle           readable names
-//!    ├─ resolver           all of this for a file that nobody runs: `flametop names`
-//!    └─ functions          names to places, for those who want to be told of calls
-//! ```
+//! | | |
+//! | --- | --- |
+//! | `service` | the queue of frames without a name, what is held of each object and for how long, debuginfod |
+//! | `symbols` | symbol tables, demangling, functions by name |
+//! | `dwarf` | inlined functions, files and lines |
+//! | `kernel` | the kernel's names and lines |
+//! | `jit` | code made at run time: perf maps and jitdumps |
+//! | `listing` | source and instructions of one function |
+//! | [`Resolver`] | all of this for a file that nobody runs: `flametop names` |
 
 #![deny(clippy::indexing_slicing)]
 
-mod code_file;
-mod copies;
-mod debug_files;
-mod demangle;
 mod dwarf;
-mod dwarf_check;
-mod dwarf_units;
-mod elf;
-mod fetch;
-mod files;
-mod functions;
-mod golang;
 #[cfg(test)]
 mod hostile;
-mod images;
-mod index;
-mod inlined;
 mod jit;
-mod jit_lines;
-mod jitdump;
-mod kernel;
-mod kernel_debug;
-mod kernel_modules;
-mod kernel_names;
+pub(crate) mod kernel;
 mod listing;
-mod locate;
-mod mapped;
-mod newest;
-mod objects;
-mod perf_map;
-mod plt;
-mod problem;
-mod process;
-mod queue;
-mod ranges;
-mod relocate;
 mod resolver;
-mod sections;
 mod service;
-mod source;
-mod vdso;
+pub(crate) mod symbols;
+mod tally;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub use demangle::{Detail, demangle};
+pub use crate::object::reason::{Counts, Problem, Reason};
+pub use crate::symbolize::kernel::vmlinux::kernel_debug_information;
+#[doc(hidden)]
+pub use crate::symbolize::service::debuginfod::path_in_answer;
+pub use crate::symbolize::service::debuginfod::{DEBUGINFOD_FIND, program_called};
+pub use crate::symbolize::symbols::demangle::{Detail, demangle};
+pub use crate::symbolize::symbols::functions::{FunctionPlace, functions_of};
 pub use dwarf::SourceLocation;
 #[doc(hidden)]
-pub use fetch::path_in_answer;
-pub use fetch::{DEBUGINFOD_FIND, program_called};
-pub use functions::{FunctionPlace, functions_of};
-pub use kernel_debug::kernel_debug_information;
-pub use kernel_names::AskKernel;
-#[doc(hidden)]
 pub use listing::fuzzing::ListingReader;
-pub use problem::{Counts, Problem, Reason};
 pub use resolver::{Function, Resolver, code_names};
 
-use crate::profile::{FrameId, FrameWeight, LabelId, Listing, NameRequest, Names, Renewed};
+use crate::locks;
+use crate::profile::{AskKernel, FrameId, FrameWeight, LabelId, Listing, NameRequest, Names, Renewed};
+use crate::symbolize::service::locate::Locator;
 use listing::{Lister, Question};
-use locate::Locator;
 use service::Service;
 
 /// Names frames in the background. Cheap to clone; work that has not begun ends with the last clone.
@@ -158,7 +114,7 @@ impl Symbolizer {
     }
 
     fn work(&self) -> Arc<Work> {
-        Arc::clone(&self.work.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&locks::read(&self.work))
     }
 
     /// From now on frames of these tables are named. Objects that are there as well keep their open files and what was read of them; what
@@ -167,7 +123,7 @@ impl Symbolizer {
         let old = self.work();
         let service = Arc::new(old.service.successor(renewed));
         let work = Work { service, locator: Locator::default(), lister: old.lister.successor(renewed) };
-        *self.work.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(work);
+        *locks::write(&self.work) = Arc::new(work);
     }
 
     /// From now on the kernel is asked for the names of its functions and for their code, and `/proc/kallsyms` is read only once it does not answer.

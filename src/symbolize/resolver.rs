@@ -7,17 +7,17 @@ use std::sync::atomic::AtomicBool;
 
 use rustc_hash::FxHashMap;
 
-use super::code_file::{CodeFile, Format};
-use super::debug_files::Places;
-use super::demangle::{Detail, demangle};
 use super::dwarf::{Dwarf, SourceLocation, location};
-use super::elf::Image;
-use super::images::Images;
-use super::index::{NameRef, SymbolIndex};
-use super::jitdump::JitDump;
-use super::perf_map::PerfMap;
-use super::problem::Reason;
-use super::source::Source;
+use super::jit::growing_file::{CodeFile, Format};
+use super::jit::jitdump::JitDump;
+use super::jit::perf_map::PerfMap;
+use super::symbols::demangle::{Detail, demangle};
+use super::symbols::index::{NameRef, SymbolIndex};
+use crate::object::bytes::Source;
+use crate::object::debug_files::Places;
+use crate::object::elf::Image;
+use crate::object::object_files::Images;
+use crate::object::reason::Reason;
 use crate::profile::{ElfAddress, Object, ObjectKind};
 
 /// When debug information holds more than this, it is opened anew.

@@ -13,7 +13,7 @@ use super::areas::Areas;
 use super::compare::Compare;
 use super::flame::Flame;
 use super::keys::{Action, KeyMap, a_move, is_ctrl_c};
-use super::messages::{Effect, Event, EventName, Message, SaveOrder, Saved, Status};
+use super::messages::{Effect, Event, EventName, Message, SaveRequest, Saved, Status};
 use super::names::Detail;
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
@@ -131,7 +131,7 @@ pub struct App {
     /// The seconds in the time strip where the mouse's button went down.
     pub(super) drag_from: Option<(u64, u64)>,
     pub(super) search_before: Option<Pattern>,
-    pub(super) pending_save: Option<SaveOrder>,
+    pub(super) pending_save: Option<SaveRequest>,
     pub(super) default_file: Box<dyn Fn() -> String + Send + Sync>,
 }
 
@@ -509,7 +509,7 @@ impl App {
 
     /// What a weight of the tree is in samples, in words.
     pub(super) fn samples(&self, weight: u64) -> String {
-        super::text::grouped(weight / self.snapshot.unit())
+        super::text::grouped(self.snapshot.amount_of(weight))
     }
 
     /// What is where on the map of time, if that is there.

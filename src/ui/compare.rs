@@ -34,7 +34,7 @@ impl Compare {
 impl App {
     /// Marks what is seen.
     pub(super) fn mark_baseline(&mut self) {
-        if self.snapshot.samples() == 0 {
+        if self.snapshot.amount() == 0 {
             return self.say("there are no samples to compare with".to_owned());
         }
         let now = self.snapshot.now;

@@ -8,7 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 use crate::profile::{Cpu, FilterMode, Pattern, Target};
 
 use super::app::{App, View};
-use super::messages::{Effect, Message, SaveOrder};
+use super::messages::{Effect, Message, SaveRequest};
 use super::overlay::{Choice, Overlay, Picker, Prompt, PromptKind, Row};
 
 impl App {
@@ -62,7 +62,7 @@ impl App {
                 if matches!(key.code, KeyCode::Char('y' | 'Y'))
                     && let Some(order) = self.pending_save.take()
                 {
-                    effects.push(Effect::Save(SaveOrder { overwrite: true, ..order }));
+                    effects.push(Effect::Save(SaveRequest { overwrite: true, ..order }));
                 } else {
                     self.message = Some(Message { text: "not saved".to_owned(), bad: false });
                 }
@@ -129,13 +129,13 @@ impl App {
         }
     }
 
-    pub(super) fn save_order(&self, path: PathBuf) -> SaveOrder {
-        SaveOrder {
+    pub(super) fn save_order(&self, path: PathBuf) -> SaveRequest {
+        SaveRequest {
             path,
             overwrite: false,
             tree: Arc::clone(&self.snapshot.tree),
             names: Arc::clone(&self.snapshot.names),
-            unit: self.snapshot.unit(),
+            one: self.snapshot.one,
             count_name: self.unit_word(),
             difference: self.snapshot.difference.clone(),
             zoom: self.flame.zoom.path.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::profile::{EventSource, EventStatus};
 
 use super::app::App;
-use super::messages::{Effect, EventName, EventOrder, Message};
+use super::messages::{Effect, EventCommand, EventName, Message};
 use super::overlay::{Choice, Overlay, Picker};
 
 impl App {
@@ -48,7 +48,7 @@ impl App {
             return self.say("a file has no events to choose from".to_owned());
         }
         if self.event_names.is_none() {
-            effects.push(Effect::Events(EventOrder::List));
+            effects.push(Effect::Events(EventCommand::List));
         }
         self.overlay = Some(Overlay::Picker(self.event_picker()));
     }
@@ -79,7 +79,7 @@ impl App {
 
     /// Asks for stacks at these events.
     pub(super) fn attach(&mut self, name: &str, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Events(EventOrder::Attach(name.to_owned())));
+        effects.push(Effect::Events(EventCommand::Attach(name.to_owned())));
         self.say(format!("attaching to {name} …"));
     }
 
@@ -97,7 +97,7 @@ impl App {
     /// No more stacks of the source under the cursor of the list; another one is shown in its place.
     pub(super) fn detach_chosen(&mut self, picker: &Picker, effects: &mut Vec<Effect>) -> bool {
         let Some(Choice::Source(source)) = picker.chosen() else { return false };
-        effects.push(Effect::Events(EventOrder::Detach(source)));
+        effects.push(Effect::Events(EventCommand::Detach(source)));
         let others = self.status.events.iter().map(|row| row.source).chain(self.status.clock.then_some(EventSource::CLOCK));
         if let Some(other) = others.into_iter().find(|other| *other != source)
             && self.query.source.unwrap_or(EventSource::CLOCK) == source

@@ -21,7 +21,7 @@ pub struct EventName {
 
 /// What is asked about events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventOrder {
+pub enum EventCommand {
     /// Which ones there are.
     List,
     /// Take stacks at these, too.
@@ -121,8 +121,8 @@ pub enum Effect {
     List(Arc<Addresses>, Option<FrameId>),
     /// File and line of an address of a function are wanted.
     Locate(LabelId, FrameId),
-    Save(SaveOrder),
-    Events(EventOrder),
+    Save(SaveRequest),
+    Events(EventCommand),
     Copy(String),
     Redraw,
     Quit,
@@ -130,7 +130,7 @@ pub enum Effect {
 
 /// What is to be written where.
 #[derive(Clone, Debug)]
-pub struct SaveOrder {
+pub struct SaveRequest {
     /// The file; its ending names the format.
     pub path: PathBuf,
     /// Whether a file of this name may be replaced.
@@ -139,8 +139,8 @@ pub struct SaveOrder {
     pub tree: Arc<CallTree>,
     /// The tables that its labels are of.
     pub names: Arc<Names>,
-    /// What one sample weighs in it.
-    pub unit: u64,
+    /// What a weight of 1 weighs in it.
+    pub one: u64,
     /// What is counted: samples, or events.
     pub count_name: &'static str,
     /// What it is compared with, if it is.

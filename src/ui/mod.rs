@@ -45,7 +45,7 @@ pub use app::{App, Chip, View};
 pub use areas::Areas;
 pub use compare::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
-pub use messages::{CodePlace, Effect, Event, EventName, EventOrder, Message, SaveOrder, Saved, Status};
+pub use messages::{CodePlace, Effect, Event, EventCommand, EventName, Message, SaveRequest, Saved, Status};
 pub use names::Detail;
 pub use place::Place;
 pub use source::{Pane, Source};
@@ -71,9 +71,9 @@ pub struct Link {
     /// The newest address of which file and line are wanted, in the function of this name.
     pub places: watch::Sender<Option<(LabelId, FrameId)>>,
     /// What is to be saved.
-    pub saves: mpsc::UnboundedSender<SaveOrder>,
+    pub saves: mpsc::UnboundedSender<SaveRequest>,
     /// What is asked about events.
-    pub orders: mpsc::UnboundedSender<EventOrder>,
+    pub orders: mpsc::UnboundedSender<EventCommand>,
     /// Whether the program is to end.
     pub stop: watch::Receiver<Stop>,
 }

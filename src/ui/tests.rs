@@ -47,15 +47,16 @@ impl Bench {
         let mut time = 0;
         for (tgid, process, path, count) in stacks {
             let process = names.labels.intern(process, "", FrameKind::Process);
-            let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process };
+            // Processes are in cgroups of their number, on CPUs 0 and 2.
+            let cgroup = CgroupId(u64::from(tgid));
+            let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process, cgroup };
             for _ in 0..count {
                 time += SECOND / 20;
                 let label = |name| names.labels.intern(name, "prog", FrameKind::User);
                 let frames: Vec<_> = path.split(';').map(|name| names.intern_named(label(name))).collect();
                 let user_end = UserEnd::FramePointerEnd;
-                // Processes in cgroups of their number, on CPUs 0 and 2.
-                let (cgroup, cpu) = (profile.cgroup(CgroupId(u64::from(tgid))), Cpu(u16::from(tgid == 20) * 2));
-                let sample = Sample { time: Timestamp(SECOND + time), weight: 1, cgroup, cpu, user_end, ..Sample::default() };
+                let cpu = Cpu(u16::from(tgid == 20) * 2);
+                let sample = Sample { time: Timestamp(SECOND + time), cpu, user_end, ..Sample::default() };
                 profile.record(thread, frames, sample);
             }
         }

@@ -89,9 +89,7 @@ impl Grid {
 pub(super) fn weight_of(heat: &HeatMap, slot: u64, slots: u64) -> u64 {
     let second = (slot / A_SECOND).checked_sub(heat.first_second).and_then(|second| heat.seconds.get(second as usize));
     let from = (slot % A_SECOND) as usize;
-    second
-        .and_then(|second| second.get(from..(from + slots as usize).min(SLOTS)))
-        .map_or(0, |part| part.iter().map(|weight| u64::from(*weight)).sum())
+    second.and_then(|second| second.get(from..(from + slots as usize).min(SLOTS))).map_or(0, |part| part.iter().sum())
 }
 
 /// When a slot begins.

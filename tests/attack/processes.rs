@@ -71,7 +71,7 @@ fn a_recording_beside_a_held_lock_ends_at_the_first_signal() {
     assert!(lines.iter().any(|line| line.frames[0] == "holder"));
 }
 
-/// Files with long names, mapped one after the other: what they leave in memory.
+/// Maps files with long names, one after the other, and looks at what they leave in memory.
 #[track_caller]
 fn assert_mapped_files_are_let_go(args: &[&str]) {
     let lair = Lair::new();
@@ -82,17 +82,24 @@ fn assert_mapped_files_are_let_go(args: &[&str]) {
     std::thread::sleep(Duration::from_secs(3));
     drop(first);
     let attacker = lair.start(&attacker("files.c", &[]).path, args);
-    std::thread::sleep(Duration::from_secs(5));
-    let before = resident(recording.pid());
     std::thread::sleep(Duration::from_secs(4));
-    let witness = Witness::start("witness-files");
-    std::thread::sleep(Duration::from_millis(4500));
-    let after = resident(recording.pid());
+    let mut sizes = vec![resident(recording.pid())];
+    let mut witness = None;
+    for second in 1..=9 {
+        std::thread::sleep(Duration::from_secs(1));
+        sizes.push(resident(recording.pid()));
+        if second == 4 {
+            witness = Some(Witness::start("witness-files"));
+        }
+    }
     let (lines, said) = recording.end(Duration::from_secs(1));
     drop((attacker, witness));
-    println!("{} MB after 5 s, {} MB after 15 s; {said}", before / 1_000_000, after / 1_000_000);
-    // 4.7 MB a second, unmended: 47.
-    assert!(after < before + 15_000_000, "{} MB more in ten seconds: {said}", (after - before) / 1_000_000);
+    // 4.7 MB in each second, unmended. Whatever else runs on the machine may be named meanwhile: that is up to 30 MB for a large file, once.
+    let mut steps: Vec<u64> = sizes.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    println!("bytes: {sizes:?}; {said}");
+    steps.sort_unstable();
+    let (median, all) = (steps[steps.len() / 2], sizes[sizes.len() - 1].saturating_sub(sizes[0]));
+    assert!(median < 500_000 && all < 40_000_000, "bytes after each second: {sizes:?}; {said}");
     Witness::assert_seen("witness-files", &lines);
 }
 

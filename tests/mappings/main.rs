@@ -1,4 +1,4 @@
-//! What bpf/vma.h says of addresses, against `/proc/PID/maps` for processes that hold still and against the log of a
+//! What bpf/lookup/mappings.h says of addresses, against `/proc/PID/maps` for processes that hold still and against the log of a
 //! program that maps as quick as it can.
 //!
 //! Needs root and a C compiler; fails without, never skips.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Asks bpf/vma.h who maps what, for tests/mappings: at ticks of the clock in the process that is looked at, and for
+ * Asks bpf/lookup/mappings.h who maps what, for tests/mappings: at ticks of the clock in the process that is looked at, and for
  * sleeping processes from an iterator over all tasks.
  */
 #include "../../bpf/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
-#include "../../bpf/vma.h"
+#include "../../bpf/lookup/mappings.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -2,6 +2,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* Bytes of a frame: programs of another size have other unwind tables at nearly the same addresses. */
+#ifndef ROOM
+#define ROOM 8
+#endif
+
 static volatile unsigned long work;
 
 static long now(void)
@@ -14,6 +19,9 @@ static long now(void)
 
 __attribute__((noinline)) static void inner(long until)
 {
+	volatile char room[ROOM];
+
+	room[0] = 1;
 	while (now() < until)
 		for (int i = 0; i < 500; i++)
 			work += i;
@@ -21,6 +29,9 @@ __attribute__((noinline)) static void inner(long until)
 
 __attribute__((noinline)) static void middle(long until)
 {
+	volatile char room[ROOM];
+
+	room[0] = 1;
 	inner(until);
 	work++;
 }

@@ -25,6 +25,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use common::{FLAMETOP, Program, Running, Terminal, bpf_programs_of, go_build, loaded_bpf_programs, root_or_fail, terminal};
+use flametop::profile::UserEnd;
 use tempfile::TempDir;
 
 /// For whatever should happen soon: a machine that also builds may take its time.
@@ -96,6 +97,13 @@ fn assert_refusal(output: &Output, parts: &[&str]) {
 
 fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Returns the number of samples that are incomplete for this reason, as it was told at the end. 0 if it is none of the main reasons.
+fn incomplete(words: &str, reason: UserEnd) -> u64 {
+    let lines = words.lines().filter_map(|line| line.strip_prefix("incomplete: "));
+    let count = lines.filter(|line| line.ends_with(&format!("%), {}", reason.explain().0))).map(|line| line.split(' ').next());
+    count.map(|count| count.expect("a line has words").parse::<u64>().expect("it begins with a number")).sum()
 }
 
 /// Runs a command; fails the test when it does not end, or when something it started holds on to its output.

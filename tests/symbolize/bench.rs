@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use flametop::object::open::own_files;
 use flametop::profile::{
-    BuildId, Frame, FrameId, FrameKind, FrameWeight, LabelId, Listing, NameRequest, Names, Object, ObjectId, ObjectKind,
-    ProcessAddress, Tgid, UserId,
+    BuildId, FileOffset, Frame, FrameId, FrameKind, FrameWeight, LabelId, Listing, NameRequest, Names, Object, ObjectId,
+    ObjectKind, ProcessAddress, Tgid, UserId,
 };
 use flametop::symbolize::{Problem, Symbolizer};
 
@@ -53,7 +53,7 @@ impl Bench {
     }
 
     pub(crate) fn frame(&self, object: ObjectId, address: u64, is_return: bool) -> FrameId {
-        self.names.intern_frame(Frame { object, is_return, address }).0
+        self.names.intern_frame(Frame::File { object, offset: FileOffset(address), is_return }).0
     }
 
     /// Asks for all frames and waits for them.

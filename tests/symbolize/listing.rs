@@ -116,9 +116,9 @@ fn what_is_known_of_an_object_outlives_its_names() {
     // A sample holds each frame.
     let profile = RwLock::new(Profile::beside(&weigh.bench.names, Limits::NONE));
     let process = weigh.bench.names.labels.intern("prog", "", FrameKind::Process);
-    let thread = Thread { tgid: Tgid(here()), tid: Tid(here()), process, name: process };
+    let thread = Thread { tgid: Tgid(here()), tid: Tid(here()), process, name: process, ..Thread::default() };
     for frame in &weigh.frames {
-        profile.write().unwrap().record(thread, [*frame], Sample { weight: 1, ..Sample::default() });
+        profile.write().unwrap().record(thread, [*frame], Sample { ..Sample::default() });
     }
     let files = weigh.bench.symbolizer.usage().files;
     let renewed = Renewals::at_once(&profile).unwrap();

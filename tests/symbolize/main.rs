@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use agreement::{compare, readable, real_objects};
 use bench::{Bench, C, CPP, build};
 use flametop::object::open::own_files;
-use flametop::profile::{Frame, FrameId, FrameKind, NameRequest, Names, ObjectId, ProcessAddress, Tgid, UserId};
+use flametop::profile::{Frame, FrameId, FrameKind, KernelAddress, NameRequest, Names, ObjectId, ProcessAddress, Tgid, UserId};
 use flametop::symbolize::{Reason, Resolver, Symbolizer};
 use oracle::{Oracle, run};
 
@@ -376,11 +376,8 @@ fn dropping_the_symbolizer_in_the_middle_of_work_ends_it() {
     let names = Arc::new(Names::default());
     let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
     for address in 0..50_000 {
-        let frame = names.intern_frame(Frame {
-            object: ObjectId::KERNEL,
-            is_return: false,
-            address: 0xffff_ffff_8100_0000 + address * 64,
-        });
+        let frame =
+            names.intern_frame(Frame::Kernel { address: KernelAddress(0xffff_ffff_8100_0000 + address * 64), is_return: false });
         symbolizer.kernel_symbols_changed();
         symbolizer.request([request(frame.0)]);
     }

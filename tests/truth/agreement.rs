@@ -123,7 +123,7 @@ pub(crate) fn live(cases: &[Case]) {
     let mut failed = Vec::new();
     for (case, pid, time) in turns {
         let own = |frame: &Frame| {
-            let object = sampling.names.objects.get(frame.object);
+            let object = sampling.names.objects.get(frame.object());
             object.is_some_and(|object| *object.path == *case.built.path.to_string_lossy())
         };
         let (mut counts, mut examples) = (BTreeMap::<&str, usize>::new(), Vec::new());
@@ -157,7 +157,7 @@ pub(crate) fn live(cases: &[Case]) {
     assert!(failed.is_empty(), "no agreement:\n  {}", failed.join("\n  "));
 }
 
-/// What is followed from a thread's last stack (bpf/retrace.h) and what a walk of the same stack finds: all the same.
+/// What is followed from a thread's last stack (bpf/walk/stack_cache.h) and what a walk of the same stack finds: all the same.
 pub(crate) fn with_the_last(cases: &[Case]) {
     let mut sampling = Sampling::walking(Walk::Twice);
     let turns = take_turns(&mut sampling, cases);
@@ -204,7 +204,7 @@ pub(crate) fn with_the_last(cases: &[Case]) {
     assert!(all >= 300 * cases.len() && walked.retraced > 4 * all as u64, "too few to tell");
 }
 
-/// The walk in the kernel, and the one of a copy of the stack in user space (src/collector/unwind/walk.rs): the same, as far as the second
+/// The walk in the kernel, and the one of a copy of the stack in user space (src/unwind/walk.rs): the same, as far as the second
 /// goes. It ends where more is needed than the copy, and where the first one guesses.
 pub(crate) fn in_dumps(cases: &[Case]) {
     let mut sampling = Sampling::walking(Walk::Dumped);

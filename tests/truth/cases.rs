@@ -446,7 +446,7 @@ fn look(sampling: &Sampling, images: &mut Images, pass: Pass, turn: &Turn<'_>) -
         let outcome = judge.judge(&stack, taken.end);
         // An object that was not seen before: its table is made from now on.
         if pass == Pass::Before
-            && matches!(taken.end, UserEnd::NoTable | UserEnd::Dump | UserEnd::Changing)
+            && matches!(taken.end, UserEnd::NoTable | UserEnd::Dump)
             && taken.time - turn.time.start < granted()
         {
             row.warming += 1;

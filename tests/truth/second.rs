@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use flametop::profile::{Frame, Names, Object, ObjectId, ObjectKind};
+use flametop::profile::{FileOffset, Frame, Names, Object, ObjectId, ObjectKind, ProcessAddress};
 
 use super::cases::Case;
 use super::session::Waiting;
@@ -82,10 +82,11 @@ fn stacks_of(pid: u32, names: &Names) -> Vec<Vec<Frame>> {
                 (ObjectKind::Elf, mapping.path.as_str(), address - mapping.start + mapping.offset)
             }
             Some(mapping) if mapping.path == "[vdso]" => (ObjectKind::Vdso, "[vdso]", address - mapping.start),
-            _ => return Frame { object: ObjectId::UNMAPPED, is_return: false, address },
+            // Equal to no frame of a sample.
+            _ => return Frame::Process { object: ObjectId::UNMAPPED, address: ProcessAddress(address), is_return },
         };
         let object = names.objects.intern(Object { kind, path: path.into(), build_id: None, file: None, ..Default::default() });
-        Frame { object, is_return, address: offset }
+        Frame::File { object, offset: FileOffset(offset), is_return }
     };
     let mut stacks: Vec<Vec<Frame>> = Vec::new();
     // The first frame, and the one that a signal has interrupted, are instructions and not returns.

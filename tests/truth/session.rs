@@ -119,7 +119,7 @@ impl Sampling {
         self.collector.drain(&mut self.batch).expect("the ring buffer can be read");
         for sample in self.batch.samples.drain(..) {
             let frames = &self.batch.frames[sample.frames.clone()];
-            let is_kernel = |id: &FrameId| self.names.frames.get(*id).is_some_and(|frame| frame.object == ObjectId::KERNEL);
+            let is_kernel = |id: &FrameId| self.names.frames.get(*id).is_some_and(|frame| frame.object() == ObjectId::KERNEL);
             let from = self.frames.len();
             let user = from..from + frames.iter().take_while(|id| !is_kernel(id)).count();
             self.frames.extend_from_slice(frames);

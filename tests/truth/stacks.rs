@@ -75,22 +75,22 @@ impl<'a> Judge<'a> {
         if let Some(known) = self.known.get(&frame) {
             return *known;
         }
-        let object = self.names.objects.get(frame.object).expect("each frame has an object");
-        let image = self.images.of(self.names, frame.object);
-        let lookup = image.as_ref().and_then(|image| image.address(frame.lookup_address())).unwrap_or(0);
+        let object = self.names.objects.get(frame.object()).expect("each frame has an object");
+        let image = self.images.of(self.names, frame.object());
+        let lookup = image.as_ref().and_then(|image| image.address(frame.called_from())).unwrap_or(0);
         // The vDSO has no file: of it only this difference is known.
-        let address = lookup + (frame.address - frame.lookup_address());
+        let address = lookup + (frame.address() - frame.called_from());
         let place = match (object.kind, &image) {
             (ObjectKind::Vdso, _) => Place::Library("vdso"),
             (_, Some(image)) => image.place(address, lookup),
-            (kind, None) => Place::Strange(format!("{kind:?} {}+{:#x}", object.short_name(), frame.address)),
+            (kind, None) => Place::Strange(format!("{kind:?} {}+{:#x}", object.short_name(), frame.address())),
         };
         let is_restorer = image.as_ref().is_some_and(|image| image.is_restorer(address));
         let names = image.as_ref().map(|image| image.names(lookup)).unwrap_or_default();
         let replaces_return = names.iter().any(|name| REPLACE_RETURN.contains(&&**name))
             && image.as_ref().is_some_and(|image| image.jumps_to_handler(address));
         let text = match &place {
-            Place::Library("vdso") => format!("{place}+{:#x}", frame.address),
+            Place::Library("vdso") => format!("{place}+{:#x}", frame.address()),
             Place::Library(_) | Place::Plt => format!("{place}+{address:#x}"),
             _ => format!("{place}"),
         };
@@ -156,10 +156,10 @@ impl<'a> Judge<'a> {
     /// The same without a word about its end.
     pub(crate) fn judge_alone(&mut self, stack: &[Frame]) -> Outcome {
         // The mark that what the walker found at last was no code: the stack is what is before.
-        let marks = stack.iter().take_while(|frame| frame.object == ObjectId::UNMAPPED).count();
+        let marks = stack.iter().take_while(|frame| frame.object() == ObjectId::UNMAPPED).count();
         let stack = &stack[marks..];
         // The mark that frames are missing, below a function that left its stack.
-        if stack.iter().any(|frame| frame.object == ObjectId::UNMAPPED) {
+        if stack.iter().any(|frame| frame.object() == ObjectId::UNMAPPED) {
             return Outcome::Incomplete("frames are missing".to_owned());
         }
         self.judge_side(stack)

@@ -34,7 +34,7 @@ fn kernel_symbols() -> &'static [(u64, String)] {
 pub(crate) fn kernel_names(kernel: &[Frame]) -> Vec<&'static str> {
     let symbols = kernel_symbols();
     let name = |frame: &Frame| {
-        let at = symbols.partition_point(|(address, _)| *address <= frame.lookup_address());
+        let at = symbols.partition_point(|(address, _)| *address <= frame.called_from());
         at.checked_sub(1).map_or("?", |at| &*symbols[at].1)
     };
     kernel.iter().map(name).collect()

@@ -9,7 +9,8 @@ fn watching(rows: u16, cols: u16) -> (common::Running, Terminal) {
     let chain = Program::build("chain.c").run(&[]);
     let terminal = Terminal::start(&["-F", "499", "-p", &chain.pid_text()], rows, cols, &[]);
     // Of low screens the innermost function is out of sight.
-    terminal.wait_for(|screen| ["main", "outer", "middle"].iter().all(|name| screen.contains(name)), SOON);
+    let names: &[&str] = if rows > 12 { &["main", "outer", "middle", "inner"] } else { &["main", "outer", "middle"] };
+    terminal.wait_for(|screen| names.iter().all(|name| screen.contains(name)), SOON);
     // The stacks of the first moments, when unwind tables are made, are a branch of their own. Until that has no box any more.
     terminal.wait_for(|screen| complete(screen) >= 99.5, SOON);
     (chain, terminal)

@@ -13,11 +13,14 @@
 //! Promises: what could not be attached leaves nothing behind; what is dropped is detached. What a kernel offers is found out
 //! by trying.
 
+mod failure;
 mod functions;
 mod programs;
 mod spec;
 mod tracefs;
 
+use crate::collector::sys::bpf_memory;
+use crate::collector::sys::machine;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,19 +28,18 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::MapCore;
 
 use super::error::CollectorError;
-use super::perf;
-use super::proc;
-use super::records;
-use super::sampler::Shared;
-use crate::far::{self, Place};
+use super::processes::proc;
+use super::sources::clock::Shared;
+use super::sys::perf_event;
+use super::wire::records;
+use crate::object::io_timeout::{self, Place};
 use crate::profile::{EventSource, EventStatus, Tgid};
+use failure::Failed;
 pub use functions::{KernelFunctions, nearest};
-use programs::{OwnMaps, Programs, Told};
-pub use spec::{COUNTERS, Counter, EventSpec, Mechanism, NamePattern};
+use programs::{MAX_SOURCES, OwnMaps, Programs, Told};
+pub use spec::{Backtrace, COUNTERS, Counter, EventRequest, EventSpec, Mechanism, NamePattern, UserPlace};
 use tracefs::TraceFs;
 
-/// `MAX_SOURCES`: numbers of sources are below; 0 is the clock's.
-const MAX_SOURCES: u8 = 64;
 /// Each function with fentry is a program of its own, which takes some 20 ms to load and 100 KB.
 const MAX_FENTRY: usize = 32;
 /// Each function with a kprobe, and each place of a program, is a perf event.
@@ -50,93 +52,6 @@ const KPROBES: &str = "/sys/bus/event_source/devices/kprobe/type";
 
 /// Nanoseconds of what the programs call an epoch.
 const EPOCH: u64 = 100_000_000;
-
-/// Whose word is taken for the kernel's stack in fentry and fexit programs: `enum backtrace`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u32)]
-pub enum Backtrace {
-    /// The kernel's own walk.
-    #[default]
-    Kernel = 0,
-    /// The frame records, from the trampoline's on: on arm64 the whole stack, on x86_64 the function and its caller.
-    Manual = 1,
-    /// The first, and the second in a sample behind it ([`super::Collected::compared`]).
-    Both = 2,
-    /// The first, and in a sample behind it the frame records, found by scanning from the program's own frame.
-    Scan = 3,
-}
-
-/// A place in a program or library.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UserPlace {
-    /// The file, as we can open it.
-    pub path: PathBuf,
-    /// Where in the file.
-    pub offset: u64,
-}
-
-/// What is to be attached.
-#[derive(Clone, Debug)]
-pub struct EventRequest {
-    /// As it was asked for.
-    pub name: String,
-    /// What it means.
-    pub spec: EventSpec,
-    /// Of an event of programs: where it is, as their symbols say.
-    pub places: Vec<UserPlace>,
-}
-
-/// Why one way of attaching did not work.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Failed {
-    /// There is no such place.
-    NotThere,
-    /// The kernel does not allow it.
-    NotPermitted,
-    /// The place is there, and the kernel does not let it be traced.
-    NotTraceable,
-    /// The kernel has no such mechanism.
-    NotOffered,
-    /// Something else, in its words.
-    Said(String),
-}
-
-impl Failed {
-    fn of(error: &libbpf_rs::Error) -> Failed {
-        let text = format!("{error:#}");
-        let number = text.rsplit_once("(os error ").and_then(|(_, rest)| rest.split(')').next()?.parse().ok());
-        Failed::by_number(number).unwrap_or_else(|| {
-            let complaint = super::sampler::complaint();
-            Failed::Said(if complaint.is_empty() { text } else { format!("{text} ({complaint})") })
-        })
-    }
-
-    fn by_number(number: Option<i32>) -> Option<Failed> {
-        /// What ftrace says where an architecture has no direct calls; not of the user interface.
-        const ENOTSUPP: i32 = 524;
-        match number {
-            Some(libc::ENOENT | libc::ESRCH) => Some(Failed::NotThere),
-            Some(libc::EPERM | libc::EACCES) => Some(Failed::NotPermitted),
-            Some(libc::EINVAL | libc::EADDRNOTAVAIL | libc::EBUSY | libc::EILSEQ) => Some(Failed::NotTraceable),
-            Some(ENOTSUPP | libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV) => Some(Failed::NotOffered),
-            _ => None,
-        }
-    }
-
-    fn of_io(error: &std::io::Error) -> Failed {
-        Failed::by_number(error.raw_os_error()).unwrap_or_else(|| Failed::Said(error.to_string()))
-    }
-
-    fn words(&self) -> &str {
-        match self {
-            Failed::NotThere => "there is no such function for it",
-            Failed::NotPermitted => "the kernel does not permit it",
-            Failed::NotTraceable => "the kernel does not let that be traced",
-            Failed::NotOffered => "this kernel has no such thing",
-            Failed::Said(words) => words,
-        }
-    }
-}
 
 /// A source that is attached.
 struct Attached {
@@ -200,7 +115,7 @@ impl Probes {
             }
             EventSpec::Tracepoint { category, name } => {
                 let id = tracepoint(category, name)?;
-                let event = perf::open_tracepoint(id).map_err(|error| failed(Failed::of_io(&error).words().to_owned()))?;
+                let event = perf_event::open_tracepoint(id).map_err(|error| failed(Failed::of_io(&error).words().to_owned()))?;
                 let mut program = self.load(Mechanism::Tracepoint, None, number).map_err(|why| failed(why.words().to_owned()))?;
                 program.attach_to_event(event).map_err(|why| failed(why.words().to_owned()))?;
                 new.finish(Mechanism::Tracepoint, 1, program);
@@ -229,7 +144,7 @@ impl Probes {
     }
 
     fn open_counter(&self, counter: Counter, cpu: u32) -> std::io::Result<OwnedFd> {
-        perf::open_counter(counter.hardware, counter.number, self.shared.settings.frequency, cpu)
+        perf_event::open_counter(counter.hardware, counter.number, self.shared.settings.frequency, cpu)
     }
 
     /// Loads a program; the first one brings the maps that all have in common.
@@ -352,7 +267,7 @@ impl Probes {
         let budget = (self.budget / 10 / sources).max(1);
         let value: Vec<u8> = [self.epoch, budget].into_iter().flat_map(u32::to_ne_bytes).collect();
         // It cannot fail; and if it did, ever fewer stacks would be taken, and the counts would be right.
-        let _ = perf::write_mapped(own.control.as_fd(), 0, &value);
+        let _ = bpf_memory::write_mapped(own.control.as_fd(), 0, &value);
     }
 
     /// Follows CPUs that came and went: counters are of each CPU.
@@ -365,7 +280,7 @@ impl Probes {
             cpus.retain(|cpu| online.contains(cpu));
             for cpu in online.iter().filter(|cpu| !cpus.contains(cpu)).copied().collect::<Vec<_>>() {
                 // It may have gone again meanwhile.
-                let opened = perf::open_counter(counter.hardware, counter.number, self.shared.settings.frequency, cpu);
+                let opened = perf_event::open_counter(counter.hardware, counter.number, self.shared.settings.frequency, cpu);
                 if opened.is_ok_and(|event| program.attach_to_event(event).is_ok()) {
                     cpus.push(cpu);
                 }
@@ -416,7 +331,7 @@ impl Attached {
 /// A number that is given again begins at 0.
 fn forget_counts(own: &OwnMaps, number: u8) -> Result<(), CollectorError> {
     let length = own.events.value_size() as usize * (own.events.max_entries() / u32::from(MAX_SOURCES)) as usize;
-    let forgotten = perf::write_mapped(own.events.as_fd(), usize::from(number) * length, &vec![0; length]);
+    let forgotten = bpf_memory::write_mapped(own.events.as_fd(), usize::from(number) * length, &vec![0; length]);
     forgotten.map_err(|source| CollectorError::Read { path: "the counters of events", source })
 }
 
@@ -440,7 +355,7 @@ const TRIED_FUNCTION: &str = "vfs_read";
 /// Tries each mechanism for a moment, and says in words why it does not work.
 pub(super) fn try_all(shared: Shared) -> Vec<(Mechanism, Result<(), String>)> {
     let mut probes = Probes::new(shared, Backtrace::Kernel, 10);
-    let cpus = perf::online_cpus().unwrap_or_default();
+    let cpus = machine::online_cpus().unwrap_or_default();
     let mut attempt = |mechanism: Mechanism| {
         let (spec, places) = match mechanism {
             Mechanism::Tracepoint => {
@@ -486,7 +401,7 @@ pub struct CodeFile {
 pub fn code_files(tgid: Tgid) -> Vec<CodeFile> {
     let mut seen = HashSet::new();
     // The user waits for the answer, so the wait is bounded.
-    let read = far::within(0, Place::process(tgid), far::PATIENCE, move || proc::maps(tgid.0));
+    let read = io_timeout::within(0, Place::process(tgid), io_timeout::PATIENCE, move || proc::maps(tgid.0));
     let mapped = read.ok().flatten().unwrap_or_default().mapped.into_iter();
     let files = mapped.filter(|mapped| mapped.path.starts_with('/') && seen.insert((mapped.identity, mapped.path.clone())));
     let link = |mapped: &proc::Mapped| PathBuf::from(format!("/proc/{tgid}/map_files/{:x}-{:x}", mapped.start, mapped.end));

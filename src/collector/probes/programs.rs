@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapHandle, OpenMapMut, OpenObject, OpenProgramMut, ProgramMut, UprobeOpts};
 
-use super::spec::Mechanism;
-use super::{Backtrace, Failed, MAX_SOURCES};
+use super::failure::Failed;
+use super::spec::{Backtrace, Mechanism};
+use crate::collector::bpf_errors::{bpf_error, forget_complaint};
 use crate::collector::error::CollectorError;
-use crate::collector::perf::Counters;
-use crate::collector::sampler::{Shared, bpf_error, counters_of, forget_complaint, most_dump_pages, possible_cpus};
+use crate::collector::sources::clock::{Shared, counters_of, most_dump_pages, possible_cpus};
+use crate::collector::sys::bpf_memory::Counters;
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {
@@ -19,6 +20,9 @@ mod skeleton {
 }
 
 use skeleton::{OpenProbesMaps, OpenProbesProgs, ProbesProgs, ProbesSkel, ProbesSkelBuilder};
+
+/// `MAX_SOURCES`: numbers of sources are below; 0 is the clock's.
+pub(super) const MAX_SOURCES: u8 = 64;
 
 /// The maps that programs of all sources have in common, beside those of the clock's.
 pub(super) struct OwnMaps {
@@ -127,8 +131,8 @@ impl Programs {
             rodata.backtrace = told.backtrace as u32;
             #[cfg(target_arch = "aarch64")]
             {
-                rodata.signature_mask = crate::collector::perf::signature_mask();
-                rodata.linear_offset = crate::collector::perf::linear_offset();
+                rodata.signature_mask = kcore::signature_mask();
+                rodata.linear_offset = kcore::linear_offset();
             }
         }
         for other in Mechanism::ALL {

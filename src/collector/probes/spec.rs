@@ -1,6 +1,7 @@
 //! What somebody asks for with `-e`: text → [`EventSpec`].
 
 use regex::Regex;
+use std::path::PathBuf;
 
 /// How an event comes to a program of ours: `enum register_source` in bpf/regs.h.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -246,6 +247,41 @@ fn split_file(text: &str) -> (Option<&str>, &str) {
         Some((_, rest)) => (None, rest.strip_prefix(':').unwrap_or(rest)),
         None => (None, text),
     }
+}
+
+/// Whose word is taken for the kernel's stack in fentry and fexit programs: `enum backtrace`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u32)]
+pub enum Backtrace {
+    /// The kernel's own walk.
+    #[default]
+    Kernel = 0,
+    /// The frame records, from the trampoline's on: on arm64 the whole stack, on x86_64 the function and its caller.
+    Manual = 1,
+    /// The first, and the second in a sample behind it ([`compared`](crate::collector::Collected::compared)).
+    Both = 2,
+    /// The first, and in a sample behind it the frame records, found by scanning from the program's own frame.
+    Scan = 3,
+}
+
+/// A place in a program or library.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UserPlace {
+    /// The file, as we can open it.
+    pub path: PathBuf,
+    /// Where in the file.
+    pub offset: u64,
+}
+
+/// What is to be attached.
+#[derive(Clone, Debug)]
+pub struct EventRequest {
+    /// As it was asked for.
+    pub name: String,
+    /// What it means.
+    pub spec: EventSpec,
+    /// Of an event of programs: where it is, as their symbols say.
+    pub places: Vec<UserPlace>,
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+use crate::locks;
 
 /// Where it may be mounted.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -25,7 +27,7 @@ static OPENED: Mutex<Option<OwnedFd>> = Mutex::new(None);
 impl TraceFs {
     /// Opens the root directory once; later calls return the same one.
     pub(super) fn open() -> io::Result<TraceFs> {
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = locks::lock(&OPENED);
         let root = match opened.as_ref() {
             Some(root) => root.try_clone()?,
             None => opened.insert(TraceFs::open_or_mount()?.0).try_clone()?,

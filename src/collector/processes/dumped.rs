@@ -7,39 +7,30 @@
 //!                      └───────── a table came ◄─────────────┘          └ after 2.5 s: as the kernel walked it
 //! ```
 //!
-//! The kernel copies registers and stack where a walk meets such code (`bpf/dump.h`), and goes on by guessing where that is safe. A waiting
+//! The kernel copies registers and stack where a walk meets such code (`bpf/walk/dump.h`), and goes on by guessing where that is safe. A waiting
 //! sample keeps its time, but is stored after the samples that came meanwhile.
 //!
 //! Bounds: waiting samples take at most 32 MB, those of root 24 MB, those of any other user 8 MB. A sample that finds no room with a long copy
 //! waits with the first 16 KiB of it.
 
-use std::collections::VecDeque;
-
-use rustc_hash::FxHashMap;
-
 use super::super::Batch;
-use super::super::events::Identity;
-use super::super::mappings::{FileIndex, Files, Mapping, Mappings};
-use super::super::records::{COMM_LENGTH, Record, StackDump};
-use super::super::resolve::Waits;
-use super::super::tables::{MappedRequest, ObjectKey, RuleAt};
-use super::super::unwind::Arch;
-use super::super::unwind::walk::{self, At, Code, Found, Machine, Memory};
-use super::{Known, ProcessTable, State};
+use super::super::tables::{RuleAt, Rules};
+use super::at_sample::Since;
+use super::dumps::{DumpCounts, Waiting};
+use super::mappings::{FileIndex, Files, Mapping, Mappings};
+use super::resolve::Waits;
+use super::state::Known;
+use super::table::ProcessTable;
+use crate::collector::tables::MappedRequest;
+use crate::collector::wire::perf_records::Identity;
+use crate::collector::wire::records::ObjectKey;
+use crate::collector::wire::records::{Record, StackDump};
 use crate::profile::{UserEnd, UserId};
+use crate::unwind::Arch;
+use crate::unwind::walk::{self, At, Code, Found, Machine, Memory};
 
 /// Longest wait of a sample in nanoseconds. Less than processes are known after their end.
 const PATIENCE: u64 = 2_500_000_000;
-/// Most bytes of waiting samples: of all users, of root, and of any other user.
-const MAX_BYTES: usize = 32 << 20;
-const MAX_BYTES_OF_ROOT: usize = 24 << 20;
-const MAX_BYTES_OF_USER: usize = 8 << 20;
-/// Bytes of a stack that are kept where there is little room.
-const SHORT: usize = 16 << 10;
-
-/// This machine.
-pub(crate) const ARCH: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
-
 /// Where the rules of files are looked up.
 pub(crate) trait RuleSource {
     /// Returns what the tables know a file by, if they have met it: the file of a mapping with this path, in a process of this user.
@@ -48,102 +39,13 @@ pub(crate) trait RuleSource {
     fn at(&mut self, key: ObjectKey, offset: u64) -> RuleAt;
 }
 
-/// What became of samples that met code without a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DumpCounts {
-    /// Samples with a copy of their stack.
-    pub dumped: u64,
-    /// Those that were walked to a root in the copy.
-    pub whole: u64,
-    /// Those whose table did not come in time.
-    pub late: u64,
-    /// Samples without a copy, because too many were made at that moment, or too many waited.
-    pub refused: u64,
-}
-
-/// A sample that waits.
-struct Waiting {
-    record: Box<[u8]>,
-    dump: StackDump,
-    tgid: u32,
-    user: UserId,
-    /// The process when the sample was taken.
-    then: Then,
-    /// The code without a table that the last try came to. As long as it has none, there is no other try.
-    stuck: Option<u64>,
-    until: u64,
-}
-
-/// A process when a sample of it was taken. It may run another program by the time that the sample is walked.
-struct Then {
-    /// Its `life` and `changes`. If one of them differs later, addresses may have another meaning.
-    life: u64,
-    changes: u64,
-    /// Its mappings, if they were known.
-    mappings: Option<Mappings>,
-    comm: [u8; COMM_LENGTH],
-}
-
-impl Waiting {
-    fn cost(&self) -> usize {
-        self.record.len() + self.dump.stack.len() + size_of::<Waiting>() + 32
-    }
-}
-
-/// The waiting samples, in the order in which they came.
-#[derive(Default)]
-pub(super) struct Dumped {
-    samples: VecDeque<Box<Waiting>>,
-    bytes: usize,
-    of_user: FxHashMap<UserId, usize>,
-    counts: DumpCounts,
-    /// Tables that no sample has asked for.
-    requests: Vec<MappedRequest>,
-    /// The version of the tables when they were last tried.
-    version: u64,
-    /// Whether each dump is walked in addition, to be compared: [`Walk::Dumped`](super::super::Walk::Dumped).
-    pub(super) compares: bool,
-}
-
-impl Dumped {
-    fn push(&mut self, mut waiting: Box<Waiting>) -> Result<(), Box<Waiting>> {
-        let limit = if waiting.user == UserId(0) { MAX_BYTES_OF_ROOT } else { MAX_BYTES_OF_USER };
-        let of_user = self.of_user.entry(waiting.user).or_default();
-        // Long copies may have three quarters.
-        let is_tight = |bytes: usize| (*of_user + bytes) * 4 > limit * 3 || (self.bytes + bytes) * 4 > MAX_BYTES * 3;
-        if waiting.dump.stack.len() > SHORT && is_tight(waiting.cost()) {
-            waiting.dump.stack = waiting.dump.stack.get(..SHORT).unwrap_or_default().into();
-        }
-        let bytes = waiting.cost();
-        if *of_user + bytes > limit || self.bytes + bytes > MAX_BYTES {
-            return Err(waiting);
-        }
-        *of_user += bytes;
-        self.bytes += bytes;
-        self.samples.push_back(waiting);
-        Ok(())
+impl RuleSource for Rules<'_> {
+    fn key_of(&mut self, path: &str, identity: Identity, user: UserId) -> Option<ObjectKey> {
+        self.key(path, identity, user)
     }
 
-    /// Takes out all samples. The caller pushes those that go on waiting.
-    fn take(&mut self) -> VecDeque<Box<Waiting>> {
-        self.bytes = 0;
-        self.of_user.clear();
-        std::mem::take(&mut self.samples)
-    }
-
-    /// Mappings of processes when their samples were taken.
-    pub(super) fn mappings(&self) -> impl Iterator<Item = &Mappings> {
-        self.samples.iter().filter_map(|waiting| waiting.then.mappings.as_ref())
-    }
-
-    /// Bytes held.
-    pub(super) fn memory(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether samples wait.
-    pub(super) fn is_any(&self) -> bool {
-        !self.samples.is_empty()
+    fn at(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
+        self.rule(key, offset)
     }
 }
 
@@ -196,7 +98,7 @@ impl ProcessTable {
         self.dumped.compares = true;
     }
 
-    /// Returns what became of samples that met code without a table.
+    /// Returns the counts of samples that met code without a table.
     pub(crate) fn dump_counts(&self) -> DumpCounts {
         self.dumped.counts
     }
@@ -232,11 +134,13 @@ impl ProcessTable {
             return;
         }
         self.dumped.counts.dumped += 1;
-        let Some(state) = self.states.get(&record.tgid) else { return };
-        let mappings = (state.known == Known::Yes).then(|| state.mappings.clone());
-        let then = Then { life: state.life, changes: state.changes, mappings, comm: state.comm };
+        if !self.states.contains_key(&record.tgid) {
+            return self.place(record, bytes, batch);
+        }
+        let then = self.at_sample(record.tgid);
+        let mappings = then.known_mappings();
         let (tgid, user, until) = (record.tgid, record.uid, record.time.saturating_add(PATIENCE));
-        let waiting = Box::new(Waiting { record: bytes.into(), dump, tgid, user, then, stuck: None, until });
+        let waiting = Box::new(Waiting { record: bytes.into(), dump, tgid, user, then, mappings, stuck: None, until });
         self.go_on(waiting, false, rules, batch);
     }
 
@@ -254,6 +158,7 @@ impl ProcessTable {
             let is_due = give_up || waiting.until <= now;
             self.go_on(waiting, is_due, rules, batch);
         }
+        self.forget_remapped();
         if batch.samples.len() > from {
             batch.samples.sort_by_key(|sample| sample.time);
         }
@@ -261,21 +166,38 @@ impl ProcessTable {
 
     /// Keeps the mappings of processes that were read since their samples were taken, before they change.
     fn keep_mappings(&mut self) {
-        for waiting in self.dumped.samples.iter_mut().filter(|waiting| waiting.then.mappings.is_none()) {
+        let mut samples = std::mem::take(&mut self.dumped.samples);
+        for waiting in samples.iter_mut().filter(|waiting| waiting.mappings.is_none()) {
             let Some(state) = self.states.get(&waiting.tgid).filter(|state| state.known == Known::Yes) else { continue };
-            if (state.life, state.changes) == (waiting.then.life, waiting.then.changes) {
-                waiting.then.mappings = Some(state.mappings.clone());
+            match self.since(&waiting.then) {
+                Since::Unchanged => waiting.mappings = Some(state.mappings.clone()),
+                Since::Remapped(mappings) => waiting.mappings = Some(mappings),
+                Since::Lost => {}
             }
         }
+        self.dumped.samples = samples;
     }
 
     /// Adds a sample to the batch if its stack can be walked, or if it `is_due`. Otherwise it waits on.
-    fn go_on(&mut self, mut waiting: Box<Waiting>, is_due: bool, rules: &mut dyn RuleSource, batch: &mut Batch) {
+    fn go_on(&mut self, waiting: Box<Waiting>, is_due: bool, rules: &mut dyn RuleSource, batch: &mut Batch) {
+        if self.is_unchanged(&waiting.then) {
+            return self.walk_and_resolve(waiting, is_due, false, rules, batch);
+        }
+        let (then, mappings) = (waiting.then.clone(), waiting.mappings.clone());
+        self.resolve_as_it_was(&then, mappings, |table| table.walk_and_resolve(waiting, is_due, true, rules, batch));
+    }
+
+    /// The same, of a process that is as it was when the sample was taken, or that was put back to that: `is_changed`.
+    fn walk_and_resolve(
+        &mut self,
+        mut waiting: Box<Waiting>,
+        is_due: bool,
+        is_changed: bool,
+        rules: &mut dyn RuleSource,
+        batch: &mut Batch,
+    ) {
         let Some(record) = Record::parse(&waiting.record) else { return };
-        let own = self.replace_changed(&waiting);
-        let walked = self.walk_on(&record, &waiting.dump, waiting.stuck, rules);
-        let is_changed = own.is_some();
-        match walked {
+        match self.walk_on(&record, &waiting.dump, waiting.stuck, rules) {
             Some((frames, end)) if end != UserEnd::NoTable => {
                 self.dumped.counts.whole += u64::from(end == UserEnd::Root);
                 let before = waiting.dump.frames;
@@ -307,23 +229,6 @@ impl ProcessTable {
                 }
             }
         }
-        if let Some((tgid, state)) = own {
-            self.states.insert(tgid, state);
-        }
-    }
-
-    /// Puts a process back to how it was when a sample was taken, if it has changed since. Returns its present state, which the caller puts
-    /// back.
-    fn replace_changed(&mut self, waiting: &Waiting) -> Option<(u32, State)> {
-        let state = self.states.get_mut(&waiting.tgid)?;
-        let then = &waiting.then;
-        if (state.life, state.changes) == (then.life, then.changes) {
-            return None;
-        }
-        let known = if then.mappings.is_some() { Known::Yes } else { Known::Unread };
-        let mappings = then.mappings.clone().unwrap_or_default();
-        let old = State { life: then.life, known, mappings, user: waiting.user, ..State::new(then.comm) };
-        Some((waiting.tgid, std::mem::replace(state, old)))
     }
 
     /// Walks on from a dump. `None` while the mappings of its process are not known, and as long as the code at `stuck` has no table.
@@ -335,10 +240,13 @@ impl ProcessTable {
         rules: &mut dyn RuleSource,
     ) -> Option<(Vec<Found>, UserEnd)> {
         let state = self.states.get(&record.tgid).filter(|state| state.known == Known::Yes)?;
+        // The kernel knows which file the first frame is in, whatever has its path or inode by now.
+        let first = dump.registers.pc.wrapping_sub(dump.registers.is_return.into());
+        let last = state.mappings.find(first).map(|mapping| mapping.file).zip(dump.key);
         let mut code =
-            MappedCode { mappings: &state.mappings, files: &mut self.files, user: record.uid, last: None, unknown: None, rules };
+            MappedCode { mappings: &state.mappings, files: &mut self.files, user: record.uid, last, unknown: None, rules };
         let memory = Memory { start: dump.start, bytes: &dump.stack };
-        let machine = Machine { arch: ARCH, signature: self.signature };
+        let machine = Machine { arch: Arch::OWN, signature: self.signature };
         let is_stuck = stuck.is_some_and(|address| code.at(address) == At::NoTable);
         let walked = (!is_stuck).then(|| walk::walk(machine, &dump.registers, memory, &mut code));
         if let Some(mapping) = code.unknown

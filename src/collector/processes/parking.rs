@@ -6,17 +6,16 @@
 //!
 //! Bounds: waiting samples take at most 16 MB, those of root 8 MB, those of any other user 1 MB.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
-
 use super::super::Batch;
-use super::super::reader::Answer;
-use super::super::records::Record;
-use super::super::resolve::Waits;
-use super::ProcessTable;
-use crate::profile::UserId;
+use super::at_sample::Since;
+use super::parked::Parked;
+use super::reader::Answer;
+use super::resolve::Waits;
+use super::state::{Known, State};
+use super::table::ProcessTable;
+use crate::collector::wire::records::Record;
 
 /// Longest wait of a sample in nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
@@ -24,66 +23,6 @@ const PATIENCE: u64 = 1_000_000_000;
 const AT_ONCE: Duration = Duration::from_millis(30);
 /// Time for which the last drain of a run waits for answers.
 const AT_THE_END: Duration = Duration::from_millis(300);
-/// Most bytes of waiting samples: of all users, of root, and of any other user.
-const MAX_BYTES: usize = 16 << 20;
-const MAX_BYTES_OF_ROOT: usize = 8 << 20;
-const MAX_BYTES_OF_USER: usize = 1 << 20;
-
-/// A waiting sample.
-struct Parked {
-    record: Box<[u8]>,
-    tgid: u32,
-    user: UserId,
-    /// The process's `life` and `changes` when the sample was taken. If one of them differs later, addresses may have another meaning.
-    life: u64,
-    changes: u64,
-    until: u64,
-}
-
-/// The waiting samples, in the order in which they came.
-#[derive(Default)]
-pub(super) struct Parking {
-    samples: VecDeque<Parked>,
-    bytes: usize,
-    of_user: FxHashMap<UserId, usize>,
-    /// Number of samples that waited in vain or found no room to wait.
-    pub(super) in_vain: u64,
-    /// See [`Unread::cut`](super::Unread::cut).
-    pub(super) cut: u64,
-}
-
-impl Parking {
-    /// The processes of the waiting samples, with repetitions.
-    pub(super) fn processes(&self) -> impl Iterator<Item = u32> {
-        self.samples.iter().map(|parked| parked.tgid)
-    }
-
-    fn push(&mut self, parked: Parked) -> bool {
-        let (bytes, limit) = (parked.cost(), if parked.user == UserId(0) { MAX_BYTES_OF_ROOT } else { MAX_BYTES_OF_USER });
-        let of_user = self.of_user.entry(parked.user).or_default();
-        if *of_user + bytes > limit || self.bytes + bytes > MAX_BYTES {
-            return false;
-        }
-        *of_user += bytes;
-        self.bytes += bytes;
-        self.samples.push_back(parked);
-        true
-    }
-
-    /// Takes out all samples. The caller pushes those that go on waiting.
-    fn take(&mut self) -> VecDeque<Parked> {
-        self.bytes = 0;
-        self.of_user.clear();
-        std::mem::take(&mut self.samples)
-    }
-}
-
-impl Parked {
-    fn cost(&self) -> usize {
-        self.record.len() + size_of::<Parked>() + 16
-    }
-}
-
 impl ProcessTable {
     /// Adds a sample to the batch, at once or when its process has been read.
     pub(crate) fn take(&mut self, record: &Record, bytes: &[u8], batch: &mut Batch) {
@@ -91,14 +30,23 @@ impl ProcessTable {
         self.place(record, bytes, batch);
     }
 
-    /// The same for a prepared process.
+    /// Adds a sample whose process was forgotten while the sample waited: with its kernel stack, and as one whose process was not read.
+    pub(crate) fn resolve_forgotten(&mut self, record: &Record, batch: &mut Batch) -> bool {
+        let state = State { known: Known::Unread, user: record.uid, ..State::new(record.comm) };
+        self.states.insert(record.tgid, state);
+        let is_done = self.resolve(record, batch, Waits::NoMore);
+        self.states.remove(&record.tgid);
+        is_done
+    }
+
+    /// Adds a sample of a prepared process to the batch, or lets it wait until its process is read.
     pub(super) fn place(&mut self, record: &Record, bytes: &[u8], batch: &mut Batch) {
         if self.resolve(record, batch, Waits::MayWait) {
             return;
         }
-        let (life, changes) = self.states.get(&record.tgid).map_or((0, 0), |state| (state.life, state.changes));
+        let then = self.at_sample(record.tgid);
         let (tgid, user, until) = (record.tgid, record.uid, record.time.saturating_add(PATIENCE));
-        if !self.parking.push(Parked { record: bytes.into(), tgid, user, life, changes, until }) {
+        if !self.parking.push(Parked { record: bytes.into(), tgid, user, then, until }) {
             self.parking.in_vain += 1;
             self.resolve(record, batch, Waits::NoMore);
         }
@@ -126,6 +74,7 @@ impl ProcessTable {
         for parked in self.parking.take() {
             self.release(parked, now, batch);
         }
+        self.forget_remapped();
         if batch.samples.len() > from {
             // Samples that waited come before the others of this drain, which are younger and already in order.
             batch.samples.sort_by_key(|sample| sample.time);
@@ -135,14 +84,18 @@ impl ProcessTable {
     /// Adds a sample that waited to the batch, or lets it wait on.
     fn release(&mut self, parked: Parked, now: u64, batch: &mut Batch) {
         let Some(record) = Record::parse(&parked.record) else { return };
-        let state = self.states.get(&parked.tgid);
-        let same = state.is_some_and(|state| (state.life, state.changes) == (parked.life, parked.changes));
-        let waits = match (same, parked.until <= now) {
-            (false, _) => Waits::ForNothing,
-            (true, true) => Waits::NoMore,
-            (true, false) => Waits::MayWait,
+        let since = self.since(&parked.then);
+        let waits = match (&since, parked.until <= now) {
+            (Since::Lost, _) => Waits::ForNothing,
+            (_, true) => Waits::NoMore,
+            (_, false) => Waits::MayWait,
         };
-        let done = self.resolve(&record, batch, waits);
+        let done = match since {
+            Since::Remapped(mappings) => {
+                self.resolve_as_it_was(&parked.then, Some(mappings), |table| table.resolve(&record, batch, waits))
+            }
+            Since::Unchanged | Since::Lost => self.resolve(&record, batch, waits),
+        };
         if done {
             self.parking.in_vain += u64::from(waits != Waits::MayWait);
             if waits == Waits::NoMore {

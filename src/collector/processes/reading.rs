@@ -10,11 +10,12 @@
 
 use std::sync::Arc;
 
-use super::super::mappings::{FileIndex, Mapping, Mappings};
-use super::super::proc::MappedList;
-use super::super::reader::{Answer, Found, Question, What};
-use super::super::records::comm_text;
-use super::{Known, ProcessTable};
+use super::mappings::{FileIndex, Mapping, Mappings};
+use super::proc::MappedList;
+use super::reader::{Answer, Found, Question, What};
+use super::state::Known;
+use super::table::ProcessTable;
+use crate::collector::wire::records::comm_text;
 use crate::profile::{Tgid, UserId};
 
 /// Most processes that [`Unread`] names.

@@ -18,12 +18,12 @@ use std::time::SystemTime;
 use super::Summary;
 use super::digest::Digest;
 use super::layout::{Layout, Range};
-use crate::collector::records::{array_at, u16_at, u32_at, u64_at};
-use crate::collector::unwind::{Arch, Packed, Page};
+use crate::object::numbers::{array_at, u16_at, u32_at, u64_at};
 use crate::profile::BuildId;
+use crate::unwind::{Arch, Packed, Page};
 
 /// Changes whenever the converter makes other tables, or the format changes.
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 const MAGIC: [u8; 8] = *b"flametop";
 
 /// When there is more, the files that were not used for longest go.

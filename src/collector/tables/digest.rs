@@ -15,7 +15,7 @@ use std::io;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::collector::unwind::Image;
+use crate::unwind::ReadAt;
 
 /// Bytes of a chunk. Small enough that reading a header costs little, large enough that the list of hashes is short.
 const CHUNK: usize = 64 << 10;
@@ -44,7 +44,7 @@ pub(super) struct Verified<'a, I: ?Sized> {
     has_changed: Cell<bool>,
 }
 
-impl<'a, I: Image + ?Sized> Verified<'a, I> {
+impl<'a, I: ReadAt + ?Sized> Verified<'a, I> {
     /// Reads and hashes the whole image.
     pub(super) fn new(image: &'a I) -> io::Result<Verified<'a, I>> {
         let length = image.length();
@@ -102,7 +102,7 @@ impl<'a, I: Image + ?Sized> Verified<'a, I> {
     }
 }
 
-impl<I: Image + ?Sized> Image for Verified<'_, I> {
+impl<I: ReadAt + ?Sized> ReadAt for Verified<'_, I> {
     fn length(&self) -> u64 {
         self.length
     }
@@ -137,7 +137,7 @@ mod tests {
     /// An image whose bytes change while it is used.
     struct Theirs(RefCell<Vec<u8>>);
 
-    impl Image for Theirs {
+    impl ReadAt for Theirs {
         fn length(&self) -> u64 {
             self.0.borrow().len() as u64
         }

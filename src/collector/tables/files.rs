@@ -2,13 +2,16 @@
 //!
 //! Samples name a file by [`ObjectKey`], events of mappings by path and build id, or by device and inode. A build id can be forged. So
 //! one of a file that others than root can write counts only for the processes of the user who ran it: they mislead nobody else.
+//! File systems give the inode number of a removed file to another one, so the generation is compared, too. Of mappings that were read
+//! from `/proc` it is not known: they are older than the files that are known here, and so hold the inode, unless events were lost.
 
+use crate::collector::wire::records::ObjectKey;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::kernel::ObjectKey;
-use crate::collector::events::Identity;
+use super::identity::content;
+use crate::collector::wire::perf_records::{Identity, Inode};
 use crate::profile::{BuildId, UserId};
 
 /// Whose processes a build id counts for.
@@ -24,13 +27,47 @@ enum For {
 #[derive(Default, Debug)]
 pub(super) struct Files {
     by_build_id: FxHashMap<(BuildId, For), (ObjectKey, Arc<str>)>,
-    by_inode: FxHashMap<(u64, u64), ObjectKey>,
+    by_inode: FxHashMap<(u64, u64), ByInode>,
+}
+
+/// A file that an inode number leads to.
+#[derive(Clone, Copy, Debug)]
+struct ByInode {
+    key: ObjectKey,
+    modified: Option<(i64, u32)>,
+    /// Whether no event was lost since the file was added.
+    is_certain: bool,
+}
+
+impl ByInode {
+    fn is(&self, inode: Inode) -> bool {
+        match (inode.generation, self.modified) {
+            (Some(generation), Some(modified)) => content(generation, modified) == self.key.generation,
+            // There is no table of a file that was not opened: it does not mislead.
+            (Some(_), None) => true,
+            (None, _) => self.is_certain,
+        }
+    }
+}
+
+/// A file, as far as it is known when its table is asked for.
+#[derive(Debug)]
+pub(super) struct KnownFile {
+    pub(super) key: ObjectKey,
+    /// When it was modified; `None` if it was not opened.
+    pub(super) modified: Option<(i64, u32)>,
+    pub(super) build_id: Option<BuildId>,
+    /// Whether only root can write it.
+    pub(super) is_hosts: bool,
+    /// As the process that ran it may call it.
+    pub(super) path: Arc<str>,
 }
 
 impl Files {
-    /// Adds a file that a process of `user` runs; it may call the file `path`. `is_hosts`: only root can write it.
-    pub(super) fn insert(&mut self, key: ObjectKey, build_id: Option<BuildId>, user: UserId, is_hosts: bool, path: Arc<str>) {
-        self.by_inode.insert((key.device(), key.inode), key);
+    /// Adds a file that a process of `user` runs.
+    pub(super) fn insert(&mut self, file: KnownFile, user: UserId) {
+        let KnownFile { key, modified, build_id, is_hosts, path } = file;
+        self.by_inode.insert((key.device(), key.inode), ByInode { key, modified, is_certain: true });
         if let Some(id) = build_id {
             let whose = if is_hosts { For::All } else { For::User(user) };
             self.by_build_id.insert((id, whose), (key, path));
@@ -40,7 +77,10 @@ impl Files {
     /// Returns the key of a file that a process of `user` has mapped.
     pub(super) fn key_of(&self, path: &str, identity: Identity, user: UserId) -> Option<ObjectKey> {
         match identity {
-            Identity::Inode(device, inode) => self.by_inode.get(&(device, inode)).copied(),
+            Identity::Inode(inode) => {
+                let known = self.by_inode.get(&(inode.device, inode.number));
+                known.filter(|known| known.is(inode)).map(|known| known.key)
+            }
             Identity::BuildId(id) => {
                 let hosts = self.by_build_id.get(&(id, For::All));
                 let own = self.by_build_id.get(&(id, For::User(user)));
@@ -53,7 +93,12 @@ impl Files {
     /// Removes files for which `stays` is false.
     pub(super) fn retain(&mut self, stays: impl Fn(&ObjectKey) -> bool) {
         self.by_build_id.retain(|_, (key, _)| stays(key));
-        self.by_inode.retain(|_, key| stays(key));
+        self.by_inode.retain(|_, known| stays(&known.key));
+    }
+
+    /// Notes that events were lost: a mapping that is read from `/proc` from now on may be younger than the files that are known.
+    pub(super) fn events_were_lost(&mut self) {
+        self.by_inode.values_mut().for_each(|known| known.is_certain = false);
     }
 }
 
@@ -67,20 +112,47 @@ mod tests {
         let id = BuildId::new(&[1, 2, 3]).unwrap();
         let (root, alice, bob) = (UserId(0), UserId(1000), UserId(1001));
         let mut files = Files::default();
-        files.insert(key(1), Some(id), root, true, "/lib/libc.so.6".into());
-        files.insert(key(2), Some(id), alice, false, "/home/alice/libc.so.6".into());
-        files.insert(key(3), None, alice, false, "/home/alice/other".into());
+        let known = |inode, build_id, is_hosts, path: &str| KnownFile {
+            key: key(inode),
+            modified: None,
+            build_id,
+            is_hosts,
+            path: path.into(),
+        };
+        files.insert(known(1, Some(id), true, "/lib/libc.so.6"), root);
+        files.insert(known(2, Some(id), false, "/home/alice/libc.so.6"), alice);
+        files.insert(known(3, None, false, "/home/alice/other"), alice);
         let by_id = |path: &str, user| files.key_of(path, Identity::BuildId(id), user);
         assert_eq!(by_id("/lib/libc.so.6", root), Some(key(1)));
         assert_eq!(by_id("/lib/libc.so.6", alice), Some(key(1)));
         assert_eq!(by_id("/home/alice/libc.so.6", alice), Some(key(2)));
         assert_eq!(by_id("/home/alice/libc.so.6", root), Some(key(1)));
         assert_eq!(by_id("/home/alice/libc.so.6", bob), Some(key(1)));
-        let device = rustix::fs::makedev(8, 1);
-        assert_eq!(files.key_of("/anything", Identity::Inode(device, 3), bob), Some(key(3)));
+        let by_inode = |number| Identity::Inode(Inode { device: rustix::fs::makedev(8, 1), number, generation: None });
+        assert_eq!(files.key_of("/anything", by_inode(3), bob), Some(key(3)));
         files.retain(|known| known.inode != 1);
         assert_eq!(files.key_of("/lib/libc.so.6", Identity::BuildId(id), root), None);
-        assert_eq!(files.key_of("/lib/libc.so.6", Identity::Inode(device, 1), root), None);
+        assert_eq!(files.key_of("/lib/libc.so.6", by_inode(1), root), None);
         assert_eq!(files.key_of("/home/alice/libc.so.6", Identity::BuildId(id), alice), Some(key(2)));
+    }
+
+    #[test]
+    fn a_later_file_with_the_same_inode_is_another_one() {
+        let modified = Some((5, 6));
+        let key = ObjectKey { inode: 3, device: 8 << 20 | 1, generation: content(7, (5, 6)) };
+        let mut files = Files::default();
+        let add = |files: &mut Files| {
+            files.insert(KnownFile { key, modified, build_id: None, is_hosts: false, path: "/x".into() }, UserId(1));
+        };
+        let of = |files: &Files, generation| {
+            let inode = Inode { device: rustix::fs::makedev(8, 1), number: 3, generation };
+            files.key_of("/x", Identity::Inode(inode), UserId(1))
+        };
+        add(&mut files);
+        assert_eq!([of(&files, Some(7)), of(&files, Some(8)), of(&files, None)], [Some(key), None, Some(key)]);
+        files.events_were_lost();
+        assert_eq!([of(&files, Some(7)), of(&files, None)], [Some(key), None]);
+        add(&mut files);
+        assert_eq!(of(&files, None), Some(key));
     }
 }

@@ -6,7 +6,7 @@
 //! ```text
 //! superblock   st_dev; on btrfs, where st_dev differs, the mount's number in mountinfo, found by the mount's id (statx)
 //! inode        all 64 bits
-//! generation   i_generation (FS_IOC_GETVERSION) mixed with the time of modification, as bpf/vma.h does; not compared where the file
+//! generation   i_generation (FS_IOC_GETVERSION) mixed with the time of modification, as bpf/lookup/mappings.h does; not compared where the file
 //!              system tells no generation (tmpfs): it never reuses inode numbers
 //! ```
 //!
@@ -14,6 +14,8 @@
 //! bits of the inode number are compared (the upper bits may name the layer), and the overlay must be mounted in our own mount
 //! namespace: a user who mounts one in a user namespace could choose both numbers.
 
+use crate::collector::sys::machine;
+use crate::collector::wire::records::ObjectKey;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -21,13 +23,11 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags};
 
-use super::kernel::ObjectKey;
 use super::queue::{Job, Sought};
-use crate::collector::events::Identity;
-use crate::collector::unwind::FileImage;
-use crate::collector::{build_id, perf};
+use crate::collector::wire::perf_records::Identity;
 use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::profile::Tgid;
+use crate::unwind::FileBytes;
 
 /// Most bytes of a mountinfo that are read: some ten thousand mounts.
 const MOST_MOUNTINFO: u64 = 4 << 20;
@@ -98,7 +98,7 @@ fn identify(file: &OpenFile, job: &Job) -> Result<Option<ObjectKey>, String> {
 }
 
 /// Returns what the kernel knows an open file by, if it is the one that an event of a mapping named. `None` also where that cannot be
-/// found out: on remote file systems and overlays, and on those that tell no generation.
+/// found out: on remote file systems and overlays, and if neither the file system nor the event tells the generation.
 fn key_of(file: &OpenFile, identity: Identity, tgid: u32) -> Option<ObjectKey> {
     let (near, facts) = (file.opened.near()?, &file.facts);
     if rustix::fs::fstatfs(near).ok()?.f_type as u64 & 0xffff_ffff == OVERLAYFS {
@@ -106,10 +106,14 @@ fn key_of(file: &OpenFile, identity: Identity, tgid: u32) -> Option<ObjectKey> {
     }
     let device = superblock(file, near, None, tgid)?;
     let is_it = match identity {
-        Identity::BuildId(id) => build_id::of_image(&FileImage::new(file.clone())) == Some(id),
-        Identity::Inode(wanted, inode) => device == wanted && facts.inode == inode,
+        Identity::BuildId(id) => crate::object::build_id::of_image(&FileBytes::new(file.clone())) == Some(id),
+        Identity::Inode(inode) => device == inode.device && facts.inode == inode.number,
     };
-    let generation = perf::inode_generation(near).filter(|_| is_it)?;
+    let told = match identity {
+        Identity::Inode(inode) => inode.generation,
+        Identity::BuildId(_) => None,
+    };
+    let generation = machine::inode_generation(near).or(told).filter(|found| is_it && told.is_none_or(|told| told == *found))?;
     Some(ObjectKey::new(device, facts.inode, content(generation, facts.modified)))
 }
 
@@ -129,13 +133,13 @@ fn is_it(file: &OpenFile, key: ObjectKey, tgid: u32) -> Result<bool, String> {
             false => Ok(false),
         };
     }
-    let generation = perf::inode_generation(near);
+    let generation = machine::inode_generation(near);
     Ok(facts.inode == key.inode && generation.is_none_or(|generation| content(generation, facts.modified) == key.generation))
 }
 
 const OVERLAYFS: u64 = 0x794c_7630;
 
-/// Computes the same number as `content_generation` of bpf/vma.h.
+/// Computes the same number as `content_generation` of bpf/lookup/mappings.h.
 pub(super) fn content(generation: u32, (seconds, nanoseconds): (i64, u32)) -> u32 {
     let time = seconds.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(u64::from(nanoseconds));
     generation ^ (time.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32

@@ -7,6 +7,8 @@
 //! The segments never take more than [`Kernel::new`] allows. An object that finds no room is refused, and the caller waits. All users
 //! other than root together hold at most half of the segments' bytes and half of the places.
 
+use crate::collector::sys::bpf_memory;
+use crate::collector::wire::records::ObjectKey;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -15,12 +17,12 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::layout::{Layout, MAX_RANGES, Range};
 use super::pool::{Extent, MAX_SEGMENTS, Pool, SEGMENT_WORDS};
-use crate::collector::perf::{self, MappedWords, undisturbed};
-use crate::collector::records::{u16_at, u32_at};
-use crate::collector::unwind::paged::PAGE;
-use crate::collector::unwind::{Arch, Packed, Page};
-use crate::far::Place;
+use crate::collector::sys::bpf_memory::MappedWords;
+use crate::collector::sys::scheduling::undisturbed;
+use crate::object::numbers::{u16_at, u32_at};
 use crate::profile::UserId;
+use crate::unwind::table::paged::PAGE;
+use crate::unwind::{Arch, Packed, Page};
 
 /// Places of objects: `MAX_OBJECTS` of bpf/record.h.
 pub(crate) const MAX_OBJECTS: u32 = 16_384;
@@ -37,45 +39,6 @@ pub(crate) const SEGMENT_BYTES: u32 = SEGMENT_WORDS * 4;
 /// How long a program that has begun to walk may take, and much more: it runs for microseconds, with interrupts off, but a
 /// virtual CPU may be stopped in between.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// A file's content, as the kernel tells it: `struct object_key`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct ObjectKey {
-    pub(crate) inode: u64,
-    pub(crate) device: u32,
-    pub(crate) generation: u32,
-}
-
-impl ObjectKey {
-    /// The vDSO is of no file.
-    pub(crate) const VDSO: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 0 };
-
-    /// Returns the key of a file. `device` is the superblock's number in the encoding of stat.
-    pub(crate) fn new(device: u64, inode: u64, generation: u32) -> ObjectKey {
-        ObjectKey { inode, device: rustix::fs::major(device) << 20 | rustix::fs::minor(device), generation }
-    }
-
-    /// The superblock's number in the encoding of stat.
-    pub(crate) fn device(self) -> u64 {
-        // In the kernel's own encoding the lower 20 bits are the minor number.
-        rustix::fs::makedev(self.device >> 20, self.device & 0xf_ffff)
-    }
-
-    /// What is asked for the file.
-    pub(crate) fn place(self) -> Place {
-        Place::device(self.device())
-    }
-
-    fn bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        let (inode, rest) = bytes.split_at_mut(8);
-        let (device, generation) = rest.split_at_mut(4);
-        inode.copy_from_slice(&self.inode.to_ne_bytes());
-        device.copy_from_slice(&self.device.to_ne_bytes());
-        generation.copy_from_slice(&self.generation.to_ne_bytes());
-        bytes
-    }
-}
 
 /// Where the pages of a range of code are indexed: `struct object_range`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +100,7 @@ impl From<io::Error> for NotPlaced {
     }
 }
 
-/// The maps of bpf/tables.h, and what is in them.
+/// The maps of bpf/lookup/tables.h, and what is in them.
 pub(crate) struct Kernel {
     segments: MapHandle,
     objects: MapHandle,
@@ -228,7 +191,7 @@ impl Kernel {
 
     /// An object without unwind information: code of it is walked by guessing, and not asked for again.
     pub(crate) fn put_nothing(&mut self, user: UserId) -> Result<Placed, NotPlaced> {
-        let arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
+        let arch = Arch::OWN;
         self.put(&Layout { arch, ranges: Vec::new(), rows: Vec::new(), rules: Vec::new() }, user, false)
     }
 
@@ -269,7 +232,7 @@ impl Kernel {
             Some(Some(value)) => value,
             _ => self.add_segment(extent.segment)?,
         };
-        perf::write_mapped(value.as_fd(), extent.word as usize * 4, bytes)?;
+        bpf_memory::write_mapped(value.as_fd(), extent.word as usize * 4, bytes)?;
         Ok(extent)
     }
 
@@ -288,7 +251,7 @@ impl Kernel {
         Ok(slot.insert(value))
     }
 
-    /// Returns the rule at an offset in an object's file: what `search_rule` of bpf/tables.h finds there.
+    /// Returns the rule at an offset in an object's file: what `search_rule` of bpf/lookup/tables.h finds there.
     pub(crate) fn rule(&mut self, placed: &Placed, offset: u64) -> Packed {
         self.search_rule(placed, offset).unwrap_or(Packed::GAP)
     }
@@ -386,7 +349,7 @@ impl Kernel {
 
     /// Returns when the walk last used each slot's table, in units of 2³⁰ ns of `CLOCK_MONOTONIC`; 0: never.
     pub(crate) fn uses(&self) -> Vec<u32> {
-        let bytes = perf::read_mapped(self.objects.as_fd(), 0, self.next_slot as usize * OBJECT).unwrap_or_default();
+        let bytes = bpf_memory::read_mapped(self.objects.as_fd(), 0, self.next_slot as usize * OBJECT).unwrap_or_default();
         bytes.chunks_exact(OBJECT).map(|object| u32_at(object, 4).unwrap_or(0)).collect()
     }
 

@@ -3,8 +3,8 @@
 //! Unwind information counts in ELF addresses; a mapping tells offsets in the file. Each executable segment has its own
 //! distance between the two, so a range of pages is cut at the borders of segments and moved: the walk needs no bias.
 
-use crate::collector::unwind::paged::PAGE;
-use crate::collector::unwind::{Arch, Code, Packed, Page, Paged, Table};
+use crate::unwind::table::paged::PAGE;
+use crate::unwind::{Arch, Code, Packed, Page, Paged, Table};
 
 /// Most ranges: `MAX_RANGES` of bpf/record.h.
 pub(crate) const MAX_RANGES: usize = 8;
@@ -104,7 +104,7 @@ fn in_pieces(range: Range) -> Vec<Range> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::unwind::rows::Row;
+    use crate::unwind::table::rows::Row;
 
     fn table(base: u64, rows: &[(u32, u16)], code: &[(u64, u64, u64)]) -> Table {
         let rows = rows.iter().map(|(offset, rule)| Row { offset: *offset, rule: *rule }).collect();

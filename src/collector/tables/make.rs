@@ -1,5 +1,11 @@
 //! The threads that make tables, from a job to the table that is put into the kernel.
 
+use crate::collector::sys::allocator;
+use crate::collector::sys::machine;
+use crate::collector::tables::Made;
+use crate::collector::tables::Shared;
+use crate::collector::tables::store::PAUSE;
+use crate::collector::wire::records::ObjectKey;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -7,24 +13,20 @@ use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
 
+use super::WORKERS;
 use super::cache::{Cache, Content};
 use super::digest::{self, Verified};
+use super::files::KnownFile;
 use super::identity::{self, Found, NotFound};
-use super::kernel::ObjectKey;
 use super::layout::Layout;
 use super::queue::{Job, Next, RATE, Sought};
 use super::status::Summary;
 use super::store::{Finished, Inner, ROOT};
-use super::{PAUSE, Shared, WORKERS};
-use crate::collector::events::Identity;
-use crate::collector::unwind::{self, Arch, Beside, Code, Control, Ended, FileImage, Image, OnDisk, Step, Table};
-use crate::collector::{build_id, perf};
-use crate::far::{self, Place};
+use crate::collector::wire::perf_records::Identity;
+use crate::object::io_timeout::{self, Place};
 use crate::object::open::{self, Root};
 use crate::profile::{BuildId, Tgid, UserId};
-
-/// A table for the kernel, or why there is none.
-pub(super) type Made = Result<(Layout, Summary), String>;
+use crate::unwind::{self, Arch, Beside, Code, Control, Ended, FileBytes, OnDisk, ReadAt, Step, Table};
 
 /// A table has at most as many bytes as its file takes on its disk, or this many if that is more. Tables of real programs and libraries
 /// have 3 to 7 % of the bytes of their file (libc, bash, git, gdb, librustc_driver, libLLVM; measured with `flametop unwind-check`: rows
@@ -98,7 +100,7 @@ fn next_job(shared: &Shared, worked: &mut bool, stored: &mut bool) -> Option<Job
             }
             Next::Nothing if std::mem::take(worked) => {
                 drop(inner);
-                perf::release_memory();
+                allocator::release_memory();
                 if std::mem::take(stored) {
                     shared.cache.iter().for_each(Cache::prune);
                 }
@@ -123,9 +125,9 @@ enum Outcome {
 fn place_of(job: &Job) -> Place {
     match job.sought {
         Sought::Sampled(key) => key.place(),
-        Sought::Mapped(Identity::Inode(device, _)) => Place::device(device),
+        Sought::Mapped(Identity::Inode(inode)) => Place::device(inode.device),
         Sought::Mapped(Identity::BuildId(_)) => {
-            Place::beside(Path::new("/"), Path::new(job.paths.first().map_or("", |path| path)))
+            Root::Process(Tgid(job.tgid)).place(Path::new(job.paths.first().map_or("", |path| path)))
         }
     }
 }
@@ -134,9 +136,9 @@ fn place_of(job: &Job) -> Place {
 fn make_for(shared: &Shared, job: &Job, stored: &mut bool, charged: &Cell<Duration>) -> Outcome {
     let opened = {
         let job = job.clone();
-        far::within(job.user.0, place_of(&job), far::PATIENCE, move || {
+        io_timeout::within(job.user.0, place_of(&job), io_timeout::PATIENCE, move || {
             let found = identity::find(&job)?;
-            let id = build_id::of_image(&FileImage::new(found.file.clone()));
+            let id = crate::object::build_id::of_image(&FileBytes::new(found.file.clone()));
             Ok((found, id))
         })
     };
@@ -150,21 +152,28 @@ fn make_for(shared: &Shared, job: &Job, stored: &mut bool, charged: &Cell<Durati
         }
     };
     let (user, key) = (if found.is_hosts { ROOT } else { job.user }, found.key);
+    let known = || KnownFile {
+        key,
+        modified: Some(found.file.facts.modified),
+        build_id: id,
+        is_hosts: found.is_hosts,
+        path: found.path.clone(),
+    };
     if job.sought.key().is_none() && !shared.lock().begin(key) {
         // Another job makes it, or has made it.
-        shared.lock().add_file(key, id, job.user, found.is_hosts, found.path.clone());
+        shared.lock().add_file(known(), job.user);
         return Outcome::Named(user);
     }
     if !shared.lock().may_hold(user) {
         return Outcome::Later(user, Some(key), FULL);
     }
     let maker =
-        Maker { shared, job, found: &found, id, image: FileImage::new(found.file.clone()), is_whole: Cell::new(true), charged };
+        Maker { shared, job, found: &found, id, image: FileBytes::new(found.file.clone()), is_whole: Cell::new(true), charged };
     let outcome = if found.is_hosts { maker.of_host(stored) } else { maker.of_anybody(stored) };
     let (content, made) = match outcome {
         Ok(Some(made)) => made,
         Ok(None) => {
-            shared.lock().add_file(key, id, job.user, found.is_hosts, found.path.clone());
+            shared.lock().add_file(known(), job.user);
             return Outcome::Named(user);
         }
         Err(Changed) => return Outcome::Later(user, Some(key), PAUSE),
@@ -173,6 +182,7 @@ fn make_for(shared: &Shared, job: &Job, stored: &mut bool, charged: &Cell<Durati
     let path = found.path.clone();
     Outcome::Made(Box::new(Finished {
         content: content.filter(|_| made.is_ok()),
+        modified: Some(found.file.facts.modified),
         build_id: id,
         is_hosts: found.is_hosts,
         asked_by: job.user,
@@ -192,7 +202,7 @@ struct Maker<'a> {
     job: &'a Job,
     found: &'a Found,
     id: Option<BuildId>,
-    image: FileImage,
+    image: FileBytes,
     /// Whether the last conversion was not stopped.
     is_whole: Cell<bool>,
     /// CPU time that the user was charged for already.
@@ -249,7 +259,7 @@ impl Maker<'_> {
     }
 
     /// Makes a table. What is there earlier is put into the kernel meanwhile.
-    fn make(&self, image: &(impl Image + ?Sized), beside: &dyn Beside) -> Made {
+    fn make(&self, image: &(impl ReadAt + ?Sized), beside: &dyn Beside) -> Made {
         let user = if self.found.is_hosts { ROOT } else { self.job.user };
         let work = Work::begin(self.shared, self.job, self.found.key, user);
         let made = make(image, beside, &work, &self.is_whole, &mut |layout, summary| {
@@ -257,6 +267,7 @@ impl Maker<'_> {
                 return;
             }
             self.shared.lock().finish(Finished {
+                modified: Some(self.found.file.facts.modified),
                 build_id: self.id,
                 is_hosts: self.found.is_hosts,
                 asked_by: self.job.user,
@@ -323,14 +334,14 @@ impl Beside for OfHost {
         self.directory.clone()
     }
 
-    fn open(&self, path: &Path) -> Option<FileImage> {
+    fn open(&self, path: &Path) -> Option<FileBytes> {
         let (place, path) = (Place::beside(Path::new("/"), path), path.to_owned());
         let file = open::in_time(ROOT, place, move || {
             let file = open::path_now(ROOT, &Root::Own, &path)?;
             let is_hosts = file.is_hosts(&path);
             Ok(Some(file).filter(|_| is_hosts))
         });
-        file.ok()?.map(FileImage::new)
+        file.ok()?.map(FileBytes::new)
     }
 
     fn build_id(&self) -> Option<BuildId> {
@@ -341,7 +352,7 @@ impl Beside for OfHost {
 /// Makes a table in steps. `publish` gets those that are not the last: what unwind information says is there at once, what is proved from
 /// machine code follows.
 fn make(
-    image: &(impl Image + ?Sized),
+    image: &(impl ReadAt + ?Sized),
     beside: &dyn Beside,
     work: &Work<'_>,
     is_whole: &Cell<bool>,
@@ -423,7 +434,7 @@ impl Control for Work<'_> {
             return true;
         }
         let is_long = spent > LONG_WORK;
-        self.charge(spent) && spent < MOST_WORK && (!is_long || perf::exists(self.job.tgid))
+        self.charge(spent) && spent < MOST_WORK && (!is_long || machine::exists(self.job.tgid))
     }
 
     fn take_hints(&self, hints: &mut Vec<u64>) {
@@ -438,7 +449,7 @@ impl Control for Work<'_> {
 }
 
 pub(super) fn finish_table(table: &Table) -> Made {
-    let own = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
+    let own = Arch::OWN;
     if table.arch != own {
         return Err("built for another machine".to_string());
     }

@@ -29,27 +29,30 @@ mod layout;
 mod make;
 mod pool;
 mod queue;
+mod shared;
 mod shares;
 mod status;
 mod store;
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::collector::tables::shared::WORKERS;
+use crate::collector::tables::status::Made;
+use crate::collector::wire::records::ObjectKey;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use libbpf_rs::MapHandle;
 
-use super::events::Identity;
-use super::processes::RuleSource;
-use super::records::Wish;
-use super::{proc, unwind};
-use crate::profile::{FileNamespace, UserId};
+use super::wire::perf_records::Identity;
+use super::wire::records::Wish;
+use crate::object::vdso;
+use crate::profile::UserId;
+use crate::unwind;
 pub(crate) use cache::{Cache, any_table};
 pub(crate) use identity::device_of_any_mount;
-pub(crate) use kernel::ObjectKey;
+pub(crate) use queue::MappedRequest;
 use queue::{Job, Sought};
+use shared::Shared;
 pub use status::{ObjectState, ObjectStatus, Summary, TablesStatus};
 pub(crate) use store::RuleAt;
 use store::{Inner, State};
@@ -62,28 +65,6 @@ pub(crate) fn descriptors(kernel_memory: u64) -> u64 {
     kernel_memory / u64::from(kernel::SEGMENT_BYTES) + 2 * WORKERS as u64
 }
 
-/// How long a wish that failed for want of its process is not tried again.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// After how long a file system that did not answer is asked again, by the next sample in one of its files.
-const SILENCE: Duration = Duration::from_secs(60);
-
-/// Threads that make tables. Three, on one processor too: analysing the code of a large program takes seconds, and the next program does not
-/// wait for it.
-const WORKERS: usize = 3;
-
-struct Shared {
-    inner: Mutex<Inner>,
-    work: Condvar,
-    cache: Option<Cache>,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The tables of one collector. Dropping it ends its workers.
 pub(crate) struct Tables {
     shared: Arc<Shared>,
@@ -91,7 +72,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Starts the workers. The maps are those of bpf/tables.h; segments take at most `kernel_memory` bytes. The vDSO's table is made at
+    /// Starts the workers. The maps are those of bpf/lookup/tables.h; segments take at most `kernel_memory` bytes. The vDSO's table is made at
     /// once, because every process has it.
     pub(crate) fn start(
         segments: MapHandle,
@@ -101,7 +82,7 @@ impl Tables {
         kernel_memory: u64,
     ) -> Tables {
         let mut inner = Inner::new(kernel::Kernel::new(segments, objects, files, kernel_memory));
-        inner.finish(store::Finished::of_root(ObjectKey::VDSO, "[vdso]".into(), vdso()));
+        inner.finish(store::Finished::of_root(ObjectKey::VDSO, "[vdso]".into(), table_of_vdso()));
         let shared = Arc::new(Shared { inner: Mutex::new(inner), work: Condvar::new(), cache });
         let start = |number| {
             let shared = shared.clone();
@@ -146,6 +127,11 @@ impl Tables {
         self.shared.work.notify_one();
     }
 
+    /// Notes that events of mappings were lost.
+    pub(crate) fn events_were_lost(&self) {
+        self.shared.lock().files.events_were_lost();
+    }
+
     /// Locks the tables, to look up rules.
     pub(crate) fn rules(&self) -> Rules<'_> {
         Rules(self.shared.lock())
@@ -166,32 +152,20 @@ impl Tables {
     }
 }
 
-/// A file that a process has mapped, as an event told.
-#[derive(Clone, Debug)]
-pub(crate) struct MappedRequest {
-    pub(crate) tgid: u32,
-    /// The user who is charged for the process.
-    pub(crate) user: UserId,
-    pub(crate) files: FileNamespace,
-    pub(crate) mapping: (u64, u64),
-    pub(crate) path: Arc<str>,
-    pub(crate) identity: Identity,
-}
-
 /// The rules of all tables, while nobody changes them.
 pub(crate) struct Rules<'a>(MutexGuard<'a, Inner>);
 
-impl RuleSource for Rules<'_> {
-    fn key_of(&mut self, path: &str, identity: Identity, user: UserId) -> Option<ObjectKey> {
+impl Rules<'_> {
+    /// Returns what the tables know a file by, if they have met it: the file of a mapping with this path, in a process of this user.
+    pub(crate) fn key(&mut self, path: &str, identity: Identity, user: UserId) -> Option<ObjectKey> {
         self.0.files.key_of(path, identity, user)
     }
 
-    fn at(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
+    /// Returns the rule at an offset in a file.
+    pub(crate) fn rule(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
         self.0.rule(key, offset)
     }
-}
 
-impl Rules<'_> {
     /// Counts changes: as long as it is the same, the rules are the same.
     pub(crate) fn version(&self) -> u64 {
         self.0.version
@@ -218,11 +192,8 @@ impl Drop for Tables {
 }
 
 /// Our own vDSO, read from memory: it is everybody's.
-fn vdso() -> make::Made {
-    let mapped = proc::own_maps().into_iter().find(|mapped| mapped.path == "[vdso]").ok_or("there is none")?;
-    let mut image = vec![0; usize::try_from(mapped.end - mapped.start).unwrap_or(0)];
-    let memory = File::open("/proc/self/mem").map_err(|error| error.to_string())?;
-    memory.read_exact_at(&mut image, mapped.start).map_err(|error| error.to_string())?;
+fn table_of_vdso() -> Made {
+    let image = vdso::bytes().map_err(|reason| reason.to_string())?;
     let table = unwind::convert(image.as_slice(), &unwind::Nowhere).map_err(|error| error.to_string())?;
     make::finish_table(&table)
 }

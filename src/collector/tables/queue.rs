@@ -13,12 +13,12 @@
 //! that only root can write are charged to root, whoever runs them: their number is limited by what is installed. Users with time left
 //! are served in turns.
 
+use crate::collector::wire::records::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::kernel::ObjectKey;
-use crate::collector::events::Identity;
+use crate::collector::wire::perf_records::Identity;
 use crate::profile::{FileNamespace, UserId};
 
 /// CPU seconds per second that tables may take.
@@ -202,6 +202,18 @@ impl Queue {
         let waits = |line: &Line| line.left <= 0.0 && !line.jobs.is_empty();
         self.users.iter().filter(|(_, line)| waits(line)).map(|(user, _)| UserId(*user)).collect()
     }
+}
+
+/// A file that a process has mapped, as an event told.
+#[derive(Clone, Debug)]
+pub(crate) struct MappedRequest {
+    pub(crate) tgid: u32,
+    /// The user who is charged for the process.
+    pub(crate) user: UserId,
+    pub(crate) files: FileNamespace,
+    pub(crate) mapping: (u64, u64),
+    pub(crate) path: Arc<str>,
+    pub(crate) identity: Identity,
 }
 
 #[cfg(test)]

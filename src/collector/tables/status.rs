@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::layout::Layout;
-use crate::collector::unwind::{self, Table};
 use crate::profile::UserId;
+use crate::unwind::{self, Table};
 
 /// Figures about an object's table: see [`unwind::Report`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -101,3 +101,6 @@ pub struct TablesStatus {
     /// Requests that were refused because too many were waiting, of their user or of all.
     pub turned_away: u64,
 }
+
+/// A table for the kernel, or why there is none.
+pub(super) type Made = Result<(Layout, Summary), String>;

@@ -8,6 +8,10 @@
 //! Bounds: there are at most as many objects, and as many names, as the kernel has places. Files without an object are forgotten
 //! when they may be asked for again. At most [`MOST_UNPLACED`] bytes of tables wait for room.
 
+use crate::collector::sys::machine;
+use crate::collector::tables::Made;
+use crate::collector::tables::MappedRequest;
+use crate::collector::wire::records::ObjectKey;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,18 +19,15 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use super::cache::Content;
-use super::files::Files;
-use super::kernel::{Held, Kernel, MAX_OBJECTS, NotPlaced, ObjectKey, Placed};
-use super::make::Made;
+use super::files::{Files, KnownFile};
+use super::kernel::{Held, Kernel, MAX_OBJECTS, NotPlaced, Placed};
 use super::queue::Queue;
 use super::shares::{Among, Candidate, choose};
 use super::status::{ObjectState, ObjectStatus, TablesStatus};
-use super::{MappedRequest, PAUSE, SILENCE};
-use crate::collector::events::Identity;
-use crate::collector::perf;
-use crate::collector::records::Wish;
-use crate::collector::unwind::Packed;
+use crate::collector::wire::perf_records::Identity;
+use crate::collector::wire::records::Wish;
 use crate::profile::{BuildId, UserId};
+use crate::unwind::Packed;
 
 pub(super) const ROOT: UserId = UserId(0);
 
@@ -73,10 +74,18 @@ pub(crate) enum RuleAt {
     NotYet,
 }
 
+/// How long a wish that failed for want of its process is not tried again.
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// After how long a file system that did not answer is asked again, by the next sample in one of its files.
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
+
 /// A finished table, or why there is none, with its file and user.
 pub(super) struct Finished {
     pub(super) key: ObjectKey,
     pub(super) path: Arc<str>,
+    /// When the file was modified; `None` if it was not opened.
+    pub(super) modified: Option<(i64, u32)>,
     pub(super) content: Option<Content>,
     pub(super) build_id: Option<BuildId>,
     /// Whether only root can write the file.
@@ -99,6 +108,7 @@ impl Finished {
         Finished {
             key,
             path,
+            modified: None,
             content: None,
             build_id: None,
             is_hosts: false,
@@ -248,8 +258,8 @@ impl Inner {
     }
 
     /// Notes what else is known of a file: see [`Files::insert`].
-    pub(super) fn add_file(&mut self, key: ObjectKey, id: Option<BuildId>, user: UserId, is_hosts: bool, path: Arc<str>) {
-        self.files.insert(key, id, user, is_hosts, path);
+    pub(super) fn add_file(&mut self, file: KnownFile, user: UserId) {
+        self.files.insert(file, user);
         self.version += 1;
     }
 
@@ -304,7 +314,7 @@ impl Inner {
             content: done.content,
             status: ObjectStatus { path: done.path.clone(), state },
             user: done.user,
-            since: (perf::now().0 >> 30) as u32,
+            since: (machine::now().0 >> 30) as u32,
             cost: done.cost,
             again: done.again,
             is_partial: done.is_partial,
@@ -313,7 +323,8 @@ impl Inner {
         if let Some(content) = done.content {
             self.by_content.insert(content, number);
         }
-        self.files.insert(done.key, done.build_id, done.asked_by, done.is_hosts, done.path);
+        let Finished { key, modified, build_id, is_hosts, path, .. } = done;
+        self.files.insert(KnownFile { key, modified, build_id, is_hosts, path }, done.asked_by);
         match self.states.get(&done.key) {
             Some(State::Done(before)) => self.replace(*before, number),
             _ => self.name(done.key, done.asked_by, number),

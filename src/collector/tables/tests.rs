@@ -1,15 +1,22 @@
 //! Tables in real maps: of libraries that this very process has mapped. Needs root; fails without.
 
+use crate::collector::processes::proc;
+use crate::collector::sources::walk::Walk;
+use crate::collector::sys::machine;
+use crate::collector::tables::store::SILENCE;
+use crate::collector::wire::records::ObjectKey;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use super::shares::RECENTLY;
 use super::*;
-use crate::collector::perf::{self, now};
-use crate::collector::sampler::{Sampler, Settings};
-use crate::collector::{Batch, Collector, CollectorOptions, Targets, Walk};
+use crate::collector::sources::clock::{Sampler, Settings};
+use crate::collector::sys::machine::now;
+use crate::collector::{Batch, Collector, CollectorOptions, Targets};
 use crate::object::open;
 use crate::profile::{Processes, Tgid, UserEnd, UserId};
 
@@ -32,7 +39,7 @@ fn key_of(path: &Path) -> ObjectKey {
     let file = File::open(path).unwrap();
     let about = file.metadata().unwrap();
     let modified = (about.mtime(), u32::try_from(about.mtime_nsec()).unwrap());
-    let generation = perf::inode_generation(&file).map_or(0, |generation| identity::content(generation, modified));
+    let generation = machine::inode_generation(&file).map_or(0, |generation| identity::content(generation, modified));
     let device = rustix::fs::major(about.dev()) << 20 | rustix::fs::minor(about.dev());
     ObjectKey { inode: about.ino(), device, generation }
 }

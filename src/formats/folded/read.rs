@@ -71,7 +71,7 @@ impl fmt::Display for ReadReport {
 pub fn read(input: impl Read, names: &Names, profile: &mut Profile) -> Result<ReadReport, FormatError> {
     let mut lines = Lines::new(input)?;
     let file = names.labels.intern("[file]", "", FrameKind::Process);
-    let thread = profile.threads.intern(Thread { tgid: Tgid(0), tid: Tid(0), process: file, name: file });
+    let thread = profile.threads.intern(Thread { tgid: Tgid(0), tid: Tid(0), process: file, name: file, ..Thread::default() });
     let mut loader =
         Loader { names, profile, thread, known: NameCache::default(), last: LastStack::default(), waiting: Waiting::default() };
     let mut weights = Weights::default();
@@ -305,12 +305,12 @@ fn hash(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Limits;
+    use crate::profile::Capabilities;
 
     /// Each sample as `kind name;… weight`, and the report.
     fn read_all(input: &[u8]) -> (Vec<String>, ReadReport) {
         let names = Names::default();
-        let mut profile = Profile::new(Limits::NONE);
+        let mut profile = Profile::fixed(Capabilities::STACKS);
         let report = read(input, &names, &mut profile).unwrap();
         let text = |sample: &Sample| {
             let mut frames = Vec::new();
@@ -352,7 +352,7 @@ mod tests {
         let (samples, report) = read_all(lines.join("\n").as_bytes());
         assert_eq!(samples, lines);
         assert_eq!(report.stacks, 1003);
-        let (names, mut profile) = (Names::default(), Profile::new(Limits::NONE));
+        let (names, mut profile) = (Names::default(), Profile::fixed(Capabilities::STACKS));
         read(lines.join("\n").as_bytes(), &names, &mut profile).unwrap();
         let mut nodes = std::collections::BTreeSet::new();
         for line in &lines {
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn counts_too_large_to_add_up_are_refused() {
-        let mut profile = Profile::new(Limits::NONE);
+        let mut profile = Profile::fixed(Capabilities::STACKS);
         let error = read(&b"a 1\nb 18446744073709551615\n"[..], &Names::default(), &mut profile).unwrap_err();
         let said = error.to_string();
         assert_eq!(said, "the counts up to line 2 add up to more than 9.2e18; scale them down, to microseconds for instance");
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_file_without_a_stack_says_what_was_expected() {
-        let mut profile = Profile::new(Limits::NONE);
+        let mut profile = Profile::fixed(Capabilities::STACKS);
         let error = read(&b"hello\nworld\n"[..], &Names::default(), &mut profile).unwrap_err();
         assert!(error.to_string().starts_with("none of the 2 lines is a folded stack; expected frames joined by"), "{error}");
     }

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::Overwrite;
 use super::error::{SaveError, failure};
 use super::person::caller_of_sudo;
 
@@ -177,4 +176,13 @@ fn may_lead_us(owner: u32) -> bool {
     let own = rustix::process::geteuid();
     let caller = || caller_of_sudo(|name| std::env::var(name).ok());
     owner == 0 || owner == own.as_raw() || own.is_root() && caller().is_some_and(|(user, _)| user == owner)
+}
+
+/// Whether a file that is there may be replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overwrite {
+    /// Not without asking: [`SaveError::Exists`] comes back.
+    No,
+    /// The user has agreed.
+    Yes,
 }

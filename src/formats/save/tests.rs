@@ -2,6 +2,7 @@
 
 use super::person::{caller_of_sudo, expand, home_in_passwd};
 use super::*;
+use crate::formats::save::name::Format;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 fn hello(out: &mut dyn Write) -> Result<(), FormatError> {

@@ -11,13 +11,12 @@
 //!           └─ 4 g     {f+8, f+24}
 //! ```
 
+use crate::profile::Profile;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{FrameId, FrameKind, Label, LabelId, Names, Sample, StackId, Timestamp};
-
-use super::{Profile, ViewBuilder, note};
+use crate::profile::{FrameId, FrameKind, Label, LabelId, Names, StackId};
 
 /// An address, and what it weighs in the samples that are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,19 +48,19 @@ const EMPTY: SetId = 1;
 
 /// What is counted for one function.
 pub(super) struct Counter {
-    label: LabelId,
+    pub(super) label: LabelId,
     /// The function has no name, only the address of the label: all addresses without a name of this object are counted, since
     /// nothing here tells which of them are of the same function.
-    unnamed_of: Option<Arc<str>>,
+    pub(super) unnamed_of: Option<Arc<str>>,
     /// By stack.
-    set_of: Vec<SetId>,
-    sets: Vec<(SetId, FrameId)>,
-    set_with: FxHashMap<(SetId, FrameId), SetId>,
-    weights: FxHashMap<FrameId, (u64, u64)>,
-    own: u64,
-    total: u64,
+    pub(super) set_of: Vec<SetId>,
+    pub(super) sets: Vec<(SetId, FrameId)>,
+    pub(super) set_with: FxHashMap<(SetId, FrameId), SetId>,
+    pub(super) weights: FxHashMap<FrameId, (u64, u64)>,
+    pub(super) own: u64,
+    pub(super) total: u64,
     /// Labels that were looked at and may yet be replaced, by this one perhaps.
-    provisional: FxHashSet<LabelId>,
+    pub(super) provisional: FxHashSet<LabelId>,
 }
 
 impl Counter {
@@ -85,7 +84,7 @@ impl Counter {
         Counter::new(names, self.label)
     }
 
-    fn is_ours(&self, names: &Names, label: LabelId) -> bool {
+    pub(super) fn is_ours(&self, names: &Names, label: LabelId) -> bool {
         let unnamed = |object: &Arc<str>| names.labels.get(label).is_some_and(|label| is_unnamed(label, object));
         label == self.label || self.unnamed_of.as_ref().is_some_and(unnamed)
     }
@@ -95,7 +94,7 @@ impl Counter {
             || self.provisional.iter().any(|label| names.labels.current(*label) != *label)
     }
 
-    fn contains(&self, mut set: SetId, frame: FrameId) -> bool {
+    pub(super) fn contains(&self, mut set: SetId, frame: FrameId) -> bool {
         while let Some((rest, first)) = self.sets.get(set as usize).filter(|_| set > EMPTY) {
             if *first == frame {
                 return true;
@@ -106,7 +105,14 @@ impl Counter {
     }
 
     /// The frames of the function that a stack has.
-    fn set(&mut self, profile: &Profile, names: &Names, asked: &mut Vec<u64>, fold_inlined: bool, stack: StackId) -> SetId {
+    pub(super) fn set(
+        &mut self,
+        profile: &Profile,
+        names: &Names,
+        asked: &mut Vec<u64>,
+        fold_inlined: bool,
+        stack: StackId,
+    ) -> SetId {
         if self.set_of.len() < profile.stacks.len() {
             self.set_of.resize(profile.stacks.len(), 0);
         }
@@ -143,7 +149,7 @@ impl Counter {
         set
     }
 
-    fn count(
+    pub(super) fn count(
         &mut self,
         profile: &Profile,
         names: &Names,
@@ -177,26 +183,11 @@ fn is_unnamed(label: &Label, object: &str) -> bool {
     label.kind == FrameKind::Unknown && *label.object == *object && address.is_some()
 }
 
-impl ViewBuilder {
-    /// A builder that counts the addresses of one function, and makes no tree.
-    pub(in crate::profile) fn of_addresses(names: Arc<Names>, query: super::Query, label: LabelId) -> ViewBuilder {
-        ViewBuilder { addresses: Some(Counter::new(&names, label)), ..ViewBuilder::new(names, query) }
+/// Notes that the names of the frame at this place of its table were asked for.
+pub(super) fn note(frames: &mut Vec<u64>, index: Option<usize>) {
+    let Some(index) = index else { return };
+    if frames.len() <= index / 64 {
+        frames.resize(index / 64 + 1, 0);
     }
-
-    pub(super) fn count_addresses(&mut self, profile: &Profile, sample: &Sample, weight: i64) {
-        if let Some(counter) = &mut self.addresses {
-            counter.count(profile, &self.names, &mut self.frames, self.query.fold_inlined, (sample.stack, weight));
-        }
-    }
-
-    /// What was counted; where the past fades, a sample of now weighs `unit`.
-    pub(in crate::profile) fn addresses(&self, unit: u64, now: Timestamp) -> Addresses {
-        let Some(counter) = &self.addresses else { return Addresses::default() };
-        let by = if self.fades() { (self.sample_of(now) / unit.max(1)).max(1) } else { 1 };
-        let weights =
-            counter.weights.iter().map(|(frame, (own, total))| FrameWeight { frame: *frame, own: own / by, total: total / by });
-        let mut frames: Vec<FrameWeight> = weights.filter(|weight| weight.total > 0).collect();
-        frames.sort_unstable_by_key(|weight| (std::cmp::Reverse((weight.own, weight.total)), weight.frame));
-        Addresses { label: counter.label, own: counter.own / by, total: counter.total / by, frames }
-    }
+    frames[index / 64] |= 1 << (index % 64);
 }

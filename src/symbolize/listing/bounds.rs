@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 
+use crate::object::bytes::Source;
+use crate::object::numbers::{u16_at, u32_at, u64_at};
 use crate::profile::ElfAddress;
-use crate::symbolize::source::{Source, u16_at, u32_at, u64_at};
 
 const PHDR: usize = 56;
 const PT_LOAD: u32 = 1;

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, SymbolResolver, SymbolResult};
 use rustc_hash::FxHashMap;
-use yaxpeax_arch::{Arch, Decoder as _, U8Reader};
+use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{ARMv8, Opcode, Operand};
 
 use super::bounds::function_around;
+use crate::object::headers::Arch;
+use crate::object::object_files::Images;
+use crate::object::reason::Reason;
 use crate::profile::{ElfAddress, FrameId, FrameWeight, Object, ObjectId, ObjectKind, Row, Rows, sanitize};
-use crate::symbolize::demangle::{Detail, demangle};
-use crate::symbolize::elf::Machine;
-use crate::symbolize::images::Images;
-use crate::symbolize::index::SymbolIndex;
-use crate::symbolize::problem::Reason;
 use crate::symbolize::service::Service;
+use crate::symbolize::symbols::demangle::{Detail, demangle};
+use crate::symbolize::symbols::index::SymbolIndex;
 
 /// Instructions shown of one function: more than anybody reads, and a bound for what hostile files claim.
 const MAX_INSTRUCTIONS: usize = 20_000;
@@ -24,8 +24,6 @@ pub(super) const MAX_BYTES: u64 = 256 << 10;
 /// Characters of a name that is shown beside an instruction. There may be as many names as instructions, and a process may write what it
 /// likes.
 const MAX_NAME: usize = 200;
-/// What this machine runs.
-pub(super) const NATIVE: Machine = if cfg!(target_arch = "aarch64") { Machine::Arm64 } else { Machine::X86_64 };
 /// Bytes read where nothing tells where the function ends.
 const WITHOUT_BOUNDS: u64 = 512;
 
@@ -50,8 +48,8 @@ pub(super) fn kernel_object(service: &Service, frames: &[FrameWeight]) -> Result
         });
     };
     let is_its = |weight: &FrameWeight| {
-        let frame = service.names.frames.get(weight.frame).filter(|frame| frame.object == ObjectId::KERNEL);
-        frame.is_some_and(|frame| images.elf_address(frame.lookup_address()).is_some())
+        let frame = service.names.frames.get(weight.frame).filter(|frame| frame.object() == ObjectId::KERNEL);
+        frame.is_some_and(|frame| images.elf_address(frame).is_some())
     };
     if frames.iter().any(is_its) { Ok(object) } else { Err("it is not known where this function is in the kernel's files") }
 }
@@ -70,9 +68,9 @@ pub(super) fn instructions(
     }
     let images = Arc::clone(&symbols.images);
     let image = &images.own;
-    let machine = image.machine().ok_or("no instructions: only those of x86_64 and arm64 can be read")?;
+    let arch = image.arch().ok_or("no instructions: only those of x86_64 and arm64 can be read")?;
     let place = |frame: FrameId| {
-        let address = images.elf_address(service.names.frames.get(frame)?.lookup_address())?;
+        let address = images.elf_address(service.names.frames.get(frame)?)?;
         Some((address, image.file_offset(address)?.0))
     };
     let (address, offset) = place(by).ok_or("no instructions: no address of this function is in its file's code")?;
@@ -96,14 +94,14 @@ pub(super) fn instructions(
         .map_err(|reason| format!("no instructions: {reason}"))?;
     let places = frames.iter().filter_map(|weight| Some((weight.frame, place(weight.frame)?.0.0)));
     let file = sanitize(&object.path);
-    let rows = Code { machine, bytes: &bytes, range, note, file: &file }.rows(symbols, places);
+    let rows = Code { arch, bytes: &bytes, range, note, file: &file }.rows(symbols, places);
     image.source.check_unchanged().map_err(|reason| format!("no instructions: {reason}"))?;
     Ok(rows)
 }
 
 /// A function's code.
 pub(super) struct Code<'a> {
-    pub(super) machine: Machine,
+    pub(super) arch: Arch,
     /// From its begin on; they may end before it does.
     pub(super) bytes: &'a [u8],
     pub(super) range: Range<u64>,
@@ -115,11 +113,11 @@ pub(super) struct Code<'a> {
 impl Code<'_> {
     /// Its instructions, and on which of them these addresses are.
     pub(super) fn rows(self, symbols: impl Called, places: impl Iterator<Item = (FrameId, u64)>) -> Rows {
-        let Code { machine, bytes, range, note, file } = self;
+        let Code { arch, bytes, range, note, file } = self;
         let mut targets = Targets { range: range.clone(), symbols, known: FxHashMap::default() };
-        let rows = match machine {
-            Machine::X86_64 => x86(bytes, range.start, targets),
-            Machine::Arm64 => arm(bytes, range.start, &mut targets),
+        let rows = match arch {
+            Arch::X86_64 => x86(bytes, range.start, targets),
+            Arch::Aarch64 => arm(bytes, range.start, &mut targets),
         };
         let is_cut = (bytes.len() as u64) < range.end - range.start || rows.len() >= MAX_INSTRUCTIONS;
         let end = if is_cut { rows.last().map_or(range.start, |row| row.place + 1) } else { range.end };
@@ -226,7 +224,7 @@ fn x86<C: Called>(bytes: &[u8], start: u64, targets: Targets<C>) -> Vec<Row> {
 }
 
 fn arm<C: Called>(bytes: &[u8], start: u64, targets: &mut Targets<C>) -> Vec<Row> {
-    let decoder = <ARMv8 as Arch>::Decoder::default();
+    let decoder = <ARMv8 as yaxpeax_arch::Arch>::Decoder::default();
     let words = bytes.chunks_exact(4).take(MAX_INSTRUCTIONS);
     let row = |(word, place): (&[u8], u64)| {
         let text = match decoder.decode(&mut U8Reader::new(word)) {

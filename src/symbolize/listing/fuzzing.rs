@@ -3,10 +3,10 @@
 //! The fuzzer can call only public functions. The program itself calls none of these.
 
 use super::code::{Called, Code};
-use super::text;
+use super::source_text;
+use crate::object::headers::Arch;
 use crate::profile::{FrameId, Row};
-use crate::symbolize::demangle::{Detail, MAX_OUTPUT, demangle};
-use crate::symbolize::elf::Machine;
+use crate::symbolize::symbols::demangle::{Detail, MAX_OUTPUT, demangle};
 
 /// The reader that gets the bytes of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,9 +32,9 @@ impl ListingReader {
     /// The promise that the reader did not keep.
     pub fn read(self, bytes: &[u8]) -> Result<(), String> {
         match self {
-            ListingReader::X86 => code(Machine::X86_64, bytes),
-            ListingReader::Arm64 => code(Machine::Arm64, bytes),
-            ListingReader::Source => are_in_order(&text::rows(bytes)),
+            ListingReader::X86 => code(Arch::X86_64, bytes),
+            ListingReader::Arm64 => code(Arch::Aarch64, bytes),
+            ListingReader::Source => are_in_order(&source_text::rows(bytes)),
             ListingReader::Name => [Detail::Short, Detail::Normal, Detail::Full].into_iter().try_for_each(|detail| {
                 let name = demangle(bytes, detail);
                 // Bytes that are not UTF-8 become characters of three bytes; a stub keeps its `@plt`.
@@ -58,13 +58,13 @@ fn keep(is_kept: bool, promise: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 /// Lists a function whose address is in the first eight bytes and whose code is the rest.
-fn code(machine: Machine, bytes: &[u8]) -> Result<(), String> {
+fn code(arch: Arch, bytes: &[u8]) -> Result<(), String> {
     let Some((start, bytes)) = bytes.split_first_chunk() else { return Ok(()) };
     let start = u64::from_le_bytes(*start);
     // The end must be an address, too.
     let Some(end) = start.checked_add(bytes.len() as u64) else { return Ok(()) };
     let places = [start, end - 1, end].map(|place| (FrameId(1), place));
-    let rows = Code { machine, bytes, range: start..end, note: "", file: "file" }.rows(Hostile, places.into_iter());
+    let rows = Code { arch, bytes, range: start..end, note: "", file: "file" }.rows(Hostile, places.into_iter());
     keep(rows.row_of.iter().all(|(_, row)| *row < rows.rows.len()), || "a frame on a row that is not there".to_owned())?;
     are_in_order(&rows.rows)
 }

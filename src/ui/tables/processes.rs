@@ -323,7 +323,7 @@ mod tests {
         let names = Names::default();
         let rows = processes.iter().map(|(tgid, name, weight, _)| {
             let name = names.labels.intern(name, "", FrameKind::Process);
-            let thread = Thread { tgid: Tgid(*tgid), tid: Tid(*tgid), process: name, name };
+            let thread = Thread { tgid: Tgid(*tgid), tid: Tid(*tgid), process: name, name, ..Thread::default() };
             ActivityRow { thread, all: weight + 1, shown: *weight, complete: 1, user: 2, recent: 0 }
         });
         let snapshot = Snapshot {

@@ -80,12 +80,12 @@ fn beside_a_fading_past_both_sides_are_told_in_samples() {
     bench.app.span = Span::Fading(10);
     bench.keys("g");
     let difference = bench.app.snapshot.difference.clone().unwrap();
-    assert_eq!((difference.whole().before, bench.app.snapshot.unit()), (100, 1));
+    assert_eq!((difference.whole().before, bench.app.snapshot.one), (100, 1));
     assert!((70..90).contains(&difference.whole().now), "{:?}", difference.whole());
     assert!(bench.screen(120, 24).contains("was 100 (100 %)"), "{}", bench.screen(120, 24));
     bench.keys("d");
-    assert!(bench.app.snapshot.difference.is_none() && bench.app.snapshot.unit() > 1);
-    assert!((70..90).contains(&bench.app.snapshot.samples()));
+    assert!(bench.app.snapshot.difference.is_none() && bench.app.snapshot.one > 1);
+    assert!((70..90).contains(&bench.app.snapshot.amount()));
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn with_events() -> Bench {
         let names = Arc::clone(&bench.app.names);
         let mut profile = bench.profile.write().unwrap();
         let process = names.labels.intern("cat", "", FrameKind::Process);
-        let thread = Thread { tgid: Tgid(30), tid: Tid(30), process, name: process };
+        let thread = Thread { tgid: Tgid(30), tid: Tid(30), process, name: process, ..Thread::default() };
         let frames: Vec<_> = ["ksys_read", "vfs_read"]
             .map(|name| names.intern_named(names.labels.intern(name, "kernel", FrameKind::Kernel)))
             .to_vec();
@@ -35,7 +35,7 @@ fn with_events() -> Bench {
     bench
 }
 
-fn orders(bench: &mut Bench) -> Vec<EventOrder> {
+fn orders(bench: &mut Bench) -> Vec<EventCommand> {
     let of = |effect| match effect {
         Effect::Events(order) => Some(order),
         _ => None,
@@ -47,7 +47,7 @@ fn orders(bench: &mut Bench) -> Vec<EventOrder> {
 fn an_event_is_found_attached_shown_and_ended() {
     let mut bench = with_events();
     bench.keys("E");
-    assert_eq!(orders(&mut bench), [EventOrder::List]);
+    assert_eq!(orders(&mut bench), [EventCommand::List]);
     assert!(bench.screen(120, 24).contains("cpu-clock 20 Hz"));
     // Typed before the names are there.
     bench.keys("vfrd");
@@ -59,7 +59,7 @@ fn an_event_is_found_attached_shown_and_ended() {
         "{screen}"
     );
     bench.key(KeyCode::Enter);
-    assert_eq!(orders(&mut bench), [EventOrder::Attach("vfs_read".to_owned())]);
+    assert_eq!(orders(&mut bench), [EventCommand::Attach("vfs_read".to_owned())]);
     assert!(bench.screen(120, 24).contains("attaching to vfs_read"));
 
     bench.send(Event::Attached("vfs_read".to_owned(), Ok(EventSource(1))));
@@ -82,7 +82,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     bench.key(KeyCode::Enter);
     bench.keys("Evfs_read");
     bench.key(KeyCode::Delete);
-    assert_eq!(orders(&mut bench), [EventOrder::Detach(EventSource(1))]);
+    assert_eq!(orders(&mut bench), [EventCommand::Detach(EventSource(1))]);
     assert!(bench.app.overlay.is_none() && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
     // What was seen of it is there, and is called by its name.
     let status = Status { events: [].into(), ..bench.app.status.clone() };
@@ -96,7 +96,7 @@ fn what_is_not_in_the_list_is_taken_as_it_is_written_and_may_fail() {
     let mut bench = with_events();
     bench.keys("Euprobe:libc:malloc");
     bench.key(KeyCode::Enter);
-    assert_eq!(orders(&mut bench).pop(), Some(EventOrder::Attach("uprobe:libc:malloc".to_owned())));
+    assert_eq!(orders(&mut bench).pop(), Some(EventCommand::Attach("uprobe:libc:malloc".to_owned())));
     bench.send(Event::Attached("uprobe:libc:malloc".to_owned(), Err("it did not work, for a reason".to_owned())));
     assert!(bench.screen(120, 24).contains("it did not work, for a reason"));
     assert_eq!(bench.app.query().source, None);

@@ -1,7 +1,8 @@
 //! Which functions are shown, and how much of their names.
 
 use super::*;
-use crate::profile::{Frame, ObjectId};
+use crate::profile::Frame;
+use crate::profile::KernelAddress;
 
 /// `main` calls `std::map<int>::find(int)`, into which `less` is inlined; half of the samples are in that.
 fn inlining() -> Bench {
@@ -9,18 +10,18 @@ fn inlining() -> Bench {
     let names = Arc::clone(&bench.app.names);
     let label = |name, kind| names.labels.intern(name, "prog", kind);
     let process = names.labels.intern("prog", "", FrameKind::Process);
-    let thread = Thread { tgid: Tgid(7), tid: Tid(7), process, name: process };
+    let thread = Thread { tgid: Tgid(7), tid: Tid(7), process, name: process, ..Thread::default() };
     let main = names.intern_named(label("main", FrameKind::User));
     let find = label("std::map<int>::find(int)", FrameKind::User);
     let at = |address, labels: &[_]| {
-        let frame = names.intern_frame(Frame { object: ObjectId::KERNEL, is_return: false, address }).0;
+        let frame = names.intern_frame(Frame::Kernel { address: KernelAddress(address), is_return: false }).0;
         names.name_frame(frame, labels);
         frame
     };
     let frames = [at(16, &[find]), at(20, &[find, label("less", FrameKind::Inlined)])];
     let mut profile = Profile::new(Limits::default());
     for i in 0..20u64 {
-        let sample = Sample { time: Timestamp(SECOND + i), weight: 1, user_end: UserEnd::Root, ..Sample::default() };
+        let sample = Sample { time: Timestamp(SECOND + i), user_end: UserEnd::Root, ..Sample::default() };
         profile.record(thread, [main, frames[(i % 2) as usize]], sample);
     }
     bench.engine = Engine::new(names, Arc::default(), Arc::new(RwLock::new(profile)));

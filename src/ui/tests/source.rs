@@ -1,6 +1,7 @@
 //! The source of a function, opened over a view.
 
 use super::*;
+use crate::profile::FileOffset;
 use crate::profile::{Frame, FrameId, LabelId, Listing, Object, ObjectKind, Row, Rows};
 
 /// `main` calls `hot`, whose samples are at three addresses: 60, 30 and 10 of them. A listing has ten lines and six instructions.
@@ -19,7 +20,7 @@ impl Reading {
         let object = names.objects.intern(Object { kind, path, build_id: None, file: Some((1, 2)), ..Default::default() });
         let hot = names.labels.intern("ns::hot(int)", "prog", FrameKind::User);
         let frames = [0x10, 0x14, 0x18].map(|address| {
-            let frame = names.intern_frame(Frame { object, is_return: false, address }).0;
+            let frame = names.intern_frame(Frame::File { object, offset: FileOffset(address), is_return: false }).0;
             names.name_frame(frame, &[hot]);
             frame
         });
@@ -37,10 +38,10 @@ impl Reading {
     fn sample(&mut self, at: usize, count: u64) {
         let names = &self.bench.app.names;
         let process = names.labels.intern("prog", "", FrameKind::Process);
-        let thread = Thread { tgid: Tgid(7), tid: Tid(7), process, name: process };
+        let thread = Thread { tgid: Tgid(7), tid: Tid(7), process, name: process, ..Thread::default() };
         let main = names.intern_named(names.labels.intern("main", "prog", FrameKind::User));
         for _ in 0..count {
-            let sample = Sample { time: Timestamp(SECOND), weight: 1, user_end: UserEnd::Root, ..Sample::default() };
+            let sample = Sample { time: Timestamp(SECOND), user_end: UserEnd::Root, ..Sample::default() };
             self.profile.write().unwrap().record(thread, [main, self.frames[at]], sample);
         }
     }
@@ -63,8 +64,8 @@ impl Reading {
     /// Samples at an address that was not there before, in place of the third one.
     fn new_address(&mut self, address: u64) -> FrameId {
         let names = Arc::clone(&self.bench.app.names);
-        let object = names.frames.get(self.frames[0]).unwrap().object;
-        let new = names.intern_frame(Frame { object, is_return: false, address }).0;
+        let object = names.frames.get(self.frames[0]).unwrap().object();
+        let new = names.intern_frame(Frame::File { object, offset: FileOffset(address), is_return: false }).0;
         names.name_frame(new, &[self.hot]);
         let old = std::mem::replace(&mut self.frames[2], new);
         self.sample(2, 200);

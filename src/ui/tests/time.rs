@@ -77,7 +77,7 @@ fn time_is_selected_on_its_map() {
 #[test]
 fn a_file_tells_no_time() {
     let mut bench = Bench::new();
-    let profile = Arc::new(RwLock::new(Profile::new(Limits::NONE)));
+    let profile = Arc::new(RwLock::new(Profile::fixed(crate::profile::Capabilities::STACKS)));
     bench.engine = Engine::new(Arc::clone(&bench.app.names), Arc::default(), profile);
     bench.app.status.frequency = 0;
     bench.keys("4");
@@ -95,13 +95,13 @@ fn the_past_fades_when_asked_to() {
     let screen = bench.screen(100, 24);
     assert!(screen.contains("fading, half in 10 s"), "{screen}");
     // Samples of one to six seconds ago, of 100.
-    let samples = bench.app.snapshot.samples();
+    let samples = bench.app.snapshot.amount();
     assert!((70..90).contains(&samples), "{samples}");
     assert!(screen.contains("postgres 3"), "later than nginx: more than a third is left of 35\n{screen}");
     bench.keys("w");
     bench.key(KeyCode::Enter);
     let Some(Effect::Save(order)) = bench.others.last() else { panic!("{:?}", bench.others) };
-    assert_eq!(order.tree.total() / order.unit, samples);
+    assert_eq!(order.tree.total() / order.one, samples);
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
 fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.snapshot;
     let totals = &snapshot.totals;
-    let mut figures = vec![(format!("{} {}", text::count(snapshot.samples()), app.unit_word()), Style::new())];
+    let mut figures = vec![(format!("{} {}", text::count(snapshot.amount()), app.unit_word()), Style::new())];
     if app.status.frequency == 0 {
         return figures;
     }

@@ -34,7 +34,7 @@ fn lines(app: &App) -> Vec<(String, Style)> {
     for (end, weight) in UserEnd::ALL.into_iter().zip(totals.ends) {
         if weight > 0 {
             let (what, remedy) = end.explain();
-            let share = text::percent(weight, totals.samples);
+            let share = text::percent(weight, totals.weight);
             lines.push((format!("{:>9}  {share:>5} %  {what}", text::grouped(weight)), plain));
             if !remedy.is_empty() {
                 lines.push((format!("{:22}{remedy}", ""), app.theme.dim()));

@@ -47,7 +47,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 }
 
 fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
-    let whole = app.snapshot.samples();
+    let whole = app.snapshot.amount();
     let (opened, closed) = if app.theme.ascii { ("- ", "+ ") } else { ("▾ ", "▸ ") };
     let (number, recent, shown, complete, user) = match row {
         ProcessRow::Exited { sums, .. } => (String::new(), sums.recent, sums.shown, sums.complete, sums.user),

@@ -1,15 +1,16 @@
 //! Samples that wait for tables, with made-up events and rules.
 
+use crate::collector::wire::records::ObjectKey;
 use std::sync::Arc;
 
-use super::super::super::events::{Event, Timed, comm_bytes};
-use super::super::super::records::HAS_DUMP;
-use super::super::super::records::tests::record_bytes;
-use super::super::super::unwind::Packed;
-use super::super::super::unwind::rule::{Cfa, Fp, Frame, Ra, Rbx, Rule};
-use super::super::super::unwind::walk::Registers;
 use super::*;
+use crate::collector::wire::perf_records::{Event, Timed, comm_bytes};
+use crate::collector::wire::records::HAS_DUMP;
+use crate::collector::wire::records::tests::record_bytes;
 use crate::profile::{BuildId, Names, Processes};
+use crate::unwind::Packed;
+use crate::unwind::table::rule::{Cfa, Fp, Frame, Ra, Rbx, Rule};
+use crate::unwind::walk::Registers;
 
 /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
 const PROCESS: u32 = 5_000_000;
@@ -32,7 +33,7 @@ impl RuleSource for OneTable {
     fn at(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
         assert_eq!(key, KEY);
         let leaf = Frame {
-            cfa: Cfa::Register(ARCH.sp(), 16),
+            cfa: Cfa::Register(Arch::OWN.sp(), 16),
             ra: Ra::AtCfa(-8),
             fp: Fp::Unchanged,
             rbx: Rbx::Unknown,
@@ -40,7 +41,7 @@ impl RuleSource for OneTable {
             skips: false,
         };
         let rule = if offset < 0x418 { Rule::Frame(leaf) } else { Rule::Root };
-        if self.is_there { RuleAt::Rule(Packed::new(rule, ARCH).unwrap()) } else { RuleAt::NotYet }
+        if self.is_there { RuleAt::Rule(Packed::new(rule, Arch::OWN).unwrap()) } else { RuleAt::NotYet }
     }
 }
 
@@ -61,7 +62,7 @@ impl World {
 
     fn event(&mut self, event: Event) {
         self.time += 1;
-        self.table.apply(Timed { time: self.time, event }, &mut super::super::Happened::default());
+        self.table.apply(Timed { time: self.time, event }, &mut crate::collector::processes::table::Happened::default());
     }
 
     fn run(&mut self, path: &str) {
@@ -74,10 +75,11 @@ impl World {
     fn sample(&mut self, rules: &mut OneTable, batch: &mut Batch) {
         let bytes = record_bytes(self.time, PROCESS, b"prog", &[], &[1 << 56 | 0x10010], HAS_DUMP);
         let mut values = [0; 32];
-        values[usize::from(ARCH.sp().0)] = STACK;
-        let registers = Registers { pc: 0x10010, values, valid: 1 << ARCH.sp().0, is_return: false, guessed: false, switches: 0 };
+        values[usize::from(Arch::OWN.sp().0)] = STACK;
+        let registers =
+            Registers { pc: 0x10010, values, valid: 1 << Arch::OWN.sp().0, is_return: false, guessed: false, switches: 0 };
         let stack: Vec<u8> = [1u64, 0x10020].iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let dump = StackDump { of: (3, self.time), registers, frames: 0, start: STACK, stack: stack.into() };
+        let dump = StackDump { of: (3, self.time), registers, key: None, frames: 0, start: STACK, stack: stack.into() };
         self.table.take_dumped(&Record::parse(&bytes).unwrap(), &bytes, dump, rules, batch);
     }
 
@@ -85,7 +87,7 @@ impl World {
     fn stacks(&self, batch: &Batch) -> Vec<(usize, String, UserEnd)> {
         let stack = |sample: &super::super::super::Collected| {
             let leaf = self.names.frames.get(batch.frames[sample.frames.end - 1]).unwrap();
-            (sample.frames.len(), self.names.objects.get(leaf.object).unwrap().path.to_string(), sample.user_end)
+            (sample.frames.len(), self.names.objects.get(leaf.object()).unwrap().path.to_string(), sample.user_end)
         };
         batch.samples.iter().map(stack).collect()
     }
@@ -155,20 +157,40 @@ fn a_process_that_runs_another_program_by_now_is_walked_as_it_was() {
 }
 
 #[test]
+fn a_process_that_was_forgotten_by_now_is_walked_as_it_was() {
+    let (mut world, mut batch) = (World::new(), Batch::default());
+    let mut rules = OneTable { is_known: true, is_there: false };
+    world.sample(&mut rules, &mut batch);
+    world.event(Event::Exit { tgid: PROCESS, tid: PROCESS });
+    let later = world.time + 2 * crate::collector::processes::tidy::KEEP_EXITED;
+    world.table.tidy(later, &mut crate::collector::processes::table::Happened::default());
+    assert!(!world.table.states.contains_key(&PROCESS));
+    rules.is_there = true;
+    world.table.settle_dumped(world.time, 1, false, &mut rules, &mut batch);
+    assert_eq!(world.stacks(&batch), [(2, "/bin/prog".to_owned(), UserEnd::Root)]);
+    assert!(!world.table.states.contains_key(&PROCESS));
+    // A sample that waited for something else is not lost either.
+    let bytes = record_bytes(world.time, PROCESS, b"prog", &[], &[1 << 56 | 0x10010], 0);
+    world.table.place(&Record::parse(&bytes).unwrap(), &bytes, &mut batch);
+    assert_eq!((batch.samples.len(), batch.samples[1].user_end), (2, UserEnd::Unread));
+    assert!(!world.table.states.contains_key(&PROCESS));
+}
+
+#[test]
 fn samples_that_wait_are_bounded() {
     let (mut world, mut batch) = (World::new(), Batch::default());
     let mut rules = OneTable { is_known: true, is_there: false };
     while world.table.dump_counts().refused == 0 {
         world.sample(&mut rules, &mut batch);
-        assert!(world.table.dumped.memory() <= MAX_BYTES_OF_ROOT);
+        assert!(world.table.dumped.memory() <= crate::collector::processes::dumps::MAX_BYTES_OF_ROOT);
     }
     assert_eq!(batch.samples.len(), 1);
-    assert!(world.table.dumped.memory() > MAX_BYTES_OF_ROOT / 2);
+    assert!(world.table.dumped.memory() > crate::collector::processes::dumps::MAX_BYTES_OF_ROOT / 2);
 }
 
 #[test]
 fn registers_and_the_copied_bytes_are_read_from_a_dump() {
-    let mut bytes = vec![0u8; 296 + 5 * 4096];
+    let mut bytes = vec![0u8; 312 + 5 * 4096];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     put(0, &5u64.to_ne_bytes());
     put(8, &0x1234u64.to_ne_bytes());
@@ -177,11 +199,15 @@ fn registers_and_the_copied_bytes_are_read_from_a_dump() {
     put(24, &(4096u32 - 0x20).to_ne_bytes());
     put(28, &9u16.to_ne_bytes());
     put(30, &[1, 1, 2]);
-    put(40 + 8 * 7, &0x7fff_0020u64.to_ne_bytes());
-    put(296 + 0x20, &0xabcdu64.to_ne_bytes());
+    put(40, &77u64.to_ne_bytes());
+    put(48, &8u32.to_ne_bytes());
+    put(52, &3u32.to_ne_bytes());
+    put(56 + 8 * 7, &0x7fff_0020u64.to_ne_bytes());
+    put(312 + 0x20, &0xabcdu64.to_ne_bytes());
     let dump = StackDump::parse(&bytes, 7).unwrap();
     assert_eq!((dump.of, dump.frames, dump.start, dump.stack.len()), ((3, 5), 9, 0x7fff_0020, 4096 - 0x20));
     assert_eq!(dump.stack[..8], 0xabcdu64.to_ne_bytes());
+    assert_eq!(dump.key, Some(ObjectKey { inode: 77, device: 8, generation: 3 }));
     let Registers { pc, valid, is_return, guessed, switches, .. } = dump.registers;
     assert_eq!((pc, valid, is_return, guessed, switches), (0x1234, 0xff, true, true, 2));
     // More bytes than there are.

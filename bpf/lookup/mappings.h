@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Who maps this address? Answered from the process's own tree of mappings, at the moment of the sample.
+ *
+ * Nothing is mirrored, so nothing lags behind an exec, an mmap or a fork. docs/unwinding.md says how it was measured and
+ * what does not hold.
+ *
+ * Promises: never faults, never waits, no lock; bounded time; the same from perf_event, tracing, kprobe and uprobe
+ * programs. Owed by the caller: a task whose mm cannot go away meanwhile: the current one.
+ *
+ * The tree, Linux 6.1 and later (include/linux/maple_tree.h, lib/maple_tree.c; commits 54a611b60590, d4af56c5c7c6):
+ *
+ *   mm->mm_mt.ma_root ── 0                      nothing mapped
+ *                     └─ node | type << 3 | 6   (bit 1: a node, not an entry. bit 2: no meaning for us)
+ *
+ *   A node is 256 bytes, at a multiple of 256. What points to it has its type in bits 3 to 6:
+ *
+ *   1 leaf_64, 2 range_64          0      8           128                248     256
+ *                                  | parent| 15 pivots | 15 slots ..     | slot 15, or {u8 end, u8 gap} if
+ *                                                                          the last pivot is 0 |
+ *   3 arange_64                    0      8          80         160      240
+ *                                  | parent| 9 pivots | 10 slots | 10 gaps | {u8 end, u8 gap} |
+ *
+ *   slot[i] covers (pivot[i - 1], pivot[i]], both ends included above; `end` is the index of the last slot, and what has
+ *   no pivot of its own reaches to the end of the node's range:
+ *
+ *         pivots       0x3ff        0x7ff        0x9ff
+ *         slots    [ NULL ] [ a mapping ] [ NULL ] [ a mapping ]
+ *
+ *   leaf_64: a slot is NULL or a vm_area_struct; the others: another node. A node that was replaced points to itself:
+ *   parent & ~255 == node.
+ *
+ * Why it may be read without a lock: the kernel does the same in lock_vma_under_rcu() (6.4). Its writers make new nodes
+ * and swing one pointer, and nodes are freed after a grace period of RCU, which all our programs are inside of. Where the
+ * tree is not in that mode (early 6.1 to 6.3), or the mapping was freed and used again (SLAB_TYPESAFE_BY_RCU, 6.15;
+ * before that after a grace period or at once), a read gives other bytes but no fault, and then the mapping found must
+ * prove itself: it belongs to this mm and contains the address.
+ *
+ * Before 6.1 the tree is mm->mm_rb, a red-black tree that is changed in place: a search may miss, and is bounded.
+ */
+#ifndef FLAMETOP_VMA_H
+#define FLAMETOP_VMA_H
+
+#include "../kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+/* Numbers that user space knows. */
+enum mapping_result {
+	MAPPING_FOUND = 0, /* executable, of a file */
+	MAPPING_ANONYMOUS = 1, /* executable, of no file: made by a JIT */
+	MAPPING_VDSO = 2,
+	MAPPING_NOT_EXECUTABLE = 3, /* there is one, but code cannot run there */
+	MAPPING_NONE = 4, /* nothing is mapped there */
+	MAPPING_NO_MM = 5, /* a kernel thread, or exiting */
+	MAPPING_TORN = 6, /* somebody changes the tree, several times in a row */
+	MAPPING_TOO_DEEP = 7,
+	MAPPING_UNREADABLE = 8, /* a pointer into nowhere: torn too, or a kernel that we do not know */
+	MAPPING_RESULTS = 9,
+};
+
+/* Bits of mapping::flags. */
+enum mapping_flags {
+	MAPPING_EXECUTABLE = 1 << 0,
+	MAPPING_FILE = 1 << 1,
+	/* No writer was inside while we looked: the answer may be kept for as long as the generation stays. */
+	MAPPING_STABLE = 1 << 2,
+};
+
+struct mapping {
+	__u64 start;
+	__u64 end;
+	__u64 page_offset; /* of the file, in pages */
+	__u64 inode;
+	__u32 device; /* dev_t of the kernel: major << 20 | minor */
+	__u32 generation; /* of the inode and its content: two files that had one number, and a file that was written again */
+	__u32 flags;
+	__u32 reserved;
+};
+_Static_assert(sizeof(struct mapping) == 48, "tests/mappings reads it");
+
+/*
+ * An address space and a state of its mappings. Two equal ones have the same mappings:
+ *
+ *   mm, id     one process image. x86: id is never given twice. arm64: it may change for a living one (a roll-over of
+ *              ASIDs, harmless), and two have never the same one.
+ *   sequence   6.13 (and late 6.12): counts beginnings and ends of writing, so an odd one is "being changed". From 6.4 up
+ *              to then: counts ends. Up to 6.0: counts removals. 6.1 to 6.3: there is none; see has_sequence.
+ */
+struct address_space {
+	__u64 mm;
+	__u64 id;
+	__u32 sequence;
+	__u32 has_sequence;
+};
+
+/* Where nodes and mappings are copied to where they cannot be read in place. */
+struct vma_scratch {
+	__u64 words[32];
+};
+
+/* 6.2 and later: lets a program read through any address as if it were a structure; what is not there reads as 0. A plain
+ * load instead of a call: about half of the price. Needed nowhere: bpf_probe_read_kernel does the same. */
+extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
+
+/* A tree of eight levels has at least 8 * 5^7 = 625,000 entries (nodes are at least half full), and vm.max_map_count is
+ * 65,530 unless an administrator raised it. */
+#define MAPLE_MAX_DEPTH 8
+/* A red-black tree of n nodes is at most 2 * log2(n + 1) deep: enough for a million. */
+#define RBTREE_MAX_DEPTH 40
+/* How often a search that met a writer begins anew. */
+#define MAPPING_ATTEMPTS 4
+
+#define MAPLE_NODE_MASK 255ULL
+#define MAPLE_LEAF_64 1
+#define MAPLE_ARANGE_64 3
+
+#define HAS_MAPLE_TREE bpf_core_field_exists(((struct mm_struct *)0)->mm_mt)
+#define HAS_LOCK_SEQCOUNT bpf_core_field_exists(((struct mm_struct___lock_seqcount *)0)->mm_lock_seq.sequence)
+#define HAS_LOCK_COUNT bpf_core_field_exists(((struct mm_struct *)0)->mm_lock_seq)
+#define HAS_VMACACHE bpf_core_field_exists(((struct mm_struct *)0)->vmacache_seqnum)
+#define CAN_READ_IN_PLACE bpf_ksym_exists(bpf_rdonly_cast)
+/*
+ * For pointers that are members: of a task that it trusts, and of what those point to, the verifier asks whether it may trust each of
+ * them, too. Each time it looks through all types of the kernel four times: 0.3 ms. Nothing here needs its trust.
+ */
+#define WITHOUT_TRUST(object) \
+	(CAN_READ_IN_PLACE ? (typeof(object))bpf_rdonly_cast(object, bpf_core_type_id_kernel(typeof(*(object)))) : (object))
+#define HAS_SPLIT_TIMES bpf_core_field_exists(((struct inode *)0)->i_mtime_sec)
+#define HAS_PRIVATE_TIMES bpf_core_field_exists(((struct inode *)0)->__i_mtime)
+
+/* A number into which the compiler cannot look: or else it turns masks back into jumps. */
+#define OPAQUE(value) asm volatile("" : "+r"(value))
+
+/* `mm` is one that the verifier knows the type of: plain loads, since 5.5. */
+static __always_inline __u32 mapping_sequence(struct mm_struct *mm)
+{
+	if (HAS_LOCK_SEQCOUNT)
+		return ((struct mm_struct___lock_seqcount *)mm)->mm_lock_seq.sequence;
+	if (HAS_LOCK_COUNT)
+		return mm->mm_lock_seq;
+	if (HAS_VMACACHE)
+		return mm->vmacache_seqnum;
+	return 0;
+}
+
+/* The same of any pointer, by a copy. */
+static __always_inline __u32 copied_sequence(struct mm_struct *mm)
+{
+	__u32 sequence = 0;
+	__u64 offset;
+
+	if (HAS_LOCK_SEQCOUNT)
+		offset = bpf_core_field_offset(((struct mm_struct___lock_seqcount *)0)->mm_lock_seq.sequence);
+	else if (HAS_LOCK_COUNT)
+		offset = bpf_core_field_offset(((struct mm_struct *)0)->mm_lock_seq);
+	else if (HAS_VMACACHE)
+		offset = bpf_core_field_offset(((struct mm_struct *)0)->vmacache_seqnum);
+	else
+		return 0;
+	bpf_probe_read_kernel(&sequence, sizeof(sequence), (char *)mm + offset);
+	return sequence;
+}
+
+/* The address space of a task, once for each sample; 0, or MAPPING_NO_MM. `task` comes from bpf_get_current_task_btf(). */
+static __always_inline int read_address_space(struct task_struct *task, struct address_space *space)
+{
+	struct mm_struct *mm = WITHOUT_TRUST(task)->mm;
+
+	space->mm = (__u64)mm;
+	if (!mm)
+		return MAPPING_NO_MM;
+#if defined(__TARGET_ARCH_x86)
+	space->id = mm->context.ctx_id;
+#else
+	space->id = mm->context.id.counter;
+#endif
+	space->sequence = mapping_sequence(mm);
+	space->has_sequence = HAS_LOCK_SEQCOUNT || HAS_LOCK_COUNT || HAS_VMACACHE;
+	return 0;
+}
+
+/* Where the vDSO is. */
+static __always_inline __u64 vdso_of(const struct address_space *space)
+{
+	struct mm_struct *mm = (struct mm_struct *)space->mm;
+	void *vdso = NULL;
+
+	bpf_probe_read_kernel(&vdso, sizeof(vdso), &mm->context.vdso);
+	return (__u64)vdso;
+}
+
+/* Whether nobody was changing the mappings when the sequence was read: then another equal one tells that nobody has meanwhile. */
+static __always_inline int is_settled(const struct address_space *space)
+{
+	return space->has_sequence && !(HAS_LOCK_SEQCOUNT && (space->sequence & 1));
+}
+
+/* All ones if a < b, else 0; without a jump. b is an address in user space: below 2^63. a is any: a pivot may be ~0. */
+static __always_inline __u64 below(__u64 a, __u64 b)
+{
+	__u64 difference = (a - b) & ~a;
+
+	return -(difference >> 63);
+}
+
+/* The word there; 0 where there is none. In a register: no copy, no call. A timespec64 begins with a word that is no
+ * pointer to the verifier: 6.17 and later forbid to calculate with what they know as one, even as a void pointer. */
+static __always_inline __u64 word_at(__u64 address)
+{
+	struct timespec64 *word = bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct timespec64));
+
+	return word->tv_sec;
+}
+
+#define NODE_WORD(at) (in_place ? word_at(node + (at)) : *(__u64 *)((char *)scratch->words + (at)))
+
+/*
+ * Follows the tree down to the mapping at `address`: its vm_area_struct, or 0 and why.
+ *
+ * In a node, four steps of a binary search find the slot, without jumps that depend on data: `slot` is the number of
+ * pivots below the address, of the `end` that count.
+ */
+static __always_inline __u64 find_in_maple_tree(
+	__u64 root, __u64 address, int in_place, struct vma_scratch *scratch, int *result)
+{
+	__u64 next = root;
+	__u64 node;
+
+	*result = MAPPING_NONE;
+	/* An entry in place of a root covers address 0 only. */
+	if ((root & 3) != 2)
+		return 0;
+	for (int depth = 0; depth < MAPLE_MAX_DEPTH; depth++) {
+		__u64 type = next >> 3 & 15;
+		__u64 slots, last, end, slot = 0, parent;
+
+		node = next & ~MAPLE_NODE_MASK;
+		if (type < MAPLE_LEAF_64 || type > MAPLE_ARANGE_64) {
+			*result = MAPPING_UNREADABLE;
+			return 0;
+		}
+		if (!in_place && bpf_probe_read_kernel(scratch->words, sizeof(scratch->words), (void *)node)) {
+			*result = MAPPING_UNREADABLE;
+			return 0;
+		}
+		if (type == MAPLE_ARANGE_64) {
+			slots = 80;
+			end = NODE_WORD(240) & 15;
+		} else {
+			slots = 128;
+			last = NODE_WORD(120);
+			end = last ? 15 : NODE_WORD(248) & 15;
+		}
+#pragma unroll
+		for (__u64 half = 8; half; half /= 2) {
+			__u64 pivot = NODE_WORD((slot + half) * 8);
+
+			slot += half & below(pivot, address) & below(slot + half, end + 1);
+			/* Bounds for the verifier of 6.1: clang makes the sum an OR, whose range that one forgets. */
+			OPAQUE(slot);
+			slot &= 15;
+		}
+		/* Slots of an arange_64 node that do not exist, in a torn one: still inside of its 256 bytes. */
+		next = NODE_WORD(slots + slot * 8);
+		/* Last, so that what was read before was not yet abandoned then. (On arm64 nothing keeps the loads in order:
+		 * what the mapping proves in the end does not depend on it.) */
+		parent = NODE_WORD(0) & ~MAPLE_NODE_MASK;
+		/* 6.1 marks a node before its successor can be reached, and a tick may come in between on this very CPU: no
+		 * retry would help. So we go on, and what is found must prove itself as always. But that it was not found there
+		 * proves nothing: the kernel's list of what to free overwrites the first two pivots. */
+		if (parent == node)
+			*result = MAPPING_TORN;
+		if (type == MAPLE_LEAF_64) {
+			/* Reserved entries of the tree, such as XA_ZERO_ENTRY of a fork that failed, are small numbers. */
+			return next < 4096 ? 0 : next;
+		}
+		if (!next) {
+			*result = MAPPING_TORN;
+			return 0;
+		}
+	}
+	*result = MAPPING_TOO_DEEP;
+	return 0;
+}
+
+/* The same up to 6.0. */
+static __always_inline __u64 find_in_rbtree(struct mm_struct *mm, __u64 address, struct vma_scratch *scratch, int *result)
+{
+	__u64 offset = bpf_core_field_offset(((struct vm_area_struct *)0)->vm_rb);
+	__u64 right = offset + bpf_core_field_offset(((struct rb_node *)0)->rb_right);
+	__u64 left = offset + bpf_core_field_offset(((struct rb_node *)0)->rb_left);
+	__u64 start_at = bpf_core_field_offset(((struct vm_area_struct *)0)->vm_start);
+	__u64 end_at = bpf_core_field_offset(((struct vm_area_struct *)0)->vm_end);
+	char *copy = (char *)scratch->words;
+	__u64 node = 0;
+
+	bpf_probe_read_kernel(&node, sizeof(node),
+		(char *)mm + bpf_core_field_offset(((struct mm_struct *)0)->mm_rb.rb_node));
+	for (int depth = 0; depth < RBTREE_MAX_DEPTH; depth++) {
+		if (!node) {
+			*result = MAPPING_NONE;
+			return 0;
+		}
+		if (bpf_probe_read_kernel(copy, 64, (void *)(node - offset))) {
+			*result = MAPPING_UNREADABLE;
+			return 0;
+		}
+		if (address >= *(__u64 *)(copy + (end_at & 56)))
+			node = *(__u64 *)(copy + (right & 56));
+		else if (address < *(__u64 *)(copy + (start_at & 56)))
+			node = *(__u64 *)(copy + (left & 56));
+		else
+			return node - offset;
+	}
+	*result = MAPPING_TOO_DEEP;
+	return 0;
+}
+
+/* A number that changes when another file gets the inode's, and when the file is written: some file systems give no
+ * generations, and a library that is overwritten in place has another table. */
+static __always_inline __u32 content_generation(__u32 generation, __u64 seconds, __u64 nanoseconds)
+{
+	return generation ^ (__u32)((seconds * 1000000000ULL + nanoseconds) * 0x9e3779b97f4a7c15ULL >> 32);
+}
+
+/* Reads a mapping by plain loads. */
+static __always_inline void read_mapping_in_place(__u64 at, struct mapping *out, __u64 *mm, __u64 *flags)
+{
+	struct vm_area_struct *vma = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct vm_area_struct));
+	struct file *file = vma->vm_file;
+
+	out->start = vma->vm_start;
+	out->end = vma->vm_end;
+	out->page_offset = vma->vm_pgoff;
+	*mm = (__u64)vma->vm_mm;
+	*flags = vma->vm_flags;
+	if (file) {
+		struct inode *inode = file->f_inode;
+
+		__u64 seconds, nanoseconds;
+
+		if (HAS_SPLIT_TIMES) {
+			seconds = inode->i_mtime_sec;
+			nanoseconds = inode->i_mtime_nsec;
+		} else if (HAS_PRIVATE_TIMES) {
+			seconds = inode->__i_mtime.tv_sec;
+			nanoseconds = inode->__i_mtime.tv_nsec;
+		} else {
+			seconds = inode->i_mtime.tv_sec;
+			nanoseconds = inode->i_mtime.tv_nsec;
+		}
+		out->inode = inode->i_ino;
+		out->generation = content_generation(inode->i_generation, seconds, nanoseconds);
+		out->device = inode->i_sb->s_dev;
+		out->flags = MAPPING_FILE;
+	}
+}
+
+#define COPIED(type, member) (*(__u64 *)(copy + (bpf_core_field_offset(((type *)0)->member) & 248)))
+
+/* The same by copies: the mapping in one (it has had less than 256 bytes ever since), then file, inode, file system. */
+static __always_inline int read_mapping_copied(
+	__u64 at, struct mapping *out, __u64 *mm, __u64 *flags, struct vma_scratch *scratch)
+{
+	char *copy = (char *)scratch->words;
+	__u64 file, inode = 0, super = 0, seconds = 0, nanoseconds = 0;
+	long failed;
+
+	/* Not beyond its end: that may be the end of memory. */
+	if (bpf_probe_read_kernel(copy, bpf_core_type_size(struct vm_area_struct) & 255, (void *)at))
+		return MAPPING_UNREADABLE;
+	out->start = COPIED(struct vm_area_struct, vm_start);
+	out->end = COPIED(struct vm_area_struct, vm_end);
+	out->page_offset = COPIED(struct vm_area_struct, vm_pgoff);
+	*mm = COPIED(struct vm_area_struct, vm_mm);
+	*flags = COPIED(struct vm_area_struct, vm_flags);
+	file = COPIED(struct vm_area_struct, vm_file);
+	if (!file)
+		return 0;
+#define READ(to, from, type, member) \
+	bpf_probe_read_kernel(&(to), sizeof(to), (char *)(from) + bpf_core_field_offset(((type *)0)->member))
+	failed = READ(inode, file, struct file, f_inode);
+	failed |= READ(out->inode, inode, struct inode, i_ino);
+	failed |= READ(out->generation, inode, struct inode, i_generation);
+	if (HAS_SPLIT_TIMES) {
+		__u32 split = 0;
+
+		failed |= READ(seconds, inode, struct inode, i_mtime_sec);
+		failed |= READ(split, inode, struct inode, i_mtime_nsec);
+		nanoseconds = split;
+	} else if (HAS_PRIVATE_TIMES) {
+		failed |= READ(seconds, inode, struct inode, __i_mtime.tv_sec);
+		failed |= READ(nanoseconds, inode, struct inode, __i_mtime.tv_nsec);
+	} else {
+		failed |= READ(seconds, inode, struct inode, i_mtime.tv_sec);
+		failed |= READ(nanoseconds, inode, struct inode, i_mtime.tv_nsec);
+	}
+	out->generation = content_generation(out->generation, seconds, nanoseconds);
+	failed |= READ(super, inode, struct inode, i_sb);
+	failed |= READ(out->device, super, struct super_block, s_dev);
+#undef READ
+	out->flags = MAPPING_FILE;
+	return failed ? MAPPING_UNREADABLE : 0;
+}
+
+/* One search. What it found may be kept if out->flags has MAPPING_STABLE; if it found nothing without, another may. */
+static __always_inline int search_once(
+	const struct address_space *space, __u64 address, struct mapping *out, int in_place, struct vma_scratch *scratch)
+{
+	__u64 root_at = HAS_MAPLE_TREE ? bpf_core_field_offset(((struct mm_struct *)0)->mm_mt.ma_root) : 0;
+	struct mm_struct *mm = (struct mm_struct *)space->mm;
+	__u64 vma, owner, flags;
+	__u32 before, after;
+	int result;
+
+	__builtin_memset(out, 0, sizeof(*out));
+	if (!mm)
+		return MAPPING_NO_MM;
+	/* Kernel addresses and tagged ones are nobody's mapping, and `below` counts on it. */
+	if (address >> 56)
+		return MAPPING_NONE;
+	if (in_place) {
+		mm = bpf_rdonly_cast(mm, bpf_core_type_id_kernel(struct mm_struct));
+		before = mapping_sequence(mm);
+		vma = find_in_maple_tree(word_at(space->mm + root_at), address, 1, scratch, &result);
+	} else if (HAS_MAPLE_TREE) {
+		__u64 root = 0;
+
+		before = copied_sequence(mm);
+		bpf_probe_read_kernel(&root, sizeof(root), (char *)mm + root_at);
+		vma = find_in_maple_tree(root, address, 0, scratch, &result);
+	} else {
+		before = copied_sequence(mm);
+		vma = find_in_rbtree(mm, address, scratch, &result);
+	}
+	if (vma) {
+		result = 0;
+		if (in_place)
+			read_mapping_in_place(vma, out, &owner, &flags);
+		else
+			result = read_mapping_copied(vma, out, &owner, &flags, scratch);
+		if (!result && (owner != space->mm || address < out->start || address >= out->end))
+			result = MAPPING_TORN;
+		if (!result && flags & VM_EXEC)
+			out->flags |= MAPPING_EXECUTABLE;
+	}
+	after = in_place ? mapping_sequence(mm) : copied_sequence(mm);
+	/* No writer was inside: whatever we found is how it was. (Where only ends of writing are counted, one may be inside: but
+	 * then the count goes on, and drops what was kept, before user code can run at a new mapping.) */
+	if (space->has_sequence && before == after && before == space->sequence && !(HAS_LOCK_SEQCOUNT && (before & 1)))
+		out->flags |= MAPPING_STABLE;
+	if (!vma || result)
+		return result;
+	if (!(out->flags & MAPPING_EXECUTABLE))
+		return MAPPING_NOT_EXECUTABLE;
+	if (out->flags & MAPPING_FILE)
+		return MAPPING_FOUND;
+	__u64 vdso = vdso_of(space);
+	return vdso && out->start == vdso ? MAPPING_VDSO : MAPPING_ANONYMOUS;
+}
+
+/* For 6.2 and later. Global, as the next one, so that it is verified once and not at each of a thousand frames. */
+__noinline int search_in_place(const struct address_space *space, __u64 address, struct mapping *out)
+{
+	/* Before 6.8 global functions are verified even if nobody calls them. */
+	if (!CAN_READ_IN_PLACE || !space || !out)
+		return MAPPING_UNREADABLE;
+	return search_once(space, address, out, 1, NULL);
+}
+
+/* For every kernel. */
+__noinline int search_by_copies(
+	const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)
+{
+	if (!space || !out || !scratch)
+		return MAPPING_UNREADABLE;
+	return search_once(space, address, out, 0, scratch);
+}
+
+/*
+ * What is mapped, with patience for writers. An answer that no writer could have disturbed is taken at once; one beside
+ * which somebody wrote, when a second search gives the same: a mapping is several words, which a writer on another CPU
+ * changes one after the other. "Nothing" is believed at the end of all attempts.
+ */
+static __always_inline int find_mapping_by(
+	const struct address_space *space, __u64 address, struct mapping *out, int in_place, struct vma_scratch *scratch)
+{
+	__u64 start = 0, end = 0, page_offset = 0, inode = 0;
+	int result = MAPPING_TORN;
+
+	for (int attempt = 0; attempt < MAPPING_ATTEMPTS; attempt++) {
+		result = in_place ? search_in_place(space, address, out) : search_by_copies(space, address, out, scratch);
+		if (out->flags & MAPPING_STABLE || result == MAPPING_NO_MM)
+			return result;
+		if (result >= MAPPING_NOT_EXECUTABLE)
+			continue;
+		if (end && out->start == start && out->end == end && out->page_offset == page_offset && out->inode == inode)
+			return result;
+		start = out->start;
+		end = out->end;
+		page_offset = out->page_offset;
+		inode = out->inode;
+	}
+	return result < MAPPING_NOT_EXECUTABLE ? MAPPING_TORN : result;
+}
+
+/*
+ * What is mapped at `address`: an enum mapping_result, and the mapping where there is one.
+ *
+ * `space` was read in this sample; `scratch` is used on kernels before 6.2 and belongs to this program on this CPU.
+ */
+static __always_inline int find_mapping(
+	const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)
+{
+	if (CAN_READ_IN_PLACE)
+		return find_mapping_by(space, address, out, 1, NULL);
+	return find_mapping_by(space, address, out, 0, scratch);
+}
+
+#endif

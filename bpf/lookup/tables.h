@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the walk of a user stack holds, one of each for each CPU, and what it looks up: the tables made from unwind
+ * information (src/collector/unwind), behind two caches.
+ *
+ *   pc ─► mapping ─► {object, offset in its file} ─► rule: to bpf/walk/walk.h
+ *         cache of CPU                               cache of CPU
+ *         else bpf/lookup/mappings.h, `files`                    else `objects` ─► index ─► rows ─► rules, in `segments`
+ *
+ * The cache of mappings is keyed by address space and its generation: see docs/unwinding.md. That of rules is keyed by
+ * object and offset, whose content never changes: it is never emptied and serves all processes.
+ *
+ * Promises: bounded time; a cache answers what a search would. Owed by the caller: no second program uses the same element of
+ * `cpu_states` meanwhile. The clock's programs of one CPU never nest (bpf_prog_active in kernel/events/core.c); those of events
+ * may, and claim theirs (probes.bpf.c).
+ */
+#ifndef FLAMETOP_TABLES_H
+#define FLAMETOP_TABLES_H
+
+#include "../record.h"
+#include "mappings.h"
+
+/* Stack that is read at once, from the begin of a line of memory into lines: a call costs the same for 8 bytes as for 1 KiB, nearly, and
+ * processors copy lines fastest (docs/unwinding.md). */
+#define WINDOW_WORDS 128
+#define LINE_BYTES 64
+/* Powers of two. 32 KiB and 128 KiB a CPU. */
+#define CACHED_MAPPINGS 512
+#define CACHED_RULES 8192
+/* Places for a rule: those of one line of the processor's cache, so that to look at all of them costs no more than at one. */
+#define RULE_WAYS 4
+/* Last stacks of threads, of which one is being written, and frames of each: 49 KiB a CPU. */
+#define PAST_STACKS 16
+#define PAST_FRAMES 128
+/* Threads whose owner a CPU remembers, found by the low bits of their number. A power of two. */
+#define KNOWN_TASKS 64
+/* Kinds of code for which no table was found, in one walk, that user space is told of. */
+#define MAX_WISHES 4
+/* Users whose stack dumps a CPU counts at one time. A power of two: see may_dump() of bpf/walk/dump.h. */
+#define DUMP_USERS 8
+/* How often a walk looks again for a table that was replaced. */
+#define MAX_RELOCATIONS 4
+/* Shift that turns nanoseconds into units of about a second. */
+#define TIME_SHIFT 30
+/* The time of a look-up that no cache answers, counted in frames that the caches answer. */
+#define SEARCH_FRAMES 8
+#define SEARCH_RULE_FRAMES 2
+#define WINDOW_FRAMES 2
+
+/* A rule in 8 bytes: src/unwind/table/packed.rs draws it. */
+enum rule_kind {
+	RULE_INVALID = 0,
+	RULE_GAP = 1,
+	RULE_ROOT = 2,
+	RULE_SIGNAL = 3,
+	RULE_SPECIAL = 4,
+	RULE_REGISTER = 5,
+	RULE_DEREF = 6,
+	RULE_INDEXED = 7,
+};
+/* Kinds of RULE_SPECIAL. */
+enum rule_form {
+	FORM_PLT = 0,
+	FORM_GOROUTINE = 1,
+	FORM_BELOW_TOP = 2,
+};
+/* A gap because there is no table at all: as no table has it. */
+#define RULE_NO_TABLE (RULE_GAP | 1 << 3)
+
+/* A gap of a table that a better one follows. Lookups return it; no table holds it. */
+#define RULE_GAP_FOR_NOW (RULE_GAP | 2 << 3)
+
+/* Not to be guessed either: the function is on its way to another stack. Invalid::StackPointer of rule.rs. */
+#define RULE_INVALID_STACK_POINTER (RULE_INVALID | 8 << 3)
+
+#define RULE_KIND(rule) ((rule) & 7)
+#define RULE_REGISTER_OF(rule) ((rule) >> 3 & 31)
+#define RULE_FP_KIND(rule) ((rule) >> 8 & 7)
+#define RULE_RBX(rule) ((rule) >> 11 & 3)
+#define RBX_NEXT_GOROUTINE 3
+#define RULE_RA_IN_REGISTER(rule) ((rule) >> 13 & 1)
+#define RULE_INTERRUPTED(rule) ((rule) >> 14 & 1)
+#define RULE_SKIPS(rule) ((rule) >> 15 & 1)
+#define RULE_SLOT(rule) ((__s64)(__s16)((rule) >> 16))
+#define RULE_EXTRA(rule) ((__s64)(__s8)((rule) >> 32))
+#define RULE_OFFSET(rule) ((__s64)(rule) >> 40)
+
+enum code_kind {
+	CODE_OF_FILE = 0, /* also the vDSO */
+	CODE_ANONYMOUS = 1,
+	CODE_WITHOUT_TABLE = 2,
+};
+
+/* Code that is mapped. */
+struct mapped {
+	__u64 start;
+	__u64 size;
+	__u64 offset; /* where in its file it begins */
+	__u32 slot;
+	__u32 serial;
+	__u64 kind;
+};
+
+/* The same, in a state of an address space. A line. */
+struct cached_mapping {
+	__u64 mm;
+	__u64 id;
+	struct mapped map;
+	__u32 sequence;
+	__u32 reserved;
+};
+_Static_assert(sizeof(struct cached_mapping) == 64, "two neighbours are two lines");
+
+struct cached_rule {
+	__u64 key; /* of rule_key(); 0: none, as serials begin at 1 */
+	__u64 rule;
+};
+
+/* A frame of a thread's last stack: bpf/walk/stack_cache.h. */
+struct past_frame {
+	__u64 pc; /* as in a sample; bits 58 to 62: words from its return address down to its frame pointer; 63: that is known */
+	__u64 sp; /* bits 48 to 63: words from there down to its return address */
+	__u64 fp;
+};
+
+struct past_stack {
+	__u64 mm;
+	__u64 id;
+	__u32 sequence;
+	__u32 tid;
+	__u32 frames; /* the outermost PAST_FRAMES of them are kept, frame n at n % PAST_FRAMES */
+	__u32 first; /* from which on each is found from the one before by nothing but stack and frame pointer */
+	struct mapped map; /* the innermost frame's; size 0: not known */
+	struct past_frame frame[PAST_FRAMES];
+};
+
+/* Where the kernel has all memory: bpf/lookup/physmap.h. */
+struct direct_map {
+	__u64 begin; /* is added to a place in memory; 0: not known */
+	__u64 end; /* places in memory lie below */
+	__u64 beyond; /* bits that are set in entries for places outside of this map */
+	__u32 levels; /* of page tables: 4 or 5 */
+	__u32 reserved;
+};
+
+/*
+ * The state of a walk. What each frame needs, but for the registers, comes first: an instruction of x86 has one byte for an offset below
+ * 128, and four for others, and between two ticks the CPU forgets most code.
+ */
+struct walk {
+	__u64 pc;
+	struct mapped map; /* the mapping that the last address was in */
+	__u64 window_at; /* address that the window begins with */
+	__u64 window_bytes; /* so many can be read there */
+	__u64 window; /* where those are: cpu_state::window, or a page where the kernel has it */
+	__u32 frames;
+	__u32 first_frame; /* place of the first user frame among the sample's frames */
+	__u32 valid;
+	__u32 link; /* how the frame was reached: bpf/walk/stack_cache.h */
+	__u32 past_new; /* where this stack is kept; NO_PAST: nowhere */
+	__u32 past_old; /* the thread's last one */
+	__u32 past_at; /* the first frame there that lies as far out as this one */
+	__u32 past_first;
+	__s32 look_at; /* number of frames at which the clock is read next: bpf/walk/budget.h */
+	__u32 look_every;
+	__u8 is_return; /* pc is a return address: it is looked up one byte before */
+	__u8 fresh; /* all registers are those of pc's frame: nothing was unwound since they were saved */
+	__u8 guessed;
+	__u8 guess_end; /* why the frame before was guessed: the reason, if what was found is no code */
+	__u8 end;
+	__u8 in_syscall;
+	__u8 newborn; /* a thread that has not left the system call that made it */
+	__u8 next_goroutine; /* a frame was one in which the thread has its next goroutine already (Go) */
+	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
+	struct address_space space;
+	__u64 pgd; /* the tables of the process's pages; 0: memory is copied. This and the next: bpf/lookup/physmap.h */
+	__u64 pgd_after_copy; /* the same, from the first copy on that can be had */
+	struct direct_map direct;
+	__u64 pmd_number; /* address >> 21 of what pmd is about; ~0: nothing */
+	__u64 pmd;
+	__u64 pmd_place; /* the place of that entry */
+	__u64 page; /* the entry by which the window was found: one of a page table, or pmd */
+	__u64 page_place;
+	__u64 rule;
+	__u64 looked; /* when the clock was read last. This and the next four are nanoseconds: bpf/walk/budget.h */
+	__u64 spent; /* the time that counts, from the begin of the walk until then */
+	__u64 limit; /* time that this walk may take */
+	__u64 credit; /* time that samples of this CPU may take together */
+	__u64 credited; /* when the credit last grew */
+	__u32 switches;
+	__u32 wishes;
+	__u32 mapping_misses;
+	__u32 rule_misses;
+	__u32 guesses;
+	__u32 retraced;
+	__u32 time; /* the sample's time >> TIME_SHIFT, about seconds: see struct object */
+	struct object_key missing; /* of `map`, where its kind is CODE_WITHOUT_TABLE */
+	__u32 unstamped; /* where address spaces have no generation: the number of the walk */
+	__u32 past_slot; /* of the thread */
+	__u32 sent; /* samples */
+	__u8 moved; /* a page was taken from the process while it was read in place */
+	__u8 dump; /* enum dump_state */
+	__u8 relocations; /* tables that were found to be replaced */
+};
+
+/* The result of the stack dump of a walk. */
+enum dump_state {
+	DUMP_NONE = 0,
+	DUMP_SENT = 1,
+	DUMP_REFUSED = 2,
+};
+
+/* Pages of stacks of one user that were copied in about a second. */
+struct dump_user {
+	__u32 uid;
+	__u32 time; /* walk::time */
+	__u32 pages;
+	__u32 reserved;
+};
+
+/* Pages of stacks that a CPU has copied in about a second. */
+struct dump_budget {
+	__u32 time; /* walk::time */
+	__u32 pages;
+	struct dump_user users[DUMP_USERS];
+};
+
+/* A thread's owner, as identify() of bpf/sample.h found it. Half a cache line. */
+struct known_task {
+	const void *cred; /* a task that changes its user or its user namespace gets a new one */
+	__u32 tid;
+	__u32 time; /* walk::time when the owner was found */
+	__u32 uid;
+	__u32 files;
+	__u64 reserved;
+};
+
+/*
+ * What a CPU walks with. Too large for a value for each CPU, of which the kernel allows 32 KiB. What is larger comes last: an
+ * instruction of BPF has 16 bits for an offset, and three more are made where that is not enough.
+ */
+struct cpu_state {
+	struct walk walk;
+	__u64 claimed; /* 1 while a program of probes.bpf.c uses it */
+	__u64 window[WINDOW_WORDS] __attribute__((aligned(LINE_BYTES)));
+	__u32 past_of[PAST_STACKS];
+	__u32 past_spare;
+	struct dump_budget dumps;
+	struct known_task tasks[KNOWN_TASKS] __attribute__((aligned(LINE_BYTES)));
+	struct sample sample;
+	__u64 words[40]; /* signal frames */
+	struct wish wishes[MAX_WISHES];
+	struct vma_scratch scratch;
+	struct cached_mapping mappings[CACHED_MAPPINGS] __attribute__((aligned(64)));
+	struct cached_rule rules[CACHED_RULES] __attribute__((aligned(64)));
+	struct past_stack past[PAST_STACKS];
+};
+_Static_assert(__builtin_offsetof(struct cpu_state, mappings) <= 0x7fff, "what has a place of its own in instructions");
+
+/* One element for each CPU that is switched on, and some for CPUs that are switched on later. Their number is set before loading
+ * (room_for() of src/collector/sources/clock.rs). User space does not map it. BPF_F_MMAPABLE aligns it to a page, and so elements to lines. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu_state);
+} cpu_states SEC(".maps");
+
+struct segment {
+	__u32 words[SEGMENT_WORDS];
+};
+
+struct segment_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	/* Sizes, not types: of what is behind two pointers clang describes no more than the name. */
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct segment));
+};
+
+/* Rows, indexes and rules of all objects; filled by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_SEGMENTS);
+	__type(key, __u32);
+	__array(values, struct segment_map);
+} segments SEC(".maps");
+
+/* User space maps it to read when each object was last used. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_OBJECTS);
+	__type(key, __u32);
+	__type(value, struct object);
+} objects SEC(".maps");
+
+/* Preallocated: perf_event programs may use no other hash map before 6.1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_OBJECTS);
+	__type(key, struct object_key);
+	__type(value, struct object_place);
+} files SEC(".maps");
+
+/* For tests: search mappings as kernels before 6.2 do, also on later ones. */
+const volatile __u32 search_by_copy;
+
+#define HASH_FACTOR 0x9e3779b97f4a7c15ULL
+
+static __always_inline struct cpu_state *state_of(__u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpu_states, &cpu);
+}
+
+static __always_inline __u32 *segment_words(__u32 number)
+{
+	__u32 zero = 0;
+	void *map = bpf_map_lookup_elem(&segments, &number);
+	struct segment *segment = map ? bpf_map_lookup_elem(map, &zero) : NULL;
+
+	return segment ? segment->words : NULL;
+}
+
+/* Two places for each address: neighbours in a pair. */
+static __always_inline __u32 mapping_hash(const struct address_space *space, __u64 address)
+{
+	return ((space->id + space->mm + (address >> 16)) * HASH_FACTOR) >> 55;
+}
+_Static_assert(CACHED_MAPPINGS == 1 << (64 - 55), "as many as the hash has values");
+
+/* User space is to make the table of an object. */
+static __always_inline void wish_for(struct cpu_state *cpu, const struct mapping *mapping, const struct object_key *key)
+{
+	__u32 number = cpu->walk.wishes;
+
+	if (number >= MAX_WISHES)
+		return;
+	OPAQUE(number);
+	struct wish *wish = &cpu->wishes[number & (MAX_WISHES - 1)];
+	wish->start = mapping->start;
+	wish->end = mapping->end;
+	wish->key = *key;
+	wish->kind = RECORD_WISH;
+	cpu->walk.wishes = number + 1;
+}
+
+/*
+ * What is mapped at an address, found the long way, and kept for the next time. 0, or an enum user_end. Global, as the
+ * next one, so that it is verified once.
+ */
+__noinline int search_mapping(struct cpu_state *cpu, __u64 address)
+{
+	struct mapping mapping;
+	struct object_key key;
+	struct object_place *place;
+	int result;
+
+	if (!cpu)
+		return USER_END_UNSPECIFIED;
+	struct walk *walk = &cpu->walk;
+	walk->mapping_misses++;
+	walk->look_at -= SEARCH_FRAMES;
+	if (CAN_READ_IN_PLACE && !search_by_copy)
+		result = find_mapping_by(&walk->space, address, &mapping, 1, NULL);
+	else
+		result = find_mapping_by(&walk->space, address, &mapping, 0, &cpu->scratch);
+	walk->map.size = 0;
+	switch (result) {
+	case MAPPING_FOUND:
+	case MAPPING_VDSO:
+		walk->map.kind = CODE_OF_FILE;
+		break;
+	case MAPPING_ANONYMOUS:
+		walk->map.kind = CODE_ANONYMOUS;
+		break;
+	case MAPPING_NO_MM:
+		return USER_END_NO_MEMORY;
+	case MAPPING_NONE:
+	case MAPPING_NOT_EXECUTABLE:
+		return USER_END_NO_CODE;
+	default:
+		return USER_END_CHANGING;
+	}
+	walk->map.start = mapping.start;
+	walk->map.size = mapping.end - mapping.start;
+	walk->map.offset = mapping.page_offset << 12;
+	walk->map.serial = 0;
+	if (walk->map.kind == CODE_OF_FILE) {
+		/* The vDSO is of no file: inode 0. */
+		key.inode = mapping.inode;
+		key.device = mapping.device;
+		key.generation = mapping.generation;
+		if (result == MAPPING_VDSO)
+			walk->map.offset = 0;
+		place = bpf_map_lookup_elem(&files, &key);
+		if (!place) {
+			walk->map.kind = CODE_WITHOUT_TABLE;
+			walk->missing = key;
+			if (result == MAPPING_FOUND)
+				wish_for(cpu, &mapping, &key);
+			/* Not kept: its table may be there a moment later. */
+			return 0;
+		}
+		walk->map.slot = place->slot;
+		walk->map.serial = place->serial;
+	}
+	if (!(mapping.flags & MAPPING_STABLE) && walk->space.has_sequence)
+		return 0;
+
+	/* The one that was looked for moves to its neighbour. */
+	__u32 at = mapping_hash(&walk->space, address) & (CACHED_MAPPINGS - 1);
+	struct cached_mapping *first = &cpu->mappings[at & (CACHED_MAPPINGS - 1)];
+	struct cached_mapping *second = &cpu->mappings[(at ^ 1) & (CACHED_MAPPINGS - 1)];
+	*second = *first;
+	first->mm = walk->space.mm;
+	first->id = walk->space.id;
+	first->sequence = walk->space.sequence;
+	first->map = walk->map;
+	return 0;
+}
+
+/* Makes walk->map that of an address; 0, or an enum user_end. */
+static __always_inline int locate(struct cpu_state *cpu, __u64 address)
+{
+	struct walk *walk = &cpu->walk;
+	__u32 at = mapping_hash(&walk->space, address);
+
+#pragma unroll
+	for (int way = 0; way < 2; way++) {
+		__u32 index = at ^ way;
+
+		OPAQUE(index);
+		struct cached_mapping *cached = &cpu->mappings[index & (CACHED_MAPPINGS - 1)];
+		if (address - cached->map.start < cached->map.size && cached->id == walk->space.id &&
+		    cached->mm == walk->space.mm && cached->sequence == walk->space.sequence) {
+			walk->map = cached->map;
+			return 0;
+		}
+	}
+	return search_mapping(cpu, address);
+}
+
+/* Only of offsets below 4 GiB. */
+static __always_inline __u64 rule_key(__u32 serial, __u64 offset)
+{
+	return (__u64)serial << 32 | (__u32)offset;
+}
+
+static __always_inline __u32 rule_hash(__u64 key)
+{
+	return (key * HASH_FACTOR >> 53) * RULE_WAYS;
+}
+_Static_assert(CACHED_RULES == RULE_WAYS << (64 - 53), "as many as the hash has values");
+
+/* The rule at an offset in the file of walk->map, found the long way and kept: walk->rule. */
+__noinline int search_rule(struct cpu_state *cpu, __u64 offset)
+{
+	__u32 page = offset >> TABLE_PAGE_SHIFT;
+	__u32 index_segment = 0, index_word = 0, slot, serial;
+	__u32 *words, *rows;
+	int found = 0;
+
+	if (!cpu)
+		return 0;
+	struct walk *walk = &cpu->walk;
+	walk->rule_misses++;
+	walk->look_at -= SEARCH_RULE_FRAMES;
+	walk->rule = RULE_GAP;
+	slot = walk->map.slot;
+	serial = walk->map.serial;
+	struct object *object = bpf_map_lookup_elem(&objects, &slot);
+	/* Taken out meanwhile: what is kept of the mapping is out of date. */
+	if (!object || object->serial != serial) {
+		walk->rule = RULE_NO_TABLE;
+		return 0;
+	}
+	/* Coarse, so that CPUs seldom fight for the line. */
+	if (object->used != walk->time)
+		object->used = walk->time;
+	/* Keys have 32 bits for the offset; no code lies so far behind. */
+	if (offset >> 32)
+		return 0;
+	/* Mostly there is one. No loop here is unrolled: between two ticks the CPU forgets code, and each line of it is fetched again. */
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < MAX_RANGES; i++) {
+		struct object_range *range = &object->range[i];
+		__u32 distance = page - range->first_page;
+
+		if (i >= (object->ranges & ~OBJECT_IS_PARTIAL))
+			break;
+		if (distance < range->pages) {
+			index_segment = range->index_segment;
+			index_word = range->index_word + 2 * distance;
+			found = 1;
+			break;
+		}
+	}
+	if (found) {
+		words = segment_words(index_segment);
+		if (!words)
+			return 0;
+		OPAQUE(index_word);
+		struct table_page *entry = (struct table_page *)&words[index_word & (SEGMENT_WORDS - 2)];
+		__u32 at = entry->first;
+		__u32 count = entry->count;
+		__u64 end = at + count;
+		/* The last row that is not behind the offset: its upper half is not greater. */
+		__u64 key = (offset & ((1 << TABLE_PAGE_SHIFT) - 1)) << 16 | 0xffff;
+
+		rows = segment_words(entry->segment);
+		if (!rows)
+			return 0;
+		/* Half further each time, if the row there does not lie behind the key; no jump depends on that. Pages have 21 rows, mostly. */
+#pragma clang loop unroll(disable)
+		for (__u32 half = count > 128 ? 512 : count > 16 ? 64 : 8; half; half >>= 1) {
+			__u32 probe = at + half;
+			__u64 row;
+
+			OPAQUE(probe);
+			row = rows[probe & (SEGMENT_WORDS - 1)];
+			at += half & -(__u32)((row - key - 1) >> 63) & -(__u32)(((__u64)probe - end) >> 63);
+		}
+		OPAQUE(at);
+		__u32 rule = object->rules_word + 2 * (rows[at & (SEGMENT_WORDS - 1)] & 0xffff);
+
+		words = segment_words(object->rules_segment);
+		if (!words)
+			return 0;
+		OPAQUE(rule);
+		walk->rule = *(__u64 *)&words[rule & (SEGMENT_WORDS - 2)];
+	}
+	if (walk->rule == RULE_GAP && object->ranges & OBJECT_IS_PARTIAL)
+		walk->rule = RULE_GAP_FOR_NOW;
+	if (object->serial != serial) {
+		walk->rule = RULE_NO_TABLE;
+		return 0;
+	}
+	__u64 key = rule_key(serial, offset);
+	__u32 place = rule_hash(key);
+
+	OPAQUE(place);
+	struct cached_rule *cached = &cpu->rules[place & (CACHED_RULES - RULE_WAYS)];
+	OPAQUE(cached);
+	/* The one that came first goes. */
+	cached[3] = cached[2];
+	cached[2] = cached[1];
+	cached[1] = cached[0];
+	cached->key = key;
+	cached->rule = walk->rule;
+	return 0;
+}
+
+static __always_inline __u64 find_rule(struct cpu_state *cpu, __u64 offset)
+{
+	struct walk *walk = &cpu->walk;
+	__u64 key = rule_key(walk->map.serial, offset);
+	__u32 at = rule_hash(key);
+
+	OPAQUE(at);
+	struct cached_rule *cached = &cpu->rules[at & (CACHED_RULES - RULE_WAYS)];
+	OPAQUE(cached);
+	if (likely(!(offset >> 32))) {
+		if (likely(cached[0].key == key))
+			return cached[0].rule;
+		if (cached[1].key == key)
+			return cached[1].rule;
+		if (cached[2].key == key)
+			return cached[2].rule;
+		if (cached[3].key == key)
+			return cached[3].rule;
+	}
+	search_rule(cpu, offset);
+	return walk->rule;
+}
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What each step of a walk is made of: reading the stack, adding a frame, going to the caller, ending.
+ */
+#ifndef FLAMETOP_STEP_H
+#define FLAMETOP_STEP_H
+
+#include "../lookup/tables.h"
+#include "../regs.h"
+#include "../lookup/physmap.h"
+#include "budget.h"
+
+/* How often a stack may go on below where it is: systemstack of Go, and coroutines. */
+#define MAX_SWITCHES 8
+
+/* How user stacks are walked: set before loading. The numbers of `Walk` in src/collector/mod.rs. */
+enum walk_how {
+	WALK_BY_TABLES = 0,
+	WALK_BY_FRAME_POINTERS = 1, /* the kernel does */
+	WALK_BOTH = 2,
+	WALK_NOTHING = 3, /* for measuring what the rest costs */
+	WALK_ANEW = 4, /* by tables, without looking at the thread's last stack: for measuring */
+	WALK_TWICE = 5, /* by tables; and anew, of a copy of the stack: for comparing */
+	WALK_OF_COPIES = 6, /* by tables; the stack is always copied */
+	WALK_AND_DUMP = 7, /* by tables; and by user space, of a stack dump: for comparing */
+};
+const volatile __u32 walk_how;
+/* For tests: also where bpf_for is offered, walk as kernels before 6.4 do. */
+const volatile __u32 loop_plainly;
+
+#if defined(__TARGET_ARCH_x86)
+#include "../arch/x86.h"
+#else
+#include "../arch/arm64.h"
+#endif
+
+/* Whether windows are read by their addresses, wherever they are. */
+#if defined(__TARGET_ARCH_x86)
+#define READS_WINDOW_IN_PLACE CAN_READ_IN_PLACE
+#else
+#define READS_WINDOW_IN_PLACE 0
+#endif
+
+/* Makes a window of the stack from an address on: its page in place; or a copy, as much as a window, what is left of its page, or one
+ * word. */
+__noinline int fill_window(struct cpu_state *cpu, __u64 address)
+{
+	__u64 line = address & ~(LINE_BYTES - 1ULL);
+	/* Of the smallest page that there is. */
+	__u64 rest = -line & 4095;
+
+	if (!cpu)
+		return -1;
+	struct walk *walk = &cpu->walk;
+
+	walk->look_at -= WINDOW_FRAMES;
+	if (READS_WINDOW_IN_PLACE && walk->pgd) {
+		leave_page(walk);
+		if (walk->pgd && enter_page(walk, address))
+			return 0;
+		walk->page_place = 0;
+	}
+	walk->window = (__u64)cpu->window;
+	walk->window_at = line;
+	walk->window_bytes = sizeof(cpu->window);
+	if (!bpf_probe_read_user(cpu->window, sizeof(cpu->window), (void *)line)) {
+		if (READS_WINDOW_IN_PLACE && walk->pgd_after_copy)
+			walk->pgd = walk->pgd_after_copy;
+		return 0;
+	}
+	/* Across the end of a mapping the copy fails. */
+	OPAQUE(rest);
+	if (rest && rest < sizeof(cpu->window)) {
+		walk->window_bytes = rest;
+		if (!bpf_probe_read_user(cpu->window, rest, (void *)line))
+			return 0;
+	}
+	walk->window_at = address;
+	walk->window_bytes = 0;
+	if (read_alone(cpu, address, cpu->window))
+		return -1;
+	walk->window_bytes = 8;
+	return 0;
+}
+
+/* A word of the stack. Unaligned ones are nobody's return addresses. */
+static __always_inline int read_stack(struct cpu_state *cpu, __u64 address, __u64 *value)
+{
+	__u64 offset = address - cpu->walk.window_at;
+
+	if (unlikely(address & 7))
+		return -1;
+	if (unlikely(offset >= cpu->walk.window_bytes)) {
+		if (fill_window(cpu, address))
+			return -1;
+		offset = address - cpu->walk.window_at;
+	}
+	if (READS_WINDOW_IN_PLACE) {
+		*value = word_at(cpu->walk.window + offset);
+		return 0;
+	}
+	offset >>= 3;
+	OPAQUE(offset);
+	*value = cpu->window[offset & (WINDOW_WORDS - 1)];
+	return 0;
+}
+
+/* Adds a frame to the sample: an address and enum frame_bits. Whether there was room. */
+static __always_inline int add_frame(struct cpu_state *cpu, __u64 address, __u64 bits)
+{
+	struct walk *walk = &cpu->walk;
+	__u32 place = walk->first_frame + walk->frames;
+
+	OPAQUE(place);
+	if (walk->frames >= MAX_USER_FRAMES || place >= MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
+		return 0;
+	cpu->sample.frames[place] = (address & ((1ULL << FRAME_BITS_SHIFT) - 1)) | bits << FRAME_BITS_SHIFT;
+	walk->frames++;
+	return 1;
+}
+
+/* enum frame_bits of pc. */
+static __always_inline __u64 frame_bits(struct walk *walk)
+{
+	return (walk->is_return ? 0 : FRAME_INTERRUPTED) | (walk->guessed ? FRAME_GUESSED : 0);
+}
+
+/* Adds pc. */
+static __always_inline int add_pc(struct cpu_state *cpu)
+{
+	return add_frame(cpu, cpu->walk.pc, frame_bits(&cpu->walk));
+}
+
+/* How a frame was reached, if not by stack and frame pointer alone: bpf/walk/stack_cache.h. */
+#define LINK_OTHER (~0U)
+
+static __always_inline int ends(struct walk *walk, int reason)
+{
+	walk->end = reason;
+	return 1;
+}
+
+/* Goes to the caller. */
+static __always_inline void go_up(struct walk *walk, __u64 pc, __u64 sp, int guessed)
+{
+	walk->pc = pc;
+	walk->regs[REG_SP] = sp;
+	walk->is_return = 1;
+	walk->fresh = 0;
+	walk->guessed = guessed;
+	walk->guesses += guessed;
+	walk->link = LINK_OTHER;
+}
+
+#endif

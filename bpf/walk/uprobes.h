@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What uprobes, anybody's, have changed in a process.
+ *
+ * The kernel keeps a page in it ("[uprobes]" in /proc/PID/maps), where a walk would end:
+ *
+ *   uretprobe     the return address of the function is that of a trampoline in the page; the true one is in a list of the task's
+ *   single step   the instruction in whose place the breakpoint stands is run from a slot in the page
+ *
+ *   stack:  … │ trampoline │ …         utask->return_instances ─► {stack, orig_ret_vaddr} ─► … ─► NULL, innermost first
+ *                    ▲ stack, x86; the word above, arm64
+ */
+#ifndef FLAMETOP_UPROBES_H
+#define FLAMETOP_UPROBES_H
+
+#include "step.h"
+
+/* MAX_URETPROBE_DEPTH of include/linux/uprobes.h. */
+#define MAX_RETURN_INSTANCES 64
+/* UPROBE_XOL_SLOT_BYTES; the trampoline is no longer. */
+#define UPROBES_SLOT_BYTES 128
+/* What the trampoline of x86_64 pushes itself, since 6.11: rax, rcx, r11. */
+#define TRAMPOLINE_PUSHES 24
+
+/*
+ * Goes to the caller from the end of that trampoline: the list has forgotten the call, and the kernel has put the return address in the
+ * place of rax.
+ *
+ *   syscall;  pop r11   pop rcx   ret      41 5b 59 c3
+ */
+static __always_inline int finish_trampoline(struct walk *walk)
+{
+#if defined(__TARGET_ARCH_x86)
+	__u64 sp = walk->regs[REG_SP], pc;
+	__u32 code;
+
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)walk->pc))
+		return 0;
+	if (code == 0xc3595b41)
+		sp += 16;
+	else if ((code & 0xffff) == 0xc359)
+		sp += 8;
+	else if ((code & 0xff) != 0xc3)
+		return 0;
+	if (bpf_probe_read_user(&pc, sizeof(pc), (void *)sp) || !is_return_address(pc))
+		return 0;
+	go_up(walk, pc, sp + 8, 0);
+	walk->valid &= REGISTERS_KEPT;
+	return 1;
+#else
+	return 0;
+#endif
+}
+
+/*
+ * Where pc is in that page, puts pc and stack pointer where they were without uprobes; whether it did. The list holds calls that a
+ * longjmp has left until the next return; those that are alive and have the same place on the stack come before them.
+ */
+__noinline int leave_uprobes(struct cpu_state *cpu)
+{
+	struct task_struct *task = WITHOUT_TRUST(bpf_get_current_task_btf());
+
+	if (!cpu || !bpf_core_field_exists(task->utask) || !bpf_core_field_exists(task->mm->uprobes_state))
+		return 0;
+	struct walk *walk = &cpu->walk;
+	struct uprobe_task *utask = task->utask;
+
+	if (!utask)
+		return 0;
+	__u64 step = walk->pc - utask->xol_vaddr;
+
+	if (!walk->frames && step < UPROBES_SLOT_BYTES && utask->active_uprobe) {
+		walk->pc = utask->vaddr + step;
+		return 1;
+	}
+	if (walk->pc - task->mm->uprobes_state.xol_area->vaddr >= UPROBES_SLOT_BYTES)
+		return 0;
+
+	struct return_instance *call = utask->return_instances;
+	__u64 slack = walk->fresh ? TRAMPOLINE_PUSHES : 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < MAX_RETURN_INSTANCES; i++) {
+		if (!call)
+			break;
+		__u64 sp = call->stack + RETURN_ADDRESS_BYTES;
+
+		if (sp - walk->regs[REG_SP] <= slack) {
+			go_up(walk, call->orig_ret_vaddr, sp, 0);
+			walk->valid &= REGISTERS_KEPT;
+			return 1;
+		}
+		call = call->next;
+	}
+	return walk->fresh && finish_trampoline(walk);
+}
+
+#endif

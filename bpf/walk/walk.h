@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The walk of a user stack, frame by frame, by the rules that bpf/lookup/tables.h finds:
+ *
+ *   pc ─► rule ─► the caller's pc, stack pointer, frame pointer ─► its rule ─► …   up to a root
+ *
+ * Where an object has no rule, a frame is guessed by the frame pointer, or by the code in prologues and epilogues; such a frame
+ * is marked, and believed only if a call ends at its return address.
+ *
+ * Promises: a bounded number of steps, in bounded time (bpf/walk/budget.h); each end has a reason (enum user_end); no frame that is not
+ * believed. The caller owes what bpf/lookup/tables.h asks for.
+ */
+#ifndef FLAMETOP_WALK_H
+#define FLAMETOP_WALK_H
+
+#include "step.h"
+#include "stack_cache.h"
+#include "dump.h"
+#include "guess.h"
+#include "rules.h"
+#include "uprobes.h"
+
+/*
+ * Whether the one frame so far is a new thread's, in the instructions behind clone: on its stack are arguments (musl's __clone), and
+ * nobody has called it.
+ */
+__noinline int begins_thread(struct cpu_state *cpu)
+{
+	if (!cpu)
+		return 0;
+	struct walk *walk = &cpu->walk;
+	__u32 place = walk->first_frame;
+
+	if (walk->frames != 1 || place > MAX_KERNEL_FRAMES)
+		return 0;
+	OPAQUE(place);
+	__u64 frame = cpu->sample.frames[place & MAX_KERNEL_FRAMES];
+
+	return frame >> FRAME_BITS_SHIFT == FRAME_INTERRUPTED && returns_from_syscall(walk, frame & ((1ULL << FRAME_BITS_SHIFT) - 1));
+}
+
+/* The mapping that pc is in. 1 where there is none: then the walk ends. -1 where that was a page of uprobes: then pc is another. */
+static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
+{
+	struct walk *walk = &cpu->walk;
+	int reason = locate(cpu, address);
+
+	/* What returns to the first byte of that page is looked up one before: nothing may be mapped there. */
+	if (unlikely(reason || walk->map.kind == CODE_ANONYMOUS) && leave_uprobes(cpu))
+		return -1;
+	if (likely(!reason)) {
+		if (!walk->frames)
+			keep_mapping(cpu);
+		return 0;
+	}
+	/* What is no code has not called anybody. But where it ran, it ran. */
+	if (!walk->frames)
+		add_pc(cpu);
+	if (reason == USER_END_NO_CODE && begins_thread(cpu))
+		return ends(walk, USER_END_ROOT);
+	return ends(walk, reason == USER_END_NO_CODE && walk->guess_end ? walk->guess_end : reason);
+}
+
+/*
+ * One frame. Whether the walk ends: then walk->end says why. Global, so that it is verified once: inside of the loop 6.12 took twenty
+ * times as long for newer compilers' code of it (28 s on an emulated arm64), and refused it as too complex in programs at kprobes. What
+ * the call costs is below the noise.
+ */
+__noinline int walk_step(struct cpu_state *cpu)
+{
+	if (!cpu)
+		return 1;
+	struct walk *walk = &cpu->walk;
+	__u64 address = walk->pc - walk->is_return;
+	__u64 bits, rule;
+
+	if (unlikely(should_look(walk)) && is_out_of_time(cpu))
+		return ends(walk, USER_END_TIME);
+	if (unlikely(address - walk->map.start >= walk->map.size)) {
+		int none = enter_mapping(cpu, address);
+
+		if (none)
+			return none > 0;
+	}
+	bits = frame_bits(walk);
+	if (unlikely(!add_frame(cpu, walk->pc, bits)))
+		return ends(walk, USER_END_CUT);
+	if (keep_frame(cpu, (walk->pc & PAST_PC_BITS) | bits << FRAME_BITS_SHIFT) && retrace(cpu))
+		return 1;
+	if (unlikely(walk->map.kind != CODE_OF_FILE)) {
+		if (walk->map.kind == CODE_ANONYMOUS)
+			return guess_caller(cpu, USER_END_ANONYMOUS);
+		/* In a moment there is one: user space continues from here. What is guessed meanwhile is for samples that it cannot continue. */
+		dump_stack(cpu);
+		return guess_caller(cpu, USER_END_NO_TABLE);
+	}
+	rule = find_rule(cpu, address - walk->map.start + walk->map.offset);
+	if (likely(apply_plain_rule(cpu, rule)))
+		return 0;
+	return RULE_KIND(rule) >= RULE_SPECIAL ? apply_rule(cpu, rule) : apply_other_rule(cpu, rule);
+}
+
+/* All frames. */
+static __always_inline void walk_frames(struct cpu_state *cpu)
+{
+	int i;
+
+	if (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly) {
+		bpf_for(i, 0, MAX_USER_FRAMES + 1) {
+			if (walk_step(cpu))
+				break;
+		}
+	} else {
+		for (i = 0; i < MAX_USER_FRAMES + 1; i++) {
+			if (walk_step(cpu))
+				break;
+		}
+	}
+}
+
+/* By the kernel's walk of frame pointers: --unwind fp. It does not tell a chain that ended from one whose next page was
+ * not in memory. */
+static __always_inline void follow_frame_pointers(void *ctx, struct cpu_state *cpu, __u32 task_flags, __u32 max_depth)
+{
+	struct walk *walk = &cpu->walk;
+	__u32 place = walk->first_frame & MAX_KERNEL_FRAMES;
+	long bytes = bpf_get_stack(ctx, &cpu->sample.frames[place], MAX_KERNEL_FRAMES * sizeof(__u64), BPF_F_USER_STACK);
+
+	if (bytes <= 0) {
+		/* Before 5.17 the bit had another meaning: asked only after the walk failed. */
+		walk->end = task_flags & PF_USER_WORKER ? USER_END_KERNEL_THREAD : USER_END_UNREADABLE;
+		return;
+	}
+	walk->frames = ((__u64)bytes / sizeof(__u64)) & MAX_KERNEL_FRAMES;
+	walk->end = walk->frames >= max_depth ? USER_END_CUT : USER_END_FRAME_POINTER;
+	if (!walk->in_syscall)
+		cpu->sample.frames[place] |= (__u64)FRAME_INTERRUPTED << FRAME_BITS_SHIFT;
+}
+
+/*
+ * Inside of execve the registers at the top of the kernel's stack are still those of the system call, while memory is the new
+ * program's already: what cannot be walked then says nothing about either. Before memory is exchanged all is as ever.
+ */
+static __always_inline int is_between_programs(struct task_struct *task, __u8 end)
+{
+	if (end == USER_END_ROOT || end == USER_END_CUT || end == USER_END_NO_TABLE || end == USER_END_TIME)
+		return 0;
+	return bpf_core_field_exists(task->in_execve) && BPF_CORE_READ_BITFIELD(task, in_execve);
+}
+
+/*
+ * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in
+ * cpu->walk: frames, end. `tick`: the context, if it is the clock's. `returned`: pc is where a call that has just ended returned to;
+ * `left` is the function that was called, if it is known; `again`: the thread's last stack is not used. Afterwards walk->moved
+ * tells whether a page of the stack was taken away meanwhile: then the frames may be wrong.
+ *
+ *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
+ *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last
+ */
+static __always_inline void walk_user(void *ctx, struct perf_event_context *tick, struct task_struct *task, struct cpu_state *cpu,
+				      __u32 first_frame, __u32 max_depth, int returned, __u64 left, int again)
+{
+	struct walk *walk = &cpu->walk;
+	__u32 task_flags = task->flags;
+	int reason;
+
+	walk->first_frame = first_frame;
+	walk->frames = 0;
+	walk->wishes = 0;
+	walk->mapping_misses = 0;
+	walk->rule_misses = 0;
+	walk->guesses = 0;
+	walk->retraced = 0;
+	walk->moved = 0;
+	walk->dump = walk_how == WALK_BOTH || walk_how == WALK_TWICE ? DUMP_REFUSED : DUMP_NONE;
+	walk->relocations = 0;
+	if (task_flags & (PF_KTHREAD | PF_IO_WORKER)) {
+		walk->end = USER_END_KERNEL_THREAD;
+		return;
+	}
+	reason = read_user_registers(cpu, tick);
+	if (reason) {
+		walk->end = task_flags & PF_USER_WORKER ? USER_END_KERNEL_THREAD : reason;
+		return;
+	}
+	if (walk_how == WALK_BY_FRAME_POINTERS) {
+		follow_frame_pointers(ctx, cpu, task_flags, max_depth);
+		return;
+	}
+	if (walk_how == WALK_NOTHING) {
+		walk->end = USER_END_UNSPECIFIED;
+		return;
+	}
+	if (read_address_space(task, &walk->space)) {
+		walk->end = USER_END_NO_MEMORY;
+		return;
+	}
+	/* Without generations nothing is known of the mappings a moment later: what was found serves this walk alone. */
+	if (!walk->space.has_sequence)
+		walk->space.sequence = ++walk->unstamped;
+	walk->map.size = 0;
+	walk->window_bytes = 0;
+	walk->pmd_number = ~0ULL;
+	walk->page_place = 0;
+	walk->switches = 0;
+	walk->is_return = walk->in_syscall || returned;
+	walk->fresh = 1;
+	walk->guessed = 0;
+	walk->guess_end = 0;
+	walk->next_goroutine = 0;
+	walk->end = USER_END_CUT;
+	begin_time(cpu, first_frame || again);
+	recall(cpu, task->pid, walk_how == WALK_ANEW || again);
+	if (left)
+		add_frame(cpu, left, FRAME_INTERRUPTED);
+	if (walk->newborn) {
+		add_pc(cpu);
+		walk->end = USER_END_ROOT;
+		return;
+	}
+	if (walk_how == WALK_AND_DUMP)
+		dump_stack(cpu);
+	walk_frames(cpu);
+	if (READS_WINDOW_IN_PLACE)
+		leave_page(walk);
+	if (!walk->moved)
+		remember(cpu, task->pid);
+	if (is_between_programs(task, walk->end))
+		walk->end = USER_END_REGISTERS;
+}
+
+#endif

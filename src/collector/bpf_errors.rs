@@ -1,0 +1,47 @@
+//! What libbpf complains about, for the error that follows.
+
+use std::io;
+use std::sync::Mutex;
+
+use libbpf_rs::PrintLevel;
+
+use super::error::CollectorError;
+use crate::locks;
+
+/// The last thing that libbpf complained about, for the error that follows. One place for all threads, as libbpf's own
+/// printing is.
+static COMPLAINT: Mutex<String> = Mutex::new(String::new());
+
+fn keep_complaint(_level: PrintLevel, message: String) {
+    let message = message.trim();
+    // The verifier's log has pages; its last line is its reason, but libbpf prints "-- END PROG LOAD LOG --" after it.
+    let line = message
+        .lines()
+        .rev()
+        .find(|line| !line.is_empty() && !line.contains("END PROG LOAD LOG") && !line.starts_with("processed "));
+    let mut kept = locks::lock(&COMPLAINT);
+    // The first complaint is the cause, the following ones are its consequences.
+    if let Some(line) = line.filter(|_| kept.is_empty()) {
+        line.trim_start_matches("libbpf: ").clone_into(&mut kept);
+    }
+}
+
+pub(crate) fn forget_complaint() {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, keep_complaint)));
+    locks::lock(&COMPLAINT).clear();
+}
+
+/// The last thing that libbpf complained about; empty if it did not.
+pub(crate) fn complaint() -> String {
+    locks::lock(&COMPLAINT).clone()
+}
+
+pub(crate) fn bpf_error(what: &'static str, error: &libbpf_rs::Error) -> CollectorError {
+    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+        let source = io::Error::new(io::ErrorKind::PermissionDenied, format!("{error:#}"));
+        return CollectorError::NotPermitted { what: "load BPF programs", source };
+    }
+    let complaint = complaint();
+    let message = if complaint.is_empty() { format!("{error:#}") } else { format!("{error:#} ({complaint})") };
+    CollectorError::Bpf { what, message }
+}

@@ -1,0 +1,88 @@
+//! Processes as they were when a sample of them was taken.
+
+use rustc_hash::FxHashSet;
+
+use super::mappings::Mappings;
+use super::remapped::AtSample;
+use super::state::{Known, State};
+use super::table::ProcessTable;
+use crate::collector::wire::records::COMM_LENGTH;
+
+/// What has become of a process's mappings since a sample was taken.
+pub(super) enum Since {
+    /// The addresses of the sample mean what they meant, as far as they are known.
+    Unchanged,
+    /// They have changed. These are the mappings of that time, as far as they are known.
+    Remapped(Mappings),
+    /// Nothing is known of the mappings at that time.
+    Lost,
+}
+
+impl ProcessTable {
+    /// Notes what a process is when a sample of it begins to wait.
+    pub(super) fn at_sample(&mut self, tgid: u32) -> AtSample {
+        let remapped = self.remapped.begin(tgid);
+        let none = State::new([0; COMM_LENGTH]);
+        let state = self.states.get(&tgid).unwrap_or(&none);
+        let was_known = state.known == Known::Yes;
+        let told = if was_known { &state.mappings } else { &state.since };
+        AtSample { tgid, life: state.life, user: state.user, comm: state.comm, told: told.clone(), was_known, remapped }
+    }
+
+    /// Whether the addresses of a process mean what they meant when a sample was taken, as far as they are known.
+    pub(super) fn is_unchanged(&self, then: &AtSample) -> bool {
+        let is_same = self.states.get(&then.tgid).is_some_and(|state| state.life == then.life);
+        is_same && self.remapped.since(then.tgid, then.remapped).is_some_and(<[_]>::is_empty)
+    }
+
+    /// Returns what has become of the mappings since a sample was taken.
+    pub(super) fn since(&self, then: &AtSample) -> Since {
+        if self.is_unchanged(then) {
+            return Since::Unchanged;
+        }
+        if then.was_known {
+            return Since::Remapped(then.told.clone());
+        }
+        let state = self.states.get(&then.tgid).filter(|state| state.life == then.life);
+        match state.zip(self.remapped.since(then.tgid, then.remapped)) {
+            Some((state, _)) if state.known != Known::Yes => Since::Unchanged,
+            Some((state, ranges)) => {
+                let mut mappings = state.mappings.without(ranges);
+                for mapping in then.told.iter() {
+                    mappings.insert(*mapping);
+                }
+                Since::Remapped(mappings)
+            }
+            None if then.told.len() > 0 => Since::Remapped(then.told.clone()),
+            None => Since::Lost,
+        }
+    }
+
+    /// Puts a process back to how it was when a sample was taken, while `resolve` runs. Without mappings it is one that was not read.
+    pub(super) fn resolve_as_it_was<T>(
+        &mut self,
+        then: &AtSample,
+        mappings: Option<Mappings>,
+        resolve: impl FnOnce(&mut ProcessTable) -> T,
+    ) -> T {
+        let known = if mappings.is_some() { Known::Yes } else { Known::Unread };
+        let mappings = mappings.unwrap_or_default();
+        let lacks_remapped = !then.was_known;
+        let old = State { life: then.life, known, mappings, lacks_remapped, user: then.user, ..State::new(then.comm) };
+        let present = self.states.insert(then.tgid, old);
+        let resolved = resolve(self);
+        match present {
+            Some(state) => drop(self.states.insert(then.tgid, state)),
+            None => drop(self.states.remove(&then.tgid)),
+        }
+        resolved
+    }
+
+    /// Forgets the noted ranges of processes that have no waiting samples any more.
+    pub(super) fn forget_remapped(&mut self) {
+        if self.remapped.is_any() {
+            let waiting: FxHashSet<u32> = self.parking.processes().chain(self.dumped.processes()).collect();
+            self.remapped.retain(|tgid| waiting.contains(&tgid));
+        }
+    }
+}

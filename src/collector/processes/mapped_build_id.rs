@@ -1,0 +1,76 @@
+//! The build id of a file on disk, for mappings of which the kernel told the inode only.
+//!
+//! The kernel gives the build id of a mapping only when the page that holds it is in memory at that moment, and
+//! `/proc/PID/maps` never does. Without this, one library would be two objects.
+
+use crate::collector::sys::machine;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::collector::wire::perf_records::Inode;
+use crate::object::build_id;
+use crate::object::open::{self, OpenError, OpenFile, Root};
+use crate::object::read_at::FileBytes;
+use crate::profile::{BuildId, Tgid, UserId};
+
+/// A mapping of a file for which the kernel told only device and inode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct MappedFile {
+    /// First address.
+    pub(crate) start: u64,
+    /// Address after the last.
+    pub(crate) end: u64,
+    /// Path of the file, as the process sees it.
+    pub(crate) path: Arc<str>,
+    /// As the kernel named it.
+    pub(crate) file: Inode,
+}
+
+/// Why there is no build id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// The file could not be opened or was another one: asking through another process may help.
+    NotReachable,
+    /// The file has none.
+    NotThere,
+}
+
+/// Returns the build id of a file that a process has mapped. May wait for the file. `user` is charged.
+pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<BuildId, Missing> {
+    match find(user, tgid, mapped) {
+        Ok(file) => build_id::of_image(&FileBytes::new(file)).ok_or(Missing::NotThere),
+        Err(OpenError::NotAnswering | OpenError::NotRegular | OpenError::NotStorage) => Err(Missing::NotThere),
+        Err(_) => Err(Missing::NotReachable),
+    }
+}
+
+fn find(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<OpenFile, OpenError> {
+    let Inode { device, number, generation } = mapped.file;
+    // The first works for deleted and replaced files too, but wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+    let (file, by_path) = match open::mapping_now(user, tgid, mapped.start..mapped.end) {
+        Err(OpenError::NotFound | OpenError::PermissionDenied) => {
+            (open::path_now(user, &Root::Process(tgid), Path::new(&*mapped.path))?, true)
+        }
+        opened => (opened?, false),
+    };
+    // A path may lead to another file by now. Btrfs and overlayfs give stat another device number than perf, so the device cannot
+    // be compared for root's files. Other users could put another file with that inode number there, so for them it is.
+    let is_it = file.facts.inode == number
+        && (!by_path || user == UserId(0) || file.facts.device == device)
+        && generation
+            .is_none_or(|wanted| file.opened.near().and_then(machine::inode_generation).is_none_or(|found| found == wanted));
+    if is_it { Ok(file) } else { Err(OpenError::NotFound) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_file_under_the_path_is_not_taken_for_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let inode = Inode { device: 1, number: 1, generation: None };
+        let mapped = MappedFile { start: 0, end: 1, path: file.path().to_str().unwrap().into(), file: inode };
+        assert_eq!(of_mapping(UserId(0), Tgid(std::process::id()), &mapped), Err(Missing::NotReachable));
+    }
+}

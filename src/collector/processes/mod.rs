@@ -1,0 +1,26 @@
+//! Processes: who maps what, when; what `/proc` tells of them; and samples that wait for either.
+//!
+//! ```text
+//! events ─► table ◄─ reading ◄─ reader ◄─ /proc
+//!             │
+//! samples ─► resolve ─► frames
+//!             └─ parking, dumped: until the process is read, or its unwind table is there
+//! ```
+
+pub(crate) mod at_sample;
+pub(crate) mod bounds;
+pub(crate) mod cgroups;
+pub(crate) mod dumped;
+pub(crate) mod dumps;
+pub(crate) mod mapped_build_id;
+pub(crate) mod mappings;
+pub(crate) mod parked;
+pub(crate) mod parking;
+pub(crate) mod proc;
+pub(crate) mod reader;
+pub(crate) mod reading;
+pub(crate) mod remapped;
+pub(crate) mod resolve;
+pub(crate) mod state;
+pub(crate) mod table;
+pub(crate) mod tidy;

@@ -1,0 +1,207 @@
+//! What `/proc` tells: read once at the start for who is there, and once for each process for what it has mapped.
+
+use std::fs;
+use std::io::{self, BufRead, Read};
+
+use super::mappings::MAX_MAPPINGS;
+use crate::collector::wire::perf_records::{Identity, Inode, comm_bytes};
+use crate::collector::wire::records::COMM_LENGTH;
+use crate::profile::sanitize;
+
+/// Longest command line kept, in bytes: it is for display.
+const MAX_COMMAND_LINE: usize = 4096;
+
+/// Most bytes that are read of a list of mappings. 65,530 lines of 150 bytes are 10 MB; with paths of 4 KB they would be 268 MB.
+const MAX_LIST: u64 = 16 << 20;
+
+/// Bytes that are read at once. The kernel returns a page at a time.
+const MAPS_BUFFER: usize = 8 << 10;
+
+/// A process as `/proc/PID/stat` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) tgid: u32,
+    pub(crate) parent: u32,
+    pub(crate) threads: u32,
+    pub(crate) comm: [u8; COMM_LENGTH],
+}
+
+/// All processes that are there now.
+pub(crate) fn scan() -> io::Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(entry) = entry else { continue };
+        if let Some(tgid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+            // One that has gone in between is no failure.
+            found.extend(stat(tgid));
+        }
+    }
+    Ok(found)
+}
+
+/// One process, if it is there.
+pub(crate) fn stat(tgid: u32) -> Option<Found> {
+    parse_stat(tgid, &fs::read(format!("/proc/{tgid}/stat")).ok()?)
+}
+
+/// `pid (name) state ppid … num_threads …`: the name may hold anything, so it ends at the last parenthesis.
+pub(crate) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
+    let open = memchr::memchr(b'(', stat)?;
+    let close = memchr::memrchr(b')', stat)?;
+    let name = stat.get(open + 1..close)?;
+    // After the name: state (3rd field of proc(5)), ppid (4th), …, num_threads (20th).
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace().skip(1);
+    let parent = fields.next()?.parse().ok()?;
+    let threads = fields.nth(15)?.parse().ok()?;
+    Some(Found { tgid, parent, threads, comm: comm_bytes(name) })
+}
+
+/// The arguments joined by spaces; empty for kernel threads and for processes that are gone.
+///
+/// One read: each locks the process's memory, and this is done for every program that is sampled.
+pub(crate) fn command_line(tgid: u32) -> String {
+    let mut bytes = [0; MAX_COMMAND_LINE];
+    let read = fs::File::open(format!("/proc/{tgid}/cmdline")).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
+    readable_command_line(bytes.get_mut(..read).unwrap_or_default())
+}
+
+pub(crate) fn readable_command_line(arguments: &mut [u8]) -> String {
+    let ends = arguments.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let arguments = arguments.get_mut(..ends).unwrap_or_default();
+    arguments.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+    sanitize(&String::from_utf8_lossy(arguments)).into_owned()
+}
+
+/// An executable mapping as `/proc/PID/maps` tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) offset: u64,
+    pub(crate) identity: Identity,
+    pub(crate) path: String,
+}
+
+/// The executable mappings of a process.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct MappedList {
+    pub(crate) mapped: Vec<Mapped>,
+    /// Whether the list was longer than [`MAX_LIST`] or had more than [`MAX_MAPPINGS`] mappings.
+    pub(crate) cut: bool,
+}
+
+/// Reads the executable mappings of a process; `None` when it is gone. Waits for the process's memory lock.
+pub(crate) fn maps(tgid: u32) -> Option<MappedList> {
+    parse_maps(fs::File::open(format!("/proc/{tgid}/maps")).ok()?)
+}
+
+/// Reads our own executable mappings. Our memory lock is never held for long.
+pub(crate) fn own_maps() -> Vec<Mapped> {
+    maps(std::process::id()).unwrap_or_default().mapped
+}
+
+/// Reads lines until there are [`MAX_MAPPINGS`] executable mappings or [`MAX_LIST`] bytes.
+pub(crate) fn parse_maps(list: impl Read) -> Option<MappedList> {
+    let mut list = io::BufReader::with_capacity(MAPS_BUFFER, list).take(MAX_LIST);
+    let (mut found, mut line) = (MappedList::default(), Vec::new());
+    loop {
+        line.clear();
+        // If the process lost its memory meanwhile, the lines so far count.
+        if list.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
+            found.cut = list.limit() == 0;
+            return Some(found);
+        }
+        if line.pop_if(|last| *last == b'\n').is_none() && list.limit() == 0 {
+            found.cut = true;
+            return Some(found);
+        }
+        // ` rwxp ` follows the addresses. Most lines are not executable and need no conversion to text.
+        let permissions = memchr::memchr(b' ', &line).and_then(|space| line.get(space + 3));
+        if permissions == Some(&b'x') {
+            if found.mapped.len() >= MAX_MAPPINGS {
+                found.cut = true;
+                return Some(found);
+            }
+            found.mapped.extend(parse_mapping(&String::from_utf8_lossy(&line)));
+        }
+    }
+}
+
+/// `start-end perms offset major:minor inode path`; `None` for what is not executable.
+fn parse_mapping(line: &str) -> Option<Mapped> {
+    let mut rest = line;
+    let mut field = || {
+        let (field, after) = rest.split_once(' ').unwrap_or((rest, ""));
+        rest = after;
+        field
+    };
+    let (range, permissions, offset, device, inode) = (field(), field(), field(), field(), field());
+    if permissions.as_bytes().get(2) != Some(&b'x') {
+        return None;
+    }
+    let (start, end) = range.split_once('-')?;
+    let (major, minor) = device.split_once(':')?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let hex32 = |text| u32::from_str_radix(text, 16).ok();
+    let identity = Identity::Inode(Inode {
+        device: libc::makedev(hex32(major)?, hex32(minor)?),
+        number: inode.parse().ok()?,
+        generation: None,
+    });
+    // The kernel writes a line feed in a path as \012; events of perf have it as it is.
+    let path = rest.trim_start().replace("\\012", "\n");
+    Some(Mapped { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, identity, path })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_not_confuse_stat() {
+        let mut line = b"12 (a) b (c) S 7".to_vec();
+        line.extend(" 0".repeat(15).bytes());
+        line.extend(b" 9 0 0");
+        let found = parse_stat(12, &line).unwrap();
+        assert_eq!((found.parent, found.threads), (7, 9));
+        assert_eq!(found.comm, comm_bytes(b"a) b (c"));
+        assert_eq!(parse_stat(12, b"12 (x"), None);
+        assert_eq!(parse_stat(12, b""), None);
+    }
+
+    #[test]
+    fn a_line_of_maps_is_read_with_spaces_in_its_path() {
+        let line = "7f00-8f00 r-xp 00001000 08:01 1234                       /opt/my app/lib.so (deleted)";
+        let mapped = parse_mapping(line).unwrap();
+        assert_eq!((mapped.start, mapped.end, mapped.offset), (0x7f00, 0x8f00, 0x1000));
+        assert_eq!(mapped.identity, Identity::Inode(Inode { device: libc::makedev(8, 1), number: 1234, generation: None }));
+        assert_eq!(mapped.path, "/opt/my app/lib.so (deleted)");
+        assert_eq!(parse_mapping("7f00-8f00 rw-p 00001000 08:01 1234 /x"), None);
+        assert_eq!(parse_mapping("7f00-8f00 r-xp 00000000 00:00 0 ").map(|mapped| mapped.path), Some(String::new()));
+        assert_eq!(parse_mapping("nonsense"), None);
+    }
+
+    #[test]
+    fn we_find_ourselves() {
+        let me = std::process::id();
+        let found = scan().unwrap();
+        let own = found.iter().find(|found| found.tgid == me).unwrap();
+        assert!(own.threads >= 1);
+        assert!(command_line(me).contains("flametop"));
+        assert!(own_maps().iter().any(|mapped| mapped.path == "[vdso]"));
+    }
+
+    #[test]
+    fn a_list_without_end_is_cut() {
+        let line = b"7f00-8f00 r-xp 00001000 08:01 1234 /lib.so\n";
+        let whole = parse_maps(line.repeat(3).as_slice()).unwrap();
+        assert_eq!((whole.mapped.len(), whole.cut), (3, false));
+        let long = parse_maps(line.repeat(MAX_MAPPINGS + 1).as_slice()).unwrap();
+        assert_eq!((long.mapped.len(), long.cut), (MAX_MAPPINGS, true));
+        let others = b"7f00-8f00 rw-p 00001000 08:01 1234 /lib.so\n";
+        let endless = parse_maps(line.chain(others.repeat(1 << 19).as_slice())).unwrap();
+        assert_eq!((endless.mapped.len(), endless.cut), (1, true));
+        assert!(parse_maps(&b""[..]).is_some_and(|none| none.mapped.is_empty() && !none.cut));
+    }
+}

@@ -1,0 +1,442 @@
+//! Reads about processes, from `/proc` and mapped files, on threads that can be left behind.
+//!
+//! Reading `/proc/PID/maps` or `/proc/PID/cmdline` takes the process's memory lock. If that lock is held for long (by a dead disk, a
+//! fork of 100 GB, a program that does so on purpose), every reader waits. So the collecting thread only asks, and goes on:
+//!
+//! ```text
+//! ask ──► questions of each user, in turns ──► worker ──► answer ──► applied at the next drain
+//!                                                 └─ 20 ms without an answer: the worker is left behind, another takes its place
+//! ```
+//!
+//! While the processes of a user hold up [`MAX_LEFT_OF_USER`] workers, no other question about that user's processes is asked; those
+//! about other users are. A worker that comes back still gives its answer, and ends if there are enough others. A process is asked
+//! one question at a time.
+//!
+//! Bounds: 2 workers and those left behind, at most 64 by processes of root and 8 by those of any other user. At most 8,192 questions
+//! about root's processes wait, and 1,024 about those of any other user. From 256 workers and 16,384 questions in all, only root's
+//! are added.
+
+use crate::collector::processes::mapped_build_id::MappedFile;
+use crate::collector::sys::machine;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use super::mapped_build_id::{self, Missing};
+use super::proc::{self, MappedList};
+use crate::locks;
+use crate::profile::{BuildId, Tgid, UserId};
+
+/// Number of workers. A question takes a few system calls; with two workers, one slow process does not delay the next.
+const WORKERS: usize = 2;
+/// A worker that works on one question for longer is left behind. Reading 65,530 mappings takes about as long.
+const PROMPT: Duration = Duration::from_millis(20);
+/// Most workers left behind by processes of one user, of root, and of all.
+const MAX_LEFT_OF_USER: usize = 8;
+const MAX_LEFT_OF_ROOT: usize = 64;
+const MAX_LEFT: usize = 256;
+/// Most waiting questions of one user, of root, and of all.
+const MAX_WAITING_OF_USER: usize = 1024;
+const MAX_WAITING_OF_ROOT: usize = 8192;
+const MAX_WAITING: usize = 16_384;
+/// A worker ends after this time without a question.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// The subject of a question.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// Its executable mappings.
+    Mappings,
+    /// Its arguments.
+    CommandLine,
+    /// Its parent and the number of its threads.
+    Status,
+    /// The build id of a file that it has mapped.
+    BuildId(MappedFile),
+}
+
+/// A question about a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Question {
+    pub(crate) tgid: u32,
+    /// See [`State::life`](super::table::State::life): an answer counts for that program only.
+    pub(crate) life: u64,
+    /// The user who is charged for it.
+    pub(crate) user: UserId,
+    pub(crate) what: What,
+}
+
+/// The answer to a question.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// `None`: the process is gone, or has no memory.
+    Mappings(Option<MappedList>),
+    /// Empty if there is none.
+    CommandLine(String),
+    /// `None`: the process is gone.
+    Status(Option<proc::Found>),
+    /// The result of [`mapped_build_id::of_mapping`].
+    BuildId(Result<BuildId, Missing>),
+}
+
+/// An answer, and when it was complete (`CLOCK_MONOTONIC`, nanoseconds).
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) question: Question,
+    pub(crate) found: Found,
+    pub(crate) time: u64,
+}
+
+type Read = Box<dyn Fn(&Question) -> Found + Send + Sync>;
+
+/// A question that a worker is working on.
+struct Running {
+    worker: u64,
+    tgid: u32,
+    user: UserId,
+    since: Instant,
+}
+
+impl Running {
+    fn is_left(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= PROMPT
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    waiting: FxHashMap<UserId, VecDeque<Question>>,
+    /// Users with waiting questions, in the order of their turns.
+    turns: VecDeque<UserId>,
+    waiting_count: usize,
+    running: Vec<Running>,
+    /// Number of workers, including those left behind.
+    workers: usize,
+    next_worker: u64,
+    stop: bool,
+}
+
+impl Inner {
+    /// Counts the workers left behind by processes of a user, and by all processes.
+    fn left(&self, user: UserId, now: Instant) -> (usize, usize) {
+        let left = self.running.iter().filter(|running| running.is_left(now));
+        let of_user = left.clone().filter(|running| running.user == user).count();
+        (of_user, left.count())
+    }
+
+    fn may_ask(&self, user: UserId, now: Instant) -> bool {
+        let (of_user, all) = self.left(user, now);
+        if user == UserId(0) { of_user < MAX_LEFT_OF_ROOT } else { of_user < MAX_LEFT_OF_USER && all < MAX_LEFT }
+    }
+
+    /// Takes the next question that may be asked now.
+    fn next(&mut self, now: Instant) -> Option<Question> {
+        for _ in 0..self.turns.len() {
+            let user = self.turns.pop_front()?;
+            let may_ask = self.may_ask(user, now);
+            let Some(questions) = self.waiting.get_mut(&user) else { continue };
+            let running = &self.running;
+            let is_free = |question: &Question| running.iter().all(|running| running.tgid != question.tgid);
+            // Few questions are running, so one of the first is about a free process.
+            let place = if may_ask { questions.iter().take(MAX_LEFT).position(is_free) } else { None };
+            let question = place.and_then(|place| questions.remove(place));
+            if questions.is_empty() {
+                self.waiting.remove(&user);
+            } else {
+                self.turns.push_back(user);
+            }
+            if question.is_some() {
+                self.waiting_count -= 1;
+                return question;
+            }
+        }
+        None
+    }
+
+    /// Adds a question to its user's queue. Returns `false` if that is full.
+    fn push(&mut self, question: Question) -> bool {
+        let limit = if question.user == UserId(0) { MAX_WAITING_OF_ROOT } else { MAX_WAITING_OF_USER };
+        let questions = self.waiting.entry(question.user).or_default();
+        let has_room = questions.len() < limit && (self.waiting_count < MAX_WAITING || question.user == UserId(0));
+        if has_room {
+            if questions.is_empty() {
+                self.turns.push_back(question.user);
+            }
+            questions.push_back(question);
+            self.waiting_count += 1;
+        } else if questions.is_empty() {
+            self.waiting.remove(&question.user);
+        }
+        has_room
+    }
+
+    /// Counts the workers that are not left behind.
+    fn prompt_workers(&self, now: Instant) -> usize {
+        self.workers.saturating_sub(self.running.iter().filter(|running| running.is_left(now)).count())
+    }
+
+    /// Whether an answer is likely to come soon, to a running or waiting question.
+    fn expects_answer(&self, now: Instant) -> bool {
+        self.running.iter().any(|running| !running.is_left(now)) || self.turns.iter().any(|user| self.left(*user, now).0 == 0)
+    }
+}
+
+struct Shared {
+    inner: Mutex<Inner>,
+    work: Condvar,
+    read: Read,
+    answers: Mutex<Sender<Answer>>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        locks::lock(&self.inner)
+    }
+}
+
+/// Reads about processes. Dropping it does not wait for the workers.
+pub(crate) struct Reader {
+    shared: Arc<Shared>,
+    answers: Receiver<Answer>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Reader::with(Box::new(read))
+    }
+}
+
+impl Reader {
+    /// Returns a reader whose workers call `read`.
+    pub(crate) fn with(read: Read) -> Reader {
+        let (tell, answers) = channel();
+        let shared = Shared { inner: Mutex::default(), work: Condvar::new(), read, answers: Mutex::new(tell) };
+        Reader { shared: Arc::new(shared), answers }
+    }
+
+    /// Asks questions. Returns those for which there is no room.
+    pub(crate) fn ask(&self, questions: impl IntoIterator<Item = Question>) -> Vec<Question> {
+        let mut refused = Vec::new();
+        let mut inner = self.shared.lock();
+        for question in questions {
+            let copy = question.clone();
+            if !inner.push(question) {
+                refused.push(copy);
+            }
+        }
+        drop(inner);
+        self.tick();
+        refused
+    }
+
+    /// Starts workers if questions wait and too few workers are free. To be called at each drain.
+    pub(crate) fn tick(&self) {
+        let now = Instant::now();
+        let mut inner = self.shared.lock();
+        if inner.waiting_count == 0 {
+            return;
+        }
+        self.shared.work.notify_one();
+        while inner.prompt_workers(now) < WORKERS.min(inner.waiting_count.max(1)) {
+            let (shared, number) = (Arc::clone(&self.shared), inner.next_worker);
+            let named = std::thread::Builder::new().name(format!("processes-{number}")).stack_size(256 << 10);
+            if named.spawn(move || work(&shared, number)).is_err() {
+                break;
+            }
+            inner.next_worker += 1;
+            inner.workers += 1;
+        }
+    }
+
+    /// Returns the answers that have come.
+    pub(crate) fn answers(&self) -> Vec<Answer> {
+        self.answers.try_iter().collect()
+    }
+
+    /// Returns the answers that have come, and waits for those that are likely to come soon, at most for `patience`.
+    pub(crate) fn answers_within(&self, patience: Duration) -> Vec<Answer> {
+        let until = Instant::now() + patience;
+        let mut answers = self.answers();
+        loop {
+            let now = Instant::now();
+            if now >= until || !self.shared.lock().expects_answer(now) {
+                break;
+            }
+            // Waits in steps, because a worker may be left behind meanwhile.
+            if let Ok(answer) = self.answers.recv_timeout((until - now).min(PROMPT)) {
+                answers.push(answer);
+            }
+        }
+        answers.extend(self.answers());
+        answers
+    }
+
+    /// Whether questions are waiting or being answered.
+    #[cfg(test)]
+    pub(crate) fn is_expecting(&self) -> bool {
+        let inner = self.shared.lock();
+        inner.waiting_count > 0 || !inner.running.is_empty()
+    }
+
+    /// Counts the workers that are left behind now.
+    pub(crate) fn left_behind(&self) -> usize {
+        let now = Instant::now();
+        self.shared.lock().running.iter().filter(|running| running.is_left(now)).count()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut inner = self.shared.lock();
+        inner.stop = true;
+        inner.waiting.clear();
+        inner.turns.clear();
+        inner.waiting_count = 0;
+        drop(inner);
+        self.shared.work.notify_all();
+    }
+}
+
+fn work(shared: &Shared, worker: u64) {
+    crate::privileges::drop_unneeded();
+    let mut inner = shared.lock();
+    loop {
+        let now = Instant::now();
+        if inner.stop || inner.prompt_workers(now) > WORKERS {
+            break;
+        }
+        if let Some(question) = inner.next(now) {
+            inner.running.push(Running { worker, tgid: question.tgid, user: question.user, since: now });
+            drop(inner);
+            let found = catch_unwind(AssertUnwindSafe(|| (shared.read)(&question)));
+            if let Ok(found) = found {
+                let answer = Answer { question, found, time: machine::now().0 };
+                // At the end of the run the receiver is gone.
+                let _ = locks::lock(&shared.answers).send(answer);
+            }
+            inner = shared.lock();
+            inner.running.retain(|running| running.worker != worker);
+        } else {
+            let (again, waited) = shared.work.wait_timeout(inner, IDLE).unwrap_or_else(PoisonError::into_inner);
+            inner = again;
+            if waited.timed_out() && inner.waiting_count == 0 {
+                break;
+            }
+        }
+    }
+    inner.workers -= 1;
+}
+
+fn read(question: &Question) -> Found {
+    let tgid = question.tgid;
+    match &question.what {
+        What::Mappings => Found::Mappings(proc::maps(tgid)),
+        What::CommandLine => Found::CommandLine(proc::command_line(tgid)),
+        What::Status => Found::Status(proc::stat(tgid)),
+        What::BuildId(mapped) => Found::BuildId(mapped_build_id::of_mapping(question.user, Tgid(tgid), mapped)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Sender;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    fn question(tgid: u32, user: u32) -> Question {
+        Question { tgid, life: 1, user: UserId(user), what: What::CommandLine }
+    }
+
+    /// A reader in which processes of user 1 do not answer until the sender is dropped.
+    fn reader() -> (Reader, Sender<()>) {
+        let (release, held) = channel::<()>();
+        let held = Mutex::new(held);
+        let read = move |question: &Question| {
+            if question.user == UserId(1) {
+                let held = locks::lock(&held);
+                let _ = held.recv();
+            }
+            Found::CommandLine(question.tgid.to_string())
+        };
+        (Reader::with(Box::new(read)), release)
+    }
+
+    fn wait_for(reader: &Reader, count: usize) -> Vec<u32> {
+        let (begun, mut told) = (Instant::now(), Vec::new());
+        while told.len() < count {
+            assert!(begun.elapsed() < LONG, "{told:?}");
+            reader.tick();
+            told.extend(reader.answers_within(PROMPT).iter().map(|answer| answer.question.tgid));
+        }
+        told
+    }
+
+    #[test]
+    fn a_process_that_does_not_answer_holds_up_nobody_else() {
+        let (reader, release) = reader();
+        assert!(reader.ask((0..40).map(|tgid| question(tgid, 1))).is_empty());
+        assert!(reader.ask((100..140).map(|tgid| question(tgid, 2))).is_empty());
+        let mut told = wait_for(&reader, 40);
+        told.sort_unstable();
+        assert_eq!(told, (100..140).collect::<Vec<_>>());
+        // However often it asks, no more workers are left behind than the bound.
+        for _ in 0..20 {
+            std::thread::sleep(PROMPT);
+            reader.tick();
+        }
+        assert!(reader.left_behind() <= MAX_LEFT_OF_USER + WORKERS, "{}", reader.left_behind());
+        let begun = Instant::now();
+        assert!(reader.answers_within(LONG).is_empty());
+        assert!(begun.elapsed() < LONG / 2, "those that are left behind are not waited for");
+        // The workers come back with answers, and the other questions about that user are asked.
+        drop(release);
+        assert_eq!(wait_for(&reader, 40).len(), 40);
+        let begun = Instant::now();
+        while reader.shared.lock().workers > WORKERS {
+            assert!(begun.elapsed() < LONG, "{} workers stay", reader.shared.lock().workers);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn questions_of_one_user_are_bounded_and_leave_room_for_others() {
+        let (reader, _release) = reader();
+        let refused = reader.ask((0..5000).map(|tgid| question(tgid, 1)));
+        assert!(refused.len() >= 5000 - MAX_WAITING_OF_USER - MAX_LEFT_OF_USER - WORKERS, "{}", refused.len());
+        assert!(reader.ask([question(9000, 0), question(9001, 3)]).is_empty());
+        let mut told = wait_for(&reader, 2);
+        told.sort_unstable();
+        assert_eq!(told, [9000, 9001]);
+    }
+
+    #[test]
+    fn a_process_is_asked_one_question_at_a_time() {
+        let (reader, _release) = reader();
+        assert!(reader.ask([question(7, 1), question(7, 1), question(8, 1)]).is_empty());
+        let begun = Instant::now();
+        while reader.left_behind() < 2 {
+            assert!(begun.elapsed() < LONG);
+            reader.tick();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(PROMPT * 3);
+        reader.tick();
+        assert_eq!(reader.shared.lock().running.len(), 2);
+    }
+
+    #[test]
+    fn a_reader_that_fails_costs_one_answer() {
+        let reader = Reader::with(Box::new(|question| {
+            assert!(question.tgid != 1, "on purpose");
+            Found::CommandLine(String::new())
+        }));
+        assert!(reader.ask([question(1, 0), question(2, 0)]).is_empty());
+        assert_eq!(wait_for(&reader, 1), [2]);
+    }
+}

@@ -1,0 +1,248 @@
+//! One sample: addresses → frames, thread and process names.
+//!
+//! User frames are cut at the first caller that is no code: see [`ProcessTable::resolve`]. Almost every address was seen before in its process, so the usual way is one look into a hash map for each frame.
+
+use crate::collector::processes::mapped_build_id::MappedFile;
+use std::ops::Range;
+
+use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
+use super::reader::{Question, What};
+use super::state::{Known, State};
+use super::table::{Parts, ProcessTable};
+use crate::collector::wire::perf_records::Identity;
+use crate::collector::wire::records::{KERNEL_CUT, Record, UserFrame};
+use crate::collector::{Batch, Collected};
+use crate::profile::{
+    CgroupId, Cpu, EventSource, FileNamespace, FileOffset, Frame, FrameId, KernelAddress, NameRequest, Names, Object, ObjectId,
+    ObjectKind, ProcessAddress, Tgid, Thread, Tid, Timestamp, Unit, UserEnd, UserId,
+};
+
+/// Addresses kept for one process, or for the kernel, before starting again. JIT code may have any number of them.
+const MAX_CACHED: usize = 1 << 17;
+
+/// The process of a sample, the user who is charged for it, and the namespace of its files.
+#[derive(Clone, Copy)]
+struct Owner {
+    tgid: u32,
+    user: UserId,
+    files: FileNamespace,
+}
+
+/// Whether a sample may wait until its process is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waits {
+    /// It may wait.
+    MayWait,
+    /// It has waited long enough and is taken with what is known.
+    NoMore,
+    /// Waiting is useless: its process runs another program by now, or has other code at some addresses.
+    ForNothing,
+}
+
+/// The result of resolving an address: a frame; nothing is mapped there; or an answer has to come first.
+enum NewFrame {
+    Frame(FrameId),
+    Unmapped,
+    Later,
+}
+
+impl ProcessTable {
+    /// Adds a sample of a [prepared](ProcessTable::prepare) process to the batch: frames root first, user part before kernel part. If the
+    /// sample has to wait, adds nothing and returns `false`.
+    pub(crate) fn resolve(&mut self, record: &Record, batch: &mut Batch, waits: Waits) -> bool {
+        let name = self.label_for(record.uid, record.comm);
+        let process = self.process_label(record.tgid);
+        let Some(Parts { state, files, names, kernel_frames, questions }) = self.parts(record.tgid) else {
+            return self.resolve_forgotten(record, batch);
+        };
+        let from = batch.frames.len();
+        let owner = Owner { tgid: record.tgid, user: record.uid, files: record.files };
+        let mut user_end = UserEnd::from_wire(record.user_end);
+
+        let unread = record.user().len() > 0 && (state.known != Known::Yes || waits == Waits::ForNothing);
+        if unread && state.known == Known::Asked && waits == Waits::MayWait {
+            return false;
+        }
+        if unread {
+            batch.frames.push(unmapped(names));
+            // What is known now is of another moment than the sample.
+            let changed = waits == Waits::ForNothing && state.known == Known::Yes;
+            user_end = if changed { UserEnd::Changing } else { UserEnd::Unread };
+        }
+        // Innermost first on the wire. A user part below a system call begins behind the instruction that made it: a return
+        // address. Below an interrupt, a fault or a signal it is the instruction that was running.
+        let frames = record.user().take(if unread { 0 } else { usize::MAX });
+        for (depth, UserFrame { address, is_return, guessed }) in frames.enumerate() {
+            if address == 0 && guessed {
+                // The walk says that frames are missing here.
+                batch.frames.push(unmapped(names));
+                continue;
+            }
+            let key = address << 1 | u64::from(is_return);
+            let frame = match state.frames.get(&key) {
+                Some(known) => NewFrame::Frame(*known),
+                None => {
+                    let mut place = Place { state, files, names, questions, owner, waits, now: record.time };
+                    place.new_user_frame(address, is_return, &mut batch.wanted)
+                }
+            };
+            match frame {
+                NewFrame::Frame(frame) => batch.frames.push(frame),
+                NewFrame::Later => {
+                    batch.frames.truncate(from);
+                    return false;
+                }
+                NewFrame::Unmapped if state.lacks_remapped => {
+                    batch.frames.push(unmapped(names));
+                    user_end = UserEnd::Changing;
+                }
+                NewFrame::Unmapped => {
+                    batch.frames.push(unmapped(names));
+                    // Code built without frame pointers uses their register for other values, and the kernel follows it through
+                    // the stack. An address without code is not a return address, so the addresses after it are no callers either.
+                    if depth > 0 {
+                        user_end = UserEnd::NoCode;
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(user) = batch.frames.get_mut(from..) {
+            user.reverse();
+        }
+        // Of kernel frames, the first is an instruction pointer, the others are return addresses.
+        let kernel = record.kernel();
+        let mut callers = kernel.len();
+        for address in kernel.rev() {
+            callers -= 1;
+            let is_return = callers > 0;
+            // The top bit is set in all of them, so that it may be shifted out.
+            let key = address << 1 | u64::from(is_return);
+            let frame = kernel_frames.get(&key).copied().unwrap_or_else(|| {
+                let (frame, new) = names.intern_frame(Frame::Kernel { address: KernelAddress(address), is_return });
+                if new {
+                    batch.wanted.push(request(frame, owner, 0..0));
+                }
+                if kernel_frames.len() >= MAX_CACHED {
+                    kernel_frames.clear();
+                }
+                kernel_frames.insert(key, frame);
+                frame
+            });
+            batch.frames.push(frame);
+        }
+        batch.samples.push(Collected {
+            thread: Thread { tgid: Tgid(record.tgid), tid: Tid(record.tid), process, name, cgroup: CgroupId(record.cgroup) },
+            frames: from..batch.frames.len(),
+            time: Timestamp(record.time),
+            cpu: Cpu(u16::try_from(record.cpu).unwrap_or(u16::MAX)),
+            user_end,
+            source: EventSource(record.source),
+            unit: if EventSource(record.source) == EventSource::CLOCK { Unit::Samples } else { Unit::Events },
+            weight: record.weight,
+            kernel_frames: record.kernel().len(),
+            kernel_cut: record.flags & KERNEL_CUT != 0,
+            compared: record.compared,
+        });
+        true
+    }
+}
+
+fn request(frame: FrameId, owner: Owner, mapping: Range<u64>) -> NameRequest {
+    let Owner { tgid, user, files } = owner;
+    NameRequest { frame, tgid: Tgid(tgid), user, files, mapping: ProcessAddress(mapping.start)..ProcessAddress(mapping.end) }
+}
+
+fn unmapped(names: &Names) -> FrameId {
+    names.intern_frame(Frame::Unmapped).0
+}
+
+/// Everything that is needed to resolve an address of a sample.
+struct Place<'a> {
+    state: &'a mut State,
+    files: &'a mut Files,
+    names: &'a Names,
+    questions: &'a mut Vec<Question>,
+    owner: Owner,
+    waits: Waits,
+    /// The time of the sample.
+    now: u64,
+}
+
+impl Place<'_> {
+    /// Resolves an address that is not in the process's cache.
+    fn new_user_frame(&mut self, address: u64, is_return: bool, wanted: &mut Vec<NameRequest>) -> NewFrame {
+        // A return address may be the first byte after its mapping, when a call is the last instruction of it.
+        let Some(&mapping) = self.state.mappings.find(address.saturating_sub(u64::from(is_return))) else {
+            // Not cached: a new mapping there would not empty the cache.
+            return NewFrame::Unmapped;
+        };
+        let of_file = |object, offset| Frame::File { object, offset: FileOffset(offset), is_return };
+        let frame = match mapping.file {
+            FileIndex::ANONYMOUS => match jit_object(self.state, self.names, self.owner) {
+                // Code without an object has no names either, so one frame stands for all its addresses.
+                object @ ObjectId::ANONYMOUS => Frame::Process { object, address: ProcessAddress(0), is_return: false },
+                object => Frame::Process { object, address: ProcessAddress(address), is_return },
+            },
+            FileIndex::VDSO => of_file(ObjectId::VDSO, address - mapping.start),
+            FileIndex::REFUSED => Frame::AnyOf(ObjectId::MORE),
+            file => match self.object_of(&mapping, file) {
+                Some(object) => of_file(object, mapping.file_offset(address)),
+                None => return NewFrame::Later,
+            },
+        };
+        let has_object = frame.object() != ObjectId::ANONYMOUS;
+        let (frame, new) = self.names.intern_frame(frame);
+        if new && has_object {
+            wanted.push(request(frame, self.owner, mapping.range()));
+        }
+        if self.state.frames.len() >= MAX_CACHED {
+            self.state.frames.clear();
+        }
+        self.state.frames.insert(address << 1 | u64::from(is_return), frame);
+        NewFrame::Frame(frame)
+    }
+
+    /// Returns the object of a file. It is identified by its build id if that can be found, else by device and inode. `None` while the
+    /// build id is being read.
+    ///
+    /// Files with the same path and build id are different objects for different users, and in different file namespaces: a user can
+    /// mount a file of his own over any path that he sees, and give it the build id of the original.
+    fn object_of(&mut self, mapping: &Mapping, index: FileIndex) -> Option<ObjectId> {
+        let Some(file) = self.files.get_mut(index) else { return Some(ObjectId::ANONYMOUS) };
+        let whose = (self.owner.files, self.owner.user);
+        if let Some(object) = file.objects.get(whose) {
+            return Some(object);
+        }
+        let (build_id, inode) = match file.identity {
+            Identity::BuildId(id) => (Some(id), None),
+            Identity::Inode(inode) => {
+                if file.build_id.is_to_be_asked(self.now) {
+                    file.build_id = BuildIdOf::Asked;
+                    let path = file.path.clone();
+                    let what = What::BuildId(MappedFile { start: mapping.start, end: mapping.end, path, file: inode });
+                    let Owner { tgid, user, .. } = self.owner;
+                    self.questions.push(Question { tgid, life: self.state.life, user, what });
+                }
+                match file.build_id {
+                    BuildIdOf::Asked if self.waits == Waits::MayWait => return None,
+                    BuildIdOf::Found(id) => (Some(id), None),
+                    _ => (None, Some((inode.device, inode.number))),
+                }
+            }
+        };
+        let (files, user) = whose;
+        let object = Object { kind: ObjectKind::Elf, path: file.path.clone(), build_id, file: inode, files, user };
+        let object = self.names.objects.intern(object);
+        // Not cached if it was not reachable: through another process it may be.
+        if !matches!(file.build_id, BuildIdOf::NotReachable(_)) {
+            file.objects.set(whose, object);
+        }
+        Some(object)
+    }
+}
+
+/// The object of a process's code without a file. Other processes have other code at its addresses.
+fn jit_object(state: &mut State, names: &Names, owner: Owner) -> ObjectId {
+    *state.anonymous.get_or_insert_with(|| names.jit_object(owner.user, Tgid(owner.tgid), state.life))
+}

@@ -1,0 +1,401 @@
+//! Who maps what, when: the processes of the machine, kept by events in the order of their time.
+//!
+//! ```text
+//! FORK  the child shares its parent's mappings until one of them changes
+//! COMM  with the exec bit: all mappings are gone, a new program follows
+//! MMAP2 another piece of executable memory
+//! EXIT  of the last thread: kept for some seconds, samples may be late
+//! ```
+//!
+//! Mappings of processes that were there before us are read from `/proc` when they are first needed, once; and again
+//! after the kernel lost events, when what we know may be wrong. Worker threads read them ([`reading`]). Only samples wait for that
+//! ([`parking`]).
+
+use crate::collector::sys::kcore;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::bounds::Bounds;
+use super::dumps::Dumped;
+use super::mappings::{FileIndex, Files, MAX_MAPPINGS, Mapping, Mappings};
+use super::parked::Parking;
+use super::proc;
+use super::reader::{Answer, Question, Reader, What};
+use super::remapped::Remapped;
+use super::state::{Known, State, UNKNOWN_USER};
+use crate::collector::wire::perf_records::{Event, Timed, comm_bytes};
+use crate::collector::wire::records::{COMM_LENGTH, Record, comm_text};
+use crate::profile::{FrameId, FrameKind, LabelId, Names, Process, Processes, Tgid, Timestamp, UserId};
+
+/// How many files are remembered as mapped lately.
+const MAX_LATELY: usize = 64;
+
+/// How many names of threads are kept before starting again: a hostile program may make many.
+const MAX_COMMS: usize = 65_536;
+
+/// What came of events, besides the table itself.
+#[derive(Default, Debug)]
+pub(crate) struct Happened {
+    /// Processes that ended, in order.
+    pub(crate) exited: Vec<Tgid>,
+    /// The kernel got or lost code.
+    pub(crate) kernel_symbols_changed: bool,
+    /// Events that the kernel could not deliver.
+    pub(crate) lost: u64,
+}
+
+/// Every living process, and those that ended a moment ago.
+pub(crate) struct ProcessTable {
+    /// The tables shared with the other rooms.
+    pub(crate) names: Arc<Names>,
+    /// Files that were mapped.
+    pub(crate) files: Files,
+    /// Frames of kernel addresses, keyed as in [`State::frames`].
+    pub(crate) kernel_frames: FxHashMap<u64, FrameId>,
+    pub(super) bounds: Bounds,
+    /// Bytes of all mappings, as counted last, and how often some were forgotten because they were too many.
+    pub(super) mappings_memory: usize,
+    pub(super) mappings_forgotten: u64,
+    pub(super) states: FxHashMap<u32, State>,
+    pub(super) shared: Arc<Processes>,
+    pub(super) comms: FxHashMap<[u8; COMM_LENGTH], LabelId>,
+    /// Files that were mapped lately, newest last.
+    pub(super) lately: VecDeque<FileIndex>,
+    pub(super) exited: VecDeque<(u64, u32)>,
+    /// Sampled processes that are gone but not forgotten: exit time, number, bytes of the command line.
+    pub(super) remembered: VecDeque<(u64, u32, usize)>,
+    pub(super) remembered_bytes: usize,
+    /// Processes whose main thread is gone and whose others are, by our count, not.
+    pub(super) lingering: Vec<u32>,
+    pub(super) distrusted_at: u64,
+    /// See [`State::life`].
+    pub(super) lives: u64,
+    /// How many outdated frames were let go of.
+    pub(super) outdated: usize,
+    pub(super) reader: Reader,
+    /// Questions that will be asked at the end of this drain.
+    pub(super) questions: Vec<Question>,
+    pub(super) parking: Parking,
+    pub(super) dumped: Dumped,
+    pub(super) remapped: Remapped,
+    /// Bits of code addresses that may be a signature (arm64).
+    pub(super) signature: u64,
+    /// Answers that wait for events which happened before them and are not applied yet.
+    pub(super) early: Vec<Answer>,
+    /// Processes without a command line whose parent's is on its way: number and life.
+    pub(super) heirs: Vec<(u32, u64)>,
+}
+
+impl ProcessTable {
+    #[cfg(test)]
+    pub(crate) fn new(names: Arc<Names>, shared: Arc<Processes>) -> ProcessTable {
+        ProcessTable::bounded(names, shared, Files::LIMIT * 16)
+    }
+
+    /// Returns an empty table for a flametop that may take so many bytes.
+    pub(crate) fn bounded(names: Arc<Names>, shared: Arc<Processes>, memory: usize) -> ProcessTable {
+        ProcessTable {
+            names,
+            files: Files::bounded(memory / 16),
+            bounds: Bounds::of(memory),
+            mappings_memory: 0,
+            mappings_forgotten: 0,
+            kernel_frames: FxHashMap::default(),
+            states: FxHashMap::default(),
+            shared,
+            comms: FxHashMap::default(),
+            lately: VecDeque::new(),
+            exited: VecDeque::new(),
+            remembered: VecDeque::new(),
+            remembered_bytes: 0,
+            lingering: Vec::new(),
+            distrusted_at: 0,
+            lives: 0,
+            outdated: 0,
+            reader: Reader::default(),
+            questions: Vec::new(),
+            parking: Parking::default(),
+            dumped: Dumped::default(),
+            remapped: Remapped::default(),
+            signature: kcore::signature_mask(),
+            early: Vec::new(),
+            heirs: Vec::new(),
+        }
+    }
+
+    /// Forgets all ids of frames and labels, and makes new ones in these tables.
+    pub(crate) fn use_names(&mut self, names: Arc<Names>) {
+        self.names = names;
+        self.kernel_frames = FxHashMap::default();
+        self.comms = FxHashMap::default();
+        self.outdated = 0;
+        self.files.forget_objects();
+        for state in self.states.values_mut() {
+            state.frames = FxHashMap::default();
+            state.anonymous = None;
+            state.label = None;
+        }
+    }
+
+    /// A program of which nothing is known but its name.
+    pub(super) fn begin(&mut self, comm: [u8; COMM_LENGTH]) -> State {
+        self.lives += 1;
+        State { life: self.lives, ..State::new(comm) }
+    }
+
+    /// Puts in a process that was there before us.
+    pub(crate) fn add_found(&mut self, found: proc::Found) {
+        let state = State { threads: found.threads.max(1), ..self.begin(found.comm) };
+        self.states.insert(found.tgid, state);
+        self.shared.insert(Tgid(found.tgid), Process { command_line: Arc::default(), parent: Tgid(found.parent), exited: None });
+    }
+
+    /// Returns the label of a thread's name. The user is charged if it is new. For samples: names that only events tell get no label.
+    pub(crate) fn label_for(&mut self, user: UserId, comm: [u8; COMM_LENGTH]) -> LabelId {
+        if let Some(label) = self.comms.get(&comm) {
+            return *label;
+        }
+        if self.comms.len() >= MAX_COMMS {
+            self.comms.clear();
+        }
+        let label = self.names.labels.intern_for(user, &comm_text(&comm), "", FrameKind::Process);
+        self.comms.insert(comm, label);
+        label
+    }
+
+    /// Applies one event. Events are to come in the order of their time, and before samples that are later.
+    pub(crate) fn apply(&mut self, timed: Timed, happened: &mut Happened) {
+        match timed.event {
+            Event::Map { tgid, start, end, offset, identity, path } => {
+                let user = self.states.get(&tgid).map_or(UNKNOWN_USER, |state| state.user);
+                let file = self.files.intern(&path, identity, user);
+                self.map(tgid, Mapping { start, end, offset, file });
+                if !self.lately.contains(&file) {
+                    self.lately.push_back(file);
+                    if self.lately.len() > MAX_LATELY {
+                        self.lately.pop_front();
+                    }
+                }
+            }
+            Event::Name { tgid, exec: true, comm, .. } => self.exec(tgid, comm),
+            Event::Name { tgid, tid, exec: false, comm } => {
+                if tgid == tid {
+                    self.rename(tgid, comm);
+                }
+            }
+            Event::Fork { tgid, parent } => self.fork(tgid, parent),
+            Event::Exit { tgid, tid } => self.exit(tgid, tid, timed.time, happened),
+            Event::KernelSymbol => happened.kernel_symbols_changed = true,
+            Event::Lost(count) => {
+                happened.lost += count;
+                self.distrust_all(timed.time);
+            }
+        }
+    }
+
+    pub(super) fn map(&mut self, tgid: u32, mapping: Mapping) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.lacks_files |= mapping.file == FileIndex::REFUSED;
+        let is_changed = state.mappings.insert(mapping);
+        if is_changed {
+            state.frames.clear();
+        }
+        if state.known != Known::Yes {
+            state.since.insert(mapping);
+        }
+        // What was there before is not known of a process that was not read.
+        if is_changed || state.known != Known::Yes {
+            self.remapped.note(tgid, mapping.range());
+        }
+        if state.mappings.len() > MAX_MAPPINGS {
+            self.remapped.note(tgid, 0..u64::MAX);
+            state.begin_reading();
+            state.mappings = Mappings::default();
+        }
+    }
+
+    pub(super) fn exec(&mut self, tgid: u32, comm: [u8; COMM_LENGTH]) {
+        let before = self.states.get(&tgid);
+        let sampled = before.is_some_and(|state| state.sampled);
+        // A process of root may have changed its user before it ran the program; only a sample will tell. A process of another user
+        // stays charged to that user until a sample says otherwise.
+        let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
+        let state = State { known: Known::Yes, user, sampled, ..self.begin(comm) };
+        self.states.insert(tgid, state);
+        let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
+        process.command_line = Arc::default();
+        process.exited = None;
+    }
+
+    pub(super) fn rename(&mut self, tgid: u32, comm: [u8; COMM_LENGTH]) {
+        let Some(state) = self.states.get_mut(&tgid).filter(|state| state.comm != comm) else { return };
+        state.comm = comm;
+        state.label = None;
+    }
+
+    pub(super) fn fork(&mut self, tgid: u32, parent: u32) {
+        if tgid == parent {
+            if let Some(state) = self.states.get_mut(&tgid) {
+                state.threads = state.threads.saturating_add(1);
+            }
+            return;
+        }
+        // What the parent has by now may be another program's, or gone: the child's own is read at its first sample.
+        let command_line_known = self.states.get(&parent).is_some_and(|state| state.command_line_known == Known::Yes);
+        // Ask now, while the parent can be read: the child may be gone before its first sample is looked at.
+        self.want_mappings(parent);
+        self.want_command_line(parent);
+        self.lives += 1;
+        let none = State::new([0; COMM_LENGTH]);
+        let from = self.states.get(&parent).unwrap_or(&none);
+        let child = State {
+            mappings: from.mappings.clone(),
+            known: if from.known == Known::Yes { Known::Yes } else { Known::No },
+            since: from.since.clone(),
+            lacks_files: from.lacks_files,
+            forked_from: Some((parent, from.life)),
+            user: from.user,
+            label: from.label,
+            command_line: from.command_line.clone(),
+            command_line_known: if command_line_known { Known::Yes } else { Known::No },
+            life: self.lives,
+            ..State::new(from.comm)
+        };
+        let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), exited: None };
+        self.states.insert(tgid, child);
+        self.shared.insert(Tgid(tgid), process);
+    }
+
+    pub(super) fn exit(&mut self, tgid: u32, tid: u32, time: u64, happened: &mut Happened) {
+        let Some(state) = self.states.get_mut(&tgid).filter(|state| state.exited.is_none()) else { return };
+        state.threads = state.threads.saturating_sub(1);
+        state.leader_gone |= tgid == tid;
+        if state.leader_gone && state.threads == 0 {
+            self.finish(tgid, time, happened);
+        } else if tgid == tid {
+            // Either it goes on without its main thread, or a thread was made while /proc was read and our count is wrong.
+            self.lingering.push(tgid);
+        }
+    }
+
+    pub(super) fn finish(&mut self, tgid: u32, time: u64, happened: &mut Happened) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.exited = Some(time);
+        if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
+            process.exited = Some(Timestamp(time));
+        }
+        self.exited.push_back((time, tgid));
+        happened.exited.push(Tgid(tgid));
+    }
+
+    /// Whether a process of this number is there, as far as events tell.
+    pub(crate) fn is_alive(&self, tgid: u32) -> bool {
+        self.states.get(&tgid).is_some_and(|state| state.exited.is_none())
+    }
+
+    /// After lost events any mapping may be wrong. Once a second at most: reading all of them again costs time.
+    pub(super) fn distrust_all(&mut self, time: u64) {
+        if time.saturating_sub(self.distrusted_at) < 1_000_000_000 && self.distrusted_at > 0 {
+            return;
+        }
+        self.distrusted_at = time;
+        self.remapped.note_all();
+        for state in self.states.values_mut().filter(|state| state.exited.is_none()) {
+            state.begin_reading();
+        }
+    }
+
+    /// Prepares a process for a sample of its thread: adds and names it, and asks for what is not known.
+    pub(crate) fn prepare(&mut self, record: &Record) {
+        let (tgid, comm) = (record.tgid, record.comm);
+        self.forget_outdated();
+        if !self.states.contains_key(&tgid) {
+            // Its fork was lost, or it began while /proc was read.
+            self.add_found(proc::Found { tgid, parent: 0, threads: 1, comm });
+            self.ask(tgid, What::Status);
+        }
+        if let Some(state) = self.states.get_mut(&tgid).filter(|state| state.user != record.uid) {
+            state.user = record.uid;
+            // Its files were refused while another user was charged for it. This user may have room.
+            if std::mem::take(&mut state.lacks_files) {
+                state.begin_reading();
+            }
+        }
+        if record.user().len() > 0 {
+            self.want_mappings(tgid);
+        }
+        self.want_command_line(tgid);
+        // Idle tasks are all of process 0, and each has its CPU's name.
+        let comm = if tgid == 0 { comm_bytes(b"swapper") } else { comm };
+        if tgid == record.tid {
+            self.rename(tgid, comm);
+        }
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.sampled = true;
+    }
+
+    /// Returns the label of a process's name.
+    pub(crate) fn process_label(&mut self, tgid: u32) -> LabelId {
+        let Some(state) = self.states.get(&tgid) else { return LabelId::default() };
+        let (comm, label, user) = (state.comm, state.label, state.user);
+        label.unwrap_or_else(|| {
+            let label = self.label_for(user, comm);
+            self.states.get_mut(&tgid).into_iter().for_each(|state| state.label = Some(label));
+            label
+        })
+    }
+
+    /// Lets go of frames at whose address other code was made since: the next sample there is of a new frame.
+    pub(super) fn forget_outdated(&mut self) {
+        let (names, states) = (&self.names, &mut self.states);
+        self.outdated = names.outdated_since(self.outdated, |frame| {
+            let tgid = names.objects.get(frame.object()).and_then(|object| object.file).map(|(tgid, _)| tgid);
+            let state = tgid.and_then(|tgid| states.get_mut(&u32::try_from(tgid).ok()?));
+            if let Some(state) = state.filter(|state| state.anonymous == Some(frame.object())) {
+                state.frames.remove(&(frame.address() << 1 | u64::from(frame.is_return())));
+            }
+        });
+    }
+
+    /// What a process may call the file that it had mapped at an address a moment ago: by what we know of it now, and what
+    /// was mapped lately by anybody. It may have unmapped it since, or be gone.
+    pub(crate) fn paths_of(&mut self, tgid: u32, address: u64) -> Vec<Arc<str>> {
+        self.want_mappings(tgid);
+        let now = self.states.get(&tgid).and_then(|state| state.mappings.find(address)).map(|mapping| mapping.file);
+        let lately = self.lately.iter().rev().copied().filter(|file| Some(*file) != now);
+        let files: Vec<FileIndex> = now.into_iter().chain(lately).collect();
+        files.into_iter().filter_map(|file| Some(self.files.get_mut(file)?.path.clone())).collect()
+    }
+
+    /// Returns whether the mappings of a process are known, and asks for them if not.
+    pub(crate) fn is_read(&mut self, tgid: u32) -> bool {
+        self.want_mappings(tgid);
+        self.states.get(&tgid).is_some_and(|state| state.known == Known::Yes)
+    }
+
+    /// The process, and beside it the tables that resolving its frames needs.
+    pub(crate) fn parts(&mut self, tgid: u32) -> Option<Parts<'_>> {
+        let state = self.states.get_mut(&tgid)?;
+        let (files, names, kernel_frames, questions) =
+            (&mut self.files, &*self.names, &mut self.kernel_frames, &mut self.questions);
+        Some(Parts { state, files, names, kernel_frames, questions })
+    }
+}
+
+/// The parts of the table that resolving the frames of one process needs.
+pub(crate) struct Parts<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) files: &'a mut Files,
+    pub(crate) names: &'a Names,
+    pub(crate) kernel_frames: &'a mut FxHashMap<u64, FrameId>,
+    pub(crate) questions: &'a mut Vec<Question>,
+}
+
+fn unknown_process() -> Process {
+    Process { command_line: Arc::default(), parent: Tgid(0), exited: None }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Lets go of what is not needed any more, and keeps everything within its bound.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::mappings::Mappings;
+use super::state::State;
+use super::table::{Happened, ProcessTable};
+use crate::collector::sys::machine;
+use crate::profile::{FrameId, Tgid, Timestamp};
+
+/// How long an exited process is kept for samples that come late: nanoseconds. Far more than a drain takes.
+pub(super) const KEEP_EXITED: u64 = 3_000_000_000;
+/// How many exited processes that had samples stay in the shared table, for their names.
+const MAX_REMEMBERED: usize = 16_384;
+/// Most bytes of their command lines.
+const MAX_REMEMBERED_BYTES: usize = 4 << 20;
+/// Most processes that exited and are kept for late samples.
+const MAX_EXITED: usize = 16_384;
+/// Addresses in the caches of all processes together: about 24 bytes each.
+const MAX_FRAMES: usize = 1 << 20;
+/// The length that command lines are cut to where all together are too long.
+const SHORT_COMMAND_LINE: usize = 128;
+
+impl ProcessTable {
+    /// Lets go what is not needed any more. To be called about once a second.
+    pub(crate) fn tidy(&mut self, now: u64, happened: &mut Happened) {
+        for tgid in std::mem::take(&mut self.lingering) {
+            let waiting = self.states.get(&tgid).is_some_and(|state| state.leader_gone && state.exited.is_none());
+            if waiting && machine::exists(tgid) {
+                self.lingering.push(tgid);
+            } else if waiting {
+                self.finish(tgid, now, happened);
+            }
+        }
+        while let Some(&(time, tgid)) = self.exited.front()
+            && now.saturating_sub(time) > KEEP_EXITED
+        {
+            self.exited.pop_front();
+            self.forget(time, tgid);
+        }
+        while self.exited.len() > MAX_EXITED {
+            let Some((time, tgid)) = self.exited.pop_front() else { break };
+            self.forget(time, tgid);
+        }
+        while self.remembered.len() > MAX_REMEMBERED || self.remembered_bytes > MAX_REMEMBERED_BYTES {
+            let Some((time, tgid, bytes)) = self.remembered.pop_front() else { break };
+            self.remembered_bytes -= bytes;
+            self.remove_shared(time, tgid);
+        }
+        self.keep_bounds();
+        self.tidy_files();
+    }
+
+    /// Removes files that no process maps, and reads processes again whose refused files would find room now.
+    pub(super) fn tidy_files(&mut self) {
+        if !self.files.is_to_be_swept() {
+            return;
+        }
+        let of_states = self.states.values().flat_map(|state| state.mappings.iter().chain(state.since.iter()));
+        let mapped = of_states.chain(self.dumped.mappings().flat_map(Mappings::iter));
+        self.files.sweep(mapped.map(|mapping| mapping.file).chain(self.lately.iter().copied()));
+        for state in self.states.values_mut().filter(|state| state.lacks_files && state.exited.is_none()) {
+            if self.files.has_room_again(state.user) {
+                state.lacks_files = false;
+                state.begin_reading();
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, time: u64, tgid: u32) {
+        // The number may be that of another process by now.
+        if self.states.get(&tgid).is_none_or(|state| state.exited != Some(time)) {
+            return;
+        }
+        match self.states.remove(&tgid) {
+            Some(state) if state.sampled => {
+                let bytes = state.command_line.len();
+                self.remembered_bytes += bytes;
+                self.remembered.push_back((time, tgid, bytes));
+            }
+            _ => self.remove_shared(time, tgid),
+        }
+    }
+
+    pub(super) fn remove_shared(&self, time: u64, tgid: u32) {
+        self.shared.remove_if(&Tgid(tgid), |_, process| process.exited == Some(Timestamp(time)));
+    }
+
+    /// Brings everything within its bound. To be called about once a second.
+    pub(super) fn keep_bounds(&mut self) {
+        let held = self.states.values().map(State::mappings_memory).sum::<usize>();
+        self.mappings_memory = held;
+        if held > self.bounds.mappings {
+            self.forget_mappings();
+        }
+        self.tidy_frames();
+        self.cut_command_lines();
+    }
+
+    /// Bytes held about processes. Mappings are counted once a second.
+    pub(crate) fn memory(&self) -> usize {
+        let of_states = self.states.capacity() * (size_of::<State>() + 8);
+        let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
+        let dumped = self.dumped.memory();
+        self.mappings_memory + of_states + frames * (size_of::<(u64, FrameId)>() + 1) + self.files.memory() + dumped
+    }
+
+    fn forget_mappings(&mut self) {
+        let most = self.states.values().map(State::mappings_memory).max().unwrap_or(0);
+        let many = self.states.values_mut().filter(|state| state.mappings_memory() > most / 4);
+        for state in many {
+            state.begin_reading();
+            (state.mappings, state.since) = (Mappings::default(), Mappings::default());
+        }
+        self.mappings_forgotten += 1;
+    }
+
+    /// Starts the caches of frames anew if they are too many together: of the processes that have the most.
+    fn tidy_frames(&mut self) {
+        let total: usize = self.states.values().map(|state| state.frames.len()).sum();
+        if total > MAX_FRAMES {
+            let most = self.states.values().map(|state| state.frames.len()).max().unwrap_or(0);
+            let many = self.states.values_mut().filter(|state| state.frames.len() > most / 4);
+            many.for_each(|state| state.frames = FxHashMap::default());
+        }
+    }
+
+    /// Cuts long command lines if all of them together are too long. Forks share those of their parents.
+    fn cut_command_lines(&mut self) {
+        let own = |line: &Arc<str>| line.len() / Arc::strong_count(line).max(1);
+        let total: usize = self.shared.iter().map(|process| own(&process.command_line)).sum();
+        if total <= self.bounds.command_lines {
+            return;
+        }
+        let short = |line: &Arc<str>| -> Option<Arc<str>> {
+            let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= SHORT_COMMAND_LINE).last()?;
+            (line.len() > SHORT_COMMAND_LINE + 4).then(|| format!("{}…", &line[..end]).into())
+        };
+        for mut process in self.shared.iter_mut() {
+            if let Some(line) = short(&process.command_line) {
+                process.command_line = line;
+            }
+        }
+        for state in self.states.values_mut() {
+            if let Some(line) = short(&state.command_line) {
+                state.command_line = line;
+            }
+        }
+    }
+}

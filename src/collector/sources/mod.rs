@@ -1,0 +1,4 @@
+//! Sources of samples that are not set at code: the sampling clock.
+
+pub(crate) mod clock;
+pub(crate) mod walk;

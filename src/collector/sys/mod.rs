@@ -1,0 +1,12 @@
+//! What the kernel is asked for directly. The collector's only folder with unsafe code.
+#![allow(unsafe_code)]
+
+pub(crate) mod allocator;
+pub(crate) mod bpf_memory;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod direct_map;
+pub(crate) mod kcore;
+pub(crate) mod machine;
+pub(crate) mod perf_event;
+pub(crate) mod perf_ring;
+pub(crate) mod scheduling;

@@ -1,0 +1,116 @@
+//! Records between the ring buffer and the process table: they wait until those of all CPUs up to their time have come.
+
+use rustc_hash::FxHashMap;
+
+use super::records::{Record, StackDump, Wish};
+use crate::unwind::Arch;
+
+/// Records that were taken out of the ring buffer and wait for their turn.
+#[derive(Default)]
+pub(crate) struct Pending {
+    bytes: Vec<u8>,
+    /// Time and place in `bytes` of each.
+    index: Vec<(u64, usize, usize)>,
+    /// Tables that samples lacked.
+    wishes: Vec<Wish>,
+    /// Dumps by the CPU and time of their samples.
+    dumps: FxHashMap<(u32, u64), StackDump>,
+    malformed: u64,
+}
+
+impl Pending {
+    /// Adds a record as it came out of the ring buffer.
+    pub(crate) fn push(&mut self, record: &[u8]) {
+        if let Some(wish) = Wish::parse(record) {
+            return self.wishes.push(wish);
+        }
+        match Record::time_of(record) {
+            Some(time) => {
+                self.index.push((time, self.bytes.len(), record.len()));
+                self.bytes.extend_from_slice(record);
+            }
+            None => self.malformed += 1,
+        }
+    }
+
+    /// Adds a stack dump as it came out of its ring buffer.
+    pub(crate) fn push_dump(&mut self, bytes: &[u8]) {
+        match StackDump::parse(bytes, Arch::OWN.sp().0.into()) {
+            Some(dump) => drop(self.dumps.insert(dump.of, dump)),
+            None => self.malformed += 1,
+        }
+    }
+
+    /// Takes the dumps of samples up to `watermark`.
+    pub(crate) fn take_dumps(&mut self, watermark: u64) -> FxHashMap<(u32, u64), StackDump> {
+        self.dumps.extract_if(|(_, time), _| *time <= watermark).collect()
+    }
+
+    /// Puts all in the order of time. Almost ordered before: CPUs take turns in the buffer.
+    pub(crate) fn sort(&mut self) {
+        self.index.sort_unstable();
+    }
+
+    /// Records up to `watermark`, oldest first, with their times. After `sort`.
+    pub(crate) fn until(&self, watermark: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let ready = self.index.partition_point(|(time, ..)| *time <= watermark);
+        self.index.iter().take(ready).filter_map(|(time, from, length)| Some((*time, self.bytes.get(*from..from + length)?)))
+    }
+
+    /// Takes the wishes for tables.
+    pub(crate) fn take_wishes(&mut self) -> Vec<Wish> {
+        std::mem::take(&mut self.wishes)
+    }
+
+    /// Lets go what `until` gave.
+    pub(crate) fn forget_until(&mut self, watermark: u64) {
+        let ready = self.index.partition_point(|(time, ..)| *time <= watermark);
+        let old = std::mem::take(&mut self.bytes);
+        let index = std::mem::take(&mut self.index);
+        for (time, from, length) in index.into_iter().skip(ready) {
+            self.index.push((time, self.bytes.len(), length));
+            self.bytes.extend_from_slice(old.get(from..from + length).unwrap_or_default());
+        }
+        if self.bytes.is_empty() {
+            // Keeps the memory for the next time.
+            self.bytes = old;
+            self.bytes.clear();
+        }
+    }
+
+    /// Counts a record that could not be read.
+    pub(crate) fn malformed(&mut self, count: u64) {
+        self.malformed += count;
+    }
+
+    /// Returns how many records could not be read so far.
+    pub(crate) fn count_of_malformed(&self) -> u64 {
+        self.malformed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::wire::records::tests::record_bytes;
+
+    #[test]
+    fn pending_records_come_in_the_order_of_time_up_to_the_watermark() {
+        let mut pending = Pending::default();
+        for time in [30, 10, 20, 40] {
+            pending.push(&record_bytes(time, 1, b"x", &[], &[time], 0));
+        }
+        pending.push(b"short");
+        pending.sort();
+        let times = |pending: &Pending, until| pending.until(until).map(|(time, _)| time).collect::<Vec<_>>();
+        assert_eq!(times(&pending, 25), [10, 20]);
+        pending.forget_until(25);
+        pending.push(&record_bytes(35, 1, b"x", &[], &[35], 0));
+        pending.sort();
+        assert_eq!(times(&pending, 100), [30, 35, 40]);
+        let frames: Vec<u64> =
+            pending.until(100).filter_map(|(_, bytes)| Some(Record::parse(bytes)?.user().next()?.address)).collect();
+        assert_eq!(frames, [30, 35, 40]);
+        assert_eq!(pending.malformed, 1);
+    }
+}

@@ -1,0 +1,183 @@
+//! Where an object's debug information is when it is not in the object itself.
+//!
+//! ```text
+//! object ─┬─ .gnu_debugdata                                 a small ELF file with symbols, packed with xz
+//!         ├─ build id ──► /usr/lib/debug/.build-id/12/34….debug ─┬─ .gnu_debugaltlink ──► what dwz found in several files
+//!         └─ .gnu_debuglink ──► name, checksum ──────────────────┘
+//! ```
+//!
+//! gdb's manual, "Debugging Information in Separate Files" and "Debugging information in a special section"; dwz(1). Each file
+//! is taken only when its build id (of a debug link: its checksum) is the one that is wanted. It is looked for where the object was
+//! found:
+//!
+//! | the object | looked for |
+//! | --- | --- |
+//! | our own file at that path, which only root can write | under our own root; files in the root of a process count only for its own files |
+//! | a file of a process | under the root of that process, and of other processes that see the same files |
+//! | a file of a process that sees our files | under those roots, then under our own root, in case the process has ended |
+
+use std::path::{Path, PathBuf};
+
+use super::bytes::Source;
+use super::debug_link::{self, DebugLink};
+use super::elf::Image;
+use super::mapped_file::{self, Found, Host, US};
+use super::read_at::checksum;
+use super::reason::Reason;
+use super::unpack;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use crate::object::open::Root;
+use crate::profile::{BuildId, Object, UserId};
+
+/// Files larger than this are not compared by their checksum: that reads them whole.
+const LARGEST_CHECKED: u64 = 1 << 30;
+/// `.gnu_debugdata`, packed and unpacked: symbols of one object. Those of Fedora's largest libraries have 1 MB.
+const LARGEST_PACKED: u64 = 16 << 20;
+/// Links are a name and some bytes.
+const LARGEST_LINK: u64 = 8192;
+/// Processes whose root is looked at.
+const MAX_ROOTS: usize = 4;
+
+/// Where files of an object are looked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    /// Roots, those of processes first, each with the user who chooses the paths in it.
+    roots: Vec<(UserId, Root)>,
+    /// The object's own path, as its process sees it.
+    path: PathBuf,
+}
+
+impl Places {
+    /// Returns the places for an object that was found in this way and that these processes had mapped.
+    pub(crate) fn of(object: &Object, found: &Found, hosts: &[Host]) -> Places {
+        let path = PathBuf::from(mapped_file::path_of(object));
+        let user = found.host.as_ref().map_or(US, |host| host.user);
+        let own = (user, Root::Own);
+        let roots = match &found.host {
+            Some(host) if !found.is_ours => {
+                let others = hosts.iter().filter(|other| other.files == host.files && other.tgid != host.tgid);
+                let of_process = |host: &Host| (host.user, Root::Process(host.tgid));
+                let roots = [host].into_iter().chain(others).take(MAX_ROOTS).map(of_process);
+                roots.chain(host.sees_ours().then_some(own)).collect()
+            }
+            _ => vec![own],
+        };
+        Places { roots, path }
+    }
+
+    /// Returns the places for an object with this path under `root`.
+    pub(crate) fn of_path(root: PathBuf, path: &Path) -> Places {
+        Places { roots: vec![(US, Root::Under(root))], path: path.to_owned() }
+    }
+
+    /// Files that belong to no object of a process, under one root.
+    pub(crate) fn under(root: PathBuf) -> Places {
+        Places { roots: vec![(US, Root::Under(root))], path: PathBuf::new() }
+    }
+
+    /// The directory of the object.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.path.parent().filter(|directory| directory.is_absolute())
+    }
+
+    /// The object's path with something behind it.
+    pub(crate) fn path_with(&self, suffix: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(suffix);
+        PathBuf::from(path)
+    }
+
+    /// ELF files of this absolute path, under each root in turn.
+    pub(crate) fn images<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = Image> + 'a {
+        let roots = self.roots.iter().filter(|_| path.is_absolute());
+        roots.filter_map(move |(user, root)| Image::read(mapped_file::open_source(*user, root, path).ok()?).ok())
+    }
+}
+
+/// The separate debug file of an image.
+pub(crate) fn find(image: &Image, places: &Places) -> Option<Image> {
+    by_build_id(image, places).or_else(|| by_link(image, places))
+}
+
+/// Files that were fetched for an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetched {
+    /// The user who could have written the files.
+    user: UserId,
+    debug: PathBuf,
+    /// What dwz took out of it.
+    alternative: Option<PathBuf>,
+    /// Keeps the directory of the files, if it is removed after use.
+    _directory: Option<Arc<TempDir>>,
+}
+
+impl Fetched {
+    pub(crate) fn new(user: UserId, debug: PathBuf, alternative: Option<PathBuf>, directory: Option<Arc<TempDir>>) -> Fetched {
+        Fetched { user, debug, alternative, _directory: directory }
+    }
+
+    /// Opens what belongs to an image.
+    pub(crate) fn open(&self, image: &Image) -> Option<(Image, Option<Image>)> {
+        let debug = fetched(self.user, &self.debug, image.build_id()?)?;
+        let link = alternative_link(&debug);
+        let alternative = link.and_then(|(_, id)| fetched(self.user, self.alternative.as_ref()?, id));
+        Some((debug, alternative))
+    }
+}
+
+/// Opens a file that a program of this user has fetched, if it has this build id.
+pub(crate) fn fetched(user: UserId, path: &Path, id: BuildId) -> Option<Image> {
+    let found = Image::read(mapped_file::open_source(user, &Root::Own, path).ok()?).ok()?;
+    (found.build_id() == Some(id)).then_some(found)
+}
+
+fn by_build_id(image: &Image, places: &Places) -> Option<Image> {
+    let id = image.build_id()?;
+    places.images(&debug_link::path_of(id)?).find(|found| found.build_id() == Some(id))
+}
+
+/// The file that `.gnu_debuglink` names.
+fn by_link(image: &Image, places: &Places) -> Option<Image> {
+    let link = DebugLink::parse(&contents(image, ".gnu_debuglink", LARGEST_LINK)?)?;
+    let is_it = |found: &Image| checksum(&found.source, LARGEST_CHECKED) == Some(link.checksum);
+    link.places(places.directory()?).iter().find_map(|path| places.images(path).find(is_it))
+}
+
+/// What dwz found in several files and put into one: the file that a debug file names by path and build id.
+pub(crate) fn alternative(debug: &Image, places: &Places) -> Option<Image> {
+    let (path, id) = alternative_link(debug)?;
+    let path = path.as_path();
+    let mut candidates = Vec::new();
+    if path.is_absolute() {
+        candidates.push(path.to_owned());
+    } else {
+        // Relative to the debug file, which is one of these.
+        let of_object = places.directory().map(|directory| directory.join(path));
+        let of_build_id = debug.build_id().and_then(|id| Some(debug_link::directory_of(id)?.join(path)));
+        candidates.extend(of_object.into_iter().chain(of_build_id));
+    }
+    candidates.extend(debug_link::path_of(id));
+    candidates.iter().find_map(|path| places.images(path).find(|found| found.build_id() == Some(id)))
+}
+
+/// Path and build id of that file.
+pub(crate) fn alternative_link(debug: &Image) -> Option<(PathBuf, BuildId)> {
+    let link = contents(debug, ".gnu_debugaltlink", LARGEST_LINK)?;
+    let end = memchr::memchr(0, &link)?;
+    let path = PathBuf::from(std::str::from_utf8(link.get(..end)?).ok()?);
+    Some((path, BuildId::new(link.get(end + 1..)?)?))
+}
+
+/// The symbols of `.gnu_debugdata`.
+pub(crate) fn unpack_debugdata(image: &Image) -> Option<Result<Image, Reason>> {
+    let packed = contents(image, ".gnu_debugdata", LARGEST_PACKED)?;
+    Some(Image::read(Source::Memory(unpack::unpack_debugdata(&packed).into())))
+}
+
+fn contents(image: &Image, name: &str, limit: u64) -> Option<Vec<u8>> {
+    let section = image.sections_named(|known| known == name).ok()?.pop()?;
+    image.source.read(section.file.start, section.file.end - section.file.start, limit).ok()
+}

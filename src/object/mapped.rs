@@ -1,0 +1,227 @@
+//! Files mapped for reading, whatever their owners do to them meanwhile.
+//!
+//! Debug information is large and little of it is looked at: mapped, it takes page cache that the kernel can have back, and
+//! none of our own memory. But a page of a mapping that its file no longer has (the owner truncated it) raises SIGBUS, which
+//! would end us. So a handler of SIGBUS puts zeros in the place of such pages, and the mapping is [torn](Mapped::is_torn) from
+//! then on: what was read of it is not believed.
+//!
+//! ```text
+//!   bytes()  ├── page ──┼── page ──┼── page ──┤
+//!   file     ├── page ──┼─ cut here
+//!                            ▲ SIGBUS → anonymous zero pages from here to the end of the mapping, torn = true
+//! ```
+//!
+//! The only module of this room with unsafe code.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::reason::Reason;
+
+/// Mappings that are there at once. Objects with debug information are tens; a program built with split DWARF has a file for
+/// each of its sources.
+const MAX_MAPPED: usize = 8192;
+
+/// A mapping as the handler sees it; `start` 0 is a free slot.
+struct Slot {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    torn: AtomicBool,
+}
+
+static SLOTS: [Slot; MAX_MAPPED] =
+    [const { Slot { start: AtomicUsize::new(0), end: AtomicUsize::new(0), torn: AtomicBool::new(false) } }; MAX_MAPPED];
+/// One past the last slot that was ever taken: the handler looks no further.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// What SIGBUS did before, and the size of a page.
+struct Before {
+    action: libc::sigaction,
+    page: usize,
+}
+
+static BEFORE: OnceLock<Option<Before>> = OnceLock::new();
+
+/// A file's bytes, mapped privately for reading.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    start: NonNull<u8>,
+    length: usize,
+    slot: usize,
+}
+
+// SAFETY: the mapping belongs to the process and is only ever read.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps a regular file of `length` bytes from its start.
+    ///
+    /// Fails where there are too many mappings already, or the kernel refuses one.
+    pub(crate) fn new(file: &File, length: u64) -> Result<Mapped, Reason> {
+        let length = usize::try_from(length).ok().filter(|length| *length > 0).ok_or(Reason::Malformed)?;
+        if BEFORE.get_or_init(install).is_none() {
+            return Err(Reason::Io(std::io::ErrorKind::Unsupported));
+        }
+        let slot = reserve().ok_or(Reason::Io(std::io::ErrorKind::OutOfMemory))?;
+        // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd(), 0)
+        };
+        let start = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast::<u8>()) };
+        let (Some(place), Some(start)) = (SLOTS.get(slot), start) else {
+            release(slot);
+            return Err(Reason::from(std::io::Error::last_os_error()));
+        };
+        place.torn.store(false, Ordering::Relaxed);
+        place.end.store(start.as_ptr() as usize + length, Ordering::Release);
+        place.start.store(start.as_ptr() as usize, Ordering::Release);
+        Ok(Mapped { start, length, slot })
+    }
+
+    /// The file's bytes, as they are when they are looked at: zeros where the file has been cut.
+    ///
+    /// A file that is written to meanwhile gives a mixture of old and new. Readers must stand any bytes; whether they were
+    /// the right ones is asked afterwards, of the file's times and of [`is_torn`](Self::is_torn).
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped for reading from `new` to `drop`; pages that the file has lost become zeros instead of a fault. That
+        // others may write to the file is why nothing that is read here may be relied upon to stay.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+
+    /// Whether the file was cut under the mapping, and zeros were read in place of what was there.
+    pub(crate) fn is_torn(&self) -> bool {
+        SLOTS.get(self.slot).is_none_or(|slot| slot.torn.load(Ordering::Acquire))
+    }
+
+    /// Gives the pages that were looked at back. They stay in the page cache and are found there again.
+    pub(crate) fn give_back(&self) {
+        // SAFETY: a private mapping that was never written to: what is dropped is read again from the file.
+        let _ = unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, libc::MADV_DONTNEED) };
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if let Some(slot) = SLOTS.get(self.slot) {
+            // Before it is unmapped: another mapping may get these addresses at once.
+            slot.end.store(0, Ordering::Release);
+        }
+        // SAFETY: ours, of this length, and nobody borrows from it any more. (Parts of it may have become zero pages.)
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        release(self.slot);
+    }
+}
+
+/// Gives memory that was freed back to the system. What was parsed of debug information is tens of megabytes in small pieces,
+/// which the allocator would keep.
+pub(crate) fn release_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time, from any thread: malloc_trim(3).
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Takes a slot; 1 marks one that is taken and not yet in use.
+fn reserve() -> Option<usize> {
+    let free = |slot: &Slot| slot.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    let slot = SLOTS.iter().position(free)?;
+    USED.fetch_max(slot + 1, Ordering::AcqRel);
+    Some(slot)
+}
+
+fn release(slot: usize) {
+    if let Some(slot) = SLOTS.get(slot) {
+        slot.end.store(0, Ordering::Release);
+        slot.start.store(0, Ordering::Release);
+    }
+}
+
+/// Takes SIGBUS over. Faults that are not ours go on to whoever had it: Rust's own runtime tells of stack overflows.
+fn install() -> Option<Before> {
+    let page = rustix::param::page_size();
+    // SAFETY: a sigaction of zeros is a valid one: no handler, no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_bus_error;
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: as above.
+    let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: both are whole structures that live during the call. The handler does only what a signal handler may: it reads
+    // and writes atomics and makes system calls.
+    let failed = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, &raw mut before) } != 0;
+    (!failed).then_some(Before { action: before, page })
+}
+
+extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel gives a handler with SA_SIGINFO a whole siginfo, which for SIGBUS has an address.
+    let at = unsafe { (*info).si_addr() } as usize;
+    // Not yet written down: the signal came before the first mapping was made, so it is not ours.
+    let Some(Some(before)) = BEFORE.get() else { return };
+    let used = USED.load(Ordering::Acquire).min(MAX_MAPPED);
+    let mut hit = None;
+    for slot in SLOTS.iter().take(used) {
+        let (start, end) = (slot.start.load(Ordering::Acquire), slot.end.load(Ordering::Acquire));
+        // Between the two another thread may have given the slot to another mapping.
+        let is_one = slot.start.load(Ordering::Acquire) == start;
+        if start > 1 && is_one && (start..end).contains(&at) {
+            hit = Some((slot, end));
+            break;
+        }
+    }
+    if let Some((slot, end)) = hit {
+        let from = at & !(before.page - 1);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        // SAFETY: these addresses are a mapping of ours that is only read, and what is put there can be read as well.
+        let zeros = unsafe { libc::mmap(from as *mut libc::c_void, end - from, libc::PROT_READ, flags, -1, 0) };
+        if zeros != libc::MAP_FAILED {
+            slot.torn.store(true, Ordering::Release);
+            return;
+        }
+    }
+    // SAFETY: the action that was there before; the instruction that failed is run again and fails again, for that one.
+    unsafe { libc::sigaction(libc::SIGBUS, &raw const before.action, ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_while_it_is_mapped_reads_as_zeros_and_is_torn() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 64 << 10]).unwrap();
+        let mapped = Mapped::new(&file, 64 << 10).unwrap();
+        let other = Mapped::new(&file, 64 << 10).unwrap();
+        assert!(mapped.bytes().iter().all(|byte| *byte == 7) && !mapped.is_torn());
+        mapped.give_back();
+        assert_eq!(mapped.bytes()[40_000], 7);
+        file.set_len(8192).unwrap();
+        assert_eq!((mapped.bytes()[8191], mapped.bytes()[8192], mapped.bytes()[65_535]), (7, 0, 0));
+        assert!(mapped.is_torn() && !other.is_torn(), "each for itself");
+        let page = rustix::param::page_size();
+        if page <= 8192 {
+            assert_eq!(other.bytes()[60_000], 0);
+            assert!(other.is_torn());
+        }
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"x").unwrap();
+        for _ in 0..3 * MAX_MAPPED {
+            let mapped = Mapped::new(&file, 1).unwrap();
+            assert_eq!(mapped.bytes(), b"x");
+        }
+        assert_eq!(Mapped::new(&file, 0).err(), Some(Reason::Malformed));
+    }
+}

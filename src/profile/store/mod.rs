@@ -1,0 +1,9 @@
+//! The store: samples in the order of their time, their stacks, threads and processes.
+
+pub(crate) mod capabilities;
+pub(crate) mod events;
+pub(crate) mod processes;
+pub(crate) mod renewal;
+pub(crate) mod samples;
+pub(crate) mod stacks;
+pub(crate) mod threads;

@@ -1,0 +1,15 @@
+//! Units of weights.
+
+/// The unit in which samples of one source are weighed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Unit {
+    /// Ticks of the clock. A file of counts without a unit has these, too.
+    #[default]
+    Samples,
+    /// Events, such as calls of a function.
+    Events,
+    /// Time, such as how long a thread waited.
+    Nanoseconds,
+    /// Memory.
+    Bytes,
+}

@@ -1,0 +1,216 @@
+//! The flat table of functions, and who calls one of them and whom it calls.
+
+use std::cmp::Reverse;
+
+use super::difference::Change;
+use super::sides::Sides;
+use super::tree::{CallTree, NodeId, TreeBuilder};
+use crate::profile::ids::LabelId;
+use crate::profile::names::labels::{FrameKind, LabelTable};
+use crate::profile::names::table::Names;
+
+/// A function and what it weighs, on both sides where two are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FunctionRow {
+    /// The function.
+    pub label: LabelId,
+    /// Weight of the samples that end in it.
+    pub own: Sides,
+    /// Weight of the samples that it is in, each counted once however often it recurs.
+    pub total: Sides,
+}
+
+/// By which column functions are ordered; where two sides are compared, by how much it has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FunctionOrder {
+    /// The heaviest by own weight first.
+    #[default]
+    Own,
+    /// The heaviest by total weight first.
+    Total,
+    /// By name.
+    Name,
+}
+
+/// Every function of a tree. Processes and threads are levels of a tree, not functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionTable {
+    /// The rows.
+    pub rows: Vec<FunctionRow>,
+    /// What everything weighs on both sides, if two are compared.
+    pub compared: Option<Sides>,
+}
+
+/// Calls `enter` before and `leave` after each node below `top`, itself included; no recursion, so depth does not matter.
+fn walk(tree: &CallTree, top: NodeId, mut enter: impl FnMut(NodeId), mut leave: impl FnMut(NodeId)) {
+    let mut node = top;
+    'down: loop {
+        enter(node);
+        let first = tree.node(node).first_child;
+        if first != 0 {
+            node = NodeId(first);
+            continue;
+        }
+        loop {
+            leave(node);
+            if node == top {
+                return;
+            }
+            let next = tree.node(node).next_sibling;
+            if next != 0 {
+                node = NodeId(next);
+                continue 'down;
+            }
+            node = NodeId(tree.node(node).parent);
+        }
+    }
+}
+
+impl FunctionTable {
+    /// Sums up a tree that grows from callers to callees.
+    pub fn of(tree: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
+        FunctionTable::sorted(weights(tree, &names.labels), None, order, names)
+    }
+
+    /// Sums up two of them, side by side. What has changed most comes first, where the order is not that of names.
+    pub fn comparing(now: &CallTree, before: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
+        let mut rows = weights(now, &names.labels);
+        for (at, row) in weights(before, &names.labels).into_iter().enumerate() {
+            while rows.len() <= at {
+                rows.push(FunctionRow::empty(names.labels.id(rows.len())));
+            }
+            rows[at].own = Sides::beside(rows[at].own, row.own);
+            rows[at].total = Sides::beside(rows[at].total, row.total);
+        }
+        FunctionTable::sorted(rows, Some(Sides::beside(now.whole(), before.whole())), order, names)
+    }
+
+    fn sorted(mut rows: Vec<FunctionRow>, compared: Option<Sides>, order: FunctionOrder, names: &Names) -> FunctionTable {
+        let is_function = |label| names.labels.get(label).is_none_or(|label| label.kind != FrameKind::Process);
+        rows.retain(|row| row.total != Sides::default() && is_function(row.label));
+        let size = |part| compared.map_or(0, |whole| (Change::between(part, whole).by.abs() * 1e9) as u64);
+        match order {
+            FunctionOrder::Own => {
+                rows.sort_by_cached_key(|row| (Reverse((size(row.own), row.own.now, row.total.now)), row.label));
+            }
+            FunctionOrder::Total => rows.sort_by_cached_key(|row| (Reverse((size(row.total), row.total.now)), row.label)),
+            FunctionOrder::Name => rows.sort_unstable_by_key(|row| (names.labels.name(row.label), row.label)),
+        }
+        FunctionTable { rows, compared }
+    }
+}
+
+impl FunctionRow {
+    fn empty(label: LabelId) -> FunctionRow {
+        FunctionRow { label, own: Sides::default(), total: Sides::default() }
+    }
+}
+
+/// A row for each label of the table up to the last that the tree has, in their order.
+fn weights(tree: &CallTree, labels: &LabelTable) -> Vec<FunctionRow> {
+    let index = |id| labels.index(tree.node(id).label);
+    let ids = || (1..tree.nodes().len()).map(|id| NodeId(u32::try_from(id).unwrap_or(u32::MAX)));
+    let count = ids().filter_map(index).max().map_or(0, |last| last + 1);
+    let mut rows: Vec<FunctionRow> = (0..count).map(|index| FunctionRow::empty(labels.id(index))).collect();
+    let on_path = std::cell::RefCell::new(vec![0u32; count]);
+    walk(
+        tree,
+        CallTree::ROOT,
+        |id| {
+            let node = tree.node(id);
+            if id == CallTree::ROOT {
+                return;
+            }
+            let Some(label) = index(id) else { return };
+            let seen = tree.observations(id);
+            rows[label].own.now += node.own;
+            rows[label].own.seen_now += seen.own;
+            let times = &mut on_path.borrow_mut()[label];
+            if *times == 0 {
+                rows[label].total.now += node.total;
+                rows[label].total.seen_now += seen.total;
+            }
+            *times += 1;
+        },
+        |id| {
+            if let Some(label) = index(id).filter(|_| id != CallTree::ROOT) {
+                on_path.borrow_mut()[label] -= 1;
+            }
+        },
+    );
+    rows
+}
+
+/// Both directions of the call tree from one function, merged over all the places where it occurs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbours {
+    /// The root's children are the callers, theirs the callers' callers.
+    pub callers: CallTree,
+    /// The root's children are what it calls.
+    pub callees: CallTree,
+}
+
+impl Neighbours {
+    /// Of `label` in a tree that grows from callers to callees. A recursive call counts at its outermost occurrence only.
+    pub fn of(tree: &CallTree, label: LabelId) -> Neighbours {
+        let mut callers = TreeBuilder::new();
+        let mut callees = TreeBuilder::new();
+        // Nodes below an occurrence; parents come before children, so one pass forward finds them.
+        let mut inside: Vec<Option<NodeId>> = vec![None; tree.nodes().len()];
+        for index in 1..tree.nodes().len() {
+            let id = NodeId(index as u32);
+            let node = tree.node(id);
+            if let Some(above) = inside[node.parent as usize] {
+                let here = callees.child(above, node.label);
+                callees.add(here, node.own.cast_signed());
+                inside[index] = Some(here);
+            } else if node.label == label && node.total > 0 {
+                inside[index] = Some(CallTree::ROOT);
+                callees.add(CallTree::ROOT, node.own.cast_signed());
+                let outermost = tree
+                    .ancestors(NodeId(node.parent))
+                    .fold(CallTree::ROOT, |below, caller| callers.child(below, tree.node(caller).label));
+                callers.add(outermost, node.total.cast_signed());
+            }
+        }
+        Neighbours { callers: callers.finish(), callees: callees.finish() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::view::tree::tree_of as tree;
+
+    #[test]
+    fn a_recursive_function_counts_once_in_its_total() {
+        let table =
+            FunctionTable::of(&tree(&[(&[1, 2, 2, 3], 5), (&[1, 2], 1), (&[1, 3], 2)]), FunctionOrder::Own, &Names::default());
+        let row = |label| table.rows.iter().find(|row| row.label == LabelId(label)).copied().unwrap();
+        assert_eq!((row(1).own.now, row(1).total.now), (0, 8));
+        assert_eq!((row(2).own.now, row(2).total.now), (1, 6));
+        assert_eq!((row(3).own.now, row(3).total.now), (7, 7));
+        assert_eq!(table.rows[0].label, LabelId(3));
+    }
+
+    #[test]
+    fn beside_a_baseline_what_changed_most_comes_first() {
+        let now = tree(&[(&[1, 2], 50), (&[1, 3], 50)]);
+        let before = tree(&[(&[1, 2], 40), (&[1, 3], 30), (&[1, 4], 30)]);
+        let table = FunctionTable::comparing(&now, &before, FunctionOrder::Own, &Names::default());
+        let own: Vec<_> = table.rows.iter().map(|row| (row.label.0, row.own.now, row.own.before)).collect();
+        assert_eq!(own, [(4, 0, 30), (3, 50, 30), (2, 50, 40), (1, 0, 0)]);
+        assert_eq!(table.compared, Some(Sides::of(100, 100)));
+        assert_eq!(table.rows[3].total, Sides::of(100, 100));
+    }
+
+    #[test]
+    fn neighbours_are_merged_over_all_places() {
+        let found = Neighbours::of(&tree(&[(&[1, 5, 7], 2), (&[2, 5, 7], 3), (&[2, 5], 1), (&[5, 5, 8], 4)]), LabelId(5));
+        let child = |tree: &CallTree, label| tree.child_with(CallTree::ROOT, LabelId(label)).map(|id| tree.node(id).total);
+        assert_eq!(found.callers.total(), 10);
+        assert_eq!((child(&found.callers, 1), child(&found.callers, 2)), (Some(2), Some(4)));
+        assert_eq!(found.callees.total(), 10);
+        assert_eq!((child(&found.callees, 7), child(&found.callees, 5)), (Some(5), Some(4)));
+    }
+}

@@ -1,0 +1,23 @@
+//! Views: what a query makes of the samples of a store.
+//!
+//! ```text
+//! store ─ builder ─► tree, functions, timeline, summaries ─ engine ─► snapshot
+//! ```
+
+pub(crate) mod addresses;
+pub(crate) mod baseline;
+pub(crate) mod builder;
+pub(crate) mod chance;
+pub(crate) mod difference;
+pub(crate) mod engine;
+pub(crate) mod fading;
+pub(crate) mod functions;
+pub(crate) mod query;
+pub(crate) mod search;
+pub(crate) mod sides;
+pub(crate) mod snapshot;
+pub(crate) mod summaries;
+pub(crate) mod timeline;
+pub(crate) mod totals;
+pub(crate) mod tree;
+pub(crate) mod tree_paths;

@@ -1,0 +1,243 @@
+//! What a view tells: its tree, its sums, and what pickers list.
+
+use crate::profile::Addresses;
+use crate::profile::CallTree;
+use crate::profile::FrameWeight;
+use crate::profile::HeatMap;
+use crate::profile::LabelId;
+use crate::profile::Names;
+use crate::profile::Profile;
+use crate::profile::Sample;
+use crate::profile::Thread;
+use crate::profile::TimeRange;
+use crate::profile::Timeline;
+use crate::profile::Timestamp;
+use crate::profile::Totals;
+use crate::profile::UserEnd;
+use crate::profile::ViewBuilder;
+use crate::profile::view::addresses::Counter;
+use crate::profile::view::builder::RECENT;
+use crate::profile::view::query::Query;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::{CgroupId, Cpu};
+
+/// What a thread did within the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActivityRow {
+    /// Who.
+    pub thread: Thread,
+    /// Weight within the range, filters and target not applied: for pickers.
+    pub all: u64,
+    /// Weight that the view shows.
+    pub shown: u64,
+    /// Weight shown whose user stack reached a root.
+    pub complete: u64,
+    /// Weight shown that has a user stack to complete.
+    pub user: u64,
+    /// Weight of the last three seconds, target and filters not applied.
+    pub recent: u64,
+}
+
+/// Stacks that are not complete, of one reason and one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShortStacks {
+    /// Why they end.
+    pub end: UserEnd,
+    /// The path of the object that their outermost user frame is in.
+    pub object: Arc<str>,
+    /// How much they weigh.
+    pub weight: u64,
+}
+
+impl ViewBuilder {
+    /// The tree as it is now.
+    pub fn tree(&mut self) -> CallTree {
+        self.tree.snapshot()
+    }
+
+    /// The same in the memory of a tree that is not needed any more.
+    pub fn tree_into(&mut self, tree: &mut CallTree) {
+        self.tree.snapshot_into(tree);
+    }
+
+    /// Takes the finished tree out and leaves the sums; for a profile that will not grow. The next query starts again.
+    pub fn take_tree(&mut self) -> CallTree {
+        self.node_of = FxHashMap::default();
+        self.node_of_ungrouped = Vec::new();
+        self.stack_complete = Vec::new();
+        self.stack_filter_bits = Vec::new();
+        std::mem::take(&mut self.tree).finish()
+    }
+
+    /// Starts again at the next update if most of the tree weighs nothing any more: processes and threads that are gone leave
+    /// their branches behind.
+    pub fn tidy(&mut self, tree: &CallTree) {
+        const WORTH_IT: usize = 1 << 16;
+        let live = || tree.nodes().iter().filter(|node| node.total > 0).count();
+        self.stale = tree.nodes().len() > WORTH_IT && tree.nodes().len() > 4 * live();
+    }
+
+    /// Changes whenever the tree or the sums did.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Number of the next sample to see.
+    pub fn seen(&self) -> u64 {
+        self.next
+    }
+
+    /// Sums over what is shown.
+    pub fn totals(&self, now: Timestamp) -> Totals {
+        let amount = self.amounts(now);
+        let Totals { weight, complete, user, ends, incomplete } = self.totals;
+        Totals {
+            weight: amount(weight),
+            complete: amount(complete),
+            user: amount(user),
+            ends: ends.map(&amount),
+            incomplete: incomplete.map(&amount),
+        }
+    }
+
+    /// What each thread did, in the order they were first seen; only those that did anything in the range.
+    pub fn activity(&self, profile: &Profile, now: Timestamp) -> Vec<ActivityRow> {
+        let mut recent = vec![0u64; profile.threads.rows().len()];
+        let mut number = profile.samples.end();
+        // Of a picture that was frozen or a range that was selected, the last seconds are those before its end.
+        let now = match self.query.range {
+            TimeRange::Between(_, to) | TimeRange::Fading(_, to) => now.min(to),
+            TimeRange::All | TimeRange::Last(_) => now,
+        };
+        let amount = self.amounts(now);
+        while let Some(sample) = number.checked_sub(1).and_then(|number| profile.samples.get(number)) {
+            if now.since(sample.time) > RECENT {
+                break;
+            }
+            if sample.time <= now
+                && let Some(slot) = recent.get_mut(sample.thread.0 as usize)
+            {
+                *slot = slot.saturating_add(sample.weight);
+            }
+            number -= 1;
+        }
+        let rows = profile.threads.rows().iter().zip(&self.sums).zip(recent);
+        rows.map(|((thread, sums), recent)| ActivityRow {
+            thread: *thread,
+            all: amount(sums.all),
+            shown: amount(sums.shown),
+            complete: amount(sums.complete),
+            user: amount(sums.user),
+            recent,
+        })
+        .filter(|row| row.all > 0)
+        .collect()
+    }
+
+    /// What ran in each cgroup within the range, target and filters not applied: for the picker. The heaviest first.
+    pub fn cgroups(&self, profile: &Profile, now: Timestamp) -> Vec<(CgroupId, u64)> {
+        let amount = self.amounts(now);
+        let mut sums: FxHashMap<CgroupId, u64> = FxHashMap::default();
+        for (thread, of_thread) in profile.threads.rows().iter().zip(&self.sums) {
+            *sums.entry(thread.cgroup).or_default() += of_thread.all;
+        }
+        let mut sums: Vec<_> =
+            sums.into_iter().map(|(id, weight)| (id, amount(weight))).filter(|(_, weight)| *weight > 0).collect();
+        sums.sort_by_key(|(id, weight)| (std::cmp::Reverse(*weight), *id));
+        sums
+    }
+
+    /// What ran on each CPU within the range, likewise, by number.
+    pub fn cpus(&self, now: Timestamp) -> Vec<(Cpu, u64)> {
+        let amount = self.amounts(now);
+        (0..=u16::MAX)
+            .map(Cpu)
+            .zip(self.cpu_sums.iter().map(|weight| amount(*weight)))
+            .filter(|(_, weight)| *weight > 0)
+            .collect()
+    }
+
+    /// Where stacks that are not complete ended: why, in which object, and how many. The heaviest of each reason first.
+    pub fn short_stacks(&self, now: Timestamp) -> Vec<ShortStacks> {
+        let amount = self.amounts(now);
+        let mut all: Vec<ShortStacks> = self
+            .short
+            .iter()
+            .map(|((end, object), weight)| {
+                let object = self.names.objects.get(*object).map(|object| object.path.clone()).unwrap_or_default();
+                ShortStacks { end: UserEnd::from_wire(*end), object, weight: amount(*weight) }
+            })
+            .collect();
+        all.retain(|short| short.weight > 0);
+        all.sort_by(|a, b| (a.end as u8, b.weight, &a.object).cmp(&(b.end as u8, a.weight, &b.object)));
+        all
+    }
+
+    /// How far back [`ActivityRow::recent`] looks, in nanoseconds.
+    pub const RECENT: u64 = RECENT;
+}
+
+impl ViewBuilder {
+    /// A builder that counts the addresses of one function, and makes no tree.
+    pub(in crate::profile) fn of_addresses(names: Arc<Names>, query: Query, label: LabelId) -> ViewBuilder {
+        ViewBuilder { addresses: Some(Counter::new(&names, label)), ..ViewBuilder::new(names, query) }
+    }
+
+    pub(super) fn count_addresses(&mut self, profile: &Profile, sample: &Sample, weight: i64) {
+        if let Some(counter) = &mut self.addresses {
+            counter.count(profile, &self.names, &mut self.frames, self.query.fold_inlined, (sample.stack, weight));
+        }
+    }
+
+    /// What was counted; where the past fades, a weight of 1 of now weighs `one`.
+    pub(in crate::profile) fn addresses(&self, one: u64, now: Timestamp) -> Addresses {
+        let Some(counter) = &self.addresses else { return Addresses::default() };
+        let rescale = self.fading.map(|fading| fading.weights_at(now, one));
+        let scaled = |weight| rescale.map_or(weight, |rescale| rescale.of(weight));
+        let weights = counter.weights.iter().map(|(frame, (own, total))| FrameWeight {
+            frame: *frame,
+            own: scaled(*own),
+            total: scaled(*total),
+        });
+        let mut frames: Vec<FrameWeight> = weights.filter(|weight| weight.total > 0).collect();
+        frames.sort_unstable_by_key(|weight| (std::cmp::Reverse((weight.own, weight.total)), weight.frame));
+        Addresses { label: counter.label, own: scaled(counter.own), total: scaled(counter.total), frames }
+    }
+}
+
+impl ViewBuilder {
+    /// Converts sums to weights as of this moment.
+    pub(super) fn amounts(&self, now: Timestamp) -> impl Fn(u64) -> u64 {
+        let rescale = self.fading.map(|fading| fading.weights_at(now, 1));
+        move |sum| rescale.map_or(sum, |rescale| rescale.of(sum))
+    }
+
+    /// Whether each moment has another picture, even if nothing happens.
+    pub(in crate::profile) fn fades(&self) -> bool {
+        self.fading.is_some()
+    }
+
+    /// Brings the weights of a tree that fades to this moment: there, a weight of 1 weighs `one`.
+    pub(in crate::profile) fn fade(&self, tree: &mut CallTree, one: u64, now: Timestamp) {
+        if let Some(fading) = self.fading {
+            let (weights, observations) = (fading.weights_at(now, one), fading.observations_at(now));
+            tree.rescale(|weight| weights.of(weight), |seen| observations.of(seen));
+        }
+    }
+}
+
+impl ViewBuilder {
+    /// Weight per second, up to the second of `now`.
+    pub fn timeline(&self, now: Timestamp) -> Timeline {
+        let weights = self.timeline.up_to(now).map(|second| second.weight).collect();
+        Timeline { first_second: self.timeline.first, weights }
+    }
+
+    /// The same for each fiftieth of a second.
+    pub fn heat(&self, now: Timestamp) -> HeatMap {
+        HeatMap { first_second: self.timeline.first, seconds: self.timeline.up_to(now).map(|second| second.slots).collect() }
+    }
+}

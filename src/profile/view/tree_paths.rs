@@ -1,0 +1,138 @@
+//! Where a sample hangs in the tree: the node of its stack, below that of its process or thread. Each is looked for once.
+
+use crate::profile::CallTree;
+use crate::profile::Names;
+use crate::profile::NodeId;
+use crate::profile::Profile;
+use crate::profile::Sample;
+use crate::profile::StackId;
+use crate::profile::Thread;
+use crate::profile::view::addresses::note;
+use crate::profile::{Direction, FrameId, FrameKind, Grouping, LabelId};
+
+use super::builder::ViewBuilder;
+
+impl ViewBuilder {
+    /// The node that a sample weighs on, made if it is new.
+    pub(super) fn node_for(&mut self, profile: &Profile, sample: &Sample) -> NodeId {
+        match self.query.direction {
+            Direction::TopDown => {
+                let group = self.thread_facts(profile, sample.thread).map_or(CallTree::ROOT, |facts| facts.group);
+                self.top_down(profile, group, sample.stack)
+            }
+            Direction::BottomUp => self.bottom_up(profile, sample),
+        }
+    }
+
+    fn remembered(&self, group: NodeId, stack: StackId) -> Option<NodeId> {
+        if stack.0 == 0 {
+            return Some(group);
+        }
+        if group == CallTree::ROOT {
+            return self.node_of_ungrouped.get(stack.0 as usize).filter(|node| **node != 0).map(|node| NodeId(*node));
+        }
+        self.node_of.get(&(u64::from(group.0) << 32 | u64::from(stack.0))).copied()
+    }
+
+    fn remember(&mut self, group: NodeId, stack: StackId, node: NodeId) {
+        if group != CallTree::ROOT {
+            self.node_of.insert(u64::from(group.0) << 32 | u64::from(stack.0), node);
+        } else if let Some(slot) = self.node_of_ungrouped.get_mut(stack.0 as usize) {
+            *slot = node.0;
+        }
+    }
+
+    fn top_down(&mut self, profile: &Profile, group: NodeId, stack: StackId) -> NodeId {
+        if group == CallTree::ROOT && self.node_of_ungrouped.len() < profile.stacks.len() {
+            self.node_of_ungrouped.resize(profile.stacks.len(), 0);
+        }
+        let mut new = Vec::new();
+        let mut at = stack;
+        let mut node = loop {
+            if let Some(node) = self.remembered(group, at) {
+                break node;
+            }
+            let Some((parent, frame)) = profile.stacks.split(at) else { break group };
+            new.push((at, frame));
+            at = parent;
+        };
+        for (at, frame) in new.into_iter().rev() {
+            let mut labels = std::mem::take(&mut self.scratch);
+            self.labels_of(frame, &mut labels);
+            for label in &labels {
+                node = self.child(node, *label);
+            }
+            self.scratch = labels;
+            self.remember(group, at, node);
+        }
+        node
+    }
+
+    fn bottom_up(&mut self, profile: &Profile, sample: &Sample) -> NodeId {
+        // The tree ends in the group, so the path depends on both; remembered under the thread's number.
+        let key = NodeId(sample.thread.0.wrapping_add(1));
+        if sample.stack.0 != 0
+            && let Some(node) = self.remembered(key, sample.stack)
+        {
+            return node;
+        }
+        let mut node = CallTree::ROOT;
+        let mut labels = Vec::new();
+        for frame in profile.stacks.frames(sample.stack) {
+            self.labels_of(frame, &mut labels);
+            for label in labels.iter().rev() {
+                node = self.child(node, *label);
+            }
+        }
+        if let Some(thread) = profile.threads.get(sample.thread) {
+            let groups = group_labels(&self.names, self.query.grouping, thread);
+            for label in groups.into_iter().flatten().rev() {
+                node = self.tree.child(node, label);
+            }
+        }
+        self.remember(key, sample.stack, node);
+        node
+    }
+
+    /// What a frame is called now; if it is called something else later, all begins again.
+    fn labels_of(&mut self, frame: FrameId, labels: &mut Vec<LabelId>) {
+        note(&mut self.frames, self.names.frames.index(frame));
+        labels.clear();
+        self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
+    }
+
+    fn child(&mut self, node: NodeId, label: LabelId) -> NodeId {
+        let before = self.tree.len();
+        let child = self.tree.child(node, label);
+        if self.tree.len() > before && self.names.labels.get(label).is_some_and(|label| label.provisional) {
+            self.provisional.push(label);
+        }
+        child
+    }
+
+    /// The node below "all" that a thread's stacks hang from; made only for threads that are looked at.
+    pub(super) fn group_of(&mut self, thread: Thread) -> NodeId {
+        if self.query.direction == Direction::BottomUp {
+            return CallTree::ROOT;
+        }
+        let mut node = CallTree::ROOT;
+        for label in group_labels(&self.names, self.query.grouping, thread).into_iter().flatten() {
+            node = self.tree.child(node, label);
+        }
+        node
+    }
+}
+
+/// The levels below "all" for a thread.
+fn group_labels(names: &Names, grouping: Grouping, thread: Thread) -> [Option<LabelId>; 2] {
+    let numbered = |label: LabelId, number: u32| {
+        let name = format!("{} {number}", names.labels.name(label));
+        names.labels.intern(&name, "", FrameKind::Process)
+    };
+    match grouping {
+        Grouping::None => [None, None],
+        Grouping::Name => [Some(thread.process), None],
+        Grouping::Process => [Some(numbered(thread.process, thread.tgid.0)), None],
+        Grouping::Thread => [Some(numbered(thread.process, thread.tgid.0)), Some(numbered(thread.name, thread.tid.0))],
+    }
+}

@@ -1,0 +1,39 @@
+//! Colours and characters for this terminal.
+
+use crate::session::Background;
+use crate::session::Colours;
+use crate::session::Looks;
+use crate::session::PaletteName;
+use crate::session::config;
+use crate::ui::ColourMode;
+use crate::ui::Depth;
+use crate::ui::Palette;
+use crate::ui::Theme;
+
+/// What the options, the configuration file and the environment say about the terminal, in this order.
+pub(super) fn theme(looks: &Looks, settings: &config::Settings) -> Theme {
+    let environment = |name: &str| std::env::var(name).ok();
+    let set = |name: &str| environment(name).filter(|value| !value.is_empty());
+    let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default().to_ascii_lowercase();
+    let utf8 = locale.contains("utf-8") || locale.contains("utf8");
+    let color = if looks.color == Colours::Auto { settings.color.unwrap_or(Colours::Auto) } else { looks.color };
+    let depth = match color {
+        Colours::Auto => Depth::from_environment(environment),
+        Colours::Never => Depth::None,
+        Colours::Sixteen => Depth::Sixteen,
+        Colours::Indexed => Depth::Indexed,
+        Colours::True => Depth::True,
+    };
+    let ground = if looks.theme == Background::Auto { settings.theme.unwrap_or(Background::Auto) } else { looks.theme };
+    let dark = match ground {
+        Background::Dark => true,
+        Background::Light => false,
+        // `15;0`: foreground and background, as rxvt, Konsole and others set it; 7 and 15 are light grounds.
+        Background::Auto => !set("COLORFGBG").is_some_and(|value| matches!(value.rsplit(';').next(), Some("7" | "15"))),
+    };
+    let palette = match looks.palette.or(settings.palette) {
+        Some(PaletteName::ColourBlind) => Palette::ColourBlind,
+        Some(PaletteName::Standard) | None => Palette::Standard,
+    };
+    Theme { depth, dark, ascii: looks.ascii || settings.ascii || !utf8, mode: ColourMode::Kind, palette }
+}

@@ -1,0 +1,88 @@
+//! One run of the program: builds the rooms, connects them, and ends in order.
+//!
+//! ```text
+//! collecting thread:  kernel ─► Collector ─► Profile          (every 100 ms)
+//!                                   └──────► Symbolizer       (new frames)
+//! engine thread:      Request ─► Engine(Profile) ─► Snapshot  (when asked, and four times a second)
+//! main thread:        keys, Snapshot, Status ─► App ─► screen
+//! ```
+
+mod child;
+mod clock;
+mod compare_walks;
+mod config;
+mod cost;
+mod doctor;
+mod duties;
+pub(crate) mod event_targets;
+mod live;
+mod looks;
+mod names;
+mod notes;
+mod record;
+mod runtime;
+mod sampling;
+pub(crate) mod screen;
+mod shared;
+mod unwind_check;
+mod user;
+mod view;
+
+use crate::formats::save::Format;
+
+use anyhow::Result;
+
+pub use crate::session::screen::answer_requests;
+
+use crate::cli::{Background, Cli, Colours, Command, Looks, PaletteName, Sampling};
+use crate::formats::save::{DateTime, default_name};
+use crate::privileges::{self, Duties};
+
+/// Why this is no configuration file, if it is none. For the fuzzer.
+#[doc(hidden)]
+pub fn mistake_in_configuration(text: &str) -> Option<String> {
+    config::understood(&"config.toml", text).err().map(|error| error.to_string())
+}
+
+/// The lines of a command's output, as its pane shows them. For the fuzzer.
+#[doc(hidden)]
+pub fn lines_of_output(bytes: &[u8]) -> Vec<String> {
+    let mut all = Vec::new();
+    child::read_lines(bytes, |lines| {
+        all.extend(lines);
+        true
+    });
+    all
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+///
+/// One sentence each: what failed, on what, and what to do about it.
+pub fn run(cli: Cli) -> Result<()> {
+    match cli.command {
+        None => live::run(cli.live),
+        Some(Command::Record(options)) => record::run(options),
+        Some(Command::View(options)) => {
+            give_up_all_but(Duties::Views);
+            view::run(&options)
+        }
+        Some(Command::Doctor) => doctor::run(),
+        Some(Command::UnwindCheck(options)) => {
+            give_up_all_but(Duties::Reads);
+            unwind_check::run(&options)
+        }
+        Some(Command::Names(options)) => {
+            give_up_all_but(Duties::Reads);
+            names::run(&options)
+        }
+        Some(Command::Hold(options)) => child::hold(&options),
+    }
+}
+
+/// Gives up the privileges that these duties do not need, before there are other threads.
+fn give_up_all_but(duties: Duties) {
+    privileges::keep(duties);
+    privileges::close();
+}

@@ -1,0 +1,44 @@
+//! The threads on which a session's tasks run.
+
+use crate::privileges;
+use anyhow::{Context, Result};
+use std::ops::Deref;
+use std::time::Duration;
+
+/// Threads for tasks that wait, and blocking threads for work. One of the former is enough: nothing computes there.
+pub(super) fn runtime() -> Result<Runtime> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(6)
+        .thread_name("flametop-task")
+        .on_thread_start(privileges::drop_unneeded)
+        .enable_all()
+        .build()
+        .context("failed to start threads")?;
+    Ok(Runtime { handle: runtime.handle().clone(), runtime: Some(runtime) })
+}
+
+/// A runtime whose end waits for no thread: one may hang in a file system that does not answer.
+pub(super) struct Runtime {
+    handle: tokio::runtime::Handle,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Runtime {
+    /// How long threads have to end by themselves.
+    const PATIENCE: Duration = Duration::from_millis(200);
+}
+
+impl Deref for Runtime {
+    type Target = tokio::runtime::Handle;
+
+    fn deref(&self) -> &Self::Target {
+        &self.handle
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.runtime.take().into_iter().for_each(|runtime| runtime.shutdown_timeout(Runtime::PATIENCE));
+    }
+}

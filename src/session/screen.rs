@@ -1,0 +1,309 @@
+//! What the live view and the view of a file share: the engine's thread, saving, signals, and the channels to the screen.
+
+use crate::collector::probes::COUNTERS;
+use crate::collector::probes::KernelFunctions;
+use crate::collector::probes::tracepoints;
+use crate::formats::save::Format;
+use crate::formats::save::Overwrite;
+use crate::profile::EventSource;
+use crate::session::clock::now;
+use crate::session::event_targets::Watched;
+use crate::session::event_targets::request;
+use crate::session::sampling::AttachCommand;
+use crate::session::shared::Shared;
+use crate::ui::EventName;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+
+use crate::formats::save::{SaveError, expand_home, save};
+use crate::formats::svg::SvgOptions;
+use crate::formats::{FormatError, folded, svg};
+use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};
+use crate::ui::{CodePlace, Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop};
+
+/// From one picture to the next while samples come in: four a second are promised, and threads wake late on a machine that is
+/// busy. More often at first.
+const PICTURE_EVERY: Duration = Duration::from_millis(200);
+const PICTURE_AT_FIRST: Duration = Duration::from_millis(60);
+
+/// Events that wait for the screen at most. A command that writes more than can be shown waits, as it would for a terminal.
+const EVENTS: usize = 16;
+
+/// The session's ends of everything that the screen is linked to.
+pub(super) struct Ends {
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    pub(super) status: watch::Sender<Status>,
+    pub(super) events: mpsc::Sender<Event>,
+    requests: watch::Receiver<Request>,
+    listings: watch::Receiver<Option<(Arc<Addresses>, Option<FrameId>)>>,
+    places: watch::Receiver<Option<(LabelId, FrameId)>>,
+    saves: std::cell::Cell<Option<mpsc::UnboundedReceiver<SaveRequest>>>,
+    /// What the screen asks about events; whoever samples takes it.
+    pub(super) orders: std::cell::Cell<Option<mpsc::UnboundedReceiver<EventCommand>>>,
+    stop: watch::Sender<Stop>,
+}
+
+/// Both ends of everything that the screen is linked to.
+pub(super) fn ends() -> (Ends, Link) {
+    let (snapshots, new_snapshots) = watch::channel(Arc::default());
+    let (status, new_status) = watch::channel(Status::default());
+    let (events, new_events) = mpsc::channel(EVENTS);
+    let (requests, new_requests) = watch::channel(Request::default());
+    let (saves, new_saves) = mpsc::unbounded_channel();
+    let (orders, new_orders) = mpsc::unbounded_channel();
+    let (stop, stopped) = watch::channel(Stop::No);
+    let (listings, new_listings) = watch::channel(None);
+    let (places, new_places) = watch::channel(None);
+    let link = Link {
+        snapshots: new_snapshots,
+        status: new_status,
+        events: new_events,
+        requests,
+        listings,
+        places,
+        saves,
+        orders,
+        stop: stopped,
+    };
+    let saves = std::cell::Cell::new(Some(new_saves));
+    let orders = std::cell::Cell::new(Some(new_orders));
+    let (requests, listings, places) = (new_requests, new_listings, new_places);
+    let ends = Ends { snapshots, status, events, requests, listings, places, saves, orders, stop };
+    (ends, link)
+}
+
+impl Ends {
+    /// Ends the screen and the engine.
+    pub(super) fn stop(&self) {
+        self.stop.send_replace(Stop::Asked);
+    }
+
+    /// Answers requests on a thread of its own: the newest at once, and the same again as samples come in if `live`.
+    pub(super) fn spawn_engine(&self, mut engine: Engine, live: bool) -> Result<std::thread::JoinHandle<()>> {
+        let mut requests = self.requests.clone();
+        let snapshots = self.snapshots.clone();
+        let stop = self.stop.clone();
+        let handle = tokio::runtime::Handle::current();
+        let body = move || {
+            // A panic here would leave a picture that never changes: better to end.
+            let _end = StopWhenDropped(stop.clone());
+            // What the screen has not asked for must not be shown, not even for a moment: a file's stacks grouped by process
+            // would be another tree than the one that follows, and a click on it would be lost.
+            if handle.block_on(requests.changed()).is_err() {
+                return;
+            }
+            answer_requests(&mut engine, &mut requests, &snapshots, &stop.subscribe(), live, &handle);
+        };
+        std::thread::Builder::new().name("flametop-engine".to_owned()).spawn(body).context("failed to start a thread")
+    }
+
+    /// Asks the symbolizer for what the screen wants to know about code: each time the newest only.
+    pub(super) fn spawn_readers(&self, shared: &Shared) {
+        let (symbolizer, events) = (shared.symbolizer.clone(), self.events.clone());
+        tokio::spawn(newest(self.listings.clone(), move |(addresses, by): (Arc<Addresses>, Option<FrameId>)| {
+            let (label, events) = (addresses.label, events.clone());
+            let answer = symbolizer.listing(label, addresses.frames.clone(), by);
+            async move {
+                let listing = answer.await.unwrap_or_else(|_| Err("reading its code failed; please report this".to_owned()));
+                drop(events.send(Event::Listing(label, listing.map(Arc::new))).await);
+            }
+        }));
+        let (symbolizer, events) = (shared.symbolizer.clone(), self.events.clone());
+        tokio::spawn(newest(self.places.clone(), move |(label, frame)| {
+            let events = events.clone();
+            let answer = symbolizer.locate_named(label, frame);
+            async move {
+                let place = answer.await.ok().flatten().map(|place| CodePlace { file: place.file, line: place.line });
+                drop(events.send(Event::Located(label, frame, place)).await);
+            }
+        }));
+    }
+
+    /// Saves what the screen asks for, off the drawing thread.
+    pub(super) fn spawn_saver(&self) {
+        let Some(mut saves) = self.saves.take() else { return };
+        let events = self.events.clone();
+        tokio::task::spawn_blocking(move || {
+            while let Some(mut order) = saves.blocking_recv() {
+                order.path = expand_home(&order.path);
+                let saved = match save_view(&order, &order.names.labels) {
+                    Ok(bytes) => Saved::Done(order.path, bytes),
+                    Err(SaveError::Exists { .. }) => Saved::Exists(order.path),
+                    Err(error) => Saved::Failed(error.to_string()),
+                };
+                if events.blocking_send(Event::Saved(saved)).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Ends the screen in order when a signal asks for it.
+    pub(super) fn spawn_signals(&self) -> Result<()> {
+        for kind in [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()] {
+            let mut caught = signal(kind).context("failed to watch for signals")?;
+            let stop = self.stop.clone();
+            tokio::spawn(async move {
+                caught.recv().await;
+                stop.send_replace(Stop::Asked);
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Answers the newest request as soon as it comes, and the same again as samples come in if `live`; ends when `stop` says so or
+/// nobody asks or listens any more. Public for `examples/live_like.rs`, which measures with it.
+pub fn answer_requests(
+    engine: &mut Engine,
+    requests: &mut watch::Receiver<Request>,
+    snapshots: &watch::Sender<Arc<Snapshot>>,
+    stop: &watch::Receiver<Stop>,
+    live: bool,
+    handle: &tokio::runtime::Handle,
+) {
+    let began = Instant::now();
+    let goes_on = || matches!(*stop.borrow(), Stop::No);
+    while goes_on() {
+        let request = requests.borrow_and_update().clone();
+        let answered = Instant::now();
+        if snapshots.send(Arc::new(engine.answer(&request, now()))).is_err() || !goes_on() {
+            return;
+        }
+        let pause = match (live, began.elapsed() < Duration::from_secs(2)) {
+            (false, _) => Duration::from_secs(3600),
+            (true, true) => PICTURE_AT_FIRST,
+            // Never more than a quarter of the time is spent on pictures.
+            (true, false) => PICTURE_EVERY.saturating_sub(answered.elapsed()).max(answered.elapsed() * 3),
+        };
+        // Each step of the cursor asks for the addresses of another function: that comes with the next picture and makes none.
+        let another = async {
+            loop {
+                requests.changed().await?;
+                if !requests.borrow().has_the_picture_of(&request) {
+                    return Ok::<(), watch::error::RecvError>(());
+                }
+            }
+        };
+        let changed = handle.block_on(async { tokio::time::timeout(pause, another).await });
+        if matches!(changed, Ok(Err(_))) {
+            return;
+        }
+    }
+}
+
+/// Does what is newest, and leaves it for what is newer; until nobody asks any more.
+async fn newest<Q: Clone, F: Future<Output = ()>>(mut questions: watch::Receiver<Option<Q>>, answer: impl Fn(Q) -> F) {
+    while questions.changed().await.is_ok() {
+        loop {
+            let Some(question) = questions.borrow_and_update().clone() else { break };
+            tokio::select! {
+                biased;
+                changed = questions.changed() => if changed.is_err() { return },
+                () = answer(question) => break,
+            }
+        }
+    }
+}
+
+/// Ends the screen when the thread that holds this ends, whatever the reason.
+struct StopWhenDropped(watch::Sender<Stop>);
+
+impl Drop for StopWhenDropped {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|stop| {
+            let running = matches!(stop, Stop::No);
+            if running {
+                *stop = if std::thread::panicking() {
+                    Stop::Failed("the thread that makes the pictures failed; please report this".to_owned())
+                } else {
+                    Stop::Asked
+                };
+            }
+            running
+        });
+    }
+}
+
+/// Writes what is seen.
+fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<u64, SaveError> {
+    let format = Format::of(&order.path)?;
+    let mut tree = Arc::clone(&order.tree);
+    if order.one > 1 && order.difference.is_none() {
+        Arc::make_mut(&mut tree).divide(order.one);
+    }
+    let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
+    let zoom = Place { path: order.zoom.clone(), rest: false };
+    let (root, _) = zoom.find(&tree);
+    let saved = save(&order.path, overwrite, |out| -> Result<(), FormatError> {
+        match format {
+            Format::Svg => {
+                let options = SvgOptions {
+                    title: order.title.clone(),
+                    inverted: order.root_on_top,
+                    count_name: order.count_name.to_owned(),
+                    ..SvgOptions::default()
+                };
+                match &order.difference {
+                    None => svg::write(&tree, labels, root, &options, out).map(drop),
+                    Some(difference) => svg::write_difference(&order.tree, difference, labels, root, &options, out).map(drop),
+                }
+            }
+            Format::Folded => {
+                let options = folded::FoldedOptions::default();
+                match &order.difference {
+                    None => folded::write(&tree, labels, root, options, out).map(drop),
+                    Some(difference) => folded::write_difference(&order.tree, difference, labels, root, options, out).map(drop),
+                }
+            }
+        }
+    })?;
+    Ok(saved.bytes)
+}
+
+/// Answers what the screen asks about events: which there are, and takes its orders to the collecting thread.
+pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u32>) {
+    let Some(mut asked) = ends.orders.take() else { return };
+    let screen = ends.events.clone();
+    tokio::spawn(async move {
+        while let Some(order) = asked.recv().await {
+            let (collecting, screen, pids) = (collecting.clone(), screen.clone(), pids.clone());
+            match order {
+                EventCommand::Detach(source) => drop(collecting.send(AttachCommand::Detach(source))),
+                EventCommand::List => {
+                    let listed = tokio::task::spawn_blocking(all_names).await.unwrap_or_default();
+                    drop(screen.send(Event::EventNames(listed.into())).await);
+                }
+                // Not waited for: the next order may be to detach.
+                EventCommand::Attach(name) => drop(tokio::spawn(async move {
+                    let attached = attach(name.clone(), collecting, pids).await;
+                    drop(screen.send(Event::Attached(name, attached)).await);
+                })),
+            }
+        }
+    });
+}
+
+async fn attach(name: String, collecting: Sender<AttachCommand>, pids: Vec<u32>) -> Result<EventSource, String> {
+    let read = move || request(&name, &Watched { command: None, pids: &pids }).map_err(|error| format!("{error:#}"));
+    let request =
+        tokio::task::spawn_blocking(read).await.map_err(|_| "looking for it failed; please report this".to_owned())??;
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    let gone = || "sampling has ended".to_owned();
+    collecting.send(AttachCommand::Attach(request, answer)).map_err(|_| gone())?;
+    answered.await.map_err(|_| gone())?
+}
+
+/// All that stacks can be taken at, but for functions of programs: those are to be typed.
+fn all_names() -> Vec<EventName> {
+    let counters = COUNTERS.iter().map(|counter| EventName { name: counter.name.to_owned(), help: counter.help });
+    let tracepoints = tracepoints().into_iter().map(|name| EventName { name, help: "tracepoint" });
+    let functions = KernelFunctions::read().unwrap_or_default();
+    let functions = functions.names().iter().map(|name| EventName { name: name.clone(), help: "function of the kernel" });
+    counters.chain(tracepoints).chain(functions).collect()
+}

@@ -1,0 +1,193 @@
+//! What is asked of debug information before it is believed: that reading it takes memory, stack and time within bounds.
+//!
+//! gimli stands any bytes. But what addr2line makes of them can be much larger than they are, in ways that real programs do not use:
+//!
+//! | a few bytes of | become | bound |
+//! | --- | --- | --- |
+//! | units that share a table of abbreviations | a copy of the table for each | [`MAX_ABBREVIATIONS`] |
+//! | functions that share a list of ranges | a copy of the list for each | [`MAX_RANGES`] |
+//! | calls inlined into each other | a level of recursion each | [`MAX_DEPTH`] |
+//! | a line program | 32 bytes a row, of a byte | [`MAX_LINES`] of a unit |
+//! | file names of a unit | a path each, with its directories | [`MAX_PATHS`] of a unit |
+//!
+//! Of files that nobody but root or we could have written, only what all of them are held in is looked at: walking through every
+//! entry takes as long as reading it.
+
+use gimli::{AttributeValue, DwTag, EndianSlice, LittleEndian, Reader};
+use rustc_hash::FxHashMap;
+
+use crate::object::reason::Reason;
+
+/// Units of one file. The kernel has 3,000, Chromium 40,000.
+pub(crate) const MAX_UNITS: usize = 400_000;
+/// Bytes that abbreviations of all units take, about. The kernel's take 90 MB.
+const MAX_ABBREVIATIONS: usize = 384 << 20;
+/// Functions and calls inlined in one file; a program of 100 MB has some 500,000.
+const MAX_FUNCTIONS: usize = 8_000_000;
+/// Ranges of functions and units in one file.
+const MAX_RANGES: usize = 16_000_000;
+/// Entries within entries. A worker's stack of 2 MiB is enough for 4,000 calls inlined into each other.
+const MAX_DEPTH: usize = 512;
+/// Bytes of a unit's line program. That of the largest unit of the kernel has 200 KB.
+const MAX_LINES: usize = 16 << 20;
+/// Bytes of all paths of a unit.
+const MAX_PATHS: usize = 64 << 20;
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
+
+/// Refuses what would take memory, stack or time without end.
+pub(crate) fn check(dwarf: &Dwarf<'_>, trusted: bool) -> Result<(), Reason> {
+    let mut tables: FxHashMap<usize, usize> = FxHashMap::default();
+    let (mut units, mut abbreviations) = (0, 0usize);
+    let mut sums = Sums::default();
+    let mut headers = dwarf.units();
+    while let Some(header) = headers.next().map_err(damaged)? {
+        units += 1;
+        let offset = header.debug_abbrev_offset();
+        let size = match tables.get(&offset.0) {
+            Some(size) => *size,
+            None => {
+                let Table { size, .. } = Table::at(dwarf, offset.0);
+                tables.insert(offset.0, size);
+                size
+            }
+        };
+        abbreviations = abbreviations.saturating_add(size);
+        if units > MAX_UNITS || abbreviations > MAX_ABBREVIATIONS {
+            return Err(Reason::TooLarge);
+        }
+        if !trusted {
+            check_unit(dwarf, header, &mut sums)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn damaged(_: gimli::Error) -> Reason {
+    Reason::MalformedDwarf
+}
+
+/// A table of abbreviations.
+#[derive(Default)]
+pub(crate) struct Table {
+    /// Bytes that gimli takes for it, about.
+    pub(crate) size: usize,
+    /// Whether an entry may name one of another unit, or of another file.
+    pub(crate) refers_to_others: bool,
+}
+
+impl Table {
+    /// The one at an offset. It ends where it is damaged, as there gimli's ends, too.
+    pub(crate) fn at(dwarf: &Dwarf<'_>, offset: usize) -> Table {
+        const OF_ABBREVIATION: usize = 136;
+        const OF_ATTRIBUTE: usize = 16;
+        const OUTSIDE: [gimli::DwForm; 5] = [
+            gimli::DW_FORM_ref_addr,
+            gimli::DW_FORM_ref_sup4,
+            gimli::DW_FORM_ref_sup8,
+            gimli::DW_FORM_GNU_ref_alt,
+            // Any of them, as the entry says.
+            gimli::DW_FORM_indirect,
+        ];
+        let mut table = Table::default();
+        let mut bytes = *gimli::Section::reader(&dwarf.debug_abbrev);
+        let mut read = || -> gimli::Result<()> {
+            bytes.skip(offset)?;
+            while bytes.read_uleb128()? != 0 {
+                bytes.read_uleb128()?;
+                bytes.read_u8()?;
+                table.size += OF_ABBREVIATION;
+                loop {
+                    let (name, form) = (bytes.read_uleb128()?, bytes.read_uleb128()?);
+                    if (name, form) == (0, 0) {
+                        break;
+                    }
+                    if form == u64::from(gimli::DW_FORM_implicit_const.0) {
+                        bytes.read_sleb128()?;
+                    }
+                    table.size += OF_ATTRIBUTE;
+                    table.refers_to_others |= OUTSIDE.iter().any(|outside| u64::from(outside.0) == form);
+                }
+            }
+            Ok(())
+        };
+        let _ = read();
+        table
+    }
+}
+
+/// What was counted of all units.
+#[derive(Default)]
+struct Sums {
+    functions: usize,
+    ranges: usize,
+}
+
+fn check_unit(dwarf: &Dwarf<'_>, header: gimli::UnitHeader<Slice<'_>>, sums: &mut Sums) -> Result<(), Reason> {
+    // Units that cannot be read are passed over by addr2line.
+    let Ok(unit) = dwarf.unit(header) else { return Ok(()) };
+    if let Some(program) = &unit.line_program {
+        let header = program.header();
+        let directories = header.include_directories().iter();
+        let longest = directories.filter_map(|path| dwarf.attr_string(&unit, *path).ok()).map(|path| path.len()).max();
+        let base = longest.unwrap_or(0) + unit.comp_dir.map_or(0, |path| path.len());
+        let names = header.file_names().iter().filter_map(|file| dwarf.attr_string(&unit, file.path_name()).ok());
+        let paths = names.fold(0usize, |sum, name| sum.saturating_add(base).saturating_add(name.len()));
+        if header.raw_program_buf().len() > MAX_LINES || paths > MAX_PATHS {
+            return Err(Reason::TooLarge);
+        }
+    }
+    check_entries(dwarf, &unit, sums)
+}
+
+fn check_entries(dwarf: &Dwarf<'_>, unit: &gimli::Unit<Slice<'_>>, sums: &mut Sums) -> Result<(), Reason> {
+    const FUNCTIONS: [DwTag; 2] = [gimli::DW_TAG_subprogram, gimli::DW_TAG_inlined_subroutine];
+    let mut entries = unit.entries_raw(None).map_err(damaged)?;
+    let mut depth = 0usize;
+    while !entries.is_empty() {
+        let abbreviation = match entries.read_abbreviation() {
+            Ok(Some(abbreviation)) => abbreviation,
+            Ok(None) => {
+                depth = depth.saturating_sub(1);
+                continue;
+            }
+            // What comes before is read by addr2line all the same.
+            Err(_) => return Ok(()),
+        };
+        sums.functions += usize::from(FUNCTIONS.contains(&abbreviation.tag()));
+        depth += usize::from(abbreviation.has_children());
+        let has_ranges = abbreviation.attributes().iter().any(|spec| spec.name() == gimli::DW_AT_ranges);
+        if has_ranges {
+            for spec in abbreviation.attributes() {
+                let Ok(attribute) = entries.read_attribute(*spec) else { return Ok(()) };
+                if attribute.name() == gimli::DW_AT_ranges {
+                    count_ranges(dwarf, unit, attribute.value(), &mut sums.ranges)?;
+                }
+            }
+        } else if entries.skip_attributes(abbreviation.attributes()).is_err() {
+            return Ok(());
+        }
+        if depth > MAX_DEPTH || sums.functions > MAX_FUNCTIONS {
+            return Err(Reason::TooLarge);
+        }
+    }
+    Ok(())
+}
+
+fn count_ranges(
+    dwarf: &Dwarf<'_>,
+    unit: &gimli::Unit<Slice<'_>>,
+    value: AttributeValue<Slice<'_>>,
+    sum: &mut usize,
+) -> Result<(), Reason> {
+    let Ok(Some(offset)) = dwarf.attr_ranges_offset(unit, value) else { return Ok(()) };
+    let Ok(mut list) = dwarf.raw_ranges(unit, offset) else { return Ok(()) };
+    while let Ok(Some(_)) = list.next() {
+        *sum += 1;
+        if *sum > MAX_RANGES {
+            return Err(Reason::TooLarge);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,440 @@
+//! Functions, what was inlined into them, files and lines: from DWARF, by way of addr2line.
+//!
+//! ```text
+//! Dwarf ── Cell ─┬─ Files   main sections · those dwz took out · .dwp · .dwo files, opened as they are met
+//!                └─ Reader  addr2line's contexts, which borrow from them: one for each unit that was asked for, where units can be
+//!                           opened one by one (dwarf_units.rs), or one with a table of all; functions and lines of a unit
+//!                           that was asked for, parsed once
+//! ```
+//!
+//! DWARF is hostile like everything else: see [`dwarf_check`](super::dwarf::limits). What units that were looked at take is estimated ([`Dwarf::memory`]), so that
+//! whoever holds this can let go of it.
+
+pub(crate) mod limits;
+pub(crate) mod sections;
+pub(crate) mod units;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use addr2line::{Context, FrameIter, LookupContinuation, LookupResult, SplitDwarfLoad};
+use gimli::{DwAt, DwarfPackage, EndianSlice, LittleEndian, UnitType};
+use rustc_hash::FxHashSet;
+use self_cell::self_cell;
+
+use super::dwarf::limits::{check, damaged};
+use super::dwarf::sections::Sections;
+use super::dwarf::units::{Asked, Units};
+use crate::object::debug_files::Places;
+use crate::object::elf::Image;
+use crate::object::reason::Reason;
+use crate::profile::{ElfAddress, sanitize};
+
+/// Files of split DWARF opened of one object, as many as a large program has sources.
+const MAX_SPLIT: usize = 4096;
+/// Pages of files larger than this are given back after each batch; of others after so many, as each gets again what it looks at.
+const WORTH_GIVING_BACK: u64 = 32 << 20;
+const BATCHES: u32 = 8;
+/// Longest name looked at.
+const MAX_NAME: usize = 64 << 10;
+/// Calls inlined into each other at one address.
+const MAX_CHAIN: usize = 64;
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// A place in source code.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub struct SourceLocation {
+    /// The file as the compiler wrote it down, with the directory it ran in; safe to print.
+    pub file: Arc<str>,
+    /// Line, counted from 1.
+    pub line: u32,
+}
+
+/// One function at an address: the outermost is the one that has an address of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call<'a> {
+    /// Its name as the linker knows it, or as the source has it, at most 64 KiB of it; none where DWARF does not say.
+    pub(super) name: Option<&'a [u8]>,
+    /// The file and line that are executed in it: of the innermost the address's own, of others those of the call.
+    pub(super) place: Option<(&'a str, u32)>,
+}
+
+struct Files {
+    main: Sections,
+    alternative: Option<Sections>,
+    package: OnceCell<Option<Sections>>,
+    split: boxcar::Vec<Sections>,
+    places: Places,
+}
+
+struct Reader<'a> {
+    /// Units one by one, where the file can be read so.
+    units: Option<Units<'a>>,
+    /// All of them, else, or from the first on that refers to others.
+    whole: OnceCell<Result<Context<Slice<'a>>, Reason>>,
+    package: OnceCell<Option<DwarfPackage<Slice<'a>>>>,
+    /// Units that were looked at, by their place.
+    seen: RefCell<FxHashSet<(u64, usize)>>,
+    weight: Cell<usize>,
+    /// Where the last address was whose unit was weighed.
+    near: Cell<u64>,
+    /// Batches so far.
+    batches: Cell<u32>,
+}
+
+self_cell!(
+    struct Parts {
+        owner: Files,
+        #[not_covariant]
+        dependent: Reader,
+    }
+);
+
+/// An object's debug information, ready to be asked.
+pub(super) struct Dwarf(Parts);
+
+impl Dwarf {
+    /// Of the image that has the sections. `Ok(None)` where it has none.
+    ///
+    /// Fails where they cannot be read, are damaged, or are more than is ever read.
+    pub(super) fn open(image: &Image, alternative: Option<&Image>, places: Places) -> Result<Option<Dwarf>, Reason> {
+        let Some(main) = Sections::read(image)? else { return Ok(None) };
+        let alternative = alternative.map(Sections::read).transpose()?.flatten();
+        let files = Files { main, alternative, package: OnceCell::new(), split: boxcar::Vec::new(), places };
+        let parts = Parts::try_new(files, |files| {
+            let dwarf = load(files)?;
+            if !files.main.is_trusted() {
+                check(&dwarf, false)?;
+            }
+            let units = Units::of(&files.main, dwarf)?;
+            let (seen, weight, batches) = (RefCell::default(), Cell::default(), Cell::default());
+            let reader = Reader {
+                units,
+                whole: OnceCell::new(),
+                package: OnceCell::new(),
+                seen,
+                weight,
+                near: Cell::new(u64::MAX),
+                batches,
+            };
+            if reader.units.is_none() {
+                reader.whole(files)?;
+            }
+            Ok::<_, Reason>(reader)
+        })?;
+        let dwarf = Dwarf(parts);
+        // Opening has looked at the begin of each unit, so at most pages there are; questions look at few.
+        dwarf.each(Sections::give_back);
+        Ok(Some(dwarf))
+    }
+
+    /// The functions at an address, innermost first; none where nothing is known.
+    ///
+    /// The number of calls told is bounded; an error is a unit that cannot be read.
+    pub(super) fn calls(&self, address: ElfAddress, mut each: impl FnMut(Call<'_>)) -> Result<(), Reason> {
+        self.0.with_dependent(|files, reader| {
+            if reader.whole.get().is_none() && reader.calls_of_units(address, &mut each)? {
+                return Ok(());
+            }
+            let whole = reader.whole(files)?;
+            let mut lookup = whole.find_frames(address.0);
+            let frames = loop {
+                match lookup {
+                    LookupResult::Output(frames) => break frames,
+                    LookupResult::Load { load, continuation } => lookup = continuation.resume(split(files, reader, &load)),
+                }
+            };
+            // After its split part was found: whoever asks without that finds that there is none. And whether it is damaged or
+            // not: what comes before the damage is held as well.
+            reader.weigh(whole, address.0);
+            tell(frames, &mut each).map(drop)
+        })
+    }
+
+    /// Bytes that are held of it, about: of all units their abbreviations, unless they are opened one by one; of those that were
+    /// looked at their lines, and functions; and sections that were unpacked. The factors are between those of C (the kernel: 5.1 MB of abbreviations take
+    /// 92 MB, all of its 163 MB of units with 16.7 MB of lines another 87 MB) and of Rust (this program, built for its
+    /// tests: 6.7 MB of units with 3.5 MB of lines take 39 MB).
+    pub(super) fn memory(&self) -> usize {
+        self.0.with_dependent(|files, reader| {
+            let abbreviations = files.main.section(gimli::SectionId::DebugAbbrev).len() * 18;
+            let whole = reader.whole.get().map_or(0, |_| abbreviations + reader.weight.get());
+            files.main.memory() + whole + reader.units.as_ref().map_or(0, Units::weight)
+        })
+    }
+
+    /// Whether zeros were read in place of what a file had.
+    pub(super) fn is_torn(&self) -> bool {
+        let files = self.0.borrow_owner();
+        let others = files.alternative.iter().chain(files.package.get().into_iter().flatten());
+        files.main.is_torn() || others.chain(files.split.iter().map(|(_, split)| split)).any(Sections::is_torn)
+    }
+
+    /// Gives pages that were looked at back to the kernel, at the end of a batch.
+    pub(super) fn give_back(&self) {
+        let mut mapped = 0;
+        self.each(|sections| mapped += sections.mapped());
+        let batches = self.0.with_dependent(|_, reader| {
+            reader.batches.set(reader.batches.get().wrapping_add(1));
+            reader.batches.get()
+        });
+        if mapped > WORTH_GIVING_BACK || batches.is_multiple_of(BATCHES) {
+            self.each(Sections::give_back);
+        }
+    }
+
+    /// All files that it reads.
+    fn each(&self, mut ask: impl FnMut(&Sections)) {
+        let files = self.0.borrow_owner();
+        ask(&files.main);
+        files.alternative.iter().chain(files.package.get().into_iter().flatten()).for_each(&mut ask);
+        files.split.iter().for_each(|(_, split)| ask(split));
+    }
+}
+
+/// The sections as gimli wants them.
+fn load(files: &Files) -> Result<gimli::Dwarf<Slice<'_>>, Reason> {
+    let mut dwarf = gimli::Dwarf::load(|id| Ok::<_, Reason>(Slice::new(files.main.section(id), LittleEndian)))?;
+    if let Some(alternative) = &files.alternative {
+        dwarf.load_sup(|id| Ok::<_, Reason>(Slice::new(alternative.section(id), LittleEndian)))?;
+    }
+    Ok(dwarf)
+}
+
+/// Tells the functions of one lookup; whether there were any.
+fn tell(frames: Result<FrameIter<'_, Slice<'_>>, gimli::Error>, each: &mut impl FnMut(Call<'_>)) -> Result<bool, Reason> {
+    let mut frames = frames.map_err(damaged)?;
+    for told in 0..MAX_CHAIN {
+        let Some(frame) = frames.next().map_err(damaged)? else { return Ok(told > 0) };
+        let place = frame.location.as_ref().and_then(|place| Some((place.file?, place.line.filter(|line| *line > 0)?)));
+        let name = frame.function.as_ref().map(|function| function.name.slice());
+        each(Call { name: name.map(|name| name.get(..MAX_NAME).unwrap_or(name)), place });
+    }
+    Ok(true)
+}
+
+impl<'a> Reader<'a> {
+    /// Tells the functions at an address by the units that may have it; `false` where they are not to be read alone.
+    fn calls_of_units(&self, address: ElfAddress, each: &mut impl FnMut(Call<'_>)) -> Result<bool, Reason> {
+        let Some(units) = &self.units else { return Ok(false) };
+        units.ask(address.0, |unit| {
+            let LookupResult::Output(frames) = unit.find_frames(address.0) else { return Ok(Asked::Elsewhere) };
+            tell(frames, each).map(|told| if told { Asked::Known } else { Asked::Unknown })
+        })
+    }
+
+    /// All units at once.
+    fn whole(&self, files: &'a Files) -> Result<&Context<Slice<'a>>, Reason> {
+        let open = || {
+            let mut dwarf = load(files)?;
+            // Where there is a list that can be believed, units are opened by it. Else they say themselves what they have: gimli
+            // calls itself for each empty entry of a list.
+            dwarf.debug_aranges = gimli::DebugAranges::new(&[], LittleEndian);
+            // What others could have written was looked at already.
+            if files.main.is_trusted() {
+                check(&dwarf, true)?;
+            }
+            if let (Some(sup), Some(sections)) = (dwarf.sup(), &files.alternative) {
+                check(sup, sections.is_trusted())?;
+            }
+            Context::from_dwarf(dwarf).map_err(damaged)
+        };
+        self.whole.get_or_init(open).as_ref().map_err(|reason| *reason)
+    }
+
+    /// Counts the unit of an address, if it is a new one. Addresses come in order: those close to the last are of its unit.
+    fn weigh(&self, whole: &Context<Slice<'a>>, address: u64) {
+        if self.near.replace(address >> 8) == address >> 8 {
+            return;
+        }
+        let Some(unit) = whole.find_dwarf_and_unit(address).skip_all_loads() else { return };
+        let offset = unit.header.debug_info_offset().map_or(0, |offset| offset.0);
+        if self.seen.borrow_mut().insert((unit.dwo_id.map_or(0, |id| id.0), offset)) {
+            let lines = unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().len());
+            self.weight.set(self.weight.get() + unit.header.unit_length() / 2 + 7 * lines);
+        }
+    }
+}
+
+/// The unit that a skeleton stands for: from the package beside the object, or from the file that it names.
+fn split<'a>(files: &'a Files, reader: &Reader<'a>, load: &SplitDwarfLoad<Slice<'a>>) -> Option<Arc<gimli::Dwarf<Slice<'a>>>> {
+    from_package(files, reader, load).or_else(|| from_file(files, load)).map(Arc::new)
+}
+
+fn from_package<'a>(files: &'a Files, reader: &Reader<'a>, load: &SplitDwarfLoad<Slice<'a>>) -> Option<gimli::Dwarf<Slice<'a>>> {
+    let open = || {
+        let path = files.places.path_with(".dwp");
+        files.places.images(&path).find_map(|image| Sections::read_package(&image).ok()?)
+    };
+    let sections = files.package.get_or_init(open).as_ref()?;
+    let package = reader.package.get_or_init(|| {
+        let section = |id: gimli::SectionId| {
+            let name = match id {
+                gimli::SectionId::DebugCuIndex => ".debug_cu_index",
+                gimli::SectionId::DebugTuIndex => ".debug_tu_index",
+                id => id.dwo_name().unwrap_or_default(),
+            };
+            Ok::<_, gimli::Error>(Slice::new(sections.get(name), LittleEndian))
+        };
+        DwarfPackage::load(section, Slice::new(&[], LittleEndian)).ok()
+    });
+    let found = package.as_ref()?.find_cu(load.dwo_id, &load.parent).ok()?;
+    found.filter(|dwarf| check(dwarf, sections.is_trusted()).is_ok())
+}
+
+fn from_file<'a>(files: &'a Files, load: &SplitDwarfLoad<Slice<'a>>) -> Option<gimli::Dwarf<Slice<'a>>> {
+    if files.split.count() >= MAX_SPLIT {
+        return None;
+    }
+    let text = |slice: Slice<'a>| std::str::from_utf8(slice.slice()).ok();
+    let named = Path::new(load.path.and_then(text)?);
+    let path = load.comp_dir.and_then(text).map_or(PathBuf::new(), PathBuf::from).join(named);
+    let beside = files.places.directory().zip(named.file_name()).map(|(directory, name)| directory.join(name));
+    for path in [Some(path), beside].into_iter().flatten() {
+        for image in files.places.images(&path) {
+            let Some(sections) = Sections::read(&image).ok().flatten() else { continue };
+            let slot = files.split.push(sections);
+            let sections = files.split.get(slot)?;
+            let mut dwarf =
+                gimli::Dwarf::load(|id| Ok::<_, Reason>(Slice::new(sections.split_section(id), LittleEndian))).ok()?;
+            dwarf.make_dwo(&load.parent);
+            if check(&dwarf, sections.is_trusted()).is_ok() && is_of(&dwarf, load.dwo_id) {
+                return Some(dwarf);
+            }
+        }
+    }
+    None
+}
+
+/// Whether the first unit is the one that belongs to a skeleton: a file may have been built anew since.
+fn is_of(dwarf: &gimli::Dwarf<Slice<'_>>, wanted: gimli::DwoId) -> bool {
+    let Ok(Some(header)) = dwarf.units().next() else { return false };
+    if let UnitType::SplitCompilation(id) = header.type_() {
+        return id == wanted;
+    }
+    dwarf.unit(header).is_ok_and(|unit| unit.dwo_id == Some(wanted) || has_old_id(&unit, wanted))
+}
+
+/// Before DWARF 5 the unit itself has it as an attribute.
+fn has_old_id(unit: &gimli::Unit<Slice<'_>>, wanted: gimli::DwoId) -> bool {
+    const GNU_DWO_ID: DwAt = gimli::DW_AT_GNU_dwo_id;
+    let Ok(mut entries) = unit.entries_raw(None) else { return false };
+    let Ok(Some(abbreviation)) = entries.read_abbreviation() else { return false };
+    abbreviation.attributes().iter().any(|spec| {
+        let attribute = entries.read_attribute(*spec);
+        attribute.is_ok_and(|attribute| attribute.name() == GNU_DWO_ID && attribute.udata_value() == Some(wanted.0))
+    })
+}
+
+/// A place in source code, safe to print.
+pub(super) fn location((file, line): (&str, u32)) -> SourceLocation {
+    SourceLocation { file: sanitize(file).into(), line }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::*;
+    use crate::object::bytes::Source;
+
+    type Told = Vec<(Option<String>, Option<(String, u32)>)>;
+
+    fn owned(call: Call<'_>) -> (Option<String>, Option<(String, u32)>) {
+        (call.name.map(|name| String::from_utf8_lossy(name).into_owned()), call.place.map(|(file, line)| (file.into(), line)))
+    }
+
+    /// What addr2line tells when it is given the whole file at once.
+    fn whole(dwarf: &Dwarf, address: u64) -> Told {
+        dwarf.0.with_dependent(|files, _| {
+            let context = Context::from_dwarf(load(files).unwrap()).unwrap();
+            let mut told = Vec::new();
+            tell(context.find_frames(address).skip_all_loads(), &mut |call| told.push(owned(call))).unwrap();
+            told
+        })
+    }
+
+    fn one_by_one(dwarf: &Dwarf, address: u64) -> Told {
+        let mut told = Vec::new();
+        dwarf.calls(ElfAddress(address), |call| told.push(owned(call))).unwrap();
+        told
+    }
+
+    /// A program of three units, one of them without code, with functions of one inlined into others.
+    fn build(directory: &Path, flags: &[&str]) -> Image {
+        let common = "template <int N> __attribute__((noinline)) int shared(int x) { return x * N + 1; }\n\
+                      static inline int twice(int x) { return shared<2>(x) * 2; }\nint of_other(int);\nextern int table[4];\n";
+        let sources = [
+            ("main.cc", "int main(int argc, char **) { return twice(argc) + of_other(argc) + table[argc & 3]; }\n"),
+            (
+                "other.cc",
+                "__attribute__((noinline)) int unused(int x) { return x; }\nint of_other(int x) { return twice(x + 1); }\n",
+            ),
+            ("data.cc", "int table[4] = {1, 2, 3, 4};\n"),
+        ];
+        for (name, text) in sources {
+            fs::write(directory.join(name), [common, text].concat()).unwrap();
+        }
+        let mut compiler = Command::new("g++");
+        compiler.current_dir(directory).args(["-O2", "-o", "program"]).args(flags).args(sources.map(|(name, _)| name));
+        assert!(compiler.status().expect("this test needs g++").success(), "{compiler:?}");
+        Image::read(Source::Memory(fs::read(directory.join("program")).unwrap().into())).unwrap()
+    }
+
+    #[test]
+    fn units_opened_one_by_one_tell_what_all_at_once_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let kinds: [(&[&str], bool); 6] = [
+            (&["-g"], true),
+            (&["-g", "-gdwarf-4"], true),
+            (&["-g", "-ffunction-sections", "-Wl,--gc-sections"], true),
+            (&["-g", "-gz"], true),
+            // Calls of one unit inlined into another: entries of both refer to each other.
+            (&["-g", "-flto"], false),
+            (&["-g", "-gsplit-dwarf"], false),
+        ];
+        for (flags, alone) in kinds {
+            let image = build(directory.path(), flags);
+            let dwarf = Dwarf::open(&image, None, Places::default()).unwrap().unwrap();
+            let is_open = || dwarf.0.with_dependent(|_, reader| reader.whole.get().is_some());
+            assert!(!is_open(), "{flags:?}: this compiler lists no addresses");
+            let code = image.sections_named(|name| name == ".text").unwrap().remove(0);
+            let (mut inlined, mut named) = (0, 0);
+            // Mapped where they are in the file, as all small programs are.
+            for address in code.file.step_by(3) {
+                let told = one_by_one(&dwarf, address);
+                // Split parts are found by directories that this image has none of.
+                if !flags.contains(&"-gsplit-dwarf") {
+                    assert_eq!(told, whole(&dwarf, address), "{flags:?} {address:#x}");
+                }
+                inlined += usize::from(told.len() > 1);
+                named += usize::from(!told.is_empty());
+            }
+            assert_eq!(is_open(), !alone, "{flags:?}");
+            assert!(named > 10 && inlined > 0 || flags.contains(&"-gsplit-dwarf"), "{flags:?}: {named} named, {inlined} inlined");
+        }
+    }
+
+    #[test]
+    fn where_a_unit_is_not_listed_all_are_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        build(directory.path(), &["-g"]);
+        let unlisted = directory.path().join("unlisted.o");
+        let at = |name: &str| directory.path().join(name);
+        let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
+        run(Command::new("g++").args(["-O2", "-g", "-c", "-o"]).arg(&unlisted).arg(at("other.cc")));
+        run(Command::new("objcopy")
+            .args(["--remove-section", ".debug_aranges", "--remove-section", ".rela.debug_aranges"])
+            .arg(&unlisted));
+        run(Command::new("g++").args(["-O2", "-g", "-o"]).arg(at("program")).arg(&unlisted).args([at("main.cc"), at("data.cc")]));
+        let image = Image::read(Source::Memory(fs::read(at("program")).unwrap().into())).unwrap();
+        let dwarf = Dwarf::open(&image, None, Places::default()).unwrap().unwrap();
+        let code = image.sections_named(|name| name == ".text").unwrap().remove(0);
+        let told: Vec<Told> = code.file.map(|address| one_by_one(&dwarf, address)).collect();
+        let names = |name: &str| told.iter().filter(|told| told.iter().any(|call| call.0.as_deref() == Some(name))).count();
+        assert!(names("_Z8of_otheri") > 0 && names("main") > 0, "{told:?}");
+        assert!(dwarf.0.with_dependent(|_, reader| reader.units.is_none()));
+    }
+}

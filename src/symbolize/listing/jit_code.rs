@@ -1,0 +1,29 @@
+//! Instructions of code that a process has made at run time, from its memory, else from its jitdump.
+
+use std::sync::Arc;
+
+use crate::object::headers::Arch;
+use crate::profile::{FrameId, FrameWeight, ObjectId, Rows, sanitize};
+use crate::symbolize::jit::JitNames;
+use crate::symbolize::service::Service;
+
+use super::code::{Called, Code, MAX_BYTES};
+
+/// The instructions of the function that has this address, and which addresses are in it. The error is a sentence's end.
+pub(super) fn instructions(service: &Service, id: ObjectId, by: FrameId, frames: &[FrameWeight]) -> Result<Rows, &'static str> {
+    let made = service.jit.code(&service.names, by, MAX_BYTES, &service.stopped)?;
+    let places = frames.iter().filter_map(|weight| Some((weight.frame, service.names.frames.get(weight.frame)?.called_from())));
+    let note = if made.is_rest { "other code has come over its begin: the first instructions may be nonsense" } else { "" };
+    let file = sanitize(&made.file);
+    let code = Code { arch: Arch::OWN, bytes: &made.bytes, range: made.range, note, file: &file };
+    Ok(code.rows(Made(Arc::clone(&service.jit), id), places))
+}
+
+/// What a process calls its code.
+struct Made(Arc<JitNames>, ObjectId);
+
+impl Called for Made {
+    fn name(&self, address: u64) -> Option<(u64, String)> {
+        self.0.name_at(self.1, address)
+    }
+}

@@ -1,0 +1,243 @@
+//! A function's source and instructions, and which of its addresses are on which row.
+//!
+//! ```text
+//! label, frames ─► locate     file and line of each frame in the function of that label
+//!              └─► text       that file, from the root of a process that runs the object, or our own
+//!              ├─► code       the function's bytes: by its symbol, else by its unwind information (bounds); decoded
+//!              ├─► running    those of the kernel, from its memory
+//!              └─► made       those of JIT code, from the memory of its process or its jitdump
+//! ```
+
+mod bounds;
+mod code;
+pub(super) mod fuzzing;
+pub(crate) mod jit_code;
+pub(crate) mod kernel_code;
+pub(crate) mod source_text;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use dashmap::mapref::multiple::RefMulti;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use tokio::sync::oneshot;
+
+use super::service::Service;
+use super::service::latest::Newest;
+use super::service::locate::chains;
+use crate::profile::{
+    FrameId, FrameWeight, LabelId, Listing, NameRequest, Object, ObjectId, ObjectKind, Renewed, Rows, Tgid, sanitize,
+};
+
+/// Addresses of one function looked at, the heaviest first. Functions have some thousand instructions, most of them never sampled.
+const MAX_FRAMES: usize = 16_384;
+/// Processes remembered of each object: most objects are run by few programs, and a file is usually found by the first.
+const MAX_HOSTS: usize = 4;
+const UNKNOWN: &str = "no address of this function has been sampled";
+
+/// What is asked.
+pub(super) struct Question {
+    pub(super) label: LabelId,
+    /// The heaviest first.
+    pub(super) frames: Vec<FrameWeight>,
+    /// An address of the function that was read before, if any was.
+    pub(super) by: Option<FrameId>,
+}
+
+type Answer = Result<Listing, String>;
+
+/// Makes listings; the newest that is asked for.
+#[derive(Default)]
+pub(super) struct Lister {
+    lane: Arc<Newest<Question, Answer>>,
+    hosts: Arc<Hosts>,
+}
+
+impl Lister {
+    /// One that remembers what this one does, of objects that other tables have as well.
+    pub(super) fn successor(&self, renewed: &Renewed) -> Lister {
+        let of_object =
+            |entry: RefMulti<'_, ObjectId, VecDeque<Tgid>>| Some((*renewed.objects.get(entry.key())?, entry.value().clone()));
+        Lister { hosts: Arc::new(self.hosts.iter().filter_map(of_object).collect()), ..Lister::default() }
+    }
+
+    /// Remembers which processes run which objects: their source is looked for where they see it.
+    pub(super) fn remember(&self, service: &Service, requests: &[NameRequest]) {
+        for request in requests {
+            let Some(frame) = service.names.frames.get(request.frame) else { continue };
+            let mut hosts = self.hosts.entry(frame.object()).or_default();
+            if !hosts.contains(&request.tgid) {
+                hosts.push_front(request.tgid);
+                hosts.truncate(MAX_HOSTS);
+            }
+        }
+    }
+
+    /// Asks for a function.
+    pub(super) fn ask(&self, service: &Arc<Service>, question: Question) -> oneshot::Receiver<Answer> {
+        let hosts = Arc::clone(&self.hosts);
+        self.lane.ask(service, question, move |service, question| {
+            let answer = list(service, &hosts, question);
+            service.objects.shrink();
+            answer
+        })
+    }
+}
+
+/// The object in which the function has most of its weight.
+fn heaviest_object(service: &Service, frames: &[FrameWeight]) -> Option<ObjectId> {
+    let mut weights: FxHashMap<ObjectId, (u64, u64)> = FxHashMap::default();
+    for weight in frames {
+        let Some(frame) = service.names.frames.get(weight.frame) else { continue };
+        let sum = weights.entry(frame.object()).or_default();
+        *sum = (sum.0 + weight.own, sum.1 + weight.total);
+    }
+    weights.into_iter().max_by_key(|(object, weight)| (*weight, std::cmp::Reverse(*object))).map(|(object, _)| object)
+}
+
+/// The object's heaviest address that is in the function itself.
+fn heaviest_of(service: &Service, object: ObjectId, label: LabelId, frames: &[FrameWeight]) -> Option<FrameId> {
+    let is_called = |frame: &FrameId| {
+        let mut found = false;
+        service.names.labels_of(*frame, |name| found |= name == label);
+        found
+    };
+    let is_its = |frame: &FrameId| service.names.frames.get(*frame).is_some_and(|frame| frame.object() == object);
+    let mut of_object = frames.iter().map(|weight| weight.frame).filter(is_its);
+    let first = of_object.clone().next();
+    of_object.find(is_called).or(first)
+}
+
+type Hosts = DashMap<ObjectId, VecDeque<Tgid>, FxBuildHasher>;
+
+/// The function that was read before, as long as it is there and has samples; else the one that has most.
+fn list(service: &Service, hosts: &Hosts, question: Question) -> Answer {
+    let Question { label, frames, by } = question;
+    let before = by.map(|by| list_of(service, hosts, label, &frames, by));
+    let has_samples = |listing: &Listing| frames.is_empty() || frames.iter().any(|weight| listing.shows(weight.frame));
+    match before {
+        Some(Ok(listing)) if has_samples(&listing) => Ok(listing),
+        before => {
+            let heaviest = heaviest_object(service, &frames).and_then(|id| heaviest_of(service, id, label, &frames));
+            let newest = match heaviest {
+                Some(by) => list_of(service, hosts, label, &frames, by),
+                None => Err(UNKNOWN.to_owned()),
+            };
+            match (before, newest) {
+                (Some(before @ Ok(_)), Err(_)) => before,
+                (_, newest) => newest,
+            }
+        }
+    }
+}
+
+/// The function that has this address.
+fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeight], by: FrameId) -> Answer {
+    let id = service.names.frames.get(by).ok_or(UNKNOWN)?.object();
+    let object = service.names.objects.get(id).ok_or(UNKNOWN)?;
+    let known = frames.iter().map(|weight| weight.frame).collect();
+    let is_its = |weight: &&FrameWeight| service.names.frames.get(weight.frame).is_some_and(|frame| frame.object() == id);
+    let mut frames: Vec<FrameWeight> = frames.iter().filter(is_its).take(MAX_FRAMES).copied().collect();
+    if !frames.iter().any(|weight| weight.frame == by) {
+        frames.push(FrameWeight { frame: by, own: 0, total: 0 });
+    }
+    let of_hosts = || hosts.get(&id).map(|hosts| hosts.iter().copied().collect::<Vec<Tgid>>()).unwrap_or_default();
+    let about = About { service, label, by, id, object, frames: &frames };
+    let (source, code) = match object.kind {
+        ObjectKind::Kernel => about.of_kernel()?,
+        ObjectKind::Elf | ObjectKind::Vdso => {
+            (about.source((id, object), &of_hosts()), code::instructions(service, id, object, by, &frames))
+        }
+        ObjectKind::Anonymous => {
+            const MADE: &str = "this code was made at run time, and";
+            match (about.source((id, object), &of_hosts()), jit_code::instructions(service, id, by, &frames)) {
+                (Err(_), Err(why)) => return Err(format!("neither source nor instructions: {MADE} {why}")),
+                (source, code) => (source, code.map_err(|why| format!("no instructions: {MADE} {why}"))),
+            }
+        }
+        ObjectKind::Named => {
+            return Err("a name is all that is known of this function: neither source nor instructions".to_owned());
+        }
+        ObjectKind::Unmapped => {
+            return Err("no file is mapped at these addresses: neither source nor instructions are known".to_owned());
+        }
+    };
+    Ok(Listing { label, by, source, code, known })
+}
+
+/// One function of one object.
+struct About<'a> {
+    service: &'a Service,
+    label: LabelId,
+    by: FrameId,
+    id: ObjectId,
+    object: &'a Object,
+    /// Its addresses, the heaviest first.
+    frames: &'a [FrameWeight],
+}
+
+type Pane = Result<Rows, String>;
+
+impl About<'_> {
+    /// Source and instructions of a function of the kernel.
+    fn of_kernel(&self) -> Result<(Pane, Pane), String> {
+        let running = kernel_code::instructions(self.service, self.by, self.frames);
+        let owner = code::kernel_object(self.service, self.frames);
+        let owner = owner.and_then(|id| Ok((id, self.service.names.objects.get(id).ok_or("")?)));
+        match (running, owner) {
+            // The kernel's source is nobody's but ours: what a process in a container has at its path is another file.
+            (Ok(code), Ok(owner)) => Ok((self.source(owner, &[]), Ok(code))),
+            (Ok(code), Err(why)) => Ok((Err(format!("no source: {why}")), Ok(code))),
+            // As they are in the file, at least.
+            (Err(why), Ok((id, object))) => {
+                let code = code::instructions(self.service, id, object, self.by, self.frames);
+                let code = code.map_err(|of_file| format!("{of_file}; and {why}"));
+                Ok((self.source((id, object), &[]), code))
+            }
+            (Err(why), Err(of_files)) => Err(format!("neither source nor instructions: {why}, and {of_files}")),
+        }
+    }
+
+    /// The file in which the function is, and where in it its addresses are. They are of one object, and another may know of them: a
+    /// module of the kernel.
+    fn source(&self, (owner, about): (ObjectId, &Object), hosts: &[Tgid]) -> Pane {
+        let About { service, label, id, .. } = *self;
+        let name = sanitize(about.short_name()).into_owned();
+        let frames: Vec<FrameId> = self.frames.iter().map(|weight| weight.frame).collect();
+        let Some(chains) = chains(service, id, &frames) else {
+            return Err(format!("no source: {name} has no debug information; build it with -g, or install its debug symbols"));
+        };
+        let mut lines: Vec<(FrameId, Arc<str>, u32)> = Vec::new();
+        let mut files: FxHashMap<Arc<str>, (u64, u64)> = FxHashMap::default();
+        for (weight, chain) in self.frames.iter().zip(chains) {
+            // Of a function that is inlined into itself, the innermost one.
+            let located = chain.into_iter().rev().find(|located| located.label == label);
+            let Some(place) = located.and_then(|located| located.location) else { continue };
+            let sum = files.entry(Arc::clone(&place.file)).or_default();
+            *sum = (sum.0 + weight.own, sum.1 + weight.total);
+            lines.push((weight.frame, place.file, place.line));
+        }
+        let its_own = lines.iter().find(|(frame, ..)| *frame == self.by).map(|(_, file, _)| Arc::clone(file));
+        let heaviest = || files.into_iter().max_by(|(a, x), (b, y)| x.cmp(y).then_with(|| b.cmp(a))).map(|(file, _)| file);
+        let Some(file) = its_own.or_else(heaviest) else {
+            return Err(match self.object.kind {
+                ObjectKind::Anonymous => "no source: its runtime has not written down which lines it is from".to_owned(),
+                _ => format!("no source: the debug information of {name} has no lines for this function"),
+            });
+        };
+        let text = source_text::read(&file, hosts).map_err(|why| format!("no source: {why}"))?;
+        let at_row = |line: &u32| (*line as usize).checked_sub(1).filter(|row| *row < text.rows.len());
+        let row_of: FxHashMap<FrameId, usize> =
+            lines.iter().filter(|(_, of, _)| *of == file).filter_map(|(frame, _, line)| Some((*frame, at_row(line)?))).collect();
+        let built = if self.object.kind == ObjectKind::Anonymous { None } else { code::modified(service, owner, about) };
+        let note = match built {
+            _ if lines.iter().any(|(_, of, line)| *of == file && at_row(line).is_none()) => {
+                "the file has fewer lines than the compiler saw: it was changed since"
+            }
+            Some(built) if built < text.modified => "the file is newer than the program: its lines may not be those that run",
+            _ => "",
+        };
+        Ok(Rows { file, note: note.to_owned(), rows: text.rows, row_of })
+    }
+}

@@ -1,0 +1,340 @@
+//! Debug files from the network, by the program `debuginfod-find`, where the user wants that: flametop itself speaks to nobody.
+//!
+//! ```text
+//! object without debug information, with a build id ──► lane, one at a time ──► debuginfod-find debuginfo BUILDID
+//!                                                                                         │ path of the file, in its cache
+//!   all frames of the object are named anew ◄── opened like any debug file: build id compared ◄┘
+//! ```
+//!
+//! A download takes seconds to minutes. So there is one at a time, on a thread of its own that only waits: symbols and debug
+//! information that are there already are not held up. A server that does not answer costs [`PATIENCE`] an object; each is asked
+//! for once. debuginfod-find(1), and debuginfod(8) for what it asks.
+//!
+//! libcurl and elfutils read the data from the network. Root does not take part: the program runs as the caller of sudo, else as
+//! `nobody`, without further groups ([`Runner`]). Root opens the fetched file like any file of that user.
+
+use std::collections::VecDeque;
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::object::debug_files::{self, Fetched};
+use crate::profile::{BuildId, ObjectId, UserId};
+
+/// The program that fetches.
+pub const DEBUGINFOD_FIND: &str = "debuginfod-find";
+/// Longest wait for one file. The program itself gives up when nothing comes for 90 s (DEBUGINFOD_TIMEOUT).
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is looked whether the program has ended.
+const NAP: Duration = Duration::from_millis(20);
+/// Longest path read.
+const MAX_PATH: u64 = 4096;
+
+/// What is to be fetched.
+#[derive(Default)]
+pub(crate) struct Fetch {
+    /// Where `debuginfod-find` is; unset where nothing is to be fetched.
+    pub(crate) program: OnceLock<PathBuf>,
+    /// The user as whom it runs; `None` if there is no place for its files.
+    pub(super) runner: OnceLock<Option<Arc<Runner>>>,
+    pub(super) lane: Mutex<Lane>,
+}
+
+#[derive(Default)]
+pub(super) struct Lane {
+    pub(super) wishes: VecDeque<(ObjectId, BuildId)>,
+    pub(super) running: bool,
+}
+
+/// The user as whom the program runs.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    user: UserId,
+    group: u32,
+    /// Whether that is another user than ours.
+    is_other: bool,
+    home: PathBuf,
+    /// Directory for the program's files if it runs as `nobody`; removed when flametop ends.
+    cache: Option<Arc<tempfile::TempDir>>,
+}
+
+/// `nobody`, if /etc/passwd has no such user: the kernel's default `overflowuid`.
+const NOBODY: u32 = 65534;
+
+impl Runner {
+    /// Chooses the caller of sudo, or else `nobody`. If flametop does not run as root, chooses its own user.
+    pub(super) fn find() -> Option<Runner> {
+        let own = rustix::process::geteuid().as_raw();
+        let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok().filter(|id| *id != 0 && *id != u32::MAX);
+        Runner::of(own, number("SUDO_UID"), &passwd)
+    }
+
+    fn of(own: u32, caller: Option<u32>, passwd: &str) -> Option<Runner> {
+        if own != 0 {
+            let group = rustix::process::getegid().as_raw();
+            return Some(Runner { user: UserId(own), group, is_other: false, home: PathBuf::new(), cache: None });
+        }
+        if let Some((user, group, home)) = caller.and_then(|caller| entry(passwd, |_, user| user == caller)) {
+            return Some(Runner { user: UserId(user), group, is_other: true, home, cache: None });
+        }
+        let nobody = entry(passwd, |name, user| name == "nobody" && user != 0);
+        let (user, group) = nobody.map_or((NOBODY, NOBODY), |(user, group, _)| (user, group));
+        let cache = tempfile::Builder::new().prefix("flametop-debuginfod-").tempdir_in("/var/tmp").ok()?;
+        let ids = (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
+        rustix::fs::chown(cache.path(), Some(ids.0), Some(ids.1)).ok()?;
+        let home = cache.path().to_owned();
+        Some(Runner { user: UserId(user), group, is_other: true, home, cache: Some(Arc::new(cache)) })
+    }
+
+    /// Returns the command that runs the program as that user.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if self.is_other {
+            // If root sets a user, std clears the supplementary groups: std::os::unix::process::CommandExt::uid.
+            command.uid(self.user.0).gid(self.group).current_dir("/").env("HOME", &self.home);
+        }
+        if let Some(cache) = &self.cache {
+            command.env("DEBUGINFOD_CACHE_PATH", cache.path()).env_remove("XDG_CACHE_HOME");
+        }
+        command
+    }
+}
+
+/// Returns user, group and home from the first line of /etc/passwd whose name and number `is_it` accepts.
+fn entry(passwd: &str, is_it: impl Fn(&str, u32) -> bool) -> Option<(u32, u32, PathBuf)> {
+    passwd.lines().find_map(|line| {
+        // name:password:user:group:about:home:shell
+        let fields: Vec<&str> = line.split(':').collect();
+        let user = fields.get(2)?.parse().ok().filter(|user| fields.first().is_some_and(|name| is_it(name, *user)))?;
+        Some((user, fields.get(3)?.parse().ok()?, PathBuf::from(fields.get(5)?)))
+    })
+}
+
+pub(super) fn fetch(program: &Path, runner: &Runner, id: BuildId, is_over: impl Fn() -> bool) -> Option<Fetched> {
+    let debug = find(program, runner, id, &is_over)?;
+    let link = debug_files::alternative_link(&debug_files::fetched(runner.user, &debug, id)?);
+    let alternative = link.and_then(|(_, id)| find(program, runner, id, &is_over));
+    Some(Fetched::new(runner.user, debug, alternative, runner.cache.clone()))
+}
+
+impl Fetch {
+    /// Whether anything is fetched.
+    pub(crate) fn is_on(&self) -> bool {
+        self.program.get().is_some()
+    }
+}
+
+/// The path that the program prints. `None` when it finds nothing, takes too long, or there is no such program.
+fn find(program: &Path, runner: &Runner, id: BuildId, is_over: impl Fn() -> bool) -> Option<PathBuf> {
+    // Not a pipe: whoever fills that waits for us, and we wait for it.
+    let mut said = tempfile::tempfile().ok()?;
+    let mut command = runner.command(program);
+    command.args(["debuginfo", &id.to_string()]).stdin(Stdio::null()).stdout(said.try_clone().ok()?).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait().ok()? {
+            Some(status) => break status,
+            None if is_over() || began.elapsed() > PATIENCE => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+            None => std::thread::sleep(NAP),
+        }
+    };
+    let mut answer = Vec::new();
+    said.rewind().ok()?;
+    said.take(MAX_PATH).read_to_end(&mut answer).ok()?;
+    path_in_answer(&answer).filter(|_| status.success())
+}
+
+/// The path in what the program has printed: its first line, if that is absolute.
+#[doc(hidden)]
+pub fn path_in_answer(answer: &[u8]) -> Option<PathBuf> {
+    let path = PathBuf::from(std::str::from_utf8(answer).ok()?.lines().next()?);
+    path.is_absolute().then_some(path)
+}
+
+/// Where a program of this name is, as the shell would find it.
+pub fn program_called(name: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(is_program)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::profile::FileOffset;
+    use crate::profile::FrameId;
+    use crate::symbolize::service::Service;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+    use crate::profile::{Frame, NameRequest, Object, ObjectKind, ProcessAddress, Tgid};
+
+    const SOURCE: &str = "\
+static inline __attribute__((always_inline)) int inner(volatile int *x) { *x = *x * 3; return *x; }
+static __attribute__((noinline)) int hidden(volatile int *x) { return inner(x) + inner(x + 1); }
+int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
+";
+
+    /// A program without symbols, its debug file elsewhere, and a `debuginfod-find` that knows where.
+    struct Place {
+        directory: tempfile::TempDir,
+        hidden: u64,
+    }
+
+    fn run(command: &mut Command) -> String {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let directory = tempfile::tempdir().unwrap();
+            // The program runs as another user, who needs to read and write here.
+            std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+            let at = |name: &str| directory.path().join(name);
+            std::fs::write(at("prog.c"), SOURCE).unwrap();
+            let options = ["-g", "-O1", "-no-pie", "-Wl,--build-id"];
+            run(Command::new("gcc").args(options).arg("-o").arg(at("prog")).arg(at("prog.c")));
+            let symbols = run(Command::new("nm").arg(at("prog")));
+            let line = symbols.lines().find(|line| line.ends_with(" t hidden")).unwrap();
+            let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+            run(Command::new("objcopy").arg("--only-keep-debug").arg(at("prog")).arg(at("prog.debug")));
+            run(Command::new("strip").arg(at("prog")));
+            let image = Place::image(&at("prog"));
+            let offset = image.file_offset(crate::profile::ElfAddress(address)).unwrap().0;
+            Place { directory, hidden: offset }
+        }
+
+        fn image(path: &Path) -> crate::object::elf::Image {
+            crate::object::elf::Image::read(crate::object::bytes::Source::file(std::fs::File::open(path).unwrap()).unwrap())
+                .unwrap()
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.directory.path().join(name)
+        }
+
+        /// What `hidden` is called where this script is `debuginfod-find`; also how many of its frames have names.
+        fn names_by(&self, script: &str) -> (Vec<String>, u64, u64) {
+            let program = self.at("find");
+            let id = Place::image(&self.at("prog")).build_id().unwrap();
+            let head = format!("#!/bin/sh\n[ \"$*\" = \"debuginfo {id}\" ] || exit 2\necho x >>{}\n", self.at("asked").display());
+            std::fs::write(&program, head + script).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            let service = Arc::new(Service::new(Arc::default(), runtime.handle().clone()));
+            service.fetch.program.set(program).unwrap();
+            let meta = self.at("prog").metadata().unwrap();
+            let path = self.at("prog").to_str().unwrap().into();
+            let object = Object {
+                kind: ObjectKind::Elf,
+                path,
+                build_id: None,
+                file: Some((meta.dev(), meta.ino())),
+                ..Default::default()
+            };
+            let object = service.names.objects.intern(object);
+            let frame = |by| Frame::File { object, offset: FileOffset(self.hidden + by), is_return: false };
+            let frames: Vec<FrameId> = (0..8).map(|by| service.names.intern_frame(frame(by)).0).collect();
+            let nowhere = ProcessAddress(0)..ProcessAddress(0);
+            let request = |frame: &FrameId| NameRequest {
+                frame: *frame,
+                tgid: Tgid(1),
+                user: UserId(0),
+                files: crate::object::open::own_files(),
+                mapping: nowhere.clone(),
+            };
+            // In two parts, as samples come: nothing is asked for twice.
+            for part in frames.chunks(4) {
+                service.request(part.iter().map(request).collect());
+                while service.pending() > 0 {
+                    std::thread::sleep(NAP);
+                }
+            }
+            let mut names = Vec::new();
+            for frame in frames {
+                service.names.labels_of(frame, |label| names.push(service.names.labels.name(label).to_owned()));
+            }
+            names.dedup();
+            let counts = service.objects.counts();
+            (names, counts.named, counts.unnamed)
+        }
+    }
+
+    #[test]
+    fn what_comes_names_what_was_nameless() {
+        let place = Place::new();
+        let script = format!("sleep 0.2; echo {}\n", place.at("prog.debug").display());
+        let (names, named, unnamed) = place.names_by(&script);
+        assert!(names.iter().all(|name| name == "hidden" || name == "inner") && names.contains(&"inner".to_owned()), "{names:?}");
+        assert_eq!((named, unnamed), (8, 0));
+        assert_eq!(std::fs::read_to_string(place.at("asked")).unwrap(), "x\n", "asked once");
+    }
+
+    #[test]
+    fn nothing_another_file_and_nonsense_leave_everything_as_it_is() {
+        let place = Place::new();
+        std::fs::copy("/bin/true", place.at("other")).unwrap();
+        let scripts = [
+            "exit 1\n".to_owned(),
+            "echo /no/such/file\n".to_owned(),
+            "echo prog.debug\n".to_owned(),
+            "head -c 100000 /dev/zero\n".to_owned(),
+            format!("echo {}; exit 1\n", place.at("prog.debug").display()),
+            format!("echo {}\n", place.at("other").display()),
+            "echo /dev/zero\n".to_owned(),
+        ];
+        for script in scripts {
+            let (names, named, unnamed) = place.names_by(&script);
+            assert!(names.iter().all(|name| name.starts_with("prog+0x")) && names.len() == 8, "{script}: {names:?}");
+            assert_eq!((named, unnamed), (0, 8), "{script}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let place = Place::new();
+        std::fs::write(place.at("hang"), "#!/bin/sh\nexec sleep 100\n").unwrap();
+        std::fs::set_permissions(place.at("hang"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let runner = Runner::find().unwrap();
+        let began = Instant::now();
+        let id = Place::image(&place.at("prog")).build_id().unwrap();
+        assert_eq!(find(&place.at("hang"), &runner, id, || began.elapsed() > Duration::from_millis(100)), None);
+        assert!(began.elapsed() < Duration::from_secs(5));
+        assert_eq!(find(&place.at("missing"), &runner, id, || false), None);
+    }
+
+    #[test]
+    fn root_has_it_run_by_the_caller_of_sudo_or_by_nobody() {
+        assert!(rustix::process::geteuid().is_root(), "this test needs root: it becomes another user");
+        let passwd = "root:x:0:0::/root:/bin/sh\nme:x:4711:4712:Me:/home/me:/bin/sh\nnobody:x:65533:65532::/:/bin/false\n";
+        let place = Place::new();
+        let script = "#!/bin/sh\nid -u; id -g; id -G; echo $HOME; echo $DEBUGINFOD_CACHE_PATH\n";
+        std::fs::write(place.at("id"), script).unwrap();
+        std::fs::set_permissions(place.at("id"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let said = |runner: &Runner| run(&mut runner.command(&place.at("id")));
+        let caller = Runner::of(0, Some(4711), passwd).unwrap();
+        assert_eq!(said(&caller), "4711\n4712\n4712\n/home/me\n\n");
+        let nobody = Runner::of(0, None, passwd).unwrap();
+        let cache = nobody.cache.as_ref().unwrap().path().to_owned();
+        assert_eq!(said(&nobody), format!("65533\n65532\n65532\n{0}\n{0}\n", cache.display()));
+        assert_eq!(std::fs::metadata(&cache).unwrap().uid(), 65533);
+        drop(nobody);
+        assert!(!cache.exists());
+        assert_eq!(Runner::of(0, Some(4711), "").unwrap().user, UserId(NOBODY), "a caller that nobody knows");
+    }
+
+    #[test]
+    fn programs_are_found_as_the_shell_finds_them() {
+        assert!(program_called("sh").is_some_and(|path| path.is_absolute()));
+        assert_eq!(program_called("no-such-program-anywhere"), None);
+    }
+}

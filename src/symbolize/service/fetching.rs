@@ -1,0 +1,60 @@
+//! Has debug files fetched, one after the other, and names the frames of their objects anew.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Service;
+use super::debuginfod::{Runner, fetch};
+use crate::locks::lock;
+use crate::object::debug_files::Fetched;
+use crate::profile::{BuildId, FrameId, ObjectId};
+
+impl Service {
+    /// Has an object's debug file fetched, some time. Counts as pending until that was tried.
+    pub(crate) fn fetch_later(self: &Arc<Self>, object: ObjectId, id: BuildId) {
+        let Some(program) = self.fetch.program.get().cloned() else { return };
+        self.begun(1);
+        {
+            let mut lane = lock(&self.fetch.lane);
+            lane.wishes.push_back((object, id));
+            if lane.running {
+                return;
+            }
+            lane.running = true;
+        }
+        let service = Arc::clone(self);
+        drop(self.handle.spawn_blocking(move || service.fetch_all(&program)));
+    }
+
+    fn fetch_all(self: &Arc<Self>, program: &Path) {
+        loop {
+            let (object, id) = {
+                let mut lane = lock(&self.fetch.lane);
+                match lane.wishes.pop_front().filter(|_| !self.stopped.load(Ordering::Relaxed)) {
+                    Some(wish) => wish,
+                    None => {
+                        lane.running = false;
+                        return;
+                    }
+                }
+            };
+            let is_over = || self.stopped.load(Ordering::Relaxed);
+            let runner = self.fetch.runner.get_or_init(|| Runner::find().map(Arc::new)).clone();
+            if let Some(fetched) = runner.and_then(|runner| fetch(program, &runner, id, is_over)) {
+                self.take_fetched(object, fetched);
+            }
+            self.finished(1);
+        }
+    }
+
+    /// Has the frames of an object that were named, or given up, looked at once more, with the file that came. The others still wait
+    /// for their turn.
+    fn take_fetched(self: &Arc<Self>, object: ObjectId, fetched: Fetched) {
+        let entry = self.objects.entry(object);
+        self.objects.take_fetched(&entry, fetched);
+        let ids = self.names.frames.ids();
+        let is_its = |id: &FrameId| self.names.frames.get(*id).is_some_and(|frame| frame.object() == object);
+        self.name_again(object, ids.filter(is_its).filter(|id| !self.is_waiting(*id)).collect());
+    }
+}

@@ -1,0 +1,135 @@
+//! Files and lines of addresses, looked up beside the naming of frames.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Service;
+use super::latest::Newest;
+use crate::profile::{FrameId, LabelId, ObjectId, ObjectKind};
+use crate::symbolize::dwarf::{SourceLocation, location};
+use crate::symbolize::kernel::vmlinux::same_function;
+use crate::symbolize::symbols::demangle::{Detail, demangle};
+
+/// A function at an address, and what is executed in it there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Located {
+    /// What it is called.
+    pub(crate) label: LabelId,
+    /// Of the innermost function the place of the address, of others that of the call.
+    pub(crate) location: Option<SourceLocation>,
+}
+
+/// Places that are executed at each address, innermost function first; those of inlined calls without a name are left out.
+type Places = Vec<Option<SourceLocation>>;
+
+/// Finds lines for the cursor: those of a frame, or those of a frame in one of the functions that are there.
+#[derive(Default)]
+pub(crate) struct Locator {
+    innermost: Arc<Newest<FrameId, Option<SourceLocation>>>,
+    named: Arc<Newest<(LabelId, FrameId), Option<SourceLocation>>>,
+}
+
+impl Locator {
+    /// Asks about a frame's innermost function.
+    pub(crate) fn ask(&self, service: &Arc<Service>, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
+        self.innermost.ask(service, frame, |service, frame| {
+            let object = service.names.frames.get(frame)?.object();
+            let places = places(service, object, &[frame]);
+            service.objects.shrink();
+            places?.pop()?.into_iter().next()?
+        })
+    }
+
+    /// Asks about the function of this name.
+    pub(crate) fn ask_named(
+        &self,
+        service: &Arc<Service>,
+        label: LabelId,
+        frame: FrameId,
+    ) -> oneshot::Receiver<Option<SourceLocation>> {
+        self.named.ask(service, (label, frame), |service, (label, frame)| {
+            let object = service.names.frames.get(frame)?.object();
+            let chains = chains(service, object, &[frame]);
+            service.objects.shrink();
+            let chain = chains?.pop()?;
+            chain.into_iter().rev().find(|located| located.label == label)?.location
+        })
+    }
+}
+
+/// The functions at each address of an object, root first as [`Names::labels_of`](crate::profile::Names::labels_of) tells them,
+/// and where in each. `None` where the object has no debug information that could be read.
+pub(crate) fn chains(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec<Vec<Located>>> {
+    let places = places(service, object, frames)?;
+    let chain = |(frame, places): (&FrameId, Places)| {
+        let mut chain = Vec::new();
+        // A frame that has only the name of its symbol yet is its outermost function.
+        let mut outermost_first = places.into_iter().rev();
+        service.names.labels_of(*frame, |label| chain.push(Located { label, location: outermost_first.next().flatten() }));
+        chain
+    };
+    Some(frames.iter().zip(places).map(chain).collect())
+}
+
+/// Asks the object's debug information. What one unit has wrong says nothing of others.
+fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec<Places>> {
+    // Of the kernel's, one function's: all of them are in the same file.
+    let object = match object {
+        ObjectId::KERNEL => service.has_debug_information_of(*frames.first()?)?,
+        object => object,
+    };
+    let about = service.names.objects.get(object)?;
+    match about.kind {
+        ObjectKind::Elf | ObjectKind::Kernel => {}
+        ObjectKind::Anonymous => {
+            let place = |frame: &FrameId| service.jit.locate(&service.names, *frame, &service.stopped);
+            return Some(frames.iter().map(|frame| vec![place(frame)]).collect());
+        }
+        _ => return None,
+    }
+    let entry = service.objects.entry(object);
+    let mut state = entry.state();
+    let images = service.objects.images(&mut state, about, &[]).ok()?;
+    let asked = service.objects.with_dwarf(&mut state, &images, |_, dwarf| {
+        let of_frame = |frame: &FrameId| {
+            let mut places = Places::new();
+            let of_object = if about.kind == ObjectKind::Kernel { ObjectId::KERNEL } else { object };
+            let known = service.names.frames.get(*frame).filter(|frame| frame.object() == of_object);
+            let address = known.and_then(|frame| images.elf_address(frame));
+            let mut named = Vec::new();
+            // The kernel's own name of the function decides whether vmlinux speaks of the same one.
+            let is_kernel = about.kind == ObjectKind::Kernel;
+            let mut is_other = false;
+            let found = address.map(|address| {
+                dwarf.calls(address, |call| {
+                    places.push(call.place.map(location));
+                    named.push(call.name.is_some());
+                    // The last one is the outermost.
+                    is_other = is_kernel && call.name.is_some_and(|name| !service.is_named(*frame, name));
+                })
+            });
+            if !matches!(found, Some(Ok(()))) || is_other {
+                places.clear();
+            }
+            // An inlined call without a name has no label either; the outermost has that of its symbol.
+            let outermost = places.len().saturating_sub(1);
+            let mut depth = 0..;
+            places.retain(|_| depth.next().is_none_or(|depth| depth == outermost || named.get(depth).is_none_or(|named| *named)));
+            places
+        };
+        let places: Vec<Places> = frames.iter().map(of_frame).collect();
+        dwarf.give_back();
+        (!dwarf.is_torn()).then_some(places)
+    });
+    images.check_unchanged().ok()?;
+    asked.ok().flatten().flatten()
+}
+
+impl Service {
+    /// Whether a frame's outermost function has this name.
+    fn is_named(&self, frame: FrameId, name: &[u8]) -> bool {
+        let symbol = self.symbol_of(frame).and_then(|label| self.names.labels.get(label));
+        symbol.is_some_and(|symbol| same_function(&symbol.name, &demangle(name, Detail::default())))
+    }
+}

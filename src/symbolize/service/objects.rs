@@ -1,0 +1,472 @@
+//! What is held of each object: its open files, its symbol table and debug information while there is room, what went wrong,
+//! and counts.
+//!
+//! Two bounds: symbol tables and what was parsed of debug information stay together below a number of bytes, and open files
+//! below a number of descriptors. The table (or file) not used for the longest time goes first; a table is made again from
+//! the file that is still open.
+
+use crate::symbolize::tally::Tally;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use dashmap::DashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::locks::lock;
+use crate::object::debug_files::Fetched;
+use crate::object::mapped::release_memory;
+use crate::object::mapped_file::Host;
+use crate::object::object_files::Images;
+use crate::object::reason::{Counts, Problem, Reason};
+use crate::profile::{BuildId, LabelId, Names, Object, ObjectId, ObjectKind, sanitize};
+use crate::symbolize::dwarf::Dwarf;
+use crate::symbolize::kernel::modules;
+use crate::symbolize::kernel::vmlinux::{self, Root};
+use crate::symbolize::symbols::index::{NameRef, SymbolIndex};
+
+/// Most bytes of symbol tables and parsed debug information together, if no lower limit was set. node's table takes 1.2 MB, that of the
+/// Rust compiler's library 1.4 MB; the debug information of libc takes 10 MB once all of it was looked at.
+const MAX_TABLES: usize = 48 << 20;
+/// Files held open. A process has 1,024 descriptors by default.
+const MAX_FILES: usize = 256;
+/// Names remembered per object, so that a function's name is read and demangled once.
+const MAX_LABELS: usize = 8192;
+/// Processes tried for an object whose file could not be opened.
+const MAX_ATTEMPTS: u32 = 8;
+/// Not a descriptor bound but one of patience: a file that is written to again and again is given up.
+const MAX_CHANGES: u32 = 4;
+
+/// One object's state.
+#[derive(Default)]
+pub(crate) struct Entry {
+    state: Mutex<State>,
+    pub(crate) tally: Arc<Tally>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    images: Option<Arc<Images>>,
+    index: Option<Arc<SymbolIndex>>,
+    dwarf: Debug,
+    /// Labels of functions that were named before.
+    pub(crate) labels: FxHashMap<NameRef, LabelId>,
+    /// The same for names in debug information, by their place in memory.
+    pub(crate) called: FxHashMap<(usize, usize), LabelId>,
+    /// Processes that had it mapped when it was last opened: where it is found again.
+    hosts: Vec<Host>,
+    /// A debug file that was fetched.
+    fetched: Option<Fetched>,
+    /// Whether one was asked for.
+    asked_for: bool,
+    used: u64,
+    attempts: u32,
+    /// How often debug information could not be opened.
+    refused: u32,
+    changes: u32,
+    failed: Option<Reason>,
+}
+
+/// What is known of an object's debug information.
+#[derive(Default)]
+enum Debug {
+    /// It was not looked for.
+    #[default]
+    Unknown,
+    /// There is none, or none that can be read.
+    None,
+    /// It can be asked. It held so many bytes when that was last asked.
+    Open(Box<Dwarf>, usize),
+}
+
+impl State {
+    /// Remembers the label of a name in debug information.
+    pub(crate) fn remember_called(&mut self, key: (usize, usize), label: LabelId) {
+        if self.called.len() >= MAX_LABELS {
+            self.called.clear();
+        }
+        self.called.insert(key, label);
+    }
+
+    /// Remembers a function's label.
+    pub(crate) fn remember(&mut self, name: NameRef, label: LabelId) {
+        if self.labels.len() >= MAX_LABELS {
+            self.labels.clear();
+        }
+        self.labels.insert(name, label);
+    }
+
+    /// Forgets all that was read, so that it is read again.
+    fn forget(&mut self) {
+        self.images = None;
+        self.index = None;
+        self.labels = FxHashMap::default();
+        self.called = FxHashMap::default();
+    }
+}
+
+impl Entry {
+    /// The state; held while the object is worked on, which one worker does at a time.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Whether the object may have debug information, without waiting for whoever works on it.
+    pub(crate) fn may_have_dwarf(&self) -> bool {
+        self.state.try_lock().map_or(true, |state| Objects::may_have_dwarf(&state))
+    }
+}
+
+/// All objects that were ever asked for.
+#[derive(Default)]
+pub(crate) struct Objects {
+    entries: DashMap<ObjectId, Arc<Entry>, FxBuildHasher>,
+    clock: AtomicU64,
+    tables: AtomicUsize,
+    files: AtomicUsize,
+    /// Most bytes that tables may take, if that is less than [`MAX_TABLES`]; 0: no lower limit was set.
+    limit: AtomicUsize,
+    /// Where the kernel's files are.
+    pub(crate) root: Root,
+}
+
+impl Objects {
+    /// Those that go on under other ids, with what is held of them. One that is worked on begins anew.
+    pub(crate) fn successor(&self, ids: &FxHashMap<ObjectId, ObjectId>) -> Objects {
+        let next = Objects { root: self.root.clone(), ..Objects::default() };
+        next.limit_tables(self.limit.load(Ordering::Relaxed));
+        next.clock.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        for entry in &self.entries {
+            let id = if entry.key().0 <= ObjectId::MORE.0 { Some(entry.key()) } else { ids.get(entry.key()) };
+            let Some((id, mut state)) = id.zip(entry.state.try_lock().ok()) else { continue };
+            // Labels are of the other tables.
+            let state = State { labels: FxHashMap::default(), called: FxHashMap::default(), ..std::mem::take(&mut *state) };
+            let held = if let Debug::Open(_, held) = &state.dwarf { *held } else { 0 };
+            next.tables.fetch_add(held + state.index.as_ref().map_or(0, |index| index.memory()), Ordering::Relaxed);
+            next.files.fetch_add(state.images.as_ref().map_or(0, |images| images.count()), Ordering::Relaxed);
+            let copy = Entry { state: Mutex::new(state), tally: Arc::clone(&entry.tally) };
+            next.entries.insert(*id, Arc::new(copy));
+        }
+        next
+    }
+
+    /// The entry of an object, made if it is new.
+    pub(crate) fn entry(&self, id: ObjectId) -> Arc<Entry> {
+        if let Some(entry) = self.entries.get(&id) {
+            return Arc::clone(&entry);
+        }
+        Arc::clone(&self.entries.entry(id).or_default())
+    }
+
+    /// The object's files, opened now if they were not yet or had to be closed.
+    pub(crate) fn images(&self, state: &mut State, object: &Object, hosts: &[Host]) -> Result<Arc<Images>, Reason> {
+        state.used = self.clock.fetch_add(1, Ordering::Relaxed);
+        let remembered = std::mem::take(&mut state.hosts);
+        let hosts = if hosts.is_empty() { remembered } else { hosts.to_vec() };
+        state.hosts.clone_from(&hosts);
+        if let Some(images) = &state.images {
+            match images.check_unchanged() {
+                Ok(()) => return Ok(Arc::clone(images)),
+                Err(reason) => {
+                    self.drop_images(state);
+                    state.changes += 1;
+                    if state.changes > MAX_CHANGES {
+                        state.failed = Some(Reason::Rewritten);
+                        return Err(reason);
+                    }
+                }
+            }
+        }
+        if let Some(reason) = state.failed {
+            let hopeless = hosts.is_empty() || !reason.may_pass() || state.attempts >= MAX_ATTEMPTS;
+            if hopeless {
+                return Err(reason);
+            }
+        }
+        state.attempts += 1;
+        let opened = match object.kind {
+            ObjectKind::Kernel if modules::module_in(&object.path).is_some() => modules::open(&self.root, object),
+            ObjectKind::Kernel => vmlinux::open(&self.root),
+            _ => Images::open(object, &hosts, state.fetched.as_ref()),
+        };
+        match opened {
+            Ok(images) => {
+                let images = Arc::new(images);
+                self.files.fetch_add(images.count(), Ordering::Relaxed);
+                state.images = Some(Arc::clone(&images));
+                (state.failed, state.attempts) = (None, 0);
+                Ok(images)
+            }
+            Err(reason) => {
+                state.failed = Some(reason);
+                Err(reason)
+            }
+        }
+    }
+
+    /// The object's symbols, read now if they are not held.
+    pub(crate) fn index(&self, state: &mut State, images: &Images) -> Result<Arc<SymbolIndex>, Reason> {
+        if let Some(index) = &state.index {
+            return Ok(Arc::clone(index));
+        }
+        let index = Arc::new(SymbolIndex::build(images)?);
+        self.tables.fetch_add(index.memory(), Ordering::Relaxed);
+        state.index = Some(Arc::clone(&index));
+        Ok(index)
+    }
+
+    /// Lends the object's debug information, opened now if it is not held; `None` where there is none.
+    ///
+    /// Fails the first time with what is wrong with it; after that there is none.
+    pub(crate) fn with_dwarf<T>(
+        &self,
+        state: &mut State,
+        images: &Images,
+        ask: impl FnOnce(&mut State, &Dwarf) -> T,
+    ) -> Result<Option<T>, Reason> {
+        let (dwarf, held) = match std::mem::replace(&mut state.dwarf, Debug::None) {
+            Debug::None => return Ok(None),
+            Debug::Open(dwarf, held) => (dwarf, held),
+            Debug::Unknown => {
+                let (image, alternative) = images.dwarf();
+                state.called = FxHashMap::default();
+                match Dwarf::open(image, alternative, images.places.clone()) {
+                    Ok(Some(dwarf)) => (Box::new(dwarf), 0),
+                    Ok(None) => return Ok(None),
+                    Err(reason) => {
+                        // A full disk or a refused mapping says nothing of the file: it is tried again, not for ever.
+                        state.refused += 1;
+                        if matches!(reason, Reason::Io(_)) && state.refused < MAX_ATTEMPTS {
+                            state.dwarf = Debug::Unknown;
+                        }
+                        return Err(reason);
+                    }
+                }
+            }
+        };
+        self.tables.fetch_sub(held, Ordering::Relaxed);
+        let answer = ask(state, &dwarf);
+        let holds = dwarf.memory();
+        self.tables.fetch_add(holds, Ordering::Relaxed);
+        state.dwarf = Debug::Open(dwarf, holds);
+        Ok(Some(answer))
+    }
+
+    /// Whether the object may have debug information; false only where it was looked for and there is none.
+    pub(crate) fn may_have_dwarf(state: &State) -> bool {
+        !matches!(state.dwarf, Debug::None)
+    }
+
+    /// Remembers that there is no debug information.
+    pub(crate) fn without_dwarf(state: &mut State) {
+        state.dwarf = Debug::None;
+    }
+
+    /// The build id of a debug file that is not here, the first time that it is wanted.
+    pub(crate) fn wanted(state: &mut State) -> Option<BuildId> {
+        let wanted = state.images.as_ref()?.wanted?;
+        (!std::mem::replace(&mut state.asked_for, true)).then_some(wanted)
+    }
+
+    /// Takes a debug file that was fetched. What was counted is counted anew, as all frames are named once more. The object's own
+    /// file stays open: it may be that of a process that is gone.
+    pub(crate) fn take_fetched(&self, entry: &Entry, fetched: Fetched) {
+        let mut state = entry.state();
+        self.drop_index(&mut state);
+        state.dwarf = Debug::Unknown;
+        if let Some(images) = &state.images {
+            self.files.fetch_add(images.attach(&fetched), Ordering::Relaxed);
+        }
+        state.fetched = Some(fetched);
+        entry.tally.clear();
+    }
+
+    /// Gives an object up for good.
+    pub(crate) fn give_up(&self, state: &mut State, reason: Reason) {
+        self.drop_images(state);
+        state.failed = Some(reason);
+    }
+
+    /// Gives up what an object holds.
+    pub(crate) fn drop_images(&self, state: &mut State) {
+        self.drop_index(state);
+        state.dwarf = Debug::Unknown;
+        if let Some(images) = &state.images {
+            self.files.fetch_sub(images.count(), Ordering::Relaxed);
+        }
+        state.forget();
+    }
+
+    /// Lets go of what was parsed of an object's debug information; it is opened anew when it is asked again.
+    pub(crate) fn drop_dwarf(&self, state: &mut State) {
+        if let Debug::Open(_, held) = &state.dwarf {
+            self.tables.fetch_sub(*held, Ordering::Relaxed);
+            state.dwarf = Debug::Unknown;
+            state.called = FxHashMap::default();
+            release_memory();
+        }
+    }
+
+    fn drop_index(&self, state: &mut State) {
+        self.drop_dwarf(state);
+        if let Some(index) = state.index.take() {
+            self.tables.fetch_sub(index.memory(), Ordering::Relaxed);
+            state.labels = FxHashMap::default();
+        }
+    }
+
+    /// Limits tables to `bytes` bytes.
+    pub(crate) fn limit_tables(&self, bytes: usize) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    fn max_tables(&self) -> usize {
+        match self.limit.load(Ordering::Relaxed) {
+            0 => MAX_TABLES,
+            limit => limit.min(MAX_TABLES),
+        }
+    }
+
+    /// Brings tables and files back within their bounds. Objects that are worked on are left alone. No state may be held.
+    pub(crate) fn shrink(&self) {
+        self.shrink_to(self.max_tables(), MAX_FILES, true);
+    }
+
+    /// The same, once nothing has been asked for a while: what alone is larger than the bound goes too.
+    pub(crate) fn let_go(&self) {
+        self.shrink_to(self.max_tables(), MAX_FILES, false);
+    }
+
+    /// Whether tables are over their bound, because one object's are.
+    pub(crate) fn is_over(&self) -> bool {
+        self.tables.load(Ordering::Relaxed) > self.max_tables()
+    }
+
+    /// A number that grows with each question.
+    pub(crate) fn questions(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    fn shrink_to(&self, tables: usize, files: usize, in_use: bool) {
+        let over = || (self.tables.load(Ordering::Relaxed) > tables, self.files.load(Ordering::Relaxed) > files);
+        if over() == (false, false) {
+            return;
+        }
+        let entries: Vec<Arc<Entry>> = self.entries.iter().map(|entry| Arc::clone(&entry)).collect();
+        let mut by_use: Vec<(u64, &Arc<Entry>)> =
+            entries.iter().filter_map(|entry| Some((entry.state.try_lock().ok()?.used, entry))).collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        let last = by_use.last().map(|(used, _)| *used);
+        for (used, entry) in by_use {
+            // What is worked with now would be read again at once, and Chromium's debug information is more than the bound.
+            if in_use && Some(used) == last && !over().1 {
+                break;
+            }
+            let Ok(mut state) = entry.state.try_lock() else { continue };
+            match over() {
+                (false, false) => break,
+                (_, true) => self.drop_images(&mut state),
+                (true, false) => self.drop_index(&mut state),
+            }
+        }
+    }
+
+    /// Bytes of all symbol tables, and open files.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        (self.tables.load(Ordering::Relaxed), self.files.load(Ordering::Relaxed))
+    }
+
+    /// Objects some frames of which have no name, those with the most such frames first; and those whose debug information was of
+    /// no use.
+    pub(crate) fn problems(&self, names: &Names) -> Vec<Problem> {
+        let problem = |id: ObjectId, entry: &Entry| {
+            let Counts { named, unnamed } = entry.tally.counts();
+            // Of symbols the reason is written down before debug information names what they do not.
+            let reason = entry.tally.reason().filter(|reason| unnamed > 0 || reason.costs_lines())?;
+            let path = names.objects.get(id).map_or("", |object| &object.path);
+            Some(Problem { object: id, path: sanitize(path).into(), reason, named, unnamed })
+        };
+        let mut problems: Vec<Problem> = self.entries.iter().filter_map(|entry| problem(*entry.key(), entry.value())).collect();
+        problems.sort_by_key(|problem| (std::cmp::Reverse(problem.unnamed), problem.object));
+        problems
+    }
+
+    /// Frames of all objects.
+    pub(crate) fn counts(&self) -> Counts {
+        self.entries.iter().map(|entry| entry.tally.counts()).fold(Counts::default(), |sum, counts| Counts {
+            named: sum.named + counts.named,
+            unnamed: sum.unnamed + counts.unnamed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{FileNamespace, Tgid, UserId};
+
+    fn own_executable() -> Object {
+        use std::os::unix::fs::MetadataExt;
+        let path = std::env::current_exe().unwrap();
+        let meta = path.metadata().unwrap();
+        Object {
+            kind: ObjectKind::Elf,
+            path: path.to_str().unwrap().into(),
+            build_id: None,
+            file: Some((meta.dev(), meta.ino())),
+            ..Object::default()
+        }
+    }
+
+    #[test]
+    fn tables_then_files_are_given_up_when_there_are_too_many_and_come_back() {
+        let objects = Objects::default();
+        let object = own_executable();
+        for id in 10..13 {
+            let entry = objects.entry(ObjectId(id));
+            let images = objects.images(&mut entry.state(), &object, &[]).unwrap();
+            objects.index(&mut entry.state(), &images).unwrap();
+        }
+        let (tables, files) = objects.usage();
+        assert!(tables > 0 && files == 3);
+        objects.shrink_to(tables - 1, 3, true);
+        assert_eq!(objects.usage(), (tables / 3 * 2, 3), "one table went, no file");
+        assert!(objects.entry(ObjectId(10)).state().index.is_none(), "the one used least recently");
+        objects.shrink_to(tables, 1, true);
+        assert_eq!(objects.usage(), (tables / 3, 1));
+        let entry = objects.entry(ObjectId(10));
+        let images = objects.images(&mut entry.state(), &object, &[]).unwrap();
+        objects.index(&mut entry.state(), &images).unwrap();
+        assert_eq!(objects.usage(), (tables / 3 * 2, 2));
+        objects.shrink_to(1, 1, true);
+        assert_eq!(objects.usage(), (tables / 3, 1), "what is worked with stays");
+        objects.shrink_to(1, 1, false);
+        assert_eq!(objects.usage(), (0, 1), "until nothing is asked any more");
+    }
+
+    #[test]
+    fn an_object_all_of_whose_frames_were_named_in_the_end_is_no_problem() {
+        let (objects, names) = (Objects::default(), Names::default());
+        let listed = || objects.problems(&names).into_iter().map(|problem| problem.unnamed).collect::<Vec<_>>();
+        let entry = objects.entry(ObjectId(10));
+        entry.tally.set_reason(Some(Reason::Stripped));
+        entry.tally.count(3, 0);
+        assert!(listed().is_empty());
+        entry.tally.set_reason(Some(Reason::MalformedDwarf));
+        assert_eq!(listed(), [0], "without lines, and told so");
+        entry.tally.set_reason(Some(Reason::Stripped));
+        entry.tally.count(0, 2);
+        assert_eq!(listed(), [2]);
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_opened_is_tried_again_with_another_process_but_not_for_ever() {
+        let objects = Objects::default();
+        let missing = Object { path: "/no/such/file".into(), ..own_executable() };
+        let entry = objects.entry(ObjectId(10));
+        let host = Host { tgid: Tgid(u32::MAX), user: UserId(0), files: FileNamespace(0), mapping: Default::default() };
+        for _ in 0..20 {
+            assert!(objects.images(&mut entry.state(), &missing, std::slice::from_ref(&host)).is_err());
+        }
+        assert_eq!(entry.state().attempts, MAX_ATTEMPTS);
+    }
+}

@@ -1,0 +1,45 @@
+//! How many frames of an object were named, and why the others were not.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::locks::lock;
+use crate::object::reason::{Counts, Reason};
+
+/// The counts of one object.
+#[derive(Default)]
+pub(crate) struct Tally {
+    reason: Mutex<Option<Reason>>,
+    named: AtomicU64,
+    unnamed: AtomicU64,
+}
+
+impl Tally {
+    /// Records what went wrong; `None` when all is well again.
+    pub(crate) fn set_reason(&self, reason: Option<Reason>) {
+        *lock(&self.reason) = reason;
+    }
+
+    /// Returns what went wrong last.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        *lock(&self.reason)
+    }
+
+    /// Counts frames that were named and frames that were given up.
+    pub(crate) fn count(&self, named: u64, unnamed: u64) {
+        self.named.fetch_add(named, Ordering::Relaxed);
+        self.unnamed.fetch_add(unnamed, Ordering::Relaxed);
+    }
+
+    /// Begins anew.
+    pub(crate) fn clear(&self) {
+        self.set_reason(None);
+        self.named.store(0, Ordering::Relaxed);
+        self.unnamed.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the counts.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { named: self.named.load(Ordering::Relaxed), unnamed: self.unnamed.load(Ordering::Relaxed) }
+    }
+}

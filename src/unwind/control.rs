@@ -1,0 +1,46 @@
+//! Conversions that can be stopped, and that hand out what they have so far.
+
+use super::table::rows::Table;
+
+/// What a conversion asks its caller while it runs.
+///
+/// Analysis of machine code may take seconds. Both methods are called from the thread that converts, every few milliseconds of
+/// work, so they should return at once.
+pub trait Control {
+    /// Returns whether to go on. After the first `false` the conversion ends and publishes nothing more.
+    fn keep_going(&self) -> bool;
+
+    /// Appends the ELF addresses at which samples were seen since the last call. Code around them is analysed first. Only the order
+    /// depends on them: the last table is the same without.
+    fn take_hints(&self, hints: &mut Vec<u64>);
+}
+
+/// A caller that waits for the whole table.
+#[derive(Clone, Copy, Debug)]
+pub struct Unhurried;
+
+impl Control for Unhurried {
+    fn keep_going(&self) -> bool {
+        true
+    }
+
+    fn take_hints(&self, _: &mut Vec<u64>) {}
+}
+
+/// A table that can be used, and what is still missing in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'t> {
+    /// The table. Its rules are as good as those of the last one: code that was not analysed yet is a gap.
+    pub table: &'t Table,
+    /// Bytes of code without unwind information that are still to be analysed. 0 in the last step.
+    pub left: u64,
+}
+
+/// How a conversion in steps ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The table that was published last is the whole table, even if its [`Step::left`] was not 0: that code added nothing.
+    Whole,
+    /// [`Control::keep_going`] said no. The table that was published last may be used.
+    Stopped,
+}

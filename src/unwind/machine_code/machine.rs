@@ -1,0 +1,299 @@
+//! What the two machines have in common here: conventions of calls, and instructions, one after the other.
+
+use super::state::{State, Value};
+use super::{aarch64, x86};
+use crate::object::headers::Arch;
+
+/// What functions owe to those that call them.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Abi {
+    pub(crate) arch: Arch,
+    /// DWARF's numbers, as everywhere here.
+    pub(crate) sp: usize,
+    pub(crate) fp: usize,
+    /// What a function gives back as it was, but for the stack pointer.
+    pub(crate) kept: &'static [usize],
+    /// What a call may change.
+    pub(crate) scratch: &'static [usize],
+    /// How far the stack pointer is from the CFA at a function's begin.
+    pub(crate) entry: i64,
+    /// The register in which the return address is then; else it is at the stack pointer.
+    pub(crate) link: Option<usize>,
+}
+
+/// System V AMD64 psABI, 3.2.1: rbx, rbp, r12 to r15 are kept.
+static X86_64: Abi = Abi {
+    arch: Arch::X86_64,
+    sp: x86::RSP,
+    fp: x86::RBP,
+    kept: &[3, x86::RBP, 12, 13, 14, 15],
+    scratch: &[0, 1, 2, 4, 5, 8, 9, 10, 11],
+    entry: -8,
+    link: None,
+};
+
+/// AAPCS64, 6.1.1: x19 to x29 are kept. x18 is the platform's: nobody owes it to anybody.
+static AARCH64: Abi = Abi {
+    arch: Arch::Aarch64,
+    sp: aarch64::SP,
+    fp: aarch64::FP,
+    kept: &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, aarch64::FP],
+    scratch: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, aarch64::LR],
+    entry: 0,
+    link: Some(aarch64::LR),
+};
+
+impl Abi {
+    pub(crate) fn of(arch: Arch) -> &'static Abi {
+        match arch {
+            Arch::X86_64 => &X86_64,
+            Arch::Aarch64 => &AARCH64,
+        }
+    }
+}
+
+/// Where it goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    /// Behind the instruction.
+    Next,
+    Jump(u64),
+    /// There or behind the instruction.
+    Branch(u64),
+    /// There, and behind the instruction when that has returned.
+    Call(Option<u64>),
+    Return,
+    /// Where a register or memory says.
+    Indirect,
+    /// Nowhere.
+    End,
+}
+
+/// `CLONE_VM`: include/uapi/linux/sched.h.
+const CLONE_VM: u64 = 0x100;
+
+/// Whether a `clone` with these flags is a fork, whose child has a copy of the stack and goes on as its parent does.
+pub(crate) fn is_fork(flags: Value) -> bool {
+    matches!(flags, Value::Number(flags) if flags & CLONE_VM == 0)
+}
+
+/// An entry of a table of jumps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Width {
+    /// 1, 2, 4 or 8 bytes.
+    pub(crate) bytes: u8,
+    pub(crate) signed: bool,
+    /// It counts what is so many bits longer.
+    pub(crate) shift: u8,
+}
+
+impl Width {
+    pub(crate) const fn signed(bytes: u8) -> Width {
+        Width { bytes, signed: true, shift: 0 }
+    }
+}
+
+/// A table to jump by: addresses are `base + (entry << shift)`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Jumps {
+    pub(crate) table: u64,
+    pub(crate) base: u64,
+    pub(crate) width: Width,
+}
+
+impl Jumps {
+    /// Of addresses themselves.
+    pub(crate) fn absolute(table: u64) -> Jumps {
+        Jumps { table, base: 0, width: Width::signed(8) }
+    }
+}
+
+pub(crate) enum Instruction {
+    X86(iced_x86::Instruction),
+    Aarch64(aarch64::Instruction),
+}
+
+impl Instruction {
+    pub(crate) fn address(&self) -> u64 {
+        match self {
+            Instruction::X86(instruction) => instruction.ip(),
+            Instruction::Aarch64(instruction) => instruction.address,
+        }
+    }
+
+    /// Whether it only fills room between functions.
+    pub(crate) fn is_padding(&self) -> bool {
+        match self {
+            Instruction::X86(instruction) => x86::is_padding(instruction),
+            Instruction::Aarch64(instruction) => aarch64::is_padding(instruction.word),
+        }
+    }
+
+    /// Whether a return takes arguments off the stack as well.
+    pub(crate) fn pops(&self) -> bool {
+        matches!(self, Instruction::X86(instruction) if instruction.op_count() > 0)
+    }
+
+    /// Whether nothing that is behind it is run after it.
+    pub(crate) fn ends_run(&self) -> bool {
+        match self {
+            Instruction::X86(instruction) => x86::ends_run(instruction),
+            Instruction::Aarch64(instruction) => aarch64::ends_run(*instruction),
+        }
+    }
+
+    /// An address in the code that the instruction takes: of a function that somebody is to call, mostly.
+    pub(crate) fn reference(&self, state: &State, is_fixed: bool) -> Option<u64> {
+        match self {
+            Instruction::X86(instruction) => x86::reference(instruction, is_fixed),
+            Instruction::Aarch64(instruction) => aarch64::reference(*instruction, state),
+        }
+    }
+
+    /// What is known in addition where a branch is taken, and where it is not.
+    pub(crate) fn branches(&self, state: &State) -> (State, State) {
+        match self {
+            Instruction::X86(instruction) => x86::branches(instruction, state),
+            Instruction::Aarch64(instruction) => aarch64::branches(*instruction, state),
+        }
+    }
+
+    /// The table of an indirect jump, if it is one by a table.
+    pub(crate) fn table(&self, state: &State) -> Option<Jumps> {
+        match self {
+            Instruction::X86(instruction) => x86::table_of(instruction, state),
+            Instruction::Aarch64(instruction) => aarch64::table_of(*instruction, state),
+        }
+    }
+
+    /// Whether an indirect jump leads to the return address, which is in its register.
+    pub(crate) fn returns_by_register(&self, state: &State) -> bool {
+        match self {
+            Instruction::X86(instruction) => x86::returns_by_register(instruction, state),
+            Instruction::Aarch64(instruction) => aarch64::returns_by_register(*instruction, state),
+        }
+    }
+}
+
+/// Instructions of a piece of code.
+pub(crate) enum Decoder<'c> {
+    X86(Box<iced_x86::Decoder<'c>>),
+    Aarch64 { address: u64, code: &'c [u8] },
+}
+
+impl<'c> Decoder<'c> {
+    pub(crate) fn new(arch: Arch, code: &'c [u8], address: u64) -> Decoder<'c> {
+        match arch {
+            Arch::X86_64 => Decoder::X86(Box::new(iced_x86::Decoder::with_ip(64, code, address, iced_x86::DecoderOptions::NONE))),
+            Arch::Aarch64 => Decoder::Aarch64 { address, code },
+        }
+    }
+
+    /// Of the next instruction.
+    pub(crate) fn address(&self) -> u64 {
+        match self {
+            Decoder::X86(decoder) => decoder.ip(),
+            Decoder::Aarch64 { address, .. } => *address,
+        }
+    }
+
+    pub(crate) fn can_decode(&self) -> bool {
+        match self {
+            Decoder::X86(decoder) => decoder.can_decode(),
+            Decoder::Aarch64 { code, .. } => code.len() >= 4,
+        }
+    }
+
+    /// The next one; `None` for what is none, over which it does not go reliably.
+    pub(crate) fn decode(&mut self) -> Option<Instruction> {
+        match self {
+            Decoder::X86(decoder) => {
+                let instruction = decoder.decode();
+                (!instruction.is_invalid()).then_some(Instruction::X86(instruction))
+            }
+            Decoder::Aarch64 { address, code } => {
+                let (word, rest) = code.split_first_chunk()?;
+                let instruction = aarch64::Instruction { address: *address, word: u32::from_le_bytes(*word) };
+                (*address, *code) = (address.wrapping_add(4), rest);
+                aarch64::is_known(instruction.word).then_some(Instruction::Aarch64(instruction))
+            }
+        }
+    }
+}
+
+/// Steps over instructions.
+pub(crate) struct Stepper(x86::Stepper);
+
+impl Stepper {
+    pub(crate) fn new() -> Stepper {
+        Stepper(x86::Stepper::new())
+    }
+
+    /// Changes the state to what is behind the instruction, and says where that is.
+    pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut State) -> Flow {
+        match instruction {
+            Instruction::X86(instruction) => self.0.step(instruction, state),
+            Instruction::Aarch64(instruction) => aarch64::step(*instruction, state),
+        }
+    }
+}
+
+/// Whether code marks its frame as the outermost by its first instruction: psABI for AMD64, 3.4.1; AAPCS64, 6.4.6.
+pub(crate) fn clears_frame_pointer(arch: Arch, code: &[u8]) -> bool {
+    match arch {
+        Arch::X86_64 => x86::clears_frame_pointer(code),
+        Arch::Aarch64 => aarch64::clears_frame_pointer(code),
+    }
+}
+
+/// How many bytes at the begin only fill room: nops, int3, zeros.
+pub(crate) fn padding(arch: Arch, code: &[u8]) -> usize {
+    match arch {
+        Arch::X86_64 => x86::padding(code),
+        Arch::Aarch64 => {
+            let word = |word: &&[u8]| word.first_chunk().is_none_or(|word| aarch64::is_padding(u32::from_le_bytes(*word)));
+            // What is no whole instruction is none.
+            code.chunks(4).take_while(word).map(<[u8]>::len).sum()
+        }
+    }
+}
+
+/// How many bytes there are to the end of what is run one after the other.
+pub(crate) fn run_length(arch: Arch, code: &[u8]) -> usize {
+    let mut decoder = Decoder::new(arch, code, 0);
+    while decoder.can_decode() {
+        let Some(instruction) = decoder.decode() else { break };
+        if instruction.ends_run() {
+            break;
+        }
+    }
+    (decoder.address() as usize).max(1)
+}
+
+/// Where calls in code may lead that is not followed, with the calls: by their first byte or word.
+pub(crate) fn calls(arch: Arch, code: &[u8], address: u64) -> Vec<(u64, u64)> {
+    match arch {
+        Arch::X86_64 => memchr::memchr_iter(0xe8, code)
+            .filter_map(|at| {
+                let displacement = i32::from_le_bytes(*code.get(at + 1..)?.first_chunk()?);
+                let call = address + at as u64;
+                Some((call, call.wrapping_add(5).wrapping_add_signed(displacement.into())))
+            })
+            .collect(),
+        Arch::Aarch64 => (address..)
+            .step_by(4)
+            .zip(code.chunks_exact(4).filter_map(|word| word.first_chunk()))
+            .filter_map(|(call, word)| Some((call, aarch64::called(call, u32::from_le_bytes(*word))?)))
+            .collect(),
+    }
+}
+
+/// Whether what is behind a call shows that nothing comes back to it: a trap.
+pub(crate) fn ends_here(arch: Arch, behind: &[u8]) -> bool {
+    match arch {
+        // int3; ud2
+        Arch::X86_64 => matches!(behind, [0xcc, ..] | [0x0f, 0x0b, ..]),
+        // brk
+        Arch::Aarch64 => behind.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffe0_001f == 0xd420_0000),
+    }
+}
