@@ -18,7 +18,7 @@
 //! - [`ui`]: the screen and its keys.
 //! - [`session`]: builds the rooms and connects them for one run; [`cli`] says which.
 //!
-//! ARCHITECTURE.md has the rules; tests/architecture.rs holds them.
+//! ARCHITECTURE.md has the rules; tests/architecture/main.rs holds them.
 
 pub mod cli;
 pub mod collector;

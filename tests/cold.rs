@@ -53,7 +53,7 @@ fn ends_of_copies(count: u32, a_second: u32, microseconds: &str) -> BTreeMap<Str
     let (mut batch, mut ends) = (Batch::default(), BTreeMap::<String, usize>::new());
     let mut drain = |collector: &mut Collector, is_last: bool| {
         match is_last {
-            true => collector.drain_last(&mut batch),
+            true => collector.drain_last(&mut batch, Instant::now() + Duration::from_secs(1)),
             false => collector.drain(&mut batch),
         }
         .unwrap();

@@ -173,7 +173,7 @@ fn take(frequency: u32, time: Duration, names: &Arc<Names>, processes: &Arc<Proc
     loop {
         let is_last = begin.elapsed() > time + AFTERWARDS;
         if is_last {
-            collector.drain_last(&mut batch).expect("drained");
+            collector.drain_last(&mut batch, Instant::now() + Duration::from_secs(1)).expect("drained");
         } else {
             collector.wait(Duration::from_millis(if begin.elapsed() < Duration::from_secs(1) { 20 } else { 100 }));
             collector.drain(&mut batch).expect("drained");

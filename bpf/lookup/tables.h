@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What the walk of a user stack holds, one of each for each CPU, and what it looks up: the tables made from unwind
- * information (src/collector/unwind), behind two caches.
+ * information (src/unwind), behind two caches.
  *
  *   pc ─► mapping ─► {object, offset in its file} ─► rule: to bpf/walk/walk.h
  *         cache of CPU                               cache of CPU

@@ -62,9 +62,6 @@ pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
 /// is younger than this when the rings are read waits for the next drain.
 const SLACK: u64 = 1_000_000;
 
-/// How long the last drain waits for tables that are being made.
-const TABLES_AT_THE_END: Duration = Duration::from_secs(1);
-
 /// Most rounds of questions about processes, and answers, in one drain.
 const ANSWER_ROUNDS: usize = 3;
 
@@ -304,7 +301,7 @@ impl Collector {
         batch.clear();
         let now = machine::now().0;
         let watermark = now.saturating_sub(SLACK);
-        self.drain_now(watermark, batch, false)?;
+        self.drain_now(watermark, batch, None)?;
         if now.saturating_sub(self.tidied_at) >= TIDY_EVERY {
             self.tidied_at = now;
             self.table.tidy(now, &mut self.happened);
@@ -317,22 +314,26 @@ impl Collector {
         Ok(())
     }
 
-    /// Drains for the last time: samples that wait for their process to be read are taken as they are.
+    /// Drains for the last time: samples that wait for their process to be read, or for a table, are taken as they are at `until`, or once
+    /// neither may come.
     ///
     /// # Errors
     ///
     /// As [`Collector::drain`].
-    pub fn drain_last(&mut self, batch: &mut Batch) -> Result<(), CollectorError> {
+    pub fn drain_last(&mut self, batch: &mut Batch, until: Instant) -> Result<(), CollectorError> {
         batch.clear();
-        self.drain_now(machine::now().0.saturating_sub(SLACK), batch, true)?;
+        self.drain_now(machine::now().0.saturating_sub(SLACK), batch, Some(until))?;
         self.report(batch);
         Ok(())
     }
 
-    fn drain_now(&mut self, watermark: u64, batch: &mut Batch, is_last: bool) -> Result<(), CollectorError> {
+    /// `last` is set at the last drain: when that ends.
+    fn drain_now(&mut self, watermark: u64, batch: &mut Batch, last: Option<Instant>) -> Result<(), CollectorError> {
         self.read_events();
         self.merge(watermark, batch)?;
+        let is_last = last.is_some();
         let until = Instant::now() + ProcessTable::patience(is_last);
+        let until = last.map_or(until, |last| last.min(until));
         // Answers may lead to new questions: a process's mappings to the build ids of its files.
         for round in 0..ANSWER_ROUNDS {
             let asked = self.table.send_questions();
@@ -349,27 +350,28 @@ impl Collector {
                 .settle(machine::now().0, answers, batch, |tgid| events.iter().any(|timed| timed.event.begins_program(tgid)));
         }
         self.requests.make_due(machine::now().0, self.tables.as_ref(), &mut self.table);
-        self.settle_dumped(batch, is_last);
+        self.tables.iter().for_each(Tables::tick);
+        self.settle_dumped(batch, last);
         if is_last {
             self.table.settle(u64::MAX, Vec::new(), batch, |_| false);
         }
         Ok(())
     }
 
-    /// Continues samples that waited for tables. At the last drain, waits for the tables that are being made.
-    fn settle_dumped(&mut self, batch: &mut Batch, is_last: bool) {
+    /// Continues samples that waited for tables. At the last drain, waits until `last` for the tables that are being made.
+    fn settle_dumped(&mut self, batch: &mut Batch, last: Option<Instant>) {
         let Some(tables) = &self.tables else { return };
-        let until = Instant::now() + TABLES_AT_THE_END;
         loop {
             let mut rules = tables.rules();
             let (version, is_any_coming) = (rules.version(), rules.is_any_coming());
-            let give_up = is_last && (!is_any_coming || Instant::now() >= until);
+            let give_up = last.is_some_and(|last| !is_any_coming || Instant::now() >= last);
             self.table.settle_dumped(machine::now().0, version, give_up, &mut rules, batch);
             drop(rules);
             self.table.take_requests().into_iter().for_each(|request| tables.request(request));
-            if !is_last || give_up || !self.table.is_any_dumped() {
+            if last.is_none() || give_up || !self.table.is_any_dumped() {
                 return;
             }
+            tables.tick();
             std::thread::sleep(Duration::from_millis(5));
         }
     }

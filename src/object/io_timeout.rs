@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::crew;
 use crate::locks;
 
 /// How long a file may take to be opened. A disk that has to start turning takes longer than a server that lives.
@@ -160,7 +161,10 @@ pub fn within<T: Send + 'static>(
             std::thread::Builder::new().name("files".to_owned()).spawn(move || serve(work))?;
         }
     }
-    if let Ok(answer) = told.recv_timeout(time) {
+    let waits = crew::Waiting::begin();
+    let answer = told.recv_timeout(time);
+    drop(waits);
+    if let Ok(answer) = answer {
         return Ok(answer);
     }
     let mut waiting = waiting();

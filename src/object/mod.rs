@@ -6,6 +6,7 @@
 pub(crate) mod build_id;
 pub(crate) mod bytes;
 pub(crate) mod copies;
+pub mod crew;
 pub(crate) mod debug_files;
 pub(crate) mod debug_link;
 pub(crate) mod elf;

@@ -26,7 +26,7 @@ use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
 use super::duties::duties;
 use super::runtime::runtime;
-use super::sampling::{Ended, LIVE_WINDOW, Sampling, Watcher};
+use super::sampling::{END_WITHIN, Ended, LIVE_WINDOW, Sampling, Watcher};
 use super::screen::ends;
 use super::user::{User, runs_as_root};
 use super::{config, event_targets};
@@ -83,7 +83,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         drop(engine);
         outcome
     });
-    sampling.finish();
+    sampling.finish(Instant::now() + END_WITHIN);
     ends.stop();
     outcome
 }

@@ -7,7 +7,8 @@ use crate::session::shared::Shared;
 use crate::session::shared::limits;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -20,24 +21,27 @@ use crate::formats::save::{SaveError, check, is_standard_output, remove_unfinish
 use crate::formats::svg::{self, SvgOptions};
 use crate::locks;
 use crate::privileges;
-use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot, Totals, UserEnd};
+use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot, Totals, UserEnd, UserId};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
 use super::duties::duties;
 use super::event_targets;
 use super::runtime::runtime;
-use super::sampling::{Ended, Sampling, Told};
+use super::sampling::{END_WITHIN, Ended, Sampling, TABLES_WITHIN, Told};
 use super::user::{User, runs_as_root};
 
-/// Longest wait for the last names before the file is written; after a signal, the end of sampling included, but for names at least one
-/// second; and while nothing is found and nobody works.
+/// Longest wait before the file is written, while names are being found for [`Ours`]. Other names get [`END_WITHIN`]; after a signal, all names
+/// do.
 const NAMES_WITHIN: Duration = Duration::from_secs(20);
-const END_AFTER_SIGNAL: Duration = Duration::from_secs(3);
-const NAMES_AFTER_SIGNAL: Duration = Duration::from_secs(1);
-const NAMES_IDLE: Duration = Duration::from_secs(3);
-/// Time of CPUs that flametop takes within [`NAMES_IDLE`] when it only waits.
-const IDLE_CPU: Duration = Duration::from_millis(100);
+/// Least time for names after the end of a command.
+const NAMES_AT_LEAST: Duration = Duration::from_millis(500);
+/// Names whose files do not answer for so long are not waited for.
+const STUCK: Duration = Duration::from_millis(300);
+/// How often the end's conditions are checked.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often the progress line is drawn.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// What takes longer than this is told on a terminal.
 const QUIET: Duration = Duration::from_secs(1);
 /// Signals that come closer together are one: timeout(1) sends each to its child and to its group.
@@ -67,14 +71,16 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     privileges::close();
     let ended = runtime.block_on(wait(&sampling, &shared, options.duration, &mut signals));
-    runtime.block_on(end(&sampling, name.as_deref(), &mut signals));
-    if !sampling.finish() {
+    let by = Instant::now() + END_WITHIN;
+    runtime.block_on(end(&sampling, by, name.as_deref(), &mut signals));
+    if !sampling.finish(by) {
         eprintln!("flametop: the collecting thread does not end; the samples of the last moments are not in the file");
     }
     if let Some(Ended::Failed(why)) = &ended {
         bail!("sampling stopped: {why}");
     }
-    runtime.block_on(settle(&shared, &mut signals));
+    let by = by.max(Instant::now() + NAMES_AT_LEAST);
+    runtime.block_on(settle(&shared, by, &Ours::find(user.as_ref()), &mut signals));
     let mut engine = shared.engine();
     let source = event_targets::first(&options.sampling.events);
     let query = Query { source, fold_inlined: options.sampling.no_inline, ..Query::default() };
@@ -94,7 +100,7 @@ fn output_of_command(stacks: &Path) -> Output {
 
 /// SIGINT, SIGTERM and SIGHUP, each as impatient as the other: the first ends sampling; the next ends the wait for the command
 /// and for names; one more ends the program.
-struct Signals(watch::Receiver<u8>, Arc<watch::Sender<u8>>, Arc<OnceLock<Instant>>);
+struct Signals(watch::Receiver<u8>, Arc<watch::Sender<u8>>, Arc<AtomicBool>);
 
 impl Signals {
     const SAMPLING: u8 = 0;
@@ -111,7 +117,7 @@ impl Signals {
             let caught = caught.clone();
             tokio::spawn(async move { while one.recv().await.is_some() && caught.send(Instant::now()).is_ok() {} });
         }
-        let (sender, came) = (Arc::clone(&stage), Arc::new(OnceLock::new()));
+        let (sender, came) = (Arc::clone(&stage), Arc::new(AtomicBool::new(false)));
         let coming = Arc::clone(&came);
         tokio::spawn(async move {
             let mut last: Option<Instant> = None;
@@ -120,7 +126,7 @@ impl Signals {
                     continue;
                 }
                 last = Some(at);
-                let _ = coming.set(at);
+                coming.store(true, Ordering::Relaxed);
                 if *sender.borrow() >= Self::IN_A_HURRY {
                     remove_unfinished();
                     drop(writeln!(io::stderr(), "flametop: ended before {file} was written"));
@@ -138,9 +144,9 @@ impl Signals {
         let _ = self.0.wait_for(|now| *now >= stage).await;
     }
 
-    /// Returns when the first signal came.
-    fn came(&self) -> Option<Instant> {
-        self.2.get().copied()
+    /// Whether a signal came.
+    fn came(&self) -> bool {
+        self.2.load(Ordering::Relaxed)
     }
 
     /// Sampling has ended, by a signal or by itself.
@@ -152,7 +158,8 @@ impl Signals {
 /// Waits for the end: the time that was asked for, a signal, the command's end. Tells on a terminal how it goes.
 async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, signals: &mut Signals) -> Option<Ended> {
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
-    let mut tick = tokio::time::interval(Duration::from_millis(200));
+    let mut tick = tokio::time::interval(LOOK_EVERY);
+    let mut shown = Instant::now();
     let shows = io::stderr().is_terminal();
     let outcome = loop {
         tokio::select! {
@@ -162,7 +169,8 @@ async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, 
                 if let Some(ended) = sampling.ended() {
                     break Some(ended);
                 }
-                if shows {
+                if shows && shown.elapsed() >= PROGRESS_EVERY {
+                    shown = Instant::now();
                     progress(sampling, shared, duration);
                 }
             }
@@ -173,12 +181,11 @@ async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, 
     outcome
 }
 
-/// Ends sampling and the command.
-async fn end(sampling: &Sampling, name: Option<&str>, signals: &mut Signals) {
-    sampling.end();
+/// Ends sampling by `by`, and the command.
+async fn end(sampling: &Sampling, by: Instant, name: Option<&str>, signals: &mut Signals) {
+    sampling.end(Instant::now() + TABLES_WITHIN);
     let over = async {
-        let begun = Instant::now();
-        while !sampling.is_over() && begun.elapsed() < sampling.patience() {
+        while !sampling.is_over() && Instant::now() < sampling.ends_by(by) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -202,17 +209,34 @@ async fn end(sampling: &Sampling, name: Option<&str>, signals: &mut Signals) {
     tell("");
 }
 
-/// Waits for the last names. Not for those whose files do not answer: while they are waited for, nobody works.
-async fn settle(shared: &Shared, signals: &mut Signals) {
-    let left = |came: Instant| END_AFTER_SIGNAL.saturating_sub(came.elapsed()).max(NAMES_AFTER_SIGNAL);
-    let within = signals.came().map_or(NAMES_WITHIN, left);
-    let idle = async {
-        let (mut before, mut since) = ((shared.symbolizer.pending(), own_cpu_time()), Instant::now());
-        while since.elapsed() < NAMES_IDLE {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let now = (shared.symbolizer.pending(), own_cpu_time());
-            if now.0 != before.0 || now.1.saturating_sub(before.1) > IDLE_CPU {
-                (before, since) = (now, Instant::now());
+/// Users whose names are waited for longest: root, who ran flametop, and who runs the command. Other users could hold up the end by making
+/// names without end.
+struct Ours(Vec<UserId>);
+
+impl Ours {
+    fn find(user_of_command: Option<&User>) -> Ours {
+        let by_sudo = std::env::var("SUDO_UID").ok().and_then(|id| id.parse().ok());
+        let own = rustix::process::getuid().as_raw();
+        Ours([Some(0), Some(own), by_sudo, user_of_command.map(User::id)].into_iter().flatten().map(UserId).collect())
+    }
+}
+
+/// Waits for the last names: until `by`, and longer for ours if no signal came. Not for those whose files do not answer.
+async fn settle(shared: &Shared, by: Instant, ours: &Ours, signals: &mut Signals) {
+    let longest = Instant::now() + NAMES_WITHIN;
+    let signal_came = signals.came();
+    let stuck = async {
+        let mut worked = Instant::now();
+        while worked.elapsed() < STUCK {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let is_late = Instant::now() >= by;
+            if is_late && (signal_came || Instant::now() >= longest) {
+                return;
+            }
+            if shared.symbolizer.works_for(|user| !is_late || ours.0.contains(&user)) {
+                worked = Instant::now();
+            } else if is_late {
+                return;
             }
         }
     };
@@ -222,8 +246,8 @@ async fn settle(shared: &Shared, signals: &mut Signals) {
         std::future::pending().await
     };
     tokio::select! {
-        _ = shared.symbolizer.settled(within) => {}
-        () = idle => {}
+        _ = shared.symbolizer.settled(NAMES_WITHIN) => {}
+        () = stuck => {}
         () = signals.reach(Signals::IN_A_HURRY) => {}
         () = patience => {}
     }

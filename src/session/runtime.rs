@@ -1,15 +1,19 @@
 //! The threads on which a session's tasks run.
 
 use crate::privileges;
+use crate::symbolize;
 use anyhow::{Context, Result};
 use std::ops::Deref;
 use std::time::Duration;
+
+/// Blocking threads for work other than names.
+const BLOCKING_THREADS: usize = 4;
 
 /// Threads for tasks that wait, and blocking threads for work. One of the former is enough: nothing computes there.
 pub(super) fn runtime() -> Result<Runtime> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
-        .max_blocking_threads(6)
+        .max_blocking_threads(BLOCKING_THREADS + symbolize::BLOCKING_THREADS)
         .thread_name("flametop-task")
         .on_thread_start(privileges::drop_unneeded)
         .enable_all()

@@ -31,10 +31,13 @@ const DRAIN_AT_FIRST: Duration = Duration::from_millis(20);
 /// Not more often than this, however often the kernel wakes us.
 const DRAIN_AT_MOST: Duration = Duration::from_millis(5);
 
-/// How long the end of a run waits for the collecting thread. It ends within a drain, unless something is wrong with the machine.
-const END_WITHIN: Duration = Duration::from_secs(3);
-/// How long it waits where a command is ended first: the command gets SIGTERM, and SIGKILL after 5 seconds.
-const END_OF_COMMAND_WITHIN: Duration = Duration::from_secs(8);
+/// Longest end of a run, from the end of sampling until nothing is waited for. Names and tables that are not there by then are left out. Writing
+/// the file comes after it; all together takes less than 2 s.
+pub(super) const END_WITHIN: Duration = Duration::from_millis(1500);
+/// The part of it in which the last samples wait for their tables.
+pub(super) const TABLES_WITHIN: Duration = Duration::from_secs(1);
+/// How much longer it is where a command is ended first: the command gets SIGTERM, and SIGKILL after 5 seconds.
+const END_OF_COMMAND_WITHIN: Duration = Duration::from_secs(6);
 
 /// How sampling came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +50,8 @@ pub(super) enum Ended {
 
 /// A running collection on a thread of its own.
 pub(super) struct Sampling {
-    stop: Arc<AtomicBool>,
+    /// Set when sampling ends: until when the last samples may wait for their tables.
+    stop: Arc<OnceLock<Instant>>,
     told: Arc<Mutex<Told>>,
     orders: Sender<AttachCommand>,
     ended: Arc<Mutex<Option<Ended>>>,
@@ -150,7 +154,7 @@ impl Sampling {
         };
         // Before its threads begin: what runs for hours beside others is to be small.
         keep_little_memory();
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(OnceLock::new());
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());
         let told = Arc::new(Mutex::new(Told { ticks: clock, ..Told::default() }));
@@ -229,9 +233,10 @@ impl Sampling {
         self.until.get().copied().unwrap_or_else(Instant::now).saturating_duration_since(self.since)
     }
 
-    /// Begins to end it, with the command if it still runs; [`Sampling::is_over`] tells when that is done.
-    pub(super) fn end(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+    /// Begins to end it, with the command if it still runs; [`Sampling::is_over`] tells when that is done. The last samples wait for their
+    /// tables until `tables`.
+    pub(super) fn end(&self, tables: Instant) {
+        let _ = self.stop.set(tables);
     }
 
     /// Whether nothing is left to wait for: neither samples nor a command.
@@ -246,20 +251,21 @@ impl Sampling {
         }
     }
 
-    /// How long its end may take.
-    pub(super) fn patience(&self) -> Duration {
-        if self.hurry.is_some() { END_OF_COMMAND_WITHIN } else { END_WITHIN }
+    /// Until when it has ended, if everything else has by `by`: a command that is not killed has longer.
+    pub(super) fn ends_by(&self, by: Instant) -> Instant {
+        match &self.hurry {
+            Some(hurry) if !hurry.load(Ordering::Relaxed) => by + END_OF_COMMAND_WITHIN,
+            _ => by,
+        }
     }
 
-    /// Ends it, with the command if it still runs; everything is read once more. `false` if the collecting thread did not end in time:
-    /// it is left behind, and what was sampled until then is there.
-    pub(super) fn finish(&mut self) -> bool {
-        self.end();
+    /// Ends it, with the command if it still runs; everything is read once more. `false` if the collecting thread did not end by `by` (see
+    /// [`Sampling::ends_by`]): it is left behind, and what was sampled until then is there.
+    pub(super) fn finish(&mut self, by: Instant) -> bool {
+        self.end(Instant::now());
         let Some(thread) = self.thread.take() else { return true };
-        let hurry = self.hurry.as_ref().is_some_and(|hurry| hurry.load(Ordering::Relaxed));
-        let until = Instant::now() + if hurry { END_WITHIN } else { self.patience() };
         while !thread.is_finished() {
-            if Instant::now() > until {
+            if Instant::now() > self.ends_by(by) {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -272,7 +278,7 @@ impl Sampling {
 
 impl Drop for Sampling {
     fn drop(&mut self) {
-        self.finish();
+        self.finish(Instant::now() + END_WITHIN);
     }
 }
 
@@ -290,7 +296,7 @@ struct Collecting {
     child: Option<Child>,
     /// Processes asked for that still live.
     watched: Vec<Tgid>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<OnceLock<Instant>>,
     until: Arc<OnceLock<Instant>>,
     told: Arc<Mutex<Told>>,
     ordered: Receiver<AttachCommand>,
@@ -316,20 +322,20 @@ impl Collecting {
         // Who has ended while sampling began is not heard of again.
         self.watched.retain(|tgid| super::child::lives(*tgid));
         loop {
-            let stop = self.stop.load(Ordering::Relaxed);
+            let stop = self.stop.get().copied();
             let child_ended = self.child.as_mut().and_then(Child::ended);
-            if stop || child_ended.is_some() {
+            let last = stop.or_else(|| child_ended.map(|_| Instant::now() + TABLES_WITHIN));
+            if last.is_some() {
                 // The last samples are a moment old before they are handed over.
                 std::thread::sleep(Duration::from_millis(3));
             }
-            let is_last = stop || child_ended.is_some();
-            if let Err(error) = self.drain(&mut batch, is_last) {
+            if let Err(error) = self.drain(&mut batch, last) {
                 return Some(Ended::Failed(error.to_string()));
             }
             if let (Some(status), Some(child)) = (child_ended, &self.child) {
                 return Some(Ended::Target(super::child::describe(&child.name, status)));
             }
-            if stop {
+            if stop.is_some() {
                 return None;
             }
             self.watched.retain(|tgid| !batch.exited.contains(tgid));
@@ -427,11 +433,11 @@ impl Collecting {
         }
     }
 
-    fn drain(&mut self, batch: &mut Batch, is_last: bool) -> Result<(), crate::collector::CollectorError> {
-        if is_last {
-            self.collector.drain_last(batch)?
-        } else {
-            self.collector.drain(batch)?
+    /// `last` is set at the last drain: until when samples may wait for their tables.
+    fn drain(&mut self, batch: &mut Batch, last: Option<Instant>) -> Result<(), crate::collector::CollectorError> {
+        match last {
+            Some(until) => self.collector.drain_last(batch, until)?,
+            None => self.collector.drain(batch)?,
         }
         // Names first: most are there before a picture is made of the samples.
         if batch.kernel_symbols_changed {

@@ -57,6 +57,11 @@ impl User {
         Ok(user)
     }
 
+    /// The user's number.
+    pub(super) fn id(&self) -> u32 {
+        self.ids.user
+    }
+
     /// The first entry with this name, else the first with this number: `name:password:uid:gid:comment:home:shell`.
     fn in_passwd(passwd: &str, wanted: &str) -> Option<User> {
         let users = || passwd.lines().filter_map(User::parse);

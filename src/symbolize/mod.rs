@@ -68,10 +68,14 @@ pub use listing::fuzzing::ListingReader;
 pub use resolver::{Function, Resolver, code_names};
 
 use crate::locks;
-use crate::profile::{AskKernel, FrameId, FrameWeight, LabelId, Listing, NameRequest, Names, Renewed};
+use crate::object::crew;
+use crate::profile::{AskKernel, FrameId, FrameWeight, LabelId, Listing, NameRequest, Names, Renewed, UserId};
 use crate::symbolize::service::locate::Locator;
 use listing::{Lister, Question};
 use service::Service;
+
+/// Most blocking threads that a [`Symbolizer`] uses at once, with those that wait for a file that does not answer.
+pub const BLOCKING_THREADS: usize = 6 + crew::MAX_LEFT_OF_ROOT + crew::MAX_LEFT_OF_OTHERS;
 
 /// Names frames in the background. Cheap to clone; work that has not begun ends with the last clone.
 #[derive(Clone)]
@@ -104,9 +108,9 @@ pub struct Usage {
 }
 
 impl Symbolizer {
-    /// A service that runs its work on the blocking threads of `handle`'s runtime: at most two for objects, one for the kernel
-    /// and one for source lines, and one more for what is fetched, none of them while nothing waits. The runtime must have its
-    /// timer on: while JIT code waits for names, a task sleeps.
+    /// Starts a service on the blocking threads of `handle`'s runtime. At most three name objects, without those that are left behind (see
+    /// `object::crew`). One names the kernel, one finds source lines, one fetches debug files. No thread is held while nothing waits. The
+    /// runtime must have its timer on: while JIT code waits for names, a task sleeps.
     pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
         let service = Arc::new(Service::new(names, handle));
         let work = Work { service, locator: Locator::default(), lister: Lister::default() };
@@ -160,6 +164,11 @@ impl Symbolizer {
     /// Frames that were asked for and are not done.
     pub fn pending(&self) -> usize {
         self.work().service.pending()
+    }
+
+    /// Whether names are being found for one of these users, or will be without waiting for a file that does not answer.
+    pub fn works_for(&self, is_one: impl Fn(UserId) -> bool) -> bool {
+        self.work().service.works_for(is_one)
     }
 
     /// Waits until nothing is pending, at most for `deadline`. Tells whether nothing is. Needs a runtime with its timer on.

@@ -193,7 +193,7 @@ fn first_names(path: &str) -> Vec<&str> {
 fn forbidden_imports(source: &Source) -> Vec<String> {
     let own = room(&source.path);
     let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == own) else {
-        return vec![format!("src/{}: the room `{own}` has no rule in tests/architecture.rs", source.path)];
+        return vec![format!("src/{}: the room `{own}` has no rule in tests/architecture/main.rs", source.path)];
     };
     let text = without_comments(&source.text);
     let mut found = Vec::new();

@@ -27,7 +27,23 @@ fn make_device(lair: &Lair) {
 /// A program that holds its own memory lock.
 fn holder(lair: &Lair) -> Running {
     make_device(lair);
-    let holder = lair.start(&attacker("fuse.c", &[]).path, &["40"]);
+    await_lock(lair.start(&attacker("fuse.c", &[]).path, &["40"]))
+}
+
+/// Programs that hold their own memory locks. Each runs from another file, so that each needs a table and names.
+fn holders(lair: &Lair, count: u8) -> Vec<Running> {
+    make_device(lair);
+    let program = std::fs::read(attacker("fuse.c", &[]).path).unwrap();
+    let start = |number: u8| {
+        let path = lair.path().join(format!("holder-{number}"));
+        std::fs::write(&path, [program.as_slice(), &[number]].concat()).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        await_lock(lair.run(&path, &["600"]))
+    };
+    (0..count).map(start).collect()
+}
+
+fn await_lock(holder: Running) -> Running {
     // It holds: who reads its arguments waits. (Since Linux 6.17 its mappings can be read without that lock.)
     let (tell, told) = std::sync::mpsc::channel();
     let arguments = format!("/proc/{}/cmdline", holder.pid());
@@ -69,6 +85,73 @@ fn a_recording_beside_a_held_lock_ends_at_the_first_signal() {
     let (lines, _) = recording.end(Duration::ZERO);
     drop(holder);
     assert!(lines.iter().any(|line| line.frames[0] == "holder"));
+}
+
+/// Longest time from the program's start until samples are taken.
+const START: Duration = Duration::from_millis(400);
+
+/// How long any end may take beside an attacker.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// Records beside programs that hold their locks, for each of these times: once until a signal, and once with `-d`.
+#[track_caller]
+fn assert_ends(times: impl Iterator<Item = Duration>) {
+    let lair = Lair::new();
+    let holders = holders(&lair, 6);
+    let (mut ends, mut missing) = (Vec::new(), Vec::new());
+    for (time, is_signal) in times.flat_map(|time| [(time, true), (time, false)]) {
+        let seconds = format!("{:.3}", time.as_secs_f64());
+        let args: &[&str] = if is_signal { &["-F", "499"] } else { &["-F", "499", "-d", &seconds] };
+        let recording = Recording::start(args);
+        // Without a signal, sampling begins a moment after the program, and that moment is counted with the end.
+        std::thread::sleep(if is_signal { time + START } else { time });
+        let since = Instant::now();
+        if is_signal {
+            common::terminal::kill(recording.pid(), Signal::TERM);
+        }
+        let (lines, said) = recording.end(Duration::from_millis(300));
+        ends.push((since.elapsed(), time, is_signal));
+        if !lines.iter().any(|line| line.frames[0] == "holder") {
+            missing.push(format!("{time:?}: {said}"));
+        }
+    }
+    drop(holders);
+    ends.sort_unstable();
+    println!("ends, shortest first: {ends:?}");
+    assert!(missing.is_empty(), "no samples of the holders: {missing:#?}");
+    assert!(ends.last().is_some_and(|(longest, ..)| *longest <= END_WITHIN), "{ends:?}");
+}
+
+#[test]
+fn recordings_beside_held_locks_end_within_two_seconds() {
+    let _alone = alone();
+    assert_ends([400, 1600, 2700].into_iter().map(Duration::from_millis));
+}
+
+#[test]
+#[ignore = "fifty recordings take three minutes"]
+fn fifty_recordings_beside_held_locks_end_within_two_seconds() {
+    let _alone = alone();
+    assert_ends((0..25).map(|number| Duration::from_millis(300 + number * 237)));
+}
+
+#[test]
+fn recordings_beside_nobody_end_within_half_a_second() {
+    let _alone = alone();
+    let witness = Witness::start("witness-end");
+    let mut ends = Vec::new();
+    for time in [1000, 2000, 3000].map(Duration::from_millis) {
+        let recording = Recording::start(&["-F", "499"]);
+        std::thread::sleep(time + START);
+        let since = Instant::now();
+        common::terminal::kill(recording.pid(), Signal::TERM);
+        let (lines, _) = recording.end(Duration::ZERO);
+        ends.push(since.elapsed());
+        Witness::assert_seen("witness-end", &lines);
+    }
+    drop(witness);
+    println!("ends: {ends:?}");
+    assert!(ends.iter().all(|end| *end <= Duration::from_millis(500)), "{ends:?}");
 }
 
 /// Maps files with long names, one after the other, and looks at what they leave in memory.

@@ -7,6 +7,7 @@ use crate::collector::tables::Shared;
 use crate::collector::tables::store::PAUSE;
 use crate::collector::wire::records::ObjectKey;
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use super::queue::{Job, Next, RATE, Sought};
 use super::status::Summary;
 use super::store::{Finished, Inner, ROOT};
 use crate::collector::wire::perf_records::Identity;
+use crate::object::crew::{JobId, Waits};
 use crate::object::io_timeout::{self, Place};
 use crate::object::open::{self, Root};
 use crate::profile::{BuildId, Tgid, UserId};
@@ -48,17 +50,24 @@ const CHARGED_EVERY: Duration = Duration::from_millis(20);
 /// Time until a file is tried again whose user has no room for its table.
 const FULL: Duration = Duration::from_secs(5);
 
-/// Makes tables until the worker is told to stop.
+/// Makes tables until the worker is told to stop, or there are enough others.
 pub(super) fn work(shared: &Shared) {
     let (mut worked, mut stored) = (false, false);
-    while let Some(job) = next_job(shared, &mut worked, &mut stored) {
+    let waits = Waits::default();
+    waits.follow_this_thread();
+    while let Some((id, job)) = next_job(shared, &waits, &mut worked, &mut stored) {
         let before = cpu_time();
         let charged = Cell::default();
-        let outcome = make_for(shared, &job, &mut stored, &charged);
+        let making = AssertUnwindSafe(|| make_for(shared, &job, &mut stored, &charged));
+        let outcome = catch_unwind(making).unwrap_or_else(|_| {
+            let path = job.paths.first().cloned().unwrap_or_default();
+            Outcome::Refused(path, "making its unwind table failed unexpectedly".to_owned())
+        });
         let cost = cpu_time().saturating_sub(before);
         let rest = cost.saturating_sub(charged.get());
         let mut inner = shared.lock();
-        inner.working = inner.working.saturating_sub(1);
+        inner.crew.end(id);
+        inner.queue.charge_wait(job.user, waits.take_waited());
         match outcome {
             Outcome::Made(done) => {
                 inner.queue.charge(done.user, rest);
@@ -83,17 +92,22 @@ fn cpu_time() -> Duration {
 }
 
 /// Waits for the next job; `None` when it is time to stop. When the queue becomes empty, gives memory back and prunes the cache.
-fn next_job(shared: &Shared, worked: &mut bool, stored: &mut bool) -> Option<Job> {
+fn next_job(shared: &Shared, waits: &Waits, worked: &mut bool, stored: &mut bool) -> Option<(JobId, Job)> {
     let mut inner = shared.lock();
     loop {
-        if inner.stop {
+        let now = Instant::now();
+        // One that was left behind has come back, and another has taken its place.
+        let is_one_too_many = inner.threads.saturating_sub(inner.crew.left(now)) > WORKERS;
+        if inner.stop || is_one_too_many {
+            inner.threads = inner.threads.saturating_sub(1);
+            shared.work.notify_all();
             return None;
         }
-        match inner.queue.pop(Instant::now()) {
+        let Inner { queue, crew, .. } = &mut *inner;
+        match queue.pop(now, |user| crew.may_begin(user, now)) {
             Next::Job(job) => {
-                inner.working += 1;
                 *worked = true;
-                return Some(job);
+                return Some((crew.begin(job.user, waits.clone()), job));
             }
             Next::Wait(pause) => {
                 inner = shared.work.wait_timeout(inner, pause).unwrap_or_else(PoisonError::into_inner).0;

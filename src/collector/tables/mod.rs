@@ -34,24 +34,22 @@ mod shares;
 mod status;
 mod store;
 
-use crate::collector::tables::shared::WORKERS;
 use crate::collector::tables::status::Made;
 use crate::collector::wire::records::ObjectKey;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use libbpf_rs::MapHandle;
 
 use super::wire::perf_records::Identity;
 use super::wire::records::Wish;
-use crate::object::vdso;
+use crate::object::{crew, vdso};
 use crate::profile::UserId;
 use crate::unwind;
 pub(crate) use cache::{Cache, any_table};
 pub(crate) use identity::device_of_any_mount;
 pub(crate) use queue::MappedRequest;
-use queue::{Job, Sought};
+use queue::{Job, Sought, WORKERS};
 use shared::Shared;
 pub use status::{ObjectState, ObjectStatus, Summary, TablesStatus};
 pub(crate) use store::RuleAt;
@@ -60,15 +58,17 @@ use store::{Inner, State};
 /// Default limit of the kernel's memory for tables, in bytes. All objects of a large desktop are 42 million rows and take 200 MB.
 pub(crate) const KERNEL_MEMORY: u64 = 384_000_000;
 
+/// How long the end waits for workers that compute. They look every 20 ms whether to go on.
+const END_WITHIN: Duration = Duration::from_millis(200);
+
 /// Returns the number of descriptors that tables may need: one for each segment, and two for each worker.
 pub(crate) fn descriptors(kernel_memory: u64) -> u64 {
-    kernel_memory / u64::from(kernel::SEGMENT_BYTES) + 2 * WORKERS as u64
+    kernel_memory / u64::from(kernel::SEGMENT_BYTES) + 2 * (WORKERS + crew::MAX_LEFT_OF_ROOT + crew::MAX_LEFT_OF_OTHERS) as u64
 }
 
-/// The tables of one collector. Dropping it ends its workers.
+/// The tables of one collector. Dropping it ends its workers; those that wait for a file are left behind, and end when it answers.
 pub(crate) struct Tables {
     shared: Arc<Shared>,
-    workers: Vec<JoinHandle<()>>,
 }
 
 impl Tables {
@@ -84,18 +84,34 @@ impl Tables {
         let mut inner = Inner::new(kernel::Kernel::new(segments, objects, files, kernel_memory));
         inner.finish(store::Finished::of_root(ObjectKey::VDSO, "[vdso]".into(), table_of_vdso()));
         let shared = Arc::new(Shared { inner: Mutex::new(inner), work: Condvar::new(), cache });
-        let start = |number| {
-            let shared = shared.clone();
-            std::thread::Builder::new()
-                .name(format!("unwind-{number}"))
-                .spawn(move || {
-                    crate::privileges::drop_unneeded();
-                    make::work(&shared);
-                })
-                .ok()
-        };
-        let workers = (0..WORKERS).filter_map(start).collect();
-        Tables { shared, workers }
+        let tables = Tables { shared };
+        tables.start_workers(&mut tables.shared.lock());
+        tables
+    }
+
+    /// Starts workers until there are enough that are not left behind.
+    fn start_workers(&self, inner: &mut Inner) {
+        let left = inner.crew.left(Instant::now());
+        while inner.threads < WORKERS + left {
+            let shared = self.shared.clone();
+            let named = std::thread::Builder::new().name(format!("unwind-{}", inner.threads));
+            let body = move || {
+                crate::privileges::drop_unneeded();
+                make::work(&shared);
+            };
+            if named.spawn(body).is_err() {
+                return;
+            }
+            inner.threads += 1;
+        }
+    }
+
+    /// Lets others take the place of workers that wait for a file. To be called at each drain.
+    pub(crate) fn tick(&self) {
+        let mut inner = self.shared.lock();
+        if inner.queue.len() > 0 {
+            self.start_workers(&mut inner);
+        }
     }
 
     /// A sample ran code without a table. `paths` are what its process may call the file.
@@ -171,9 +187,9 @@ impl Rules<'_> {
         self.0.version
     }
 
-    /// Whether tables are being made, or wait to be made or for room.
+    /// Whether a table may come soon: not one whose file does not answer.
     pub(crate) fn is_any_coming(&self) -> bool {
-        self.0.is_any_coming()
+        self.0.is_any_coming(Instant::now())
     }
 }
 
@@ -184,9 +200,10 @@ impl Drop for Tables {
         inner.queue.clear();
         drop(inner);
         self.shared.work.notify_all();
-        for worker in self.workers.drain(..) {
-            // A worker that panicked has nothing more to do either.
-            let _ = worker.join();
+        let until = Instant::now() + END_WITHIN;
+        let mut inner = self.shared.lock();
+        while inner.threads > inner.crew.left(Instant::now()) && Instant::now() < until {
+            inner = self.shared.work.wait_timeout(inner, Duration::from_millis(10)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

@@ -9,6 +9,8 @@
 //!                          (a share that its user cannot save goes to the others)
 //! ```
 //!
+//! Time spent waiting for a user's files is charged like CPU time: while a worker waits, it makes no tables for others.
+//!
 //! A user whose time is used up waits until it is positive again. A job that has begun is finished, and may leave a debt. The host's files
 //! that only root can write are charged to root, whoever runs them: their number is limited by what is installed. Users with time left
 //! are served in turns.
@@ -20,6 +22,10 @@ use std::time::{Duration, Instant};
 
 use crate::collector::wire::perf_records::Identity;
 use crate::profile::{FileNamespace, UserId};
+
+/// Number of threads that make tables, without those that are left behind. Analysing a large program takes seconds, and the next program does
+/// not wait for it. One thread works for root only.
+pub(super) const WORKERS: usize = 3;
 
 /// CPU seconds per second that tables may take.
 pub(super) const RATE: f64 = 0.25;
@@ -84,13 +90,18 @@ impl Line {
         let most = if user == ROOT { SAVED_BY_ROOT } else { SAVED };
         Line { jobs: VecDeque::new(), left: most, most }
     }
+
+    /// Whether a job waits, and there is time left for it.
+    fn may_go_on(&self) -> bool {
+        self.left > 0.0 && !self.jobs.is_empty()
+    }
 }
 
 /// The result of [`Queue::pop`].
 #[derive(Debug)]
 pub(super) enum Next {
     Job(Job),
-    /// There are jobs, but none of their users has time left.
+    /// There are jobs, but none of their users has time left and may have a worker.
     Wait(Duration),
     Nothing,
 }
@@ -125,15 +136,15 @@ impl Queue {
         self.users.entry(job.user.0).or_insert_with(|| Line::new(job.user)).jobs.push_back(job);
     }
 
-    /// Takes the next job of the next user who has time left.
-    pub(super) fn pop(&mut self, now: Instant) -> Next {
+    /// Takes the next job. Users take turns, if they have time left and a worker may begin for them now.
+    pub(super) fn pop(&mut self, now: Instant, may_begin: impl Fn(UserId) -> bool) -> Next {
         self.refill(now);
         if self.length == 0 {
             return Next::Nothing;
         }
-        let may = |line: &Line| line.left > 0.0 && !line.jobs.is_empty();
-        let after = self.users.range(self.last.saturating_add(1)..).find(|(_, line)| may(line));
-        let next = after.or_else(|| self.users.iter().find(|(_, line)| may(line))).map(|(user, _)| *user);
+        let may = |(user, line): &(&u32, &Line)| line.may_go_on() && may_begin(UserId(**user));
+        let after = self.users.range(self.last.saturating_add(1)..).find(may);
+        let next = after.or_else(|| self.users.iter().find(may)).map(|(user, _)| *user);
         let Some(user) = next else { return Next::Wait(Duration::from_millis(50)) };
         self.last = user;
         match self.users.get_mut(&user).and_then(|line| line.jobs.pop_front()) {
@@ -149,6 +160,18 @@ impl Queue {
     pub(super) fn charge(&mut self, user: UserId, time: Duration) {
         self.spent += time;
         self.users.entry(user.0).or_insert_with(|| Line::new(user)).left -= time.as_secs_f64();
+    }
+
+    /// Subtracts time that was spent waiting for the user's files.
+    pub(super) fn charge_wait(&mut self, user: UserId, time: Duration) {
+        if !time.is_zero() {
+            self.users.entry(user.0).or_insert_with(|| Line::new(user)).left -= time.as_secs_f64();
+        }
+    }
+
+    /// Whether a job waits whose user has time left, of users who may have one.
+    pub(super) fn has_job(&self, may: impl Fn(UserId) -> bool) -> bool {
+        self.users.iter().any(|(user, line)| line.may_go_on() && may(UserId(*user)))
     }
 
     /// Whether a user has time left.
@@ -236,7 +259,7 @@ mod tests {
     fn serve(queue: &mut Queue, from: Instant, seconds: u64, cost: Duration) -> BTreeMap<u32, u32> {
         let mut done = BTreeMap::new();
         for tick in 0..seconds * 100 {
-            if let Next::Job(job) = queue.pop(from + Duration::from_millis(tick * 10)) {
+            if let Next::Job(job) = queue.pop(from + Duration::from_millis(tick * 10), |_| true) {
                 queue.charge(job.user, cost);
                 *done.entry(job.user.0).or_default() += 1;
             }
@@ -252,11 +275,11 @@ mod tests {
             [7, 7, 9, 0].iter().for_each(|user| queue.push(job(*user, number)));
         }
         let mut order = Vec::new();
-        while let Next::Job(job) = queue.pop(now) {
+        while let Next::Job(job) = queue.pop(now, |_| true) {
             order.push(job.user.0);
         }
         assert_eq!(order, [7, 9, 0, 7, 9, 0, 7, 9, 0, 7, 7, 7]);
-        assert!(matches!(queue.pop(now), Next::Nothing));
+        assert!(matches!(queue.pop(now, |_| true), Next::Nothing));
     }
 
     #[test]
@@ -272,7 +295,7 @@ mod tests {
         queue.push(job(0, 1));
         queue.push(job(8, 1));
         let later = begun + Duration::from_secs(30);
-        let first = [queue.pop(later), queue.pop(later)].map(|next| match next {
+        let first = [queue.pop(later, |_| true), queue.pop(later, |_| true)].map(|next| match next {
             Next::Job(job) => job.user.0,
             other => panic!("{other:?}"),
         });
@@ -290,6 +313,19 @@ mod tests {
         let done = serve(&mut queue, begun, 200, Duration::from_millis(50));
         let (root, one, other) = (done[&0], done.get(&7).copied().unwrap_or(0), done.get(&9).copied().unwrap_or(0));
         assert!(root >= 400 && one.abs_diff(other) <= 2 && root > one + other, "{done:?}");
+    }
+
+    #[test]
+    fn who_keeps_workers_waiting_pays_for_it_and_is_passed_over() {
+        let now = Instant::now();
+        let mut queue = Queue::new(now);
+        [7, 7, 9].iter().for_each(|user| queue.push(job(*user, 1)));
+        assert!(queue.has_job(|user| user == UserId(7)));
+        assert!(matches!(queue.pop(now, |user| user != UserId(7)), Next::Job(job) if job.user == UserId(9)));
+        assert!(matches!(queue.pop(now, |user| user != UserId(7)), Next::Wait(_)));
+        queue.charge_wait(UserId(7), Duration::from_secs(5));
+        assert!(!queue.has_job(|_| true) && queue.spent().is_zero());
+        assert_eq!(queue.held_back(), [UserId(7)]);
     }
 
     #[test]

@@ -6,10 +6,6 @@ use super::cache::Cache;
 use super::store::Inner;
 use crate::locks;
 
-/// Threads that make tables. Three, on one processor too: analysing the code of a large program takes seconds, and the next program does not
-/// wait for it.
-pub(super) const WORKERS: usize = 3;
-
 pub(super) struct Shared {
     pub(super) inner: Mutex<Inner>,
     pub(super) work: Condvar,

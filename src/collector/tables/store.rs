@@ -21,11 +21,12 @@ use rustc_hash::FxHashMap;
 use super::cache::Content;
 use super::files::{Files, KnownFile};
 use super::kernel::{Held, Kernel, MAX_OBJECTS, NotPlaced, Placed};
-use super::queue::Queue;
+use super::queue::{Queue, WORKERS};
 use super::shares::{Among, Candidate, choose};
 use super::status::{ObjectState, ObjectStatus, TablesStatus};
 use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records::Wish;
+use crate::object::crew::Crew;
 use crate::profile::{BuildId, UserId};
 use crate::unwind::Packed;
 
@@ -155,8 +156,9 @@ pub(super) struct Inner {
     hints: FxHashMap<ObjectKey, Vec<u64>>,
     /// Files that waiting samples asked for, and when.
     sought: HashMap<(Arc<str>, Identity), Instant>,
-    /// Tables that are being made now.
-    pub(super) working: usize,
+    /// The jobs that workers work on, and threads for them.
+    pub(super) crew: Crew,
+    pub(super) threads: usize,
     /// Workers that wait in the middle of a conversion until its user has CPU time again.
     pub(super) throttled: usize,
     unplaced: Vec<(Instant, Finished)>,
@@ -186,7 +188,8 @@ impl Inner {
             queue: Queue::new(Instant::now()),
             hints: FxHashMap::default(),
             sought: HashMap::new(),
-            working: 0,
+            crew: Crew::new(WORKERS),
+            threads: 0,
             throttled: 0,
             unplaced: Vec::new(),
             names: 0,
@@ -534,8 +537,10 @@ impl Inner {
         self.kernel.forget_the_grace();
     }
 
-    pub(super) fn is_any_coming(&self) -> bool {
-        self.queue.len() + self.working + self.unplaced.len() > 0
+    /// Whether a table may come soon: not one that waits for a file that does not answer, or for a user who has no time left.
+    pub(super) fn is_any_coming(&self, now: Instant) -> bool {
+        let may_come = |user| !self.crew.is_held_up(user, now);
+        self.crew.working(now) > 0 || !self.unplaced.is_empty() || self.queue.has_job(may_come)
     }
 
     pub(super) fn status(&self) -> TablesStatus {
@@ -546,7 +551,7 @@ impl Inner {
             bound: self.kernel.bound(),
             evicted: self.evicted,
             from_cache: self.from_cache,
-            waiting: self.queue.len() + self.working,
+            waiting: self.queue.len() + self.crew.working(Instant::now()),
             waiting_for_room: self.unplaced.len(),
             cpu: self.queue.spent(),
             held_back: self.queue.held_back(),

@@ -219,7 +219,9 @@ impl Loader<'_> {
     fn push(&mut self, stack: StackId, weight: u64) {
         if weight > 0 {
             let source = EventSource::FILE;
-            self.profile.samples.push(Sample { stack, thread: self.thread, weight, source, ..Sample::default() });
+            // A count is taken for a number of samples: what else it may be, the file does not say.
+            let observations = u32::try_from(weight).unwrap_or(u32::MAX);
+            self.profile.samples.push(Sample { stack, thread: self.thread, weight, observations, source, ..Sample::default() });
         }
     }
 }
@@ -383,6 +385,15 @@ mod tests {
         let (samples, report) = read_all(b"a 10000000000\nb 4294967295\nc 0\n");
         assert_eq!(samples, ["a 10000000000", "b 4294967295"]);
         assert_eq!((report.stacks, report.total), (3, 14_294_967_295));
+    }
+
+    #[test]
+    fn a_count_is_a_number_of_observations() {
+        let mut profile = Profile::fixed(Capabilities::STACKS);
+        read(&b"a;b 43\na 9999999999\n"[..], &Names::default(), &mut profile).unwrap();
+        let seen: Vec<(u64, u32)> =
+            profile.samples.slices_from(0).flatten().map(|sample| (sample.weight, sample.observations)).collect();
+        assert!(seen.contains(&(43, 43)) && seen.contains(&(9_999_999_999, u32::MAX)), "{seen:?}");
     }
 
     #[test]

@@ -122,6 +122,11 @@ pub(super) fn fetch(program: &Path, runner: &Runner, id: BuildId, is_over: impl 
 }
 
 impl Fetch {
+    /// Whether a debug file is being fetched.
+    pub(crate) fn is_running(&self) -> bool {
+        crate::locks::lock(&self.lane).running
+    }
+
     /// Whether anything is fetched.
     pub(crate) fn is_on(&self) -> bool {
         self.program.get().is_some()

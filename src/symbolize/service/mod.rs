@@ -1,7 +1,7 @@
 //! The workers behind [`Symbolizer`](super::Symbolizer): they run while something waits and end when nothing does.
 //!
 //! ```text
-//! request ──► inbox ──► queue by object ──► worker 1, worker 2 ──┬──► names.name_frame
+//! request ──► inbox ──► queue by object ──► workers ─────────────┬──► names.name_frame
 //!          ▲       └──► kernel frames ────► kernel worker ───────┘
 //!          └─── to be looked up in its debug information ─┘
 //! ```
@@ -26,7 +26,7 @@ use crate::symbolize::kernel::modules::module_in;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
@@ -41,14 +41,17 @@ use super::service::queue::{Job, Queue, Waiting};
 use super::symbols::demangle::{Detail, demangle};
 use super::symbols::index::{NameRef, SymbolIndex};
 use crate::locks::lock;
+use crate::object::crew::{PROMPT, Waits};
 use crate::object::mapped_file::Host;
 use crate::object::object_files::Images;
 use crate::object::reason::Reason;
-use crate::profile::{Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, Renewed, Tgid};
+use crate::profile::{
+    Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, Renewed, Tgid, UserId,
+};
 
-/// Workers for objects, besides the kernel's. Reading symbols is mostly waiting for the page cache and sorting; more than two
-/// would take from what is being measured.
-const WORKERS: usize = 2;
+/// Workers for objects, besides the kernel's and those that are left behind ([`crew`](crate::object::crew)). Reading symbols is mostly waiting
+/// for the page cache and sorting; more than two would take from what is being measured. The third is for root's only.
+const WORKERS: usize = 3;
 /// How often a batch is started over because its file was written to meanwhile.
 const MAX_ROUNDS: usize = 2;
 /// How long debug information that is larger than all may be together is held after it was last asked. The kernel's takes 100 MB and
@@ -75,6 +78,8 @@ pub(super) struct Service {
     pub(super) stopped: AtomicBool,
     /// Whether somebody waits to let go of what is large.
     letting_go: AtomicBool,
+    /// Whether the task of [`Service::watch`] runs.
+    watching: AtomicBool,
 }
 
 /// What came in and was not looked at yet.
@@ -124,7 +129,7 @@ impl Service {
             own: Tgid(std::process::id()),
             own_path: std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)),
             inbox: Mutex::default(),
-            queue: Mutex::default(),
+            queue: Mutex::new(Queue::new(WORKERS)),
             objects: Objects::default(),
             kernel_lane: Mutex::default(),
             kernel: Arc::default(),
@@ -135,6 +140,7 @@ impl Service {
             idle: Notify::new(),
             stopped: AtomicBool::new(false),
             letting_go: AtomicBool::new(false),
+            watching: AtomicBool::new(false),
         }
     }
 
@@ -180,12 +186,14 @@ impl Service {
         }
     }
 
-    /// Starts a worker unless there are `limit` already.
+    /// Starts a worker unless there are `limit` already that are not left behind.
     fn start_worker(self: &Arc<Self>, limit: usize) {
+        let left = lock(&self.queue).left(Instant::now());
         {
             let mut inbox = lock(&self.inbox);
-            if inbox.workers >= limit {
-                return;
+            if inbox.workers >= limit + left {
+                drop(inbox);
+                return self.watch();
             }
             inbox.workers += 1;
         }
@@ -193,12 +201,51 @@ impl Service {
         drop(self.handle.spawn_blocking(move || service.work()));
     }
 
+    /// Starts a task that lets others take the place of workers that wait for a file, as long as anything waits for a worker.
+    fn watch(self: &Arc<Self>) {
+        if self.watching.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let service = Arc::downgrade(self);
+        drop(self.handle.spawn(async move {
+            loop {
+                tokio::time::sleep(PROMPT).await;
+                let Some(service) = service.upgrade().filter(|service| !service.stopped.load(Ordering::Relaxed)) else { return };
+                let (has_work, is_empty) = {
+                    let queue = lock(&service.queue);
+                    (queue.has_work(Instant::now()), queue.is_empty())
+                };
+                let has_mail = !lock(&service.inbox).is_empty();
+                if has_work || has_mail {
+                    service.start_worker(WORKERS);
+                } else if is_empty {
+                    service.watching.store(false, Ordering::Release);
+                    // A request that came meanwhile did not start another task.
+                    let is_idle = lock(&service.inbox).is_empty() && lock(&service.queue).is_empty();
+                    if is_idle || service.watching.swap(true, Ordering::AcqRel) {
+                        return;
+                    }
+                }
+            }
+        }));
+    }
+
+    /// Whether names of these users are being found, or will be without waiting for a file that does not answer.
+    pub(super) fn works_for(&self, is_one: impl Fn(UserId) -> bool) -> bool {
+        let has_mail = !lock(&self.inbox).is_empty();
+        let others = lock(&self.kernel_lane).running || self.fetch.is_running();
+        has_mail || others || lock(&self.queue).works_for(is_one, Instant::now())
+    }
+
     fn work(self: Arc<Self>) {
+        let waits = Waits::default();
+        waits.follow_this_thread();
         while !self.stopped.load(Ordering::Relaxed) {
             self.distribute();
-            let (job, more) = {
+            let (job, more, rest) = {
                 let mut queue = lock(&self.queue);
-                (queue.next(), queue.has_work())
+                let now = Instant::now();
+                (queue.next(now, &waits), queue.has_work(now), !queue.is_empty())
             };
             let Some(job) = job else {
                 // Whoever adds to the inbox after this sees the lower count and starts a worker.
@@ -211,6 +258,8 @@ impl Service {
             };
             if more {
                 self.start_worker(WORKERS);
+            } else if rest {
+                self.watch();
             }
             let object = job.object();
             self.run(job);

@@ -1,9 +1,11 @@
 //! What waits to be named, by object; and which object is next.
 
 use std::collections::hash_map::Entry;
+use std::time::Instant;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+use crate::object::crew::{Crew, JobId, Waits};
 use crate::object::mapped_file::Host;
 use crate::profile::{FrameId, ObjectId, UserId};
 
@@ -42,23 +44,37 @@ impl Job {
 }
 
 /// Objects that wait. An object is worked on by one worker at a time.
-#[derive(Default)]
 pub(crate) struct Queue {
     waiting: FxHashMap<ObjectId, Waiting>,
     /// Those that have been named by their symbols.
     deeper: FxHashMap<ObjectId, Vec<FrameId>>,
-    /// Seen for the first time, not yet opened.
-    new: Vec<ObjectId>,
+    /// Seen for the first time, not yet opened: of each user, the newest last.
+    new: FxHashMap<UserId, Vec<ObjectId>>,
     /// Objects that were seen, with their user.
     known: FxHashMap<ObjectId, UserId>,
     /// When each user last had a turn.
     turns: FxHashMap<UserId, u64>,
     /// To be looked at again, when there is nothing else.
     again: Vec<ObjectId>,
-    busy: FxHashSet<ObjectId>,
+    busy: FxHashMap<ObjectId, JobId>,
+    crew: Crew,
 }
 
 impl Queue {
+    /// Returns an empty queue for `workers` workers, without those that are left behind.
+    pub(crate) fn new(workers: usize) -> Queue {
+        Queue {
+            waiting: FxHashMap::default(),
+            deeper: FxHashMap::default(),
+            new: FxHashMap::default(),
+            known: FxHashMap::default(),
+            turns: FxHashMap::default(),
+            again: Vec::new(),
+            busy: FxHashMap::default(),
+            crew: Crew::new(workers),
+        }
+    }
+
     /// Adds a frame; `host` is a process in which its object is mapped.
     pub(crate) fn push(&mut self, object: ObjectId, frame: FrameId, host: Option<Host>) {
         let waiting = match self.waiting.entry(object) {
@@ -67,7 +83,7 @@ impl Queue {
                 if let Some(host) = &host
                     && self.known.insert(object, host.user).is_none()
                 {
-                    self.new.push(object);
+                    self.new.entry(host.user).or_default().push(object);
                 }
                 entry.insert(Waiting::default())
             }
@@ -90,39 +106,64 @@ impl Queue {
         new
     }
 
-    /// Takes the next job: first objects that were never opened; then users in turns, for each the object with the most waiting frames; then
-    /// objects that are only looked at again. [`Queue::done`] must follow.
-    pub(crate) fn next(&mut self) -> Option<Job> {
-        while let Some(object) = self.new.pop() {
-            if let Some(waiting) = self.waiting.get(&object)
-                && self.busy.insert(object)
-            {
-                return Some(Job::Open(object, waiting.hosts.clone()));
-            }
+    /// Takes the next job for the worker of these waits. First come objects that were never opened, the newest of each user; then the objects
+    /// with the most waiting frames; then JIT code that had no name. Within each step users take turns. Users who may not have a worker now
+    /// are passed over. [`Queue::done`] must follow.
+    pub(crate) fn next(&mut self, now: Instant, waits: &Waits) -> Option<Job> {
+        if let Some((object, hosts)) = self.next_new(now) {
+            self.begin(object, waits);
+            return Some(Job::Open(object, hosts));
         }
         let waiting = self.waiting.iter().map(|(object, waiting)| (*object, waiting.frames.len()));
-        if let Some(object) = self.first_of(waiting) {
+        if let Some(object) = self.first_of(waiting, now) {
             let waiting = self.waiting.remove(&object)?;
-            self.begin(object);
+            self.begin(object, waits);
             return Some(Job::Name(object, waiting));
         }
         // Debug information takes its time: first everything gets the name that is quickly found.
         let deeper = self.deeper.iter().map(|(object, frames)| (*object, frames.len()));
-        let Some(object) = self.first_of(deeper) else { return self.next_again() };
-        let frames = self.deeper.remove(&object)?;
-        self.begin(object);
-        Some(Job::Inline(object, frames))
+        if let Some(object) = self.first_of(deeper, now) {
+            let frames = self.deeper.remove(&object)?;
+            self.begin(object, waits);
+            return Some(Job::Inline(object, frames));
+        }
+        let object = self.first_of(self.again.iter().map(|object| (*object, 0)), now)?;
+        self.again.retain(|other| *other != object);
+        self.begin(object, waits);
+        Some(Job::Again(object))
+    }
+
+    /// Takes the next object that was never opened, with processes that have it mapped.
+    fn next_new(&mut self, now: Instant) -> Option<(ObjectId, Vec<Host>)> {
+        loop {
+            self.new.retain(|_, objects| !objects.is_empty());
+            let users = self.new.keys().filter(|user| self.crew.may_begin(**user, now));
+            let user = *users.min_by_key(|user| (self.turn_of(**user), user.0))?;
+            let object = self.new.get_mut(&user)?.pop()?;
+            if let Some(waiting) = self.waiting.get(&object)
+                && !self.busy.contains_key(&object)
+            {
+                return Some((object, waiting.hosts.clone()));
+            }
+        }
     }
 
     /// Chooses the next object, given objects with the number of their waiting frames. Users take turns, and a user's object with the most
     /// waiting frames comes first. So no user waits for all requests of another.
-    fn first_of(&self, waiting: impl Iterator<Item = (ObjectId, usize)>) -> Option<ObjectId> {
-        let free = waiting.filter(|(object, _)| !self.busy.contains(object));
-        let first = free.min_by_key(|(object, frames)| {
-            let turn = self.turns.get(&self.user_of(*object)).copied().unwrap_or_default();
-            (turn, std::cmp::Reverse(*frames), object.0)
-        });
+    fn first_of(&self, waiting: impl Iterator<Item = (ObjectId, usize)>, now: Instant) -> Option<ObjectId> {
+        let free = waiting.filter(|(object, _)| self.may_begin(*object, now));
+        let first =
+            free.min_by_key(|(object, frames)| (self.turn_of(self.user_of(*object)), std::cmp::Reverse(*frames), object.0));
         first.map(|(object, _)| object)
+    }
+
+    fn turn_of(&self, user: UserId) -> u64 {
+        self.turns.get(&user).copied().unwrap_or_default()
+    }
+
+    /// Whether nobody works on an object, and a worker may begin to.
+    fn may_begin(&self, object: ObjectId, now: Instant) -> bool {
+        !self.busy.contains_key(&object) && self.crew.may_begin(self.user_of(object), now)
     }
 
     fn user_of(&self, object: ObjectId) -> UserId {
@@ -130,13 +171,14 @@ impl Queue {
     }
 
     /// Notes that the object is worked on. Its user's next turn comes after those of all others.
-    fn begin(&mut self, object: ObjectId) {
+    fn begin(&mut self, object: ObjectId, waits: &Waits) {
         if self.turns.len() >= MAX_TURNS {
             self.turns.clear();
         }
         let last = self.turns.values().max().copied().unwrap_or_default();
-        self.turns.insert(self.user_of(object), last + 1);
-        self.busy.insert(object);
+        let user = self.user_of(object);
+        self.turns.insert(user, last + 1);
+        self.busy.insert(object, self.crew.begin(user, waits.clone()));
     }
 
     /// Adds frames that have been named by their symbols, or have none.
@@ -149,22 +191,37 @@ impl Queue {
         !self.waiting.is_empty()
     }
 
-    fn next_again(&mut self) -> Option<Job> {
-        let free = self.again.iter().position(|object| !self.busy.contains(object))?;
-        let object = self.again.swap_remove(free);
-        self.busy.insert(object);
-        Some(Job::Again(object))
+    fn objects(&self) -> impl Iterator<Item = &ObjectId> {
+        self.waiting.keys().chain(&self.again).chain(self.deeper.keys())
+    }
+
+    /// Whether anything waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects().next().is_none()
     }
 
     /// Whether a worker would find something to do.
-    pub(crate) fn has_work(&self) -> bool {
-        let nameless = self.waiting.keys().chain(&self.again);
-        nameless.chain(self.deeper.keys()).any(|object| !self.busy.contains(object))
+    pub(crate) fn has_work(&self, now: Instant) -> bool {
+        self.objects().any(|object| self.may_begin(*object, now))
+    }
+
+    /// Whether names of these users are being found, or will be without waiting for a file that does not answer.
+    pub(crate) fn works_for(&self, is_one: impl Fn(UserId) -> bool, now: Instant) -> bool {
+        let will = |object: &ObjectId| {
+            let user = self.user_of(*object);
+            is_one(user) && !self.busy.contains_key(object) && !self.crew.is_held_up(user, now)
+        };
+        self.crew.works_for(now, &is_one) || self.objects().any(will)
+    }
+
+    /// Counts the workers that are left behind.
+    pub(crate) fn left(&self, now: Instant) -> usize {
+        self.crew.left(now)
     }
 
     /// The object's job is finished.
     pub(crate) fn done(&mut self, object: ObjectId) {
-        self.busy.remove(&object);
+        self.busy.remove(&object).into_iter().for_each(|job| self.crew.end(job));
     }
 }
 
@@ -177,62 +234,88 @@ mod tests {
         Some(Host { tgid: Tgid(tgid), user: UserId(0), files: FileNamespace(0), mapping: ProcessAddress(0)..ProcessAddress(1) })
     }
 
+    fn next(queue: &mut Queue) -> Option<Job> {
+        queue.next(Instant::now(), &Waits::default())
+    }
+
     #[test]
     fn new_objects_are_opened_first_then_the_most_wanted_is_named() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(9);
         for (object, frames) in [(5, 1), (6, 3), (7, 2)] {
             (0..frames).for_each(|frame| queue.push(ObjectId(object), FrameId(frame), host(9)));
         }
         let mut opened = Vec::new();
         for _ in 0..3 {
-            match queue.next() {
+            match next(&mut queue) {
                 Some(Job::Open(object, hosts)) if hosts.len() == 1 => opened.push(object.0),
                 other => panic!("{other:?}"),
             }
         }
         opened.sort_unstable();
         assert_eq!(opened, [5, 6, 7]);
-        assert!(queue.next().is_none(), "all are being worked on");
-        assert!(!queue.has_work());
+        assert!(next(&mut queue).is_none(), "all are being worked on");
+        assert!(!queue.has_work(Instant::now()));
         (5..8).for_each(|object| queue.done(ObjectId(object)));
-        let order: Vec<u32> = std::iter::from_fn(|| queue.next()).map(|job| job.object().0).collect();
+        let order: Vec<u32> = std::iter::from_fn(|| next(&mut queue)).map(|job| job.object().0).collect();
         assert_eq!(order, [6, 7, 5]);
     }
 
     #[test]
     fn users_take_turns_however_much_one_of_them_wants() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(9);
         let of = |user| host(9).map(|host| Host { user: UserId(user), ..host });
         for object in 10..20 {
             (0..100).for_each(|frame| queue.push(ObjectId(object), FrameId(frame), of(65534)));
         }
         queue.push(ObjectId(30), FrameId(1), of(0));
-        while let Some(Job::Open(object, _)) = queue.next() {
+        while let Some(Job::Open(object, _)) = next(&mut queue) {
             queue.done(object);
-            if queue.new.is_empty() {
+            if queue.new.values().all(Vec::is_empty) {
                 break;
             }
         }
-        let order: Vec<u32> = std::iter::from_fn(|| queue.next()).take(3).map(|job| job.object().0).collect();
+        let order: Vec<u32> = std::iter::from_fn(|| next(&mut queue)).take(3).map(|job| job.object().0).collect();
         assert!(order.iter().position(|object| *object == 30).is_some_and(|at| at < 2), "{order:?}");
     }
 
     #[test]
+    fn new_objects_of_one_user_do_not_come_before_those_of_another() {
+        let mut queue = Queue::new(9);
+        let of = |user| host(9).map(|host| Host { user: UserId(user), ..host });
+        queue.push(ObjectId(30), FrameId(1), of(0));
+        (10..20).for_each(|object| queue.push(ObjectId(object), FrameId(object), of(65534)));
+        let order: Vec<u32> = std::iter::from_fn(|| next(&mut queue)).take(2).map(|job| job.object().0).collect();
+        assert!(order.contains(&30) && order.contains(&19), "{order:?}: the newest of each");
+    }
+
+    #[test]
+    fn one_worker_is_for_root_only() {
+        let mut queue = Queue::new(2);
+        let of = |user| host(9).map(|host| Host { user: UserId(user), ..host });
+        (10..12).for_each(|object| queue.push(ObjectId(object), FrameId(object), of(1000 + object)));
+        assert!(next(&mut queue).is_some() && next(&mut queue).is_none());
+        assert!(!queue.has_work(Instant::now()) && !queue.is_empty());
+        assert!(queue.works_for(|user| user.0 >= 1000, Instant::now()) && !queue.works_for(|user| user.0 == 0, Instant::now()));
+        queue.push(ObjectId(30), FrameId(1), of(0));
+        assert!(matches!(next(&mut queue), Some(Job::Open(ObjectId(30), _))));
+    }
+
+    #[test]
     fn what_is_looked_at_again_comes_last_and_once() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(9);
         assert!(queue.push_again(ObjectId(5)) && queue.push_again(ObjectId(6)) && !queue.push_again(ObjectId(5)));
         queue.push(ObjectId(7), FrameId(1), None);
         queue.push(ObjectId(5), FrameId(2), None);
-        let jobs: Vec<Job> = std::iter::from_fn(|| queue.next()).collect();
+        let jobs: Vec<Job> = std::iter::from_fn(|| next(&mut queue)).collect();
         assert!(matches!(jobs.as_slice(), [Job::Name(ObjectId(5), _), Job::Name(ObjectId(7), _), Job::Again(ObjectId(6))]));
-        assert!(!queue.has_work(), "5 is being worked on");
+        assert!(!queue.has_work(Instant::now()), "5 is being worked on");
         queue.done(ObjectId(5));
-        assert!(queue.has_work() && matches!(queue.next(), Some(Job::Again(ObjectId(5)))));
+        assert!(queue.has_work(Instant::now()) && matches!(next(&mut queue), Some(Job::Again(ObjectId(5)))));
     }
 
     #[test]
     fn a_few_different_processes_are_remembered() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(9);
         for tgid in [1, 1, 2, 3, 4, 5, 6] {
             queue.push(ObjectId(9), FrameId(tgid), host(tgid));
         }

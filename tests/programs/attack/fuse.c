@@ -92,11 +92,13 @@ static void serve(int device)
 }
 
 static char *page;
+static pthread_barrier_t all_there;
 
 /* The kernel writes the file out when it is unmapped (fuse_vma_close), and waits for the answer. */
 static void *take_away(void *unused)
 {
 	(void)unused;
+	pthread_barrier_wait(&all_there);
 	munmap(page, 4096);
 	return NULL;
 }
@@ -104,6 +106,7 @@ static void *take_away(void *unused)
 static void *map(void *unused)
 {
 	(void)unused;
+	pthread_barrier_wait(&all_there);
 	usleep(300000);
 	mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return NULL;
@@ -152,8 +155,11 @@ int main(int argc, char **argv)
 	if (page == MAP_FAILED)
 		fail("mmap");
 	*(volatile char *)page = 1;
-	pthread_create(&thread, NULL, take_away, NULL);
-	pthread_create(&thread, NULL, map, NULL);
+	/* Both threads first: making one maps its stack, which would wait for the lock. */
+	pthread_barrier_init(&all_there, NULL, 3);
+	if (pthread_create(&thread, NULL, take_away, NULL) || pthread_create(&thread, NULL, map, NULL))
+		fail("pthread_create");
+	pthread_barrier_wait(&all_there);
 	for (volatile unsigned long turns = 0;; turns++)
 		;
 }
