@@ -13,6 +13,7 @@
 //! - [`symbolize`]: addresses to names.
 //! - [`object`]: files of code: opening what a process names, reading ELF; for both of these.
 //! - [`unwind`]: unwind information to compact tables; pure.
+//! - [`allocator`]: what the C library's allocator keeps.
 //! - [`privileges`]: what is given up after the start, in all threads.
 //! - [`formats`]: one file a format, reading and writing.
 //! - [`ui`]: the screen and its keys.
@@ -20,6 +21,7 @@
 //!
 //! ARCHITECTURE.md has the rules; tests/architecture/main.rs holds them.
 
+pub mod allocator;
 pub mod cli;
 pub mod collector;
 pub mod formats;

@@ -36,7 +36,6 @@ use std::time::{Duration, Instant};
 
 pub use crate::collector::kernel_memory::{KernelNames, RunningKernel};
 pub use crate::collector::processes::cgroups::{CgroupPaths, Cgroups};
-pub use crate::collector::sys::allocator::keep_little_memory;
 pub use batch::{Batch, Collected};
 pub use error::CollectorError;
 pub use options::{CollectorOptions, EVENT_BUDGET, Targets};

@@ -118,16 +118,6 @@ impl Drop for Mapped {
     }
 }
 
-/// Gives memory that was freed back to the system. What was parsed of debug information is tens of megabytes in small pieces,
-/// which the allocator would keep.
-pub(crate) fn release_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it may be called at any time, from any thread: malloc_trim(3).
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 /// Takes a slot; 1 marks one that is taken and not yet in use.
 fn reserve() -> Option<usize> {
     let free = |slot: &Slot| slot.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();

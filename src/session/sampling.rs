@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::allocator::keep_little_memory;
 use crate::cli;
-use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventRequest, Targets, keep_little_memory};
+use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventRequest, Targets};
 use crate::locks;
 use crate::privileges;
 use crate::profile::{EventSource, EventStatus, Renewals, Sample, Tgid};

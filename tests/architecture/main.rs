@@ -14,15 +14,19 @@ use imports::Imports;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("profile", &["profile", "locks"]),
     ("privileges", &[]),
+    ("allocator", &[]),
     ("locks", &[]),
     ("object", &["object", "profile", "locks", "privileges"]),
     ("unwind", &["unwind", "object", "profile"]),
-    ("collector", &["collector", "unwind", "object", "profile", "locks", "privileges"]),
-    ("symbolize", &["symbolize", "object", "profile", "locks"]),
+    ("collector", &["collector", "unwind", "object", "profile", "locks", "privileges", "allocator"]),
+    ("symbolize", &["symbolize", "object", "profile", "locks", "allocator"]),
     ("formats", &["formats", "profile", "locks"]),
     ("ui", &["ui", "profile"]),
     ("cli", &["cli", "profile"]),
-    ("session", &["session", "cli", "profile", "unwind", "collector", "symbolize", "formats", "ui", "locks", "privileges"]),
+    (
+        "session",
+        &["session", "cli", "profile", "unwind", "collector", "symbolize", "formats", "ui", "locks", "privileges", "allocator"],
+    ),
     ("lib", &[]),
     ("main", &["cli", "session"]),
 ];
@@ -50,7 +54,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
 ];
 
 /// Where `unsafe` may be, as beginnings of paths under `src/`; each with a `SAFETY:` comment right above.
-const UNSAFE: &[&str] = &["collector/sys/", "object/mapped.rs"];
+const UNSAFE: &[&str] = &["allocator.rs", "collector/sys/", "object/mapped.rs"];
 
 /// Rooms in which a path may be one that a process chose: they open files by `object::open`.
 const OPENING: &[&str] = &["collector", "symbolize", "object"];

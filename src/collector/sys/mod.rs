@@ -1,7 +1,6 @@
 //! What the kernel is asked for directly. The collector's only folder with unsafe code.
 #![allow(unsafe_code)]
 
-pub(crate) mod allocator;
 pub(crate) mod bpf_memory;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod direct_map;

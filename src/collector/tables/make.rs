@@ -1,6 +1,6 @@
 //! The threads that make tables, from a job to the table that is put into the kernel.
 
-use crate::collector::sys::allocator;
+use crate::allocator;
 use crate::collector::sys::machine;
 use crate::collector::tables::Made;
 use crate::collector::tables::Shared;

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use dashmap::DashMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::allocator::release_memory;
 use crate::locks::lock;
 use crate::object::debug_files::Fetched;
-use crate::object::mapped::release_memory;
 use crate::object::mapped_file::Host;
 use crate::object::object_files::Images;
 use crate::object::reason::{Counts, Problem, Reason};

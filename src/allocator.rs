@@ -1,8 +1,9 @@
 //! The C library's allocator: memory that was freed goes back to the system.
+#![allow(unsafe_code)]
 
-/// Gives memory that was freed back to the system: making the table of a large library takes tens of megabytes for a moment,
-/// which the allocator would keep.
-pub(crate) fn release_memory() {
+/// Gives memory that was freed back to the system. The table of a large library, or its debug information, takes tens of megabytes in
+/// small pieces for a moment; the allocator would keep them.
+pub fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time, from any thread: malloc_trim(3).
     unsafe {
