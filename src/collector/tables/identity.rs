@@ -25,6 +25,8 @@ use rustix::fs::{AtFlags, StatxFlags};
 
 use super::queue::{Job, Sought};
 use crate::collector::wire::perf_records::Identity;
+use crate::object::crew::PROMPT;
+use crate::object::io_timeout::{self, Place};
 use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::profile::Tgid;
 use crate::unwind::FileBytes;
@@ -52,6 +54,22 @@ pub(super) struct Found {
     pub(super) is_hosts: bool,
 }
 
+/// Returns the path of a job's file. A job may come before the event that names its mapping: then the mapping tells the path.
+pub(super) fn path_of(job: &Job) -> Arc<str> {
+    let asked = || {
+        let (job, place) = (job.clone(), Place::process(job.tgid));
+        io_timeout::within(job.user.0, place, PROMPT, move || link_of(&job)).ok().flatten()
+    };
+    job.paths.first().cloned().or_else(asked).unwrap_or_default()
+}
+
+/// Reads the path of a mapping. Waits while the process holds its memory lock.
+fn link_of(job: &Job) -> Option<Arc<str>> {
+    let (start, end) = job.mapping;
+    let link = std::fs::read_link(format!("/proc/{}/map_files/{start:x}-{end:x}", job.tgid)).ok()?;
+    Some(link.to_string_lossy().into())
+}
+
 /// Finds the file of a mapping: through the mapping itself or, if the process has unmapped it or is gone, by its possible paths. May
 /// wait.
 pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
@@ -60,10 +78,7 @@ pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
     match open::mapping_now(job.user, Tgid(job.tgid), start..end) {
         Ok(file) => match identify(&file, job) {
             Ok(Some(key)) => {
-                // There may be no path yet: the event that names the mapping may come after the sample.
-                let link = || std::fs::read_link(format!("/proc/{}/map_files/{start:x}-{end:x}", job.tgid));
-                let named = || link().map(|path| path.to_string_lossy().into()).unwrap_or_default();
-                return Ok(found(file, key, job.paths.first().cloned().unwrap_or_else(named)));
+                return Ok(found(file, key, job.paths.first().cloned().or_else(|| link_of(job)).unwrap_or_default()));
             }
             Ok(None) => {}
             Err(why) => refused = Some(why),

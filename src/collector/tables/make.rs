@@ -60,8 +60,7 @@ pub(super) fn work(shared: &Shared) {
         let charged = Cell::default();
         let making = AssertUnwindSafe(|| make_for(shared, &job, &mut stored, &charged));
         let outcome = catch_unwind(making).unwrap_or_else(|_| {
-            let path = job.paths.first().cloned().unwrap_or_default();
-            Outcome::Refused(path, "making its unwind table failed unexpectedly".to_owned())
+            Outcome::Refused(identity::path_of(&job), "making its unwind table failed unexpectedly".to_owned())
         });
         let cost = cpu_time().saturating_sub(before);
         let rest = cost.saturating_sub(charged.get());
@@ -159,11 +158,8 @@ fn make_for(shared: &Shared, job: &Job, stored: &mut bool, charged: &Cell<Durati
     let (found, id) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(NotFound::Gone)) => return Outcome::Later(job.user, job.sought.key(), PAUSE),
-        Ok(Err(NotFound::Refused(why))) => return Outcome::Refused(job.paths.first().cloned().unwrap_or_default(), why),
-        Err(_) => {
-            let path = job.paths.first().cloned().unwrap_or_default();
-            return Outcome::Refused(path, "its file system does not answer".to_owned());
-        }
+        Ok(Err(NotFound::Refused(why))) => return Outcome::Refused(identity::path_of(job), why),
+        Err(_) => return Outcome::Refused(identity::path_of(job), "its file system does not answer".to_owned()),
     };
     let (user, key) = (if found.is_hosts { ROOT } else { job.user }, found.key);
     let known = || KnownFile {

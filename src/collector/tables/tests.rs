@@ -191,6 +191,22 @@ fn fifty_thousand_objects_in_a_row_leave_room_for_the_next() {
 }
 
 #[test]
+fn a_file_has_its_path_also_where_the_event_that_tells_it_comes_later() {
+    let (wish, path) = wish_for_libc();
+    let job = |paths| Job {
+        sought: Sought::Sampled(wish.key),
+        tgid: std::process::id(),
+        user: UserId(0),
+        files: wish.files,
+        mapping: (wish.start, wish.end),
+        paths,
+    };
+    assert_eq!(identity::path_of(&job(Vec::new())), path);
+    assert_eq!(&*identity::path_of(&job(vec!["/told".into()])), "/told");
+    assert_eq!(&*identity::path_of(&Job { tgid: u32::MAX, ..job(Vec::new()) }), "");
+}
+
+#[test]
 fn a_file_that_did_not_answer_is_asked_again_later() {
     let sampler = sampler();
     let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
