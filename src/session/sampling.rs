@@ -18,7 +18,7 @@ use crate::cli;
 use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventRequest, Targets};
 use crate::locks;
 use crate::privileges;
-use crate::profile::{EventSource, EventStatus, Renewals, Sample, Tgid};
+use crate::profile::{Clock, EventSource, EventStatus, Renewals, Sample, Tgid};
 
 use super::child::Child;
 use super::compare_walks::MAX_WAITING;
@@ -159,6 +159,7 @@ impl Sampling {
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());
         let told = Arc::new(Mutex::new(Told { ticks: clock, ..Told::default() }));
+        let frequency = options.frequency;
         let (orders, ordered) = std::sync::mpsc::channel();
         let hurry = child.as_ref().map(|child| Arc::clone(&child.hurry));
         let thread = {
@@ -176,6 +177,11 @@ impl Sampling {
                 };
                 privileges::drop_but_reserve();
                 locks::lock(&telling).clock = collector.event_name();
+                locks::write(&shared.profile).set_clock(Clock {
+                    period: 1_000_000_000 / u64::from(frequency.max(1)),
+                    cpus: u32::try_from(collector.cpus()).unwrap_or(u32::MAX),
+                    since: now(),
+                });
                 drop(ready.send(Ok(collector.cpus())));
                 if let Some(child) = &child
                     && let Err(error) = child.go()

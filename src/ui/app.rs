@@ -6,7 +6,8 @@ use crossterm::event::{KeyEvent, KeyEventKind};
 use ratatui::layout::Rect;
 
 use crate::profile::{
-    Direction, EventStatus, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp,
+    Direction, EventSource, EventStatus, Filter, FunctionOrder, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot,
+    Target, Timestamp,
 };
 
 use super::areas::Areas;
@@ -18,7 +19,7 @@ use super::names::Detail;
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
 use super::source::{Hottest, Source};
-use super::tables::{Functions, Processes};
+use super::tables::{Functions, ProcessSort, Processes};
 use super::theme::{ColourMode, Theme};
 use super::time_map::{Grid, TimeMap};
 use super::time_range::Span;
@@ -66,6 +67,18 @@ pub enum Chip {
     Difference,
     /// That inlined functions are not shown.
     Folded,
+}
+
+/// The choices that decide which rows the tables have, and their order.
+#[derive(Clone, PartialEq, Default)]
+struct RowsOf {
+    target: Target,
+    filters: Vec<Filter>,
+    source: Option<EventSource>,
+    span: Span,
+    compared: bool,
+    functions: FunctionOrder,
+    processes: ProcessSort,
 }
 
 /// Lines of the command's output kept for its pane.
@@ -128,6 +141,8 @@ pub struct App {
     pub(super) event_names: Option<Arc<[EventName]>>,
     pub(super) query: Query,
     pub(super) asked: Option<Request>,
+    /// The rows that the tables have now.
+    rows_of: RowsOf,
     /// The seconds in the time strip where the mouse's button went down.
     pub(super) drag_from: Option<(u64, u64)>,
     pub(super) search_before: Option<Pattern>,
@@ -169,6 +184,7 @@ impl App {
             event_names: None,
             query,
             asked: None,
+            rows_of: RowsOf::default(),
             drag_from: None,
             search_before: None,
             pending_save: None,
@@ -232,9 +248,29 @@ impl App {
                 self.output.drain(..excess);
             }
         }
+        self.show_tops();
         self.ask(&mut effects);
         self.ask_for_code(&mut effects);
         effects
+    }
+
+    /// Scrolls the tables to their tops if their rows or their order were changed.
+    fn show_tops(&mut self) {
+        let of = RowsOf {
+            target: self.query.target.clone(),
+            filters: self.query.filters.clone(),
+            source: self.query.source,
+            span: self.span,
+            compared: self.compare.on,
+            functions: self.functions.sort,
+            processes: self.processes.sort,
+        };
+        if of == self.rows_of {
+            return;
+        }
+        self.functions.go_to_top(of.functions != self.rows_of.functions);
+        self.processes.go_to_top();
+        self.rows_of = of;
     }
 
     /// Asks for what the screen needs, if that is not what was asked for last.
@@ -291,8 +327,9 @@ impl App {
         let snapshot = Arc::clone(&self.snapshot);
         self.take_addresses(&snapshot);
         self.flame.refresh(&self.names, &self.snapshot.tree);
-        self.functions.refresh(&self.names, &self.snapshot);
-        self.processes.refresh(&self.snapshot, &self.names);
+        let lines = self.areas().table_lines();
+        self.functions.refresh(&self.names, &self.snapshot, lines);
+        self.processes.refresh(&self.snapshot, &self.names, lines);
     }
 
     /// The picture is of other tables of names: whatever a label was kept of is found there by its words.

@@ -20,6 +20,11 @@ pub struct Areas {
 }
 
 impl Areas {
+    /// How many rows of a table the view shows: it has a heading.
+    pub(super) fn table_lines(&self) -> usize {
+        usize::from(self.body.height).saturating_sub(1)
+    }
+
     pub(super) fn new((columns, rows): (u16, u16), output: bool, time: bool) -> Areas {
         let mut areas = Areas::default();
         let (mut top, mut bottom) = (0, rows);

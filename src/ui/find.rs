@@ -59,7 +59,7 @@ impl App {
             None => pattern.matches(names.labels.name(label)),
         };
         let moved = match self.view {
-            View::Functions => self.functions.next_match(&snapshot, found, forward),
+            View::Functions => self.functions.next_match(&snapshot, found, forward, self.areas().table_lines()),
             _ => {
                 self.view = View::Flame;
                 let body = self.areas().body;

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use crate::profile::{CallTree, FrameKind, LabelId, LabelTable, Names, NodeId};
 
 use super::keys::Action;
-use super::layout::{Layout, Options, Order, Span, place_of};
+use super::layout::{Layout, Options, Order, Span, frames_of, place_of};
 use super::place::Place;
 use super::theme::Theme;
 
@@ -134,6 +134,10 @@ impl Flame {
             }
             return;
         }
+        if let Some(place) = self.step_in_chain(action, tree, layout) {
+            self.cursor = place;
+            return;
+        }
         let (row, index) = layout.locate(tree, &self.cursor).unwrap_or((layout.lead.saturating_sub(1), 0));
         let rows = &layout.rows;
         let towards_root = match action {
@@ -187,6 +191,20 @@ impl Flame {
         }
     }
 
+    /// Moves the cursor within a box of several frames. The cursor enters a box at its last frame.
+    fn step_in_chain(&self, action: Action, tree: &CallTree, layout: &Layout) -> Option<Place> {
+        let (row, index) = layout.locate(tree, &self.cursor)?;
+        let span = layout.rows.get(row)?.get(index).filter(|span| span.rest == 0)?;
+        let frames = frames_of(tree, span);
+        let at = frames.iter().position(|frame| *frame == self.selected(tree))?;
+        let next = match (action, self.root_on_top) {
+            (Action::Up, true) | (Action::Down, false) => at.checked_sub(1)?,
+            (Action::Up, false) | (Action::Down, true) => at + 1,
+            _ => return None,
+        };
+        frames.get(next).map(|frame| Place::of(tree, *frame))
+    }
+
     /// Puts the cursor on a box.
     pub fn select(&mut self, tree: &CallTree, span: &Span) {
         self.cursor = place_of(tree, span);
@@ -216,18 +234,18 @@ impl Flame {
         forward: bool,
         height: usize,
     ) -> bool {
-        let is_match = |span: &Span| {
-            span.rest == 0
-                && std::iter::once(span.last)
-                    .chain(tree.ancestors(span.last))
-                    .take_while(|id| *id >= span.node)
-                    .any(|id| id.0 != 0 && found(tree.node(id).label))
+        // The innermost frame of a chain that matches.
+        let match_in = |span: &Span| {
+            let frames = if span.rest == 0 { frames_of(tree, span) } else { Vec::new() };
+            frames.into_iter().rev().find(|id| *id != CallTree::ROOT && found(tree.node(*id).label))
         };
         let matches: Vec<(usize, usize)> = layout
             .rows
             .iter()
             .enumerate()
-            .flat_map(|(row, spans)| spans.iter().enumerate().filter(|(_, span)| is_match(span)).map(move |(at, _)| (row, at)))
+            .flat_map(|(row, spans)| {
+                spans.iter().enumerate().filter(|(_, span)| match_in(span).is_some()).map(move |(at, _)| (row, at))
+            })
             .collect();
         let here = layout.locate(tree, &self.cursor).unwrap_or((0, 0));
         let next = if forward {
@@ -236,8 +254,8 @@ impl Flame {
             matches.iter().rev().find(|at| **at < here).or(matches.last())
         };
         let Some(&(row, index)) = next else { return false };
-        if let Some(span) = layout.rows.get(row).and_then(|spans| spans.get(index)) {
-            self.cursor = place_of(tree, span);
+        if let Some(node) = layout.rows.get(row).and_then(|spans| match_in(spans.get(index)?)) {
+            self.cursor = Place::of(tree, node);
             self.follow(row, height);
         }
         true

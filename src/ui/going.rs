@@ -13,8 +13,8 @@ impl App {
                 let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
                 self.flame.go(action, &self.snapshot.tree, &layout, usize::from(body.height));
             }
-            View::Functions => self.functions.go(action, &self.snapshot, usize::from(body.height)),
-            View::Processes => self.processes.go(action, &self.snapshot, &self.names, usize::from(body.height)),
+            View::Functions => self.functions.go(action, &self.snapshot, self.areas().table_lines()),
+            View::Processes => self.processes.go(action, &self.snapshot, &self.names, self.areas().table_lines()),
             View::Time => {
                 if let Some((heat, grid)) = self.snapshot.heat.clone().zip(self.time_grid(body)) {
                     self.time_map.go(action, &heat, &grid);

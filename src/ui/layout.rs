@@ -10,7 +10,7 @@
 //! row 2  │ main                    │   own time
 //! ```
 
-use crate::profile::{CallTree, LabelTable, NodeId};
+use crate::profile::{CallTree, FrameKind, LabelTable, NodeId};
 
 use super::place::Place;
 
@@ -33,7 +33,7 @@ pub struct Span {
     pub to: u32,
     /// The frame; for a box of narrow children, their parent.
     pub node: NodeId,
-    /// The last frame of a chain drawn in one box; `node` itself otherwise.
+    /// The last frame of a chain drawn in one box; `node` itself otherwise. Nearly all weight of the box is in it.
     pub last: NodeId,
     /// How many narrow children the box stands for; 0 for a frame.
     pub rest: u32,
@@ -67,8 +67,8 @@ pub struct Options {
     pub max_rows: usize,
 }
 
-/// Longest chain drawn in one box; more would not be read anyway.
-const MAX_CHAIN: usize = 32;
+/// A frame whose own weight is at least this part of its total ends a chain: its box tells that weight.
+const OWN_PART: u64 = 100;
 
 impl Layout {
     /// Lays out what lies below `zoom`, with the way to it on top.
@@ -139,9 +139,19 @@ impl Layout {
     }
 }
 
-/// The place that a box stands for.
+/// Returns the place of a box. A chain has that of its last frame.
 pub(super) fn place_of(tree: &CallTree, span: &Span) -> Place {
-    Place { rest: span.rest > 0, ..Place::of(tree, span.node) }
+    Place { rest: span.rest > 0, ..Place::of(tree, span.last) }
+}
+
+/// The frames of a box, from its first to its last.
+pub(super) fn frames_of(tree: &CallTree, span: &Span) -> Vec<NodeId> {
+    if span.last == span.node {
+        return vec![span.node];
+    }
+    let mut frames: Vec<NodeId> = tree.ancestors(span.last).take_while(|id| *id >= span.node).collect();
+    frames.reverse();
+    frames
 }
 
 fn sorted_children(tree: &CallTree, labels: &LabelTable, node: NodeId, least: u64, order: Order) -> (Vec<NodeId>, u64, u32) {
@@ -183,7 +193,7 @@ fn row_below(tree: &CallTree, labels: &LabelTable, above: &[Span], options: Opti
         let mut used = 0;
         for child in wide {
             let weight = tree.node(child).total;
-            let last = if options.chains { end_of_chain(tree, child) } else { child };
+            let last = if options.chains { end_of_chain(tree, labels, child) } else { child };
             let span = Span { from: at(used), to: at(used + weight), node: child, last, rest: 0, weight, parent: index as u32 };
             used += weight;
             if span.to > span.from {
@@ -231,24 +241,29 @@ fn narrow_children(tree: &CallTree, labels: &LabelTable, node: NodeId, options: 
     row
 }
 
-/// Follows single callees that weigh as much as their caller.
-fn end_of_chain(tree: &CallTree, from: NodeId) -> NodeId {
+/// Follows single callees of the same kind, as long as their callers weigh nearly nothing themselves.
+fn end_of_chain(tree: &CallTree, labels: &LabelTable, from: NodeId) -> NodeId {
+    let side = |id: NodeId| match labels.get(tree.node(id).label).map(|label| label.kind) {
+        // Inlined functions are a part of the code around them.
+        Some(FrameKind::Inlined) => Some(FrameKind::User),
+        kind => kind,
+    };
     let mut node = from;
-    for _ in 0..MAX_CHAIN {
+    loop {
         let mut children = tree.children(node);
-        let (Some(only), None) = (children.next(), children.next()) else { break };
-        if tree.node(only).total != tree.node(node).total {
-            break;
+        let (Some(only), None) = (children.next(), children.next()) else { return node };
+        let own = tree.node(node).total - tree.node(only).total;
+        if own.saturating_mul(OWN_PART) >= tree.node(from).total.max(1) || side(only) != side(node) {
+            return node;
         }
         node = only;
     }
-    node
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{FrameKind, TreeBuilder};
+    use crate::profile::TreeBuilder;
 
     fn sample(paths: &[(&str, i64)]) -> (CallTree, LabelTable) {
         let labels = LabelTable::default();
@@ -322,6 +337,31 @@ mod tests {
         assert_eq!(labels.name(tree.node(span.last).label), "run");
         assert_eq!(layout.locate(&tree, &Place { path: path(&labels, "main;run"), rest: false }), Some((1, 0)));
         assert_eq!(layout.locate(&tree, &Place { path: path(&labels, "main;run;b"), rest: false }), Some((2, 1)));
+    }
+
+    #[test]
+    fn a_chain_goes_on_while_callers_weigh_nearly_nothing_and_the_kind_is_the_same() {
+        let (tree, labels) = sample(&[("a;b;c;d", 995), ("a;b", 4), ("e;f", 50), ("e", 1)]);
+        let options = Options { chains: true, ..OPTIONS };
+        let layout = Layout::new(&tree, &labels, &Place::default(), options);
+        let ends: Vec<&str> = layout.rows[1].iter().map(|span| labels.name(tree.node(span.last).label)).collect();
+        assert_eq!(ends, ["d", "e"], "of `b` 4 of 999 are its own, of `e` 1 of 51");
+        let span = layout.rows[1][0];
+        assert_eq!(place_of(&tree, &span).path, path(&labels, "a;b;c;d"));
+        assert_eq!(frames_of(&tree, &span).len(), 4);
+        let deep: Vec<String> = (0..44).map(|depth| format!("f{depth}")).collect();
+        let (tree, labels) = sample(&[(&deep.join(";"), 7)]);
+        let layout = Layout::new(&tree, &labels, &Place::default(), options);
+        assert_eq!((layout.rows.len(), frames_of(&tree, &layout.rows[1][0]).len()), (2, 44));
+        let mut builder = TreeBuilder::new();
+        let names =
+            [("main", FrameKind::User), ("inner", FrameKind::Inlined), ("read", FrameKind::User), ("vfs", FrameKind::Kernel)];
+        let leaf = names.iter().fold(CallTree::ROOT, |node, (name, kind)| builder.child(node, labels.intern(name, "", *kind)));
+        builder.add(leaf, 9);
+        let tree = builder.finish();
+        let layout = Layout::new(&tree, &labels, &Place::default(), options);
+        let lengths: Vec<usize> = layout.rows[1..].iter().map(|row| frames_of(&tree, &row[0]).len()).collect();
+        assert_eq!(lengths, [3, 1]);
     }
 
     #[test]

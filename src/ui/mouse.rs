@@ -73,14 +73,14 @@ impl App {
                 let Some(row) = line.checked_sub(1) else { return self.act(Action::Order, effects) };
                 let (before, after) = match self.view {
                     View::Functions => {
-                        let before = self.functions.at;
-                        self.functions.select(self.functions.scroll + row, &self.snapshot);
-                        (before, self.functions.at)
+                        let before = self.functions.position;
+                        self.functions.select(before.scroll + row, &self.snapshot);
+                        (before, self.functions.position)
                     }
                     _ => {
-                        let before = self.processes.at;
-                        self.processes.select(self.processes.scroll + row, &self.snapshot, &self.names);
-                        (before, self.processes.at)
+                        let before = self.processes.position;
+                        self.processes.select(before.scroll + row, &self.snapshot, &self.names);
+                        (before, self.processes.position)
                     }
                 };
                 let again = before == after;

@@ -13,7 +13,7 @@ use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, Row
 use super::app::{App, View};
 use super::keys::{Action, a_move};
 use super::messages::{CodePlace, Effect};
-use super::tables::move_cursor;
+use super::tables::Position;
 
 /// Which of the two is on screen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,10 +41,10 @@ pub struct Source {
     pub listing: Option<Result<Arc<Listing>, String>>,
     /// What is on screen.
     pub pane: Pane,
-    /// The row under the cursor and the first one on screen.
-    pub place: (usize, usize),
+    /// Where the reader is.
+    pub place: Position,
     /// The same where the other pane was left.
-    other: (usize, usize),
+    other: Position,
     /// Columns of the text that are left of the screen.
     pub shift: usize,
     /// What rows weigh, of what is on screen.
@@ -211,7 +211,7 @@ impl Source {
     /// Puts the hottest row in the middle.
     fn centre(&mut self, height: usize) {
         let at = self.weights.hottest().unwrap_or(0);
-        self.place = (at, at.saturating_sub(height / 2));
+        self.place = Position { at, scroll: at.saturating_sub(height / 2) };
     }
 
     /// To the next row that is hot, round in a circle.
@@ -222,21 +222,21 @@ impl Source {
         let is_hot = |weight: &(u64, u64)| part(weight) > 0 && part(weight) * 1000 >= all * HOT;
         let hot = || self.weights.rows.iter().enumerate().filter(|(_, weight)| is_hot(weight)).map(|(at, _)| at);
         let next = if forward {
-            hot().find(|at| *at > self.place.0).or_else(|| hot().next())
+            hot().find(|at| *at > self.place.at).or_else(|| hot().next())
         } else {
-            hot().rev().find(|at| *at < self.place.0).or_else(|| hot().next_back())
+            hot().rev().find(|at| *at < self.place.at).or_else(|| hot().next_back())
         };
         let Some(at) = next else { return false };
-        let (_, scroll) = self.place;
+        let scroll = self.place.scroll;
         let seen = (scroll..scroll + height).contains(&at);
-        self.place = (at, if seen { scroll } else { at.saturating_sub(height / 2) });
+        self.place = Position { at, scroll: if seen { scroll } else { at.saturating_sub(height / 2) } };
         true
     }
 
     /// Puts the cursor on a row that was clicked.
     fn select(&mut self, row: usize) {
         let rows = self.weights.rows.len();
-        self.place.0 = (self.place.1 + row).min(rows.saturating_sub(1));
+        self.place.at = (self.place.scroll + row).min(rows.saturating_sub(1));
     }
 
     fn go(&mut self, action: Action, height: usize) {
@@ -244,12 +244,11 @@ impl Source {
             Action::Left => self.shift = self.shift.saturating_sub(STEP),
             Action::Right => self.shift += STEP,
             _ => {
-                let (at, scroll) = &mut self.place;
                 let rows = match self.listing.as_ref() {
                     Some(Ok(_)) => self.weights.rows.len(),
                     _ => 0,
                 };
-                move_cursor(action, at, scroll, rows, height);
+                self.place.go(action, rows, height);
             }
         }
     }
@@ -307,7 +306,7 @@ impl App {
             | Action::Order => {}
             Action::Copy => {
                 if let Some(Ok(rows)) = source.rows()
-                    && let Some(row) = rows.rows.get(source.place.0)
+                    && let Some(row) = rows.rows.get(source.place.at)
                 {
                     effects.push(Effect::Copy(row.text.trim().to_owned()));
                     self.say("copied one line".to_owned());

@@ -113,6 +113,38 @@ impl Bench {
 }
 
 #[test]
+fn lost_are_samples_and_not_other_events() {
+    let mut bench = Bench::new();
+    let losses = crate::profile::Losses { events_lost: 9746, malformed: 3, ..Default::default() };
+    let snapshot = Arc::new(Snapshot { losses, ..(*bench.app.snapshot).clone() });
+    bench.send(Event::Snapshot(Arc::clone(&snapshot)));
+    let screen = bench.screen(120, 24);
+    assert!(screen.lines().next().unwrap().contains("lost 0"), "{screen}");
+    let losses = crate::profile::Losses { ring_full: 12, ..losses };
+    bench.send(Event::Snapshot(Arc::new(Snapshot { losses, ..(*snapshot).clone() })));
+    assert!(bench.screen(120, 24).lines().next().unwrap().contains("lost 12"));
+    bench.keys("5");
+    bench.send(Event::Snapshot(Arc::new(Snapshot { losses, ..(*snapshot).clone() })));
+    assert!(bench.screen(120, 40).contains("9,746  mapping and exit events lost"), "{}", bench.screen(120, 40));
+}
+
+#[test]
+fn processes_of_another_order_begin_at_the_top() {
+    let mut bench = Bench::new();
+    bench.keys("3>");
+    assert_eq!(bench.app.processes.position.at, 1);
+    bench.keys("S");
+    assert_eq!(bench.app.processes.position, tables::Position::default());
+    bench.keys(">m");
+    assert_eq!(bench.app.processes.position, tables::Position::default(), "another time");
+    // A row that moves takes the cursor with it.
+    bench.keys(">");
+    let snapshot = Arc::clone(&bench.app.snapshot);
+    bench.send(Event::Snapshot(snapshot));
+    assert_eq!(bench.app.processes.position.at, 1);
+}
+
+#[test]
 fn the_cursor_goes_to_the_widest_callee_and_to_neighbours() {
     let mut bench = Bench::new();
     bench.keys("j");

@@ -85,7 +85,7 @@ impl Grid {
     }
 }
 
-/// What the map shows of a slot, and of `slots` from there.
+/// Returns the weight of `slots` slots from `slot` on, in [`PARTS`](crate::profile::PARTS).
 pub(super) fn weight_of(heat: &HeatMap, slot: u64, slots: u64) -> u64 {
     let second = (slot / A_SECOND).checked_sub(heat.first_second).and_then(|second| heat.seconds.get(second as usize));
     let from = (slot % A_SECOND) as usize;

@@ -9,6 +9,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod answers;
 mod command;
 mod ending;
 mod files;

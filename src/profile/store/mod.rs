@@ -1,6 +1,7 @@
 //! The store: samples in the order of their time, their stacks, threads and processes.
 
 pub(crate) mod capabilities;
+pub(crate) mod clock;
 pub(crate) mod events;
 pub(crate) mod processes;
 pub(crate) mod renewal;

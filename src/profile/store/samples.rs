@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::capabilities::Capabilities;
+use super::clock::Clock;
 use super::stacks::StackTable;
 use super::threads::{Thread, ThreadTable};
 use crate::profile::ids::{Cpu, EventSource, FrameId, StackId, ThreadIndex, Timestamp, UserId};
@@ -368,6 +369,7 @@ pub struct Profile {
     capabilities: Capabilities,
     /// The units of sources whose unit is not samples.
     units: FxHashMap<EventSource, Unit>,
+    clock: Option<Clock>,
     epoch: u64,
     stacks_at_compaction: usize,
     threads_at_compaction: usize,
@@ -435,6 +437,21 @@ impl Profile {
     /// The unit of samples of this source.
     pub fn unit(&self, source: EventSource) -> Unit {
         self.units.get(&source).copied().unwrap_or_default()
+    }
+
+    /// Samples of the clock are taken like this.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock = Some(clock);
+    }
+
+    /// How samples of the clock are taken, if that is known.
+    pub fn clock(&self) -> Option<Clock> {
+        self.clock
+    }
+
+    /// The time that a sample of this source covers, in nanoseconds. It is 0 for events.
+    pub fn period(&self, source: EventSource) -> u64 {
+        self.clock.filter(|_| source == EventSource::CLOCK).map_or(0, |clock| clock.period)
     }
 
     /// The limits in force.

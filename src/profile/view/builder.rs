@@ -287,7 +287,7 @@ impl ViewBuilder {
         self.next += 1;
         let shown = self.is_of_source(sample) && self.passes(profile, sample);
         if shown {
-            self.timeline.add(sample);
+            self.timeline.add(sample, profile.period(sample.source));
         }
         let (from, to) = self.range_cut(profile, now);
         // The counted samples are one run of numbers: times are ordered.
@@ -516,7 +516,7 @@ impl ViewBuilder {
                 }
                 let shown = self.passes(profile, sample);
                 if shown {
-                    self.timeline.take_back(sample);
+                    self.timeline.take_back(sample, profile.period(sample.source));
                 }
                 if (self.range_start..self.range_end).contains(&number) {
                     self.count(profile, sample, shown, -1);

@@ -9,6 +9,13 @@ pub(super) const SECOND: u64 = 1_000_000_000;
 /// Parts of a second that are told apart: 20 ms each, some two samples of a busy CPU at 99 Hz.
 pub const SLOTS: usize = 50;
 
+/// A weight of 1 in a [`HeatMap`]. A sample of the clock covers the time since the sample before. Its weight is divided among the slots in that
+/// time. Without this, a slot of 20 ms has two samples or one, and a constant load seems to pause.
+pub const PARTS: u64 = 1000;
+
+/// Nanoseconds of a slot.
+const SLOT: u64 = SECOND / SLOTS as u64;
+
 /// Seconds kept at most: twelve days.
 const MOST_SECONDS: usize = 1 << 20;
 
@@ -26,7 +33,7 @@ pub struct Timeline {
 pub struct HeatMap {
     /// Second of `CLOCK_MONOTONIC` at which `seconds` begins.
     pub first_second: u64,
-    /// Weight in each part of each second.
+    /// Weight in each part of each second, in [`PARTS`].
     pub seconds: Vec<[u64; SLOTS]>,
 }
 
@@ -45,8 +52,27 @@ pub(super) struct Second {
 
 const NOTHING: Second = Second { weight: 0, slots: [0; SLOTS] };
 
-fn slot_of(sample: &Sample) -> usize {
-    (sample.time.0 % SECOND / (SECOND / SLOTS as u64)) as usize
+/// Divides the weight of a sample among the slots of its period. Yields the number of each slot, counted from the start of the clock, and its
+/// part.
+fn parts_of(sample: &Sample, period: u64) -> impl Iterator<Item = (u64, u64)> {
+    let (to, weight) = (sample.time.0, u128::from(sample.weight) * u128::from(PARTS));
+    let from = to.saturating_sub(period);
+    // The weight before a moment. Without a period, all weight is at the end.
+    let before = move |at: u64| match to - from {
+        0 => {
+            if at > to {
+                weight
+            } else {
+                0
+            }
+        }
+        length => weight * u128::from(at.clamp(from, to) - from) / u128::from(length),
+    };
+    let last = if from == to { to } else { to - 1 };
+    (from / SLOT..=last / SLOT).map(move |slot| {
+        let part = before((slot + 1) * SLOT) - before(slot * SLOT);
+        (slot, u64::try_from(part).unwrap_or(u64::MAX))
+    })
 }
 
 impl Seconds {
@@ -55,7 +81,8 @@ impl Seconds {
         self.first = at.0 / SECOND;
     }
 
-    pub(super) fn add(&mut self, sample: &Sample) {
+    /// Adds a sample that covers the `period` before it.
+    pub(super) fn add(&mut self, sample: &Sample, period: u64) {
         let second = (sample.time.0 / SECOND).saturating_sub(self.first);
         let second = usize::try_from(second).unwrap_or(usize::MAX).min(MOST_SECONDS);
         if self.seconds.len() <= second {
@@ -63,16 +90,24 @@ impl Seconds {
         }
         let second = &mut self.seconds[second];
         second.weight = second.weight.wrapping_add(sample.weight);
-        let slot = &mut second.slots[slot_of(sample)];
-        *slot = slot.wrapping_add(sample.weight);
+        self.share_out(sample, period, u64::wrapping_add);
     }
 
-    pub(super) fn take_back(&mut self, sample: &Sample) {
+    pub(super) fn take_back(&mut self, sample: &Sample, period: u64) {
         let second = (sample.time.0 / SECOND).saturating_sub(self.first) as usize;
         if let Some(second) = self.seconds.get_mut(second) {
             second.weight = second.weight.wrapping_sub(sample.weight);
-            let slot = &mut second.slots[slot_of(sample)];
-            *slot = slot.wrapping_sub(sample.weight);
+        }
+        self.share_out(sample, period, u64::wrapping_sub);
+    }
+
+    /// Ignores time before the first second.
+    fn share_out(&mut self, sample: &Sample, period: u64, change: impl Fn(u64, u64) -> u64) {
+        for (slot, part) in parts_of(sample, period) {
+            let second = (slot / SLOTS as u64).checked_sub(self.first).and_then(|second| self.seconds.get_mut(second as usize));
+            if let Some(weight) = second.and_then(|second| second.slots.get_mut((slot % SLOTS as u64) as usize)) {
+                *weight = change(*weight, part);
+            }
         }
     }
 
@@ -93,5 +128,44 @@ impl Seconds {
         let seconds = usize::try_from((now.0 / SECOND + 1).saturating_sub(self.first)).unwrap_or(0);
         let idle = seconds.min(MOST_SECONDS).saturating_sub(self.seconds.len());
         self.seconds.iter().chain(std::iter::repeat_n(&NOTHING, idle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(time: u64) -> Sample {
+        Sample { time: Timestamp(time), ..Sample::default() }
+    }
+
+    #[test]
+    fn a_constant_load_is_the_same_in_each_part_of_a_second() {
+        for frequency in [1, 7, 49, 99, 997] {
+            let period = SECOND / frequency;
+            let mut seconds = Seconds::default();
+            seconds.begin(Timestamp(0));
+            let samples: Vec<Sample> = (1..=10 * frequency).map(|number| sample(number * period)).collect();
+            samples.iter().for_each(|sample| seconds.add(sample, period));
+            // In each of them a fiftieth of the samples of a second.
+            let (wanted, most) = (frequency * PARTS / SLOTS as u64, 1 + frequency / SLOTS as u64);
+            for slot in seconds.seconds.iter().take(9).flat_map(|second| second.slots) {
+                assert!(slot.abs_diff(wanted) <= most, "{slot} instead of {wanted} at {frequency} Hz");
+            }
+            samples.iter().for_each(|sample| seconds.take_back(sample, period));
+            assert!(seconds.seconds.iter().all(|second| second.slots == [0; SLOTS] && second.weight == 0));
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_sample_gets_lost_and_an_event_is_in_one_place() {
+        let parts = |time, period| parts_of(&sample(time), period).collect::<Vec<_>>();
+        assert_eq!(parts(3 * SLOT + 1, 0), [(3, PARTS)]);
+        assert_eq!(parts(3 * SLOT, 0), [(3, PARTS)]);
+        assert_eq!(parts(3 * SLOT, SLOT), [(2, PARTS)]);
+        assert_eq!(parts(3 * SLOT + SLOT / 4, SLOT), [(2, 750), (3, 250)]);
+        for (time, period) in [(SECOND + 7, SECOND / 99), (12_345_678_901, SECOND / 3), (5, SECOND)] {
+            assert_eq!(parts(time, period).iter().map(|(_, part)| part).sum::<u64>(), PARTS, "{time} {period}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::move_cursor;
+use super::Position;
 use crate::profile::{CallTree, FunctionOrder, FunctionTable, LabelId, Names, Neighbours, NodeId, Sides, Snapshot};
 use crate::ui::keys::Action;
 
@@ -38,18 +38,18 @@ pub enum FunctionsRow {
 /// The table of functions' state.
 #[derive(Clone, Debug, Default)]
 pub struct Functions {
-    /// The row under the cursor.
-    pub at: usize,
-    /// First row on screen.
-    pub scroll: usize,
+    /// Where the reader is.
+    pub position: Position,
     /// The order.
     pub sort: FunctionOrder,
     /// The function whose callers and callees are shown.
     pub open: Option<LabelId>,
+    /// Its callers and callees are not here yet. When they come, there is to be room for them on screen.
+    is_opening: bool,
     expanded: FxHashSet<(bool, Vec<LabelId>)>,
     made: RefCell<Made>,
-    /// What is under the cursor, to find it again.
-    anchor: Option<LabelId>,
+    /// The function under the cursor, or above it, and the rows from there to the cursor. `None` at the top, where the cursor stays.
+    anchor: Option<(LabelId, usize)>,
 }
 
 /// Rows, and what they were made from. Held by count, so that no other table can come to lie at the same address.
@@ -128,51 +128,76 @@ impl Functions {
     /// Shows callers and callees of a function, with the cursor on it.
     pub fn open_function(&mut self, label: LabelId) {
         self.open = Some(label);
-        self.anchor = Some(label);
+        self.anchor = Some((label, 0));
+        self.is_opening = true;
         self.expanded.clear();
     }
 
     /// Gives what is open and under the cursor other labels.
     pub fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
         self.open = self.open.map(&rename);
-        self.anchor = self.anchor.map(&rename);
+        self.anchor = self.anchor.map(|(label, below)| (rename(label), below));
         let expanded = std::mem::take(&mut self.expanded).into_iter();
         self.expanded = expanded.map(|(callers, path)| (callers, path.into_iter().map(&rename).collect())).collect();
     }
 
-    /// Finds the anchored row again.
-    pub fn refresh(&mut self, names: &Names, snapshot: &Snapshot) {
+    /// To the first row: other rows are shown, or in another order. Where callers and callees of a function are open, the reader stays there
+    /// unless the order has changed.
+    pub fn go_to_top(&mut self, sorted: bool) {
+        if sorted || self.open.is_none() {
+            (self.position, self.anchor) = (Position::default(), None);
+        }
+    }
+
+    /// Finds what is under the cursor again.
+    pub fn refresh(&mut self, names: &Names, snapshot: &Snapshot, height: usize) {
         if snapshot.functions.is_none() {
             return;
         }
+        self.open = self.open.map(|label| names.labels.current(label));
+        self.anchor = self.anchor.map(|(label, below)| (names.labels.current(label), below));
         let rows = self.rows(snapshot);
-        if let Some(anchor) = self.anchor.map(|label| names.labels.current(label)) {
-            self.open = self.open.map(|label| names.labels.current(label));
-            let found = rows.iter().position(|row| matches!(row, FunctionsRow::Function { label, .. } if *label == anchor));
-            let under = rows.get(self.at);
-            let on_branch = matches!(under, Some(FunctionsRow::Node { .. } | FunctionsRow::Heading { .. }));
-            if let Some(found) = found.filter(|_| !on_branch) {
-                let line = self.at.saturating_sub(self.scroll);
-                self.at = found;
-                self.scroll = found.saturating_sub(line);
+        let found = self.anchor.and_then(|(anchor, below)| {
+            let at = rows.iter().position(|row| matches!(row, FunctionsRow::Function { label, .. } if *label == anchor))?;
+            Some((at + if self.open == Some(anchor) { below } else { 0 }, self.open == Some(anchor)))
+        });
+        match found {
+            Some((found, true)) => {
+                self.position.hold(found, rows.len(), height);
+                let has_come = snapshot.neighbours.as_ref().is_some_and(|(label, _)| self.open == Some(*label));
+                if has_come && std::mem::take(&mut self.is_opening) {
+                    self.position.make_room(rows.len(), height);
+                }
             }
+            found => self.position.follow(found.map(|(at, _)| at), rows.len(), height),
         }
-        self.at = self.at.min(rows.len().saturating_sub(1));
-        self.scroll = self.scroll.min(self.at);
+        self.note_anchor(&rows);
+    }
+
+    /// Notes what is under the cursor.
+    fn note_anchor(&mut self, rows: &[FunctionsRow]) {
+        let below = |at: usize| {
+            rows.iter().take(at + 1).rev().enumerate().find_map(|(below, row)| match row {
+                FunctionsRow::Function { label, open, .. } => Some((*label, below, *open)),
+                _ => None,
+            })
+        };
+        let under = below(self.position.at);
+        // At the top the cursor stays, whichever function is there.
+        let stays = self.position.at == 0 && under.is_none_or(|(.., open)| !open);
+        self.anchor = under.filter(|_| !stays).map(|(label, below, _)| (label, below));
     }
 
     /// Puts the cursor on a row that was clicked.
     pub(crate) fn select(&mut self, at: usize, snapshot: &Snapshot) {
         let rows = self.rows(snapshot);
-        self.at = at.min(rows.len().saturating_sub(1));
-        if let Some(FunctionsRow::Function { label, .. }) = rows.get(self.at) {
-            self.anchor = Some(*label);
-        }
+        self.position.at = at.min(rows.len().saturating_sub(1));
+        self.note_anchor(&rows);
     }
 
     /// The function or branch under the cursor.
     pub fn selected_label(&self, snapshot: &Snapshot) -> Option<LabelId> {
-        match self.rows(snapshot).get(self.at)? {
+        match self.rows(snapshot).get(self.position.at)? {
             FunctionsRow::Function { label, .. } => Some(*label),
             FunctionsRow::Node { path, .. } => path.last().copied(),
             FunctionsRow::Heading { .. } => None,
@@ -181,11 +206,12 @@ impl Functions {
 
     /// Opens or closes what is under the cursor.
     pub fn enter(&mut self, snapshot: &Snapshot) {
-        match self.rows(snapshot).get(self.at) {
+        match self.rows(snapshot).get(self.position.at) {
             Some(FunctionsRow::Function { label, open, .. }) => {
-                self.anchor = Some(*label);
+                self.anchor = Some((*label, 0));
                 self.expanded.clear();
                 self.open = if *open { None } else { Some(*label) };
+                self.is_opening = !*open;
             }
             Some(FunctionsRow::Node { callers, path, open, .. }) => {
                 let key = (*callers, path.clone());
@@ -199,30 +225,29 @@ impl Functions {
         }
     }
 
-    /// Moves the cursor; left closes, right opens.
+    /// Moves the cursor; left closes, right opens. `height` is the number of rows on screen.
     pub fn go(&mut self, action: Action, snapshot: &Snapshot, height: usize) {
         let rows = self.rows(snapshot);
-        let wants_open = match rows.get(self.at) {
+        let wants_open = match rows.get(self.position.at) {
             Some(FunctionsRow::Function { open, .. }) => Some(!open),
             Some(FunctionsRow::Node { open, children, .. }) if *children || *open => Some(!open),
             _ => None,
         };
         match (action, wants_open) {
-            (Action::Right, Some(true)) | (Action::Left, Some(false)) => self.enter(snapshot),
+            (Action::Right, Some(true)) | (Action::Left, Some(false)) => return self.enter(snapshot),
             (Action::Left, _) => {
                 // Out of a branch, back to its function.
-                let up = rows.iter().take(self.at).rposition(|row| matches!(row, FunctionsRow::Function { .. }));
-                self.at = up.unwrap_or(self.at);
+                let up = rows.iter().take(self.position.at).rposition(|row| matches!(row, FunctionsRow::Function { .. }));
+                self.position.at = up.unwrap_or(self.position.at);
+                self.position.clamp(rows.len(), height);
             }
-            _ => move_cursor(action, &mut self.at, &mut self.scroll, rows.len(), height.saturating_sub(1)),
+            _ => self.position.go(action, rows.len(), height),
         }
-        if let Some(FunctionsRow::Function { label, .. }) = rows.get(self.at) {
-            self.anchor = Some(*label);
-        }
+        self.note_anchor(&rows);
     }
 
     /// To the next function that the search found.
-    pub fn next_match(&mut self, snapshot: &Snapshot, found: impl Fn(LabelId) -> bool, forward: bool) -> bool {
+    pub fn next_match(&mut self, snapshot: &Snapshot, found: impl Fn(LabelId) -> bool, forward: bool, height: usize) -> bool {
         let rows = self.rows(snapshot);
         let matches: Vec<usize> = rows
             .iter()
@@ -231,16 +256,13 @@ impl Functions {
             .map(|(at, _)| at)
             .collect();
         let next = if forward {
-            matches.iter().find(|at| **at > self.at).or(matches.first())
+            matches.iter().find(|at| **at > self.position.at).or(matches.first())
         } else {
-            matches.iter().rev().find(|at| **at < self.at).or(matches.last())
+            matches.iter().rev().find(|at| **at < self.position.at).or(matches.last())
         };
         let Some(&at) = next else { return false };
-        self.at = at;
-        self.scroll = at.saturating_sub(3);
-        if let Some(FunctionsRow::Function { label, .. }) = rows.get(at) {
-            self.anchor = Some(*label);
-        }
+        self.position.jump(at, rows.len(), height);
+        self.note_anchor(&rows);
         true
     }
 
@@ -286,7 +308,7 @@ mod tests {
             assert!(Rc::ptr_eq(&rows, &functions.rows(&snapshot)), "made anew for a key");
         }
         println!("{} rows: sorted in {sorted:?} by the engine, made in {made:?}, a key {:?}", rows.len(), began.elapsed() / 100);
-        assert_eq!((rows.len(), functions.at), (MANY as usize + 1, 100));
+        assert_eq!((rows.len(), functions.position.at), (MANY as usize + 1, 100));
         let name = |row: &FunctionsRow| match row {
             FunctionsRow::Function { label, .. } => names.labels.name(*label).to_owned(),
             _ => String::new(),

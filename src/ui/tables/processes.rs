@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::move_cursor;
+use super::Position;
 use crate::profile::{ActivityRow, LabelId, Names, Snapshot, Tgid, Tid};
 use crate::ui::keys::Action;
 
@@ -125,13 +125,12 @@ impl ProcessRow {
 /// The table of processes' state.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
-    /// The row under the cursor.
-    pub at: usize,
-    /// First row on screen.
-    pub scroll: usize,
+    /// Where the reader is.
+    pub position: Position,
     /// The order.
     pub sort: ProcessSort,
     open: FxHashSet<RowKey>,
+    /// The row under the cursor. `None` at the top, where the cursor stays.
     anchor: Option<RowKey>,
 }
 
@@ -193,47 +192,51 @@ impl Processes {
         rows.extend(threads.into_iter().map(|row| ProcessRow::Thread { row }));
     }
 
+    /// To the first row: other rows are shown, or in another order.
+    pub fn go_to_top(&mut self) {
+        (self.position, self.anchor) = (Position::default(), None);
+    }
+
     /// Finds the row under the cursor again.
-    pub fn refresh(&mut self, snapshot: &Snapshot, names: &Names) {
-        let Some(anchor) = self.anchor else { return };
+    pub fn refresh(&mut self, snapshot: &Snapshot, names: &Names, height: usize) {
         let rows = self.rows(snapshot, names);
         let place = |key: RowKey| rows.iter().position(|row| row.key() == key);
         // One that has exited may have gone into the row of all of its name.
-        let folded = || match anchor {
+        let folded = |key: RowKey| match key {
             RowKey::Process(tgid) | RowKey::Thread(tgid, _) => rows
                 .iter()
                 .position(|row| matches!(row, ProcessRow::Exited { processes, open: false, .. } if processes.contains(&tgid))),
             RowKey::Exited(_) => None,
         };
-        if let Some(found) = place(anchor).or_else(folded) {
-            let line = self.at.saturating_sub(self.scroll);
-            self.at = found;
-            self.scroll = found.saturating_sub(line);
-        }
-        self.at = self.at.min(rows.len().saturating_sub(1));
-        self.scroll = self.scroll.min(self.at);
+        let found = self.anchor.and_then(|anchor| place(anchor).or_else(|| folded(anchor)));
+        self.position.follow(found, rows.len(), height);
+        self.note_anchor(&rows);
+    }
+
+    fn note_anchor(&mut self, rows: &[ProcessRow]) {
+        self.anchor = rows.get(self.position.at).filter(|_| self.position.at > 0).map(ProcessRow::key);
     }
 
     /// Puts the cursor on a row that was clicked.
     pub(crate) fn select(&mut self, at: usize, snapshot: &Snapshot, names: &Names) {
         let rows = self.rows(snapshot, names);
-        self.at = at.min(rows.len().saturating_sub(1));
-        self.anchor = rows.get(self.at).map(ProcessRow::key);
+        self.position.at = at.min(rows.len().saturating_sub(1));
+        self.note_anchor(&rows);
     }
 
     /// The process, or the processes that are one row, and on a thread's row the thread under the cursor.
     pub fn selected(&self, snapshot: &Snapshot, names: &Names) -> Option<(Vec<Tgid>, Option<Tid>)> {
-        match self.rows(snapshot, names).into_iter().nth(self.at)? {
+        match self.rows(snapshot, names).into_iter().nth(self.position.at)? {
             ProcessRow::Exited { processes, .. } => Some((processes, None)),
             ProcessRow::Process { sums, .. } => Some((vec![sums.tgid], None)),
             ProcessRow::Thread { row } => Some((vec![row.thread.tgid], Some(row.thread.tid))),
         }
     }
 
-    /// Moves the cursor; left closes, right opens.
+    /// Moves the cursor; left closes, right opens. `height` is the number of rows on screen.
     pub fn go(&mut self, action: Action, snapshot: &Snapshot, names: &Names, height: usize) {
         let rows = self.rows(snapshot, names);
-        let key = rows.get(self.at).map(ProcessRow::key);
+        let key = rows.get(self.position.at).map(ProcessRow::key);
         match (action, key) {
             (Action::Right, Some(key @ (RowKey::Process(_) | RowKey::Exited(_)))) => {
                 self.open.insert(key);
@@ -245,7 +248,7 @@ impl Processes {
                     other => other,
                 };
                 if !self.open.remove(&close) {
-                    let outer = rows.iter().take(self.at).rposition(|row| matches!(row, ProcessRow::Exited { .. }));
+                    let outer = rows.iter().take(self.position.at).rposition(|row| matches!(row, ProcessRow::Exited { .. }));
                     if let (RowKey::Process(tgid), Some(ProcessRow::Exited { processes, sums, .. })) =
                         (close, outer.and_then(|outer| rows.get(outer)))
                         && processes.contains(&tgid)
@@ -254,11 +257,12 @@ impl Processes {
                         self.open.remove(&close);
                     }
                 }
-                self.at = rows.iter().position(|row| row.key() == close).unwrap_or(self.at);
+                self.position.at = rows.iter().position(|row| row.key() == close).unwrap_or(self.position.at);
+                self.position.clamp(rows.len(), height);
             }
-            _ => move_cursor(action, &mut self.at, &mut self.scroll, rows.len(), height.saturating_sub(1)),
+            _ => self.position.go(action, rows.len(), height),
         }
-        self.anchor = rows.get(self.at).map(ProcessRow::key);
+        self.note_anchor(&rows);
     }
 
     /// The next column to sort by.
@@ -361,7 +365,7 @@ mod tests {
         let mut table = Processes::default();
         let folded = ["3 cc1 20", "cc1 x3 12 3/6", "1 make 9", "4 sh 2 exited"];
         assert_eq!(lines(&table, &names, &snapshot), folded, "one that lives, and one alone of its name, stay by themselves");
-        table.at = 1;
+        table.position.at = 1;
         assert_eq!(table.selected(&snapshot, &names), Some((vec![Tgid(6), Tgid(2), Tgid(5)], None)));
         table.go(Action::Right, &snapshot, &names, 20);
         let open =
@@ -372,9 +376,9 @@ mod tests {
         assert_eq!(lines(&table, &names, &snapshot)[2..4], ["6 cc1 5 exited", "thread 6"]);
         // Left closes the process, then the row of all of them.
         table.go(Action::Left, &snapshot, &names, 20);
-        assert_eq!((lines(&table, &names, &snapshot), table.at), (open.map(str::to_owned).to_vec(), 2));
+        assert_eq!((lines(&table, &names, &snapshot), table.position.at), (open.map(str::to_owned).to_vec(), 2));
         table.go(Action::Left, &snapshot, &names, 20);
-        assert_eq!((lines(&table, &names, &snapshot), table.at), (folded.map(str::to_owned).to_vec(), 1));
+        assert_eq!((lines(&table, &names, &snapshot), table.position.at), (folded.map(str::to_owned).to_vec(), 1));
     }
 
     #[test]
@@ -383,7 +387,7 @@ mod tests {
         let mut table = Processes::default();
         table.select(2, &before, &names);
         let (_, after) = world(&[(1, "make", 3, false), (2, "cc1", 4, true), (3, "cc1", 2, true)]);
-        table.refresh(&after, &names);
-        assert_eq!((table.at, lines(&table, &names, &after)[0].as_str()), (0, "cc1 x2 6 2/4"));
+        table.refresh(&after, &names, 20);
+        assert_eq!((table.position.at, lines(&table, &names, &after)[0].as_str()), (0, "cc1 x2 6 2/4"));
     }
 }

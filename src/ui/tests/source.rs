@@ -125,7 +125,7 @@ fn o_opens_the_source_at_its_hottest_line() {
     assert!(screen.contains("n next hot row  Tab instructions  o closes"), "{screen}");
     assert!(screen.contains(" here: self 90 (90.0 %)  total 90 (90.0 %) of 100 samples  ns::hot(int)"), "{screen}");
     // To hot lines and back, round in a circle.
-    let at = |reading: &Reading| reading.bench.app.source.as_ref().unwrap().place.0;
+    let at = |reading: &Reading| reading.bench.app.source.as_ref().unwrap().place.at;
     reading.bench.keys("n");
     assert_eq!(at(&reading), 3);
     reading.bench.keys("n");
@@ -196,7 +196,7 @@ fn weights_follow_the_samples_and_new_addresses_are_asked_for() {
     reading.bench.keys("j");
     reading.bench.send(Event::Listing(reading.hot, Ok(Arc::new(listing))));
     assert!(reading.row("line 4 of").contains("50.0    50.0"));
-    assert_eq!(reading.bench.app.source.as_ref().unwrap().place.0, 7, "the cursor stays");
+    assert_eq!(reading.bench.app.source.as_ref().unwrap().place.at, 7, "the cursor stays");
     // Filters and time ranges are obeyed.
     reading.bench.keys("&nowhere");
     reading.bench.key(KeyCode::Enter);
@@ -272,10 +272,10 @@ fn the_table_of_functions_and_the_mouse_know_the_source_too() {
     reading.row("line 7 of");
     let body = reading.bench.app.areas().body;
     reading.bench.click(10, body.y + 2 + 1);
-    assert_eq!(reading.bench.app.source.as_ref().unwrap().place.0, 1);
+    assert_eq!(reading.bench.app.source.as_ref().unwrap().place.at, 1);
     reading.bench.click(10, body.y);
     reading.bench.mouse(MouseEventKind::ScrollDown, 10, body.y + 5);
-    assert_eq!(reading.bench.app.source.as_ref().unwrap().place.0, 4);
+    assert_eq!(reading.bench.app.source.as_ref().unwrap().place.at, 4);
     reading.bench.keys("y");
     assert!(matches!(reading.bench.others.last(), Some(Effect::Copy(text)) if text == "line 5 of the source"));
     reading.bench.keys("s");

@@ -11,13 +11,13 @@ use ratatui::style::{Color, Modifier, Style};
 use crate::profile::{CallTree, Change, FrameKind, Label, NodeId};
 use crate::ui::app::App;
 use crate::ui::keys::Action;
-use crate::ui::layout::{Layout, Span};
+use crate::ui::layout::{Layout, Span, frames_of};
 use crate::ui::names::fit_name;
 use crate::ui::place::Place;
 use crate::ui::text;
 use crate::ui::theme::BoxColours;
 
-use super::put;
+use super::paint::put;
 
 /// Left blocks of 1 to 7 eighths.
 const LEFT_BLOCKS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
@@ -91,8 +91,7 @@ struct Cursor {
 
 impl Cursor {
     fn is_on(self, tree: &CallTree, span: &Span) -> bool {
-        let Some(node) = self.node.filter(|_| self.rest == (span.rest > 0)) else { return false };
-        node == span.node || (span.last != span.node && !self.rest && chain(tree, span).any(|id| id == node))
+        self.node.is_some_and(|node| self.rest == (span.rest > 0) && frames_of(tree, span).contains(&node))
     }
 }
 
@@ -102,16 +101,17 @@ struct Look {
 }
 
 enum Words {
-    /// A frame's names: one, or a chain's.
-    Frame { names: Vec<String>, mark: &'static str, figures: String },
+    /// A frame's names: one, or a chain's; and which of them is selected.
+    Frame { names: Vec<String>, selected: usize, mark: &'static str, figures: String },
     /// So many narrow children.
     Rest(u32),
 }
 
 fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, shift: bool) -> Look {
     let tree = &app.snapshot.tree;
-    let node = tree.node(span.node);
-    let label = if span.node == CallTree::ROOT { None } else { app.names.labels.get(node.label) };
+    // The last frame of a chain has its weight.
+    let node = tree.node(span.last);
+    let label = if span.last == CallTree::ROOT { None } else { app.names.labels.get(node.label) };
     let own = if node.total == 0 { 0.0 } else { node.own as f64 / node.total as f64 };
     let faded = row + 1 < layout.lead;
     let change = app.snapshot.difference.as_ref().map(|difference| difference.change(difference.node(span.node).total));
@@ -121,7 +121,8 @@ fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, 
     };
     let mut style = Style::new().bg(colours.ground).fg(colours.ink);
     if let Some(found) = &app.snapshot.search {
-        if span.rest == 0 && chain(tree, span).any(|id| found.matches(tree.node(id).label)) {
+        let is_found = |id: &NodeId| *id != CallTree::ROOT && found.matches(tree.node(*id).label);
+        if span.rest == 0 && frames_of(tree, span).iter().any(is_found) {
             style = app.theme.found(colours);
         } else {
             style = style.patch(unmatched(app, colours));
@@ -134,7 +135,7 @@ fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, 
         style = app.theme.selected();
     }
     let columns = (span.to - span.from) / if app.theme.fractional() { 8 } else { 1 };
-    Look { style, words: words_of(app, tree, span, label, change, columns) }
+    Look { style, words: words_of(app, tree, (span, cursor), label, change, columns) }
 }
 
 /// What a search did not find steps back, where there are colours to step back with.
@@ -152,31 +153,33 @@ fn unmatched(app: &App, colours: BoxColours) -> Style {
     }
 }
 
-/// The frames of a box, its own first.
-fn chain<'a>(tree: &'a CallTree, span: &Span) -> impl Iterator<Item = NodeId> + 'a {
-    let first = span.node;
-    let mut nodes: Vec<NodeId> = tree.ancestors(span.last).take_while(|id| *id > first).collect();
-    nodes.push(first);
-    nodes.into_iter().rev().filter(|id| id.0 != 0)
-}
-
 /// Columns in which a part of a name could be read: see [`fit_name`].
 const READABLE: u32 = 3;
 
-fn words_of(app: &App, tree: &CallTree, span: &Span, label: Option<&Label>, change: Option<Change>, columns: u32) -> Words {
+fn words_of(
+    app: &App,
+    tree: &CallTree,
+    (span, cursor): (&Span, Cursor),
+    label: Option<&Label>,
+    change: Option<Change>,
+    columns: u32,
+) -> Words {
     if span.rest > 0 {
         return Words::Rest(span.rest);
     }
     let names = match label {
         None => vec!["all".to_owned()],
-        // Most boxes are as narrow as that: work on names that nobody sees would be most of a picture's. Of a chain the first name
-        // would be shown.
+        // Most boxes are as narrow as that: work on names that nobody sees would be most of a picture's.
         Some(label) if columns < READABLE => vec![label.name.to_string()],
         Some(label) if span.last == span.node => vec![app.shown_name(label).into_owned()],
         Some(_) => {
-            let labels = chain(tree, span).filter_map(|id| app.names.labels.get(tree.node(id).label));
-            labels.map(|label| app.shown_name(label).into_owned()).collect()
+            let labels = frames_of(tree, span).into_iter().map(|id| app.names.labels.get(tree.node(id).label));
+            labels.map(|label| label.map_or_else(String::new, |label| app.shown_name(label).into_owned())).collect()
         }
+    };
+    let selected = match names.len() {
+        1 => 0,
+        count => frames_of(tree, span).iter().position(|id| Some(*id) == cursor.node).unwrap_or(count - 1),
     };
     // Processes and the root say how much they are; functions would only repeat it row after row. What has changed says by how
     // much, whatever it is.
@@ -190,7 +193,7 @@ fn words_of(app: &App, tree: &CallTree, span: &Span, label: Option<&Label>, chan
         (Some(_), None) => String::new(),
     };
     let mark = if app.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
-    Words::Frame { names, mark, figures }
+    Words::Frame { names, selected, mark, figures }
 }
 
 impl Words {
@@ -201,8 +204,14 @@ impl Words {
                 let words = format!("+{}", text::count(u64::from(*count)));
                 if text::width(&words) <= columns { words } else { String::new() }
             }
-            Words::Frame { names, mark, figures } => {
+            Words::Frame { names, selected, mark, figures } => {
                 let arrow = if ascii { " > " } else { " → " };
+                // Brackets show which frame of a chain is selected.
+                let marked = |(at, name): (usize, &String)| match at == *selected && at + 1 < names.len() {
+                    true => format!("[{name}]"),
+                    false => name.clone(),
+                };
+                let names: Vec<String> = names.iter().enumerate().map(marked).collect();
                 let all = names.join(arrow);
                 let with = |more: &str| format!("{all} {more}");
                 let words = if !figures.is_empty() && text::width(&with(figures)) <= columns {
@@ -214,7 +223,7 @@ impl Words {
                 } else if text::width(&all) <= columns {
                     all
                 } else {
-                    fit_chain(names, arrow, columns)
+                    fit_chain(&names, *selected, arrow, columns)
                 };
                 if ascii { words.replace('…', "~") } else { words }
             }
@@ -222,17 +231,18 @@ impl Words {
     }
 }
 
-/// A chain keeps its ends: where it comes from and what it comes to.
-fn fit_chain(names: &[String], arrow: &str, columns: usize) -> String {
-    let (Some(first), Some(last)) = (names.first(), names.last()) else { return String::new() };
-    let gap = format!("{arrow}…{arrow}");
-    let room = columns.saturating_sub(text::width(&gap));
-    if room < 12 {
-        return fit_name(first, columns);
+/// A chain keeps its end, which has its weight, or what of it is selected; then its beginning, as far as there is room.
+fn fit_chain(names: &[String], selected: usize, arrow: &str, columns: usize) -> String {
+    let (Some(first), Some(wanted)) = (names.first(), names.get(selected)) else { return String::new() };
+    let before = if selected > 1 { format!("{arrow}…{arrow}") } else { arrow.to_owned() };
+    let after = if selected + 1 < names.len() { format!("{arrow}…") } else { String::new() };
+    let room = columns.saturating_sub(text::width(&before) + text::width(&after));
+    if room < 12 || selected == 0 {
+        return fit_name(wanted, columns);
     }
-    let last = fit_name(last, room / 2);
-    let first = fit_name(first, room - text::width(&last));
-    format!("{first}{gap}{last}")
+    let wanted = fit_name(wanted, room * 2 / 3);
+    let first = fit_name(first, room - text::width(&wanted));
+    format!("{first}{before}{wanted}{after}")
 }
 
 fn draw_fractional(span: &Span, look: &Look, next_begins: bool, line: Rect, buffer: &mut Buffer) {

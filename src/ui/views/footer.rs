@@ -13,7 +13,7 @@ use crate::ui::names::fit_name;
 use crate::ui::overlay::{Overlay, Prompt};
 use crate::ui::text;
 
-use super::{put, put_right};
+use super::paint::{put, put_right};
 
 /// Columns that a name and its place in the source have before the words about weights are complete.
 const NAME_ROOM: usize = 32;

@@ -10,10 +10,8 @@ use crate::ui::names::fit_name;
 use crate::ui::tables::FunctionsRow;
 use crate::ui::text;
 
-use super::put;
-
-/// Columns of the bar beside each function.
-const BAR: u16 = 10;
+use super::paint::{BAR, bar, put};
+use super::table;
 
 /// Draws the table.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
@@ -38,14 +36,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let rows = app.functions.rows(&app.snapshot);
-    let lines = usize::from(area.height).saturating_sub(1);
-    for (line, (at, row)) in rows.iter().enumerate().skip(app.functions.scroll).take(lines).enumerate() {
-        let y = area.y + 1 + line as u16;
-        draw_row(app, row, Rect::new(area.x, y, area.width, 1), buffer);
-        if at == app.functions.at {
-            buffer.set_style(Rect::new(area.x, y, area.width, 1), app.theme.selected());
-        }
-    }
+    table::draw(app, area, (app.functions.position, &rows), draw_row, buffer);
 }
 
 fn draw_row(app: &App, row: &FunctionsRow, line: Rect, buffer: &mut Buffer) {
@@ -57,7 +48,7 @@ fn draw_row(app: &App, row: &FunctionsRow, line: Rect, buffer: &mut Buffer) {
             for part in [own, total] {
                 x = draw_figures(app, *part, line, x, buffer);
             }
-            x = draw_bar(app, own.now, whole, line, x, buffer);
+            x = bar(app, own.now, whole, line, x, buffer);
             x = put(buffer, line, x + 1, line.y, if *open { opened } else { closed }, app.theme.dim());
             draw_name(app, *label, line, x, buffer);
         }
@@ -99,15 +90,6 @@ fn draw_figures(app: &App, part: Sides, line: Rect, x: u16, buffer: &mut Buffer)
     let x = put(buffer, line, x, line.y, &format!("{share:>8} % "), Style::new());
     let points = if change.by == 0.0 { String::new() } else { text::points(change.by) };
     put(buffer, line, x, line.y, &format!("{points:>8}  "), app.theme.changed(change))
-}
-
-/// A bar of `part` in `whole`.
-pub(super) fn draw_bar(app: &App, part: u64, whole: u64, line: Rect, x: u16, buffer: &mut Buffer) -> u16 {
-    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let units = (u128::from(part) * u128::from(BAR) * 8 / u128::from(whole.max(1))) as usize;
-    let bar = if app.theme.ascii { "#".repeat(units / 8) } else { format!("{}{}", "█".repeat(units / 8), EIGHTHS[units % 8]) };
-    put(buffer, line, x, line.y, &bar, app.theme.bar());
-    x + BAR
 }
 
 fn draw_name(app: &App, label: crate::profile::LabelId, line: Rect, x: u16, buffer: &mut Buffer) {

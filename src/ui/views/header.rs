@@ -9,7 +9,7 @@ use crate::ui::app::{App, Chip, View};
 use crate::ui::text;
 use crate::ui::time_range::Span;
 
-use super::put;
+use super::paint::put;
 
 /// Heights of the time strip, and what ASCII has instead.
 const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
@@ -102,7 +102,8 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     if short {
         figures.clear();
     }
-    let lost = snapshot.losses.ring_full + snapshot.losses.events_lost + snapshot.losses.malformed;
+    // Only samples. The health view counts other lost events.
+    let lost = snapshot.losses.ring_full;
     figures.push((format!("lost {}", text::count(lost)), if lost > 0 { app.theme.warning() } else { app.theme.good() }));
     if snapshot.losses.over_memory > 0 {
         figures.push((format!("let go {}", text::count(snapshot.losses.over_memory)), app.theme.warning()));

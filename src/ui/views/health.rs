@@ -8,7 +8,7 @@ use crate::profile::UserEnd;
 use crate::ui::app::App;
 use crate::ui::text;
 
-use super::put;
+use super::paint::put;
 
 /// Draws the view.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {

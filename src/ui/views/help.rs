@@ -10,7 +10,7 @@ use crate::ui::keys::Section;
 use crate::ui::overlay::Help;
 use crate::ui::text;
 
-use super::{put, window};
+use super::paint::{put, window};
 
 /// Draws the help over the view.
 pub(super) fn draw(app: &App, help: &Help, area: Rect, buffer: &mut Buffer) {

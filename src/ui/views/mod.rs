@@ -3,13 +3,9 @@
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::widgets::Clear;
-use ratatui::widgets::Widget;
 
 use super::app::{App, View};
 use super::overlay::Overlay;
-use super::text;
 
 pub(super) mod flame;
 mod footer;
@@ -18,9 +14,11 @@ pub(super) mod header;
 mod health;
 mod help;
 mod output;
+mod paint;
 mod picker;
 mod processes;
 mod source;
+mod table;
 mod time;
 
 /// Draws the whole screen.
@@ -71,54 +69,3 @@ fn to_ascii(buffer: &mut Buffer) {
         }
     }
 }
-
-/// Writes text from `x` on, cut at the area's right edge; returns the column after it.
-fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, words: &str, style: Style) -> u16 {
-    if y >= area.bottom() || x >= area.right() {
-        return x;
-    }
-    let room = usize::from(area.right() - x);
-    let shown = text::cut(words, room);
-    buffer.set_stringn(x, y, &shown, room, style).0
-}
-
-/// Writes text so that it ends at the area's right edge; returns the column it begins at.
-fn put_right(buffer: &mut Buffer, area: Rect, y: u16, words: &str, style: Style) -> u16 {
-    let width = u16::try_from(text::width(words)).unwrap_or(u16::MAX).min(area.width);
-    let x = area.right() - width;
-    put(buffer, area, x, y, words, style);
-    x
-}
-
-/// A box in the middle of `area` for something that lies over it, cleared and framed; its inside comes back.
-fn window(app: &App, area: Rect, width: u16, height: u16, title: &str, buffer: &mut Buffer) -> Rect {
-    use ratatui::widgets::{Block, BorderType, Borders};
-    let width = width.min(area.width);
-    let height = height.min(area.height);
-    let outer = Rect::new(area.x + (area.width - width) / 2, area.y + (area.height - height) / 2, width, height);
-    Clear.render(outer, buffer);
-    if width < 8 || height < 4 {
-        return outer;
-    }
-    let border = if app.theme.ascii { ASCII_BORDER } else { BorderType::Rounded.to_border_set() };
-    let block = Block::new()
-        .borders(Borders::ALL)
-        .border_set(border)
-        .border_style(app.theme.dim())
-        .title(format!(" {title} "))
-        .title_style(app.theme.strong());
-    let inner = block.inner(outer);
-    block.render(outer, buffer);
-    inner
-}
-
-const ASCII_BORDER: ratatui::symbols::border::Set<'static> = ratatui::symbols::border::Set {
-    top_left: "+",
-    top_right: "+",
-    bottom_left: "+",
-    bottom_right: "+",
-    vertical_left: "|",
-    vertical_right: "|",
-    horizontal_top: "-",
-    horizontal_bottom: "-",
-};

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use crate::ui::app::App;
 
-use super::put;
+use super::paint::put;
 
 /// Draws the last lines that fit.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {

@@ -8,7 +8,7 @@ use crate::ui::app::App;
 use crate::ui::overlay::Picker;
 use crate::ui::text;
 
-use super::{put, window};
+use super::paint::{put, window};
 
 /// Draws the list.
 pub(super) fn draw(app: &App, picker: &Picker, area: Rect, buffer: &mut Buffer) {

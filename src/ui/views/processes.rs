@@ -9,8 +9,8 @@ use crate::ui::app::App;
 use crate::ui::tables::{ProcessRow, ProcessSort};
 use crate::ui::text;
 
-use super::functions::draw_bar;
-use super::put;
+use super::paint::{bar, put};
+use super::table;
 
 /// Draws the table.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
@@ -36,14 +36,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if rows.is_empty() {
         put(buffer, area, area.x + 1, area.y + 1, "no process has run yet", app.theme.dim());
     }
-    let lines = usize::from(area.height).saturating_sub(1);
-    for (line, (at, row)) in rows.iter().enumerate().skip(app.processes.scroll).take(lines).enumerate() {
-        let y = area.y + 1 + line as u16;
-        draw_row(app, row, Rect::new(area.x, y, area.width, 1), buffer);
-        if at == app.processes.at {
-            buffer.set_style(Rect::new(area.x, y, area.width, 1), app.theme.selected());
-        }
-    }
+    table::draw(app, area, (app.processes.position, &rows), draw_row, buffer);
 }
 
 fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
@@ -62,7 +55,7 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
         text::percent(shown, whole)
     );
     let x = put(buffer, line, line.x, line.y, &figures, Style::new());
-    let x = draw_bar(app, shown, whole, line, x, buffer);
+    let x = bar(app, shown, whole, line, x, buffer);
     let mut x = put(buffer, line, x, line.y, &format!(" {complete:>9}  "), app.theme.dim());
     match row {
         ProcessRow::Exited { sums, processes, open } => {

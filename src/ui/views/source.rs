@@ -9,10 +9,10 @@ use crate::ui::app::App;
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
 use crate::ui::source::{Pane, Source};
+use crate::ui::tables::Position;
 use crate::ui::text;
 
-use super::functions::draw_bar;
-use super::put;
+use super::paint::{bar, put};
 
 /// Draws it over the whole body.
 pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
@@ -47,7 +47,7 @@ pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) 
 /// Function, object, file and line of the cursor, the function's share of all.
 fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
     let Some(label) = app.names.labels.get(source.label) else { return };
-    let (at, _) = source.place;
+    let at = source.place.at;
     let file = match source.rows() {
         Some(Ok(rows)) => match (source.pane, rows.rows.get(at)) {
             (Pane::Source, Some(row)) => format!("{}:{}", rows.file, row.place),
@@ -91,7 +91,7 @@ fn draw_heading(app: &App, source: &Source, rows: &Rows, area: Rect, y: u16, buf
 }
 
 fn draw_rows(app: &App, source: &Source, rows: &Rows, area: Rect, buffer: &mut Buffer) {
-    let (at, scroll) = source.place;
+    let Position { at, scroll } = source.place;
     let digits = digits(source, rows);
     for (y, (index, row)) in (area.y..area.bottom()).zip(rows.rows.iter().enumerate().skip(scroll)) {
         let line = Rect::new(area.x, y, area.width, 1);
@@ -109,7 +109,7 @@ fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, 
     let share = |part: u64| if part == 0 { String::new() } else { text::percent(part.min(whole), whole) };
     let figures = format!("{:>7} {:>7}  ", share(own), share(total));
     let x = put(buffer, line, line.x, line.y, &figures, if own > 0 { Style::new() } else { app.theme.dim() });
-    let x = draw_bar(app, own.min(whole), whole, line, x, buffer);
+    let x = bar(app, own.min(whole), whole, line, x, buffer);
     let place = match source.pane {
         Pane::Source => format!(" {:>digits$}  ", row.place),
         Pane::Code => format!(" {:>digits$x}  ", row.place),
@@ -132,7 +132,7 @@ fn digits(source: &Source, rows: &Rows) -> usize {
 /// What the row under the cursor weighs, with the whole name of the function.
 pub(super) fn describe(app: &App, source: &Source) -> String {
     let name = app.names.labels.name(source.label);
-    let (at, _) = source.place;
+    let at = source.place.at;
     let Some((own, total)) = source.weights.rows.get(at) else { return format!(" {name}") };
     let percent = |part: u64| text::percent(part.min(source.whole()), source.whole());
     let (elsewhere, whole) = (source.weights.elsewhere.0, source.whole());

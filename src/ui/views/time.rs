@@ -4,13 +4,13 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 
-use crate::profile::{HeatMap, SLOTS, TimeRange};
+use crate::profile::{HeatMap, PARTS, SLOTS, TimeRange};
 use crate::ui::app::App;
 use crate::ui::keys::Action;
 use crate::ui::text;
 use crate::ui::time_map::{Grid, begin_of, weight_of};
 
-use super::put;
+use super::paint::put;
 
 /// From nothing to all CPUs, where a cell has one colour.
 const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
@@ -50,7 +50,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 /// What a row of a second weighs at most: all CPUs busy; of events, the most that there was.
 fn full(app: &App, heat: &HeatMap, grid: &Grid) -> f64 {
     if app.ticks() > 0 {
-        return f64::from(app.ticks()) * app.status.cpus as f64 * grid.slots as f64 / SLOTS as f64;
+        return f64::from(app.ticks()) * PARTS as f64 * app.status.cpus as f64 * grid.slots as f64 / SLOTS as f64;
     }
     let slots = heat.first_second * SLOTS as u64..(heat.first_second + heat.seconds.len() as u64) * SLOTS as u64;
     slots.step_by(grid.slots.max(1) as usize).map(|slot| weight_of(heat, slot, grid.slots)).max().unwrap_or(0) as f64
@@ -119,8 +119,8 @@ pub(super) fn describe(app: &App) -> String {
     let parts = std::iter::successors(Some(from), |at| Some(second_end(*at))).take_while(|at| *at < to);
     let weight: u64 = parts.map(|at| weight_of(heat, at, second_end(at).min(to) - at)).sum();
     let busy = match app.ticks() {
-        0 => format!("{} events", text::grouped(weight)),
-        ticks => format!("{:.1} CPUs busy", weight as f64 / f64::from(ticks) / (length as f64 / 1e9)),
+        0 => format!("{} events", text::grouped(weight / PARTS)),
+        ticks => format!("{:.1} CPUs busy", weight as f64 / PARTS as f64 / f64::from(ticks) / (length as f64 / 1e9)),
     };
     let ago = app.snapshot.now.since(begin_of(from)) as f64 / 1e9;
     let key = app.keys.first(Action::ZoomIn);

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::profile::PARTS;
 use crate::profile::view::fading::ONE;
 use crate::profile::{Cpu, Direction, Filter, FrameKind, Grouping, Limits, Pattern, Searcher, Target, Tgid, Tid};
 
@@ -347,12 +348,12 @@ fn the_timeline_has_one_weight_a_second_and_forgets_what_the_store_forgot() {
     world.profile.trim(Timestamp(10 * SECOND));
     builder.update(&world.profile, Timestamp(10 * SECOND), usize::MAX);
     let heat = builder.heat(Timestamp(12 * SECOND));
-    let sums: Vec<u64> = heat.seconds.iter().map(|slots| slots.iter().sum()).collect();
+    let sums: Vec<u64> = heat.seconds.iter().map(|slots| slots.iter().sum::<u64>() / PARTS).collect();
     assert_eq!((heat.first_second, sums), {
         let timeline = builder.timeline(Timestamp(12 * SECOND));
         (timeline.first_second, timeline.weights)
     });
-    assert!(heat.seconds[1].iter().all(|slot| *slot == 10), "500 a second, evenly: {:?}", heat.seconds[1]);
+    assert!(heat.seconds[1].iter().all(|slot| *slot == 10 * PARTS), "500 a second, evenly: {:?}", heat.seconds[1]);
     let timeline = builder.timeline(Timestamp(12 * SECOND));
     assert_eq!(timeline.weights.last(), Some(&0), "nothing has run for two seconds");
     assert_eq!(timeline.weights.iter().sum::<u64>(), world.profile.samples.len() as u64);

@@ -1,0 +1,72 @@
+//! What all views draw with: text within an area, a bar, a window over the view.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::widgets::{Block, BorderType, Borders, Clear, Widget};
+
+use crate::ui::app::App;
+use crate::ui::text;
+
+/// Columns of a [`bar`].
+pub(super) const BAR: u16 = 10;
+
+/// Writes text from `x` on, cut at the area's right edge; returns the column after it.
+pub(super) fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, words: &str, style: Style) -> u16 {
+    if y >= area.bottom() || x >= area.right() {
+        return x;
+    }
+    let room = usize::from(area.right() - x);
+    let shown = text::cut(words, room);
+    buffer.set_stringn(x, y, &shown, room, style).0
+}
+
+/// Writes text so that it ends at the area's right edge; returns the column it begins at.
+pub(super) fn put_right(buffer: &mut Buffer, area: Rect, y: u16, words: &str, style: Style) -> u16 {
+    let width = u16::try_from(text::width(words)).unwrap_or(u16::MAX).min(area.width);
+    let x = area.right() - width;
+    put(buffer, area, x, y, words, style);
+    x
+}
+
+/// A bar of `part` in `whole`.
+pub(super) fn bar(app: &App, part: u64, whole: u64, line: Rect, x: u16, buffer: &mut Buffer) -> u16 {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let units = (u128::from(part) * u128::from(BAR) * 8 / u128::from(whole.max(1))) as usize;
+    let glyphs =
+        if app.theme.ascii { "#".repeat(units / 8) } else { format!("{}{}", "█".repeat(units / 8), EIGHTHS[units % 8]) };
+    put(buffer, line, x, line.y, &glyphs, app.theme.bar());
+    x + BAR
+}
+
+/// A box in the middle of `area` for something that lies over it, cleared and framed; its inside comes back.
+pub(super) fn window(app: &App, area: Rect, width: u16, height: u16, title: &str, buffer: &mut Buffer) -> Rect {
+    let width = width.min(area.width);
+    let height = height.min(area.height);
+    let outer = Rect::new(area.x + (area.width - width) / 2, area.y + (area.height - height) / 2, width, height);
+    Clear.render(outer, buffer);
+    if width < 8 || height < 4 {
+        return outer;
+    }
+    let border = if app.theme.ascii { ASCII_BORDER } else { BorderType::Rounded.to_border_set() };
+    let block = Block::new()
+        .borders(Borders::ALL)
+        .border_set(border)
+        .border_style(app.theme.dim())
+        .title(format!(" {title} "))
+        .title_style(app.theme.strong());
+    let inner = block.inner(outer);
+    block.render(outer, buffer);
+    inner
+}
+
+const ASCII_BORDER: ratatui::symbols::border::Set<'static> = ratatui::symbols::border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};

@@ -1,0 +1,118 @@
+//! Answers that the screen once got wrong, each with the steps that showed it.
+
+use super::*;
+use common::{Program, root_or_fail};
+
+/// A file of 60 functions `function00` to `function59`, the first the heaviest; and `whole` calls all of them.
+fn many_functions(shop: &Shop) -> String {
+    let path = shop.path("many.folded");
+    let line = |number: u64| format!("whole;function{number:02} {}\n", 1000 - number * 10);
+    std::fs::write(&path, (0..60).map(line).collect::<String>()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The rows of a table on screen, without the heading and what is above and below.
+fn rows(screen: &str) -> Vec<&str> {
+    let lines: Vec<&str> = screen.lines().collect();
+    let heading = lines.iter().position(|line| line.contains("total") && line.contains("function")).unwrap_or(0);
+    lines[heading + 1..lines.len() - 2].iter().copied().filter(|line| !line.trim().is_empty()).collect()
+}
+
+#[test]
+fn a_table_never_hides_its_top() {
+    let shop = Shop::new();
+    let terminal = Terminal::start(&["view", &many_functions(&shop)], 24, 120, &[]);
+    terminal.keys("2");
+    terminal.wait_for_text("function00", SOON);
+    let is_first = |name: &'static str| move |screen: &str| rows(screen).first().is_some_and(|row| row.contains(name));
+    // Sorted by another column while the cursor is far below: what is on top of that column is on top of the screen.
+    terminal.keys("End");
+    terminal.wait_for(|screen| screen.contains("function59") && !screen.contains("function00"), SOON);
+    terminal.keys("S");
+    terminal.wait_for(is_first("whole"), SOON);
+    terminal.keys("S S");
+    terminal.wait_for(is_first("function00"), SOON);
+    // Home, then another order: the cursor stays at the top.
+    terminal.keys("Down Home S");
+    let screen = terminal.wait_for(is_first("whole"), SOON);
+    assert!(detail(&screen).starts_with(" whole"), "{screen}");
+    // A filter leaves a few rows: all of them are seen.
+    terminal.keys("S S End");
+    terminal.wait_for(|screen| screen.contains("function59") && !screen.contains("function00"), SOON);
+    prompt(&terminal, KEEP, "function5[0-4]");
+    terminal.wait_for(|screen| rows(screen).len() == 6 && is_first("function50")(screen), SOON);
+    terminal.keys("x");
+    // Which rows are seen, of how many.
+    terminal.wait_for(|screen| screen.contains("1–20 of 61") && is_first("function00")(screen), SOON);
+    terminal.keys("End");
+    terminal.wait_for(|screen| screen.contains("42–61 of 61"), SOON);
+    quit(terminal);
+}
+
+#[test]
+fn processes_that_end_leave_no_empty_lines_below_hidden_rows() {
+    root_or_fail();
+    let busy = Program::build("chain.c");
+    let stays = busy.run(&[]);
+    let mut ends: Vec<_> = (0..30).map(|_| busy.run(&["30"])).collect();
+    let pids = std::iter::once(&stays).chain(&ends).map(|running| running.pid_text()).collect::<Vec<_>>().join(",");
+    let terminal = Terminal::start(&["-F", "499", "-p", &pids], 16, 120, &[]);
+    let of_stays = format!(" {} ", stays.pid_text());
+    terminal.keys("3");
+    terminal.wait_for(|screen| screen.contains(" of 31"), SOON);
+    terminal.keys("m End");
+    terminal.wait_for(|screen| screen.contains("–31 of 31"), SOON);
+    // They leave the last ten seconds, which are shown.
+    ends.clear();
+    let screen = terminal.wait_for(|screen| screen.contains(&of_stays) && !screen.contains("exited"), SOON);
+    let first = screen.lines().skip_while(|line| !line.contains("CPU %")).nth(1).unwrap_or_default();
+    assert!(first.contains(&of_stays), "{screen}");
+    quit(terminal);
+}
+
+#[test]
+fn a_constant_load_has_no_stripe_on_the_map_of_time() {
+    root_or_fail();
+    let busy = Program::build("chain.c");
+    let all: Vec<_> = (0..std::thread::available_parallelism().unwrap().get()).map(|_| busy.run(&[])).collect();
+    // One glyph a cell tells how busy it was.
+    let terminal = Terminal::start(&["-F", "99", "--color", "never", "--ascii"], 60, 100, &[]);
+    terminal.keys("4");
+    terminal.wait_for_text("a row 20 ms of it", SOON);
+    let map = |screen: &str| -> Vec<Vec<char>> {
+        let lines = screen.lines().skip_while(|line| !line.contains("a row 20 ms")).skip(1).take(50);
+        lines.map(|line| line.chars().skip(8).collect()).collect()
+    };
+    // Eight columns of whole seconds, two cells each, between the first and the newest.
+    let screen = terminal
+        .wait_for(|screen| map(screen).first().is_some_and(|line| line.iter().filter(|c| **c != ' ').count() >= 24), SOON);
+    let lines = map(&screen);
+    assert_eq!(lines.len(), 50, "{screen}");
+    let least = lines.iter().map(|line| (4..20).filter(|column| line.get(*column) == Some(&'#')).count()).min().unwrap_or(0);
+    assert!(least >= 12, "a row of 20 ms is busy in {least} of 16 cells only:\n{screen}");
+    drop(all);
+    quit(terminal);
+}
+
+#[test]
+fn a_chain_is_the_function_that_has_its_weight_and_each_of_its_functions_can_be_selected() {
+    let shop = Shop::new();
+    let path = shop.path("chain.folded");
+    let deep: Vec<String> = (0..44).map(|number| format!("f{number:02}")).collect();
+    std::fs::write(&path, format!("{};leaf_burn 530\nother 470\n", deep.join(";"))).unwrap();
+    let terminal = Terminal::start(&["view", path.to_str().unwrap()], 24, 120, &[]);
+    terminal.wait_for_text("other", SOON);
+    terminal.keys("a");
+    // One box, named by where it comes from and what it comes to.
+    terminal.wait_for(|screen| screen.contains("f00 → … → leaf_burn"), SOON);
+    terminal.keys("g Down");
+    let screen = terminal.wait_for(|screen| detail(screen).starts_with(" leaf_burn"), SOON);
+    assert!(detail(&screen).contains("self 530 (53.0 %)"), "{screen}");
+    terminal.keys("Up");
+    let screen = terminal.wait_for(|screen| detail(screen).starts_with(" f43"), SOON);
+    assert!(screen.contains("[f43]") && detail(&screen).contains("self 0"), "{screen}");
+    // Its callers are those of the function that is selected.
+    terminal.keys("Down s");
+    terminal.wait_for(|screen| screen.contains("called by") && detail(screen).starts_with(" leaf_burn"), SOON);
+    quit(terminal);
+}
