@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let step = |what: &str, since: Instant| println!("{what:<14} {:>8.1?}  most memory {}", since.elapsed(), most_memory());
 
     let start = Instant::now();
-    let report = folded::read(File::open(&path)?, &names, &mut profile)?;
+    let report = folded::read(File::open(&path)?, &names, &mut profile, None)?;
     step("read", start);
     println!("{report}; total {}; {} nodes, {} names", report.total, profile.stacks.len(), names.labels.len());
     if only_read {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = flametop::cli::parse();
     match flametop::session::run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status),
         // `flametop doctor | head`: who reads no more has seen enough, and wants no sentence. The status is a shell's for SIGPIPE.
         Err(error) if error.downcast_ref::<Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {
             ExitCode::from(141)

@@ -38,7 +38,7 @@ struct Loaded {
 fn load(input: &[u8]) -> Loaded {
     let names = Arc::new(Names::default());
     let mut profile = Profile::fixed(Capabilities::STACKS);
-    let report = folded::read(input, &names, &mut profile).unwrap();
+    let report = folded::read(input, &names, &mut profile, None).unwrap();
     profile.stacks.freeze();
     let mut view = ViewBuilder::new(Arc::clone(&names), Query { grouping: Grouping::None, ..Query::default() });
     while view.update(&profile, Timestamp(0), usize::MAX) == Progress::More {}
@@ -246,7 +246,7 @@ proptest! {
     #[test]
     fn nothing_in_a_file_makes_the_reader_stumble(input in prop::collection::vec(any::<u8>(), 0..2000)) {
         let (names, mut profile) = (Names::default(), Profile::fixed(Capabilities::STACKS));
-        if let Ok(report) = folded::read(&input[..], &names, &mut profile) {
+        if let Ok(report) = folded::read(&input[..], &names, &mut profile, None) {
             let sum: u64 = profile.samples.slices_from(0).flatten().map(|sample| sample.weight).sum();
             prop_assert_eq!(report.total, sum);
         }

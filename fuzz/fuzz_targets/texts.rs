@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         _ => {}
     }
     let (names, mut profile) = (Names::default(), Profile::fixed(Capabilities::STACKS));
-    let Ok(report) = folded::read(bytes, &names, &mut profile) else { return };
+    let Ok(report) = folded::read(bytes, &names, &mut profile, None) else { return };
     let samples: Vec<u64> = profile.samples.slices_from(0).flatten().map(|sample| sample.weight).collect();
     assert!(samples.len() as u64 <= report.stacks && report.stacks <= report.lines);
     assert_eq!(samples.iter().sum::<u64>(), report.total);

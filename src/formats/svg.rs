@@ -180,10 +180,8 @@ fn folded_lines(drawing: &Drawing<'_>, narrowest: u64) -> Option<FoldedLines> {
             Some(difference) => {
                 let own = path.own_sides(difference);
                 // Both sides are to be of one size, or everything has grown where there were fewer samples.
-                let whole = difference.whole();
-                let before = u128::from(own.before) * u128::from(whole.now) / u128::from(whole.before.max(1));
                 if own.now > 0 {
-                    lines.push_compared(text, u64::try_from(before).unwrap_or(u64::MAX), own.now);
+                    lines.push_compared(text, difference.comparison().as_now(own.before), own.now);
                 }
             }
         }
@@ -254,7 +252,7 @@ fn shade(name: &str) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::TreeBuilder;
+    use crate::profile::{Measure, TreeBuilder};
 
     fn drawn(tree: &CallTree, labels: &LabelTable, root: NodeId) -> (String, Drawn) {
         let mut out = Vec::new();
@@ -338,8 +336,11 @@ mod tests {
             }
             builder.finish()
         };
-        let (both, difference) =
-            Difference::of(&tree(&[("grown", 80), ("shrunk", 20)]), &tree(&[("grown", 100), ("shrunk", 200), ("gone", 100)]));
+        let (both, difference) = Difference::of(
+            &tree(&[("grown", 80), ("shrunk", 20)]),
+            &tree(&[("grown", 100), ("shrunk", 200), ("gone", 100)]),
+            Measure::Shares,
+        );
         let mut out = Vec::new();
         write_difference(&both, &difference, &labels, CallTree::ROOT, &SvgOptions::default(), &mut out).unwrap();
         let svg = String::from_utf8(out).unwrap();

@@ -37,7 +37,7 @@ pub use store::threads::{Thread, ThreadTable};
 pub use unit::Unit;
 pub use view::addresses::{Addresses, FrameWeight};
 pub use view::builder::{MAX_FILTERS, Progress, ViewBuilder};
-pub use view::difference::{Change, Difference, NodeSides};
+pub use view::difference::{Change, Comparison, Difference, Measure, NodeSides};
 pub use view::engine::Engine;
 pub use view::functions::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
 pub use view::query::{Direction, Filter, FilterMode, Grouping, Mark, Pattern, Query, Request, Target, TimeRange};

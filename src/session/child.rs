@@ -339,7 +339,13 @@ impl Drop for Child {
     }
 }
 
-/// `make ended with status 2`.
+/// Returns a command's exit status as a shell has it: after a signal, 128 and its number.
+pub(super) fn exit_status(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+/// Describes how a command ended: `make ended with status 2`.
 pub(super) fn describe(name: &str, status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(0), _) => format!("{name} ended"),

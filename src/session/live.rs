@@ -175,7 +175,7 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             elapsed,
             live: ended.is_none(),
             ended: ended.map(|ended| match ended {
-                Ended::Target(how) | Ended::Failed(how) => how,
+                Ended::Target(how, _) | Ended::Failed(how) => how,
             }),
             own_cpu,
             own_memory,

@@ -55,30 +55,31 @@ pub fn lines_of_output(bytes: &[u8]) -> Vec<String> {
     all
 }
 
-/// Does what the command line says.
+/// Does what the command line says, and returns the exit status. A recorded command that ends before flametop ends it passes its own status on.
 ///
 /// # Errors
 ///
 /// One sentence each: what failed, on what, and what to do about it.
-pub fn run(cli: Cli) -> Result<()> {
+pub fn run(cli: Cli) -> Result<u8> {
     match cli.command {
-        None => live::run(cli.live),
-        Some(Command::Record(options)) => record::run(options),
+        None => live::run(cli.live)?,
+        Some(Command::Record(options)) => return record::run(options),
         Some(Command::View(options)) => {
             give_up_all_but(Duties::Views);
-            view::run(&options)
+            view::run(&options)?;
         }
-        Some(Command::Doctor) => doctor::run(),
+        Some(Command::Doctor) => doctor::run()?,
         Some(Command::UnwindCheck(options)) => {
             give_up_all_but(Duties::Reads);
-            unwind_check::run(&options)
+            unwind_check::run(&options)?;
         }
         Some(Command::Names(options)) => {
             give_up_all_but(Duties::Reads);
-            names::run(&options)
+            names::run(&options)?;
         }
-        Some(Command::Hold(options)) => child::hold(&options),
+        Some(Command::Hold(options)) => child::hold(&options)?,
     }
+    Ok(0)
 }
 
 /// Gives up the privileges that these duties do not need, before there are other threads.

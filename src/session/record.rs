@@ -47,8 +47,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Signals that come closer together are one: timeout(1) sends each to its child and to its group.
 const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
-/// Records, and writes the file.
-pub(super) fn run(options: cli::Record) -> Result<()> {
+/// Records, and writes the file. Returns the exit status of the command, or 0 if flametop has ended it.
+pub(super) fn run(options: cli::Record) -> Result<u8> {
     // What cannot be written is said before anything is sampled.
     let overwrite = if options.force { Overwrite::Yes } else { Overwrite::No };
     let format = match check(&options.output, overwrite) {
@@ -90,7 +90,10 @@ pub(super) fn run(options: cli::Record) -> Result<()> {
     }
     write(&options, format, &snapshot, sampling.lasted())?;
     report(&options, &snapshot, &sampling, ended.as_ref());
-    Ok(())
+    Ok(match ended {
+        Some(Ended::Target(_, status)) => status,
+        Some(Ended::Failed(_)) | None => 0,
+    })
 }
 
 /// What the command writes must not mix with the stacks.
@@ -374,7 +377,7 @@ fn incomplete(totals: &Totals) -> Vec<String> {
 /// What was written, and how good it is, on standard error.
 fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended: Option<&Ended>) {
     let mut lines = Vec::new();
-    if let Some(Ended::Target(how)) = ended {
+    if let Some(Ended::Target(how, _)) = ended {
         lines.push(how.clone());
     }
     let totals = &snapshot.totals;

@@ -43,8 +43,8 @@ const END_OF_COMMAND_WITHIN: Duration = Duration::from_secs(6);
 /// How sampling came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The command that was started, or the processes that were watched, are gone: in words.
-    Target(String),
+    /// The command that was started, or the processes that were watched, are gone: in words. And the command's exit status, as a shell has it.
+    Target(String, u8),
     /// Something failed: in words.
     Failed(String),
 }
@@ -181,6 +181,7 @@ impl Sampling {
                     period: 1_000_000_000 / u64::from(frequency.max(1)),
                     cpus: u32::try_from(collector.cpus()).unwrap_or(u32::MAX),
                     since: now(),
+                    until: None,
                 });
                 drop(ready.send(Ok(collector.cpus())));
                 if let Some(child) = &child
@@ -192,6 +193,7 @@ impl Sampling {
                 let watched = std::mem::take(&mut watched);
                 let compares = matches!(backtrace, Backtrace::Both | Backtrace::Scan);
                 let compared = compares.then(Comparison::default);
+                let profile = Arc::clone(&shared.profile);
                 let collecting = Collecting {
                     collector,
                     shared,
@@ -206,6 +208,7 @@ impl Sampling {
                 };
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
                 let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
+                locks::write(&profile).end_clock(now());
                 *locks::lock(&ended) = outcome;
             };
             std::thread::Builder::new().name("flametop-drain".to_owned()).spawn(body).context("failed to start a thread")?
@@ -340,14 +343,14 @@ impl Collecting {
                 return Some(Ended::Failed(error.to_string()));
             }
             if let (Some(status), Some(child)) = (child_ended, &self.child) {
-                return Some(Ended::Target(super::child::describe(&child.name, status)));
+                return Some(Ended::Target(super::child::describe(&child.name, status), super::child::exit_status(status)));
             }
             if stop.is_some() {
                 return None;
             }
             self.watched.retain(|tgid| !batch.exited.contains(tgid));
             if watching && self.watched.is_empty() && self.child.is_none() {
-                return Some(Ended::Target("the process has ended".to_owned()));
+                return Some(Ended::Target("the process has ended".to_owned(), 0));
             }
             if trimmed.elapsed() > Duration::from_secs(1) {
                 trimmed = Instant::now();
@@ -442,6 +445,7 @@ impl Collecting {
 
     /// `last` is set at the last drain: until when samples may wait for their tables.
     fn drain(&mut self, batch: &mut Batch, last: Option<Instant>) -> Result<(), crate::collector::CollectorError> {
+        let begun = now();
         match last {
             Some(until) => self.collector.drain_last(batch, until)?,
             None => self.collector.drain(batch)?,
@@ -455,6 +459,7 @@ impl Collecting {
         }
         self.compare(batch);
         let mut profile = locks::write(&self.shared.profile);
+        profile.set_complete_to(begun);
         profile.losses.ring_full = batch.losses.ring_full;
         profile.losses.events_lost = batch.losses.events_lost;
         profile.losses.malformed = batch.losses.malformed;

@@ -27,13 +27,14 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let settings = config::load(options.looks.config.as_deref())?;
     let runtime = runtime()?;
     let shared = Shared::of_file(&runtime);
-    let report = read(&options.file, &shared.names, &shared.profile)?;
-    let mut engine = shared.engine();
+    let baseline = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
+    // A difference that was saved brings its own baseline.
+    let report = read(&options.file, &shared.names, &shared.profile, options.baseline.is_none().then_some(&*baseline))?;
     if let Some(file) = &options.baseline {
-        let baseline = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
-        read(file, &shared.names, &baseline)?;
-        engine = engine.with_baseline(baseline);
+        read(file, &shared.names, &baseline, None)?;
     }
+    let is_compared = options.baseline.is_some() || report.is_difference;
+    let engine = if is_compared { shared.engine().with_baseline(baseline) } else { shared.engine() };
     let name = if options.file == Path::new("-") {
         "standard input".to_owned()
     } else {
@@ -43,7 +44,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
     app.keys = settings.keys;
     app.message = remark(&report);
-    if options.baseline.is_some() {
+    if is_compared {
         app.compare = Compare::with_file();
     }
     app.status = Status { host: crate::profile::sanitize(&name).into_owned(), ..Status::default() };
@@ -62,7 +63,8 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     outcome
 }
 
-fn read(file: &Path, names: &Names, profile: &RwLock<Profile>) -> Result<ReadReport> {
+/// Reads a file; the baseline of a difference goes into `before`, if that is given.
+fn read(file: &Path, names: &Names, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<ReadReport> {
     let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
     let input: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -74,8 +76,10 @@ fn read(file: &Path, names: &Names, profile: &RwLock<Profile>) -> Result<ReadRep
         Box::new(opened)
     };
     let mut profile = locks::write(profile);
-    let report = folded::read(input, names, &mut profile).with_context(what)?;
+    let mut before = before.map(locks::write);
+    let report = folded::read(input, names, &mut profile, before.as_deref_mut()).with_context(what)?;
     profile.stacks.freeze();
+    before.iter_mut().for_each(|before| before.stacks.freeze());
     Ok(report)
 }
 
@@ -84,6 +88,9 @@ fn remark(report: &ReadReport) -> Option<Message> {
     let mut words = Vec::new();
     if let Some(line) = report.first_nonsense {
         words.push(format!("{} lines are no stacks (the first is line {line})", report.nonsense));
+    }
+    if report.decimals > 0 {
+        words.push(format!("counts have fractions and were multiplied by {}", 10u64.pow(report.decimals)));
     }
     if report.fractional > 0 {
         words.push(format!("{} counts were rounded", report.fractional));

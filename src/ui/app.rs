@@ -284,6 +284,7 @@ impl App {
             addresses_of: self.addresses_wanted(),
             baseline: self.compare.baseline.clone(),
             compare: self.compare.on,
+            by_shares: self.compare.by_shares,
         };
         if self.asked.as_ref() != Some(&request) {
             self.asked = Some(request.clone());
@@ -416,6 +417,7 @@ impl App {
             Action::Freeze => self.frozen = Some(self.snapshot.now),
             Action::MarkBaseline => self.mark_baseline(),
             Action::Compare => self.toggle_difference(),
+            Action::Measure => self.change_measure(),
             Action::CycleRange
             | Action::RangeEarlier
             | Action::RangeLater

@@ -6,11 +6,12 @@
 //!  baseline  │  since
 //! ```
 
-use crate::profile::{Baseline, Mark, Query, TimeRange, Timestamp};
+use crate::profile::{Baseline, Change, Mark, Measure, Query, TimeRange, Timestamp};
 
 use super::app::App;
 use super::keys::Action;
 use super::messages::Message;
+use super::text;
 use super::time_range::Span;
 
 /// What is compared with what.
@@ -20,6 +21,8 @@ pub struct Compare {
     pub baseline: Option<Mark>,
     /// Whether the difference is shown.
     pub on: bool,
+    /// Whether it is of shares also where rates are known.
+    pub by_shares: bool,
     /// Marks so far.
     marks: u64,
 }
@@ -27,7 +30,7 @@ pub struct Compare {
 impl Compare {
     /// With the baseline of a file, which the engine has already.
     pub fn with_file() -> Compare {
-        Compare { baseline: Some(Mark::default()), on: true, marks: 0 }
+        Compare { baseline: Some(Mark::default()), on: true, ..Compare::default() }
     }
 }
 
@@ -70,8 +73,59 @@ impl App {
         }
         self.compare.on = !self.compare.on;
         if self.compare.on {
-            let (grown, shrunk, chance) = self.theme.names_of_changes();
-            self.say(format!("difference in points: {grown} has grown, {shrunk} has shrunk, {chance} may be chance"));
+            self.say_what_is_compared();
+        }
+    }
+
+    /// Tells what the figures of a difference are, and its colours.
+    fn say_what_is_compared(&mut self) {
+        let (grown, shrunk, chance) = self.theme.names_of_changes();
+        let is_of_rates = !self.compare.by_shares && !self.is_file();
+        let unit = match (is_of_rates, self.shown_event().is_some()) {
+            (false, _) => "points of the share of all",
+            (true, false) => "CPUs",
+            (true, true) => "events a second",
+        };
+        let key = self.keys.first(Action::Measure);
+        let other = if self.is_file() {
+            String::new()
+        } else {
+            format!("; {key} compares {}", if is_of_rates { "shares" } else { "rates" })
+        };
+        self.say(format!("difference in {unit}: {grown} has grown, {shrunk} has shrunk, {chance} may be chance{other}"));
+    }
+
+    /// Compares shares instead of rates, or rates again.
+    pub(super) fn change_measure(&mut self) {
+        if self.is_file() {
+            return self.say("a file has no time, so its difference is in shares".to_owned());
+        }
+        if !self.compare.on {
+            let key = self.keys.first(Action::Compare);
+            return self.say(format!("this is for a difference: {key} shows one"));
+        }
+        self.compare.by_shares = !self.compare.by_shares;
+        self.say_what_is_compared();
+    }
+
+    /// Formats a weight per second: CPUs, or events a second.
+    pub(super) fn rate(&self, weight: f64) -> String {
+        match self.ticks() {
+            0 => format!("{}/s", text::count(weight.round() as u64)),
+            ticks => format!("{:.2}", weight / f64::from(ticks)),
+        }
+    }
+
+    /// Formats a change: points of a share, CPUs, or events a second.
+    pub(super) fn change(&self, change: Change) -> String {
+        let sign = if change.by < 0.0 { '-' } else { '+' };
+        let is_of_shares = self.snapshot.difference.as_ref().is_none_or(|difference| difference.measure() == Measure::Shares);
+        if is_of_shares {
+            return text::points(change.by);
+        }
+        match self.rate(change.by.abs()) {
+            none if matches!(&*none, "0.00" | "0/s") => format!("{}{none}", if self.theme.ascii { "" } else { "±" }),
+            rate => format!("{sign}{rate}"),
         }
     }
 
@@ -87,7 +141,7 @@ impl App {
     /// The engine may have found that there is too much to keep.
     pub(super) fn check_baseline(&mut self) {
         if self.snapshot.baseline == Baseline::TooLarge && self.snapshot.request.baseline == self.compare.baseline {
-            self.compare = Compare { marks: self.compare.marks, ..Compare::default() };
+            self.compare = Compare { marks: self.compare.marks, by_shares: self.compare.by_shares, ..Compare::default() };
             let text = "the baseline would take more than a quarter of --memory; choose a shorter time or one process";
             self.message = Some(Message { text: text.to_owned(), bad: true });
         }

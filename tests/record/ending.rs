@@ -38,6 +38,9 @@ fn seconds_in_svg(path: &Path) -> u64 {
     after.split(' ').next().unwrap().parse().expect("no number of seconds")
 }
 
+/// The exit status of a shell whose last command was ended by SIGALRM, as the programs here are.
+const BY_ALARM: i32 = 128 + 14;
+
 #[test]
 fn stacks_on_standard_output_are_not_mixed_with_what_the_command_writes() {
     let place = Place::new();
@@ -45,7 +48,7 @@ fn stacks_on_standard_output_are_not_mixed_with_what_the_command_writes() {
     let script = format!("echo heard; echo complaint >&2; '{}' 2", chain.display());
     for name in ["-", "/dev/stdout"] {
         let output = place.record(&["-F", "997", "-o", name, "--", "sh", "-c", &script]);
-        assert!(output.status.success(), "{}", words(&output));
+        assert_eq!(output.status.code(), Some(BY_ALARM), "{}", words(&output));
         assert_chain(&lines(&String::from_utf8(output.stdout.clone()).unwrap()), "just-me", "main;outer;middle;inner");
         assert!(words(&output).contains("heard\n") && words(&output).contains("complaint\n"), "{}", words(&output));
     }
@@ -80,7 +83,7 @@ fn a_command_on_a_terminal_can_read_it() {
     terminal.wait_for_text("recording:", SOON);
     terminal.send(b"hello\r");
     terminal.wait_for_text("<hello>", SOON);
-    assert!(terminal.wait_exit_within(SOON).success(), "{}", terminal.screen());
+    assert_eq!(terminal.wait_exit_within(SOON).exit_code(), BY_ALARM as u32, "{}", terminal.screen());
 }
 
 #[test]
@@ -160,7 +163,8 @@ fn a_command_need_not_be_utf8() {
     let odd = place.0.path().join(std::ffi::OsStr::from_bytes(b"od\xff\x1bd"));
     std::fs::copy(Program::build("chain.c").path, &odd).unwrap();
     let output = to_its_end(place.command(&["-F", "997", "-o", "x.svg", "--"]).arg(&odd).arg("1"));
-    assert!(output.status.success() && words(&output).contains("/od\u{fffd}·d was ended by signal 14"), "{}", words(&output));
+    let status = output.status.code();
+    assert!(status == Some(BY_ALARM) && words(&output).contains("/od\u{fffd}·d was ended by signal 14"), "{}", words(&output));
     assert!(std::fs::read_to_string(place.path("x.svg")).unwrap().contains("inner"));
 }
 
@@ -201,4 +205,22 @@ fn a_process_that_ends_while_it_is_recorded_ends_the_recording() {
     assert!(output.status.success(), "{}", words(&output));
     assert!(words(&output).contains("the process has ended"), "{}", words(&output));
     assert_chain(&lines(&std::fs::read_to_string(place.path("x.folded")).unwrap()), "chain", "main;outer;middle;inner");
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_command() {
+    let place = Place::new();
+    let burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let status = |end: &str| {
+        let script = format!("{burn}; {end}");
+        let output = place.record(&["-F", "997", "-o", "x.folded", "--force", "--", "sh", "-c", &script]);
+        assert!(std::fs::read_to_string(place.path("x.folded")).unwrap().contains("sh;"), "{}", words(&output));
+        output.status.code()
+    };
+    assert_eq!(status("exit 3"), Some(3));
+    assert_eq!(status("exit 0"), Some(0));
+    assert_eq!(status("kill -TERM $$"), Some(128 + 15));
+    // A command that is ended for us has not failed.
+    let output = place.record(&["-d", "1", "-o", "x.folded", "--force", "--", "sh", "-c", "while :; do :; done"]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
 }

@@ -64,6 +64,7 @@ fn processes_that_end_leave_no_empty_lines_below_hidden_rows() {
     terminal.wait_for(|screen| screen.contains("–31 of 31"), SOON);
     // They leave the last ten seconds, which are shown.
     ends.clear();
+    terminal.wait_for_text("exited", SOON);
     let screen = terminal.wait_for(|screen| screen.contains(&of_stays) && !screen.contains("exited"), SOON);
     let first = screen.lines().skip_while(|line| !line.contains("CPU %")).nth(1).unwrap_or_default();
     assert!(first.contains(&of_stays), "{screen}");
@@ -114,5 +115,34 @@ fn a_chain_is_the_function_that_has_its_weight_and_each_of_its_functions_can_be_
     // Its callers are those of the function that is selected.
     terminal.keys("Down s");
     terminal.wait_for(|screen| screen.contains("called by") && detail(screen).starts_with(" leaf_burn"), SOON);
+    quit(terminal);
+}
+
+#[test]
+fn what_begins_beside_a_busy_program_takes_nothing_from_it() {
+    root_or_fail();
+    let signal = |program: &common::Running, signal| {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(program.pid()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    };
+    let (busy, begins) = (Program::build("chain.c").run(&[]), Program::build("threads.c").run(&[]));
+    signal(&begins, rustix::process::Signal::STOP);
+    let pids = format!("{},{}", busy.pid(), begins.pid());
+    let terminal = Terminal::start(&["-F", "499", "-p", &pids], 30, 132, &[]);
+    terminal.wait_for(|screen| screen.contains("inner") && screen.contains("live 00:05"), SOON);
+    terminal.keys("b");
+    terminal.wait_for_text("what is seen is the baseline now", SOON);
+    signal(&begins, rustix::process::Signal::CONT);
+    terminal.keys("d");
+    // The change of a process, in CPUs: its box begins with its name.
+    let change = |screen: &str, name: &str| -> Option<f64> {
+        let mut words = screen.lines().find(|line| line.starts_with("chain "))?.split_whitespace();
+        words.find(|word| word.ends_with(name))?;
+        words.next()?.trim_start_matches('±').parse().ok()
+    };
+    terminal.wait_for(
+        |screen| change(screen, "chain").is_some_and(|by| by.abs() < 0.6) && change(screen, "threads").is_some_and(|by| by > 0.2),
+        SOON,
+    );
     quit(terminal);
 }

@@ -63,6 +63,32 @@ fn standard_input_and_other_encodings_are_read() {
 }
 
 #[test]
+fn a_saved_difference_is_a_difference_again() {
+    let shop = Shop::new();
+    let (path, again) = (shop.path("two.folded"), shop.path("again.folded"));
+    let text = "a;b 12 31\na;c 5 5\nd 0 9\n";
+    std::fs::write(&path, text).unwrap();
+    let terminal = Terminal::start(&["view", path.to_str().unwrap()], 24, 100, &[]);
+    terminal.wait_for(|screen| screen.contains("difference to 17 samples") && screen.contains("all 45"), SOON);
+    terminal.wait_for(|screen| !screen.contains("b 12"), SOON);
+    prompt(&terminal, SAVE, again.to_str().unwrap());
+    terminal.wait_for_text("saved", SOON);
+    quit(terminal);
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), text);
+}
+
+#[test]
+fn counts_below_one_are_all_there() {
+    let shop = Shop::new();
+    let path = shop.path("seconds.folded");
+    std::fs::write(&path, "foo;bar 0.156\nfoo;a;bar 0.98\nfoo;b;bar 0.343\nfoo;c;bar 0.888\n").unwrap();
+    let terminal = Terminal::start(&["view", path.to_str().unwrap()], 24, 100, &[]);
+    let screen = terminal.wait_for(|screen| screen.contains("2,367"), SOON);
+    assert!(screen.contains("counts have fractions and were multiplied by 1000"), "{screen}");
+    quit(terminal);
+}
+
+#[test]
 fn what_is_seen_is_saved_and_no_file_is_replaced_without_asking() {
     let shop = Shop::new();
     let terminal = shop.view(&[], 24, 132, &[]);

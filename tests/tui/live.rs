@@ -380,17 +380,22 @@ fn what_began_after_the_baseline_has_grown() {
     terminal.keys("d");
     terminal.wait_for_text("difference to", SOON);
     // All of the one is gone, and all there is is of the other.
-    let points = |screen: &str, row: &str, sign: char| {
+    let change = |screen: &str, row: &str, sign: char| {
         let row = screen.lines().find(|line| line.split_whitespace().next() == Some(row)).unwrap_or_default();
         let figures = row.split_whitespace().filter(|word| word.starts_with(sign));
         figures.filter_map(|word| word.parse::<f64>().ok()).map(f64::abs).fold(0.0, f64::max)
     };
-    terminal.wait_for(|screen| points(screen, "chain", '-') > 90.0 && points(screen, "chain", '+') > 90.0, SOON);
-    terminal.keys("2");
+    let is_within = |screen: &str, least: f64, most: f64| {
+        ['-', '+'].iter().all(|sign| (least..most).contains(&change(screen, "chain", *sign)))
+    };
+    terminal.wait_for(|screen| is_within(screen, 0.2, 9.0), SOON);
+    terminal.keys("%");
+    terminal.wait_for(|screen| is_within(screen, 90.0, 101.0), SOON);
+    terminal.keys("% 2");
     terminal.wait_for(
         |screen| {
             let line = |name: &str| screen.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
-            screen.contains("points") && line("inner").contains(" -") && line("burn").contains(" +")
+            screen.contains("CPUs   ") && line("inner").contains(" -") && line("burn").contains(" +")
         },
         SOON,
     );

@@ -6,10 +6,32 @@ use super::UNKNOWN;
 use crate::profile::FrameKind;
 
 /// A count as written: `12.5` is 12 and 500,000,000 billionths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Count {
     pub(super) whole: u64,
     pub(super) billionths: u32,
+}
+
+const ONE: u32 = 1_000_000_000;
+
+impl Count {
+    /// Returns how many digits its fraction has: `12.5` has one.
+    pub(super) fn decimals(self) -> u32 {
+        let mut rest = self.billionths;
+        let mut decimals = 9;
+        while decimals > 0 && rest.is_multiple_of(10) {
+            (rest, decimals) = (rest / 10, decimals - 1);
+        }
+        decimals
+    }
+
+    /// Multiplies it by a power of ten, at most 10⁹. A product that is too large becomes the largest that there is.
+    pub(super) fn scaled(self, decimals: u32) -> Count {
+        let factor = 10u64.pow(decimals);
+        let fraction = u64::from(self.billionths) * factor;
+        let whole = self.whole.saturating_mul(factor).saturating_add(fraction / u64::from(ONE));
+        Count { whole, billionths: (fraction % u64::from(ONE)) as u32 }
+    }
 }
 
 /// What a line is.
@@ -36,6 +58,14 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     match parse_count(count.trim_ascii_start()) {
         Some(count) if !frames.is_empty() => Line::Stack { frames, count },
         _ => Line::Nonsense,
+    }
+}
+
+/// Takes a second count off the end of what [`parse`] took for frames: that of a baseline, as FlameGraph's `difffolded.pl` writes it.
+pub(super) fn parse_before(frames: &[u8]) -> Option<(&[u8], Count)> {
+    match parse(frames) {
+        Line::Stack { frames, count } => Some((frames, count)),
+        Line::Comment | Line::Blank | Line::Nonsense => None,
     }
 }
 
@@ -94,6 +124,27 @@ mod tests {
         assert_eq!(parse(b"a .25"), stack("a", 0, 250_000_000));
         assert_eq!(parse(b"a 3."), stack("a", 3, 0));
         assert_eq!(parse(b"a 1.0000000019"), stack("a", 1, 1));
+    }
+
+    #[test]
+    fn a_second_count_is_that_of_the_baseline() {
+        let Line::Stack { frames, count } = parse(b"a;b 12 31") else { panic!() };
+        assert_eq!(
+            (count.whole, parse_before(frames).map(|(frames, count)| (frames, count.whole))),
+            (31, Some((&b"a;b"[..], 12)))
+        );
+        assert_eq!(parse_before(b"a;b"), None);
+        assert_eq!(parse_before(b"12"), None, "there would be no frames");
+    }
+
+    #[test]
+    fn counts_are_multiplied_by_powers_of_ten() {
+        let count = |whole, billionths| Count { whole, billionths };
+        assert_eq!(count(0, 156_000_000).decimals(), 3);
+        assert_eq!((count(12, 0).decimals(), count(0, 1).decimals()), (0, 9));
+        assert_eq!(count(12, 345_600_000).scaled(3), count(12_345, 600_000_000));
+        assert_eq!(count(0, 1).scaled(9), count(1, 0));
+        assert_eq!(count(u64::MAX, 5).scaled(1).whole, u64::MAX);
     }
 
     #[test]

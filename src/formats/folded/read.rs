@@ -14,7 +14,7 @@ use rustc_hash::FxHasher;
 
 use super::super::FormatError;
 use super::super::input::{Encoding, Lines};
-use super::line::{Count, Line, parse, parse_frame};
+use super::line::{Count, Line, parse, parse_before, parse_frame};
 use crate::profile::{EventSource, FrameId, FrameKind, Names, Profile, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Walk};
 
 /// Most that all counts may add up to: views add and take back signed weights.
@@ -35,9 +35,14 @@ pub struct ReadReport {
     pub nonsense: u64,
     /// Number of the first of those, from 1.
     pub first_nonsense: Option<u64>,
-    /// Stacks whose count has a fraction. Counts were rounded so that the sum is right to half a unit: what rounding one
+    /// Counts have been multiplied by 10 to this power, because some have fractions. The first lines decide: it is as large as those need
+    /// for three digits each, if their fractions have so many.
+    pub decimals: u32,
+    /// Stacks whose count has a fraction even so. Counts were rounded so that the sum is right to half a unit: what rounding one
     /// line takes away is given to the next line that has a fraction.
     pub fractional: u64,
+    /// Whether lines have two counts: a difference, with the baseline's count first.
+    pub is_difference: bool,
     /// How the text was stored.
     pub encoding: Encoding,
 }
@@ -51,6 +56,9 @@ impl fmt::Display for ReadReport {
             (count, Some(first)) => write!(f, "; {count} lines were left out as they are no stacks (the first is line {first})")?,
             _ => {}
         }
+        if self.decimals > 0 {
+            write!(f, "; counts have fractions and were multiplied by {}", 10u64.pow(self.decimals))?;
+        }
         if self.fractional > 0 {
             write!(f, "; counts with fractions were rounded")?;
         }
@@ -58,8 +66,46 @@ impl fmt::Display for ReadReport {
     }
 }
 
+/// Number of lines that are read ahead, to learn which counts they have.
+const FIRST_LINES: usize = 1000;
+/// Most bytes of those lines.
+const FIRST_BYTES: usize = 1 << 20;
+/// Counts with fractions are multiplied until the smallest is at least this, or has no more decimals.
+const LEAST_COUNT: u64 = 100;
+
+/// The kind of counts in a file.
+#[derive(Clone, Copy, Default, Debug)]
+struct Counts {
+    /// Each line has two: the baseline's, and that of now.
+    are_two: bool,
+    /// They are multiplied by 10 to this power.
+    decimals: u32,
+}
+
+impl Counts {
+    /// Learns it from the first lines.
+    fn of<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Counts {
+        let stacks = lines.filter_map(|line| match parse(line) {
+            Line::Stack { frames, count } => Some((parse_before(frames).map(|(_, before)| before), count)),
+            Line::Comment | Line::Blank | Line::Nonsense => None,
+        });
+        let stacks: Vec<(Option<Count>, Count)> = stacks.collect();
+        let are_two = !stacks.is_empty() && stacks.iter().all(|(before, _)| before.is_some());
+        let before = stacks.iter().filter_map(|(before, _)| before.filter(|_| are_two));
+        let counts: Vec<Count> =
+            stacks.iter().map(|(_, count)| *count).chain(before).filter(|count| *count > Count::default()).collect();
+        let most = counts.iter().map(|count| count.decimals()).max().unwrap_or(0);
+        let least = counts.iter().min().copied().unwrap_or_default();
+        let decimals = (0..most).find(|decimals| least.scaled(*decimals).whole >= LEAST_COUNT).unwrap_or(most);
+        Counts { are_two, decimals }
+    }
+}
+
 /// Reads folded stacks into `profile`: a sample of kind [`EventSource::FILE`] a line, its frames named. Files do
 /// not tell who ran: all samples are of one thread, number 0 of a process 0 called `[file]`, at time 0.
+///
+/// The lines of a difference have two counts ([`write_difference`](super::write_difference)). The first goes into `before`, if that is
+/// given.
 ///
 /// Several files may be read one after another. When no more will come, [`freeze`](crate::profile::StackTable::freeze) the
 /// stacks to give their index back.
@@ -67,43 +113,137 @@ impl fmt::Display for ReadReport {
 /// # Errors
 ///
 /// The input cannot be read, is known to be of another format, has not one line that is a stack, has a line above 64 MiB, or
-/// counts that add up to more than about 1.8·10¹⁶. What was read until then stays in `profile`.
-pub fn read(input: impl Read, names: &Names, profile: &mut Profile) -> Result<ReadReport, FormatError> {
+/// counts that add up to more than about 9·10¹⁸. Stacks that were read before the error may stay in `profile`.
+pub fn read(
+    input: impl Read,
+    names: &Names,
+    profile: &mut Profile,
+    before: Option<&mut Profile>,
+) -> Result<ReadReport, FormatError> {
     let mut lines = Lines::new(input)?;
-    let file = names.labels.intern("[file]", "", FrameKind::Process);
-    let thread = profile.threads.intern(Thread { tgid: Tgid(0), tid: Tid(0), process: file, name: file, ..Thread::default() });
-    let mut loader =
-        Loader { names, profile, thread, known: NameCache::default(), last: LastStack::default(), waiting: Waiting::default() };
-    let mut weights = Weights::default();
-    let mut report = ReadReport { encoding: lines.encoding(), ..ReadReport::default() };
-    while let Some(line) = lines.next().inspect_err(|_| loader.flush())? {
-        match parse(line) {
-            Line::Stack { frames, count } => {
-                report.stacks += 1;
-                report.fractional += u64::from(count.billionths > 0);
-                let weight = weights.round(count);
-                let Some(total) = weights.admit(weight) else {
-                    loader.flush();
-                    let limit = MAX_TOTAL as f64;
-                    return Err(FormatError::CountsTooLarge { line: lines.number(), limit });
-                };
-                report.total = total;
-                loader.add(frames, weight);
-            }
-            Line::Comment => report.comments += 1,
-            Line::Blank => {}
-            Line::Nonsense => {
-                report.nonsense += 1;
-                report.first_nonsense.get_or_insert(lines.number());
-            }
-        }
+    let (mut first, mut bytes) = (Vec::new(), 0);
+    while first.len() < FIRST_LINES && bytes < FIRST_BYTES {
+        let Some(line) = lines.next()? else { break };
+        bytes += line.len();
+        first.push((line.to_vec(), lines.number()));
     }
-    loader.flush();
+    let counts = Counts::of(first.iter().map(|(line, _)| &**line));
+    let mut reader = Reader {
+        counts,
+        now: Side::new(names, profile),
+        before: before.filter(|_| counts.are_two).map(|before| Side::new(names, before)),
+        report: ReadReport {
+            encoding: lines.encoding(),
+            decimals: counts.decimals,
+            is_difference: counts.are_two,
+            ..ReadReport::default()
+        },
+    };
+    for (line, number) in first {
+        reader.take(&line, number)?;
+    }
+    loop {
+        // A line that cannot be read ends it; what came before is kept.
+        let number = lines.number() + 1;
+        let line = match lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => break,
+            Err(error) => {
+                reader.finish();
+                return Err(error);
+            }
+        };
+        reader.take(line, number)?;
+    }
+    reader.finish();
+    let mut report = reader.report;
     report.lines = lines.number();
     if report.stacks == 0 {
         return Err(FormatError::NoStacks { lines: report.lines });
     }
     Ok(report)
+}
+
+/// Takes in line after line.
+struct Reader<'a> {
+    counts: Counts,
+    now: Side<'a>,
+    before: Option<Side<'a>>,
+    report: ReadReport,
+}
+
+impl Reader<'_> {
+    fn take(&mut self, line: &[u8], number: u64) -> Result<(), FormatError> {
+        let counts = self.counts;
+        let parsed = match parse(line) {
+            Line::Stack { frames, count } if counts.are_two => match parse_before(frames) {
+                Some((frames, before)) => Ok((frames, Some(before), count)),
+                None => Err(Line::Nonsense),
+            },
+            Line::Stack { frames, count } => Ok((frames, None, count)),
+            other => Err(other),
+        };
+        match parsed {
+            Ok((frames, before, count)) => {
+                let (before, count) = (before.map(|before| before.scaled(counts.decimals)), count.scaled(counts.decimals));
+                self.report.stacks += 1;
+                self.report.fractional += u64::from(count.billionths > 0 || before.is_some_and(|before| before.billionths > 0));
+                let of_before = match self.before.as_mut().zip(before) {
+                    Some((side, before)) => side.add(frames, before),
+                    None => Some(0),
+                };
+                let total = self.now.add(frames, count);
+                let Some((total, _)) = total.zip(of_before) else {
+                    self.finish();
+                    return Err(FormatError::CountsTooLarge { line: number, limit: MAX_TOTAL as f64 });
+                };
+                self.report.total = total;
+            }
+            Err(Line::Comment) => self.report.comments += 1,
+            Err(Line::Blank) => {}
+            Err(_) => {
+                self.report.nonsense += 1;
+                self.report.first_nonsense.get_or_insert(number);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        self.now.loader.flush();
+        self.before.iter_mut().for_each(|side| side.loader.flush());
+    }
+}
+
+/// A profile that is filled, and the sum of its counts.
+struct Side<'a> {
+    loader: Loader<'a>,
+    weights: Weights,
+}
+
+impl<'a> Side<'a> {
+    fn new(names: &'a Names, profile: &'a mut Profile) -> Side<'a> {
+        let file = names.labels.intern("[file]", "", FrameKind::Process);
+        let thread =
+            profile.threads.intern(Thread { tgid: Tgid(0), tid: Tid(0), process: file, name: file, ..Thread::default() });
+        let loader = Loader {
+            names,
+            profile,
+            thread,
+            known: NameCache::default(),
+            last: LastStack::default(),
+            waiting: Waiting::default(),
+        };
+        Side { loader, weights: Weights::default() }
+    }
+
+    /// Adds a stack, and returns the sum of all counts; `None` if that is too large.
+    fn add(&mut self, frames: &[u8], count: Count) -> Option<u64> {
+        let weight = self.weights.round(count);
+        let total = self.weights.admit(weight)?;
+        self.loader.add(frames, weight);
+        Some(total)
+    }
 }
 
 /// Makes whole numbers of counts and watches their sum.
@@ -313,7 +453,7 @@ mod tests {
     fn read_all(input: &[u8]) -> (Vec<String>, ReadReport) {
         let names = Names::default();
         let mut profile = Profile::fixed(Capabilities::STACKS);
-        let report = read(input, &names, &mut profile).unwrap();
+        let report = read(input, &names, &mut profile, None).unwrap();
         let text = |sample: &Sample| {
             let mut frames = Vec::new();
             for frame in profile.stacks.frames(sample.stack) {
@@ -355,7 +495,7 @@ mod tests {
         assert_eq!(samples, lines);
         assert_eq!(report.stacks, 1003);
         let (names, mut profile) = (Names::default(), Profile::fixed(Capabilities::STACKS));
-        read(lines.join("\n").as_bytes(), &names, &mut profile).unwrap();
+        read(lines.join("\n").as_bytes(), &names, &mut profile, None).unwrap();
         let mut nodes = std::collections::BTreeSet::new();
         for line in &lines {
             let (stack, _) = line.rsplit_once(' ').unwrap();
@@ -374,10 +514,41 @@ mod tests {
 
     #[test]
     fn rounding_keeps_the_sum_and_leaves_whole_counts_alone() {
-        let (samples, report) = read_all(b"a 0.4\na 0.4\nb 7\na 0.4\na 0.4\nc 2.5\nb 7\n");
-        assert_eq!(samples, ["a 1", "b 7", "a 1", "c 2", "b 7"]);
-        assert_eq!((report.total, report.fractional), (18, 5));
+        // The first lines have whole counts.
+        let whole = "b 7\n".repeat(FIRST_LINES);
+        let (samples, report) = read_all(format!("{whole}a 0.4\na 0.4\nb 7\na 0.4\na 0.4\nc 2.5\nb 7\n").as_bytes());
+        assert_eq!(samples[FIRST_LINES..], ["a 1", "b 7", "a 1", "c 2", "b 7"]);
+        assert_eq!((report.total, report.fractional, report.decimals), (7018, 5, 0));
         assert!(report.to_string().ends_with("counts with fractions were rounded"), "{report}");
+    }
+
+    #[test]
+    fn counts_below_one_are_multiplied_and_none_is_lost() {
+        let (samples, report) = read_all(b"foo;bar 0.156\nfoo;a;bar 0.98\nfoo;b;bar 0.343\nfoo;c;bar 0.888\n");
+        assert_eq!(samples, ["foo;bar 156", "foo;a;bar 980", "foo;b;bar 343", "foo;c;bar 888"]);
+        assert_eq!((report.decimals, report.fractional), (3, 0));
+        assert_eq!(report.to_string(), "4 stacks; counts have fractions and were multiplied by 1000");
+        // No more than three digits need.
+        let (samples, report) = read_all(b"a 12.54321\nb 1000.25\nc 0\n");
+        assert_eq!((samples, report.decimals), (vec!["a 125".to_owned(), "b 10003".to_owned()], 1));
+    }
+
+    #[test]
+    fn a_difference_is_read_as_both_its_sides() {
+        let (names, mut now) = (Names::default(), Profile::fixed(Capabilities::STACKS));
+        let mut before = Profile::fixed(Capabilities::STACKS);
+        let report = read(&b"a;b 12 31\na;c 5 5\nd 0 9\ne 3 0\n"[..], &names, &mut now, Some(&mut before)).unwrap();
+        assert!(report.is_difference && report.stacks == 4 && report.nonsense == 0, "{report:?}");
+        let weights =
+            |profile: &Profile| profile.samples.slices_from(0).flatten().map(|sample| sample.weight).collect::<Vec<_>>();
+        assert_eq!((weights(&now), weights(&before)), (vec![31, 5, 9], vec![12, 5, 3]));
+        // A line with one count among them is none.
+        let (_, report) = read_all(format!("{}f 4\n", "a 1 2\n".repeat(FIRST_LINES)).as_bytes());
+        assert_eq!((report.is_difference, report.nonsense, report.total), (true, 1, 2000));
+        // Names may end with a number, if not all of them do.
+        let (samples, report) = read_all(b"a;b 12 31\na;c 5\n");
+        assert!(!report.is_difference);
+        assert_eq!(samples, ["a;b 12 31", "a;c 5"]);
     }
 
     #[test]
@@ -390,7 +561,7 @@ mod tests {
     #[test]
     fn a_count_is_a_number_of_observations() {
         let mut profile = Profile::fixed(Capabilities::STACKS);
-        read(&b"a;b 43\na 9999999999\n"[..], &Names::default(), &mut profile).unwrap();
+        read(&b"a;b 43\na 9999999999\n"[..], &Names::default(), &mut profile, None).unwrap();
         let seen: Vec<(u64, u32)> =
             profile.samples.slices_from(0).flatten().map(|sample| (sample.weight, sample.observations)).collect();
         assert!(seen.contains(&(43, 43)) && seen.contains(&(9_999_999_999, u32::MAX)), "{seen:?}");
@@ -399,7 +570,7 @@ mod tests {
     #[test]
     fn counts_too_large_to_add_up_are_refused() {
         let mut profile = Profile::fixed(Capabilities::STACKS);
-        let error = read(&b"a 1\nb 18446744073709551615\n"[..], &Names::default(), &mut profile).unwrap_err();
+        let error = read(&b"a 1\nb 18446744073709551615\n"[..], &Names::default(), &mut profile, None).unwrap_err();
         let said = error.to_string();
         assert_eq!(said, "the counts up to line 2 add up to more than 9.2e18; scale them down, to microseconds for instance");
         assert_eq!(profile.samples.len(), 1);
@@ -416,7 +587,7 @@ mod tests {
     #[test]
     fn a_file_without_a_stack_says_what_was_expected() {
         let mut profile = Profile::fixed(Capabilities::STACKS);
-        let error = read(&b"hello\nworld\n"[..], &Names::default(), &mut profile).unwrap_err();
+        let error = read(&b"hello\nworld\n"[..], &Names::default(), &mut profile, None).unwrap_err();
         assert!(error.to_string().starts_with("none of the 2 lines is a folded stack; expected frames joined by"), "{error}");
     }
 

@@ -108,7 +108,7 @@ fn frame_text(name: &str, annotation: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{FrameKind, TreeBuilder};
+    use crate::profile::{FrameKind, Measure, TreeBuilder};
 
     fn tree(labels: &LabelTable, stacks: &[(&[(&str, FrameKind)], i64)]) -> CallTree {
         let mut builder = TreeBuilder::new();
@@ -133,7 +133,7 @@ mod tests {
         let labels = LabelTable::default();
         let now = tree(&labels, &[(&[("a", Process), ("b", User)], 3), (&[("a", Process), ("new", User)], 1)]);
         let before = tree(&labels, &[(&[("a", Process), ("b", User)], 7), (&[("gone", Process)], 2)]);
-        let (both, difference) = Difference::of(&now, &before);
+        let (both, difference) = Difference::of(&now, &before, Measure::Shares);
         let mut out = Vec::new();
         write_difference(&both, &difference, &labels, CallTree::ROOT, FoldedOptions::default(), &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a;b 7 3\na;new 0 1\ngone 2 0\n");

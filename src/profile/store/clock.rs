@@ -11,4 +11,6 @@ pub struct Clock {
     pub cpus: u32,
     /// When sampling began.
     pub since: Timestamp,
+    /// When it ended, if it has.
+    pub until: Option<Timestamp>,
 }

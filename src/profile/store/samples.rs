@@ -370,6 +370,8 @@ pub struct Profile {
     /// The units of sources whose unit is not samples.
     units: FxHashMap<EventSource, Unit>,
     clock: Option<Clock>,
+    /// Samples from before this moment are here.
+    complete_to: Option<Timestamp>,
     epoch: u64,
     stacks_at_compaction: usize,
     threads_at_compaction: usize,
@@ -447,6 +449,26 @@ impl Profile {
     /// How samples of the clock are taken, if that is known.
     pub fn clock(&self) -> Option<Clock> {
         self.clock
+    }
+
+    /// All samples from before this moment are here.
+    pub fn set_complete_to(&mut self, at: Timestamp) {
+        self.complete_to = Some(at);
+    }
+
+    /// Sampling has ended.
+    pub fn end_clock(&mut self, at: Timestamp) {
+        self.clock = self.clock.map(|clock| Clock { until: clock.until.or(Some(at)), ..clock });
+    }
+
+    /// Returns the time, as of `now`, whose samples are all here. It begins with the oldest sample if older samples were dropped.
+    pub fn sampled(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        let clock = self.clock?;
+        let has_let_go = self.losses.aged_out + self.losses.over_memory > 0;
+        let oldest = self.samples.first_time().filter(|_| has_let_go).unwrap_or_default();
+        let window = Timestamp(now.0.saturating_sub(self.limits.window));
+        let complete = self.complete_to.unwrap_or(now);
+        Some((clock.since.max(oldest).max(window), clock.until.unwrap_or(complete).min(now)))
     }
 
     /// The time that a sample of this source covers, in nanoseconds. It is 0 for events.

@@ -110,7 +110,7 @@ impl Drawn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::view::difference::{Change, Difference};
+    use crate::profile::view::difference::{Comparison, Difference, Measure};
     use crate::profile::view::tree::weighed_tree_of;
     use crate::profile::{CallTree, LabelId};
 
@@ -186,13 +186,15 @@ mod tests {
         let (mut changed, mut by_weight, mut boxes) = (0, 0, 0);
         for _ in 0..100 {
             let (now, before) = (events(&mut random, 300, 1), events(&mut random, 500, 1));
-            let (both, difference) = Difference::of(&now, &before);
+            let (both, difference) = Difference::of(&now, &before, Measure::Shares);
             for node in both.children(CallTree::ROOT) {
                 boxes += 1;
                 let part = difference.node(node).total;
                 changed += usize::from(!difference.change(part).chance);
                 let as_many = |sides: Sides| Sides::of(sides.now, sides.before);
-                by_weight += usize::from(!Change::between(as_many(part), as_many(difference.whole())).chance);
+                by_weight += usize::from(
+                    !Comparison { whole: as_many(difference.whole()), ..Comparison::default() }.change(as_many(part)).chance,
+                );
             }
         }
         assert!(boxes > 1900, "{boxes} boxes");
@@ -200,7 +202,7 @@ mod tests {
         assert!(by_weight > boxes / 2, "only {by_weight} of {boxes} by their weights: the test tests nothing");
         // One that is seen three times as often is found.
         let (now, before) = (events(&mut random, 300, 6), events(&mut random, 500, 1));
-        let (both, difference) = Difference::of(&now, &before);
+        let (both, difference) = Difference::of(&now, &before, Measure::Shares);
         let grown = both.child_with(CallTree::ROOT, LabelId(0)).unwrap();
         assert!(!difference.change(difference.node(grown).total).chance);
     }
@@ -210,7 +212,7 @@ mod tests {
         // Seen as often as before, but each observation stands for a hundred events instead of one.
         let now = weighed_tree_of(&[(&[1], 1_000, 1_000), (&[2], 100_000, 1_000)]);
         let before = weighed_tree_of(&[(&[1], 1_000, 1_000), (&[2], 1_000, 1_000)]);
-        let (both, difference) = Difference::of(&now, &before);
+        let (both, difference) = Difference::of(&now, &before, Measure::Shares);
         let change = |label| {
             let node = both.child_with(CallTree::ROOT, LabelId(label)).unwrap();
             difference.change(difference.node(node).total)
@@ -219,7 +221,7 @@ mod tests {
         // One heavy observation says nothing.
         let now = weighed_tree_of(&[(&[1], 1_000, 1_000), (&[2], 1_000, 1)]);
         let before = weighed_tree_of(&[(&[1], 1_000, 1_000)]);
-        let (both, difference) = Difference::of(&now, &before);
+        let (both, difference) = Difference::of(&now, &before, Measure::Shares);
         let node = both.child_with(CallTree::ROOT, LabelId(2)).unwrap();
         assert!(difference.change(difference.node(node).total).chance);
     }

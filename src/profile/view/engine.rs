@@ -14,9 +14,9 @@ use rustc_hash::FxHashMap;
 
 use super::baseline::{OtherNames, excerpt};
 use super::builder::{Progress, ViewBuilder};
-use super::difference::Difference;
+use super::difference::{Difference, Measure};
 use super::functions::{FunctionOrder, FunctionTable, Neighbours};
-use super::query::{Direction, Grouping, Query, Request};
+use super::query::{Direction, Grouping, Query, Request, TimeRange};
 use super::search::Searcher;
 use super::snapshot::{Baseline, Snapshot};
 use super::timeline::Timeline;
@@ -145,6 +145,8 @@ struct Other {
     mark: Mark,
     trees: Option<Trees>,
     samples: u64,
+    /// Nanoseconds that it covers, if that is known.
+    time: Option<u64>,
 }
 
 /// Turns requests into snapshots.
@@ -178,6 +180,40 @@ struct Shown {
     compared: bool,
 }
 
+/// Returns the nanoseconds of a range in which samples were taken; `None` if samples have no time.
+///
+/// Where the past fades, a second counts for as much as its samples do.
+fn covered(profile: &Profile, range: TimeRange, now: Timestamp) -> Option<u64> {
+    let (begin, end) = profile.sampled(now)?;
+    let between = |from: u64, to: u64| to.min(end.0).saturating_sub(from.max(begin.0));
+    Some(match range {
+        TimeRange::All => between(0, u64::MAX),
+        TimeRange::Last(span) => between(now.0.saturating_sub(span), u64::MAX),
+        TimeRange::Between(from, to) => between(from.0, to.0),
+        TimeRange::Fading(half_life, to) => {
+            // The integral of 2^(-t / half-life) over the time that is left of it.
+            let to = to.min(now);
+            let weight = |time: Timestamp| (-(to.since(time) as f64) / half_life.max(1) as f64).exp2();
+            let whole = half_life as f64 / std::f64::consts::LN_2;
+            (whole * (weight(end.min(to)) - weight(begin.min(to)))) as u64
+        }
+    })
+}
+
+/// Returns how both sides are compared: by rates where the time of both is known and their weights have one unit.
+fn measure(profile: &Profile, request: &Request, (mark, before): (&Mark, Option<u64>), now: Timestamp) -> Measure {
+    const LEAST: u64 = 1_000_000;
+    let source = request.query.source;
+    let time =
+        covered(profile, request.query.range, now).zip(before).filter(|_| !request.by_shares && mark.query.source == source);
+    let Some((now, before)) = time else { return Measure::Shares };
+    let seconds = |time: u64| time.max(LEAST) as f64 / 1e9;
+    let clock = profile.clock().filter(|_| source.unwrap_or(EventSource::CLOCK) == EventSource::CLOCK);
+    let cpus = |all: u32| if request.query.target.cpu.is_some() { 1 } else { all };
+    let most = clock.map(|clock| f64::from(cpus(clock.cpus)) * 1e9 / clock.period.max(1) as f64);
+    Measure::Rates { now: seconds(now), before: seconds(before), most }
+}
+
 fn read(profile: &RwLock<Profile>) -> RwLockReadGuard<'_, Profile> {
     locks::read(profile)
 }
@@ -203,7 +239,7 @@ impl Engine {
     /// Has a baseline from the start, of the same names: that of [`Mark::default`].
     pub fn with_baseline(mut self, profile: Arc<RwLock<Profile>>) -> Engine {
         let samples = locks::read(&profile).samples.slices_from(0).flatten().map(|sample| sample.weight).sum();
-        self.baseline = Some(Other { mark: Mark::default(), trees: Some(Trees::new(&self.names, profile)), samples });
+        self.baseline = Some(Other { mark: Mark::default(), trees: Some(Trees::new(&self.names, profile)), samples, time: None });
         self
     }
 
@@ -234,7 +270,7 @@ impl Engine {
     }
 
     fn try_answer(&mut self, request: &Request, now: Timestamp) -> Result<Snapshot, OtherNames> {
-        self.keep_baseline(request.baseline.as_ref())?;
+        self.keep_baseline(request.baseline.as_ref(), now)?;
         // Beside a baseline whole samples are weighed: it has no others, and what may be chance depends on their number.
         let one = if request.compare { 1 } else { fading::ONE };
         let changed = self.trees.update(&request.query, one, now);
@@ -294,7 +330,7 @@ impl Engine {
     }
 
     /// Takes what is marked out of the store, or lets go of what is not wanted any more.
-    fn keep_baseline(&mut self, mark: Option<&Mark>) -> Result<(), OtherNames> {
+    fn keep_baseline(&mut self, mark: Option<&Mark>, now: Timestamp) -> Result<(), OtherNames> {
         if self.baseline.as_ref().map(|kept| &kept.mark) == mark {
             return Ok(());
         }
@@ -303,11 +339,12 @@ impl Engine {
         let mut bytes = 0;
         if let Some(mark) = mark {
             let limit = read(profile).limits().memory / 4;
+            let time = covered(&read(profile), mark.query.range, now);
             let kept = excerpt(&self.names, &mark.query, profile, limit)?;
             bytes = kept.as_ref().map_or(0, Profile::memory);
             let samples = kept.iter().flat_map(|kept| kept.samples.slices_from(0).flatten()).map(|sample| sample.weight).sum();
             let trees = kept.map(|kept| Trees::new(&self.names, Arc::new(RwLock::new(kept))));
-            self.baseline = Some(Other { mark: mark.clone(), trees, samples });
+            self.baseline = Some(Other { mark: mark.clone(), trees, samples, time });
         }
         locks::write(profile).set_aside(bytes);
         Ok(())
@@ -316,15 +353,17 @@ impl Engine {
     /// Brings the baseline's tree and that of both up to date, if they are compared.
     fn update_difference(&mut self, request: &Request, now: Timestamp, changed: bool) -> Shown {
         let other = self.baseline.as_mut().filter(|_| request.compare);
-        let Some((mark, trees)) = other.and_then(|other| Some((&other.mark, other.trees.as_mut()?))) else {
+        let Some((mark, trees, time)) = other.and_then(|other| Some((&other.mark, other.trees.as_mut()?, other.time))) else {
             let changed = changed || self.difference.is_some();
             (self.difference, self.difference_before) = (None, None);
             return Shown { changed, compared: false };
         };
         let other_changed = trees.update(&mark.query_beside(&request.query), 1, now);
-        let changed = changed || other_changed || self.difference.is_none();
+        let measure = measure(&read(&self.trees.profile), request, (mark, time), now);
+        let is_measured_alike = self.difference.as_ref().is_some_and(|(_, difference)| difference.measure() == measure);
+        let changed = changed || other_changed || !is_measured_alike;
         if changed {
-            let (tree, difference) = Difference::of(&self.trees.shown.tree, &trees.shown.tree);
+            let (tree, difference) = Difference::of(&self.trees.shown.tree, &trees.shown.tree, measure);
             self.difference_before = self.difference.replace((Arc::new(tree), Arc::new(difference)));
         }
         Shown { changed, compared: true }
@@ -338,6 +377,7 @@ impl Engine {
             }
             return;
         }
+        let measure = self.difference.as_ref().map_or(Measure::Shares, |(_, difference)| difference.measure());
         let (tree, mut changed) = self.trees.upright(&request.query, now, shown.changed);
         let other = self.baseline.as_mut().filter(|_| shown.compared);
         let before = other.and_then(|other| {
@@ -350,7 +390,7 @@ impl Engine {
         if changed || known != request.functions {
             let table = |order| match &before {
                 None => FunctionTable::of(&tree, order, &self.names),
-                Some(before) => FunctionTable::comparing(&tree, before, order, &self.names),
+                Some(before) => FunctionTable::comparing(&tree, before, measure, order, &self.names),
             };
             self.functions = request.functions.map(|order| (order, Arc::new(table(order))));
         }
@@ -406,7 +446,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Filter, FilterMode, FrameKind, Limits, NodeId, Pattern, Sample, Sides, Thread, Tid, TimeRange};
+    use crate::profile::{Filter, FilterMode, FrameKind, Limits, NodeId, Pattern, Sample, Sides, Thread, Tid};
 
     fn sample(names: &Names, profile: &RwLock<Profile>, time: u64, path: &[&str]) {
         let process = names.labels.intern("p", "", FrameKind::Process);

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::difference::Change;
+use super::difference::{Comparison, Measure};
 use super::sides::Sides;
 use super::tree::{CallTree, NodeId, TreeBuilder};
 use crate::profile::ids::LabelId;
@@ -33,12 +33,12 @@ pub enum FunctionOrder {
 }
 
 /// Every function of a tree. Processes and threads are levels of a tree, not functions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FunctionTable {
     /// The rows.
     pub rows: Vec<FunctionRow>,
-    /// What everything weighs on both sides, if two are compared.
-    pub compared: Option<Sides>,
+    /// How two sides are compared, if they are.
+    pub compared: Option<Comparison>,
 }
 
 /// Calls `enter` before and `leave` after each node below `top`, itself included; no recursion, so depth does not matter.
@@ -72,8 +72,8 @@ impl FunctionTable {
         FunctionTable::sorted(weights(tree, &names.labels), None, order, names)
     }
 
-    /// Sums up two of them, side by side. What has changed most comes first, where the order is not that of names.
-    pub fn comparing(now: &CallTree, before: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
+    /// Sums up two of them, side by side. Functions that have changed most come first, unless they are ordered by name.
+    pub fn comparing(now: &CallTree, before: &CallTree, measure: Measure, order: FunctionOrder, names: &Names) -> FunctionTable {
         let mut rows = weights(now, &names.labels);
         for (at, row) in weights(before, &names.labels).into_iter().enumerate() {
             while rows.len() <= at {
@@ -82,13 +82,14 @@ impl FunctionTable {
             rows[at].own = Sides::beside(rows[at].own, row.own);
             rows[at].total = Sides::beside(rows[at].total, row.total);
         }
-        FunctionTable::sorted(rows, Some(Sides::beside(now.whole(), before.whole())), order, names)
+        let whole = Sides::beside(now.whole(), before.whole());
+        FunctionTable::sorted(rows, Some(Comparison { whole, measure }), order, names)
     }
 
-    fn sorted(mut rows: Vec<FunctionRow>, compared: Option<Sides>, order: FunctionOrder, names: &Names) -> FunctionTable {
+    fn sorted(mut rows: Vec<FunctionRow>, compared: Option<Comparison>, order: FunctionOrder, names: &Names) -> FunctionTable {
         let is_function = |label| names.labels.get(label).is_none_or(|label| label.kind != FrameKind::Process);
         rows.retain(|row| row.total != Sides::default() && is_function(row.label));
-        let size = |part| compared.map_or(0, |whole| (Change::between(part, whole).by.abs() * 1e9) as u64);
+        let size = |part| compared.map_or(0, |compared| (compared.change(part).by.abs() * 1e9) as u64);
         match order {
             FunctionOrder::Own => {
                 rows.sort_by_cached_key(|row| (Reverse((size(row.own), row.own.now, row.total.now)), row.label));
@@ -197,10 +198,10 @@ mod tests {
     fn beside_a_baseline_what_changed_most_comes_first() {
         let now = tree(&[(&[1, 2], 50), (&[1, 3], 50)]);
         let before = tree(&[(&[1, 2], 40), (&[1, 3], 30), (&[1, 4], 30)]);
-        let table = FunctionTable::comparing(&now, &before, FunctionOrder::Own, &Names::default());
+        let table = FunctionTable::comparing(&now, &before, Measure::Shares, FunctionOrder::Own, &Names::default());
         let own: Vec<_> = table.rows.iter().map(|row| (row.label.0, row.own.now, row.own.before)).collect();
         assert_eq!(own, [(4, 0, 30), (3, 50, 30), (2, 50, 40), (1, 0, 0)]);
-        assert_eq!(table.compared, Some(Sides::of(100, 100)));
+        assert_eq!(table.compared.map(|compared| compared.whole), Some(Sides::of(100, 100)));
         assert_eq!(table.rows[3].total, Sides::of(100, 100));
     }
 

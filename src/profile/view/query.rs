@@ -175,6 +175,8 @@ pub struct Request {
     pub baseline: Option<Mark>,
     /// Whether to compare with it.
     pub compare: bool,
+    /// Whether to compare shares also where the time of both sides is known.
+    pub by_shares: bool,
 }
 
 impl Request {

@@ -1,7 +1,7 @@
 //! A baseline, and what differs from it.
 
 use super::*;
-use crate::profile::Baseline;
+use crate::profile::{Baseline, Clock};
 
 #[test]
 fn what_follows_is_compared_with_what_was_marked() {
@@ -35,6 +35,44 @@ fn what_follows_is_compared_with_what_was_marked() {
     let column = screen.lines().nth(1).unwrap().chars().collect::<String>().find("difference").unwrap();
     bench.click(u16::try_from(screen.lines().nth(1).unwrap()[..column].chars().count()).unwrap(), 1);
     assert!(!bench.app.compare.on && bench.app.snapshot.difference.is_none());
+}
+
+#[test]
+fn rates_are_compared_where_time_is_known() {
+    let mut bench = Bench::new();
+    // 20 samples a second from second 1 on: nginx until 4.25, then postgres until 6; nobody after that.
+    let clock = Clock { period: SECOND / 20, cpus: 1, since: Timestamp(SECOND), until: None };
+    bench.profile.write().unwrap().set_clock(clock);
+    bench.keys("bd");
+    assert!(bench.screen(120, 24).contains("difference in CPUs: red has grown"), "{}", bench.screen(120, 24));
+    bench.app.span = Span::Between(Timestamp(5 * SECOND), Timestamp(7 * SECOND));
+    bench.keys("g");
+    let screen = bench.screen(120, 24);
+    // In the six seconds of the baseline, postgres had 35 samples and nginx 65. In the last two, postgres has 21.
+    assert!(screen.contains("+0.23") && screen.contains("-0.54"), "{screen}");
+    assert!(screen.contains("0.53 CPUs  -0.31"), "{screen}");
+    assert!(screen.lines().rev().nth(1).unwrap().contains("now 0.53 CPUs  was 0.83 CPUs  -0.31"), "{screen}");
+    bench.keys("2");
+    let screen = bench.screen(120, 24);
+    let line = |screen: &str, name: &str| screen.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(line(&screen, "function").contains("CPUs") && line(&screen, "parse").contains("-0.33"), "{screen}");
+    bench.keys("%");
+    let screen = bench.screen(120, 24);
+    assert!(line(&screen, "function").contains("points") && line(&screen, "parse").contains("-40.0"), "{screen}");
+    assert!(screen.contains("difference in points of the share of all"), "{screen}");
+    bench.keys("%1");
+    // The time after the end of sampling is no idle time.
+    bench.app.span = Span::All;
+    bench.app.frozen = None;
+    bench.profile.write().unwrap().end_clock(Timestamp(6 * SECOND));
+    bench.keys("dbd");
+    bench.app.span = Span::Last(100);
+    bench.keys("g");
+    assert!(bench.screen(120, 24).contains("now 1.00 CPUs  was 1.00 CPUs"), "{}", bench.screen(120, 24));
+    // Seconds in a past that fades weigh as their samples do.
+    bench.app.span = Span::Fading(3);
+    bench.keys("g");
+    assert!(bench.screen(120, 24).contains("now 1.0"), "{}", bench.screen(120, 24));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::profile::{CallTree, Change, FrameKind, Label, NodeId};
+use crate::profile::{CallTree, Change, FrameKind, Label, Measure, NodeId};
 use crate::ui::app::App;
 use crate::ui::keys::Action;
 use crate::ui::layout::{Layout, Span, frames_of};
@@ -184,9 +184,14 @@ fn words_of(
     // Processes and the root say how much they are; functions would only repeat it row after row. What has changed says by how
     // much, whatever it is.
     let figures = match (label.map(|label| label.kind), change) {
-        (None, Some(_)) => app.samples(app.snapshot.weight()),
+        (None, Some(change)) => match rate_of(app) {
+            Some(rate) => format!("{rate}  {}", app.change(change)),
+            None => app.samples(app.snapshot.weight()),
+        },
+        // Processes always show their change, so that nobody has to look for it.
+        (Some(FrameKind::Process), Some(change)) if rate_of(app).is_some() => app.change(change),
         (Some(_), Some(change)) if change.chance => String::new(),
-        (Some(_), Some(change)) => text::points(change.by),
+        (Some(_), Some(change)) => app.change(change),
         (None | Some(FrameKind::Process), None) => {
             format!("{}  {} %", app.samples(span.weight), text::percent(span.weight, tree.total()))
         }
@@ -194,6 +199,17 @@ fn words_of(
     };
     let mark = if app.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
     Words::Frame { names, selected, mark, figures }
+}
+
+/// The rate of everything now, where rates are compared: `1.96 CPUs`.
+fn rate_of(app: &App) -> Option<String> {
+    match app.snapshot.difference.as_ref()?.measure() {
+        Measure::Shares => None,
+        Measure::Rates { now, .. } => {
+            let unit = if app.ticks() == 0 { "" } else { " CPUs" };
+            Some(format!("{}{unit}", app.rate(app.snapshot.weight() as f64 / now)))
+        }
+    }
 }
 
 impl Words {
@@ -315,7 +331,7 @@ fn show_hovered(app: &App, place: &Place, area: Rect, buffer: &mut Buffer) {
     let weight = app.snapshot.node(node).total.now;
     let mut words = format!(" {rest}{name}  {}  {} % ", app.samples(weight), text::percent(weight, app.snapshot.weight()));
     if let Some(difference) = &app.snapshot.difference {
-        words.push_str(&format!(" {} ", text::points(difference.change(difference.node(node).total).by)));
+        words.push_str(&format!(" {} ", app.change(difference.change(difference.node(node).total))));
     }
     put(buffer, area, area.x, area.bottom() - 1, &words, app.theme.chip());
 }

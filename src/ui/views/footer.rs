@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
-use crate::profile::{CallTree, Change, Difference, FrameKind, NodeId, Sides, TreeNode};
+use crate::profile::{CallTree, Change, Difference, FrameKind, Measure, NodeId, Sides, TreeNode};
 use crate::ui::app::{App, View};
 use crate::ui::names::fit_name;
 use crate::ui::overlay::{Overlay, Prompt};
@@ -163,9 +163,21 @@ fn compared(app: &App, difference: &Difference, node: NodeId) -> Vec<String> {
     let (sides, whole) = (difference.node(node), difference.whole());
     let words = |change: Change| match change.chance {
         true if change.by == 0.0 => "unchanged".to_owned(),
-        true => format!("{}, may be chance", text::points(change.by)),
-        false => text::points(change.by),
+        true => format!("{}, may be chance", app.change(change)),
+        false => app.change(change),
     };
+    if let Measure::Rates { now, before, .. } = difference.measure() {
+        let unit = if app.ticks() == 0 { "" } else { " CPUs" };
+        let rate = |weight: u64, seconds: f64| format!("{}{unit}", app.rate(weight as f64 / seconds));
+        let told = |part: Sides| {
+            format!("now {}  was {}  {}", rate(part.now, now), rate(part.before, before), words(difference.change(part)))
+        };
+        let mut forms = vec![format!("  {}", told(sides.total)), format!("  {}", words(difference.change(sides.total)))];
+        if sides.own != sides.total && sides.own != Sides::default() {
+            forms.insert(0, format!("  {}  self {}", told(sides.total), told(sides.own)));
+        }
+        return forms;
+    }
     let (now, was) = (text::percent(sides.total.now, whole.now), text::percent(sides.total.before, whole.before));
     let counted =
         format!("  now {} ({now} %)  was {} ({was} %)", app.samples(sides.total.now), text::grouped(sides.total.before));

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::profile::{FunctionOrder, Sides};
+use crate::profile::{FunctionOrder, Measure, Sides};
 use crate::ui::app::App;
 use crate::ui::names::fit_name;
 use crate::ui::tables::FunctionsRow;
@@ -19,7 +19,12 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let mark = |sort| if app.functions.sort == sort { "*" } else { " " };
-    let by = if app.snapshot.difference.is_some() { "points" } else { "" };
+    let by = match app.snapshot.difference.as_ref().map(|difference| difference.measure()) {
+        None => "",
+        Some(Measure::Shares) => "points",
+        Some(Measure::Rates { .. }) if app.ticks() == 0 => "change",
+        Some(Measure::Rates { .. }) => "CPUs",
+    };
     let heading = format!(
         "{:>8}{}{by:>9}   {:>8}{}{by:>9}   {:BAR$} function{}",
         "self",
@@ -87,9 +92,13 @@ fn draw_figures(app: &App, part: Sides, line: Rect, x: u16, buffer: &mut Buffer)
         return put(buffer, line, x, line.y, &figures, Style::new());
     };
     let change = difference.change(part);
-    let x = put(buffer, line, x, line.y, &format!("{share:>8} % "), Style::new());
-    let points = if change.by == 0.0 { String::new() } else { text::points(change.by) };
-    put(buffer, line, x, line.y, &format!("{points:>8}  "), app.theme.changed(change))
+    let now = match difference.measure() {
+        Measure::Shares => format!("{share:>8} % "),
+        Measure::Rates { now: seconds, .. } => format!("{:>8}   ", app.rate(part.now as f64 / seconds)),
+    };
+    let x = put(buffer, line, x, line.y, &now, Style::new());
+    let change_words = if change.by == 0.0 { String::new() } else { app.change(change) };
+    put(buffer, line, x, line.y, &format!("{change_words:>8}  "), app.theme.changed(change))
 }
 
 fn draw_name(app: &App, label: crate::profile::LabelId, line: Rect, x: u16, buffer: &mut Buffer) {
