@@ -105,18 +105,48 @@ pub struct Machine {
     pub signature: u64,
 }
 
+/// A stack as far as it was walked.
+#[derive(Clone, Debug)]
+pub struct Walked {
+    /// The frames, innermost first.
+    pub frames: Vec<Found>,
+    /// The registers of the outermost frame.
+    pub registers: Registers,
+}
+
+impl Walked {
+    /// Begins with the innermost frame.
+    pub fn from(registers: &Registers) -> Walked {
+        Walked { frames: Vec::new(), registers: registers.clone() }
+    }
+
+    /// Walks to the root, and returns why the walk ended. A walk that ended at code without a table can be continued by the same call.
+    pub fn go_on(&mut self, machine: Machine, memory: Memory<'_>, code: &mut impl Code) -> UserEnd {
+        // The outermost frame so far is found once more, by its registers.
+        self.frames.pop();
+        let mut walk = Walk { machine, registers: self.registers.clone(), memory };
+        let end = loop {
+            match walk.step(code, &mut self.frames) {
+                Ok(()) if self.frames.len() >= MOST_FRAMES => break UserEnd::Cut,
+                Ok(()) => {}
+                Err(end) => break end,
+            }
+        };
+        self.registers = walk.registers;
+        end
+    }
+
+    /// The address of the code that the outermost frame is in: of a call, not of what follows it.
+    pub fn code_address(&self) -> u64 {
+        self.registers.pc.wrapping_sub(self.registers.is_return.into())
+    }
+}
+
 /// Walks from a frame to the root. Returns all frames, innermost first and `registers`' own included, and why the walk ended.
 pub fn walk(machine: Machine, registers: &Registers, memory: Memory<'_>, code: &mut impl Code) -> (Vec<Found>, UserEnd) {
-    let mut walk = Walk { machine, registers: registers.clone(), memory };
-    let mut frames = Vec::new();
-    let end = loop {
-        match walk.step(code, &mut frames) {
-            Ok(()) if frames.len() >= MOST_FRAMES => break UserEnd::Cut,
-            Ok(()) => {}
-            Err(end) => break end,
-        }
-    };
-    (frames, end)
+    let mut walked = Walked::from(registers);
+    let end = walked.go_on(machine, memory, code);
+    (walked.frames, end)
 }
 
 struct Walk<'a> {
@@ -467,5 +497,42 @@ mod tests {
         let mut code = Pieces([Rule::Frame(leaf), Rule::Frame(leaf)].map(|one| rule(Arch::Aarch64, one)).to_vec());
         let (_, end) = walk(arm, &start, Memory { start: STACK, bytes: &bytes }, &mut code);
         assert_eq!(end, UserEnd::Register);
+    }
+
+    /// Code whose tables come one after the other: one for each 256 bytes.
+    struct Late {
+        there: u64,
+        asked: u64,
+    }
+
+    impl Code for Late {
+        fn at(&mut self, address: u64) -> At {
+            self.asked += 1;
+            let number = (address - 0x1000) / 0x100;
+            let caller = frame(Cfa::Register(Reg(7), 8), Fp::Unchanged);
+            match number < self.there {
+                true => rule(X86.arch, if number == 300 { Rule::Root } else { caller }),
+                false => At::NoTable,
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_goes_on_where_it_stuck() {
+        let pc = |number: u64| 0x1010 + number * 0x100;
+        let words: Vec<u64> = (1..=300).map(pc).collect();
+        let bytes = stack(&words);
+        let memory = Memory { start: STACK, bytes: &bytes };
+        let start = registers(pc(0), &[(7, STACK)]);
+        let (mut walked, mut code) = (Walked::from(&start), Late { there: 0, asked: 0 });
+        for there in 0..=300 {
+            code.there = there;
+            assert_eq!(walked.go_on(X86, memory, &mut code), UserEnd::NoTable);
+            assert_eq!(walked.code_address(), pc(there) - u64::from(there > 0));
+        }
+        code.there = 301;
+        assert_eq!(walked.go_on(X86, memory, &mut code), UserEnd::Root);
+        assert!(code.asked <= 2 * 302, "{} look-ups for 301 frames", code.asked);
+        assert_eq!((walked.frames, UserEnd::Root), walk(X86, &start, memory, &mut Late { there: 301, asked: 0 }));
     }
 }

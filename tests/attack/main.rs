@@ -80,8 +80,15 @@ impl Lair {
     /// Starts a program that is in this directory already, as the ordinary user.
     #[track_caller]
     fn run(&self, program: &Path, args: &[&str]) -> Running {
+        self.run_as(NOBODY, program, args)
+    }
+
+    /// Starts a program that is in this directory already, as this user, who gets the directory.
+    #[track_caller]
+    fn run_as(&self, user: u32, program: &Path, args: &[&str]) -> Running {
+        rustix::fs::chown(self.path(), Some(rustix::process::Uid::from_raw(user)), None).unwrap();
         let mut command = Command::new(program);
-        command.args(args).current_dir(self.path()).stdin(Stdio::null()).stdout(Stdio::null()).uid(NOBODY).gid(NOBODY);
+        command.args(args).current_dir(self.path()).stdin(Stdio::null()).stdout(Stdio::null()).uid(user).gid(user);
         Running { child: command.spawn().expect("the attacker can be started") }
     }
 }

@@ -154,6 +154,52 @@ fn recordings_beside_nobody_end_within_half_a_second() {
     assert!(ends.iter().all(|end| *end <= Duration::from_millis(500)), "{ends:?}");
 }
 
+/// Starts programs of `users` users, two each, whose locks are held for 4.3 s again and again while they run new files; then a witness that was
+/// never seen before. Returns what the witness had, and how long the end took.
+fn beside_late_answers(users: u32, name: &str) -> (u64, u64, Duration) {
+    const TIME: Duration = Duration::from_secs(8);
+    let program = attacker("fuse.c", &[]).path;
+    let start = |number: u32| {
+        let lair = Lair::new();
+        make_device(&lair);
+        let program = lair.copy(&program, "holder");
+        let running = lair.run_as(100_000 + number / 2, &program, &["60", "late"]);
+        (running, lair)
+    };
+    let attackers: Vec<(Running, Lair)> = (0..users * 2).map(start).collect();
+    // Time until each holds its lock.
+    std::thread::sleep(Duration::from_secs(3));
+    let recording = Recording::start(&["-F", "499", "-d", &TIME.as_secs().to_string()]);
+    let begun = Instant::now();
+    std::thread::sleep(Duration::from_secs(2));
+    let witness = Witness::start_unseen(name);
+    std::thread::sleep(TIME.saturating_sub(begun.elapsed()));
+    let since = Instant::now();
+    let (lines, said) = recording.end(Duration::ZERO);
+    let took = since.elapsed();
+    drop(witness);
+    let of_them: u64 = lines.iter().filter(|line| line.frames[0] == "holder").map(|line| line.count).sum();
+    drop(attackers);
+    let (all, whole) = Witness::count(name, &lines);
+    println!(
+        "beside {users} users: {whole} of {all} whole and named, {of_them} samples of them, ended {took:?} after its time; {said}"
+    );
+    assert!(of_them > 100, "{of_them} samples of the attackers: {said}");
+    (all, whole, took)
+}
+
+#[test]
+fn answers_that_come_late_take_tables_and_names_from_nobody() {
+    let _alone = alone();
+    for users in [1, 8] {
+        let (all, whole, took) = beside_late_answers(users, &format!("witness-late-{users}"));
+        assert!(all > 200, "{all} samples of the witness");
+        // The first moments of a program that was never seen are the table's.
+        assert!(whole * 100 >= all * 99, "{whole} of {all}");
+        assert!(took <= END_WITHIN, "{took:?}");
+    }
+}
+
 /// Maps files with long names, one after the other, and looks at what they leave in memory.
 #[track_caller]
 fn assert_mapped_files_are_let_go(args: &[&str]) {

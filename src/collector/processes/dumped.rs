@@ -27,7 +27,7 @@ use crate::collector::wire::records::ObjectKey;
 use crate::collector::wire::records::{Record, StackDump};
 use crate::profile::{UserEnd, UserId};
 use crate::unwind::Arch;
-use crate::unwind::walk::{self, At, Code, Found, Machine, Memory};
+use crate::unwind::walk::{At, Code, Machine, Memory, Walked};
 
 /// Longest wait of a sample in nanoseconds. Less than processes are known after their end.
 const PATIENCE: u64 = 2_500_000_000;
@@ -140,7 +140,7 @@ impl ProcessTable {
         let then = self.at_sample(record.tgid);
         let mappings = then.known_mappings();
         let (tgid, user, until) = (record.tgid, record.uid, record.time.saturating_add(PATIENCE));
-        let waiting = Box::new(Waiting { record: bytes.into(), dump, tgid, user, then, mappings, stuck: None, until });
+        let waiting = Box::new(Waiting { record: bytes.into(), dump, tgid, user, then, mappings, so_far: None, until });
         self.go_on(waiting, false, rules, batch);
     }
 
@@ -197,8 +197,10 @@ impl ProcessTable {
         batch: &mut Batch,
     ) {
         let Some(record) = Record::parse(&waiting.record) else { return };
-        match self.walk_on(&record, &waiting.dump, waiting.stuck, rules) {
-            Some((frames, end)) if end != UserEnd::NoTable => {
+        let so_far = waiting.so_far.take();
+        match self.walk_on(&record, &waiting.dump, so_far, rules) {
+            Ok((walked, end)) if end != UserEnd::NoTable => {
+                let frames = walked.frames;
                 self.dumped.counts.whole += u64::from(end == UserEnd::Root);
                 let before = waiting.dump.frames;
                 let is_better = end == UserEnd::Root
@@ -218,9 +220,8 @@ impl ProcessTable {
                     false => self.place(&record, &waiting.record, batch),
                 }
             }
-            walked => {
-                let last = walked.as_ref().and_then(|(frames, _)| frames.last());
-                waiting.stuck = last.map(|frame| frame.pc.wrapping_sub(frame.is_return.into())).or(waiting.stuck);
+            outcome => {
+                waiting.so_far = outcome.map_or_else(|so_far| so_far, |(walked, _)| Some(walked));
                 if let Err(waiting) = self.dumped.push(waiting)
                     && let Some(record) = Record::parse(&waiting.record)
                 {
@@ -231,15 +232,15 @@ impl ProcessTable {
         }
     }
 
-    /// Walks on from a dump. `None` while the mappings of its process are not known, and as long as the code at `stuck` has no table.
+    /// Walks in a dump, on from where the last try ended. Fails while the mappings of its process are not known.
     fn walk_on(
         &mut self,
         record: &Record,
         dump: &StackDump,
-        stuck: Option<u64>,
+        so_far: Option<Box<Walked>>,
         rules: &mut dyn RuleSource,
-    ) -> Option<(Vec<Found>, UserEnd)> {
-        let state = self.states.get(&record.tgid).filter(|state| state.known == Known::Yes)?;
+    ) -> Result<(Box<Walked>, UserEnd), Option<Box<Walked>>> {
+        let Some(state) = self.states.get(&record.tgid).filter(|state| state.known == Known::Yes) else { return Err(so_far) };
         // The kernel knows which file the first frame is in, whatever has its path or inode by now.
         let first = dump.registers.pc.wrapping_sub(dump.registers.is_return.into());
         let last = state.mappings.find(first).map(|mapping| mapping.file).zip(dump.key);
@@ -247,8 +248,14 @@ impl ProcessTable {
             MappedCode { mappings: &state.mappings, files: &mut self.files, user: record.uid, last, unknown: None, rules };
         let memory = Memory { start: dump.start, bytes: &dump.stack };
         let machine = Machine { arch: Arch::OWN, signature: self.signature };
-        let is_stuck = stuck.is_some_and(|address| code.at(address) == At::NoTable);
-        let walked = (!is_stuck).then(|| walk::walk(machine, &dump.registers, memory, &mut code));
+        let walked = match so_far {
+            Some(walked) if code.at(walked.code_address()) == At::NoTable => (walked, UserEnd::NoTable),
+            so_far => {
+                let mut walked = so_far.unwrap_or_else(|| Box::new(Walked::from(&dump.registers)));
+                let end = walked.go_on(machine, memory, &mut code);
+                (walked, end)
+            }
+        };
         if let Some(mapping) = code.unknown
             && let Some(file) = self.files.get_mut(mapping.file)
         {
@@ -256,13 +263,13 @@ impl ProcessTable {
             let (tgid, user, files, mapping) = (record.tgid, record.uid, record.files, (mapping.start, mapping.end));
             self.dumped.requests.push(MappedRequest { tgid, user, files, mapping, path, identity });
         }
-        walked
+        Ok(walked)
     }
 
     /// Adds the walk in a dump to the batch, to be compared with the sample before.
     fn compare(&mut self, record: &Record, bytes: &[u8], dump: &StackDump, rules: &mut dyn RuleSource, batch: &mut Batch) {
-        let Some((frames, end)) = self.walk_on(record, dump, None, rules) else { return };
-        let Some(mut bytes) = Record::with_user(bytes, &frames, dump.frames, end) else { return };
+        let Ok((walked, end)) = self.walk_on(record, dump, None, rules) else { return };
+        let Some(mut bytes) = Record::with_user(bytes, &walked.frames, dump.frames, end) else { return };
         Record::set_compared(&mut bytes);
         if let Some(record) = Record::parse(&bytes) {
             self.resolve(&record, batch, Waits::NoMore);

@@ -9,6 +9,7 @@ use super::mappings::Mappings;
 use super::remapped::AtSample;
 use crate::collector::wire::records::StackDump;
 use crate::profile::UserId;
+use crate::unwind::walk::{Found, Walked};
 
 /// Most bytes of waiting samples: of all users, of root, and of any other user.
 const MAX_BYTES: usize = 32 << 20;
@@ -39,14 +40,15 @@ pub(super) struct Waiting {
     pub(super) then: AtSample,
     /// The mappings of its process at that time, as far as they are known.
     pub(super) mappings: Option<Mappings>,
-    /// The code without a table that the last try came to. As long as it has none, there is no other try.
-    pub(super) stuck: Option<u64>,
+    /// The frames that the last try found, up to code without a table. The next try begins there.
+    pub(super) so_far: Option<Box<Walked>>,
     pub(super) until: u64,
 }
 
 impl Waiting {
     pub(super) fn cost(&self) -> usize {
-        self.record.len() + self.dump.stack.len() + size_of::<Waiting>() + 32
+        let frames = self.so_far.as_ref().map_or(0, |walked| size_of::<Walked>() + walked.frames.capacity() * size_of::<Found>());
+        self.record.len() + self.dump.stack.len() + frames + size_of::<Waiting>() + 32
     }
 }
 

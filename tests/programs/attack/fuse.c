@@ -4,6 +4,9 @@
  * for the lock, and everybody else who wants it waits behind. Others go on spinning.
  *
  * The file system is served by the same program, in a namespace of its own: an ordinary user may do all of this.
+ *
+ * Arguments: SECONDS [late]. With `late` WRITE is answered after 4.3 s, just before those who wait would give up. Again and again, ten new
+ * files of 4 KB are mapped first and run for 20 ms each while the lock is held.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -19,6 +22,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static void fail(const char *what)
@@ -56,8 +60,8 @@ static struct fuse_attr attributes(uint64_t node)
 	return attr;
 }
 
-/* Answers everything but WRITE. */
-static void serve(int device)
+/* Answers everything but WRITE, which it answers late or not at all. */
+static void serve(int device, int is_late)
 {
 	static char request[1 << 18];
 
@@ -83,7 +87,16 @@ static void serve(int device)
 			answer(device, in, zeros, want->size < sizeof(zeros) ? want->size : sizeof(zeros), 0);
 			break;
 		}
-		case FUSE_WRITE: break;
+		case FUSE_WRITE: {
+			const struct fuse_write_in *wrote = (void *)(in + 1);
+			struct fuse_write_out taken = { .size = wrote->size };
+
+			if (!is_late)
+				break;
+			usleep(4300000);
+			answer(device, in, &taken, sizeof(taken), 0);
+			break;
+		}
 		case FUSE_FORGET: case FUSE_INTERRUPT: case FUSE_BATCH_FORGET: break;
 		case FUSE_FLUSH: case FUSE_RELEASE: answer(device, in, NULL, 0, 0); break;
 		default: answer(device, in, NULL, 0, -38);
@@ -112,8 +125,83 @@ static void *map(void *unused)
 	return NULL;
 }
 
+#if defined(__x86_64__)
+/* 1: dec %rdi; jnz 1b; ret */
+static const unsigned char code[] = { 0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3 };
+#else
+/* 1: subs x0, x0, #1; b.ne 1b; ret */
+static const unsigned code[] = { 0xf1000400, 0x54ffffe1, 0xd65f03c0 };
+#endif
+
+typedef void spins(unsigned long);
+
+/* Makes a file that was never there, with code that spins. */
+static spins *new_code(void)
+{
+	static unsigned number;
+	unsigned char bytes[4096] = { 0 };
+	char path[40];
+	void *at;
+	int file;
+
+	snprintf(path, sizeof(path), "code-%d-%u", getpid(), number++);
+	memcpy(bytes, code, sizeof(code));
+	memcpy(bytes + 1024, path, sizeof(path));
+	file = open(path, O_CREAT | O_RDWR, 0755);
+	if (file < 0 || write(file, bytes, sizeof(bytes)) != sizeof(bytes))
+		fail(path);
+	at = mmap(NULL, sizeof(bytes), PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+	if (at == MAP_FAILED)
+		fail("mmap");
+	close(file);
+	unlink(path);
+	return at;
+}
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+static void map_page(int file)
+{
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (page == MAP_FAILED)
+		fail("mmap");
+	*(volatile char *)page = 1;
+	pthread_barrier_init(&all_there, NULL, 3);
+}
+
+/* Holds the lock until the server answers, and runs new files meanwhile. Repeats that without end. */
+static void hold_again_and_again(int file)
+{
+	for (;;) {
+		spins *all[10];
+		pthread_t threads[2];
+
+		for (int i = 0; i < 10; i++)
+			all[i] = new_code();
+		map_page(file);
+		if (pthread_create(&threads[0], NULL, take_away, NULL) || pthread_create(&threads[1], NULL, map, NULL))
+			fail("pthread_create");
+		pthread_barrier_wait(&all_there);
+		usleep(400000);
+		for (int i = 0; i < 10; i++)
+			for (double end = now() + 0.02; now() < end;)
+				all[i](100000);
+		pthread_join(threads[0], NULL);
+		pthread_join(threads[1], NULL);
+		for (int i = 0; i < 10; i++)
+			munmap(all[i], 4096);
+	}
+}
+
 int main(int argc, char **argv)
 {
+	int is_late = argc > 2 && !strcmp(argv[2], "late");
 	int seconds = argc > 1 ? atoi(argv[1]) : 60, uid = getuid(), gid = getgid();
 	char text[200], path[300];
 	pthread_t thread;
@@ -141,7 +229,7 @@ int main(int argc, char **argv)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		prctl(PR_SET_NAME, "server");
 		alarm(seconds);
-		serve(device);
+		serve(device, is_late);
 		_exit(0);
 	}
 	/* With the server's end all that waits for it ends, if nobody else has the device open. */
@@ -151,12 +239,10 @@ int main(int argc, char **argv)
 	file = open(path, O_RDWR);
 	if (file < 0)
 		fail(path);
-	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	if (page == MAP_FAILED)
-		fail("mmap");
-	*(volatile char *)page = 1;
+	if (is_late)
+		hold_again_and_again(file);
+	map_page(file);
 	/* Both threads first: making one maps its stack, which would wait for the lock. */
-	pthread_barrier_init(&all_there, NULL, 3);
 	if (pthread_create(&thread, NULL, take_away, NULL) || pthread_create(&thread, NULL, map, NULL))
 		fail("pthread_create");
 	pthread_barrier_wait(&all_there);
