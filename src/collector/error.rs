@@ -124,6 +124,14 @@ pub enum CollectorError {
     /// A target does not exist.
     #[error("there is no process {0}: check the number, or whether it has ended")]
     NoSuchProcess(Tgid),
+    /// The number is that of a thread.
+    #[error("{thread} is a thread of process {process}: give {process}, and choose the thread in the live view (T)")]
+    IsThread {
+        /// The number that was given.
+        thread: Tgid,
+        /// The process that has the thread.
+        process: Tgid,
+    },
     /// The collector was started for all processes and cannot be given targets.
     #[error("all processes are sampled: a single one cannot be added")]
     NotFiltering,

@@ -246,6 +246,9 @@ impl Collector {
         if !machine::exists(tgid.0) {
             return Err(CollectorError::NoSuchProcess(tgid));
         }
+        if let Some(process) = machine::process_of(tgid.0).map(Tgid).filter(|process| *process != tgid) {
+            return Err(CollectorError::IsThread { thread: tgid, process });
+        }
         self.sampler.add_target(tgid.0)
     }
 

@@ -85,14 +85,28 @@ impl Path<'_> {
     }
 }
 
-/// Visits every path from the root through `root` down, callers before callees, siblings in the order of their texts. What
-/// weighs less than `narrowest` is not visited; its weight counts as its caller's own. What has no caller to count for comes
-/// first, as a path without frames.
+/// Bounds of the paths that are visited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The least weight.
+    pub(super) narrowest: u64,
+    /// The most frames of a path.
+    pub(super) deepest: usize,
+}
+
+impl Limits {
+    /// All paths.
+    pub(super) const NONE: Limits = Limits { narrowest: 1, deepest: usize::MAX };
+}
+
+/// Visits every path from the root through `root` down, callers before callees, siblings in the order of their texts. Frames
+/// beyond the limits are not visited; their weight counts as their caller's own. Weight without a caller comes first, as a path without
+/// frames.
 pub(super) fn walk<E>(
     tree: &CallTree,
     root: NodeId,
     texts: &Texts,
-    narrowest: u64,
+    Limits { narrowest, deepest }: Limits,
     mut visit: impl FnMut(&Path<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let narrowest = narrowest.max(1);
@@ -117,7 +131,12 @@ pub(super) fn walk<E>(
         line.truncate(parent_text);
         push_frame(&mut line, texts.text(rank));
         let total: u64 = nodes.iter().map(|node| tree.node(*node).total).sum();
-        let weight = push_children(tree, texts, &nodes, narrowest, (line.len(), depth + 1), &mut pending, &mut below);
+        let weight = if depth + 1 < deepest {
+            push_children(tree, texts, &nodes, narrowest, (line.len(), depth + 1), &mut pending, &mut below)
+        } else {
+            below.clear();
+            0
+        };
         visit(&Path { text: &line, depth: depth + 1, own: total.saturating_sub(weight), nodes: &nodes, below: &below })?;
     }
     Ok(())

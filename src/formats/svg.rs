@@ -15,15 +15,22 @@ use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{Direction, Options, TextTruncateDirection, from_lines};
 
 use super::FormatError;
-use super::paths::{Texts, walk};
+use super::paths::{Limits, Texts, walk};
 use crate::profile::{CallTree, Difference, FrameKind, Label, LabelId, LabelTable, NodeId, sanitize};
 
 /// Frames below one ten-thousandth of the whole are an eighth of a pixel wide in a window of 1,200; inferno leaves out the same.
 const NARROWEST_SHARE: u64 = 10_000;
 
+/// Below this part of the whole, frames are narrower than a pixel in that window. No wider frame is left out: where there are too many, those
+/// that lie deepest are.
+const PIXEL_SHARE: u64 = 1_200;
+
 /// More frames than this make a browser slow to zoom (inferno's script touches each of them): measured with Chromium, see
 /// `examples/measure_formats.rs` for making such files.
 const MAX_FRAMES: usize = 30_000;
+
+/// Most frames of a stack: the walk keeps 2,048, and a file may have more.
+const DEEPEST: usize = 1 << 20;
 
 /// Bytes of folded lines handed to inferno, which wants all of them in memory. Only recursion thousands of frames deep gets there.
 const MAX_TEXT: usize = 64 << 20;
@@ -54,6 +61,8 @@ pub struct Drawn {
     pub frames: usize,
     /// The weight below which frames were left out.
     pub narrowest: u64,
+    /// The depth below which frames were left out, if any were.
+    pub deepest: Option<usize>,
     /// The weight of everything.
     pub total: u64,
 }
@@ -97,11 +106,13 @@ fn draw(
         return Err(FormatError::NothingToSave);
     }
     let texts = Texts::new(tree, labels, |labels, id| frame_text(labels.get(id)));
-    let lines = narrow_enough(&Drawing { tree, root, texts: &texts, difference });
+    let lines = few_enough(&Drawing { tree, root, texts: &texts, difference });
+    let cut = lines.deepest.map(|deepest| format!("frames below level {deepest} are not drawn"));
+    let subtitle: Vec<&str> = options.subtitle.as_deref().into_iter().chain(cut.as_deref()).collect();
     let mut palette = palette(tree, labels);
     let mut inferno = Options::default();
     inferno.title = printable(&options.title);
-    inferno.subtitle = options.subtitle.as_deref().map(printable);
+    inferno.subtitle = (!subtitle.is_empty()).then(|| printable(&subtitle.join("; ")));
     inferno.count_name = printable(&options.count_name);
     inferno.direction = if options.inverted { Direction::Inverted } else { Direction::Straight };
     inferno.text_truncate_direction = TextTruncateDirection::Right;
@@ -114,7 +125,7 @@ fn draw(
     inferno.flame_chart = true;
     from_lines(&mut inferno, lines.iter().rev(), &mut *out)?;
     out.flush()?;
-    Ok(Drawn { frames: lines.frames, narrowest: lines.narrowest, total })
+    Ok(Drawn { frames: lines.frames, narrowest: lines.narrowest, deepest: lines.deepest, total })
 }
 
 /// Folded lines in one piece of memory.
@@ -124,6 +135,7 @@ struct FoldedLines {
     ends: Vec<usize>,
     frames: usize,
     narrowest: u64,
+    deepest: Option<usize>,
 }
 
 impl FoldedLines {
@@ -154,24 +166,40 @@ struct Drawing<'a> {
     difference: Option<&'a Difference>,
 }
 
-/// The folded lines of all frames that are wide enough to be seen; while they are too many, of fewer.
-fn narrow_enough(drawing: &Drawing<'_>) -> FoldedLines {
-    let mut narrowest = drawing.tree.node(drawing.root).total.div_ceil(NARROWEST_SHARE);
+/// The folded lines of all frames that are wide enough to be seen. While they are too many, of fewer: first narrow frames go, up to a pixel, then
+/// those that lie deepest.
+fn few_enough(drawing: &Drawing<'_>) -> FoldedLines {
+    let whole = drawing.tree.node(drawing.root).total;
+    let mut limits = Limits { narrowest: whole.div_ceil(NARROWEST_SHARE), ..Limits::NONE };
+    let pixel = whole.div_ceil(PIXEL_SHARE);
     loop {
-        if let Some(lines) = folded_lines(drawing, narrowest) {
+        if let Some(lines) = folded_lines(drawing, limits) {
             return lines;
         }
-        narrowest = narrowest.saturating_add(narrowest.div_ceil(4));
+        if limits.narrowest >= pixel {
+            break;
+        }
+        limits.narrowest = limits.narrowest.saturating_add(limits.narrowest.div_ceil(4)).min(pixel);
     }
+    // Callers of the root are always drawn, and so is the root.
+    let (mut fits, mut too_deep) = (drawing.tree.path(drawing.root).len().max(1), DEEPEST);
+    while too_deep - fits > 1 {
+        let middle = fits.midpoint(too_deep);
+        match folded_lines(drawing, Limits { deepest: middle, ..limits }) {
+            Some(_) => fits = middle,
+            None => too_deep = middle,
+        }
+    }
+    let limits = Limits { deepest: fits, ..limits };
+    let lines = folded_lines(drawing, limits).unwrap_or_default();
+    FoldedLines { deepest: Some(fits), ..lines }
 }
 
-/// The lines, or `None` when there are too many. Never `None` once `narrowest` is above half of the weight: then at most one
-/// chain of frames is left, and that is one line.
-fn folded_lines(drawing: &Drawing<'_>, narrowest: u64) -> Option<FoldedLines> {
+/// The lines, or `None` when there are too many.
+fn folded_lines(drawing: &Drawing<'_>, limits: Limits) -> Option<FoldedLines> {
     let Drawing { tree, root, texts, difference } = *drawing;
-    let mut lines = FoldedLines { narrowest, ..FoldedLines::default() };
-    let last_resort = narrowest > tree.node(root).total / 2;
-    let fits = walk(tree, root, texts, narrowest, |path| {
+    let mut lines = FoldedLines { narrowest: limits.narrowest, ..FoldedLines::default() };
+    let fits = walk(tree, root, texts, limits, |path| {
         lines.frames += usize::from(path.depth > 0);
         let text = if path.depth == 0 { "[too narrow to draw]_[w]" } else { path.text };
         match difference {
@@ -185,8 +213,7 @@ fn folded_lines(drawing: &Drawing<'_>, narrowest: u64) -> Option<FoldedLines> {
                 }
             }
         }
-        let too_many = lines.frames > MAX_FRAMES || lines.text.len() > MAX_TEXT;
-        if too_many && !last_resort { Err(()) } else { Ok(()) }
+        if lines.frames > MAX_FRAMES || lines.text.len() > MAX_TEXT { Err(()) } else { Ok(()) }
     });
     fits.ok().map(|()| lines)
 }
@@ -371,7 +398,7 @@ mod tests {
             builder.add(node, 2);
         }
         let (svg, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
-        assert_eq!(report, Drawn { frames: 1, narrowest: 11, total: 100_001 });
+        assert_eq!(report, Drawn { frames: 1, narrowest: 11, deepest: None, total: 100_001 });
         let shown = ["[too narrow to draw] (2 samples, 0.00%)", "all (100,001 samples, 100%)", "main (99,999 samples, 100.00%)"];
         assert_eq!(titles(&svg), shown);
     }
@@ -416,6 +443,26 @@ mod tests {
         let (_, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
         assert!(report.frames <= MAX_FRAMES && report.frames > 0, "{report:?}");
         assert_eq!(report.total, 9100);
+    }
+
+    #[test]
+    fn deep_stacks_of_equal_weight_are_cut_where_they_are_deepest_and_that_is_told() {
+        let labels = LabelTable::default();
+        let label = |name: &str| labels.intern(name, "", FrameKind::User);
+        let mut builder = TreeBuilder::new();
+        let main = builder.child(CallTree::ROOT, label("main"));
+        for number in 0..40 {
+            let task = builder.child(main, label(&format!("task{number}")));
+            let leaf = (0..1000).fold(task, |node, _| builder.child(node, label("visit")));
+            builder.add(leaf, 10);
+        }
+        let (svg, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+        let deepest = report.deepest.unwrap();
+        assert!((700..800).contains(&deepest) && report.frames <= MAX_FRAMES, "{report:?}");
+        assert!(svg.contains(&format!("frames below level {deepest} are not drawn")));
+        let titles = titles(&svg);
+        assert_eq!(titles.iter().filter(|title| title.starts_with("task")).count(), 40);
+        assert_eq!(titles.iter().filter(|title| title.starts_with("visit (10 samples")).count(), 40 * (deepest - 2));
     }
 
     #[test]

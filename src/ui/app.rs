@@ -447,6 +447,7 @@ impl App {
             Action::Output => self.output_open = !self.output_open,
             Action::Help => self.overlay = Some(Overlay::Help(Help::default())),
             Action::Redraw => effects.push(Effect::Redraw),
+            Action::Suspend => effects.push(Effect::Suspend),
             Action::Quit => effects.push(Effect::Quit),
         }
     }

@@ -66,6 +66,7 @@ pub enum Action {
     Output,
     Help,
     Redraw,
+    Suspend,
     Quit,
 }
 
@@ -208,6 +209,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["v"], Action::ColourMode, Section::Show, "colour by kind or by own weight", ""),
     bind(&["O"], Action::Output, Section::Show, "the started command's output", ""),
     bind(&["y"], Action::Copy, Section::Program, "copy the selected frame's stack (works over ssh)", ""),
+    bind(&["Ctrl-Z"], Action::Suspend, Section::Program, "stop, and back to the shell: fg goes on", ""),
     bind(&["Ctrl-L"], Action::Redraw, Section::Program, "draw the screen anew", ""),
 ];
 

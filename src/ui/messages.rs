@@ -125,6 +125,8 @@ pub enum Effect {
     Events(EventCommand),
     Copy(String),
     Redraw,
+    /// Stop, and go back to the shell.
+    Suspend,
     Quit,
 }
 

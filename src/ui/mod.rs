@@ -39,6 +39,8 @@ use std::time::Duration;
 
 use crossterm::event::{Event as TerminalEvent, EventStream, KeyCode, KeyEvent, KeyModifiers, MouseEventKind};
 use futures_util::StreamExt;
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 pub use app::{App, Chip, View};
@@ -100,6 +102,8 @@ const LEAST_BETWEEN_PICTURES: Duration = Duration::from_millis(50);
 /// When the terminal cannot be taken over or is gone.
 pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
     let mut guard = terminal::Guard::take()?;
+    let (mut stops, mut goes_on) = (job_signal(Signal::TSTP)?, job_signal(Signal::CONT)?);
+    let mut gone = std::pin::pin!(terminal::gone());
     // Before the first picture: from now on no change of the size is missed.
     let mut terminal_events = EventStream::new();
     let size = guard.screen.size()?;
@@ -114,6 +118,18 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                     Stop::No if changed.is_ok() => {}
                     Stop::No | Stop::Asked => return Ok(()),
                 }
+                continue;
+            }
+            () = &mut gone => return Ok(()),
+            _ = stops.recv() => {
+                stop_for_a_while(&mut app, &mut guard, &mut goes_on).await?;
+                picture(&mut app, &link, &mut guard)?;
+                continue;
+            }
+            // After a stop from outside, such as kill -STOP: other programs may have changed the terminal.
+            _ = goes_on.recv() => {
+                guard.resume()?;
+                picture(&mut app, &link, &mut guard)?;
                 continue;
             }
             event = terminal_events.next() => match event {
@@ -142,7 +158,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
             Some(event) = link.events.recv() => {
                 let mut next = Some(event);
                 while let Some(event) = next.take() {
-                    if apply(&mut app, event, &link, &mut guard)? { return Ok(()); }
+                    if apply(&mut app, event, &link, &mut guard)? == Next::Quit { return Ok(()); }
                     next = link.events.try_recv().ok();
                 }
                 picture(&mut app, &link, &mut guard)?;
@@ -155,8 +171,10 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
         while let Some(event) = next.take() {
             for event in from_terminal(event) {
                 moved_only &= matches!(&event, Event::Mouse(mouse) if mouse.kind == MouseEventKind::Moved);
-                if apply(&mut app, event, &link, &mut guard)? {
-                    return Ok(());
+                match apply(&mut app, event, &link, &mut guard)? {
+                    Next::GoOn => {}
+                    Next::Quit => return Ok(()),
+                    Next::Suspend => stop_for_a_while(&mut app, &mut guard, &mut goes_on).await?,
                 }
             }
             // Asked with this task's own waker: the stream keeps the first one it is given.
@@ -173,6 +191,26 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
             tokio::time::sleep(LEAST_BETWEEN_PICTURES / 4).await;
         }
     }
+}
+
+fn job_signal(kind: Signal) -> io::Result<tokio::signal::unix::Signal> {
+    signal(SignalKind::from_raw(kind.as_raw()))
+}
+
+/// Gives the terminal to the shell and stops the process, with its sampling. Takes the terminal again after `fg`.
+async fn stop_for_a_while(
+    app: &mut App,
+    guard: &mut terminal::Guard,
+    goes_on: &mut tokio::signal::unix::Signal,
+) -> io::Result<()> {
+    if !terminal::has_a_shell() {
+        app.message = Some(Message { text: "there is no shell to go back to".to_owned(), bad: false });
+        return Ok(());
+    }
+    guard.pause();
+    terminal::stop()?;
+    goes_on.recv().await;
+    guard.resume()
 }
 
 /// Draws for the size that the terminal has now: the news of it may still be on its way, and a picture made for another size
@@ -200,8 +238,17 @@ fn from_terminal(event: TerminalEvent) -> Vec<Event> {
     }
 }
 
-/// Feeds the state machine and carries its effects out; `true` when it wants to quit.
-fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) -> io::Result<bool> {
+/// The next step of the loop after an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Suspend,
+    Quit,
+}
+
+/// Feeds the state machine and carries its effects out.
+fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) -> io::Result<Next> {
+    let mut next = Next::GoOn;
     for effect in app.update(event) {
         match effect {
             // Nobody listens any more only when the program is ending anyway.
@@ -212,8 +259,9 @@ fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) 
             Effect::Events(order) => drop(link.orders.send(order)),
             Effect::Copy(text) => terminal::copy(&text)?,
             Effect::Redraw => guard.screen.clear()?,
-            Effect::Quit => return Ok(true),
+            Effect::Suspend => next = Next::Suspend,
+            Effect::Quit => return Ok(Next::Quit),
         }
     }
-    Ok(false)
+    Ok(next)
 }

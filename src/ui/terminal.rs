@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::io::{self, Stdout, Write, stdout};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
 use crossterm::style::Print;
@@ -19,6 +20,7 @@ use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
 use ratatui::buffer::Cell as ScreenCell;
 use ratatui::layout::{Position, Size};
 use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What is drawn to.
 pub(super) type Screen = Terminal<Drawn>;
@@ -59,8 +61,9 @@ impl Backend for Drawn {
         self.0.show_cursor()
     }
 
+    /// The cursor is hidden, so its place does not matter. The terminal is not asked: not every one answers.
     fn get_cursor_position(&mut self) -> io::Result<Position> {
-        self.0.get_cursor_position()
+        Ok(Position::ORIGIN)
     }
 
     fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
@@ -110,6 +113,9 @@ impl Write for Pictures {
     }
 }
 
+/// How often it is looked whether the terminal is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 /// Put the window's title onto the terminal's stack, and take it back.
 const PUSH_TITLE: &str = "\x1b[22;0t";
 const POP_TITLE: &str = "\x1b[23;0t";
@@ -128,25 +134,9 @@ impl Guard {
     /// Takes the terminal over: alternate screen, raw mode, mouse, pasted text as such.
     pub(super) fn take() -> io::Result<Guard> {
         install_panic_hook();
-        enable_raw_mode()?;
-        TAKEN.store(true, Ordering::SeqCst);
-        let mut out = stdout();
-        // The title is pushed onto the terminal's stack (xterm, XTWINOPS 22) before it is set; who does not know that, ignores it.
-        let entered = execute!(
-            out,
-            Print(PUSH_TITLE),
-            EnterAlternateScreen,
-            EnableMouseCapture,
-            EnableBracketedPaste,
-            cursor::Hide,
-            SetTitle("flametop")
-        );
-        if let Err(error) = entered {
-            give_back();
-            return Err(error);
-        }
+        enter()?;
         let open = Rc::new(Cell::new(false));
-        let pictures = Pictures { bytes: Vec::new(), open: Rc::clone(&open), out };
+        let pictures = Pictures { bytes: Vec::new(), open: Rc::clone(&open), out: stdout() };
         Terminal::new(Drawn(CrosstermBackend::new(pictures))).map(|screen| Guard { screen, open }).inspect_err(|_| give_back())
     }
 }
@@ -163,10 +153,69 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// Gives the terminal to the shell for a while.
+    pub(super) fn pause(&self) {
+        give_back();
+    }
+
+    /// Takes the terminal again, whatever was done to it meanwhile, and draws the next picture whole.
+    pub(super) fn resume(&mut self) -> io::Result<()> {
+        // Without this, raw mode would be taken for what it was when the shell left it otherwise.
+        disable_raw_mode()?;
+        enter()?;
+        self.screen.clear()
+    }
+}
+
+/// Returns when the terminal is gone, as when its window is closed. crossterm does not tell: it reads the end again and again.
+pub(super) async fn gone() {
+    let mut tick = tokio::time::interval(LOOK_EVERY);
+    loop {
+        tick.tick().await;
+        let out = stdout();
+        let mut watched = [PollFd::new(&out, PollFlags::empty())];
+        let asked = poll(&mut watched, Some(&Timespec::default()));
+        if asked.is_ok() && watched.iter().any(|it| it.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)) {
+            return;
+        }
+    }
+}
+
+/// Whether a shell could continue this process after a stop. Without one, the kernel ignores Ctrl-Z, too.
+pub(super) fn has_a_shell() -> bool {
+    let session = |pid| rustix::process::getsid(pid).ok();
+    let own = session(None);
+    let parent = rustix::process::getppid();
+    own != Some(rustix::process::getpid()) && parent.is_some_and(|parent| session(Some(parent)) == own)
+}
+
+/// Stops this process as Ctrl-Z does. Some threads may run for a moment longer; SIGCONT tells when the process continues.
+pub(super) fn stop() -> io::Result<()> {
+    Ok(rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?)
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+/// Takes the terminal over, or leaves it as it was.
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    TAKEN.store(true, Ordering::SeqCst);
+    // The title is pushed onto the terminal's stack (xterm, XTWINOPS 22) before it is set; who does not know that, ignores it.
+    execute!(
+        stdout(),
+        Print(PUSH_TITLE),
+        EnterAlternateScreen,
+        EnableMouseCapture,
+        EnableBracketedPaste,
+        cursor::Hide,
+        SetTitle("flametop")
+    )
+    .inspect_err(|_| give_back())
 }
 
 /// Undoes what [`Guard::take`] did. A terminal that is gone cannot be mended, so errors are of no use here.

@@ -324,3 +324,41 @@ fn inlined_functions_are_marked_or_left_out() {
     let ((inlined, own), (none, folded)) = (record(&[]), record(&["--no-inline"]));
     assert!(inlined > own && none == 0 && folded > 0, "{inlined} and {own}, {none} and {folded}");
 }
+
+#[test]
+fn the_number_of_a_thread_is_told_from_that_of_a_process() {
+    let place = Place::new();
+    let threads = Program::build("threads.c").run(&[]);
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", threads.pid())).unwrap();
+    let names = tasks.map(|task| task.unwrap().file_name().into_string().unwrap());
+    let thread = names.into_iter().find(|name| *name != threads.pid_text()).expect("it has several threads");
+    let said = format!("{thread} is a thread of process {}", threads.pid());
+    place.refuses(&["-p", &thread, "-d", "1", "-o", "x.folded"], &[&said]);
+}
+
+#[test]
+fn pipes_are_written_to_and_sockets_are_not_replaced() {
+    use std::os::unix::fs::FileTypeExt;
+    let place = Place::new();
+    let chain = Program::build("chain.c").run(&[]);
+    let pipe = place.path("p.folded");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let record = |args: &[&str]| place.record(&[&["-F", "499", "-d", "1", "-p", &chain.pid_text()][..], args].concat());
+    // Without a reader, it says so and does not wait.
+    let output = record(&["-o", "p.folded", "--force"]);
+    assert!(!output.status.success() && words(&output).contains("nobody reads this pipe"), "{}", words(&output));
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    let output = record(&["-o", "p.folded", "--force"]);
+    assert!(output.status.success(), "{}", words(&output));
+    assert_chain(&lines(&reader.join().unwrap()), "chain", "main;outer;middle;inner");
+    assert!(std::fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo(), "the pipe is still there");
+    let socket = place.path("s.folded");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    place.refuses(&["-d", "1", "-o", "s.folded", "--force"], &["is a socket, which is not replaced"]);
+    // A pipe that another user has put there.
+    std::os::unix::fs::chown(&pipe, Some(65534), None).unwrap();
+    place.refuses(&["-d", "1", "-o", "p.folded", "--force"], &["is a pipe, which is not replaced"]);
+}

@@ -17,6 +17,7 @@ mod hostile;
 mod live;
 mod looks;
 mod screens;
+mod shell;
 mod source;
 
 use std::path::PathBuf;

@@ -77,6 +77,12 @@ pub(crate) fn exists(tgid: u32) -> bool {
     rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
 }
 
+/// Returns the process of a thread; for the number of a process, that process.
+pub(crate) fn process_of(thread: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 /// Whether this kernel has that version or a later one. `false` if the version cannot be read.
 pub(crate) fn kernel_is_at_least(version: (u32, u32)) -> bool {
     parse_release(&std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default())

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 
 use super::super::FormatError;
-use super::super::paths::{Path, Texts, walk};
+use super::super::paths::{Limits, Path, Texts, walk};
 use super::UNKNOWN;
 use crate::profile::{CallTree, Difference, LabelTable, NodeId, Sides};
 
@@ -80,7 +80,7 @@ fn write_lines<C: Display>(
         frame_text(&label.name, annotation)
     });
     let mut written = Written::default();
-    walk(tree, root, &texts, 1, |path| {
+    walk(tree, root, &texts, Limits::NONE, |path| {
         if let (weight, Some(counts)) = counts(path) {
             written.stacks += 1;
             written.total += weight;

@@ -26,6 +26,14 @@ pub enum SaveError {
         /// As it was given.
         path: PathBuf,
     },
+    /// A device, a socket or another user's pipe has that name.
+    #[error("`{}` is {what}, which is not replaced; give the name of a file", path.display())]
+    NoFile {
+        /// As it was given.
+        path: PathBuf,
+        /// Its kind, with an article.
+        what: &'static str,
+    },
     /// Another user's link is on the way, and may lead anywhere.
     #[error(
         "`{}` was not saved: `{}` is another user's link, which may lead anywhere; give the path that it leads to",
@@ -75,6 +83,8 @@ pub(super) fn failure(path: &Path, source: io::Error) -> SaveError {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "choose a directory that you may write to",
         io::ErrorKind::NotADirectory => "a part of the name before the last `/` is a file",
         io::ErrorKind::InvalidFilename => "choose a shorter name",
+        // ENXIO, of a pipe.
+        _ if source.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => "nobody reads this pipe",
         io::ErrorKind::BrokenPipe => "whoever read it has gone",
         _ => "choose another place",
     };

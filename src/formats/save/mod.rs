@@ -31,7 +31,7 @@ use person::give_to_caller_of_sudo;
 pub use place::Overwrite;
 use place::Place;
 pub use stream::is_standard_output;
-use stream::{Stream, stream_of};
+use stream::{Stream, open_pipe, stream_of};
 
 /// What was saved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,6 +90,7 @@ pub fn create(path: &Path) -> Result<fs::File, SaveError> {
         Some(Stream::Output) => return duplicate(rustix::stdio::stdout()).map_err(failed),
         Some(Stream::Error) => return duplicate(rustix::stdio::stderr()).map_err(failed),
         Some(Stream::Device) => return fs::OpenOptions::new().write(true).open(path).map_err(failed),
+        Some(Stream::Pipe) => return open_pipe(path).map_err(failed),
         None => {}
     }
     let file = Place::open(path, Overwrite::No)?.create().map_err(failed)?;

@@ -51,8 +51,12 @@ impl Place {
         let place = Place { directory, name: name.to_owned() };
         match rustix::fs::statat(&place.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(there) if FileType::from_raw_mode(there.st_mode).is_dir() => Err(SaveError::IsDirectory { path: whole() }),
-            Ok(_) if overwrite == Overwrite::No => Err(SaveError::Exists { path: whole() }),
-            _ => Ok(place),
+            Ok(there) => match (no_file(FileType::from_raw_mode(there.st_mode)), overwrite) {
+                (Some(what), _) => Err(SaveError::NoFile { path: whole(), what }),
+                (None, Overwrite::No) => Err(SaveError::Exists { path: whole() }),
+                (None, Overwrite::Yes) => Ok(place),
+            },
+            Err(_) => Ok(place),
         }
     }
 
@@ -103,6 +107,16 @@ impl Place {
         use std::os::unix::fs::MetadataExt;
         let there = std::fs::metadata(directory).unwrap();
         rustix::fs::fstat(&self.directory).is_ok_and(|own| (own.st_dev, own.st_ino) == (there.dev(), there.ino()))
+    }
+}
+
+/// Names what is no file and so is never replaced.
+fn no_file(kind: FileType) -> Option<&'static str> {
+    match kind {
+        FileType::Fifo => Some("a pipe"),
+        FileType::Socket => Some("a socket"),
+        FileType::CharacterDevice | FileType::BlockDevice => Some("a device"),
+        _ => None,
     }
 }
 
@@ -172,7 +186,7 @@ fn parts_of(path: &Path) -> VecDeque<OsString> {
 }
 
 /// Whether a link of this user's may be followed.
-fn may_lead_us(owner: u32) -> bool {
+pub(super) fn may_lead_us(owner: u32) -> bool {
     let own = rustix::process::geteuid();
     let caller = || caller_of_sudo(|name| std::env::var(name).ok());
     owner == 0 || owner == own.as_raw() || own.is_root() && caller().is_some_and(|(user, _)| user == owner)

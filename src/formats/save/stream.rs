@@ -5,12 +5,18 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+
+use super::place::may_lead_us;
+
 /// A target that takes bytes and has no name of its own to protect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stream {
     Output,
     Error,
     Device,
+    /// A pipe with a name.
+    Pipe,
 }
 
 impl Stream {
@@ -19,8 +25,17 @@ impl Stream {
             Stream::Output => Box::new(io::stdout()),
             Stream::Error => Box::new(io::stderr()),
             Stream::Device => Box::new(fs::OpenOptions::new().write(true).open(path)?),
+            Stream::Pipe => Box::new(open_pipe(path)?),
         })
     }
+}
+
+/// Opens a named pipe without waiting for a reader. Fails if there is none.
+pub(super) fn open_pipe(path: &Path) -> io::Result<fs::File> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let pipe = rustix::fs::open(path, flags, Mode::empty())?;
+    rustix::fs::fcntl_setfl(&pipe, OFlags::empty())?;
+    Ok(pipe.into())
 }
 
 /// Standard output and error by any of their names, other character devices and pipes under `/dev` and `/proc`. Not devices
@@ -33,7 +48,11 @@ pub(super) fn stream_of(path: &Path) -> Option<Stream> {
             let kind = fs::metadata(path).ok()?.file_type();
             (kind.is_char_device() || kind.is_fifo()).then_some(Stream::Device)
         }
-        _ => None,
+        // A pipe that another user has put there would take what is root's.
+        _ => {
+            let there = fs::symlink_metadata(path).ok()?;
+            (there.file_type().is_fifo() && may_lead_us(there.uid())).then_some(Stream::Pipe)
+        }
     }
 }
 
