@@ -76,7 +76,7 @@ struct RowsOf {
     filters: Vec<Filter>,
     source: Option<EventSource>,
     span: Span,
-    compared: bool,
+    compared: (bool, bool),
     functions: FunctionOrder,
     processes: ProcessSort,
 }
@@ -261,7 +261,7 @@ impl App {
             filters: self.query.filters.clone(),
             source: self.query.source,
             span: self.span,
-            compared: self.compare.on,
+            compared: (self.compare.on, self.compare.by_shares),
             functions: self.functions.sort,
             processes: self.processes.sort,
         };

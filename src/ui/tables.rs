@@ -10,7 +10,7 @@ use super::keys::Action;
 
 /// Where the reader is in a list: the row under the cursor, and the first row on screen.
 ///
-/// Rows move while somebody reads them. A row that moves takes the cursor with it, as long as the row is on screen. Only keys scroll, so the
+/// Rows move on the screen. A row that moves takes the cursor with it, as long as the row is on screen. Only keys scroll, so the
 /// data never hides rows above the screen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Position {

@@ -182,17 +182,19 @@ pub(super) async fn gone() {
     }
 }
 
-/// Whether a shell could continue this process after a stop. Without one, the kernel ignores Ctrl-Z, too.
+/// Whether a shell could continue this process after a stop: one that gives each of its jobs a process group. Without one, the kernel ignores
+/// Ctrl-Z, too.
 pub(super) fn has_a_shell() -> bool {
     let session = |pid| rustix::process::getsid(pid).ok();
     let own = session(None);
     let parent = rustix::process::getppid();
-    own != Some(rustix::process::getpid()) && parent.is_some_and(|parent| session(Some(parent)) == own)
+    own != Some(rustix::process::getpgrp()) && parent.is_some_and(|parent| session(Some(parent)) == own)
 }
 
-/// Stops this process as Ctrl-Z does. Some threads may run for a moment longer; SIGCONT tells when the process continues.
+/// Stops the process group as Ctrl-Z does, with a script or sudo that waits for this process: else the shell would not see that its job has
+/// stopped. Some threads may run for a moment longer; SIGCONT tells when the process continues.
 pub(super) fn stop() -> io::Result<()> {
-    Ok(rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?)
+    Ok(rustix::process::kill_current_process_group(rustix::process::Signal::STOP)?)
 }
 
 impl Drop for Guard {

@@ -137,6 +137,11 @@ fn processes_of_another_order_begin_at_the_top() {
     assert_eq!(bench.app.processes.position, tables::Position::default());
     bench.keys(">m");
     assert_eq!(bench.app.processes.position, tables::Position::default(), "another time");
+    for keys in ["b>d", ">%"] {
+        bench.keys(keys);
+        assert_eq!(bench.app.processes.position, tables::Position::default(), "compared in another way");
+    }
+    bench.keys("d");
     // A row that moves takes the cursor with it.
     bench.keys(">");
     let snapshot = Arc::clone(&bench.app.snapshot);

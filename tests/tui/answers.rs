@@ -121,10 +121,6 @@ fn a_chain_is_the_function_that_has_its_weight_and_each_of_its_functions_can_be_
 #[test]
 fn what_begins_beside_a_busy_program_takes_nothing_from_it() {
     root_or_fail();
-    let signal = |program: &common::Running, signal| {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(program.pid()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
-    };
     let (busy, begins) = (Program::build("chain.c").run(&[]), Program::build("threads.c").run(&[]));
     signal(&begins, rustix::process::Signal::STOP);
     let pids = format!("{},{}", busy.pid(), begins.pid());

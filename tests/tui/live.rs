@@ -362,10 +362,6 @@ fn functions_processes_and_health() {
 #[test]
 fn what_began_after_the_baseline_has_grown() {
     root_or_fail();
-    let signal = |program: &common::Running, signal| {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(program.pid()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
-    };
     let (before, after) = (Program::build("chain.c").run(&[]), Program::build("threads.c").run(&[]));
     signal(&after, rustix::process::Signal::STOP);
     let pids = format!("{},{}", before.pid(), after.pid());

@@ -104,6 +104,12 @@ fn detail(screen: &str) -> &str {
     screen.lines().rev().nth(1).unwrap_or_default()
 }
 
+/// Sends a signal to a program that runs beside.
+fn signal(program: &common::Running, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(program.pid()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
 /// The program ends at `q` and leaves the terminal as it was.
 #[track_caller]
 fn quit(mut terminal: Terminal) {

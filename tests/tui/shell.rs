@@ -10,11 +10,16 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 use rustix::pty::OpenptFlags;
 
-/// A shell with job control, in which flametop shows the shop.
-fn in_a_shell(shop: &Shop) -> Terminal {
+/// The command that shows the shop.
+fn shows(shop: &Shop) -> String {
+    format!("'{FLAMETOP}' view '{}'", shop.path("shop.folded").display())
+}
+
+/// A shell with job control, in which a command shows the shop.
+fn in_a_shell(command: &str) -> Terminal {
     let terminal = Terminal::spawn("bash", &["--norc", "--noprofile", "-i"], 24, 100, &[("PS1", "shell> ")]);
     terminal.wait_for_text("shell>", SOON);
-    terminal.text(&format!("'{FLAMETOP}' view '{}'\r", shop.path("shop.folded").display()));
+    terminal.text(&format!("{command}\r"));
     terminal.wait_for(is_drawn, SOON);
     terminal
 }
@@ -58,7 +63,7 @@ fn comes_back_and_ends(mut terminal: Terminal) {
 #[test]
 fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again() {
     let shop = Shop::new();
-    let terminal = in_a_shell(&shop);
+    let terminal = in_a_shell(&shows(&shop));
     terminal.keys("Ctrl-z");
     terminal.wait_for(|screen| screen.contains("Stopped") && !screen.contains("all 1,000"), SOON);
     let (alternate, _, mouse) = is_taken(&terminal);
@@ -69,9 +74,28 @@ fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again() {
 }
 
 #[test]
+fn a_script_that_waits_for_it_is_stopped_as_well() {
+    let shop = Shop::new();
+    let terminal = in_a_shell(&format!("sh -c \"{}; true\"", shows(&shop)));
+    terminal.keys("Ctrl-z");
+    terminal.wait_for(|screen| screen.contains("Stopped") && !screen.contains("all 1,000"), SOON);
+    comes_back_and_ends(terminal);
+}
+
+#[test]
+fn without_job_control_ctrl_z_says_so() {
+    let shop = Shop::new();
+    let terminal = Terminal::spawn("sh", &["-c", &format!("{}; true", shows(&shop))], 24, 100, &[]);
+    terminal.wait_for(is_drawn, SOON);
+    terminal.keys("Ctrl-z");
+    terminal.wait_for_text("there is no shell to go back to", SOON);
+    quit(terminal);
+}
+
+#[test]
 fn so_does_a_signal_from_outside() {
     let shop = Shop::new();
-    let terminal = in_a_shell(&shop);
+    let terminal = in_a_shell(&shows(&shop));
     let flametop = child_of(terminal.pid());
     rustix::process::kill_process(flametop, Signal::TSTP).unwrap();
     terminal.wait_for(|screen| screen.contains("Stopped") && !screen.contains("all 1,000"), SOON);
@@ -81,7 +105,7 @@ fn so_does_a_signal_from_outside() {
 #[test]
 fn after_a_stop_that_nobody_could_catch_it_is_drawn_again() {
     let shop = Shop::new();
-    let terminal = in_a_shell(&shop);
+    let terminal = in_a_shell(&shows(&shop));
     let flametop = child_of(terminal.pid());
     rustix::process::kill_process(flametop, Signal::STOP).unwrap();
     terminal.wait_for_text("Stopped", SOON);

@@ -36,7 +36,7 @@ pub struct ReadReport {
     /// Number of the first of those, from 1.
     pub first_nonsense: Option<u64>,
     /// Counts have been multiplied by 10 to this power, because some have fractions. The first lines decide: it is as large as those need
-    /// for three digits each, if their fractions have so many.
+    /// for three digits each, if their fractions have three.
     pub decimals: u32,
     /// Stacks whose count has a fraction even so. Counts were rounded so that the sum is right to half a unit: what rounding one
     /// line takes away is given to the next line that has a fraction.
@@ -70,7 +70,7 @@ impl fmt::Display for ReadReport {
 const FIRST_LINES: usize = 1000;
 /// Most bytes of those lines.
 const FIRST_BYTES: usize = 1 << 20;
-/// Counts with fractions are multiplied until the smallest is at least this, or has no more decimals.
+/// Counts with fractions are multiplied by ten until the smallest is at least this, or is a whole number.
 const LEAST_COUNT: u64 = 100;
 
 /// The kind of counts in a file.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 
 use super::place::may_lead_us;
 
@@ -34,6 +34,11 @@ impl Stream {
 pub(super) fn open_pipe(path: &Path) -> io::Result<fs::File> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let pipe = rustix::fs::open(path, flags, Mode::empty())?;
+    // Another file may have come into its place since it was looked at.
+    let there = rustix::fs::fstat(&pipe)?;
+    if FileType::from_raw_mode(there.st_mode) != FileType::Fifo || !may_lead_us(there.st_uid) {
+        return Err(io::Error::other("it is no pipe of yours any more"));
+    }
     rustix::fs::fcntl_setfl(&pipe, OFlags::empty())?;
     Ok(pipe.into())
 }
@@ -64,7 +69,7 @@ pub fn is_standard_output(path: &Path) -> bool {
         Some(Stream::Device) => {
             let output = rustix::fs::fstat(rustix::stdio::stdout());
             let mixes = rustix::termios::isatty(rustix::stdio::stdout())
-                || output.is_ok_and(|output| rustix::fs::FileType::from_raw_mode(output.st_mode) == rustix::fs::FileType::Fifo);
+                || output.is_ok_and(|output| FileType::from_raw_mode(output.st_mode) == FileType::Fifo);
             mixes
                 && fs::metadata(path)
                     .is_ok_and(|there| output.is_ok_and(|output| (there.dev(), there.ino()) == (output.st_dev, output.st_ino)))

@@ -2,7 +2,7 @@
 
 use crate::profile::ids::Timestamp;
 
-/// The clock by which CPUs are sampled. A CPU that is busy all the time has a sample in each period.
+/// The clock that samples CPUs. A CPU that is busy all the time has a sample in each period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Clock {
     /// Nanoseconds from one sample of a busy CPU to the next. A sample covers the period before it.

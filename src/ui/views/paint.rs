@@ -1,4 +1,4 @@
-//! What all views draw with: text within an area, a bar, a window over the view.
+//! Drawing for all views: text within an area, a bar, a window over the view.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
