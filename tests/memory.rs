@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 
 use flametop::allocator::{keep_little_memory, release_memory};
 use flametop::profile::{
@@ -14,6 +14,15 @@ const MB: usize = 1_000_000;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Waits for the other test. Memory that it has freed is given back: else what is taken next would fill it, and take no memory. The end of
+/// a thread's arena is given back only if the allocator is told to keep little before it is freed.
+fn alone() -> MutexGuard<'static, ()> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    keep_little_memory();
+    release_memory();
+    alone
+}
+
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
@@ -21,10 +30,7 @@ fn resident() -> usize {
 
 #[test]
 fn what_a_thread_has_freed_goes_back_though_it_lives_on() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    keep_little_memory();
-    // What the other test has freed: the pieces would fill it, and so take no memory.
-    release_memory();
+    let _alone = alone();
     // After this the allocator would keep twice as much, by itself.
     drop(std::hint::black_box(vec![1u8; 30 << 20]));
     let before = resident();
@@ -54,7 +60,7 @@ fn what_a_thread_has_freed_goes_back_though_it_lives_on() {
 
 #[test]
 fn millions_of_addresses_stay_within_the_memory_that_was_given() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let limits = Limits { window: u64::MAX, memory: 96 * MB };
     let before = resident();
     let names = Names::bounded(limits.names());

@@ -31,6 +31,7 @@ pub(crate) mod wire;
 
 use crate::collector::sys::machine;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,8 +46,8 @@ pub use crate::collector::processes::dumps::DumpCounts;
 pub use crate::collector::processes::reading::Unread;
 use crate::collector::processes::table::{Happened, ProcessTable};
 use crate::collector::sources::clock::{Reading, Sampler, Settings};
-use crate::collector::sys::perf_ring::EventRing;
-use crate::collector::wire::perf_records::{Parsed, Timed};
+use crate::collector::sys::perf_ring::EventRings;
+use crate::collector::wire::perf_records::{Event, Parsed, Timed};
 pub use crate::collector::wire::records::Walked;
 use crate::collector::wire::records::{DUMP_REFUSED, HAS_DUMP, Record};
 use crate::object::io_timeout::{self, Place};
@@ -73,7 +74,7 @@ pub struct Collector {
     tables: Option<Tables>,
     probes: Probes,
     sampler: Sampler,
-    rings: BTreeMap<u32, EventRing>,
+    rings: BTreeMap<u32, EventRings>,
     table: ProcessTable,
     /// Events that were read and are younger than the last watermark, oldest first.
     events: Vec<Timed>,
@@ -164,8 +165,8 @@ impl Collector {
             collector.add_target(*tgid)?;
         }
         for cpu in &cpus {
-            let ring = EventRing::open(*cpu, event_ring_bytes(cpus.len()));
-            collector.rings.insert(*cpu, ring.map_err(|error| CollectorError::event("the events of processes", *cpu, error))?);
+            let opened = collector.open_ring(*cpu, event_ring_bytes(cpus.len()));
+            opened.map_err(|error| CollectorError::event("the events of processes", *cpu, error))?;
         }
         collector.find_processes(if follow_forks { wanted.unwrap_or_default() } else { Vec::new() })?;
         if options.clock {
@@ -176,6 +177,14 @@ impl Collector {
             collector.probes.attach(event, &cpus)?;
         }
         Ok(collector)
+    }
+
+    /// Opens the events of a CPU. They wake [`Collector::wait`] when there are many.
+    fn open_ring(&mut self, cpu: u32, bytes: usize) -> io::Result<()> {
+        let ring = EventRings::open(cpu, bytes)?;
+        ring.wakes().into_iter().try_for_each(|wakes| self.sampler.wake_for(wakes))?;
+        self.rings.insert(cpu, ring);
+        Ok(())
     }
 
     /// Reads who is there, and makes targets of all descendants of `families`.
@@ -257,8 +266,8 @@ impl Collector {
         self.rings.len()
     }
 
-    /// Sleeps for so long, or until the kernel's buffer wants to be drained before its turn: it is more than half full, or code
-    /// ran that has no unwind table yet.
+    /// Sleeps for so long, or until the kernel's buffers want to be drained before their turn: one is half full, or code ran that has no
+    /// unwind table yet.
     pub fn wait(&self, timeout: Duration) {
         self.sampler.wait(timeout);
     }
@@ -392,17 +401,27 @@ impl Collector {
     fn read_events(&mut self) {
         for ring in self.rings.values_mut() {
             self.bytes.clear();
-            ring.drain(&mut self.bytes);
+            let is_full = ring.drain(&mut self.bytes);
+            let mut latest = 0;
             let rest = wire::perf_records::split(&self.bytes, |record| match wire::perf_records::parse(record) {
-                Parsed::Event(timed) => self.events.push(timed),
+                Parsed::Event(timed) => {
+                    latest = timed.time.max(latest);
+                    match self.events.last_mut().filter(|last| last.event.is_renamed_by(&timed.event)) {
+                        Some(last) => *last = timed,
+                        None => self.events.push(timed),
+                    }
+                }
                 Parsed::Ignored => (),
                 Parsed::Malformed => self.malformed += 1,
             });
             self.malformed += u64::from(rest > 0);
+            if is_full {
+                self.events.push(Timed { time: latest, event: Event::Full });
+            }
         }
         // Stable: events of one moment stay in the order of their CPU.
         self.events.sort_by_key(|timed| timed.time);
-        if self.events.iter().any(|timed| matches!(timed.event, wire::perf_records::Event::Lost(_))) {
+        if self.events.iter().any(|timed| matches!(timed.event, Event::Lost(_))) {
             self.tables.iter().for_each(Tables::events_were_lost);
         }
     }
@@ -475,10 +494,9 @@ impl Collector {
         // Events before the clock, as at the start.
         self.rings.retain(|cpu, _| cpus.contains(cpu));
         for cpu in &cpus {
-            if !self.rings.contains_key(cpu)
-                && let Ok(ring) = EventRing::open(*cpu, event_ring_bytes(cpus.len()))
-            {
-                self.rings.insert(*cpu, ring);
+            if !self.rings.contains_key(cpu) {
+                // It may have gone again meanwhile.
+                let _ = self.open_ring(*cpu, event_ring_bytes(cpus.len()));
             }
         }
         self.sampler.follow_cpus(&cpus);
@@ -497,10 +515,11 @@ fn ring_bytes(frequency: u32, cpus: usize) -> u32 {
     u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1 << 21, 1 << 26).next_power_of_two()
 }
 
-/// A program that starts and ends writes about 1.5 KB of events. With the page of its head, 512 KiB are just what an
-/// unprivileged user may lock for each CPU (`kernel.perf_event_mlock_kb`); large machines get less each.
+/// A program that starts and ends writes about 1.5 KB of events, a twentieth of it names. With the ring of names, half as large, and the
+/// pages of their heads, 256 KiB are what an unprivileged user may lock for each CPU (`kernel.perf_event_mlock_kb`: 516); large machines
+/// get less each.
 fn event_ring_bytes(cpus: usize) -> usize {
-    if cpus <= 32 { 512 << 10 } else { 128 << 10 }
+    if cpus <= 32 { 256 << 10 } else { 128 << 10 }
 }
 
 #[cfg(test)]

@@ -398,7 +398,7 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
     let losses = &snapshot.losses;
     for (count, what) in [
         (losses.ring_full, "samples lost because the ring buffer was full; a lower rate (-F) helps"),
-        (losses.events_lost, "mapping events lost; some frames may have no name"),
+        (losses.events_lost, "events of processes lost (mappings, names, exits); some frames may have no name"),
         (losses.over_memory, "samples let go because memory was full; --memory holds more"),
         (losses.coarse, "addresses have no name of their own because memory was full; --memory holds more"),
         (losses.aged_out, "samples older than the window let go; --window keeps more"),

@@ -125,7 +125,7 @@ fn lost_are_samples_and_not_other_events() {
     assert!(bench.screen(120, 24).lines().next().unwrap().contains("lost 12"));
     bench.keys("5");
     bench.send(Event::Snapshot(Arc::new(Snapshot { losses, ..(*snapshot).clone() })));
-    assert!(bench.screen(120, 40).contains("9,746  mapping and exit events lost"), "{}", bench.screen(120, 40));
+    assert!(bench.screen(120, 40).contains("9,746  events of processes lost"), "{}", bench.screen(120, 40));
 }
 
 #[test]

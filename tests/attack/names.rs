@@ -28,7 +28,7 @@ fn flood(source: &str, witness: &str) -> String {
 /// At least 99 % of a witness's samples have names and nothing else. (Whether they are whole is asked by the tests of unwind tables: on a
 /// busy machine the witness's own may take a second.)
 #[track_caller]
-fn assert_named(name: &str, lines: &[Line]) {
+pub(super) fn assert_named(name: &str, lines: &[Line]) {
     let is_named = |frame: &String| !frame.contains("+0x") && !frame.starts_with('[');
     let of_it = || lines.iter().filter(|line| line.frames[0] == name);
     let all: u64 = of_it().map(|line| line.count).sum();
@@ -42,7 +42,8 @@ fn assert_named(name: &str, lines: &[Line]) {
 #[test]
 fn a_flood_of_thread_names_takes_no_name_from_others() {
     let _alone = alone();
-    flood("renames.c", "after_renames");
+    let said = flood("renames.c", "after_renames");
+    assert!(said.contains(" events of processes lost"), "losses are not told: {said}");
 }
 
 #[test]

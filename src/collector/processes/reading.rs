@@ -73,10 +73,9 @@ impl ProcessTable {
     fn inherit(&mut self, tgid: u32) -> bool {
         let from = self.states.get(&tgid).filter(|state| state.known != Known::Yes).and_then(|state| state.forked_from);
         let parent = from.and_then(|(parent, life)| self.states.get(&parent).filter(|state| state.life == life));
-        let Some(mappings) = parent.filter(|state| state.known == Known::Yes).map(|state| state.mappings.clone()) else {
-            return false;
-        };
-        self.set_mappings(tgid, mappings);
+        let parent = parent.filter(|state| state.known == Known::Yes);
+        let Some((mappings, read_at)) = parent.map(|state| (state.mappings.clone(), state.read_at)) else { return false };
+        self.set_mappings(tgid, mappings, read_at);
         true
     }
 
@@ -88,7 +87,7 @@ impl ProcessTable {
     }
 
     /// Sets the mappings of a process, and replaces those for which events have told newer ones since.
-    fn set_mappings(&mut self, tgid: u32, mut mappings: Mappings) {
+    fn set_mappings(&mut self, tgid: u32, mut mappings: Mappings, read_at: u64) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         for mapping in std::mem::take(&mut state.since).iter() {
             mappings.insert(*mapping);
@@ -96,6 +95,7 @@ impl ProcessTable {
         state.frames.clear();
         state.mappings = mappings;
         state.known = Known::Yes;
+        state.read_at = read_at;
     }
 
     /// Sends the questions of this drain. Returns whether there were any.
@@ -120,13 +120,13 @@ impl ProcessTable {
 
     /// Applies an answer.
     pub(crate) fn apply_answer(&mut self, answer: Answer) {
-        let Answer { question: Question { tgid, life, what, .. }, found, .. } = answer;
+        let Answer { question: Question { tgid, life, what, .. }, found, time } = answer;
         if let (What::BuildId(mapped), Found::BuildId(found)) = (&what, &found) {
-            return self.files.told_build_id(mapped, *found, answer.time);
+            return self.files.told_build_id(mapped, *found, time);
         }
         let Some(known) = self.states.get(&tgid).filter(|state| state.life == life).map(|state| state.known) else { return };
         match found {
-            Found::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list),
+            Found::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list, time),
             // A process that is gone keeps the mappings that events told, or gets its parent's.
             Found::Mappings(None) if known != Known::Yes && !self.inherit(tgid) && !self.may_inherit(tgid) => {
                 self.states.get_mut(&tgid).into_iter().for_each(|state| state.known = Known::Yes);
@@ -141,7 +141,7 @@ impl ProcessTable {
         }
     }
 
-    fn read_mappings(&mut self, tgid: u32, list: MappedList) {
+    fn read_mappings(&mut self, tgid: u32, list: MappedList, time: u64) {
         self.parking.cut += u64::from(list.cut);
         let Some(user) = self.states.get(&tgid).map(|state| state.user) else { return };
         let (mut mappings, mut refused) = (Mappings::default(), false);
@@ -150,7 +150,7 @@ impl ProcessTable {
             refused |= file == FileIndex::REFUSED;
             mappings.insert(Mapping { start: piece.start, end: piece.end, offset: piece.offset, file });
         }
-        self.set_mappings(tgid, mappings);
+        self.set_mappings(tgid, mappings, time);
         self.states.get_mut(&tgid).into_iter().for_each(|state| state.lacks_files = refused);
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct State {
     pub(crate) life: u64,
     /// Whether `mappings` are known: told by events from exec on, or read.
     pub(crate) known: Known,
+    /// Until when no change of them can be missing, even if events were lost: when they were read, or the program began.
+    pub(super) read_at: u64,
     /// Mappings that events have told since `mappings` became unknown. They replace what is read.
     pub(super) since: Mappings,
     /// The process that it was forked from, and its life. While our mappings are not known, they are the same as those of that process.
@@ -66,6 +68,7 @@ impl State {
             anonymous: None,
             life: 0,
             known: Known::No,
+            read_at: 0,
             since: Mappings::default(),
             forked_from: None,
             lacks_files: false,

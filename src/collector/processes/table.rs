@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Mappings of processes that were there before us are read from `/proc` when they are first needed, once; and again
-//! after the kernel lost events, when what we know may be wrong. Worker threads read them ([`reading`]). Only samples wait for that
+//! after the kernel lost events, when what we know may be wrong: those of all processes once a second at most, those of a process with a
+//! sample whose address is not mapped at once. Worker threads read them ([`reading`]). Only samples wait for that
 //! ([`parking`]).
 
 use crate::collector::sys::kcore;
@@ -26,7 +27,7 @@ use super::reader::{Answer, Question, Reader, What};
 use super::remapped::Remapped;
 use super::state::{Known, State, UNKNOWN_USER};
 use crate::collector::wire::perf_records::{Event, Timed, comm_bytes};
-use crate::collector::wire::records::{COMM_LENGTH, Record, comm_text};
+use crate::collector::wire::records::{COMM_LENGTH, Record, UserFrame, comm_text};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, Process, Processes, Tgid, Timestamp, UserId};
 
 /// How many files are remembered as mapped lately.
@@ -34,6 +35,9 @@ const MAX_LATELY: usize = 64;
 
 /// How many names of threads are kept before starting again: a hostile program may make many.
 const MAX_COMMS: usize = 65_536;
+
+/// Least time between two readings of a process whose samples have addresses that are not mapped, in nanoseconds.
+const BEFORE_ANOTHER_READING: u64 = 20_000_000;
 
 /// What came of events, besides the table itself.
 #[derive(Default, Debug)]
@@ -70,6 +74,8 @@ pub(crate) struct ProcessTable {
     /// Processes whose main thread is gone and whose others are, by our count, not.
     pub(super) lingering: Vec<u32>,
     pub(super) distrusted_at: u64,
+    /// When events were lost last.
+    pub(super) lost_at: u64,
     /// See [`State::life`].
     pub(super) lives: u64,
     /// How many outdated frames were let go of.
@@ -112,6 +118,7 @@ impl ProcessTable {
             remembered_bytes: 0,
             lingering: Vec::new(),
             distrusted_at: 0,
+            lost_at: 0,
             lives: 0,
             outdated: 0,
             reader: Reader::default(),
@@ -179,19 +186,17 @@ impl ProcessTable {
                     }
                 }
             }
-            Event::Name { tgid, exec: true, comm, .. } => self.exec(tgid, comm),
-            Event::Name { tgid, tid, exec: false, comm } => {
-                if tgid == tid {
-                    self.rename(tgid, comm);
-                }
-            }
+            Event::Name { tgid, exec: true, comm } => self.exec(tgid, comm, timed.time),
+            Event::Name { tgid, exec: false, comm } => self.rename(tgid, comm),
             Event::Fork { tgid, parent } => self.fork(tgid, parent),
             Event::Exit { tgid, tid } => self.exit(tgid, tid, timed.time, happened),
             Event::KernelSymbol => happened.kernel_symbols_changed = true,
             Event::Lost(count) => {
                 happened.lost += count;
+                self.lost_at = timed.time;
                 self.distrust_all(timed.time);
             }
+            Event::Full => self.lost_at = timed.time,
         }
     }
 
@@ -216,13 +221,13 @@ impl ProcessTable {
         }
     }
 
-    pub(super) fn exec(&mut self, tgid: u32, comm: [u8; COMM_LENGTH]) {
+    pub(super) fn exec(&mut self, tgid: u32, comm: [u8; COMM_LENGTH], time: u64) {
         let before = self.states.get(&tgid);
         let sampled = before.is_some_and(|state| state.sampled);
         // A process of root may have changed its user before it ran the program; only a sample will tell. A process of another user
         // stays charged to that user until a sample says otherwise.
         let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
-        let state = State { known: Known::Yes, user, sampled, ..self.begin(comm) };
+        let state = State { known: Known::Yes, read_at: time, user, sampled, ..self.begin(comm) };
         self.states.insert(tgid, state);
         let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
         process.command_line = Arc::default();
@@ -253,6 +258,7 @@ impl ProcessTable {
         let child = State {
             mappings: from.mappings.clone(),
             known: if from.known == Known::Yes { Known::Yes } else { Known::No },
+            read_at: from.read_at,
             since: from.since.clone(),
             lacks_files: from.lacks_files,
             forked_from: Some((parent, from.life)),
@@ -324,6 +330,7 @@ impl ProcessTable {
             }
         }
         if record.user().len() > 0 {
+            self.doubt(record);
             self.want_mappings(tgid);
         }
         self.want_command_line(tgid);
@@ -334,6 +341,22 @@ impl ProcessTable {
         }
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.sampled = true;
+    }
+
+    /// Marks the mappings of a sample's process as not known, if events were lost since they were read and an address of the sample is in
+    /// none of them.
+    fn doubt(&mut self, record: &Record) {
+        let lost_at = self.lost_at;
+        let Some(state) = self.states.get_mut(&record.tgid).filter(|state| state.known == Known::Yes) else { return };
+        if state.read_at > lost_at || record.time < state.read_at.saturating_add(BEFORE_ANOTHER_READING) {
+            return;
+        }
+        let is_mapped = |frame: UserFrame| {
+            frame.guessed || state.mappings.find(frame.address.saturating_sub(frame.is_return.into())).is_some()
+        };
+        if !record.user().all(is_mapped) {
+            state.begin_reading();
+        }
     }
 
     /// Returns the label of a process's name.

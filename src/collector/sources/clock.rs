@@ -7,7 +7,7 @@ use crate::collector::sys::scheduling;
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -324,7 +324,12 @@ impl Sampler {
         if self.fork.is_some() { self.forks.total(0, records::targets_full) } else { 0 }
     }
 
-    /// Sleeps, until the ring buffer is more than half full or a table is wished for, or for so long.
+    /// From now on, [`Sampler::wait`] ends when this becomes readable, too. When it is closed, it is forgotten.
+    pub(crate) fn wake_for(&self, readable: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::add(&self.wakes, readable, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)?)
+    }
+
+    /// Sleeps, until the ring buffer is more than half full, a table is wished for, or what it wakes for is readable; or for so long.
     pub(crate) fn wait(&self, timeout: Duration) {
         let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; 1];

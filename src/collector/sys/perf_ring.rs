@@ -1,7 +1,10 @@
-//! The ring through which the kernel tells of processes: mappings, names, forks, exits.
+//! The rings through which the kernel tells of processes: mappings, forks and exits in one, names and programs in the other.
+//!
+//! A thread can give itself a million names a second. In a ring of their own they take the place of other names only, and not of
+//! mappings.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,23 +12,40 @@ use perf_event_open_sys::bindings as sys;
 
 use crate::collector::sys::perf_event::{attributes, open};
 
-/// An event on one CPU that never ticks but tells of mappings, names, forks, exits and kernel symbols.
-fn open_events(cpu: u32) -> io::Result<OwnedFd> {
+/// What a ring tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tells {
+    /// Executable mappings, forks, exits, kernel symbols.
+    Mappings,
+    /// Names of threads, and other programs.
+    Names,
+}
+
+/// An event on one CPU that never ticks but tells of processes. It wakes who polls it each time half of `size` bytes were written.
+fn open_events(cpu: u32, tells: Tells, size: usize) -> io::Result<OwnedFd> {
     let mut attributes = attributes(sys::PERF_TYPE_SOFTWARE, u64::from(sys::PERF_COUNT_SW_DUMMY));
     attributes.sample_type = u64::from(sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME);
     attributes.set_sample_id_all(1);
-    attributes.set_mmap(1);
-    attributes.set_mmap2(1);
-    attributes.set_comm(1);
-    attributes.set_comm_exec(1);
-    attributes.set_task(1);
+    match tells {
+        Tells::Mappings => {
+            attributes.set_mmap(1);
+            attributes.set_mmap2(1);
+            attributes.set_task(1);
+        }
+        Tells::Names => {
+            attributes.set_comm(1);
+            attributes.set_comm_exec(1);
+        }
+    }
     // The clock of bpf_ktime_get_ns, so that samples and events can be put in order.
     attributes.set_use_clockid(1);
     attributes.clockid = libc::CLOCK_MONOTONIC;
-    // Nobody sleeps on these rings: no wake-ups.
     attributes.set_watermark(1);
-    attributes.wakeup_watermark = u32::MAX;
+    attributes.wakeup_watermark = u32::try_from(size / 2).unwrap_or(u32::MAX);
     let cpu = i32::try_from(cpu).unwrap_or(i32::MAX);
+    if tells == Tells::Names {
+        return open(attributes, -1, cpu);
+    }
     // Build ids are of 5.12, kernel symbols of 5.1; what refuses one of them may still give the other.
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for (build_id, ksymbol) in [(1, 1), (0, 1), (0, 0)] {
@@ -40,10 +60,41 @@ fn open_events(cpu: u32) -> io::Result<OwnedFd> {
     Err(last)
 }
 
-/// The side-band events of one CPU and the ring they are written into.
-pub(crate) struct EventRing {
+/// The side-band events of one CPU.
+pub(crate) struct EventRings {
+    mappings: EventRing,
+    names: EventRing,
+}
+
+impl EventRings {
+    /// Opens the events of a CPU: with a ring of `size` bytes for mappings, and one of half of it for names. `size` is a power of two,
+    /// of two pages at least.
+    pub(crate) fn open(cpu: u32, size: usize) -> io::Result<EventRings> {
+        let (mappings, names) = (Tells::Mappings, Tells::Names);
+        Ok(EventRings { mappings: EventRing::open(cpu, mappings, size)?, names: EventRing::open(cpu, names, size / 2)? })
+    }
+
+    /// Moves what the kernel has written into `bytes`, at its end: whole records, those of each ring oldest first. Returns whether there
+    /// was so little room for mappings that some may be lost. The kernel tells of those with the next one, which may come much later.
+    pub(crate) fn drain(&mut self, bytes: &mut Vec<u8>) -> bool {
+        // Names first: a program begins before its mappings.
+        self.names.drain(bytes);
+        self.mappings.drain(bytes) < LONGEST_RECORD
+    }
+
+    /// What becomes readable when half of a ring was written.
+    pub(crate) fn wakes(&self) -> [BorrowedFd<'_>; 2] {
+        [self.mappings.event.as_fd(), self.names.event.as_fd()]
+    }
+}
+
+/// More bytes than the longest record has: that of a mapping with a path of 4,096 bytes.
+const LONGEST_RECORD: usize = 4096 + 128;
+
+/// Side-band events of one CPU and the ring they are written into.
+struct EventRing {
     /// Keeps the event alive; closed after the ring was unmapped.
-    _event: OwnedFd,
+    event: OwnedFd,
     page: NonNull<sys::perf_event_mmap_page>,
     mapped: usize,
 }
@@ -52,9 +103,8 @@ pub(crate) struct EventRing {
 unsafe impl Send for EventRing {}
 
 impl EventRing {
-    /// Opens the events of a CPU with a ring of `size` bytes, a power of two.
-    pub(crate) fn open(cpu: u32, size: usize) -> io::Result<EventRing> {
-        let event = open_events(cpu)?;
+    fn open(cpu: u32, tells: Tells, size: usize) -> io::Result<EventRing> {
+        let event = open_events(cpu, tells, size)?;
         let mapped = size + rustix::param::page_size();
         // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
         let page = unsafe {
@@ -64,11 +114,12 @@ impl EventRing {
             return Err(io::Error::last_os_error());
         }
         let page = NonNull::new(page.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        Ok(EventRing { _event: event, page, mapped })
+        Ok(EventRing { event, page, mapped })
     }
 
-    /// Moves what the kernel has written into `bytes`, at its end: whole records, oldest first.
-    pub(crate) fn drain(&mut self, bytes: &mut Vec<u8>) {
+    /// Moves what the kernel has written into `bytes`, at its end: whole records, oldest first. Returns how many bytes of the ring were
+    /// free.
+    fn drain(&mut self, bytes: &mut Vec<u8>) -> usize {
         let page = self.page.as_ptr();
         // SAFETY: `page` is the first page of a perf ring, mapped until `self` is dropped; `data_head` is written by the
         // kernel and `data_tail` by us alone, both are aligned words.
@@ -82,7 +133,7 @@ impl EventRing {
         let length = end.wrapping_sub(start) as usize;
         if length == 0 || length > size || offset + size > self.mapped {
             tail.store(end, Ordering::Release);
-            return;
+            return size.saturating_sub(length);
         }
         let first = start as usize % size;
         let before_wrap = length.min(size - first);
@@ -99,6 +150,7 @@ impl EventRing {
         }
         // Release: our copy is done before the kernel may write there again.
         tail.store(end, Ordering::Release);
+        size - length
     }
 }
 
@@ -117,13 +169,13 @@ mod tests {
 
     #[test]
     fn a_program_that_runs_is_told_from_fork_to_exit() {
-        let mut rings: Vec<EventRing> =
-            online_cpus().unwrap().iter().map(|cpu| EventRing::open(*cpu, 1 << 17).expect("this test needs root")).collect();
+        let mut rings: Vec<EventRings> =
+            online_cpus().unwrap().iter().map(|cpu| EventRings::open(*cpu, 1 << 17).expect("this test needs root")).collect();
         let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
         let tgid = child.id();
         child.wait().unwrap();
         let mut bytes = Vec::new();
-        rings.iter_mut().for_each(|ring| ring.drain(&mut bytes));
+        assert!(!rings.iter_mut().any(|ring| ring.drain(&mut bytes)), "there was room for more");
         let mut seen = Vec::new();
         let rest = perf_records::split(&bytes, |record| {
             if let Parsed::Event(timed) = perf_records::parse(record) {

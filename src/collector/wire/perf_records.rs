@@ -59,13 +59,12 @@ pub(crate) enum Event {
         /// As the process calls it, or `[vdso]`, `//anon`, …
         path: String,
     },
-    /// A thread has a new name.
+    /// A process runs another program from here on, or its main thread has a new name. Other threads' names are of no concern: samples
+    /// have them.
     Name {
         /// The process.
         tgid: u32,
-        /// The thread.
-        tid: u32,
-        /// Whether that is because the process runs another program from here on.
+        /// Whether it runs another program.
         exec: bool,
         /// The name, filled up with zero bytes.
         comm: [u8; COMM_LENGTH],
@@ -88,6 +87,8 @@ pub(crate) enum Event {
     KernelSymbol,
     /// This many events did not fit into the ring.
     Lost(u64),
+    /// So little room was left that mappings may have been lost.
+    Full,
 }
 
 impl Event {
@@ -98,6 +99,12 @@ impl Event {
             Event::Fork { tgid, parent } => tgid != parent && *tgid == process,
             _ => false,
         }
+    }
+
+    /// Whether this is a name of a main thread, and `next` another of the same thread.
+    pub(crate) fn is_renamed_by(&self, next: &Event) -> bool {
+        let renamed = |event: &Event| if let Event::Name { tgid, exec: false, .. } = event { Some(*tgid) } else { None };
+        renamed(self).is_some() && renamed(self) == renamed(next)
     }
 }
 
@@ -121,7 +128,10 @@ pub(crate) fn parse(record: &[u8]) -> Parsed {
     let Some(kind) = u32_at(record, 0) else { return Parsed::Malformed };
     let event = match kind {
         sys::PERF_RECORD_MMAP2 => mmap2(record),
-        sys::PERF_RECORD_COMM => name(record),
+        sys::PERF_RECORD_COMM => match name(record) {
+            Some(None) => return Parsed::Ignored,
+            named => named.flatten(),
+        },
         sys::PERF_RECORD_FORK => fork(record),
         sys::PERF_RECORD_EXIT => exit(record),
         sys::PERF_RECORD_KSYMBOL => Some(Event::KernelSymbol),
@@ -162,12 +172,14 @@ fn mmap2(record: &[u8]) -> Option<Event> {
     })
 }
 
-fn name(record: &[u8]) -> Option<Event> {
+/// `Some(None)` for the name of a thread that is not the main one.
+fn name(record: &[u8]) -> Option<Option<Event>> {
     let given = record.get(HEADER + 8..record.len().checked_sub(SAMPLE_ID)?)?;
     let mut comm = [0; COMM_LENGTH];
     comm.iter_mut().zip(given).for_each(|(to, from)| *to = *from);
     let exec = u32::from(u16_at(record, 4)?) & sys::PERF_RECORD_MISC_COMM_EXEC != 0;
-    Some(Event::Name { tgid: u32_at(record, HEADER)?, tid: u32_at(record, HEADER + 4)?, exec, comm })
+    let (tgid, tid) = (u32_at(record, HEADER)?, u32_at(record, HEADER + 4)?);
+    Some((exec || tgid == tid).then_some(Event::Name { tgid, exec, comm }))
 }
 
 fn fork(record: &[u8]) -> Option<Event> {
@@ -268,8 +280,12 @@ mod tests {
         let mut body = words(&[4, 4]);
         body.extend(b"sh\0\0\0\0\0\0");
         let misc = u16::try_from(sys::PERF_RECORD_MISC_COMM_EXEC).unwrap();
-        let event = Event::Name { tgid: 4, tid: 4, exec: true, comm: comm_bytes(b"sh") };
+        let event = Event::Name { tgid: 4, exec: true, comm: comm_bytes(b"sh") };
         assert_eq!(parse(&record(sys::PERF_RECORD_COMM, misc, &body, 1)), Parsed::Event(Timed { time: 1, event }));
+
+        let rename = |tid| parse(&record(sys::PERF_RECORD_COMM, 0, &[words(&[4, tid]), b"worker\0\0".to_vec()].concat(), 1));
+        assert!(matches!(rename(4), Parsed::Event(Timed { event: Event::Name { tgid: 4, exec: false, .. }, .. })));
+        assert_eq!(rename(5), Parsed::Ignored);
 
         let mut body = words(&[5, 4, 6, 4]);
         body.extend(0u64.to_ne_bytes());

@@ -59,7 +59,7 @@ fn lines(app: &App) -> Vec<(String, Style)> {
     let losses = &snapshot.losses;
     let kinds = [
         (losses.ring_full, "samples lost: the ring buffer was full; a lower rate (-F) helps"),
-        (losses.events_lost, "mapping and exit events lost; some frames may be unnamed"),
+        (losses.events_lost, "events of processes lost (mappings, names, exits); some frames may be unnamed"),
         (losses.malformed, "records that made no sense"),
         (losses.over_memory, "samples let go because memory was full; --memory holds more"),
         (losses.coarse, "addresses without a name of their own, memory being full; --memory holds more"),

@@ -66,7 +66,7 @@ impl World {
     }
 
     fn run(&mut self, path: &str) {
-        self.event(Event::Name { tgid: PROCESS, tid: PROCESS, exec: true, comm: comm_bytes(b"prog") });
+        self.event(Event::Name { tgid: PROCESS, exec: true, comm: comm_bytes(b"prog") });
         let identity = Identity::BuildId(BuildId::new(&[1; 20]).unwrap());
         self.event(Event::Map { tgid: PROCESS, start: 0x10000, end: 0x11000, offset: 0x400, identity, path: path.into() });
     }

@@ -48,7 +48,7 @@ impl World {
     }
 
     fn exec(&mut self, tgid: u32, name: &str) {
-        self.event(Event::Name { tgid, tid: tgid, exec: true, comm: comm_bytes(name.as_bytes()) });
+        self.event(Event::Name { tgid, exec: true, comm: comm_bytes(name.as_bytes()) });
     }
 
     fn map(&mut self, tgid: u32, start: u64, path: &str, id: u8) {
@@ -68,8 +68,9 @@ impl World {
             // In this order, an answer that comes between the two calls is taken in the next round.
             let is_last = !self.table.is_expecting();
             let answers = self.table.answers(asked, Instant::now() + ProcessTable::patience(true));
-            asked = false;
             self.table.settle(self.time, answers, batch, |_| false);
+            // Answers lead to new questions: a process's mappings to the build ids of its files.
+            asked = self.table.send_questions();
             if is_last && !self.table.is_expecting() {
                 return;
             }
@@ -276,13 +277,28 @@ fn a_process_whose_main_thread_left_and_whose_count_is_wrong_ends_when_its_numbe
 }
 
 #[test]
+fn after_lost_events_a_process_is_read_at_once_if_its_code_is_not_mapped() {
+    let mut world = World::new();
+    let (own, address) = (std::process::id(), comm_text as *const () as u64);
+    let is_unmapped = |world: &mut World| {
+        world.time += BEFORE_ANOTHER_READING;
+        world.sample(own, "prog", &[address], 0).0[0].1 == Frame::Unmapped
+    };
+    world.exec(own, "prog");
+    assert!(is_unmapped(&mut world), "no event has told of a mapping");
+    world.event(Event::Full);
+    assert!(!is_unmapped(&mut world));
+    let read_at = world.table.states[&own].read_at;
+    assert!(!is_unmapped(&mut world));
+    assert_eq!(world.table.states[&own].read_at, read_at, "it is not read again while all is mapped");
+}
+
+#[test]
 fn the_main_threads_name_is_the_processes_name() {
     let mut world = World::new();
     world.exec(NOBODY, "prog");
-    let rename = |tid, name: &[u8]| Event::Name { tgid: NOBODY, tid, exec: false, comm: comm_bytes(name) };
-    world.event(rename(NOBODY + 3, b"worker"));
     assert_eq!(world.sample(NOBODY, "prog", &[], 0).1, "prog");
-    world.event(rename(NOBODY, b"renamed"));
+    world.event(Event::Name { tgid: NOBODY, exec: false, comm: comm_bytes(b"renamed") });
     assert_eq!(world.sample(NOBODY, "renamed", &[], 0).1, "renamed");
     // An event may be lost; the sample of the main thread tells as well.
     assert_eq!(world.sample(NOBODY, "again", &[], 0).1, "again");
@@ -480,7 +496,7 @@ fn names_that_only_events_tell_make_no_labels() {
     let before = world.names.labels.len();
     for number in 0..1000 {
         let comm = comm_bytes(format!("name {number}").as_bytes());
-        world.event(Event::Name { tgid: NOBODY, tid: NOBODY, exec: false, comm });
+        world.event(Event::Name { tgid: NOBODY, exec: false, comm });
         world.fork(NOBODY, NOBODY + 1);
         world.exec(NOBODY + 1, &format!("other {number}"));
     }
