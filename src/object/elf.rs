@@ -1,8 +1,10 @@
 //! The parts of an ELF image that naming needs: segments, code sections, symbol tables, build id.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::bytes::Source;
+use super::function_bounds::FunctionBounds;
 use super::headers::{
     Arch, FileHeader, PT_NOTE, ProgramHeader, SHF_ALLOC, SHF_COMPRESSED, SHF_EXECINSTR, SHT_DYNSYM, SHT_NOBITS, SHT_NOTE,
     SHT_RELA, SHT_SYMTAB, SYMBOL, SectionHeader, SectionHeaders,
@@ -77,6 +79,8 @@ pub(crate) struct Image {
     sections: Option<SectionHeaders>,
     build_id: Option<BuildId>,
     arch: Option<Arch>,
+    /// Where its functions begin and end, once that was asked.
+    functions: OnceLock<Option<FunctionBounds>>,
     /// Where its sections are, if it is not linked and somebody has found out.
     pub(crate) placed: Option<Placed>,
 }
@@ -93,7 +97,14 @@ impl Image {
         let build_id = read_build_id(&source, &segments, &sections);
         let full = find_table(&sections, SHT_SYMTAB);
         let dynamic = find_table(&sections, SHT_DYNSYM);
-        Ok(Image { source, loads, code, full, dynamic, sections: place, build_id, arch: header.arch, placed: None })
+        let (arch, functions) = (header.arch, OnceLock::new());
+        Ok(Image { source, loads, code, full, dynamic, sections: place, build_id, arch, functions, placed: None })
+    }
+
+    /// The function that holds an address, by its unwind information.
+    pub(crate) fn function_around(&self, address: ElfAddress) -> Option<Range<u64>> {
+        let functions = self.functions.get_or_init(|| FunctionBounds::of(&self.source));
+        functions.as_ref()?.around(&self.source, address)
     }
 
     /// Returns the instruction set of its code, if it is one of ours.

@@ -10,6 +10,7 @@ pub mod crew;
 pub(crate) mod debug_files;
 pub(crate) mod debug_link;
 pub(crate) mod elf;
+pub(crate) mod function_bounds;
 pub(crate) mod gopclntab;
 pub mod headers;
 pub mod io_timeout;

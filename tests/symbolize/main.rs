@@ -76,6 +76,32 @@ fn aliases_assembly_and_calls_that_never_return_have_the_name_a_reader_expects()
     expect(address("dies") + size, true, "dies");
 }
 
+/// One function is one box, and its number is one that `addr2line` takes.
+#[test]
+fn a_function_without_a_name_is_called_by_the_elf_address_of_its_begin() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, options) in [("linked", "-no-pie"), ("moved", "-pie")] {
+        let file = build(directory.path(), name, C, &[options]);
+        let listing = run(Command::new("nm").arg("-S").arg(&file));
+        run(Command::new("strip").arg(&file));
+        let oracle = Oracle::of(&file);
+        let bench = Bench::new();
+        let object = bench.object(&file, oracle.build_id.as_deref());
+        for function in ["public_one", "main", "dies"] {
+            let line = listing.lines().find(|line| line.ends_with(&format!(" {function}"))).unwrap();
+            let mut numbers = line.split(' ').map(|number| u64::from_str_radix(number, 16).unwrap_or_default());
+            let (start, size) = (numbers.next().unwrap(), numbers.next().unwrap());
+            let expected = format!("{name}+{start:#x}");
+            // The last is a return address behind the function, of a call that is its last instruction.
+            for (at, is_return) in [(0, false), (size / 2, false), (size - 1, false), (size, true)] {
+                let frame = bench.frame(object, oracle.offset(start + at).unwrap(), is_return);
+                bench.name(&[frame], std::process::id(), 0..0);
+                assert_eq!(bench.named(frame).name, expected, "{function} + {at:#x}");
+            }
+        }
+    }
+}
+
 /// A program that sleeps, and where it has its executable's code.
 struct Sleeper(Child);
 

@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{ARMv8, Opcode, Operand};
 
-use super::bounds::function_around;
 use crate::object::headers::Arch;
 use crate::object::object_files::Images;
 use crate::object::reason::Reason;
@@ -74,7 +73,7 @@ pub(super) fn instructions(
         Some((address, image.file_offset(address)?.0))
     };
     let (address, offset) = place(by).ok_or("no instructions: no address of this function is in its file's code")?;
-    let known = symbols.index.interval(address).map(|(range, _)| range).or_else(|| function_around(&image.source, address));
+    let known = symbols.index.interval(address).map(|(range, _)| range).or_else(|| image.function_around(address));
     let (range, note) = match known {
         Some(range) if object.kind == ObjectKind::Kernel => {
             (range, "as vmlinux has them: the running kernel has written over some of its instructions")

@@ -3,12 +3,11 @@
 //! ```text
 //! label, frames ─► locate     file and line of each frame in the function of that label
 //!              └─► text       that file, from the root of a process that runs the object, or our own
-//!              ├─► code       the function's bytes: by its symbol, else by its unwind information (bounds); decoded
+//!              ├─► code       the function's bytes: by its symbol, else by its unwind information; decoded
 //!              ├─► running    those of the kernel, from its memory
 //!              └─► made       those of JIT code, from the memory of its process or its jitdump
 //! ```
 
-mod bounds;
 mod code;
 pub(super) mod fuzzing;
 pub(crate) mod jit_code;

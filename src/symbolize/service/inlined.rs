@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::Service;
 use super::objects::{Entry, Objects, State};
+use super::unnamed::Unnamed;
 use crate::locks::lock;
 use crate::object::reason::Reason;
 use crate::profile::{FrameId, FrameKind, Label, LabelId, Object, ObjectKind, UserId};
@@ -25,6 +26,7 @@ impl Service {
             let slice = rest.get(..SLICE).unwrap_or(rest);
             let mut state = entry.state();
             let found = self.find_inlined(object, &mut state, slice);
+            let mut without_name = Unnamed::of(state.images());
             drop(state);
             if let Err(reason) = &found {
                 entry.tally.set_reason(Some(*reason));
@@ -41,7 +43,7 @@ impl Service {
                     }
                     None if had_name => {}
                     None => {
-                        self.leave_unnamed(object, *frame);
+                        self.leave_unnamed(object, &mut without_name, *frame);
                         unnamed += 1;
                     }
                 }

@@ -22,6 +22,7 @@ pub(crate) mod latest;
 pub(crate) mod locate;
 pub(crate) mod objects;
 pub(crate) mod queue;
+mod unnamed;
 use crate::symbolize::kernel::modules::module_in;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,6 +39,7 @@ use super::kernel::names::KernelNames;
 use super::service::debuginfod::Fetch;
 use super::service::objects::{Entry, Objects, State};
 use super::service::queue::{Job, Queue, Waiting};
+use super::service::unnamed::Unnamed;
 use super::symbols::demangle::{Detail, demangle};
 use super::symbols::index::{NameRef, SymbolIndex};
 use crate::locks::lock;
@@ -398,7 +400,7 @@ impl Service {
         let mut unnamed = 0;
         for frame in frames {
             if self.is_waiting(*frame) {
-                self.leave_unnamed(object, *frame);
+                self.leave_unnamed(object, &mut Unnamed::default(), *frame);
                 unnamed += 1;
             }
         }
@@ -499,6 +501,7 @@ impl Service {
         let is_us = self.own_path.as_deref() == Some(&*object.path) && hosts.iter().all(|host| host.tgid == self.own);
         let goes_on = outcome.is_ok() && !is_us && Objects::may_have_dwarf(&state);
         let wanted = if outcome.is_ok() && !is_us && self.fetch.is_on() { Objects::wanted(&mut state) } else { None };
+        let mut without_name = Unnamed::of(outcome.as_ref().ok().and_then(|_| state.images()));
         drop(state);
         let Found { labels, reason } = outcome.unwrap_or_else(|reason| Found { labels: Vec::new(), reason: Some(reason) });
         let mut named = 0;
@@ -511,7 +514,7 @@ impl Service {
                 None if goes_on => {}
                 // It was named before, by a file that cannot be read any more.
                 None if self.symbol_of(*frame).is_some() => named += 1,
-                None => self.leave_unnamed(object, *frame),
+                None => self.leave_unnamed(object, &mut without_name, *frame),
             }
         }
         let unnamed = frames.len() as u64 - named;
@@ -564,12 +567,12 @@ impl Service {
         Ok(Some(label))
     }
 
-    /// The address stays the frame's name, now for good.
-    pub(super) fn leave_unnamed(&self, object: &Object, id: FrameId) {
+    /// Gives a frame its address for a name, for good.
+    fn leave_unnamed(&self, object: &Object, unnamed: &mut Unnamed, id: FrameId) {
         let Some(frame) = self.names.frames.get(id) else { return };
         let short = object.short_name();
-        let label =
-            self.names.labels.intern_for(object.user, &format!("{short}+{:#x}", frame.address()), short, FrameKind::Unknown);
+        let name = format!("{short}+{:#x}", unnamed.place(frame));
+        let label = self.names.labels.intern_for(object.user, &name, short, FrameKind::Unknown);
         self.names.name_frame(id, &[label]);
     }
 }

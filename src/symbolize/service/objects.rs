@@ -79,6 +79,11 @@ enum Debug {
 }
 
 impl State {
+    /// Its files, while they are open.
+    pub(super) fn images(&self) -> Option<Arc<Images>> {
+        self.images.clone()
+    }
+
     /// Remembers the label of a name in debug information.
     pub(crate) fn remember_called(&mut self, key: (usize, usize), label: LabelId) {
         if self.called.len() >= MAX_LABELS {
