@@ -116,7 +116,7 @@ mod tests {
                 let (start, end) = (number(start), number(end));
                 count += 1;
                 // Looking all up takes a minute.
-                if start < end && count % 16 == 0 {
+                if start < end && count.is_multiple_of(16) {
                     assert_eq!(bounds.around(&source, ElfAddress(start)), Some(start..end), "{path}: {start:#x}");
                     assert_eq!(bounds.around(&source, ElfAddress(end - 1)), Some(start..end), "{path}: {end:#x}");
                 }

@@ -39,7 +39,7 @@ int main(int argc, char **argv)
     int count = atoi(argv[1]), makes = argc > 4;
     unsigned long time = atol(argv[2]), offset = atol(argv[3]);
 
-    alarm(120);
+    alarm(240);
     puts("ready");
     fflush(stdout);
     for (int round = 0;; round++) {
