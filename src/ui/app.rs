@@ -1,28 +1,29 @@
 //! The state machine: (state, event) → state and effects. No I/O and no clock of its own, so that tests can drive it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 use ratatui::layout::Rect;
 
 use crate::profile::{
-    Direction, EventSource, EventStatus, Filter, FunctionOrder, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot,
-    Target, Timestamp,
+    Direction, EventSource, EventStatus, Filter, FrameKind, FunctionOrder, Grouping, Label, LabelId, Names, Pattern, Query,
+    Request, Snapshot, Target, Timestamp,
 };
 
 use super::areas::Areas;
-use super::compare::Compare;
+use super::baseline::Compare;
 use super::flame::Flame;
 use super::keys::{Action, KeyMap, a_move, is_ctrl_c};
 use super::messages::{Effect, Event, EventName, Message, SaveRequest, Saved, Status};
-use super::names::Detail;
+use super::names::{Detail, shorten};
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
 use super::source::{Hottest, Source};
+use super::span::Span;
 use super::tables::{Functions, ProcessSort, Processes};
 use super::theme::{ColourMode, Theme};
 use super::time_map::{Grid, TimeMap};
-use super::time_range::Span;
 
 /// The views, by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -220,6 +221,14 @@ impl App {
     /// Which way up the tree grows.
     pub fn direction(&self) -> Direction {
         self.query.direction
+    }
+
+    /// What a label is called on the screen. Processes, the kernel's functions and addresses keep their whole names.
+    pub(super) fn shown_name<'a>(&self, label: &'a Label) -> Cow<'a, str> {
+        match label.kind {
+            FrameKind::User | FrameKind::Inlined | FrameKind::Jit => shorten(&label.name, self.detail),
+            FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
+        }
     }
 
     /// Takes in an event; what is to be done about it comes back.

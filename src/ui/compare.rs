@@ -9,30 +9,11 @@
 use crate::profile::{Baseline, Change, Mark, Measure, Query, TimeRange, Timestamp};
 
 use super::app::App;
+use super::baseline::Compare;
 use super::keys::Action;
 use super::messages::Message;
+use super::span::Span;
 use super::text;
-use super::time_range::Span;
-
-/// What is compared with what.
-#[derive(Clone, Debug, Default)]
-pub struct Compare {
-    /// What is marked.
-    pub baseline: Option<Mark>,
-    /// Whether the difference is shown.
-    pub on: bool,
-    /// Whether it is of shares also where rates are known.
-    pub by_shares: bool,
-    /// Marks so far.
-    marks: u64,
-}
-
-impl Compare {
-    /// With the baseline of a file, which the engine has already.
-    pub fn with_file() -> Compare {
-        Compare { baseline: Some(Mark::default()), on: true, ..Compare::default() }
-    }
-}
 
 impl App {
     /// Marks what is seen.

@@ -6,6 +6,7 @@
 
 mod app;
 mod areas;
+mod baseline;
 mod compare;
 mod dialogs;
 mod events;
@@ -19,7 +20,9 @@ mod mouse;
 mod names;
 mod overlay;
 mod place;
+mod read_source;
 mod source;
+mod span;
 mod tables;
 mod terminal;
 #[cfg(test)]
@@ -45,15 +48,15 @@ use tokio::sync::{mpsc, watch};
 
 pub use app::{App, Chip, View};
 pub use areas::Areas;
-pub use compare::Compare;
+pub use baseline::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
 pub use messages::{CodePlace, Effect, Event, EventCommand, EventName, Message, SaveRequest, Saved, Status};
 pub use names::Detail;
 pub use place::Place;
 pub use source::{Pane, Source};
+pub use span::Span;
 pub use text::{bytes as format_bytes, grouped as format_grouped};
 pub use theme::{ColourMode, Depth, Palette, Theme};
-pub use time_range::Span;
 pub use views::draw;
 
 use crate::profile::{Addresses, FrameId, LabelId, Request, Snapshot};

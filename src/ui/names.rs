@@ -5,9 +5,6 @@
 
 use std::borrow::Cow;
 
-use crate::profile::{FrameKind, Label};
-
-use super::app::App;
 use super::text::{cut, tail, width};
 
 /// How much of a name is shown. Names themselves, and what is searched for in them, are not touched by it.
@@ -51,7 +48,7 @@ impl Detail {
 /// | `net/http.(*conn).serve` | the same | `serve` |
 /// | `main.F[...].func1` | `main.F.func1` | `F.func1` |
 /// | `do_idle.cold`, `libc.so.6+0x12` | the same | the same |
-fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
+pub(super) fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
     // Most names have nothing that could be taken out.
     let plain = !name.bytes().any(|byte| matches!(byte, b'<' | b'(' | b'[' | b'{' | b' ' | b':' | b'.'));
     if detail == Detail::Full || plain || is_an_address(name) || name.starts_with('[') {
@@ -62,16 +59,6 @@ fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
         Detail::Last => Cow::Owned(scan.last().to_owned()),
         _ if scan.plain == name => Cow::Borrowed(name),
         _ => Cow::Owned(scan.plain),
-    }
-}
-
-impl App {
-    /// What a label is called on the screen. Processes, the kernel's functions and addresses keep their whole names.
-    pub(super) fn shown_name<'a>(&self, label: &'a Label) -> Cow<'a, str> {
-        match label.kind {
-            FrameKind::User | FrameKind::Inlined | FrameKind::Jit => shorten(&label.name, self.detail),
-            FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
-        }
     }
 }
 

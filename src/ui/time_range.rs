@@ -5,26 +5,13 @@ use crate::profile::{SLOTS, TimeRange, Timestamp};
 use super::app::{App, View};
 use super::keys::Action;
 use super::messages::Message;
+use super::span::Span;
 use super::time_map::{TimeMap, begin_of};
 
 const SECOND: u64 = 1_000_000_000;
 
 /// The shortest time that can be selected: a place of the map of time.
 const SHORTEST: u64 = SECOND / SLOTS as u64;
-
-/// Which time is looked at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Span {
-    /// Everything that is stored.
-    #[default]
-    All,
-    /// The last so many seconds.
-    Last(u64),
-    /// Everything, what is older weighing less: half for each so many seconds.
-    Fading(u64),
-    /// From one moment to before another.
-    Between(Timestamp, Timestamp),
-}
 
 impl App {
     /// The range of the query.

@@ -6,8 +6,8 @@ use ratatui::style::{Modifier, Style};
 
 use crate::profile::{Baseline, FilterMode, TimeRange};
 use crate::ui::app::{App, Chip, View};
+use crate::ui::span::Span;
 use crate::ui::text;
-use crate::ui::time_range::Span;
 
 use super::paint::put;
 

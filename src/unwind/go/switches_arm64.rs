@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use super::switches_x86_64::Switches;
 use crate::object::headers::Arch;
-use crate::unwind::machine_code::aarch64::{bits, register, signed};
+use crate::unwind::machine_code::words::{bits, register, signed};
 use crate::unwind::table::packed::Packed;
 use crate::unwind::table::rule::{Cfa, Fp, Frame, Invalid, Ra, Rbx, Reg, Rule};
 

@@ -13,14 +13,12 @@
 //!
 //! Whatever is of no group that is understood is no instruction: then nothing is proved.
 
-use super::machine::{Flow, Jumps, Width, is_fork};
+use super::abi::{LR, SP};
+use super::flow::{Flow, is_fork};
+use super::jumps::{Jumps, Width};
 use super::memory;
 use super::state::{Flags, State, Value};
-
-/// DWARF's numbers, which are the machine's.
-pub(crate) const FP: usize = 29;
-pub(crate) const LR: usize = 30;
-pub(crate) const SP: usize = 31;
+use super::words::{add, bits, get, is, register, set, signed};
 
 /// System calls that make a thread: `clone`, `clone3`. include/uapi/asm-generic/unistd.h.
 const CLONES: [u64; 2] = [CLONE, 435];
@@ -35,45 +33,6 @@ const BTI_C: u32 = 0xd503_245f;
 pub(crate) struct Instruction {
     pub(crate) address: u64,
     pub(crate) word: u32,
-}
-
-/// `count` bits from bit `low` on.
-pub(crate) fn bits(word: u32, low: u32, count: u32) -> u32 {
-    word >> low & ((1 << count) - 1)
-}
-
-/// The same as a number with a sign.
-pub(crate) fn signed(word: u32, low: u32, count: u32) -> i64 {
-    i64::from((bits(word, low, count) << (32 - count)).cast_signed() >> (32 - count))
-}
-
-fn is(word: u32, mask: u32, value: u32) -> bool {
-    word & mask == value
-}
-
-/// A register's number at a bit.
-pub(crate) fn register(word: u32, low: u32) -> usize {
-    bits(word, low, 5) as usize
-}
-
-/// What is in a register; number 31 is zero.
-pub(crate) fn get(state: &State, register: usize) -> Value {
-    if register == SP { Value::Number(0) } else { state.get(register) }
-}
-
-/// Writes a register; what goes to number 31 is thrown away.
-pub(crate) fn set(state: &mut State, register: usize, value: Value) {
-    if register != SP {
-        state.set(register, value);
-    }
-}
-
-pub(crate) fn add(value: Value, offset: i64) -> Option<Value> {
-    match value {
-        Value::Stack(base, at) => Some(Value::Stack(base, at.checked_add(offset)?)),
-        Value::Number(number) => Some(Value::Number(number.wrapping_add_signed(offset))),
-        _ => None,
-    }
 }
 
 /// Whether an instruction only fills room between functions.

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound::{Excluded, Unbounded};
-use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::machine::{Abi, Decoder, Flow, Instruction, Jumps, Stepper};
+use super::abi::Abi;
+use super::flow::Flow;
+use super::jumps::Jumps;
+use super::known::{Evidence, Known};
+use super::machine::{Decoder, Instruction, Stepper};
+use super::outcome::{Budget, Outcome, POPS, Row, STACK};
 use super::plain::Plain;
-use super::state::{CFA, Facts, State, Value};
-use super::{Control, Evidence, Text};
+use super::state::{CFA, State, Value};
+use super::text::Text;
 
 /// A jump table has no more entries than this.
 const MOST_JUMPS: usize = 1024;
@@ -17,131 +19,6 @@ const MOST_JUMPS: usize = 1024;
 const MOST_TURNS: usize = 64;
 /// Instructions that are looked at in one function, for each that it has.
 const MOST_VISITS: u64 = 24;
-
-/// Why a function is not proved that gives back more of the stack than its return address, which its callers have to know.
-pub(crate) const POPS: &str = "takes arguments off the stack";
-/// Among registers that a function changes: that one.
-pub(crate) const STACK: u16 = 1 << 15;
-
-/// Code and what is known in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Row {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    /// `None` where ways contradict each other.
-    pub(crate) facts: Option<Facts>,
-}
-
-/// What is known of functions in code that is analysed another time.
-#[derive(Default)]
-pub(crate) struct Others {
-    /// Where that code is, and this: sorted.
-    pub(crate) code: Vec<Range<u64>>,
-    pub(crate) endless: FxHashSet<u64>,
-    pub(crate) changes: FxHashMap<u64, u16>,
-}
-
-impl Others {
-    pub(crate) fn contains(&self, address: u64) -> bool {
-        let next = self.code.partition_point(|range| range.start <= address);
-        next.checked_sub(1).and_then(|at| self.code.get(at)).is_some_and(|range| address < range.end)
-    }
-}
-
-/// What is known of other functions.
-pub(crate) struct Known<'o> {
-    pub(crate) others: &'o Others,
-    pub(crate) starts: BTreeMap<u64, Evidence>,
-    /// That never come back.
-    pub(crate) endless: FxHashSet<u64>,
-    /// Registers that a function ought to give back as they were and does not: bits as [`State::changed`] has them.
-    pub(crate) changes: FxHashMap<u64, u16>,
-}
-
-impl<'o> Known<'o> {
-    pub(crate) fn new(others: &'o Others) -> Known<'o> {
-        Known { others, starts: BTreeMap::new(), endless: FxHashSet::default(), changes: FxHashMap::default() }
-    }
-
-    pub(crate) fn is_endless(&self, function: u64) -> bool {
-        self.endless.contains(&function) || self.others.endless.contains(&function)
-    }
-
-    /// Registers that a function changes though it ought not to.
-    pub(crate) fn changed(&self, function: u64) -> u16 {
-        let changed = |changes: &FxHashMap<u64, u16>| changes.get(&function).copied();
-        changed(&self.changes).or_else(|| changed(&self.others.changes)).unwrap_or(0)
-    }
-}
-
-/// How many instructions may still be looked at, and whether the caller wants it.
-pub(crate) struct Budget<'c> {
-    left: u64,
-    control: &'c dyn Control,
-    is_stopped: bool,
-}
-
-/// The caller is asked each time that so many instructions were looked at: every few milliseconds.
-const ASKED_EVERY: u64 = 1 << 12;
-
-impl<'c> Budget<'c> {
-    pub(crate) fn new(visits: u64, control: &'c dyn Control) -> Budget<'c> {
-        Budget { left: visits, control, is_stopped: false }
-    }
-
-    /// Takes one instruction; `false` if there is none left.
-    fn take(&mut self) -> bool {
-        let Some(left) = self.left.checked_sub(1) else { return false };
-        self.left = left;
-        if left % ASKED_EVERY == 0 && !self.control.keep_going() {
-            (self.is_stopped, self.left) = (true, 0);
-        }
-        !self.is_stopped
-    }
-
-    /// Takes so many instructions at once.
-    pub(crate) fn take_many(&mut self, count: u64) -> bool {
-        let asked = self.left / ASKED_EVERY;
-        self.left = self.left.saturating_sub(count);
-        if self.left / ASKED_EVERY != asked && !self.control.keep_going() {
-            (self.is_stopped, self.left) = (true, 0);
-        }
-        self.left > 0
-    }
-
-    pub(crate) fn limit(&mut self, visits: u64) {
-        self.left = self.left.min(visits);
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.is_stopped
-    }
-}
-
-/// What came of a function.
-#[derive(Default, Debug)]
-pub(crate) struct Outcome {
-    /// Why nothing is proved.
-    pub(crate) failed: Option<&'static str>,
-    pub(crate) rows: Vec<Row>,
-    /// Whether a return, or a jump in its place, was found where the stack pointer is as at the entry.
-    pub(crate) proof: bool,
-    /// Whether it goes on by a jump to anywhere, with the stack pointer as at the entry.
-    pub(crate) jumps: bool,
-    /// Whether it calls with a stack pointer that no function may call with: psABI, 3.2.2. Compilers do, where they know the callee.
-    pub(crate) is_crooked: bool,
-    /// Whether it may come back, of itself.
-    pub(crate) returns: bool,
-    pub(crate) changed: u16,
-    pub(crate) calls: Vec<u64>,
-    /// Of those, and of calls of code elsewhere: calls behind which there is nothing that they could come back to.
-    pub(crate) silent: Vec<(u64, u64)>,
-    /// Other functions that it ends by jumping to.
-    pub(crate) tails: Vec<u64>,
-    pub(crate) references: Vec<u64>,
-    /// Places that were taken for functions, and are none: jumped to with a frame.
-    pub(crate) inside: Vec<u64>,
-}
 
 /// How one came from a block to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

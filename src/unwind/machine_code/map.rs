@@ -3,12 +3,14 @@
 use crate::unwind::table::block::Block;
 use rustc_hash::FxHashMap;
 
-use super::PADDING;
-use super::function::Outcome;
 use super::machine::padding;
+use super::outcome::Outcome;
 use super::state::Facts;
 use super::text::{Places, Text};
 use crate::unwind::table::packed::Packed;
+
+/// Padding up to so many bytes has the rule before it: nothing runs there.
+const PADDING: usize = 63;
 
 const NOTHING: u16 = 0;
 /// Two functions share the code, and do not agree.
@@ -103,7 +105,7 @@ impl Map {
 
     /// Whether functions contradict each other somewhere in a row.
     #[cfg(test)]
-    pub(crate) fn is_disputed(&self, row: &super::function::Row) -> bool {
+    pub(crate) fn is_disputed(&self, row: &super::outcome::Row) -> bool {
         let place = self.places.of(row.start);
         let bytes = self.numbers.get(place..place.saturating_add((row.end - row.start) as usize));
         bytes.unwrap_or_default().contains(&DISPUTED)

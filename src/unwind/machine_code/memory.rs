@@ -8,9 +8,10 @@
 //!
 //! Arm Architecture Reference Manual, C4.1.94 (of issue K.a): "Loads and Stores".
 
-use super::aarch64::{SP, add, bits, get, register, set, signed};
-use super::machine::Width;
+use super::abi::SP;
+use super::jumps::Width;
 use super::state::{State, Value};
+use super::words::{add, bits, get, register, set, signed};
 
 /// A group of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -47,11 +47,17 @@
 //!
 //! Promises: time and memory in proportion to the code. The caller can stop it ([`Control`]).
 
-pub(crate) mod aarch64;
+mod aarch64;
+mod abi;
+mod flow;
 mod function;
+mod gaps;
+mod jumps;
+mod known;
 mod machine;
 mod map;
 mod memory;
+mod outcome;
 mod pieces;
 mod plain;
 mod plain_block;
@@ -61,12 +67,15 @@ mod quick_x86;
 mod state;
 mod survey;
 mod text;
+pub(crate) mod words;
 mod x86;
 
-use crate::unwind::table::block::Block;
 use std::ops::Range;
 
-use super::machine_code::function::{Known, Others};
+use super::machine_code::gaps::{clip, size, whole};
+pub(crate) use super::machine_code::gaps::{gaps, without};
+use super::machine_code::known::{Evidence, Known, Others};
+use super::machine_code::outcome::Found;
 pub(crate) use super::machine_code::pieces::PUBLISHED_EVERY;
 use super::machine_code::pieces::Pieces;
 use super::machine_code::prover::{Prover, Stopped};
@@ -74,20 +83,8 @@ use super::machine_code::text::Text;
 
 use super::control::{Control, Ended, Step};
 use super::sections::Elf;
-use super::table::packed::Packed;
 use super::table::rows::Table;
-use crate::object::headers::Arch;
 use crate::object::read_at::ReadAt;
-
-/// Why a place is taken for the begin of a function.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Evidence {
-    Part,
-    Gap,
-    Taken,
-    Symbol,
-    Called,
-}
 
 /// Code up to this size is analysed as a whole: musl has 0.4 MB. A megabyte takes some 10 MB of memory meanwhile.
 const LARGEST_WHOLE: u64 = 4 << 20;
@@ -96,22 +93,6 @@ const LARGEST_WHOLE: u64 = 4 << 20;
 /// unwind information are not worth it.
 const SYMBOLS_A_BYTE: u64 = 16;
 const FEW_SYMBOLS: u64 = 64 << 10;
-
-/// Padding up to so many bytes has the rule before it: nothing runs there.
-const PADDING: usize = 63;
-
-/// What was found.
-#[derive(Default)]
-pub(crate) struct Found {
-    /// The code of which something is known, in the order of addresses.
-    pub(crate) blocks: Vec<Block>,
-    /// The same with all that is known.
-    #[cfg(test)]
-    pub(crate) rows: Vec<(u64, function::Row)>,
-    /// Functions that were looked at, and why they are not proved.
-    #[cfg(test)]
-    pub(crate) functions: Vec<(u64, Option<&'static str>)>,
-}
 
 /// Fills the gaps of a table by what is proved from code. `publish` gets the table each time that it has got better, after so much
 /// CPU time at least.
@@ -151,55 +132,6 @@ pub(crate) fn left(elf: &Elf, table: &Table) -> u64 {
     size(&gaps(table, &elf.code()))
 }
 
-/// Ranges without others, both sorted.
-pub(crate) fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
-    let mut rest = Vec::new();
-    for range in ranges {
-        let mut start = range.start;
-        let first = others.partition_point(|other| other.end <= start);
-        for other in others.iter().skip(first).take_while(|other| other.start < range.end) {
-            rest.push(start..other.start.max(start));
-            start = other.end;
-        }
-        rest.push(start..range.end);
-    }
-    rest.retain(|range| range.start < range.end);
-    rest
-}
-
-fn size(ranges: &[Range<u64>]) -> u64 {
-    ranges.iter().map(|range| range.end - range.start).sum()
-}
-
-/// Ranges of whole instructions. A return from a signal handler begins a byte before its code: in the instruction before, of which
-/// the rest is still to be understood.
-fn whole(arch: Arch, gaps: &[Range<u64>]) -> Vec<Range<u64>> {
-    if arch == Arch::X86_64 {
-        return gaps.to_vec();
-    }
-    let mut ranges: Vec<Range<u64>> = Vec::with_capacity(gaps.len());
-    for gap in gaps {
-        let reached = ranges.last().map_or(0, |range| range.end);
-        let range = (gap.start & !3).max(reached)..gap.end.next_multiple_of(4);
-        if range.start < range.end {
-            ranges.push(range);
-        }
-    }
-    ranges
-}
-
-/// Leaves of a block what is in a gap.
-fn clip(block: &mut Block, gaps: &[Range<u64>]) {
-    let Some(gap) = gaps.get(gaps.partition_point(|gap| gap.end <= block.start)) else { return };
-    block.start = block.start.max(gap.start);
-    block.end = block.end.min(gap.end).max(block.start);
-    let start = block.start;
-    let before = block.rows.iter().take_while(|(address, _)| *address <= start).count();
-    block.rows.drain(..before.saturating_sub(1));
-    block.rows.iter_mut().take(1).for_each(|(address, _)| *address = start);
-    block.rows.retain(|(address, _)| *address < block.end);
-}
-
 /// Rules of all code in these ranges.
 #[cfg(test)]
 fn of_ranges(elf: &Elf, image: &(impl ReadAt + ?Sized), ranges: &[Range<u64>], rbx: bool) -> Found {
@@ -229,32 +161,6 @@ fn of_ranges_unless_stopped(
         prover.start(address, Evidence::Taken);
     }
     Ok(prover.prove(rbx)?.found)
-}
-
-/// What of the code a table has no rule for, though nothing says that there is none.
-pub(crate) fn gaps(table: &Table, code: &[Range<u64>]) -> Vec<Range<u64>> {
-    let mut gaps = Vec::new();
-    let mut code = code.iter();
-    let Some(mut piece) = code.next().cloned() else { return gaps };
-    let first = table.rows.first().map_or(u64::MAX, |row| table.base + u64::from(row.offset));
-    let starts = table.rows.iter().map(|row| table.base + u64::from(row.offset));
-    let ends = starts.clone().skip(1).chain([u64::MAX]);
-    let is_gap = |rule: u16| table.rules.get(usize::from(rule)) == Some(&Packed::GAP);
-    let known = table.rows.iter().zip(starts.zip(ends)).filter(|(row, _)| is_gap(row.rule)).map(|(_, range)| range);
-    for (start, end) in [(0, first)].into_iter().chain(known) {
-        loop {
-            let part = piece.start.max(start)..piece.end.min(end);
-            if part.start < part.end {
-                gaps.push(part);
-            }
-            if piece.end > end {
-                break;
-            }
-            let Some(next) = code.next() else { return gaps };
-            piece = next.clone();
-        }
-    }
-    gaps
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! What is known in a piece is what its own code shows and what the survey says; so it does not depend on the order in which
 //! pieces are analysed, and the last table is always the same. It differs from that of an analysis as a whole in this:
 //!
-//! - a place that is called in another piece is worth as much as one whose address is taken ([`super::Evidence::Taken`]);
+//! - a place that is called in another piece is worth as much as one whose address is taken ([`Evidence::Taken`]);
 //! - a jump to another piece is a tail call, with the stack as at the begin, or the function is not proved;
 //! - a function in another piece never returns if its calls have nothing behind them; otherwise it is taken to return;
 //! - until the last step, a function in another piece is taken to change only what it may, as one that is called through a pointer.
@@ -27,11 +27,11 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::function::{Known, Others};
+use super::gaps::{clip, size};
+use super::known::{Evidence, Known, Others};
 use super::prover::{Proved, Prover, Signs, Stopped};
 use super::survey::Calls;
 use super::text::Text;
-use super::{Evidence, clip, size};
 use crate::object::read_at::ReadAt;
 use crate::unwind::control::{Control, Ended, Step};
 use crate::unwind::sections::Elf;

@@ -9,12 +9,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use super::function::{Budget, Known, Outcome, Row};
-use super::machine::{Jumps, Width};
+use super::jumps::{Jumps, Width};
+use super::known::{Evidence, Known};
+use super::outcome::{Budget, Outcome, Row};
 use super::plain_block::{Input, Place, RETURN_AT, kept};
 use super::quick_frame::{Frame, RETURN, RSP, Value};
 use super::quick_x86::{Quick, Step};
-use super::{Evidence, Text};
+use super::text::Text;
 use crate::object::headers::Arch;
 
 const MOST_JUMPS: u64 = 1024;

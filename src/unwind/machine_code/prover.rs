@@ -5,12 +5,13 @@ use std::collections::btree_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::function::{self, Budget, Known, Outcome, follow};
+use super::function::follow;
+use super::known::{Evidence, Known};
 use super::machine::{Stepper, clears_frame_pointer, padding, run_length};
 use super::map::Map;
+use super::outcome::{Budget, Found, Outcome, POPS, STACK};
 use super::plain::Plain;
 use super::text::Text;
-use super::{Evidence, Found};
 use crate::unwind::control::Control;
 
 /// Instructions that are looked at: for each byte, and at most. Debian's musl takes 0.55 for each byte.
@@ -215,7 +216,7 @@ impl<'p> Prover<'p> {
             }
         }
         // What is tried out may be data.
-        if outcome.failed == Some(function::POPS) && evidence > Evidence::Gap {
+        if outcome.failed == Some(POPS) && evidence > Evidence::Gap {
             self.pops.insert(start);
             self.is_foreign |= self.signs().pop();
         }
@@ -274,8 +275,8 @@ impl<'p> Prover<'p> {
         endless.extend(self.silent_now());
         let mut changes: FxHashMap<u64, u16> =
             proved().filter(|(_, outcome)| outcome.changed != 0).map(|(start, outcome)| (*start, outcome.changed)).collect();
-        let pops = self.done.iter().filter(|(_, outcome)| outcome.failed == Some(function::POPS));
-        changes.extend(pops.map(|(start, _)| (*start, function::STACK)));
+        let pops = self.done.iter().filter(|(_, outcome)| outcome.failed == Some(POPS));
+        changes.extend(pops.map(|(start, _)| (*start, STACK)));
         let others = self.known.others;
         // What it ends by jumping to comes back for it. As often as such jumps follow each other.
         loop {
@@ -409,7 +410,7 @@ impl<'p> Prover<'p> {
         let found = {
             let functions = self.done.iter().map(|(start, outcome)| (*start, outcome.failed)).collect();
             let proved = self.done.into_iter().filter(|(_, outcome)| outcome.failed.is_none());
-            let mut rows: Vec<(u64, function::Row)> =
+            let mut rows: Vec<(u64, super::outcome::Row)> =
                 proved.flat_map(|(start, outcome)| outcome.rows.into_iter().map(move |row| (start, row))).collect();
             rows.retain(|(_, row)| !map.is_disputed(row));
             rows.sort_by_key(|(_, row)| row.start);

@@ -1,6 +1,7 @@
 //! What is known at one instruction: values of registers and of words on the stack, and the rule that follows.
 
-use super::machine::{Abi, Jumps, Width};
+use super::abi::Abi;
+use super::jumps::{Jumps, Width};
 use crate::object::headers::Arch;
 use crate::unwind::table::packed::Packed;
 use crate::unwind::table::rule::{Cfa, Fp, Frame, Invalid, RBX, Ra, Rbx, Reg, Rule};

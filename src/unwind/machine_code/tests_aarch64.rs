@@ -2,6 +2,7 @@
 
 use super::tests::{compare, print};
 use super::*;
+use crate::object::headers::Arch;
 use crate::unwind::convert;
 use crate::unwind::debug_frame_files::Nowhere;
 use crate::unwind::table::rule::{Cfa, Fp, Frame, Ra, Reg, Rule};

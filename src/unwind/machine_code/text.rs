@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::machine::{Jumps, padding};
+use super::jumps::Jumps;
+use super::machine::padding;
 use crate::object::headers::Arch;
 use crate::object::read_at::{ReadAt, read};
 use crate::unwind::sections::Elf;

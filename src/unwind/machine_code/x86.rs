@@ -5,15 +5,15 @@ use iced_x86::{
     OpKind, Register,
 };
 
-use super::machine::{Flow, Jumps, Width, is_fork};
+use super::abi::{RBP, RSP};
+use super::flow::{Flow, is_fork};
+use super::jumps::{Jumps, Width};
 use super::state::{CFA, Flags, State, Value};
 
 /// DWARF's numbers.
 const RAX: usize = 0;
 const RCX: usize = 2;
 const RDI: usize = 5;
-pub(crate) const RBP: usize = 6;
-pub(crate) const RSP: usize = 7;
 const R11: usize = 11;
 
 /// What tables of jumps have: how far it is from the table.

@@ -1,0 +1,160 @@
+//! Opens the source of a function, does what keys ask for there, and asks for what is to be read.
+
+use std::sync::Arc;
+
+use crate::profile::{FrameId, FrameKind, LabelId, Listing, Snapshot};
+
+use super::app::{App, View};
+use super::keys::{Action, a_move};
+use super::messages::{CodePlace, Effect};
+use super::source::Source;
+
+impl App {
+    /// Opens the source of the function under the cursor.
+    pub(super) fn open_source(&mut self) {
+        let label = self.selected_label().and_then(|label| Some((label, self.names.labels.get(label)?.kind)));
+        match label {
+            _ if self.is_file() => self.say("a file has only names: it does not tell where in the code samples were".to_owned()),
+            // The box is of many functions, and its place that of their caller.
+            Some(_) if self.view == View::Flame && self.flame.cursor.rest => {
+                self.say(
+                    "these are narrow callees of many names: zoom into their caller and select one, to see its source".to_owned(),
+                );
+            }
+            None | Some((_, FrameKind::Process)) => self.say("select a function, to see its source".to_owned()),
+            Some((label, _)) => {
+                self.hover = None;
+                self.source = Some(Source::of(&self.names, label));
+                // Mostly the cursor has been there for a while.
+                self.take_addresses(&Arc::clone(&self.snapshot));
+            }
+        }
+    }
+
+    /// Does what a key asks for in the source; `false` if that is none of its keys.
+    pub(super) fn act_on_source(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {
+        let height = self.source_height();
+        let Some(source) = &mut self.source else { return false };
+        match action {
+            a_move!() => source.go(action, height),
+            Action::NextMatch | Action::PreviousMatch => {
+                if !source.next_hot(action == Action::NextMatch, height) {
+                    self.say("no sample is in what is shown".to_owned());
+                }
+            }
+            Action::NextView | Action::PreviousView => source.turn(),
+            Action::Source | Action::ZoomOut => self.source = None,
+            // What they change is the view below, which is not seen.
+            Action::ZoomIn
+            | Action::ResetZoom
+            | Action::BottomUp
+            | Action::Grouping
+            | Action::Orientation
+            | Action::Chains
+            | Action::Order => {}
+            Action::Copy => {
+                if let Some(Ok(rows)) = source.rows()
+                    && let Some(row) = rows.rows.get(source.place.at)
+                {
+                    effects.push(Effect::Copy(row.text.trim().to_owned()));
+                    self.say("copied one line".to_owned());
+                }
+            }
+            Action::FlameView
+            | Action::FunctionsView
+            | Action::ProcessesView
+            | Action::TimeView
+            | Action::HealthView
+            | Action::Sandwich => {
+                let label = source.label;
+                self.source = None;
+                if action == Action::Sandwich {
+                    self.functions.open_function(label);
+                    self.view = View::Functions;
+                    return true;
+                }
+                return false;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Rows of the source that are on screen.
+    pub(super) fn source_height(&self) -> usize {
+        usize::from(self.areas().body.height).saturating_sub(self.source_head())
+    }
+
+    /// Lines above the rows: what it is, what is to be known about it, what columns mean.
+    pub(super) fn source_head(&self) -> usize {
+        2 + usize::from(self.source.as_ref().is_some_and(|source| !source.note().is_empty()))
+    }
+
+    /// A click on a line of the body.
+    pub(super) fn click_source(&mut self, line: usize) {
+        let head = self.source_head();
+        if let (Some(source), Some(row)) = (&mut self.source, line.checked_sub(head)) {
+            source.select(row);
+        }
+    }
+
+    /// The function of which it matters where its samples are.
+    pub(super) fn addresses_wanted(&self) -> Option<LabelId> {
+        if let Some(source) = &self.source {
+            return Some(source.label);
+        }
+        let is_there = !(self.is_file() || self.view == View::Flame && self.flame.cursor.rest);
+        let label = self.selected_label().filter(|_| is_there)?;
+        let about = self.names.labels.get(label)?;
+        match about.kind {
+            FrameKind::User | FrameKind::Inlined | FrameKind::Kernel => Some(label),
+            // What has no name is of no object either, and has nothing that could be told of it.
+            FrameKind::Jit => Some(label).filter(|_| !about.object.is_empty()),
+            FrameKind::Process | FrameKind::Unknown => None,
+        }
+    }
+
+    pub(super) fn take_addresses(&mut self, snapshot: &Snapshot) {
+        if let Some(source) = &mut self.source {
+            source.refresh(&self.names);
+            if let Some(addresses) = &snapshot.addresses {
+                source.take_addresses(addresses);
+            }
+        }
+    }
+
+    pub(super) fn take_listing(&mut self, label: LabelId, listing: Result<Arc<Listing>, String>) {
+        let height = self.source_height();
+        if let Some(source) = self.source.as_mut().filter(|source| source.label == label) {
+            source.take_listing(listing, height);
+        }
+    }
+
+    pub(super) fn take_place(&mut self, asked: (LabelId, FrameId), place: Option<CodePlace>) {
+        if self.hottest.asked == Some(asked) {
+            self.hottest.found = place.map(|place| (asked.0, place));
+        }
+    }
+
+    /// Asks for what is to be read, and for the line of the cursor's function that is hottest.
+    pub(super) fn ask_for_code(&mut self, effects: &mut Vec<Effect>) {
+        let now = self.snapshot.now;
+        if let Some(source) = &mut self.source {
+            effects.extend(source.wanted(now).map(|(addresses, by)| Effect::List(addresses, by)));
+            return;
+        }
+        let wanted = self.addresses_wanted();
+        let addresses = self.snapshot.addresses.as_ref().filter(|addresses| Some(addresses.label) == wanted);
+        let asked = addresses.and_then(|addresses| Some((addresses.label, addresses.frames.first()?.frame)));
+        if let Some(asked) = asked.filter(|asked| self.hottest.asked != Some(*asked)) {
+            self.hottest.asked = Some(asked);
+            effects.push(Effect::Locate(asked.0, asked.1));
+        }
+    }
+
+    /// File and line where the function under the cursor is hottest, if they are known.
+    pub fn hottest_place(&self) -> Option<&CodePlace> {
+        let wanted = self.addresses_wanted().filter(|_| self.source.is_none())?;
+        self.hottest.found.as_ref().filter(|(label, _)| *label == wanted).map(|(_, place)| place)
+    }
+}

@@ -1,0 +1,28 @@
+//! Where a program goes on behind an instruction.
+
+use super::state::Value;
+
+/// Where it goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    /// Behind the instruction.
+    Next,
+    Jump(u64),
+    /// There or behind the instruction.
+    Branch(u64),
+    /// There, and behind the instruction when that has returned.
+    Call(Option<u64>),
+    Return,
+    /// Where a register or memory says.
+    Indirect,
+    /// Nowhere.
+    End,
+}
+
+/// `CLONE_VM`: include/uapi/linux/sched.h.
+const CLONE_VM: u64 = 0x100;
+
+/// Whether a `clone` with these flags is a fork, whose child has a copy of the stack and goes on as its parent does.
+pub(crate) fn is_fork(flags: Value) -> bool {
+    matches!(flags, Value::Number(flags) if flags & CLONE_VM == 0)
+}
