@@ -6,6 +6,7 @@ ARGS ?=
 ROW ?= all
 VM ?=
 ASK ?=
+T ?=
 
 # Where rustup puts cargo, for shells that have not read its profile yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -21,7 +22,7 @@ WITH_CLANG = CLANG="$$(scripts/setup.sh clang)"
 # What a terminal program must know of its terminal, kept over sudo.
 KEPT = $(foreach name,TERM COLORTERM LANG LC_ALL LC_CTYPE NO_COLOR,$${$(name)+$(name)="$$$(name)"})
 
-.PHONY: run build arm64 test test-all test-vm bench soak picture install uninstall help setup
+.PHONY: run build arm64 check test test-all test-vm bench soak picture install uninstall help setup
 
 run: build ## install what is missing, build, and start the live view (ARGS="-p 123" passes arguments)
 	@if [ "$$(id -u)" = 0 ]; then exec $(FLAMETOP) $(ARGS); \
@@ -38,9 +39,13 @@ arm64: ## build the release program for arm64, static, in target/aarch64-unknown
 setup:
 	@scripts/setup.sh build
 
-test: ## install what is missing and run all tests, as CI does
+check: ## without root, in a minute: formatting, lints, unit tests, architecture, documents
+	@scripts/setup.sh check
+	@$(WITH_CLANG) scripts/test.sh --check
+
+test: ## install what is missing and run all tests, as CI does (T=name: those with this in their names, slow ones, too)
 	@scripts/setup.sh test
-	@$(WITH_CLANG) scripts/test.sh
+	@$(WITH_CLANG) scripts/test.sh $(T)
 
 test-all: ## the same, with the slow tests
 	@scripts/setup.sh test-all

@@ -2,9 +2,9 @@
 # Installs what building (or testing) flametop needs and this machine lacks, through the machine's own package manager.
 #
 #   scripts/setup.sh build    a C compiler, clang >= 14 with the BPF target, make, pkg-config, headers of libelf and zlib
-#   scripts/setup.sh test     the same, and what the tests run: gcc and g++, musl-gcc, Go, shellcheck, Chromium, binutils,
-#                             LLVM's symbolizer and interpreter, dwz, Node.js, xz, a server of debug files, Rust's own formatter
-#                             and linter
+#   scripts/setup.sh check    the same, and what the unit tests run: compilers, binutils, LLVM's symbolizer and interpreter, dwz, xz, Rust's
+#                             own formatter and linter, shellcheck
+#   scripts/setup.sh test     the same, and what the other tests run: Chromium, Node.js, a server of debug files
 #   scripts/setup.sh test-all the same, and what only the slow tests run: gdb
 #   scripts/setup.sh test-vm  the same as test, and what boots other kernels and builds for arm64 (tests/vm): on Debian only
 #   scripts/setup.sh clang    prints the clang that will be used
@@ -169,13 +169,14 @@ build) ;;
 # gcc by name: the call chains that test programs promise were proved with it, and clang may stand in as cc and c++.
 # The others are what names, saved files and scripts are checked against.
 # musl-gcc and go: programs of tests/programs/truth.
-test | test-all | test-vm) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck chromium readelf llvm-symbolizer lli dwz node xz debuginfod debuginfod-find" ;;
+check | test | test-all | test-vm) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck readelf llvm-symbolizer lli dwz xz" ;;
 clang)
     find_clang || fail "no clang of version $CLANG_OLDEST or newer with the BPF target: run scripts/setup.sh build"
     exit
     ;;
-*) fail "usage: scripts/setup.sh build|test|test-all|test-vm|clang" ;;
+*) fail "usage: scripts/setup.sh build|check|test|test-all|test-vm|clang" ;;
 esac
+case $1 in test*) WANTED="$WANTED chromium node debuginfod debuginfod-find" ;; esac
 [ "$1" != test-all ] || WANTED="$WANTED gdb"
 # Kernels, and the toolchain for arm64, are fetched by apt from the mirror that the machine's own apt uses.
 if [ "$1" = test-vm ]; then

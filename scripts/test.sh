@@ -1,8 +1,10 @@
 #!/bin/sh
 # Everything that must hold before a change is merged; CI runs this and nothing else.
 #
-#   scripts/test.sh          formatting, lints, tests, documentation, scripts
-#   scripts/test.sh --all    also the tests that are marked as slow (#[ignore]), each fuzz target for 30 s, and AddressSanitizer
+#   scripts/test.sh            scripts, formatting, lints, documentation, all tests
+#   scripts/test.sh --check    the same without what takes long or needs root: unit tests, architecture, documents, dependencies
+#   scripts/test.sh --all      also the tests that are marked as slow (#[ignore]), each fuzz target for 30 s, and AddressSanitizer
+#   scripts/test.sh NAME       only the tests with this in their names, the slow ones of them, too
 set -eu
 cd "$(dirname "$0")/.."
 begin=$(date +%s)
@@ -16,9 +18,11 @@ step() {
     }
 }
 
+mode=${1:-}
+
 # The tests of the collector load BPF programs. Cargo starts test programs through a "runner": that is where sudo goes, so
 # that cargo itself and what it builds stay the user's own.
-if [ "$(id -u)" != 0 ]; then
+if [ "$mode" != --check ] && [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null 2>&1; then
         echo "flametop: the tests load BPF programs and need root: run make test as root" >&2
         exit 1
@@ -39,14 +43,13 @@ run_tests() {
     { cargo test --locked --no-fail-fast "$@" 2>&1 || echo failed >"$log.status"; } | tee "$log"
     [ -e "$log.status" ] || { rm "$log"; return 0; }
     printf '\n== what failed\n'
-    grep -A 8 -e 'panicked at' -e '^error' "$log" | grep -v -e 'stack backtrace' -e '^ *[0-9]*: ' -e '^ *at ' | cut -c 1-1000
+    grep -A 60 -e 'panicked at' -e '^error' "$log" | grep -v -e 'stack backtrace' -e '^ *[0-9]*: ' -e '^ *at ' | cut -c 1-1000
     rm "$log" "$log.status"
     return 1
 }
 
 test_all() {
     # Slow tests go one at a time: they measure, and would disturb each other.
-    [ "${1:-}" = --all ] || return 0
     # Other kernels have a command of their own: make test-vm.
     step "slow tests" run_tests -- --ignored --test-threads=1 --skip kernels_of_both_architectures
     # What was found before is in the tests; what is new is worth a look, whoever runs into it.
@@ -69,13 +72,39 @@ dependencies() {
     fi
 }
 
+# Unit tests, and those of the repository itself.
+quick_tests() {
+    set --
+    if [ "$(id -u)" != 0 ]; then
+        names=$(grep -v '^#' scripts/needs-root)
+        for name in $names; do
+            set -- "$@" --skip "$name"
+        done
+        echo "NOT RUN without root: the $(($# / 2)) unit tests of scripts/needs-root (make test runs them)"
+    fi
+    run_tests --lib --test architecture --test documents --test dependencies -- "$@"
+}
+
 documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet; }
 
+case $mode in
+"" | --all | --check) ;;
+*)
+    step "tests with $mode in their names" run_tests -- --include-ignored "$mode"
+    exit 0
+    ;;
+esac
 step "scripts" shellcheck scripts/*.sh .ci/run tests/vm/build tests/vm/cross-arm64 tests/vm/events
 step "formatting" cargo fmt --check
 step "lints" cargo clippy --locked --all-targets -- -D warnings
 step "documentation" documentation
 step "dependencies" dependencies
-step "tests" run_tests
-test_all "$@"
+if [ "$mode" = --check ]; then
+    step "unit tests" quick_tests
+else
+    step "tests" run_tests
+fi
+if [ "$mode" = --all ]; then
+    test_all
+fi
 printf '\nflametop: all tests passed in %s s\n' "$(($(date +%s) - begin))"
