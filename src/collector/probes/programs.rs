@@ -131,8 +131,8 @@ impl Programs {
             rodata.backtrace = told.backtrace as u32;
             #[cfg(target_arch = "aarch64")]
             {
-                rodata.signature_mask = kcore::signature_mask();
-                rodata.linear_offset = kcore::linear_offset();
+                rodata.signature_mask = crate::collector::sys::kcore::signature_mask();
+                rodata.linear_offset = crate::collector::sys::kcore::linear_offset();
             }
         }
         for other in Mechanism::ALL {

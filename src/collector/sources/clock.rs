@@ -383,8 +383,8 @@ fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Res
         rodata.most_dump_pages = most_dump_pages(settings.walk);
         #[cfg(target_arch = "aarch64")]
         {
-            rodata.signature_mask = kcore::signature_mask();
-            rodata.linear_offset = kcore::linear_offset();
+            rodata.signature_mask = crate::collector::sys::kcore::signature_mask();
+            rodata.linear_offset = crate::collector::sys::kcore::linear_offset();
         }
     }
     open.progs.follow_fork.set_autoload(settings.follow_forks);
