@@ -384,21 +384,7 @@ impl KeyMap {
 /// The action whose name is most like what was written.
 fn nearest(written: &str) -> String {
     let names = BINDINGS.iter().map(|binding| binding.action.name());
-    names.min_by_key(|name| distance(name, written)).unwrap_or_default()
-}
-
-/// How many characters have to be changed, put in or taken out (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let here = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], here);
-        }
-    }
-    row.last().copied().unwrap_or(0)
+    names.min_by_key(|name| strsim::levenshtein(name, written)).unwrap_or_default()
 }
 
 #[cfg(test)]

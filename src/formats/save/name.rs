@@ -5,6 +5,8 @@ use crate::formats::save::stream_of;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use time::OffsetDateTime;
+
 /// A date and a time of day, local or not as the caller has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DateTime {
@@ -24,26 +26,17 @@ pub struct DateTime {
 
 impl DateTime {
     /// From seconds since 1970 in UTC and the local time's offset from UTC, in seconds (0 gives UTC).
-    ///
-    /// Gregorian calendar by H. Hinnant's `civil_from_days`
-    /// (<https://howardhinnant.github.io/date_algorithms.html#civil_from_days>): eras of 400 years that begin in March.
+    /// What is beyond the year 9999 becomes the begin of 1970.
     pub fn from_unix(seconds: i64, utc_offset: i32) -> DateTime {
-        let local = seconds.saturating_add(i64::from(utc_offset));
-        let (days, second_of_day) = (local.div_euclid(86_400), local.rem_euclid(86_400));
-        let days = days.saturating_add(719_468);
-        let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let from_march = (5 * day_of_year + 2) / 153;
-        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-        let small = |number: i64| u8::try_from(number).unwrap_or(0);
+        let local = OffsetDateTime::from_unix_timestamp(seconds.saturating_add(utc_offset.into()));
+        let at = local.unwrap_or(OffsetDateTime::UNIX_EPOCH);
         DateTime {
-            year: year_of_era + era * 400 + i64::from(month <= 2),
-            month: small(month),
-            day: small(day_of_year - (153 * from_march + 2) / 5 + 1),
-            hour: small(second_of_day / 3_600),
-            minute: small(second_of_day / 60 % 60),
-            second: small(second_of_day % 60),
+            year: at.year().into(),
+            month: at.month().into(),
+            day: at.day(),
+            hour: at.hour(),
+            minute: at.minute(),
+            second: at.second(),
         }
     }
 }
