@@ -261,7 +261,7 @@ fn cycles() -> Feature {
 
 fn events() -> Feature {
     let opened = machine::online_cpus().and_then(|cpus| match cpus.first() {
-        Some(cpu) => perf_ring::EventRings::open(*cpu, 8192).map(drop),
+        Some(cpu) => perf_ring::EventRings::open(*cpu, 2 * rustix::param::page_size()).map(drop),
         None => Err(io::Error::from_raw_os_error(libc::ENODEV)),
     });
     tried(
