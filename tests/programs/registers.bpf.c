@@ -11,15 +11,18 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* As many words as pt_regs has; that of a task ends where its stack does. SAVED is one that every call leaves alone. */
+/*
+ * As many words as pt_regs has; that of a task ends where its stack does. SAVED is the register that the program fills last and gives back
+ * first, and that every call leaves alone: while it holds its number, all others do.
+ */
 #if defined(__TARGET_ARCH_x86)
 #define WORDS 21
-#define SAVED 5 /* rbx */
-#define SAVED_NUMBER 3
+#define SAVED 0 /* r15 */
+#define SAVED_NUMBER 15
 #else
 #define WORDS 34
-#define SAVED 19
-#define SAVED_NUMBER 19
+#define SAVED 27
+#define SAVED_NUMBER 27
 #endif
 #define SEED 0x5eed0000
 

@@ -2,8 +2,9 @@
 //!
 //! Samples name a file by [`ObjectKey`], events of mappings by path and build id, or by device and inode. A build id can be forged. So
 //! one of a file that others than root can write counts only for the processes of the user who ran it: they mislead nobody else.
-//! File systems give the inode number of a removed file to another one, so the generation is compared, too. Of mappings that were read
-//! from `/proc` it is not known: they are older than the files that are known here, and so hold the inode, unless events were lost.
+//! File systems give the inode number of a removed file to another one, so the generation is compared, too. The file before is kept: samples
+//! of it may still wait for the table of a library. Of mappings that were read from `/proc` no generation is known: they are older than the
+//! files that are known here, and so hold the inode, unless events were lost.
 
 use crate::collector::wire::records::ObjectKey;
 use std::sync::Arc;
@@ -27,8 +28,12 @@ enum For {
 #[derive(Default, Debug)]
 pub(super) struct Files {
     by_build_id: FxHashMap<(BuildId, For), (ObjectKey, Arc<str>)>,
-    by_inode: FxHashMap<(u64, u64), ByInode>,
+    /// The files that had an inode number one after the other, the newest last.
+    by_inode: FxHashMap<(u64, u64), Vec<ByInode>>,
 }
+
+/// Most files that are kept of one inode number.
+const MOST_OF_INODE: usize = 4;
 
 /// A file that an inode number leads to.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +72,12 @@ impl Files {
     /// Adds a file that a process of `user` runs.
     pub(super) fn insert(&mut self, file: KnownFile, user: UserId) {
         let KnownFile { key, modified, build_id, is_hosts, path } = file;
-        self.by_inode.insert((key.device(), key.inode), ByInode { key, modified, is_certain: true });
+        let of_inode = self.by_inode.entry((key.device(), key.inode)).or_default();
+        of_inode.retain(|known| known.key != key);
+        if of_inode.len() == MOST_OF_INODE {
+            of_inode.remove(0);
+        }
+        of_inode.push(ByInode { key, modified, is_certain: true });
         if let Some(id) = build_id {
             let whose = if is_hosts { For::All } else { For::User(user) };
             self.by_build_id.insert((id, whose), (key, path));
@@ -78,8 +88,12 @@ impl Files {
     pub(super) fn key_of(&self, path: &str, identity: Identity, user: UserId) -> Option<ObjectKey> {
         match identity {
             Identity::Inode(inode) => {
-                let known = self.by_inode.get(&(inode.device, inode.number));
-                known.filter(|known| known.is(inode)).map(|known| known.key)
+                let of_inode = self.by_inode.get(&(inode.device, inode.number))?;
+                // Without a generation, only the newest can be meant.
+                let most = if inode.generation.is_some() { MOST_OF_INODE } else { 1 };
+                let is_it = of_inode.iter().rev().take(most).filter(|known| known.is(inode));
+                // One that was opened and is the file goes before one that could be anything.
+                is_it.max_by_key(|known| known.modified.is_some()).map(|known| known.key)
             }
             Identity::BuildId(id) => {
                 let hosts = self.by_build_id.get(&(id, For::All));
@@ -93,12 +107,15 @@ impl Files {
     /// Removes files for which `stays` is false.
     pub(super) fn retain(&mut self, stays: impl Fn(&ObjectKey) -> bool) {
         self.by_build_id.retain(|_, (key, _)| stays(key));
-        self.by_inode.retain(|_, known| stays(&known.key));
+        self.by_inode.retain(|_, of_inode| {
+            of_inode.retain(|known| stays(&known.key));
+            !of_inode.is_empty()
+        });
     }
 
     /// Notes that events were lost: a mapping that is read from `/proc` from now on may be younger than the files that are known.
     pub(super) fn events_were_lost(&mut self) {
-        self.by_inode.values_mut().for_each(|known| known.is_certain = false);
+        self.by_inode.values_mut().flatten().for_each(|known| known.is_certain = false);
     }
 }
 
@@ -154,5 +171,18 @@ mod tests {
         assert_eq!([of(&files, Some(7)), of(&files, None)], [Some(key), None]);
         add(&mut files);
         assert_eq!(of(&files, None), Some(key));
+        for generation in 8..11 {
+            let key = ObjectKey { generation: content(generation, (5, 6)), ..key };
+            files.insert(KnownFile { key, modified, build_id: None, is_hosts: false, path: "/x".into() }, UserId(1));
+        }
+        let newest = ObjectKey { generation: content(10, (5, 6)), ..key };
+        assert_eq!([of(&files, Some(7)), of(&files, None)], [Some(key), Some(newest)], "what waits finds the file before");
+        files.retain(|known| *known != newest);
+        assert_eq!(of(&files, Some(10)), None);
+        for generation in 20..24 {
+            let key = ObjectKey { generation: content(generation, (5, 6)), ..key };
+            files.insert(KnownFile { key, modified, build_id: None, is_hosts: false, path: "/x".into() }, UserId(1));
+        }
+        assert_eq!(of(&files, Some(7)), None, "at most four are kept");
     }
 }
