@@ -67,6 +67,13 @@ pub struct Drawn {
     pub total: u64,
 }
 
+impl Drawn {
+    /// Says which frames were left out because they lie too deep, as half a sentence.
+    pub fn cut(&self) -> Option<String> {
+        self.deepest.map(|deepest| format!("frames below level {deepest} are not drawn"))
+    }
+}
+
 /// Draws what is at and below `root`; the callers of `root` are drawn below it at full width, as after zooming.
 ///
 /// `out` should be buffered. A tree without weight is an error.
@@ -107,7 +114,8 @@ fn draw(
     }
     let texts = Texts::new(tree, labels, |labels, id| frame_text(labels.get(id)));
     let lines = few_enough(&Drawing { tree, root, texts: &texts, difference });
-    let cut = lines.deepest.map(|deepest| format!("frames below level {deepest} are not drawn"));
+    let drawn = Drawn { frames: lines.frames, narrowest: lines.narrowest, deepest: lines.deepest, total };
+    let cut = drawn.cut();
     let subtitle: Vec<&str> = options.subtitle.as_deref().into_iter().chain(cut.as_deref()).collect();
     let mut palette = palette(tree, labels);
     let mut inferno = Options::default();
@@ -125,7 +133,7 @@ fn draw(
     inferno.flame_chart = true;
     from_lines(&mut inferno, lines.iter().rev(), &mut *out)?;
     out.flush()?;
-    Ok(Drawn { frames: lines.frames, narrowest: lines.narrowest, deepest: lines.deepest, total })
+    Ok(drawn)
 }
 
 /// Folded lines in one piece of memory.

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::cli;
 use crate::formats::folded::{self, FoldedOptions};
-use crate::formats::save::{SaveError, check, is_standard_output, remove_unfinished, save};
+use crate::formats::save::{Pipe, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::{self, SvgOptions};
 use crate::locks;
 use crate::privileges;
@@ -55,6 +55,16 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
         Err(SaveError::Exists { path }) => bail!("`{}` exists already; --force replaces it", path.display()),
         checked => checked?,
     };
+    let pipe = match Pipe::open(&options.output) {
+        Err(SaveError::NoReader { path }) => {
+            eprintln!(
+                "flametop: nobody reads the pipe `{}` yet; the recording begins, and waits for a reader at its end",
+                path.display()
+            );
+            None
+        }
+        opened => opened?,
+    };
     let user = options.user.as_deref().map(User::find).transpose()?;
     privileges::keep(duties(&options.sampling, &options.program, false));
     let runtime = runtime()?;
@@ -88,8 +98,12 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     if snapshot.tree.total() == 0 {
         bail!(nothing(&options, &sampling.told()));
     }
-    write(&options, format, &snapshot, sampling.lasted())?;
-    report(&options, &snapshot, &sampling, ended.as_ref());
+    let pipe = match pipe {
+        Some(pipe) => Some(pipe),
+        None => runtime.block_on(reader(&options.output, by, &mut signals))?,
+    };
+    let cut = write(&options, format, &snapshot, sampling.lasted(), pipe)?;
+    report(&options, &snapshot, &sampling, ended.as_ref(), cut);
     Ok(match ended {
         Some(Ended::Target(_, status)) => status,
         Some(Ended::Failed(_)) | None => 0,
@@ -145,6 +159,11 @@ impl Signals {
     async fn reach(&mut self, stage: u8) {
         // The sender lives as long as the receiver.
         let _ = self.0.wait_for(|now| *now >= stage).await;
+    }
+
+    /// Whether nothing is to be waited for any more.
+    fn is_hurried(&self) -> bool {
+        *self.0.borrow() >= Self::IN_A_HURRY
     }
 
     /// Whether a signal came.
@@ -288,9 +307,30 @@ fn nothing(options: &cli::Record, told: &Told) -> String {
     format!("no samples were taken, so {} was not written: nothing that was asked for {why}{but}", options.output.display())
 }
 
-fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, took: Duration) -> Result<()> {
-    let overwrite = if options.force { Overwrite::Yes } else { Overwrite::No };
-    save(&options.output, overwrite, |out| match format {
+/// Waits for a reader of the pipe that the stacks go to: until `by` if a signal has ended the recording, else until a signal comes. `None` if
+/// they do not go to a pipe.
+async fn reader(path: &Path, by: Instant, signals: &mut Signals) -> Result<Option<Pipe>, SaveError> {
+    loop {
+        let opened = Pipe::open(path);
+        if !matches!(opened, Err(SaveError::NoReader { .. })) || signals.is_hurried() || signals.came() && Instant::now() >= by {
+            tell("");
+            return opened;
+        }
+        tell(&format!("waiting for a reader of {}; Ctrl-C gives up", path.display()));
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Writes the file. Returns what is not in it.
+fn write(
+    options: &cli::Record,
+    format: Format,
+    snapshot: &Snapshot,
+    took: Duration,
+    pipe: Option<Pipe>,
+) -> Result<Option<String>> {
+    let mut cut = None;
+    let stacks = |out: &mut dyn Write| match format {
         Format::Svg => {
             let svg_options = SvgOptions {
                 title: title(options),
@@ -298,14 +338,19 @@ fn write(options: &cli::Record, format: Format, snapshot: &Snapshot, took: Durat
                 count_name: unit(options).to_owned(),
                 ..SvgOptions::default()
             };
-            svg::write(&snapshot.tree, &snapshot.names.labels, CallTree::ROOT, &svg_options, out).map(drop)
+            cut = svg::write(&snapshot.tree, &snapshot.names.labels, CallTree::ROOT, &svg_options, out)?.cut();
+            Ok(())
         }
         Format::Folded => {
             let folded_options = FoldedOptions { annotations: !options.no_annotations };
             folded::write(&snapshot.tree, &snapshot.names.labels, CallTree::ROOT, folded_options, out).map(drop)
         }
-    })?;
-    Ok(())
+    };
+    match pipe {
+        Some(pipe) => pipe.save(&options.output, stacks)?,
+        None => save(&options.output, if options.force { Overwrite::Yes } else { Overwrite::No }, stacks)?,
+    };
+    Ok(cut)
 }
 
 fn title(options: &cli::Record) -> String {
@@ -375,7 +420,7 @@ fn incomplete(totals: &Totals) -> Vec<String> {
 }
 
 /// What was written, and how good it is, on standard error.
-fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended: Option<&Ended>) {
+fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended: Option<&Ended>, cut: Option<String>) {
     let mut lines = Vec::new();
     if let Some(Ended::Target(how, _)) = ended {
         lines.push(how.clone());
@@ -394,6 +439,7 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
         line.push_str(&format!(", {:.1} % of user stacks complete", totals.complete as f64 * 100.0 / totals.user as f64));
     }
     lines.push(line);
+    lines.extend(cut);
     lines.extend(incomplete(totals));
     let losses = &snapshot.losses;
     for (count, what) in [

@@ -3,8 +3,6 @@
 use crate::collector::probes::COUNTERS;
 use crate::collector::probes::KernelFunctions;
 use crate::collector::probes::tracepoints;
-use crate::formats::save::Format;
-use crate::formats::save::Overwrite;
 use crate::profile::EventSource;
 use crate::session::clock::now;
 use crate::session::event_targets::Watched;
@@ -20,7 +18,7 @@ use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::formats::save::{SaveError, expand_home, save};
+use crate::formats::save::{self, Format, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{FormatError, folded, svg};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};
@@ -132,7 +130,7 @@ impl Ends {
             while let Some(mut order) = saves.blocking_recv() {
                 order.path = expand_home(&order.path);
                 let saved = match save_view(&order, &order.names.labels) {
-                    Ok(bytes) => Saved::Done(order.path, bytes),
+                    Ok((saved, cut)) => Saved::Done { path: order.path, bytes: saved.bytes, cut },
                     Err(SaveError::Exists { .. }) => Saved::Exists(order.path),
                     Err(error) => Saved::Failed(error.to_string()),
                 };
@@ -230,8 +228,8 @@ impl Drop for StopWhenDropped {
     }
 }
 
-/// Writes what is seen.
-fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<u64, SaveError> {
+/// Writes what is seen. Returns what is not in the file, too.
+fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<(save::Saved, Option<String>), SaveError> {
     let format = Format::of(&order.path)?;
     let mut tree = Arc::clone(&order.tree);
     if order.one > 1 && order.difference.is_none() {
@@ -240,7 +238,8 @@ fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<u64, SaveError>
     let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
     let zoom = Place { path: order.zoom.clone(), rest: false };
     let (root, _) = zoom.find(&tree);
-    let saved = save(&order.path, overwrite, |out| -> Result<(), FormatError> {
+    let mut cut = None;
+    let saved = save::save(&order.path, overwrite, |out| -> Result<(), FormatError> {
         match format {
             Format::Svg => {
                 let options = SvgOptions {
@@ -249,10 +248,12 @@ fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<u64, SaveError>
                     count_name: order.count_name.to_owned(),
                     ..SvgOptions::default()
                 };
-                match &order.difference {
-                    None => svg::write(&tree, labels, root, &options, out).map(drop),
-                    Some(difference) => svg::write_difference(&order.tree, difference, labels, root, &options, out).map(drop),
-                }
+                let drawn = match &order.difference {
+                    None => svg::write(&tree, labels, root, &options, out)?,
+                    Some(difference) => svg::write_difference(&order.tree, difference, labels, root, &options, out)?,
+                };
+                cut = drawn.cut();
+                Ok(())
             }
             Format::Folded => {
                 let options = folded::FoldedOptions::default();
@@ -263,7 +264,7 @@ fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<u64, SaveError>
             }
         }
     })?;
-    Ok(saved.bytes)
+    Ok((saved, cut))
 }
 
 /// Answers what the screen asks about events: which there are, and takes its orders to the collecting thread.

@@ -538,10 +538,11 @@ impl App {
 
     fn on_saved(&mut self, saved: Saved) {
         self.message = match saved {
-            Saved::Done(path, bytes) => {
+            Saved::Done { path, bytes, cut } => {
                 self.pending_save = None;
                 let size = super::text::bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
-                Some(Message { text: format!("saved {} ({size})", path.display()), bad: false })
+                let but = cut.map(|cut| format!("; {cut}")).unwrap_or_default();
+                Some(Message { text: format!("saved {} ({size}){but}", path.display()), bad: false })
             }
             Saved::Exists(path) => {
                 self.overlay = Some(Overlay::Confirm(Confirm { question: format!("{} exists. Overwrite it?", path.display()) }));

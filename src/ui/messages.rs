@@ -72,8 +72,15 @@ pub struct Status {
 /// How a save ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saved {
-    /// Written: file and bytes.
-    Done(PathBuf, u64),
+    /// Written.
+    Done {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The frames that were left out, as half a sentence.
+        cut: Option<String>,
+    },
     /// The file is there already; nothing was touched.
     Exists(PathBuf),
     /// Nothing was written: one clear sentence.

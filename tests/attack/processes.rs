@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::process::Signal;
 
 use super::common::Terminal;
-use super::tables::cpu_of;
+use super::tables::{cpu_of, cpu_told_by};
 use super::*;
 
 /// Resident bytes of a process.
@@ -154,10 +154,8 @@ fn recordings_beside_nobody_end_within_half_a_second() {
     assert!(ends.iter().all(|end| *end <= Duration::from_millis(500)), "{ends:?}");
 }
 
-/// Starts programs of `users` users, two each, whose locks are held for 4.3 s again and again while they run new files; then a witness that was
-/// never seen before. Returns what the witness had, and how long the end took.
-fn beside_late_answers(users: u32, name: &str) -> (u64, u64, Duration) {
-    const TIME: Duration = Duration::from_secs(8);
+/// Programs whose locks are held for 4.3 s again and again while they run new files: of `users` users, two each.
+fn late_answerers(users: u32) -> Vec<(Running, Lair)> {
     let program = attacker("fuse.c", &[]).path;
     let start = |number: u32| {
         let lair = Lair::new();
@@ -166,13 +164,71 @@ fn beside_late_answers(users: u32, name: &str) -> (u64, u64, Duration) {
         let running = lair.run_as(100_000 + number / 2, &program, &["60", "late"]);
         (running, lair)
     };
-    let attackers: Vec<(Running, Lair)> = (0..users * 2).map(start).collect();
+    (0..users * 2).map(start).collect()
+}
+
+/// A user namespace of uid 100000, with `count` user numbers that he was given as newuidmap(1) gives them.
+fn namespace_with_numbers(count: u32) -> Running {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "sleep", "120"]).stdin(Stdio::null()).uid(100_000).gid(100_000);
+    let namespace = Running { child: command.spawn().expect("unshare (util-linux) is needed by this test") };
+    let until = Instant::now() + Duration::from_secs(10);
+    let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    while of(&namespace.pid_text()) == of("self") {
+        assert!(Instant::now() < until, "NOT TESTED: an ordinary user cannot make a user namespace here");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for map in ["uid_map", "gid_map"] {
+        std::fs::write(format!("/proc/{}/{map}", namespace.pid()), format!("0 200000 {count}")).unwrap();
+    }
+    namespace
+}
+
+/// The same programs, each with another user number of one user.
+fn late_answerers_of_one(namespace: &Running, count: u32) -> Vec<(Running, Lair)> {
+    let program = attacker("fuse.c", &[]).path;
+    let start = |number: u32| {
+        let lair = Lair::new();
+        make_device(&lair);
+        let program = lair.copy(&program, "holder");
+        rustix::fs::chown(lair.path(), Some(rustix::process::Uid::from_raw(200_000 + number)), None).unwrap();
+        let mut command = Command::new("nsenter");
+        command.args([
+            "--user",
+            "--target",
+            &namespace.pid_text(),
+            "--setuid",
+            &number.to_string(),
+            "--setgid",
+            &number.to_string(),
+        ]);
+        command.arg("--").arg(program).args(["60", "late"]).current_dir(lair.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        (Running { child: command.spawn().expect("nsenter (util-linux) is needed by this test") }, lair)
+    };
+    (1..=count).map(start).collect()
+}
+
+/// CPU time of the thread that drains the rings.
+fn cpu_of_draining(pid: u32) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let mut paths = threads.map(|thread| thread.unwrap().path());
+    let is_it = |path: &PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim_end() == "flametop-drain");
+    cpu_told_by(&paths.find(is_it).expect("it has this thread"))
+}
+
+/// Starts a witness that was never seen before beside these attackers. Returns its samples, those of them that are whole and named, and how
+/// long the end took.
+fn beside_late_answers(attackers: Vec<(Running, Lair)>, name: &str) -> (u64, u64, Duration) {
+    const TIME: Duration = Duration::from_secs(8);
+    let count = attackers.len();
     // Time until each holds its lock.
     std::thread::sleep(Duration::from_secs(3));
     let recording = Recording::start(&["-F", "499", "-d", &TIME.as_secs().to_string()]);
     let begun = Instant::now();
     std::thread::sleep(Duration::from_secs(2));
     let witness = Witness::start_unseen(name);
+    std::thread::sleep(TIME.saturating_sub(begun.elapsed() + Duration::from_millis(200)));
+    let draining = cpu_of_draining(recording.pid());
     std::thread::sleep(TIME.saturating_sub(begun.elapsed()));
     let since = Instant::now();
     let (lines, said) = recording.end(Duration::ZERO);
@@ -182,9 +238,11 @@ fn beside_late_answers(users: u32, name: &str) -> (u64, u64, Duration) {
     drop(attackers);
     let (all, whole) = Witness::count(name, &lines);
     println!(
-        "beside {users} users: {whole} of {all} whole and named, {of_them} samples of them, ended {took:?} after its time; {said}"
+        "beside {count} attackers: {whole} of {all} whole and named, {of_them} samples of them, ended {took:?} after its time, the draining \
+         thread took {draining:?} of CPU in {TIME:?}; {said}"
     );
     assert!(of_them > 100, "{of_them} samples of the attackers: {said}");
+    assert!(draining < TIME / 5, "the draining thread took {draining:?}");
     (all, whole, took)
 }
 
@@ -192,12 +250,24 @@ fn beside_late_answers(users: u32, name: &str) -> (u64, u64, Duration) {
 fn answers_that_come_late_take_tables_and_names_from_nobody() {
     let _alone = alone();
     for users in [1, 8] {
-        let (all, whole, took) = beside_late_answers(users, &format!("witness-late-{users}"));
-        assert!(all > 200, "{all} samples of the witness");
-        // The first moments of a program that was never seen are the table's.
-        assert!(whole * 100 >= all * 99, "{whole} of {all}");
-        assert!(took <= END_WITHIN, "{took:?}");
+        assert_unharmed(beside_late_answers(late_answerers(users), &format!("witness-late-{users}")), 200);
     }
+}
+
+/// A user with subordinate user numbers is one user, however many of them he uses.
+#[test]
+fn a_user_with_many_numbers_takes_tables_and_names_from_nobody() {
+    let _alone = alone();
+    let namespace = namespace_with_numbers(1000);
+    assert_unharmed(beside_late_answers(late_answerers_of_one(&namespace, 32), "witness-numbers"), 60);
+}
+
+#[track_caller]
+fn assert_unharmed((all, whole, took): (u64, u64, Duration), least: u64) {
+    assert!(all > least, "{all} samples of the witness");
+    // The first moments of a program that was never seen are the table's.
+    assert!(whole * 100 >= all * 99, "{whole} of {all}");
+    assert!(took <= END_WITHIN, "{took:?}");
 }
 
 /// Maps files with long names, one after the other, and looks at what they leave in memory.

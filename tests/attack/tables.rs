@@ -176,7 +176,12 @@ fn held_by(pid: u32) -> (usize, u64) {
 
 /// CPU time of a process.
 pub(crate) fn cpu_of(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    cpu_told_by(&PathBuf::from(format!("/proc/{pid}")))
+}
+
+/// CPU time of a process or a thread, by its directory in `/proc`.
+pub(crate) fn cpu_told_by(directory: &Path) -> Duration {
+    let stat = std::fs::read_to_string(directory.join("stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 10)

@@ -344,15 +344,33 @@ fn pipes_are_written_to_and_sockets_are_not_replaced() {
     let pipe = place.path("p.folded");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let record = |args: &[&str]| place.record(&[&["-F", "499", "-d", "1", "-p", &chain.pid_text()][..], args].concat());
-    // Without a reader, it says so and does not wait.
-    let output = record(&["-o", "p.folded", "--force"]);
-    assert!(!output.status.success() && words(&output).contains("nobody reads this pipe"), "{}", words(&output));
+    // Without a reader it says so at once, and waits for one at its end.
+    let start = || {
+        let mut command = place.command(&["-F", "499", "-d", "1", "-p", &chain.pid_text(), "-o", "p.folded", "--force"]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let late = start();
+    std::thread::sleep(Duration::from_secs(3));
+    assert_chain(&lines(&std::fs::read_to_string(&pipe).unwrap()), "chain", "main;outer;middle;inner");
+    let output = late.wait_with_output().unwrap();
+    let said = words(&output);
+    assert!(output.status.success() && said.contains("nobody reads the pipe `p.folded` yet"), "{said}");
+    // A signal ends that wait.
+    let unread = start();
+    std::thread::sleep(Duration::from_secs(3));
+    terminal::kill(unread.id(), rustix::process::Signal::TERM);
+    let since = std::time::Instant::now();
+    let output = unread.wait_with_output().unwrap();
+    assert!(!output.status.success() && words(&output).contains("let a program read it"), "{}", words(&output));
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    // A reader that is there first is kept all the time.
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
         move || std::fs::read_to_string(pipe).unwrap()
     });
+    std::thread::sleep(Duration::from_millis(200));
     let output = record(&["-o", "p.folded", "--force"]);
-    assert!(output.status.success(), "{}", words(&output));
+    assert!(output.status.success() && !words(&output).contains("nobody reads"), "{}", words(&output));
     assert_chain(&lines(&reader.join().unwrap()), "chain", "main;outer;middle;inner");
     assert!(std::fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo(), "the pipe is still there");
     let socket = place.path("s.folded");

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::formats::FormatError;
 
 /// Why nothing was saved. Each message is one sentence that names the file and says what to do.
@@ -45,6 +47,12 @@ pub enum SaveError {
         /// The link.
         link: PathBuf,
     },
+    /// A named pipe without a reader.
+    #[error("nobody reads the pipe `{}`; let a program read it, or give the name of a file", path.display())]
+    NoReader {
+        /// As it was given.
+        path: PathBuf,
+    },
     /// The directory is missing.
     #[error("there is no directory `{}`; create it, or choose another", directory.display())]
     NoDirectory {
@@ -83,8 +91,7 @@ pub(super) fn failure(path: &Path, source: io::Error) -> SaveError {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "choose a directory that you may write to",
         io::ErrorKind::NotADirectory => "a part of the name before the last `/` is a file",
         io::ErrorKind::InvalidFilename => "choose a shorter name",
-        // ENXIO, of a pipe.
-        _ if source.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => "nobody reads this pipe",
+        _ if source.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => return SaveError::NoReader { path },
         io::ErrorKind::BrokenPipe => "whoever read it has gone",
         _ => "choose another place",
     };

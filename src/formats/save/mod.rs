@@ -81,6 +81,28 @@ pub fn check(path: &Path, overwrite: Overwrite) -> Result<Format, SaveError> {
     Ok(format)
 }
 
+/// A named pipe that has a reader.
+///
+/// It is opened once: a reader that has seen it opened and closed takes that for the end of the file.
+#[derive(Debug)]
+pub struct Pipe(fs::File);
+
+impl Pipe {
+    /// Opens `path` if it is a named pipe and not under `/dev` or `/proc`. `None` if it is none. Fails if nobody reads it yet
+    /// ([`SaveError::NoReader`]).
+    pub fn open(path: &Path) -> Result<Option<Pipe>, SaveError> {
+        if stream_of(path) != Some(Stream::Pipe) {
+            return Ok(None);
+        }
+        open_pipe(path).map(|file| Some(Pipe(file))).map_err(|source| failure(path, source))
+    }
+
+    /// Saves what `write` writes, as [`save`] does. `path` is named where that fails.
+    pub fn save(self, path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), FormatError>) -> Result<Saved, SaveError> {
+        write_to(self.0, write).map(|(_, saved)| saved).map_err(|error| content_error(path, error))
+    }
+}
+
 /// A new file for what others write, such as a command's output: one that is there is neither emptied nor followed if it is a
 /// link. It belongs to whoever called sudo. Standard output and other streams under `/dev` are opened.
 pub fn create(path: &Path) -> Result<fs::File, SaveError> {
