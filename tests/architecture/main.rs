@@ -412,6 +412,21 @@ fn a_circle_is_found() {
     assert_eq!(circles(&by_module).len(), 1);
 }
 
+/// `scripts/test.sh` hands each word of the list to `--skip`: a word that is no test would leave out others.
+#[test]
+fn tests_that_need_root_are_tests() {
+    let sources = sources();
+    let is_one = |line: &str| {
+        let Some((module, test)) = line.split_once("::tests::") else { return false };
+        let (place, function) = (module.replace("::", "/"), format!("fn {test}("));
+        sources.iter().any(|source| source.path.starts_with(&place) && source.text.contains(&function))
+    };
+    let list = include_str!("../../scripts/needs-root");
+    let lines: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(lines.len() > 10, "{lines:?}");
+    assert_none(lines.into_iter().filter(|line| !is_one(line)).map(|line| format!("scripts/needs-root: {line}")).collect());
+}
+
 #[test]
 fn libraries_stay_in_their_rooms() {
     assert_none(sources().iter().flat_map(misplaced_libraries).collect());
