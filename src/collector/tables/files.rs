@@ -45,9 +45,16 @@ struct ByInode {
 }
 
 impl ByInode {
+    /// Whether it is the file for certain.
+    fn has_generation_of(&self, inode: Inode) -> bool {
+        let known = inode.generation.zip(self.modified);
+        known.is_some_and(|(generation, modified)| content(generation, modified) == self.key.generation)
+    }
+
+    /// Whether it is taken for the file, if no later one has the inode.
     fn is(&self, inode: Inode) -> bool {
         match (inode.generation, self.modified) {
-            (Some(generation), Some(modified)) => content(generation, modified) == self.key.generation,
+            (Some(_), Some(_)) => self.has_generation_of(inode),
             // There is no table of a file that was not opened: it does not mislead.
             (Some(_), None) => true,
             (None, _) => self.is_certain,
@@ -89,11 +96,9 @@ impl Files {
         match identity {
             Identity::Inode(inode) => {
                 let of_inode = self.by_inode.get(&(inode.device, inode.number))?;
-                // Without a generation, only the newest can be meant.
-                let most = if inode.generation.is_some() { MOST_OF_INODE } else { 1 };
-                let is_it = of_inode.iter().rev().take(most).filter(|known| known.is(inode));
-                // One that was opened and is the file goes before one that could be anything.
-                is_it.max_by_key(|known| known.modified.is_some()).map(|known| known.key)
+                // Only the newest is taken for the file where that is not certain.
+                let newest = || of_inode.last().filter(|known| known.is(inode));
+                of_inode.iter().find(|known| known.has_generation_of(inode)).or_else(newest).map(|known| known.key)
             }
             Identity::BuildId(id) => {
                 let hosts = self.by_build_id.get(&(id, For::All));
@@ -184,5 +189,12 @@ mod tests {
             files.insert(KnownFile { key, modified, build_id: None, is_hosts: false, path: "/x".into() }, UserId(1));
         }
         assert_eq!(of(&files, Some(7)), None, "at most four are kept");
+        let unopened = ObjectKey { generation: 1, ..key };
+        let known = |key, modified| KnownFile { key, modified, build_id: None, is_hosts: false, path: "/x".into() };
+        files.insert(known(unopened, None), UserId(1));
+        let of_23 = ObjectKey { generation: content(23, (5, 6)), ..key };
+        assert_eq!([of(&files, Some(23)), of(&files, Some(30))], [Some(of_23), Some(unopened)], "what is certain goes first");
+        files.insert(known(key, modified), UserId(1));
+        assert_eq!(of(&files, Some(30)), None, "one that was not opened counts only as the newest");
     }
 }
