@@ -305,6 +305,12 @@ pub fn parse() -> Cli {
     Cli::parse()
 }
 
+/// Reads these words as a command line, for tests of what is done with it.
+#[cfg(test)]
+pub(crate) fn parse_words(words: &[&str]) -> Cli {
+    Cli::parse_from(words)
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = seconds_in(text)?;
     if seconds > 0.0 && seconds < 1e9 {

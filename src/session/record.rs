@@ -486,6 +486,26 @@ mod tests {
     }
 
     #[test]
+    fn a_picture_that_leaves_frames_out_says_so() {
+        use crate::profile::{FrameKind, Names, TreeBuilder};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep.svg");
+        let names = Arc::new(Names::default());
+        // 40 stacks of 2,000 frames: more than a browser can zoom in.
+        let mut tree = TreeBuilder::new();
+        for stack in 0..40 {
+            let first = tree.child(CallTree::ROOT, names.labels.intern(&stack.to_string(), "", FrameKind::User));
+            let last = (0..2_000).fold(first, |node, _| tree.child(node, names.labels.intern("again", "", FrameKind::User)));
+            tree.add(last, 10);
+        }
+        let snapshot = Snapshot { tree: Arc::new(tree.finish()), names, ..Snapshot::default() };
+        let cli = cli::parse_words(&["flametop", "record", "-o", path.to_str().unwrap()]);
+        let Some(cli::Command::Record(options)) = cli.command else { panic!() };
+        let cut = write(&options, Format::Svg, &snapshot, Duration::from_secs(1), None).unwrap();
+        assert!(cut.is_some_and(|cut| cut.starts_with("frames below level ")) && path.exists());
+    }
+
+    #[test]
     fn what_was_passed_over_is_told_in_the_count_or_beside_it() {
         let event = EventStatus {
             name: "vfs_read".to_owned(),

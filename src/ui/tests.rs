@@ -417,9 +417,14 @@ fn saving_asks_before_it_overwrites() {
     bench.keys("w");
     bench.key(KeyCode::Enter);
     let Some(Effect::Save(order)) = bench.others.pop() else { panic!() };
-    bench.send(Event::Saved(Saved::Exists(order.path)));
+    bench.send(Event::Saved(Saved::Exists(order.path.clone())));
     bench.keys("n");
     assert!(bench.others.is_empty());
+    // What is not in the file is told.
+    let cut = Some("frames below level 700 are not drawn".to_owned());
+    bench.send(Event::Saved(Saved::Done { path: order.path, bytes: 5_000, cut }));
+    let screen = bench.screen(80, 24);
+    assert!(screen.contains("saved out.svg (5000 B); frames below level 700 are not drawn"), "{screen}");
 }
 
 #[test]

@@ -25,8 +25,8 @@ pub struct DateTime {
 }
 
 impl DateTime {
-    /// From seconds since 1970 in UTC and the local time's offset from UTC, in seconds (0 gives UTC).
-    /// What is beyond the year 9999 becomes the begin of 1970.
+    /// Converts seconds since 1970 in UTC. `utc_offset` is the local time's offset from UTC in seconds; 0 gives UTC. Times beyond the year
+    /// 9999 become 1970-01-01 00:00.
     pub fn from_unix(seconds: i64, utc_offset: i32) -> DateTime {
         let local = OffsetDateTime::from_unix_timestamp(seconds.saturating_add(utc_offset.into()));
         let at = local.unwrap_or(OffsetDateTime::UNIX_EPOCH);
