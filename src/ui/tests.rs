@@ -420,7 +420,7 @@ fn saving_asks_before_it_overwrites() {
     bench.send(Event::Saved(Saved::Exists(order.path.clone())));
     bench.keys("n");
     assert!(bench.others.is_empty());
-    // What is not in the file is told.
+    // The message names the frames that were left out.
     let cut = Some("frames below level 700 are not drawn".to_owned());
     bench.send(Event::Saved(Saved::Done { path: order.path, bytes: 5_000, cut }));
     let screen = bench.screen(80, 24);
