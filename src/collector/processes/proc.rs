@@ -24,7 +24,12 @@ pub(crate) struct Found {
     pub(crate) parent: u32,
     pub(crate) threads: u32,
     pub(crate) comm: [u8; COMM_LENGTH],
+    /// Whether it was forked less than a second ago and runs no other program since: it has its parent's mappings.
+    pub(crate) is_young_copy: bool,
 }
+
+/// `PF_FORKNOEXEC` of include/linux/sched.h: the same since 2.0.
+const FORKED_WITHOUT_EXEC: u64 = 0x40;
 
 /// All processes that are there now.
 pub(crate) fn scan() -> io::Result<Vec<Found>> {
@@ -49,12 +54,18 @@ pub(crate) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
     let open = memchr::memchr(b'(', stat)?;
     let close = memchr::memrchr(b')', stat)?;
     let name = stat.get(open + 1..close)?;
-    // After the name: state (3rd field of proc(5)), ppid (4th), …, num_threads (20th).
+    // After the name: state (3rd field of proc(5)), ppid (4th), …, flags (9th), …, num_threads (20th), …, starttime (22nd).
     let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace().skip(1);
     let parent = fields.next()?.parse().ok()?;
-    let threads = fields.nth(15)?.parse().ok()?;
-    Some(Found { tgid, parent, threads, comm: comm_bytes(name) })
+    let flags: u64 = fields.nth(4)?.parse().ok()?;
+    let threads = fields.nth(10)?.parse().ok()?;
+    let began: u64 = fields.nth(1)?.parse().ok()?;
+    // In ticks since boot.
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec.unsigned_abs();
+    let is_young = began / rustix::param::clock_ticks_per_second() + 1 >= now;
+    let is_young_copy = flags & FORKED_WITHOUT_EXEC != 0 && is_young;
+    Some(Found { tgid, parent, threads, comm: comm_bytes(name), is_young_copy })
 }
 
 /// The arguments joined by spaces; empty for kernel threads and for processes that are gone.
@@ -164,7 +175,13 @@ mod tests {
         line.extend(" 0".repeat(15).bytes());
         line.extend(b" 9 0 0");
         let found = parse_stat(12, &line).unwrap();
-        assert_eq!((found.parent, found.threads), (7, 9));
+        assert_eq!((found.parent, found.threads, found.is_young_copy), (7, 9, false));
+        // state ppid, 4 fields, flags, 10 fields, threads, itrealvalue, starttime.
+        let copy = |flags: u32, began: u64| {
+            parse_stat(12, format!("12 (a) S 7 0 0 0 0 {flags}{} 9 0 {began}", " 0".repeat(10)).as_bytes())
+        };
+        let young = |flags, began| copy(flags, began).unwrap().is_young_copy;
+        assert_eq!([young(0x40, u64::MAX), young(0x40, 0), young(0, u64::MAX)], [true, false, false]);
         assert_eq!(found.comm, comm_bytes(b"a) b (c"));
         assert_eq!(parse_stat(12, b"12 (x"), None);
         assert_eq!(parse_stat(12, b""), None);

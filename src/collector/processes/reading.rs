@@ -127,10 +127,7 @@ impl ProcessTable {
         let Some(known) = self.states.get(&tgid).filter(|state| state.life == life).map(|state| state.known) else { return };
         match found {
             Found::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list, time),
-            // A process that is gone keeps the mappings that events told, or gets its parent's.
-            Found::Mappings(None) if known != Known::Yes && !self.inherit(tgid) && !self.may_inherit(tgid) => {
-                self.states.get_mut(&tgid).into_iter().for_each(|state| state.known = Known::Yes);
-            }
+            Found::Mappings(None) if known != Known::Yes => self.is_gone_unread(tgid),
             Found::Mappings(_) | Found::BuildId(_) => {}
             Found::CommandLine(line) => self.read_command_line(tgid, &line),
             Found::Status(found) => {
@@ -139,6 +136,24 @@ impl ProcessTable {
                 self.shared.get_mut(&Tgid(tgid)).into_iter().for_each(|mut process| process.parent = Tgid(found.parent));
             }
         }
+    }
+
+    /// A process is gone before its mappings were read: it gets its parent's, or keeps those that events told.
+    fn is_gone_unread(&mut self, tgid: u32) {
+        self.find_original(tgid);
+        if !self.inherit(tgid) && !self.may_inherit(tgid) {
+            self.states.get_mut(&tgid).into_iter().for_each(|state| state.known = Known::Yes);
+        }
+    }
+
+    /// Finds the parent whose copy a process was when we began. One with another name is none: the parent may have gone, and init has taken its
+    /// place.
+    fn find_original(&mut self, tgid: u32) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        let (Some(parent), comm) = (state.young_copy_of.take(), state.comm) else { return };
+        let Some(life) = self.states.get(&parent).filter(|parent| parent.comm == comm).map(|parent| parent.life) else { return };
+        self.states.get_mut(&tgid).into_iter().for_each(|state| state.forked_from = Some((parent, life)));
+        self.want_mappings(parent);
     }
 
     fn read_mappings(&mut self, tgid: u32, list: MappedList, time: u64) {

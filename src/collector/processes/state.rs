@@ -42,6 +42,8 @@ pub(crate) struct State {
     pub(super) since: Mappings,
     /// The process that it was forked from, and its life. While our mappings are not known, they are the same as those of that process.
     pub(super) forked_from: Option<(u32, u64)>,
+    /// The parent of a process that was there before us, and was its copy then. Its mappings are used if this one is gone before its own are read.
+    pub(super) young_copy_of: Option<u32>,
     /// Whether there was no room for some of the files that it maps.
     pub(super) lacks_files: bool,
     /// Whether `mappings` lack what was mapped since a sample was taken: see [`Remapped`](super::remapped::Remapped).
@@ -71,6 +73,7 @@ impl State {
             read_at: 0,
             since: Mappings::default(),
             forked_from: None,
+            young_copy_of: None,
             lacks_files: false,
             lacks_remapped: false,
             user: UNKNOWN_USER,
@@ -93,6 +96,7 @@ impl State {
             self.since = Mappings::default();
         }
         self.forked_from = None;
+        self.young_copy_of = None;
     }
 
     /// Bytes of its mappings. Those that it shares with others count for each of them in part.

@@ -154,7 +154,8 @@ impl ProcessTable {
 
     /// Puts in a process that was there before us.
     pub(crate) fn add_found(&mut self, found: proc::Found) {
-        let state = State { threads: found.threads.max(1), ..self.begin(found.comm) };
+        let young_copy_of = found.is_young_copy.then_some(found.parent);
+        let state = State { threads: found.threads.max(1), young_copy_of, ..self.begin(found.comm) };
         self.states.insert(found.tgid, state);
         self.shared.insert(Tgid(found.tgid), Process { command_line: Arc::default(), parent: Tgid(found.parent), exited: None });
     }
@@ -319,7 +320,7 @@ impl ProcessTable {
         self.forget_outdated();
         if !self.states.contains_key(&tgid) {
             // Its fork was lost, or it began while /proc was read.
-            self.add_found(proc::Found { tgid, parent: 0, threads: 1, comm });
+            self.add_found(proc::Found { tgid, parent: 0, threads: 1, comm, is_young_copy: false });
             self.ask(tgid, What::Status);
         }
         if let Some(state) = self.states.get_mut(&tgid).filter(|state| state.user != record.uid) {

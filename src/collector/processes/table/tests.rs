@@ -12,7 +12,7 @@ use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records;
 use crate::collector::wire::records::Record;
 use crate::collector::wire::records::tests::record_bytes;
-use crate::profile::{BuildId, Frame, FrameKind, ObjectId, ObjectKind};
+use crate::profile::{BuildId, Frame, FrameKind, ObjectId, ObjectKind, UserEnd};
 
 /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
 const NOBODY: u32 = 5_000_000;
@@ -395,7 +395,7 @@ fn samples_wait_a_second_for_a_process_that_does_not_answer_and_others_do_not() 
     assert_eq!(world.table.unread().processes, 0);
     settle(&mut world, &mut batch, 2 * SECOND);
     let [_, late] = batch.samples.as_slice() else { panic!("{:?}", batch.samples) };
-    assert_eq!((late.thread.tgid.0, late.user_end, late.frames.len()), (silent, crate::profile::UserEnd::Unread, 1));
+    assert_eq!((late.thread.tgid.0, late.user_end, late.frames.len()), (silent, UserEnd::Unread, 1));
     let unread = world.table.unread();
     assert_eq!((unread.processes, unread.samples), (1, 1), "{unread:?}");
     // Later samples do not wait for it. When it answers at last, its mappings are known.
@@ -409,6 +409,37 @@ fn samples_wait_a_second_for_a_process_that_does_not_answer_and_others_do_not() 
     sample_of(&mut world, silent, &mut batch);
     let object = batch.frames.last().and_then(|frame| world.names.objects.get(world.names.frames.get(*frame)?.object()));
     assert_eq!(object.map(|object| object.path.to_string()).as_deref(), Some("/bin/old"));
+}
+
+#[test]
+fn a_copy_that_is_gone_before_it_is_read_has_its_parents_mappings() {
+    let (parent, copy, other, stranger) = (NOBODY, NOBODY + 1, NOBODY + 2, NOBODY + 3);
+    let mut world = world_with(move |question| match &question.what {
+        What::Mappings if question.tgid == parent => one_mapping(),
+        What::Mappings => Found::Mappings(None),
+        _ => Found::CommandLine(String::new()),
+    });
+    let comm = |name: &str| comm_bytes(name.as_bytes());
+    for (tgid, parent, comm, is_young_copy) in [
+        (copy, parent, comm("old"), true),
+        (parent, 1, comm("old"), false),
+        (other, parent, comm("old"), false),
+        (stranger, parent, comm("another"), true),
+    ] {
+        world.table.add_found(proc::Found { tgid, parent, threads: 1, comm, is_young_copy });
+    }
+    let mut seen = |tgid, name: &str| {
+        let mut batch = Batch::default();
+        let bytes = record_bytes(world.time, tgid, name.as_bytes(), &[], &[0x10010 | INTERRUPTED], 0);
+        world.table.take(&Record::parse(&bytes).unwrap(), &bytes, &mut batch);
+        world.settle(&mut batch);
+        let object = world.names.frames.get(batch.frames[0]).and_then(|frame| world.names.objects.get(frame.object()));
+        (batch.samples[0].user_end, object.unwrap().path.to_string())
+    };
+    assert_eq!(seen(copy, "old"), (UserEnd::FramePointerEnd, "/bin/old".to_owned()));
+    // Nothing is known of the others, and that is said.
+    assert_eq!(seen(other, "old"), (UserEnd::Unread, "[unmapped]".to_owned()));
+    assert_eq!(seen(stranger, "another"), (UserEnd::Unread, "[unmapped]".to_owned()));
 }
 
 #[test]
@@ -445,7 +476,7 @@ fn an_answer_about_another_program_of_that_number_is_none() {
         let answers = world.table.answers(false, Instant::now());
         world.table.settle(world.time, answers, &mut batch, |_| false);
     }
-    assert_eq!(batch.samples[0].user_end, crate::profile::UserEnd::Changing, "where it was is not known any more");
+    assert_eq!(batch.samples[0].user_end, UserEnd::Changing, "where it was is not known any more");
     assert_eq!(world.table.states[&NOBODY].mappings.len(), 0);
 }
 
@@ -484,8 +515,8 @@ fn an_address_that_was_mapped_anew_while_a_sample_waited_is_unknown_and_all_othe
     let stacks: Vec<Vec<String>> =
         batch.samples.iter().map(|sample| batch.frames[sample.frames.clone()].iter().map(path).collect()).collect();
     assert_eq!(stacks, [["/bin/prog", "/bin/prog", "[unmapped]"], ["/bin/prog", "/bin/prog", "/lib/new.so"]]);
-    assert_eq!(batch.samples[0].user_end, crate::profile::UserEnd::Changing);
-    assert_ne!(batch.samples[1].user_end, crate::profile::UserEnd::Changing);
+    assert_eq!(batch.samples[0].user_end, UserEnd::Changing);
+    assert_ne!(batch.samples[1].user_end, UserEnd::Changing);
     assert!(!world.table.remapped.is_any());
 }
 
