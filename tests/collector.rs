@@ -186,18 +186,25 @@ fn a_busy_program_is_seen_in_its_functions_in_its_file() {
     assert!(seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Root).count() * 10 > seen.len() * 9);
 }
 
-/// Asserts that nearly all stacks of `levels` levels are cut at `frames` frames, at the root side.
+/// Asserts that nearly all stacks of `levels` levels are cut at `frames` frames, at the root side. The limit of time, which cuts such stacks
+/// on a busy machine, is another: see tests/attack/walk.rs.
 fn assert_cut_at(frames: usize, levels: &str, walk: Walk) {
     let _alone = alone();
-    let mut session = Session::start_as(CollectorOptions { walk, ..Default::default() });
+    let mut session = Session::start_as(CollectorOptions { walk, limit_walks: false, ..Default::default() });
     let tgid = session.watch(&["deep", "300", levels]);
     let seen = session.of(tgid);
     let cut: Vec<&&Seen> = seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Cut).collect();
     assert!(cut.len() * 10 > seen.len() * 8 && cut.len() > 20, "{} of {}", cut.len(), seen.len());
-    for seen in cut {
+    let mut below = 0;
+    for seen in &cut {
         assert_eq!(user_frames(seen).count(), frames);
-        assert!(functions(seen, work()).contains(&"outer".to_string()));
+        let functions = functions(seen, work());
+        let is_below = functions.iter().any(|function| function == "outer");
+        below += usize::from(is_below);
+        // While the program builds its stack, which takes page faults, and while it leaves it.
+        assert!(is_below || functions.last().is_some_and(|leaf| leaf == "deeper"), "{functions:?}");
     }
+    assert!(below * 10 > cut.len() * 9, "{below} of {} in outer", cut.len());
 }
 
 #[test]

@@ -112,12 +112,14 @@ pub struct Walked {
     pub frames: Vec<Found>,
     /// The registers of the outermost frame.
     pub registers: Registers,
+    /// Most frames that it may have.
+    room: usize,
 }
 
 impl Walked {
-    /// Begins with the innermost frame.
-    pub fn from(registers: &Registers) -> Walked {
-        Walked { frames: Vec::new(), registers: registers.clone() }
+    /// Begins with the innermost frame of these registers, the callee of which is frame number `before` of its stack.
+    pub fn from(registers: &Registers, before: usize) -> Walked {
+        Walked { frames: Vec::new(), registers: registers.clone(), room: MOST_FRAMES.saturating_sub(before) }
     }
 
     /// Walks to the root, and returns why the walk ended. A walk that ended at code without a table can be continued by the same call.
@@ -127,7 +129,7 @@ impl Walked {
         let mut walk = Walk { machine, registers: self.registers.clone(), memory };
         let end = loop {
             match walk.step(code, &mut self.frames) {
-                Ok(()) if self.frames.len() >= MOST_FRAMES => break UserEnd::Cut,
+                Ok(()) if self.frames.len() >= self.room => break UserEnd::Cut,
                 Ok(()) => {}
                 Err(end) => break end,
             }
@@ -144,7 +146,7 @@ impl Walked {
 
 /// Walks from a frame to the root. Returns all frames, innermost first and `registers`' own included, and why the walk ended.
 pub fn walk(machine: Machine, registers: &Registers, memory: Memory<'_>, code: &mut impl Code) -> (Vec<Found>, UserEnd) {
-    let mut walked = Walked::from(registers);
+    let mut walked = Walked::from(registers, 0);
     let end = walked.go_on(machine, memory, code);
     (walked.frames, end)
 }
@@ -524,7 +526,7 @@ mod tests {
         let bytes = stack(&words);
         let memory = Memory { start: STACK, bytes: &bytes };
         let start = registers(pc(0), &[(7, STACK)]);
-        let (mut walked, mut code) = (Walked::from(&start), Late { there: 0, asked: 0 });
+        let (mut walked, mut code) = (Walked::from(&start, 0), Late { there: 0, asked: 0 });
         for there in 0..=300 {
             code.there = there;
             assert_eq!(walked.go_on(X86, memory, &mut code), UserEnd::NoTable);
@@ -534,5 +536,25 @@ mod tests {
         assert_eq!(walked.go_on(X86, memory, &mut code), UserEnd::Root);
         assert!(code.asked <= 2 * 302, "{} look-ups for 301 frames", code.asked);
         assert_eq!((walked.frames, UserEnd::Root), walk(X86, &start, memory, &mut Late { there: 301, asked: 0 }));
+    }
+
+    /// One function that calls itself without end.
+    struct Endless;
+
+    impl Code for Endless {
+        fn at(&mut self, _: u64) -> At {
+            rule(X86.arch, frame(Cfa::Register(Reg(7), 8), Fp::Unchanged))
+        }
+    }
+
+    #[test]
+    fn frames_before_a_copy_count() {
+        let bytes = stack(&[0x1020; 3000]);
+        let memory = Memory { start: STACK, bytes: &bytes };
+        for before in [0, 1, 100, 2047] {
+            let mut walked = Walked::from(&registers(0x1010, &[(7, STACK)]), before);
+            let end = walked.go_on(X86, memory, &mut Endless);
+            assert_eq!((before + walked.frames.len(), end), (MOST_FRAMES, UserEnd::Cut));
+        }
     }
 }

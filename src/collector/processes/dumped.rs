@@ -251,7 +251,7 @@ impl ProcessTable {
         let walked = match so_far {
             Some(walked) if code.at(walked.code_address()) == At::NoTable => (walked, UserEnd::NoTable),
             so_far => {
-                let mut walked = so_far.unwrap_or_else(|| Box::new(Walked::from(&dump.registers)));
+                let mut walked = so_far.unwrap_or_else(|| Box::new(Walked::from(&dump.registers, dump.frames)));
                 let end = walked.go_on(machine, memory, &mut code);
                 (walked, end)
             }

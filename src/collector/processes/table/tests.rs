@@ -443,6 +443,22 @@ fn a_copy_that_is_gone_before_it_is_read_has_its_parents_mappings() {
 }
 
 #[test]
+fn in_the_midst_of_execve_a_program_without_mappings_says_that_its_registers_are_of_another() {
+    let mut world = World::new();
+    world.exec(NOBODY, "new");
+    let mut ends = |walked: UserEnd| {
+        let mut bytes = record_bytes(world.time, NOBODY, b"new", &[], &[0x10010 | INTERRUPTED], 0);
+        bytes = Record::with_user(&bytes, &[], 1, walked).unwrap();
+        let mut batch = Batch::default();
+        world.table.take(&Record::parse(&bytes).unwrap(), &bytes, &mut batch);
+        world.settle(&mut batch);
+        (batch.samples[0].user_end, batch.frames.len())
+    };
+    assert_eq!(ends(UserEnd::Registers), (UserEnd::Registers, 1));
+    assert_eq!(ends(UserEnd::Root), (UserEnd::Unread, 1));
+}
+
+#[test]
 fn samples_that_wait_are_bounded_by_user() {
     let (_release, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
