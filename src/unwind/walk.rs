@@ -117,7 +117,7 @@ pub struct Walked {
 }
 
 impl Walked {
-    /// Begins with the innermost frame of these registers, the callee of which is frame number `before` of its stack.
+    /// Begins with the frame of these registers. `before` frames of its stack are known already, and count towards the limit.
     pub fn from(registers: &Registers, before: usize) -> Walked {
         Walked { frames: Vec::new(), registers: registers.clone(), room: MOST_FRAMES.saturating_sub(before) }
     }
@@ -142,13 +142,6 @@ impl Walked {
     pub fn code_address(&self) -> u64 {
         self.registers.pc.wrapping_sub(self.registers.is_return.into())
     }
-}
-
-/// Walks from a frame to the root. Returns all frames, innermost first and `registers`' own included, and why the walk ended.
-pub fn walk(machine: Machine, registers: &Registers, memory: Memory<'_>, code: &mut impl Code) -> (Vec<Found>, UserEnd) {
-    let mut walked = Walked::from(registers, 0);
-    let end = walked.go_on(machine, memory, code);
-    (walked.frames, end)
 }
 
 struct Walk<'a> {
@@ -359,6 +352,13 @@ mod tests {
 
     const X86: Machine = Machine { arch: Arch::X86_64, signature: 0 };
     const STACK: u64 = 0x7fff_0000;
+
+    /// Walks from a frame to the root. Returns all frames, innermost first and `registers`' own included, and why the walk ended.
+    fn walk(machine: Machine, registers: &Registers, memory: Memory<'_>, code: &mut impl Code) -> (Vec<Found>, UserEnd) {
+        let mut walked = Walked::from(registers, 0);
+        let end = walked.go_on(machine, memory, code);
+        (walked.frames, end)
+    }
 
     /// Code in pieces of 16 bytes: a rule for each.
     struct Pieces(Vec<At>);

@@ -24,7 +24,7 @@ pub(crate) struct Found {
     pub(crate) parent: u32,
     pub(crate) threads: u32,
     pub(crate) comm: [u8; COMM_LENGTH],
-    /// Whether it was forked less than a second ago and runs no other program since: it has its parent's mappings.
+    /// Whether it was forked less than two seconds ago and has not called execve since: it has its parent's mappings.
     pub(crate) is_young_copy: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
     let flags: u64 = fields.nth(4)?.parse().ok()?;
     let threads = fields.nth(10)?.parse().ok()?;
     let began: u64 = fields.nth(1)?.parse().ok()?;
-    // In ticks since boot.
+    // `began` is in ticks since boot.
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec.unsigned_abs();
     let is_young = began / rustix::param::clock_ticks_per_second() + 1 >= now;
     let is_young_copy = flags & FORKED_WITHOUT_EXEC != 0 && is_young;

@@ -146,8 +146,7 @@ impl ProcessTable {
         }
     }
 
-    /// Finds the parent whose copy a process was when we began. One with another name is none: the parent may have gone, and init has taken its
-    /// place.
+    /// Finds the parent whose copy a process was when we began. Both must have the same name: if the parent has gone, init has taken its place.
     fn find_original(&mut self, tgid: u32) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         let (Some(parent), comm) = (state.young_copy_of.take(), state.comm) else { return };

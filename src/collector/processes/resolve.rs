@@ -59,8 +59,8 @@ impl ProcessTable {
         let owner = Owner { tgid: record.tgid, user: record.uid, files: record.files };
         let mut user_end = UserEnd::from_wire(record.user_end);
 
-        // A process that ended before it was read may have no mappings at all. In the midst of execve a program has none yet, and its walk
-        // has said that its registers are of the program before.
+        // No mappings are known of a process that ended before it was read. A process has none in the midst of execve either, but then its walk
+        // has found that its registers belong to the program before.
         let is_empty = state.mappings.len() == 0 && user_end != UserEnd::Registers;
         let unread = record.user().len() > 0 && (state.known != Known::Yes || waits == Waits::ForNothing || is_empty);
         if unread && state.known == Known::Asked && waits == Waits::MayWait {

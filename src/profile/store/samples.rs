@@ -143,9 +143,10 @@ impl UserEnd {
             UserEnd::Changing => ("mappings were being changed at that moment", ""),
             UserEnd::NoMemory => ("the process was exiting", ""),
             UserEnd::Bits32 => ("a program of 32 bits", "those are not walked"),
-            UserEnd::Unread => {
-                ("the process's mappings could not be read in time", "something holds its memory lock: `ps` waits for it as well")
-            }
+            UserEnd::Unread => (
+                "the process's mappings could not be read in time",
+                "it was gone before; or something holds its memory lock, and `ps` waits as well",
+            ),
             UserEnd::Dump => (
                 "the copy of the stack was too short",
                 "until a program's unwind table is there, its samples are walked in a copy of 16 to 64 KiB",
