@@ -131,6 +131,20 @@ impl Recording {
         self.child.id()
     }
 
+    /// Waits until it samples, which is when it has a clock for each CPU.
+    #[track_caller]
+    fn wait_for_clocks(&self) -> Instant {
+        let limit = Instant::now() + SOON;
+        let cpus = std::thread::available_parallelism().unwrap().get();
+        let open = || std::fs::read_dir(format!("/proc/{}/fd", self.pid())).into_iter().flatten().flatten();
+        let is_clock = |path: PathBuf| path.as_os_str() == "anon_inode:[perf_event]";
+        while open().filter(|file| std::fs::read_link(file.path()).is_ok_and(is_clock)).count() < cpus {
+            assert!(Instant::now() < limit, "the recording has not begun within {SOON:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Instant::now()
+    }
+
     /// Waits for its end, `after` its own time some seconds more; the file's lines, and what it said.
     #[track_caller]
     fn end(mut self, after: Duration) -> (Vec<Line>, String) {

@@ -87,9 +87,6 @@ fn a_recording_beside_a_held_lock_ends_at_the_first_signal() {
     assert!(lines.iter().any(|line| line.frames[0] == "holder"));
 }
 
-/// Longest time from the program's start until samples are taken.
-const START: Duration = Duration::from_millis(400);
-
 /// How long any end may take beside an attacker.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
@@ -103,9 +100,8 @@ fn assert_ends(times: impl Iterator<Item = Duration>) {
         let seconds = format!("{:.3}", time.as_secs_f64());
         let args: &[&str] = if is_signal { &["-F", "499"] } else { &["-F", "499", "-d", &seconds] };
         let recording = Recording::start(args);
-        // Without a signal, sampling begins a moment after the program, and that moment is counted with the end.
-        std::thread::sleep(if is_signal { time + START } else { time });
-        let since = Instant::now();
+        let since = recording.wait_for_clocks() + time;
+        std::thread::sleep(since.saturating_duration_since(Instant::now()));
         if is_signal {
             common::terminal::kill(recording.pid(), Signal::TERM);
         }
@@ -142,8 +138,8 @@ fn recordings_beside_nobody_end_within_half_a_second() {
     let mut ends = Vec::new();
     for time in [1000, 2000, 3000].map(Duration::from_millis) {
         let recording = Recording::start(&["-F", "499"]);
-        std::thread::sleep(time + START);
-        let since = Instant::now();
+        let since = recording.wait_for_clocks() + time;
+        std::thread::sleep(since.saturating_duration_since(Instant::now()));
         common::terminal::kill(recording.pid(), Signal::TERM);
         let (lines, _) = recording.end(Duration::ZERO);
         ends.push(since.elapsed());
