@@ -58,10 +58,10 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let source = event_targets::first(&options.sampling.events);
     let query = Query { target, source, fold_inlined: options.sampling.no_inline, ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
-    app.keys = settings.keys;
-    app.everything = family;
-    app.output_open = has_pane;
-    app.message = as_root.map(|text| Message { text, bad: false });
+    app.scene.keys = settings.keys;
+    app.scene.everything = family;
+    app.scene.output_open = has_pane;
+    app.scene.message = as_root.map(|text| Message { text, bad: false });
 
     let (ends, link) = ends();
     if let Some(output) = output {

@@ -42,14 +42,14 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     };
     let query = Query { grouping: Grouping::None, ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
-    app.keys = settings.keys;
-    app.message = remark(&report);
+    app.scene.keys = settings.keys;
+    app.scene.message = remark(&report);
     if is_compared {
-        app.compare = Compare::with_file();
+        app.scene.compare = Compare::with_file();
     }
-    app.status = Status { host: crate::profile::sanitize(&name).into_owned(), ..Status::default() };
+    app.scene.status = Status { host: crate::profile::sanitize(&name).into_owned(), ..Status::default() };
     let (ends, link) = ends();
-    ends.status.send_replace(app.status.clone());
+    ends.status.send_replace(app.scene.status.clone());
     let outcome = runtime.block_on(async {
         let engine = ends.spawn_engine(engine, false)?;
         ends.spawn_saver();

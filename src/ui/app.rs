@@ -1,74 +1,26 @@
 //! The state machine: (state, event) → state and effects. No I/O and no clock of its own, so that tests can drive it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 use ratatui::layout::Rect;
 
 use crate::profile::{
-    Direction, EventSource, EventStatus, Filter, FrameKind, FunctionOrder, Grouping, Label, LabelId, Names, Pattern, Query,
-    Request, Snapshot, Target, Timestamp,
+    Direction, EventSource, Filter, FunctionOrder, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp,
 };
 
-use super::areas::Areas;
-use super::baseline::Compare;
 use super::flame::Flame;
-use super::keys::{Action, KeyMap, a_move, is_ctrl_c};
+use super::keys::{Action, a_move, is_ctrl_c};
 use super::messages::{Effect, Event, EventName, Message, SaveRequest, Saved, Status};
-use super::names::{Detail, shorten};
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
+use super::scene::{Chip, Scene};
 use super::source::{Hottest, Source};
 use super::span::Span;
 use super::tables::{Functions, ProcessSort, Processes};
 use super::theme::{ColourMode, Theme};
 use super::time_map::{Grid, TimeMap};
-
-/// The views, by their numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum View {
-    /// 1: the flame graph.
-    #[default]
-    Flame,
-    /// 2: functions.
-    Functions,
-    /// 3: processes and threads.
-    Processes,
-    /// 4: the map of time.
-    Time,
-    /// 5: health.
-    Health,
-}
-
-impl View {
-    /// All of them, in the order of Tab.
-    pub const ALL: [View; 5] = [View::Flame, View::Functions, View::Processes, View::Time, View::Health];
-
-    /// Number and name, as the tabs show them.
-    pub fn title(self) -> (char, &'static str) {
-        match self {
-            View::Flame => ('1', "flame"),
-            View::Functions => ('2', "functions"),
-            View::Processes => ('3', "processes"),
-            View::Time => ('4', "time"),
-            View::Health => ('5', "health"),
-        }
-    }
-}
-
-/// What stands in the second line until it is taken away.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Chip {
-    /// A filter, by its place among them.
-    Filter(usize),
-    /// Whose samples are shown.
-    Target,
-    /// That two sides are compared.
-    Difference,
-    /// That inlined functions are not shown.
-    Folded,
-}
+use super::view::View;
 
 /// The choices that decide which rows the tables have, and their order.
 #[derive(Clone, PartialEq, Default)]
@@ -87,20 +39,8 @@ const OUTPUT_LINES: usize = 1000;
 
 /// Everything the screen is made from.
 pub struct App {
-    /// Names of labels; read without a lock.
-    pub names: Arc<Names>,
-    /// How things look.
-    pub theme: Theme,
-    /// How much of functions' names is shown.
-    pub detail: Detail,
-    /// Which key does what.
-    pub keys: KeyMap,
-    /// The newest answer.
-    pub snapshot: Arc<Snapshot>,
-    /// What the run tells about itself.
-    pub status: Status,
-    /// The view on screen.
-    pub view: View,
+    /// What is looked at, and how.
+    pub scene: Scene,
     /// The flame graph's state.
     pub flame: Flame,
     /// The table of functions' state.
@@ -116,31 +56,10 @@ pub struct App {
     pub health_scroll: usize,
     /// What lies over the view.
     pub overlay: Option<Overlay>,
-    /// What the pointer is on.
-    pub hover: Option<Place>,
-    /// A short word.
-    pub message: Option<Message>,
-    /// What is searched for.
-    pub search: Option<Pattern>,
-    /// Which time is looked at.
-    pub span: Span,
-    /// When the picture was frozen, if it is.
-    pub frozen: Option<Timestamp>,
-    /// What is compared with what.
-    pub compare: Compare,
     /// The started command's output.
     pub output: Vec<String>,
-    /// Whether its pane is open.
-    pub output_open: bool,
-    /// Columns and rows of the terminal.
-    pub size: (u16, u16),
-    /// What is sampled at all, in words, where that is not every process.
-    pub everything: Option<String>,
-    /// Sources that were detached: their samples are still there.
-    pub(super) ended_events: Vec<EventStatus>,
     /// The events that there are, once somebody has asked.
     pub(super) event_names: Option<Arc<[EventName]>>,
-    pub(super) query: Query,
     pub(super) asked: Option<Request>,
     /// The rows that the tables have now.
     rows_of: RowsOf,
@@ -156,13 +75,7 @@ impl App {
     /// ending, when that is pressed.
     pub fn new(names: Arc<Names>, theme: Theme, query: Query, default_file: impl Fn() -> String + Send + Sync + 'static) -> App {
         App {
-            names,
-            theme,
-            detail: Detail::Full,
-            keys: KeyMap::default(),
-            snapshot: Arc::default(),
-            status: Status::default(),
-            view: View::Flame,
+            scene: Scene::new(names, theme, query),
             flame: Flame::default(),
             functions: Functions::default(),
             processes: Processes::default(),
@@ -171,19 +84,8 @@ impl App {
             hottest: Hottest::default(),
             health_scroll: 0,
             overlay: None,
-            hover: None,
-            message: None,
-            search: None,
-            span: Span::All,
-            frozen: None,
-            compare: Compare::default(),
             output: Vec::new(),
-            output_open: false,
-            size: (80, 24),
-            everything: None,
-            ended_events: Vec::new(),
             event_names: None,
-            query,
             asked: None,
             rows_of: RowsOf::default(),
             drag_from: None,
@@ -193,57 +95,19 @@ impl App {
         }
     }
 
-    /// The query on screen, time range included.
-    pub fn query(&self) -> Query {
-        Query { range: self.range(), ..self.query.clone() }
-    }
-
-    /// The filters that are on.
-    pub fn filters(&self) -> &[Filter] {
-        &self.query.filters
-    }
-
-    /// Whose samples are shown.
-    pub fn target(&self) -> &Target {
-        &self.query.target
-    }
-
-    /// How the level below "all" is made.
-    pub fn grouping(&self) -> Grouping {
-        self.query.grouping
-    }
-
-    /// Whether inlined functions are a part of what they were inlined into.
-    pub fn folds_inlined(&self) -> bool {
-        self.query.fold_inlined
-    }
-
-    /// Which way up the tree grows.
-    pub fn direction(&self) -> Direction {
-        self.query.direction
-    }
-
-    /// What a label is called on the screen. Processes, the kernel's functions and addresses keep their whole names.
-    pub(super) fn shown_name<'a>(&self, label: &'a Label) -> Cow<'a, str> {
-        match label.kind {
-            FrameKind::User | FrameKind::Inlined | FrameKind::Jit => shorten(&label.name, self.detail),
-            FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
-        }
-    }
-
     /// Takes in an event; what is to be done about it comes back.
     pub fn update(&mut self, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
             Event::Key(key) if key.kind == KeyEventKind::Release => {}
             Event::Key(key) => {
-                self.message = None;
-                self.hover = None;
+                self.scene.message = None;
+                self.scene.hover = None;
                 self.on_key(key, &mut effects);
             }
             Event::Mouse(mouse) => self.on_mouse(mouse, &mut effects),
             Event::Paste(text) => self.on_paste(&text),
-            Event::Resize(columns, rows) => self.size = (columns, rows),
+            Event::Resize(columns, rows) => self.scene.size = (columns, rows),
             Event::Snapshot(snapshot) => self.on_snapshot(snapshot),
             Event::Status(status) => self.on_status(status),
             Event::Listing(label, listing) => self.take_listing(label, listing),
@@ -266,11 +130,11 @@ impl App {
     /// Scrolls the tables to their tops if their rows or their order were changed.
     fn show_tops(&mut self) {
         let of = RowsOf {
-            target: self.query.target.clone(),
-            filters: self.query.filters.clone(),
-            source: self.query.source,
-            span: self.span,
-            compared: (self.compare.on, self.compare.by_shares),
+            target: self.scene.query.target.clone(),
+            filters: self.scene.query.filters.clone(),
+            source: self.scene.query.source,
+            span: self.scene.span,
+            compared: (self.scene.compare.on, self.scene.compare.by_shares),
             functions: self.functions.sort,
             processes: self.processes.sort,
         };
@@ -285,15 +149,15 @@ impl App {
     /// Asks for what the screen needs, if that is not what was asked for last.
     fn ask(&mut self, effects: &mut Vec<Effect>) {
         let request = Request {
-            query: self.query(),
-            search: self.search.clone(),
-            heat: self.view == View::Time,
-            functions: (self.view == View::Functions).then_some(self.functions.sort),
-            neighbours_of: self.functions.open.filter(|_| self.view == View::Functions),
+            query: self.scene.query(),
+            search: self.scene.search.clone(),
+            heat: self.scene.view == View::Time,
+            functions: (self.scene.view == View::Functions).then_some(self.functions.sort),
+            neighbours_of: self.functions.open.filter(|_| self.scene.view == View::Functions),
             addresses_of: self.addresses_wanted(),
-            baseline: self.compare.baseline.clone(),
-            compare: self.compare.on,
-            by_shares: self.compare.by_shares,
+            baseline: self.scene.compare.baseline.clone(),
+            compare: self.scene.compare.on,
+            by_shares: self.scene.compare.by_shares,
         };
         if self.asked.as_ref() != Some(&request) {
             self.asked = Some(request.clone());
@@ -302,50 +166,50 @@ impl App {
     }
 
     fn on_status(&mut self, status: Status) {
-        if let (None, Some(how)) = (&self.status.ended, &status.ended) {
-            self.message = Some(Message {
-                text: format!("{how}; this is what was seen of it. {} quits", self.keys.first(Action::Quit)),
+        if let (None, Some(how)) = (&self.scene.status.ended, &status.ended) {
+            self.scene.message = Some(Message {
+                text: format!("{how}; this is what was seen of it. {} quits", self.scene.keys.first(Action::Quit)),
                 bad: false,
             });
         }
-        let ended = self.status.events.iter().filter(|row| status.events.iter().all(|other| other.source != row.source));
-        self.ended_events.extend(ended.cloned());
-        self.status = status;
+        let ended = self.scene.status.events.iter().filter(|row| status.events.iter().all(|other| other.source != row.source));
+        self.scene.ended_events.extend(ended.cloned());
+        self.scene.status = status;
     }
 
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         // What was frozen stays, also when the store lets its samples go; names and late samples still come in.
-        let same = snapshot.request.has_the_picture_of(&self.snapshot.request);
-        let melted = self.frozen.is_some() && same && snapshot.weight() < self.snapshot.weight();
+        let same = snapshot.request.has_the_picture_of(&self.scene.snapshot.request);
+        let melted = self.scene.frozen.is_some() && same && snapshot.weight() < self.scene.snapshot.weight();
         // Where samples of a function are may be counted later than the rest.
-        let is_known = self.snapshot.addresses.is_some() || snapshot.addresses.is_none();
-        if melted && snapshot.request == self.snapshot.request && is_known {
+        let is_known = self.scene.snapshot.addresses.is_some() || snapshot.addresses.is_none();
+        if melted && snapshot.request == self.scene.snapshot.request && is_known {
             return;
         }
-        self.snapshot = match melted {
+        self.scene.snapshot = match melted {
             // The cursor is on another function: where its samples are is new, the picture is the old one.
             true => {
                 let (request, addresses) = (snapshot.request.clone(), snapshot.addresses.clone());
-                Arc::new(Snapshot { request, addresses, ..(*self.snapshot).clone() })
+                Arc::new(Snapshot { request, addresses, ..(*self.scene.snapshot).clone() })
             }
             false => snapshot,
         };
-        if !Arc::ptr_eq(&self.names, &self.snapshot.names) {
+        if !Arc::ptr_eq(&self.scene.names, &self.scene.snapshot.names) {
             self.follow_names();
         }
-        self.check_baseline();
-        let snapshot = Arc::clone(&self.snapshot);
+        self.scene.check_baseline();
+        let snapshot = Arc::clone(&self.scene.snapshot);
         self.take_addresses(&snapshot);
-        self.flame.refresh(&self.names, &self.snapshot.tree);
-        let lines = self.areas().table_lines();
-        self.functions.refresh(&self.names, &self.snapshot, lines);
-        self.processes.refresh(&self.snapshot, &self.names, lines);
+        self.flame.refresh(&self.scene.names, &self.scene.snapshot.tree);
+        let lines = self.scene.areas().table_lines();
+        self.functions.refresh(&self.scene.names, &self.scene.snapshot, lines);
+        self.processes.refresh(&self.scene.snapshot, &self.scene.names, lines);
     }
 
     /// The picture is of other tables of names: whatever a label was kept of is found there by its words.
     fn follow_names(&mut self) {
-        let names = Arc::clone(&self.snapshot.names);
-        let old = std::mem::replace(&mut self.names, Arc::clone(&names));
+        let names = Arc::clone(&self.scene.snapshot.names);
+        let old = std::mem::replace(&mut self.scene.names, Arc::clone(&names));
         let rename = |label| {
             let found = old.labels.get(old.labels.current(label)).and_then(|label| names.labels.find(label));
             found.unwrap_or(label)
@@ -363,7 +227,7 @@ impl App {
             effects.push(Effect::Quit);
         } else if self.overlay.is_some() {
             self.on_overlay_key(key, effects);
-        } else if let Some(action) = self.keys.action(key) {
+        } else if let Some(action) = self.scene.keys.action(key) {
             self.act(action, effects);
         }
     }
@@ -391,69 +255,73 @@ impl App {
             Action::ZoomIn => self.zoom_in(),
             Action::ZoomOut => self.zoom_out(),
             Action::ResetZoom => self.flame.reset(),
-            Action::Search => self.open_prompt(PromptKind::Search, self.search.as_ref().map_or("", Pattern::source).to_owned()),
+            Action::Search => {
+                self.open_prompt(PromptKind::Search, self.scene.search.as_ref().map_or("", Pattern::source).to_owned())
+            }
             Action::NextMatch => self.next_match(true),
             Action::PreviousMatch => self.next_match(false),
             Action::SearchSelected => self.search_selected(),
             Action::Keep => self.open_prompt(PromptKind::Keep, self.filter_proposal()),
             Action::Drop => self.open_prompt(PromptKind::Drop, self.filter_proposal()),
-            Action::RemoveFilter => self.remove_chip(match self.query.filters.len().checked_sub(1) {
+            Action::RemoveFilter => self.remove_chip(match self.scene.query.filters.len().checked_sub(1) {
                 Some(last) => Chip::Filter(last),
                 None => Chip::Target,
             }),
             Action::RemoveAllFilters => {
-                self.query.filters.clear();
-                self.query.target = Target::default();
+                self.scene.query.filters.clear();
+                self.scene.query.target = Target::default();
             }
             Action::ChooseProcess => self.overlay = Some(Overlay::Picker(self.process_picker())),
             Action::ChooseThread => self.overlay = Some(Overlay::Picker(self.thread_picker())),
-            Action::ChooseCgroup | Action::ChooseCpu if self.status.frequency == 0 => {
-                self.message = Some(Message { text: "a file does not tell cgroups and CPUs".to_owned(), bad: false });
+            Action::ChooseCgroup | Action::ChooseCpu if self.scene.status.frequency == 0 => {
+                self.scene.message = Some(Message { text: "a file does not tell cgroups and CPUs".to_owned(), bad: false });
             }
-            Action::ChooseCgroup => self.overlay = Some(Overlay::Picker(Picker::cgroups(&self.snapshot, &self.status))),
-            Action::ChooseCpu => self.overlay = Some(Overlay::Picker(Picker::cpus(&self.snapshot, &self.status))),
+            Action::ChooseCgroup => {
+                self.overlay = Some(Overlay::Picker(Picker::cgroups(&self.scene.snapshot, &self.scene.status)))
+            }
+            Action::ChooseCpu => self.overlay = Some(Overlay::Picker(Picker::cpus(&self.scene.snapshot, &self.scene.status))),
             Action::ChooseEvents => self.open_events(effects),
             Action::NextView => self.turn_view(1),
             Action::PreviousView => self.turn_view(View::ALL.len() - 1),
-            Action::FlameView => self.view = View::Flame,
-            Action::FunctionsView => self.view = View::Functions,
-            Action::ProcessesView => self.view = View::Processes,
-            Action::TimeView => self.view = View::Time,
-            Action::HealthView => self.view = View::Health,
-            Action::Freeze if self.is_file() => self.say("a file stands still".to_owned()),
+            Action::FlameView => self.scene.view = View::Flame,
+            Action::FunctionsView => self.scene.view = View::Functions,
+            Action::ProcessesView => self.scene.view = View::Processes,
+            Action::TimeView => self.scene.view = View::Time,
+            Action::HealthView => self.scene.view = View::Health,
+            Action::Freeze if self.scene.is_file() => self.scene.say("a file stands still".to_owned()),
             // Before the first picture there is nothing to hold on to.
-            Action::Freeze if self.frozen.is_some() || self.snapshot.now == Timestamp(0) => self.frozen = None,
-            Action::Freeze => self.frozen = Some(self.snapshot.now),
-            Action::MarkBaseline => self.mark_baseline(),
-            Action::Compare => self.toggle_difference(),
-            Action::Measure => self.change_measure(),
+            Action::Freeze if self.scene.frozen.is_some() || self.scene.snapshot.now == Timestamp(0) => self.scene.frozen = None,
+            Action::Freeze => self.scene.frozen = Some(self.scene.snapshot.now),
+            Action::MarkBaseline => self.scene.mark_baseline(),
+            Action::Compare => self.scene.toggle_difference(),
+            Action::Measure => self.scene.change_measure(),
             Action::CycleRange
             | Action::RangeEarlier
             | Action::RangeLater
             | Action::RangeNarrower
             | Action::RangeWider
-            | Action::RangeLive => self.change_range(action),
+            | Action::RangeLive => self.scene.change_range(action),
             Action::Orientation => self.flame.root_on_top = !self.flame.root_on_top,
             Action::BottomUp => self.turn_over(),
             Action::Sandwich => self.sandwich(),
             Action::Source => self.open_source(),
             Action::Order => self.change_order(),
             Action::Grouping => self.change_grouping(),
-            Action::Inlined => self.fold_inlined(!self.query.fold_inlined),
+            Action::Inlined => self.fold_inlined(!self.scene.query.fold_inlined),
             Action::NameDetail => {
-                self.detail = self.detail.next();
-                self.say(self.detail.describe().to_owned());
+                self.scene.detail = self.scene.detail.next();
+                self.scene.say(self.scene.detail.describe().to_owned());
             }
             Action::Chains => self.flame.chains = !self.flame.chains,
             Action::ColourMode => {
-                self.theme.mode = match self.theme.mode {
+                self.scene.theme.mode = match self.scene.theme.mode {
                     ColourMode::Kind => ColourMode::Own,
                     ColourMode::Own => ColourMode::Kind,
                 }
             }
             Action::Save => self.open_prompt(PromptKind::Save, format!("{}.svg", (self.default_file)())),
             Action::Copy => self.copy(effects),
-            Action::Output => self.output_open = !self.output_open,
+            Action::Output => self.scene.output_open = !self.scene.output_open,
             Action::Help => self.overlay = Some(Overlay::Help(Help::default())),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::Suspend => effects.push(Effect::Suspend),
@@ -462,20 +330,20 @@ impl App {
     }
 
     fn turn_over(&mut self) {
-        self.query.direction = match self.query.direction {
+        self.scene.query.direction = match self.scene.query.direction {
             Direction::TopDown => Direction::BottomUp,
             Direction::BottomUp => Direction::TopDown,
         };
         self.flame.reset();
-        let text = match self.query.direction {
+        let text = match self.scene.query.direction {
             Direction::TopDown => "callers first",
             Direction::BottomUp => "bottom-up: what was running, then its callers",
         };
-        self.message = Some(Message { text: text.to_owned(), bad: false });
+        self.scene.message = Some(Message { text: text.to_owned(), bad: false });
     }
 
     fn change_order(&mut self) {
-        match self.view {
+        match self.scene.view {
             View::Functions => self.functions.next_sort(),
             View::Processes => self.processes.next_sort(),
             View::Flame | View::Time | View::Health => self.flame.next_order(),
@@ -483,23 +351,23 @@ impl App {
     }
 
     fn change_grouping(&mut self) {
-        let (next, text) = match self.query.grouping {
+        let (next, text) = match self.scene.query.grouping {
             Grouping::Name => (Grouping::Process, "each process apart"),
             Grouping::Process => (Grouping::Thread, "each process and thread apart"),
             Grouping::Thread => (Grouping::Name, "processes of one name together"),
             Grouping::None => (Grouping::None, "a file has no processes"),
         };
-        self.query.grouping = next;
-        self.message = Some(Message { text: text.to_owned(), bad: false });
+        self.scene.query.grouping = next;
+        self.scene.message = Some(Message { text: text.to_owned(), bad: false });
     }
 
     /// Shows inlined functions, or only what they were inlined into.
     pub(super) fn fold_inlined(&mut self, fold: bool) {
-        self.query.fold_inlined = fold;
+        self.scene.query.fold_inlined = fold;
         if fold {
-            self.flame.leave_inlined(&self.names);
+            self.flame.leave_inlined(&self.scene.names);
         }
-        self.say(
+        self.scene.say(
             if fold { "inlined functions are a part of what they were inlined into" } else { "inlined functions are shown" }
                 .to_owned(),
         );
@@ -508,7 +376,7 @@ impl App {
     fn sandwich(&mut self) {
         if let Some(label) = self.selected_label() {
             self.functions.open_function(label);
-            self.view = View::Functions;
+            self.scene.view = View::Functions;
         }
     }
 
@@ -517,27 +385,27 @@ impl App {
         if let Some(source) = &self.source {
             return Some(source.label);
         }
-        match self.view {
+        match self.scene.view {
             View::Flame => self.flame.cursor.path.last().copied(),
-            View::Functions => self.functions.selected_label(&self.snapshot),
+            View::Functions => self.functions.selected_label(&self.scene.snapshot),
             View::Processes | View::Time | View::Health => None,
         }
     }
 
     fn copy(&mut self, effects: &mut Vec<Effect>) {
-        let labels = &self.names.labels;
-        let text: Vec<&str> = match self.view {
+        let labels = &self.scene.names.labels;
+        let text: Vec<&str> = match self.scene.view {
             View::Flame => self.flame.cursor.path.iter().map(|label| labels.name(*label)).collect(),
             _ => self.selected_label().map(|label| labels.name(label)).into_iter().collect(),
         };
         if !text.is_empty() {
-            self.message = Some(Message { text: format!("copied {} frames", text.len()), bad: false });
+            self.scene.message = Some(Message { text: format!("copied {} frames", text.len()), bad: false });
             effects.push(Effect::Copy(text.join(";")));
         }
     }
 
     fn on_saved(&mut self, saved: Saved) {
-        self.message = match saved {
+        self.scene.message = match saved {
             Saved::Done { path, bytes, cut } => {
                 self.pending_save = None;
                 let size = super::text::bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -552,24 +420,10 @@ impl App {
         };
     }
 
-    /// How the screen is divided; the same for drawing and for the mouse.
-    pub fn areas(&self) -> Areas {
-        Areas::new(self.size, self.output_open, !self.is_file() || self.has_chips())
-    }
-
-    /// What a weight of the tree is in samples, in words.
-    pub(super) fn samples(&self, weight: u64) -> String {
-        super::text::grouped(self.snapshot.amount_of(weight))
-    }
-
     /// What is where on the map of time, if that is there.
     pub(super) fn time_grid(&self, body: Rect) -> Option<Grid> {
-        let heat = self.snapshot.heat.as_deref()?;
-        Grid::new(heat, body, self.theme.fractional(), self.time_map.at(heat))
-    }
-
-    fn has_chips(&self) -> bool {
-        !self.query.filters.is_empty() || !self.query.target.is_everything() || self.compare.on || self.query.fold_inlined
+        let heat = self.scene.snapshot.heat.as_deref()?;
+        Grid::new(heat, body, self.scene.theme.fractional(), self.time_map.at(heat))
     }
 
     /// The place under the cursor, for the breadcrumb.

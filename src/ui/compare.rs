@@ -8,14 +8,14 @@
 
 use crate::profile::{Baseline, Change, Mark, Measure, Query, TimeRange, Timestamp};
 
-use super::app::App;
 use super::baseline::Compare;
 use super::keys::Action;
 use super::messages::Message;
+use super::scene::Scene;
 use super::span::Span;
 use super::text;
 
-impl App {
+impl Scene {
     /// Marks what is seen.
     pub(super) fn mark_baseline(&mut self) {
         if self.snapshot.amount() == 0 {

@@ -7,24 +7,25 @@ use crossterm::event::{KeyCode, KeyEvent};
 
 use crate::profile::{Cpu, FilterMode, Pattern, Target};
 
-use super::app::{App, View};
+use super::app::App;
 use super::messages::{Effect, Message, SaveRequest};
 use super::overlay::{Choice, Overlay, Picker, Prompt, PromptKind, Row};
+use super::view::View;
 
 impl App {
     pub(super) fn open_prompt(&mut self, kind: PromptKind, text: String) {
-        self.search_before.clone_from(&self.search);
+        self.search_before.clone_from(&self.scene.search);
         self.overlay = Some(Overlay::Prompt(Prompt::new(kind, text)));
     }
 
     pub(super) fn process_picker(&self) -> Picker {
         // The process of the frame under the cursor comes first, so that `p Enter` drills into it.
         let cursor = self.flame.cursor.path.first().copied();
-        Picker::processes(&self.names, &self.snapshot, self.query.target.tgids.first().copied(), cursor)
+        Picker::processes(&self.scene.names, &self.scene.snapshot, self.scene.query.target.tgids.first().copied(), cursor)
     }
 
     pub(super) fn thread_picker(&self) -> Picker {
-        Picker::threads(&self.names, &self.snapshot, &self.query.target)
+        Picker::threads(&self.scene.names, &self.scene.snapshot, &self.scene.query.target)
     }
 
     pub(super) fn on_overlay_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
@@ -33,7 +34,7 @@ impl App {
             Overlay::Prompt(prompt) => match key.code {
                 KeyCode::Enter => !self.finish_prompt(prompt, effects),
                 KeyCode::Esc => {
-                    self.search.clone_from(&self.search_before);
+                    self.scene.search.clone_from(&self.search_before);
                     false
                 }
                 _ => {
@@ -64,7 +65,7 @@ impl App {
                 {
                     effects.push(Effect::Save(SaveRequest { overwrite: true, ..order }));
                 } else {
-                    self.message = Some(Message { text: "not saved".to_owned(), bad: false });
+                    self.scene.message = Some(Message { text: "not saved".to_owned(), bad: false });
                 }
                 false
             }
@@ -86,8 +87,8 @@ impl App {
             };
             if prompt.kind == PromptKind::Search {
                 match pattern {
-                    None => self.search = None,
-                    Some(Ok(pattern)) => self.search = Some(pattern),
+                    None => self.scene.search = None,
+                    Some(Ok(pattern)) => self.scene.search = Some(pattern),
                     Some(Err(_)) => {}
                 }
             }
@@ -103,13 +104,13 @@ impl App {
             }
             let order = self.save_order(PathBuf::from(text));
             self.pending_save = Some(order.clone());
-            self.message = Some(Message { text: format!("saving {} …", order.path.display()), bad: false });
+            self.scene.message = Some(Message { text: format!("saving {} …", order.path.display()), bad: false });
             effects.push(Effect::Save(order));
             return true;
         }
         if text.is_empty() {
             if prompt.kind == PromptKind::Search {
-                self.search = None;
+                self.scene.search = None;
             }
             return true;
         }
@@ -120,9 +121,9 @@ impl App {
             }
             Ok(pattern) => {
                 match prompt.kind {
-                    PromptKind::Keep => self.add_filter(FilterMode::Keep, pattern),
-                    PromptKind::Drop => self.add_filter(FilterMode::Drop, pattern),
-                    PromptKind::Search | PromptKind::Save => self.search = Some(pattern),
+                    PromptKind::Keep => self.scene.add_filter(FilterMode::Keep, pattern),
+                    PromptKind::Drop => self.scene.add_filter(FilterMode::Drop, pattern),
+                    PromptKind::Search | PromptKind::Save => self.scene.search = Some(pattern),
                 }
                 true
             }
@@ -133,35 +134,35 @@ impl App {
         SaveRequest {
             path,
             overwrite: false,
-            tree: Arc::clone(&self.snapshot.tree),
-            names: Arc::clone(&self.snapshot.names),
-            one: self.snapshot.one,
-            count_name: self.unit_word(),
-            difference: self.snapshot.difference.clone(),
+            tree: Arc::clone(&self.scene.snapshot.tree),
+            names: Arc::clone(&self.scene.snapshot.names),
+            one: self.scene.snapshot.one,
+            count_name: self.scene.unit_word(),
+            difference: self.scene.snapshot.difference.clone(),
             zoom: self.flame.zoom.path.clone(),
             root_on_top: self.flame.root_on_top,
-            title: self.title(),
+            title: self.scene.title(),
         }
     }
 
     pub(super) fn choose(&mut self, choice: Choice) {
         match choice {
             Choice::AllProcesses => {
-                let Target { cpu, cgroup, .. } = self.query.target;
-                self.query.target = Target { cpu, cgroup, ..Target::default() };
+                let Target { cpu, cgroup, .. } = self.scene.query.target;
+                self.scene.query.target = Target { cpu, cgroup, ..Target::default() };
             }
-            Choice::AllCgroups => self.query.target.cgroup = None,
-            Choice::Cgroup(id) => self.query.target.cgroup = Some(id),
-            Choice::AllCpus => self.query.target.cpu = None,
+            Choice::AllCgroups => self.scene.query.target.cgroup = None,
+            Choice::Cgroup(id) => self.scene.query.target.cgroup = Some(id),
+            Choice::AllCpus => self.scene.query.target.cpu = None,
             Choice::Process(tgid) => self.aim(vec![tgid], None),
             Choice::Thread(tgid, tid) => self.aim(vec![tgid], Some(tid)),
-            Choice::Cpu(cpu) => self.query.target.cpu = Some(Cpu(cpu)),
+            Choice::Cpu(cpu) => self.scene.query.target.cpu = Some(Cpu(cpu)),
             Choice::Source(source) => self.show_source(source),
             // Has a name, and is done where that is known.
             Choice::Attach => {}
         }
-        if self.view == View::Processes {
-            self.view = View::Flame;
+        if self.scene.view == View::Processes {
+            self.scene.view = View::Flame;
         }
     }
 }

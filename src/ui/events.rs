@@ -7,8 +7,9 @@ use crate::profile::{EventSource, EventStatus};
 use super::app::App;
 use super::messages::{Effect, EventCommand, EventName, Message};
 use super::overlay::{Choice, Overlay, Picker};
+use super::scene::Scene;
 
-impl App {
+impl Scene {
     /// The source whose samples are shown, if it is not the clock.
     pub(super) fn shown_event(&self) -> Option<EventSource> {
         self.query.source.filter(|source| *source != EventSource::CLOCK)
@@ -41,11 +42,13 @@ impl App {
     pub(super) fn unit_word(&self) -> &'static str {
         if self.shown_event().is_some() { "events" } else { "samples" }
     }
+}
 
+impl App {
     /// Opens the list of events; those that there are come later.
     pub(super) fn open_events(&mut self, effects: &mut Vec<Effect>) {
-        if self.is_file() {
-            return self.say("a file has no events to choose from".to_owned());
+        if self.scene.is_file() {
+            return self.scene.say("a file has no events to choose from".to_owned());
         }
         if self.event_names.is_none() {
             effects.push(Effect::Events(EventCommand::List));
@@ -55,7 +58,7 @@ impl App {
 
     fn event_picker(&self) -> Picker {
         let names = self.event_names.as_deref().unwrap_or_default();
-        Picker::events(&self.status, names, self.query.source)
+        Picker::events(&self.scene.status, names, self.scene.query.source)
     }
 
     /// The events that there are have come: into the list that is open.
@@ -74,13 +77,13 @@ impl App {
 
     /// Shows the samples of a source.
     pub(super) fn show_source(&mut self, source: EventSource) {
-        self.query.source = Some(source);
+        self.scene.query.source = Some(source);
     }
 
     /// Asks for stacks at these events.
     pub(super) fn attach(&mut self, name: &str, effects: &mut Vec<Effect>) {
         effects.push(Effect::Events(EventCommand::Attach(name.to_owned())));
-        self.say(format!("attaching to {name} …"));
+        self.scene.say(format!("attaching to {name} …"));
     }
 
     /// What became of that.
@@ -88,9 +91,9 @@ impl App {
         match attached {
             Ok(source) => {
                 self.show_source(source);
-                self.say(format!("stacks are taken at {name}"));
+                self.scene.say(format!("stacks are taken at {name}"));
             }
-            Err(why) => self.message = Some(Message { text: why, bad: true }),
+            Err(why) => self.scene.message = Some(Message { text: why, bad: true }),
         }
     }
 
@@ -98,13 +101,14 @@ impl App {
     pub(super) fn detach_chosen(&mut self, picker: &Picker, effects: &mut Vec<Effect>) -> bool {
         let Some(Choice::Source(source)) = picker.chosen() else { return false };
         effects.push(Effect::Events(EventCommand::Detach(source)));
-        let others = self.status.events.iter().map(|row| row.source).chain(self.status.clock.then_some(EventSource::CLOCK));
+        let others =
+            self.scene.status.events.iter().map(|row| row.source).chain(self.scene.status.clock.then_some(EventSource::CLOCK));
         if let Some(other) = others.into_iter().find(|other| *other != source)
-            && self.query.source.unwrap_or(EventSource::CLOCK) == source
+            && self.scene.query.source.unwrap_or(EventSource::CLOCK) == source
         {
             self.show_source(other);
         }
-        self.say("no more stacks are taken there; what was seen stays".to_owned());
+        self.scene.say("no more stacks are taken there; what was seen stays".to_owned());
         true
     }
 }

@@ -2,21 +2,24 @@
 
 use crate::profile::{Target, Tgid, Tid};
 
-use super::app::{App, View};
+use super::app::App;
 use super::keys::Action;
+use super::view::View;
 
 impl App {
     pub(super) fn go(&mut self, action: Action) {
-        let body = self.areas().body;
-        match self.view {
+        let body = self.scene.areas().body;
+        match self.scene.view {
             View::Flame => {
-                let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
-                self.flame.go(action, &self.snapshot.tree, &layout, usize::from(body.height));
+                let layout = self.flame.layout(&self.scene.snapshot.tree, &self.scene.names.labels, &self.scene.theme, body);
+                self.flame.go(action, &self.scene.snapshot.tree, &layout, usize::from(body.height));
             }
-            View::Functions => self.functions.go(action, &self.snapshot, self.areas().table_lines()),
-            View::Processes => self.processes.go(action, &self.snapshot, &self.names, self.areas().table_lines()),
+            View::Functions => self.functions.go(action, &self.scene.snapshot, self.scene.areas().table_lines()),
+            View::Processes => {
+                self.processes.go(action, &self.scene.snapshot, &self.scene.names, self.scene.areas().table_lines())
+            }
             View::Time => {
-                if let Some((heat, grid)) = self.snapshot.heat.clone().zip(self.time_grid(body)) {
+                if let Some((heat, grid)) = self.scene.snapshot.heat.clone().zip(self.time_grid(body)) {
                     self.time_map.go(action, &heat, &grid);
                 }
             }
@@ -35,13 +38,13 @@ impl App {
     }
 
     pub(super) fn zoom_in(&mut self) {
-        match self.view {
+        match self.scene.view {
             View::Flame => self.flame.zoom_in(),
-            View::Functions => self.functions.enter(&self.snapshot),
+            View::Functions => self.functions.enter(&self.scene.snapshot),
             View::Processes => {
-                if let Some((tgids, tid)) = self.processes.selected(&self.snapshot, &self.names) {
+                if let Some((tgids, tid)) = self.processes.selected(&self.scene.snapshot, &self.scene.names) {
                     self.aim(tgids, tid);
-                    self.view = View::Flame;
+                    self.scene.view = View::Flame;
                 }
             }
             View::Time => self.choose_time(),
@@ -51,28 +54,28 @@ impl App {
 
     /// One level out; with nothing left to leave, nothing happens.
     pub(super) fn zoom_out(&mut self) {
-        let left = self.view == View::Flame && self.flame.zoom_out()
-            || self.view == View::Time && self.time_map.anchor.take().is_some()
-            || self.view == View::Functions && self.functions.open.take().is_some()
-            || self.query.filters.pop().is_some();
+        let left = self.scene.view == View::Flame && self.flame.zoom_out()
+            || self.scene.view == View::Time && self.time_map.anchor.take().is_some()
+            || self.scene.view == View::Functions && self.functions.open.take().is_some()
+            || self.scene.query.filters.pop().is_some();
         if left {
-        } else if !self.query.target.is_everything() {
-            self.query.target = Target::default();
-        } else if self.compare.on {
-            self.compare.on = false;
+        } else if !self.scene.query.target.is_everything() {
+            self.scene.query.target = Target::default();
+        } else if self.scene.compare.on {
+            self.scene.compare.on = false;
         } else {
-            self.search = None;
+            self.scene.search = None;
         }
     }
 
     /// Shows these processes, or one thread of one, from now on.
     pub fn aim(&mut self, tgids: Vec<Tgid>, tid: Option<Tid>) {
-        self.query.target = Target { tgids, tid, ..Target::default() };
+        self.scene.query.target = Target { tgids, tid, ..Target::default() };
         self.flame.reset();
     }
 
     pub(super) fn turn_view(&mut self, by: usize) {
-        let at = View::ALL.iter().position(|view| *view == self.view).unwrap_or(0);
-        self.view = View::ALL[(at + by) % View::ALL.len()];
+        let at = View::ALL.iter().position(|view| *view == self.scene.view).unwrap_or(0);
+        self.scene.view = View::ALL[(at + by) % View::ALL.len()];
     }
 }

@@ -21,6 +21,7 @@ mod names;
 mod overlay;
 mod place;
 mod read_source;
+mod scene;
 mod source;
 mod span;
 mod tables;
@@ -32,6 +33,7 @@ mod theme;
 mod time_map;
 mod time_range;
 mod title;
+mod view;
 mod views;
 
 use std::future::poll_fn;
@@ -46,17 +48,19 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-pub use app::{App, Chip, View};
+pub use app::App;
 pub use areas::Areas;
 pub use baseline::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
 pub use messages::{CodePlace, Effect, Event, EventCommand, EventName, Message, SaveRequest, Saved, Status};
 pub use names::Detail;
 pub use place::Place;
+pub use scene::{Chip, Scene};
 pub use source::{Pane, Source};
 pub use span::Span;
 pub use text::{bytes as format_bytes, grouped as format_grouped};
 pub use theme::{ColourMode, Depth, Palette, Theme};
+pub use view::View;
 pub use views::draw;
 
 use crate::profile::{Addresses, FrameId, LabelId, Request, Snapshot};
@@ -152,7 +156,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                 let status = link.status.borrow_and_update().clone();
                 apply(&mut app, Event::Status(status), &link, &mut guard)?;
                 // While samples come in, the next picture comes in a moment and shows it.
-                if !app.status.live {
+                if !app.scene.status.live {
                     picture(&mut app, &link, &mut guard)?;
                 }
                 continue;
@@ -207,7 +211,7 @@ async fn stop_for_a_while(
     goes_on: &mut tokio::signal::unix::Signal,
 ) -> io::Result<()> {
     if !terminal::has_a_shell() {
-        app.message = Some(Message { text: "there is no shell to go back to".to_owned(), bad: false });
+        app.scene.message = Some(Message { text: "there is no shell to go back to".to_owned(), bad: false });
         return Ok(());
     }
     guard.pause();
@@ -220,7 +224,7 @@ async fn stop_for_a_while(
 /// would not fit.
 fn picture(app: &mut App, link: &Link, guard: &mut terminal::Guard) -> io::Result<()> {
     let size = guard.screen.size()?;
-    if app.size != (size.width, size.height) {
+    if app.scene.size != (size.width, size.height) {
         apply(app, Event::Resize(size.width, size.height), link, guard)?;
     }
     guard.draw(|frame| draw(app, frame))

@@ -4,12 +4,13 @@
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 
-use super::app::{App, View};
+use super::app::App;
 use super::keys::Action;
 use super::layout::{Span, place_of};
 use super::messages::Effect;
 use super::place::Place;
 use super::time_map::TimeMap;
+use super::view::View;
 use super::views;
 
 impl App {
@@ -19,9 +20,9 @@ impl App {
             return;
         }
         let at = Position::new(mouse.column, mouse.row);
-        let areas = self.areas();
+        let areas = self.scene.areas();
         match mouse.kind {
-            MouseEventKind::Moved => self.hover = self.place_at(at, areas.body),
+            MouseEventKind::Moved => self.scene.hover = self.place_at(at, areas.body),
             MouseEventKind::ScrollUp | MouseEventKind::ScrollDown => {
                 self.wheel(mouse.kind == MouseEventKind::ScrollDown, areas.body, effects);
             }
@@ -40,29 +41,29 @@ impl App {
     }
 
     fn span_at(&self, at: Position, body: Rect) -> Option<Span> {
-        if self.view != View::Flame || self.source.is_some() || !body.contains(at) {
+        if self.scene.view != View::Flame || self.source.is_some() || !body.contains(at) {
             return None;
         }
-        let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
+        let layout = self.flame.layout(&self.scene.snapshot.tree, &self.scene.names.labels, &self.scene.theme, body);
         let row = self.flame.row_at(usize::from(at.y - body.y), usize::from(body.height));
-        let unit = if self.theme.fractional() { 8 } else { 1 };
+        let unit = if self.scene.theme.fractional() { 8 } else { 1 };
         // The middle of the cell: a box's edge may lie within it.
         layout.at(row, u32::from(at.x - body.x) * unit + unit / 2).copied()
     }
 
     fn place_at(&self, at: Position, body: Rect) -> Option<Place> {
-        self.span_at(at, body).map(|span| place_of(&self.snapshot.tree, &span))
+        self.span_at(at, body).map(|span| place_of(&self.scene.snapshot.tree, &span))
     }
 
     fn click_body(&mut self, at: Position, body: Rect, zoom: bool, effects: &mut Vec<Effect>) {
         if self.source.is_some() {
             return self.click_source(usize::from(at.y - body.y));
         }
-        match self.view {
+        match self.scene.view {
             View::Flame => {
                 let Some(span) = self.span_at(at, body) else { return };
-                let again = self.flame.cursor == place_of(&self.snapshot.tree, &span);
-                self.flame.select(&self.snapshot.tree, &span);
+                let again = self.flame.cursor == place_of(&self.scene.snapshot.tree, &span);
+                self.flame.select(&self.scene.snapshot.tree, &span);
                 if zoom || again {
                     self.act(Action::ZoomIn, effects);
                 }
@@ -71,15 +72,15 @@ impl App {
                 let line = usize::from(at.y - body.y);
                 // The first line is the heading; a click there sorts.
                 let Some(row) = line.checked_sub(1) else { return self.act(Action::Order, effects) };
-                let (before, after) = match self.view {
+                let (before, after) = match self.scene.view {
                     View::Functions => {
                         let before = self.functions.position;
-                        self.functions.select(before.scroll + row, &self.snapshot);
+                        self.functions.select(before.scroll + row, &self.scene.snapshot);
                         (before, self.functions.position)
                     }
                     _ => {
                         let before = self.processes.position;
-                        self.processes.select(before.scroll + row, &self.snapshot, &self.names);
+                        self.processes.select(before.scroll + row, &self.scene.snapshot, &self.scene.names);
                         (before, self.processes.position)
                     }
                 };
@@ -109,7 +110,7 @@ impl App {
         if !std::mem::take(&mut self.time_map.dragged) {
             return;
         }
-        if self.view == View::Time && self.time_map.anchor != self.time_map.cursor {
+        if self.scene.view == View::Time && self.time_map.anchor != self.time_map.cursor {
             self.choose_time();
         } else {
             self.time_map.anchor = None;
@@ -117,8 +118,8 @@ impl App {
     }
 
     fn wheel(&mut self, down: bool, body: Rect, effects: &mut Vec<Effect>) {
-        if self.view == View::Flame && self.source.is_none() {
-            let layout = self.flame.layout(&self.snapshot.tree, &self.names.labels, &self.theme, body);
+        if self.scene.view == View::Flame && self.source.is_none() {
+            let layout = self.flame.layout(&self.scene.snapshot.tree, &self.scene.names.labels, &self.scene.theme, body);
             let rows = if down == self.flame.root_on_top { 3 } else { -3 };
             self.flame.scroll_by(rows, &layout, usize::from(body.height));
         } else {
@@ -133,17 +134,17 @@ impl App {
             self.remove_chip(chip);
         } else if let Some(view) = views::header::tab_at(self, area, at.x) {
             self.source = None;
-            self.view = view;
+            self.scene.view = view;
         } else if let Some((first, last)) = views::header::seconds_at(self, area, at.x) {
             self.drag_from = Some((first, last));
-            self.select_seconds(first, last);
+            self.scene.select_seconds(first, last);
         }
     }
 
     /// From where the button went down to where the pointer is, in either direction.
     fn drag_time(&mut self, at: Position, area: Rect) {
         if let (Some(from), Some(to)) = (self.drag_from, views::header::seconds_near(self, area, at.x)) {
-            self.select_seconds(from.0.min(to.0), from.1.max(to.1));
+            self.scene.select_seconds(from.0.min(to.0), from.1.max(to.1));
         }
     }
 }

@@ -4,29 +4,32 @@ use std::sync::Arc;
 
 use crate::profile::{FrameId, FrameKind, LabelId, Listing, Snapshot};
 
-use super::app::{App, View};
+use super::app::App;
 use super::keys::{Action, a_move};
 use super::messages::{CodePlace, Effect};
 use super::source::Source;
+use super::view::View;
 
 impl App {
     /// Opens the source of the function under the cursor.
     pub(super) fn open_source(&mut self) {
-        let label = self.selected_label().and_then(|label| Some((label, self.names.labels.get(label)?.kind)));
+        let label = self.selected_label().and_then(|label| Some((label, self.scene.names.labels.get(label)?.kind)));
         match label {
-            _ if self.is_file() => self.say("a file has only names: it does not tell where in the code samples were".to_owned()),
+            _ if self.scene.is_file() => {
+                self.scene.say("a file has only names: it does not tell where in the code samples were".to_owned())
+            }
             // The box is of many functions, and its place that of their caller.
-            Some(_) if self.view == View::Flame && self.flame.cursor.rest => {
-                self.say(
+            Some(_) if self.scene.view == View::Flame && self.flame.cursor.rest => {
+                self.scene.say(
                     "these are narrow callees of many names: zoom into their caller and select one, to see its source".to_owned(),
                 );
             }
-            None | Some((_, FrameKind::Process)) => self.say("select a function, to see its source".to_owned()),
+            None | Some((_, FrameKind::Process)) => self.scene.say("select a function, to see its source".to_owned()),
             Some((label, _)) => {
-                self.hover = None;
-                self.source = Some(Source::of(&self.names, label));
+                self.scene.hover = None;
+                self.source = Some(Source::of(&self.scene.names, label));
                 // Mostly the cursor has been there for a while.
-                self.take_addresses(&Arc::clone(&self.snapshot));
+                self.take_addresses(&Arc::clone(&self.scene.snapshot));
             }
         }
     }
@@ -39,7 +42,7 @@ impl App {
             a_move!() => source.go(action, height),
             Action::NextMatch | Action::PreviousMatch => {
                 if !source.next_hot(action == Action::NextMatch, height) {
-                    self.say("no sample is in what is shown".to_owned());
+                    self.scene.say("no sample is in what is shown".to_owned());
                 }
             }
             Action::NextView | Action::PreviousView => source.turn(),
@@ -57,7 +60,7 @@ impl App {
                     && let Some(row) = rows.rows.get(source.place.at)
                 {
                     effects.push(Effect::Copy(row.text.trim().to_owned()));
-                    self.say("copied one line".to_owned());
+                    self.scene.say("copied one line".to_owned());
                 }
             }
             Action::FlameView
@@ -70,7 +73,7 @@ impl App {
                 self.source = None;
                 if action == Action::Sandwich {
                     self.functions.open_function(label);
-                    self.view = View::Functions;
+                    self.scene.view = View::Functions;
                     return true;
                 }
                 return false;
@@ -82,7 +85,7 @@ impl App {
 
     /// Rows of the source that are on screen.
     pub(super) fn source_height(&self) -> usize {
-        usize::from(self.areas().body.height).saturating_sub(self.source_head())
+        usize::from(self.scene.areas().body.height).saturating_sub(self.source_head())
     }
 
     /// Lines above the rows: what it is, what is to be known about it, what columns mean.
@@ -103,9 +106,9 @@ impl App {
         if let Some(source) = &self.source {
             return Some(source.label);
         }
-        let is_there = !(self.is_file() || self.view == View::Flame && self.flame.cursor.rest);
+        let is_there = !(self.scene.is_file() || self.scene.view == View::Flame && self.flame.cursor.rest);
         let label = self.selected_label().filter(|_| is_there)?;
-        let about = self.names.labels.get(label)?;
+        let about = self.scene.names.labels.get(label)?;
         match about.kind {
             FrameKind::User | FrameKind::Inlined | FrameKind::Kernel => Some(label),
             // What has no name is of no object either, and has nothing that could be told of it.
@@ -116,7 +119,7 @@ impl App {
 
     pub(super) fn take_addresses(&mut self, snapshot: &Snapshot) {
         if let Some(source) = &mut self.source {
-            source.refresh(&self.names);
+            source.refresh(&self.scene.names);
             if let Some(addresses) = &snapshot.addresses {
                 source.take_addresses(addresses);
             }
@@ -138,13 +141,13 @@ impl App {
 
     /// Asks for what is to be read, and for the line of the cursor's function that is hottest.
     pub(super) fn ask_for_code(&mut self, effects: &mut Vec<Effect>) {
-        let now = self.snapshot.now;
+        let now = self.scene.snapshot.now;
         if let Some(source) = &mut self.source {
             effects.extend(source.wanted(now).map(|(addresses, by)| Effect::List(addresses, by)));
             return;
         }
         let wanted = self.addresses_wanted();
-        let addresses = self.snapshot.addresses.as_ref().filter(|addresses| Some(addresses.label) == wanted);
+        let addresses = self.scene.snapshot.addresses.as_ref().filter(|addresses| Some(addresses.label) == wanted);
         let asked = addresses.and_then(|addresses| Some((addresses.label, addresses.frames.first()?.frame)));
         if let Some(asked) = asked.filter(|asked| self.hottest.asked != Some(*asked)) {
             self.hottest.asked = Some(asked);

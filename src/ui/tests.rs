@@ -63,7 +63,7 @@ impl Bench {
         let profile = Arc::new(RwLock::new(profile));
         let engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::clone(&profile));
         let mut app = App::new(names, Theme::default(), Query::default(), || "out".to_owned());
-        app.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
+        app.scene.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
         let mut bench = Bench { app, engine, profile, asked: Vec::new(), others: Vec::new(), code: Vec::new() };
         bench.send(Event::Resize(80, 24));
         bench
@@ -101,7 +101,7 @@ impl Bench {
     }
 
     fn cursor(&self) -> String {
-        self.app.flame.cursor.path.iter().map(|label| self.app.names.labels.name(*label)).collect::<Vec<_>>().join(";")
+        self.app.flame.cursor.path.iter().map(|label| self.app.scene.names.labels.name(*label)).collect::<Vec<_>>().join(";")
     }
 
     fn screen(&mut self, columns: u16, rows: u16) -> String {
@@ -116,7 +116,7 @@ impl Bench {
 fn lost_are_samples_and_not_other_events() {
     let mut bench = Bench::new();
     let losses = crate::profile::Losses { events_lost: 9746, malformed: 3, ..Default::default() };
-    let snapshot = Arc::new(Snapshot { losses, ..(*bench.app.snapshot).clone() });
+    let snapshot = Arc::new(Snapshot { losses, ..(*bench.app.scene.snapshot).clone() });
     bench.send(Event::Snapshot(Arc::clone(&snapshot)));
     let screen = bench.screen(120, 24);
     assert!(screen.lines().next().unwrap().contains("lost 0"), "{screen}");
@@ -144,7 +144,7 @@ fn processes_of_another_order_begin_at_the_top() {
     bench.keys("d");
     // A row that moves takes the cursor with it.
     bench.keys(">");
-    let snapshot = Arc::clone(&bench.app.snapshot);
+    let snapshot = Arc::clone(&bench.app.scene.snapshot);
     bench.send(Event::Snapshot(snapshot));
     assert_eq!(bench.app.processes.position.at, 1);
 }
@@ -200,7 +200,7 @@ fn zooming_has_a_history_and_esc_never_quits() {
 fn a_search_tells_its_share_while_it_is_typed_and_esc_takes_it_back() {
     let mut bench = Bench::new();
     bench.keys("/memcpy");
-    let found = bench.app.snapshot.search.clone().unwrap();
+    let found = bench.app.scene.snapshot.search.clone().unwrap();
     assert_eq!((found.weight, found.nodes), (50, 2));
     assert!(bench.screen(100, 24).contains("50.0 % of samples"));
     bench.key(KeyCode::Enter);
@@ -212,7 +212,7 @@ fn a_search_tells_its_share_while_it_is_typed_and_esc_takes_it_back() {
     assert_eq!(bench.cursor(), "nginx;_start;main;worker;send;memcpy");
     bench.keys("/xx");
     bench.key(KeyCode::Esc);
-    assert_eq!(bench.app.search.as_ref().map(|pattern| pattern.source()), Some("memcpy"));
+    assert_eq!(bench.app.scene.search.as_ref().map(|pattern| pattern.source()), Some("memcpy"));
     bench.keys("/(");
     assert!(bench.screen(100, 24).contains("unclosed group"));
 }
@@ -223,7 +223,7 @@ fn the_next_match_is_found_before_the_search_is_answered() {
     bench.keys("/memcpy");
     // Nobody answers from here on.
     for code in [KeyCode::Enter, KeyCode::Char('n')] {
-        bench.app.snapshot = Arc::new(Snapshot { search: None, ..(*bench.app.snapshot).clone() });
+        bench.app.scene.snapshot = Arc::new(Snapshot { search: None, ..(*bench.app.scene.snapshot).clone() });
         bench.app.update(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
     }
     assert!(bench.cursor().ends_with(";memcpy"), "{}", bench.cursor());
@@ -234,17 +234,20 @@ fn filters_are_chips_that_can_be_taken_away() {
     let mut bench = Bench::new();
     bench.keys("&memcpy");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.snapshot.tree.total(), 50);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 50);
     bench.keys("!postgres");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.snapshot.tree.total(), 20);
-    assert_eq!(bench.app.filters().iter().map(|filter| filter.mode).collect::<Vec<_>>(), [FilterMode::Keep, FilterMode::Drop]);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 20);
+    assert_eq!(
+        bench.app.scene.filters().iter().map(|filter| filter.mode).collect::<Vec<_>>(),
+        [FilterMode::Keep, FilterMode::Drop]
+    );
     let screen = bench.screen(120, 24);
     assert!(screen.contains("keep /memcpy/ ×") && screen.contains("drop /postgres/ ×"), "{screen}");
     bench.keys("x");
-    assert_eq!(bench.app.snapshot.tree.total(), 50);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 50);
     bench.keys("X");
-    assert_eq!(bench.app.snapshot.tree.total(), 100);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 100);
 }
 
 #[test]
@@ -252,8 +255,8 @@ fn a_filter_for_the_selected_frame_is_proposed() {
     let mut bench = Bench::new();
     bench.keys("jjjj&");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.filters()[0].pattern.source(), "^worker$");
-    assert_eq!(bench.app.snapshot.tree.total(), 60);
+    assert_eq!(bench.app.scene.filters()[0].pattern.source(), "^worker$");
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 60);
 }
 
 #[test]
@@ -263,20 +266,20 @@ fn p_and_enter_drill_into_the_process_under_the_cursor() {
     assert_eq!(bench.cursor(), "postgres");
     bench.keys("p");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.target().tgids, [Tgid(20)]);
-    assert_eq!(bench.app.snapshot.tree.total(), 35);
+    assert_eq!(bench.app.scene.target().tgids, [Tgid(20)]);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 35);
     bench.keys("pnginx");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.target().tgids, [Tgid(10)]);
+    assert_eq!(bench.app.scene.target().tgids, [Tgid(10)]);
     bench.key(KeyCode::Esc);
-    assert_eq!(bench.app.snapshot.tree.total(), 100);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 100);
 }
 
 #[test]
 fn a_cgroup_is_chosen_by_its_path_or_by_its_number() {
     let mut bench = Bench::new();
     let path = (CgroupId(20), Arc::from("/system.slice/database.service"));
-    bench.app.status.cgroups = Arc::new([path].into_iter().collect());
+    bench.app.scene.status.cgroups = Arc::new([path].into_iter().collect());
     bench.keys("G");
     let screen = bench.screen(100, 24);
     let rows: Vec<&str> = screen.lines().filter(|line| line.contains('│') && line.contains(" % ")).collect();
@@ -284,20 +287,20 @@ fn a_cgroup_is_chosen_by_its_path_or_by_its_number() {
     assert!(rows[1].contains("35.0 %") && rows[1].contains("database.service  /system.slice/database.service"), "{screen}");
     bench.keys("slcdb");
     bench.key(KeyCode::Enter);
-    assert_eq!((bench.app.target().cgroup, bench.app.snapshot.tree.total()), (Some(CgroupId(20)), 35));
+    assert_eq!((bench.app.scene.target().cgroup, bench.app.scene.snapshot.tree.total()), (Some(CgroupId(20)), 35));
     assert!(bench.screen(120, 24).contains(" cgroup database.service × "), "{}", bench.screen(120, 24));
     bench.keys("G10");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.snapshot.tree.total(), 65);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 65);
     bench.keys("G");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.snapshot.tree.total(), 100, "all of them are on top");
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 100, "all of them are on top");
 }
 
 #[test]
 fn cpus_to_choose_from_are_those_that_are_on_or_were() {
     let mut bench = Bench::new();
-    bench.app.status.online = [0, 5].into();
+    bench.app.scene.status.online = [0, 5].into();
     bench.keys("C");
     let screen = bench.screen(100, 24);
     let shares = ["0  65.0 %", "2  35.0 %", "5   0.0 %"];
@@ -306,9 +309,9 @@ fn cpus_to_choose_from_are_those_that_are_on_or_were() {
     assert!(rows[1].contains("off") && !rows[0].contains("off"), "{screen}");
     bench.keys("2");
     bench.key(KeyCode::Enter);
-    assert_eq!((bench.app.target().cpu, bench.app.snapshot.tree.total()), (Some(Cpu(2)), 35));
+    assert_eq!((bench.app.scene.target().cpu, bench.app.scene.snapshot.tree.total()), (Some(Cpu(2)), 35));
     bench.keys("x");
-    assert_eq!(bench.app.snapshot.tree.total(), 100);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 100);
 }
 
 #[test]
@@ -350,7 +353,7 @@ fn the_reader_stays_where_they_are_when_names_are_renewed() {
     bench.key(KeyCode::Enter);
     let functions = bench.screen(100, 24);
     assert!(functions.contains("called by"), "{functions}");
-    let names = Arc::clone(&bench.app.names);
+    let names = Arc::clone(&bench.app.scene.names);
     assert!(Renewals::at_once(&bench.profile).is_some());
     let again = |bench: &mut Bench| {
         let request = bench.asked.last().unwrap().clone();
@@ -358,7 +361,7 @@ fn the_reader_stays_where_they_are_when_names_are_renewed() {
         bench.send(Event::Snapshot(Arc::new(snapshot)));
     };
     again(&mut bench);
-    assert!(!Arc::ptr_eq(&bench.app.names, &names));
+    assert!(!Arc::ptr_eq(&bench.app.scene.names, &names));
     assert_eq!(bench.screen(100, 24), functions);
     bench.keys("1");
     assert_eq!((place(&bench), bench.screen(100, 24)), before);
@@ -390,14 +393,14 @@ fn a_process_is_entered_from_the_table_of_processes() {
     assert!(screen.contains("nginx") && screen.contains("postgres"), "{screen}");
     bench.keys("S>");
     bench.key(KeyCode::Enter);
-    assert_eq!((bench.app.view, bench.app.target().tgids.as_slice()), (View::Flame, &[Tgid(20)][..]));
+    assert_eq!((bench.app.scene.view, bench.app.scene.target().tgids.as_slice()), (View::Flame, &[Tgid(20)][..]));
 }
 
 #[test]
 fn bottom_up_begins_with_what_ran() {
     let mut bench = Bench::new();
     bench.keys("uj");
-    assert_eq!(bench.app.direction(), Direction::BottomUp);
+    assert_eq!(bench.app.scene.direction(), Direction::BottomUp);
     assert_eq!(bench.cursor(), "memcpy");
 }
 
@@ -430,7 +433,7 @@ fn saving_asks_before_it_overwrites() {
 #[test]
 fn a_click_selects_and_another_one_zooms() {
     let mut bench = Bench::new();
-    let body = bench.app.areas().body;
+    let body = bench.app.scene.areas().body;
     bench.click(2, body.y + 1);
     assert_eq!(bench.cursor(), "nginx");
     assert_eq!(bench.app.flame.zoom, Place::default());
@@ -454,7 +457,7 @@ fn help_lists_every_key_of_the_table() {
 #[test]
 fn without_colours_and_in_ascii_nothing_else_is_drawn() {
     let mut bench = Bench::new();
-    bench.app.theme = Theme { depth: Depth::None, ascii: true, ..Theme::default() };
+    bench.app.scene.theme = Theme { depth: Depth::None, ascii: true, ..Theme::default() };
     for keys in ["", "/memcpy\n", "?", "2", "3", "5", "p", "&parse\n", "w"] {
         bench.key(KeyCode::Esc);
         bench.key(KeyCode::Esc);

@@ -2,18 +2,20 @@
 
 use crate::profile::{SLOTS, TimeRange, Timestamp};
 
-use super::app::{App, View};
+use super::app::App;
 use super::keys::Action;
 use super::messages::Message;
+use super::scene::Scene;
 use super::span::Span;
 use super::time_map::{TimeMap, begin_of};
+use super::view::View;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// The shortest time that can be selected: a place of the map of time.
 const SHORTEST: u64 = SECOND / SLOTS as u64;
 
-impl App {
+impl Scene {
     /// The range of the query.
     pub(super) fn range(&self) -> TimeRange {
         match (self.span, self.frozen) {
@@ -77,22 +79,24 @@ impl App {
         };
     }
 
+    /// Selects the seconds that the time strip's columns stand for.
+    pub fn select_seconds(&mut self, from: u64, to: u64) {
+        self.span = Span::Between(Timestamp(from.min(to) * SECOND), Timestamp((from.max(to) + 1) * SECOND));
+    }
+}
+
+impl App {
     /// Begins a selection on the map of time, or shows what is selected.
     pub(super) fn choose_time(&mut self) {
-        let Some((heat, grid)) = self.snapshot.heat.clone().zip(self.time_grid(self.areas().body)) else { return };
+        let Some((heat, grid)) = self.scene.snapshot.heat.clone().zip(self.time_grid(self.scene.areas().body)) else { return };
         if self.time_map.anchor.is_none() {
             let at = self.time_map.at(&heat);
             self.time_map = TimeMap { cursor: Some(at), anchor: Some(at), dragged: false };
             return;
         }
         let (from, to) = self.time_map.selection(&heat, grid.slots);
-        self.span = Span::Between(begin_of(from), begin_of(to));
+        self.scene.span = Span::Between(begin_of(from), begin_of(to));
         self.time_map.anchor = None;
-        self.view = View::Flame;
-    }
-
-    /// Selects the seconds that the time strip's columns stand for.
-    pub fn select_seconds(&mut self, from: u64, to: u64) {
-        self.span = Span::Between(Timestamp(from.min(to) * SECOND), Timestamp((from.max(to) + 1) * SECOND));
+        self.scene.view = View::Flame;
     }
 }

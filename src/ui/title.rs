@@ -2,9 +2,9 @@
 
 use crate::profile::{FilterMode, Grouping};
 
-use super::app::App;
+use super::scene::Scene;
 
-impl App {
+impl Scene {
     /// What is seen, in words: for titles of saved files.
     pub fn title(&self) -> String {
         let mut title = format!("flametop: {}", self.target_name());

@@ -15,10 +15,10 @@ fn what_follows_is_compared_with_what_was_marked() {
     // Since then nothing was sampled; of the five seconds there are, the last has only postgres.
     assert!(bench.screen(120, 24).contains("difference to 100 samples"));
     bench.keys("m");
-    let difference = bench.app.snapshot.difference.clone().unwrap();
+    let difference = bench.app.scene.snapshot.difference.clone().unwrap();
     assert_eq!(difference.whole().before, 100);
     bench.keys("c");
-    bench.app.span = Span::Between(Timestamp(5 * SECOND), Timestamp(7 * SECOND));
+    bench.app.scene.span = Span::Between(Timestamp(5 * SECOND), Timestamp(7 * SECOND));
     bench.keys("g");
     let screen = bench.screen(120, 24);
     assert!(screen.contains("+65.0") && screen.contains("-65.0"), "postgres has grown, nginx is gone\n{screen}");
@@ -34,7 +34,7 @@ fn what_follows_is_compared_with_what_was_marked() {
     let screen = bench.screen(120, 24);
     let column = screen.lines().nth(1).unwrap().chars().collect::<String>().find("difference").unwrap();
     bench.click(u16::try_from(screen.lines().nth(1).unwrap()[..column].chars().count()).unwrap(), 1);
-    assert!(!bench.app.compare.on && bench.app.snapshot.difference.is_none());
+    assert!(!bench.app.scene.compare.on && bench.app.scene.snapshot.difference.is_none());
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn rates_are_compared_where_time_is_known() {
     bench.profile.write().unwrap().set_clock(clock);
     bench.keys("bd");
     assert!(bench.screen(120, 24).contains("difference in CPUs: red has grown"), "{}", bench.screen(120, 24));
-    bench.app.span = Span::Between(Timestamp(5 * SECOND), Timestamp(7 * SECOND));
+    bench.app.scene.span = Span::Between(Timestamp(5 * SECOND), Timestamp(7 * SECOND));
     bench.keys("g");
     let screen = bench.screen(120, 24);
     // In the six seconds of the baseline, postgres had 35 samples and nginx 65. In the last two, postgres has 21.
@@ -62,15 +62,15 @@ fn rates_are_compared_where_time_is_known() {
     assert!(screen.contains("difference in points of the share of all"), "{screen}");
     bench.keys("%1");
     // The time after the end of sampling is no idle time.
-    bench.app.span = Span::All;
-    bench.app.frozen = None;
+    bench.app.scene.span = Span::All;
+    bench.app.scene.frozen = None;
     bench.profile.write().unwrap().end_clock(Timestamp(6 * SECOND));
     bench.keys("dbd");
-    bench.app.span = Span::Last(100);
+    bench.app.scene.span = Span::Last(100);
     bench.keys("g");
     assert!(bench.screen(120, 24).contains("now 1.00 CPUs  was 1.00 CPUs"), "{}", bench.screen(120, 24));
     // Seconds in a past that fades weigh as their samples do.
-    bench.app.span = Span::Fading(3);
+    bench.app.scene.span = Span::Fading(3);
     bench.keys("g");
     assert!(bench.screen(120, 24).contains("now 1.0"), "{}", bench.screen(120, 24));
 }
@@ -82,56 +82,56 @@ fn a_marked_process_is_seen_beside_another_one() {
     bench.keys("b");
     bench.app.aim(vec![Tgid(20)], None);
     bench.keys("d");
-    bench.app.span = Span::Last(100);
+    bench.app.scene.span = Span::Last(100);
     bench.keys("g");
-    let difference = bench.app.snapshot.difference.clone().unwrap();
+    let difference = bench.app.scene.snapshot.difference.clone().unwrap();
     assert_eq!((difference.whole().now, difference.whole().before), (35, 65));
     // Within what was marked, what is chosen is shown of both.
     bench.app.aim(vec![Tgid(10)], Some(Tid(10)));
     bench.keys("g");
-    assert_eq!(bench.app.snapshot.difference.as_ref().unwrap().whole().before, 65);
+    assert_eq!(bench.app.scene.snapshot.difference.as_ref().unwrap().whole().before, 65);
     bench.keys("&parse");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.snapshot.difference.as_ref().unwrap().whole().before, 40);
+    assert_eq!(bench.app.scene.snapshot.difference.as_ref().unwrap().whole().before, 40);
     bench.keys("x");
     // Of a baseline that was marked without a target, what is chosen now is shown of both.
     bench.keys("Xdb");
     bench.app.aim(vec![Tgid(20)], None);
     bench.keys("d");
-    let difference = bench.app.snapshot.difference.clone().unwrap();
+    let difference = bench.app.scene.snapshot.difference.clone().unwrap();
     assert_eq!((difference.whole().now, difference.whole().before), (35, 35));
     bench.keys("u");
-    assert_eq!(bench.app.snapshot.difference.as_ref().unwrap().whole().before, 35, "bottom-up as well");
+    assert_eq!(bench.app.scene.snapshot.difference.as_ref().unwrap().whole().before, 35, "bottom-up as well");
     bench.keys("w");
     bench.key(KeyCode::Enter);
     let Some(Effect::Save(order)) = bench.others.last() else { panic!("{:?}", bench.others) };
     assert!(order.difference.is_some() && order.title.contains("difference"));
     bench.key(KeyCode::Esc);
     bench.key(KeyCode::Esc);
-    assert!(!bench.app.compare.on, "Esc leaves it after the target");
+    assert!(!bench.app.scene.compare.on, "Esc leaves it after the target");
 }
 
 #[test]
 fn beside_a_fading_past_both_sides_are_told_in_samples() {
     let mut bench = Bench::new();
     bench.keys("bd");
-    bench.app.span = Span::Fading(10);
+    bench.app.scene.span = Span::Fading(10);
     bench.keys("g");
-    let difference = bench.app.snapshot.difference.clone().unwrap();
-    assert_eq!((difference.whole().before, bench.app.snapshot.one), (100, 1));
+    let difference = bench.app.scene.snapshot.difference.clone().unwrap();
+    assert_eq!((difference.whole().before, bench.app.scene.snapshot.one), (100, 1));
     assert!((70..90).contains(&difference.whole().now), "{:?}", difference.whole());
     assert!(bench.screen(120, 24).contains("was 100 (100 %)"), "{}", bench.screen(120, 24));
     bench.keys("d");
-    assert!(bench.app.snapshot.difference.is_none() && bench.app.snapshot.one > 1);
-    assert!((70..90).contains(&bench.app.snapshot.amount()));
+    assert!(bench.app.scene.snapshot.difference.is_none() && bench.app.scene.snapshot.one > 1);
+    assert!((70..90).contains(&bench.app.scene.snapshot.amount()));
 }
 
 #[test]
 fn a_baseline_that_was_refused_is_told_and_gone() {
     let mut bench = Bench::new();
     bench.keys("bd");
-    let snapshot = Snapshot { baseline: Baseline::TooLarge, ..(*bench.app.snapshot).clone() };
+    let snapshot = Snapshot { baseline: Baseline::TooLarge, ..(*bench.app.scene.snapshot).clone() };
     bench.send(Event::Snapshot(Arc::new(snapshot)));
     assert!(bench.screen(120, 24).contains("more than a quarter of --memory; choose a shorter time or one process"));
-    assert!(bench.app.compare.baseline.is_none() && !bench.app.compare.on);
+    assert!(bench.app.scene.compare.baseline.is_none() && !bench.app.scene.compare.on);
 }

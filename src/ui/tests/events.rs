@@ -19,7 +19,7 @@ fn row(source: u8, name: &str, events: u64) -> EventStatus {
 fn with_events() -> Bench {
     let mut bench = Bench::new();
     {
-        let names = Arc::clone(&bench.app.names);
+        let names = Arc::clone(&bench.app.scene.names);
         let mut profile = bench.profile.write().unwrap();
         let process = names.labels.intern("cat", "", FrameKind::Process);
         let thread = Thread { tgid: Tgid(30), tid: Tid(30), process, name: process, ..Thread::default() };
@@ -29,7 +29,7 @@ fn with_events() -> Bench {
         let sample = Sample { time: Timestamp(6 * SECOND), weight: 12, source: EventSource(1), ..Sample::default() };
         profile.record(thread, frames, sample);
     }
-    let status = Status { clock: true, source: "cpu-clock 20 Hz".to_owned(), ..bench.app.status.clone() };
+    let status = Status { clock: true, source: "cpu-clock 20 Hz".to_owned(), ..bench.app.scene.status.clone() };
     bench.send(Event::Status(status));
     bench.keys("r");
     bench
@@ -63,9 +63,9 @@ fn an_event_is_found_attached_shown_and_ended() {
     assert!(bench.screen(120, 24).contains("attaching to vfs_read"));
 
     bench.send(Event::Attached("vfs_read".to_owned(), Ok(EventSource(1))));
-    let status = Status { events: [row(1, "vfs_read", 12)].into(), ..bench.app.status.clone() };
+    let status = Status { events: [row(1, "vfs_read", 12)].into(), ..bench.app.scene.status.clone() };
     bench.send(Event::Status(status));
-    assert_eq!(bench.app.snapshot.tree.total(), 12);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 12);
     let screen = bench.screen(160, 24);
     assert!(screen.contains("vfs_read (fentry)") && screen.contains("12 events"), "{screen}");
     bench.keys("3");
@@ -77,7 +77,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     // The clock goes on beneath, and is shown again.
     bench.keys("1Ecpu");
     bench.key(KeyCode::Enter);
-    assert!(bench.app.snapshot.tree.total() >= 100 && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
+    assert!(bench.app.scene.snapshot.tree.total() >= 100 && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
     bench.keys("Evfs_read");
     bench.key(KeyCode::Enter);
     bench.keys("Evfs_read");
@@ -85,7 +85,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     assert_eq!(orders(&mut bench), [EventCommand::Detach(EventSource(1))]);
     assert!(bench.app.overlay.is_none() && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
     // What was seen of it is there, and is called by its name.
-    let status = Status { events: [].into(), ..bench.app.status.clone() };
+    let status = Status { events: [].into(), ..bench.app.scene.status.clone() };
     bench.send(Event::Status(status));
     bench.app.show_source(EventSource(1));
     assert!(bench.screen(160, 24).contains("vfs_read (no more)"), "{}", bench.screen(160, 24));
@@ -99,13 +99,13 @@ fn what_is_not_in_the_list_is_taken_as_it_is_written_and_may_fail() {
     assert_eq!(orders(&mut bench).pop(), Some(EventCommand::Attach("uprobe:libc:malloc".to_owned())));
     bench.send(Event::Attached("uprobe:libc:malloc".to_owned(), Err("it did not work, for a reason".to_owned())));
     assert!(bench.screen(120, 24).contains("it did not work, for a reason"));
-    assert_eq!(bench.app.query().source, None);
+    assert_eq!(bench.app.scene.query().source, None);
 }
 
 #[test]
 fn a_file_has_no_events() {
     let mut bench = Bench::new();
-    bench.app.status.frequency = 0;
+    bench.app.scene.status.frequency = 0;
     bench.keys("E");
     assert!(bench.app.overlay.is_none() && orders(&mut bench).is_empty());
 }
@@ -114,7 +114,7 @@ fn a_file_has_no_events() {
 fn what_was_passed_over_is_on_the_page_of_health() {
     let mut bench = with_events();
     let told = |bench: &mut Bench, event: EventStatus| {
-        let status = Status { events: vec![event].into(), ..bench.app.status.clone() };
+        let status = Status { events: vec![event].into(), ..bench.app.scene.status.clone() };
         bench.send(Event::Status(status));
         bench.keys("5");
         bench.screen(132, 60)
@@ -132,7 +132,7 @@ fn what_was_passed_over_is_on_the_page_of_health() {
 fn what_was_left_out_of_flametop_itself_is_on_the_page_of_health() {
     let mut bench = with_events();
     let events = vec![EventStatus { own: 1585, ..row(1, "vfs_read", 79) }].into();
-    bench.send(Event::Status(Status { events, own_left_out: 12, ..bench.app.status.clone() }));
+    bench.send(Event::Status(Status { events, own_left_out: 12, ..bench.app.scene.status.clone() }));
     bench.keys("5");
     let screen = bench.screen(132, 60);
     assert!(screen.contains("12  samples of flametop itself; --self shows them"), "{screen}");

@@ -7,7 +7,7 @@ use crate::profile::KernelAddress;
 /// `main` calls `std::map<int>::find(int)`, into which `less` is inlined; half of the samples are in that.
 fn inlining() -> Bench {
     let mut bench = Bench::new();
-    let names = Arc::clone(&bench.app.names);
+    let names = Arc::clone(&bench.app.scene.names);
     let label = |name, kind| names.labels.intern(name, "prog", kind);
     let process = names.labels.intern("prog", "", FrameKind::Process);
     let thread = Thread { tgid: Tgid(7), tid: Tid(7), process, name: process, ..Thread::default() };
@@ -41,29 +41,29 @@ fn inlined_functions_are_folded_by_a_key_and_shown_again_by_it_or_by_their_chip(
     let screen = bench.screen(120, 24);
     assert!(!screen.contains("less") && screen.contains(" no inlined × "), "{screen}");
     assert!(screen.contains("inlined functions are a part of"), "{screen}");
-    let own = |bench: &Bench| bench.app.snapshot.node(bench.app.flame.selected(&bench.app.snapshot.tree)).own.now;
+    let own = |bench: &Bench| bench.app.scene.snapshot.node(bench.app.flame.selected(&bench.app.scene.snapshot.tree)).own.now;
     assert_eq!(own(&bench), 20);
     // What is not shown is neither found nor filtered by.
     bench.keys("/less");
-    assert_eq!(bench.app.snapshot.search.as_ref().map(|found| found.weight), Some(0));
+    assert_eq!(bench.app.scene.snapshot.search.as_ref().map(|found| found.weight), Some(0));
     bench.key(KeyCode::Esc);
     bench.keys("&less");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.snapshot.tree.total(), 0);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 0);
     bench.keys("I");
-    assert_eq!((bench.app.snapshot.tree.total(), bench.app.folds_inlined()), (10, false));
+    assert_eq!((bench.app.scene.snapshot.tree.total(), bench.app.scene.folds_inlined()), (10, false));
     bench.keys("XI");
-    let time = bench.app.areas().time;
+    let time = bench.app.scene.areas().time;
     let screen = bench.screen(120, 24);
     let line = screen.lines().nth(1).unwrap();
     let column = line[..line.find("no inlined").unwrap()].chars().count() - 1;
     bench.click(u16::try_from(column).unwrap(), time.y);
-    assert!(!bench.app.folds_inlined());
+    assert!(!bench.app.scene.folds_inlined());
     assert!(bench.screen(120, 24).contains("less"));
     bench.keys("w");
     bench.key(KeyCode::Enter);
     let Some(Effect::Save(order)) = bench.others.last() else { panic!("{:?}", bench.others) };
-    assert!(order.tree.nodes().iter().any(|node| bench.app.names.labels.name(node.label) == "less"));
+    assert!(order.tree.nodes().iter().any(|node| bench.app.scene.names.labels.name(node.label) == "less"));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn names_have_three_details_and_searching_knows_all_of_them() {
     );
     bench.keys("D");
     bench.keys("/map<int>");
-    assert_eq!(bench.app.snapshot.search.as_ref().map(|found| found.weight), Some(20));
+    assert_eq!(bench.app.scene.snapshot.search.as_ref().map(|found| found.weight), Some(20));
     bench.key(KeyCode::Enter);
     bench.keys("2");
     let screen = bench.screen(120, 24);

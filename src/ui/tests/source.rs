@@ -15,7 +15,7 @@ struct Reading {
 impl Reading {
     fn new() -> Reading {
         let mut bench = Bench::new();
-        let names = Arc::clone(&bench.app.names);
+        let names = Arc::clone(&bench.app.scene.names);
         let (kind, path) = (ObjectKind::Elf, "/bin/prog".into());
         let object = names.objects.intern(Object { kind, path, build_id: None, file: Some((1, 2)), ..Default::default() });
         let hot = names.labels.intern("ns::hot(int)", "prog", FrameKind::User);
@@ -36,7 +36,7 @@ impl Reading {
     }
 
     fn sample(&mut self, at: usize, count: u64) {
-        let names = &self.bench.app.names;
+        let names = &self.bench.app.scene.names;
         let process = names.labels.intern("prog", "", FrameKind::Process);
         let thread = Thread { tgid: Tgid(7), tid: Tid(7), process, name: process, ..Thread::default() };
         let main = names.intern_named(names.labels.intern("main", "prog", FrameKind::User));
@@ -63,7 +63,7 @@ impl Reading {
 
     /// Samples at an address that was not there before, in place of the third one.
     fn new_address(&mut self, address: u64) -> FrameId {
-        let names = Arc::clone(&self.bench.app.names);
+        let names = Arc::clone(&self.bench.app.scene.names);
         let object = names.frames.get(self.frames[0]).unwrap().object();
         let new = names.intern_frame(Frame::File { object, offset: FileOffset(address), is_return: false }).0;
         names.name_frame(new, &[self.hot]);
@@ -234,7 +234,14 @@ fn keys_do_nothing_to_the_view_that_the_source_hides() {
     reading.open();
     let state = |reading: &Reading| {
         let app = &reading.bench.app;
-        (app.query(), app.flame.root_on_top, app.flame.order, app.flame.chains, app.flame.cursor.clone(), app.source.is_some())
+        (
+            app.scene.query(),
+            app.flame.root_on_top,
+            app.flame.order,
+            app.flame.chains,
+            app.flame.cursor.clone(),
+            app.source.is_some(),
+        )
     };
     let before = state(&reading);
     for key in ["r", "u", "e", "i", "a", "S"] {
@@ -270,7 +277,7 @@ fn the_table_of_functions_and_the_mouse_know_the_source_too() {
     reading.bench.keys("2");
     reading.open();
     reading.row("line 7 of");
-    let body = reading.bench.app.areas().body;
+    let body = reading.bench.app.scene.areas().body;
     reading.bench.click(10, body.y + 2 + 1);
     assert_eq!(reading.bench.app.source.as_ref().unwrap().place.at, 1);
     reading.bench.click(10, body.y);
@@ -282,7 +289,7 @@ fn the_table_of_functions_and_the_mouse_know_the_source_too() {
     assert!(reading.bench.app.source.is_none() && reading.bench.app.functions.open == Some(reading.hot));
     reading.bench.keys("o");
     reading.bench.keys("1");
-    assert!(reading.bench.app.source.is_none() && reading.bench.app.view == View::Flame);
+    assert!(reading.bench.app.source.is_none() && reading.bench.app.scene.view == View::Flame);
 }
 
 #[test]
@@ -292,7 +299,7 @@ fn what_has_no_source_is_told_in_one_sentence() {
     assert_eq!(reading.bench.cursor(), "prog");
     reading.bench.keys("o");
     assert!(reading.bench.screen(120, 24).contains("select a function, to see its source"));
-    reading.bench.app.status.frequency = 0;
+    reading.bench.app.scene.status.frequency = 0;
     reading.bench.keys("jo");
     assert!(reading.bench.screen(120, 24).contains("a file has only names"));
     assert!(reading.bench.app.source.is_none());
@@ -321,15 +328,15 @@ fn the_detail_line_tells_where_the_function_is_hottest() {
 fn a_frozen_picture_stays_when_the_cursor_moves_and_its_samples_are_gone() {
     let mut reading = Reading::new();
     reading.bench.keys(" ");
-    let weight = reading.bench.app.snapshot.weight();
+    let weight = reading.bench.app.scene.snapshot.weight();
     assert_eq!(weight, 100);
     let empty = Arc::new(RwLock::new(Profile::new(Limits::default())));
-    reading.bench.engine = Engine::new(Arc::clone(&reading.bench.app.names), Arc::default(), empty);
+    reading.bench.engine = Engine::new(Arc::clone(&reading.bench.app.scene.names), Arc::default(), empty);
     reading.bench.keys("k");
     assert_eq!(reading.bench.cursor(), "prog;main");
     let main = reading.bench.app.selected_label();
     assert_eq!(reading.bench.asked.last().unwrap().addresses_of, main);
-    let snapshot = &reading.bench.app.snapshot;
+    let snapshot = &reading.bench.app.scene.snapshot;
     assert_eq!(
         (snapshot.weight(), snapshot.addresses.as_ref().map(|found| (found.label, found.total))),
         (100, Some((main.unwrap(), 0)))
@@ -347,10 +354,10 @@ fn a_frozen_picture_takes_addresses_that_are_counted_later() {
         Event::Snapshot(Arc::new(Snapshot { tree, addresses: None, ..with.clone() }))
     };
     reading.bench.send(without(100));
-    assert!(reading.bench.app.snapshot.addresses.is_none());
+    assert!(reading.bench.app.scene.snapshot.addresses.is_none());
     reading.bench.send(without(0));
-    assert_eq!((reading.bench.app.snapshot.weight(), reading.bench.app.snapshot.addresses.is_none()), (100, true));
+    assert_eq!((reading.bench.app.scene.snapshot.weight(), reading.bench.app.scene.snapshot.addresses.is_none()), (100, true));
     reading.bench.send(Event::Snapshot(Arc::new(Snapshot { tree: Arc::default(), ..with.clone() })));
-    let snapshot = &reading.bench.app.snapshot;
+    let snapshot = &reading.bench.app.scene.snapshot;
     assert_eq!((snapshot.weight(), snapshot.addresses.as_ref().map(|addresses| addresses.total)), (100, Some(100)));
 }

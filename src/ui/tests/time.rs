@@ -13,7 +13,7 @@ fn freezing_holds_the_time_and_nothing_else() {
     assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::Between(Timestamp(0), Timestamp(7 * SECOND)));
     bench.keys("&parse");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.snapshot.tree.total(), 40);
+    assert_eq!(bench.app.scene.snapshot.tree.total(), 40);
     bench.keys(" ");
     assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::All);
 }
@@ -22,15 +22,15 @@ fn freezing_holds_the_time_and_nothing_else() {
 fn a_range_of_time_can_be_moved_and_widened() {
     let mut bench = Bench::new();
     bench.keys("[");
-    let Span::Between(from, to) = bench.app.span else { panic!("{:?}", bench.app.span) };
-    assert!(bench.app.snapshot.tree.total() <= 100 && from < to);
+    let Span::Between(from, to) = bench.app.scene.span else { panic!("{:?}", bench.app.scene.span) };
+    assert!(bench.app.scene.snapshot.tree.total() <= 100 && from < to);
     bench.keys("{{");
-    let narrow = bench.app.snapshot.tree.total();
+    let narrow = bench.app.scene.snapshot.tree.total();
     assert!(narrow < 100 && narrow > 0, "{narrow}");
     bench.keys("}}}}");
-    assert!(bench.app.snapshot.tree.total() > narrow);
+    assert!(bench.app.scene.snapshot.tree.total() > narrow);
     bench.keys("c");
-    assert_eq!((bench.app.span, bench.app.snapshot.tree.total()), (Span::All, 100));
+    assert_eq!((bench.app.scene.span, bench.app.scene.snapshot.tree.total()), (Span::All, 100));
 }
 
 #[test]
@@ -46,11 +46,11 @@ fn time_is_selected_on_its_map() {
     bench.key(KeyCode::Right);
     assert!(bench.screen(80, 24).contains("shows what ran in these"), "{}", bench.screen(80, 24));
     bench.key(KeyCode::Enter);
-    let Span::Between(from, to) = bench.app.span else { panic!("{:?}", bench.app.span) };
+    let Span::Between(from, to) = bench.app.scene.span else { panic!("{:?}", bench.app.scene.span) };
     let width = to.since(from);
-    assert_eq!((bench.app.view, from.0 / SECOND), (View::Flame, 4));
+    assert_eq!((bench.app.scene.view, from.0 / SECOND), (View::Flame, 4));
     assert!((SECOND..SECOND + SECOND / 20).contains(&width), "{width}");
-    assert!((20..=21).contains(&bench.app.snapshot.tree.total()), "{}", bench.app.snapshot.tree.total());
+    assert!((20..=21).contains(&bench.app.scene.snapshot.tree.total()), "{}", bench.app.scene.snapshot.tree.total());
     assert!(bench.screen(120, 24).contains("s selected"));
     // With the mouse: pressed, moved, let go.
     bench.keys("c4");
@@ -58,44 +58,46 @@ fn time_is_selected_on_its_map() {
     bench.mouse(MouseEventKind::Down(left), 10, 6);
     bench.mouse(MouseEventKind::Drag(left), 14, 9);
     bench.mouse(MouseEventKind::Up(left), 14, 9);
-    assert!(matches!(bench.app.span, Span::Between(..)) && bench.app.view == View::Flame);
+    assert!(matches!(bench.app.scene.span, Span::Between(..)) && bench.app.scene.view == View::Flame);
     // A click alone selects nothing; Esc leaves what was begun.
     bench.keys("c4");
     bench.click(10, 6);
     bench.mouse(MouseEventKind::Up(left), 10, 6);
-    assert_eq!((bench.app.span, bench.app.view), (Span::All, View::Time));
+    assert_eq!((bench.app.scene.span, bench.app.scene.view), (Span::All, View::Time));
     bench.key(KeyCode::Enter);
     bench.key(KeyCode::Esc);
-    assert!(bench.app.time_map.anchor.is_none() && bench.app.view == View::Time);
+    assert!(bench.app.time_map.anchor.is_none() && bench.app.scene.view == View::Time);
     // What was begun with a key does not end with the mouse's button.
     bench.key(KeyCode::Enter);
     bench.key(KeyCode::Left);
     bench.mouse(MouseEventKind::Up(left), 10, 6);
-    assert!(bench.app.time_map.anchor.is_some() && bench.app.view == View::Time);
+    assert!(bench.app.time_map.anchor.is_some() && bench.app.scene.view == View::Time);
 }
 
 #[test]
 fn a_file_tells_no_time() {
     let mut bench = Bench::new();
     let profile = Arc::new(RwLock::new(Profile::fixed(crate::profile::Capabilities::STACKS)));
-    bench.engine = Engine::new(Arc::clone(&bench.app.names), Arc::default(), profile);
-    bench.app.status.frequency = 0;
+    bench.engine = Engine::new(Arc::clone(&bench.app.scene.names), Arc::default(), profile);
+    bench.app.scene.status.frequency = 0;
     bench.keys("4");
-    assert!(bench.screen(80, 24).contains("a file of folded stacks does not tell when") && bench.app.snapshot.heat.is_none());
+    assert!(
+        bench.screen(80, 24).contains("a file of folded stacks does not tell when") && bench.app.scene.snapshot.heat.is_none()
+    );
     bench.key(KeyCode::Enter);
     bench.keys("mz");
-    assert_eq!((bench.app.span, bench.app.frozen), (Span::All, None));
+    assert_eq!((bench.app.scene.span, bench.app.scene.frozen), (Span::All, None));
 }
 
 #[test]
 fn the_past_fades_when_asked_to() {
     let mut bench = Bench::new();
     bench.keys("mmm");
-    assert_eq!(bench.app.span, Span::Fading(10));
+    assert_eq!(bench.app.scene.span, Span::Fading(10));
     let screen = bench.screen(100, 24);
     assert!(screen.contains("fading, half in 10 s"), "{screen}");
     // Samples of one to six seconds ago, of 100.
-    let samples = bench.app.snapshot.amount();
+    let samples = bench.app.scene.snapshot.amount();
     assert!((70..90).contains(&samples), "{samples}");
     assert!(screen.contains("postgres 3"), "later than nginx: more than a third is left of 35\n{screen}");
     bench.keys("w");
@@ -107,23 +109,23 @@ fn the_past_fades_when_asked_to() {
 #[test]
 fn a_drag_over_the_time_strip_selects_from_where_it_began_to_where_it_is() {
     let mut bench = Bench::new();
-    let time = bench.app.areas().time;
+    let time = bench.app.scene.areas().time;
     let left = MouseButton::Left;
     // Samples are in the seconds 1 to 6, a column each.
     bench.click(time.x + 2, time.y);
-    assert_eq!((bench.app.span, bench.app.snapshot.tree.total()), (between(2, 3), 20));
+    assert_eq!((bench.app.scene.span, bench.app.scene.snapshot.tree.total()), (between(2, 3), 20));
     bench.mouse(MouseEventKind::Drag(left), time.x + 4, time.y);
-    assert_eq!((bench.app.span, bench.app.snapshot.tree.total()), (between(2, 5), 60));
+    assert_eq!((bench.app.scene.span, bench.app.scene.snapshot.tree.total()), (between(2, 5), 60));
     bench.mouse(MouseEventKind::Drag(left), time.x + 3, time.y + 5);
-    assert_eq!(bench.app.span, between(2, 4), "back again, and off the strip");
+    assert_eq!(bench.app.scene.span, between(2, 4), "back again, and off the strip");
     bench.mouse(MouseEventKind::Drag(left), 0, time.y);
-    assert_eq!(bench.app.span, between(1, 3), "to the other side");
+    assert_eq!(bench.app.scene.span, between(1, 3), "to the other side");
     bench.mouse(MouseEventKind::Up(left), 0, time.y);
     bench.mouse(MouseEventKind::Drag(left), time.x + 4, time.y);
-    assert_eq!(bench.app.span, between(1, 3), "the button was let go");
+    assert_eq!(bench.app.scene.span, between(1, 3), "the button was let go");
     bench.keys("c");
-    let body = bench.app.areas().body;
+    let body = bench.app.scene.areas().body;
     bench.click(2, body.y + 1);
     bench.mouse(MouseEventKind::Drag(left), time.x + 4, time.y);
-    assert_eq!(bench.app.span, Span::All, "what begins elsewhere selects no time");
+    assert_eq!(bench.app.scene.span, Span::All, "what begins elsewhere selects no time");
 }

@@ -27,11 +27,11 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let tree = &app.snapshot.tree;
+    let tree = &app.scene.snapshot.tree;
     if tree.total() == 0 {
         return empty(app, area, buffer);
     }
-    let layout = app.flame.layout(tree, &app.names.labels, &app.theme, area);
+    let layout = app.flame.layout(tree, &app.scene.names.labels, &app.scene.theme, area);
     let (cursor, cursor_found) = app.cursor().find(tree);
     let cursor = Cursor { node: cursor_found.then_some(cursor), rest: app.cursor().rest };
     for line in 0..area.height {
@@ -40,26 +40,26 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
             draw_row(app, &layout, cursor, row, spans, Rect::new(area.x, area.y + line, area.width, 1), buffer);
         }
     }
-    if let Some(place) = &app.hover {
+    if let Some(place) = &app.scene.hover {
         show_hovered(app, place, area, buffer);
     }
 }
 
 fn empty(app: &App, area: Rect, buffer: &mut Buffer) {
-    let filtered = !app.filters().is_empty() || !app.target().is_everything();
+    let filtered = !app.scene.filters().is_empty() || !app.scene.target().is_everything();
     // Before the first answer nobody knows whether there are any.
-    let nothing_known = app.snapshot.now.0 == 0 && !app.status.live;
-    let words = match (filtered, app.status.live) {
+    let nothing_known = app.scene.snapshot.now.0 == 0 && !app.scene.status.live;
+    let words = match (filtered, app.scene.status.live) {
         _ if nothing_known => "counting …",
         (true, _) => &format!(
             "nothing matches what is asked for: {} goes one level out, {} removes filters and target",
-            app.keys.first(Action::ZoomOut),
-            app.keys.first(Action::RemoveAllFilters)
+            app.scene.keys.first(Action::ZoomOut),
+            app.scene.keys.first(Action::RemoveAllFilters)
         ),
         (false, true) => "waiting for the first samples …",
         (false, false) => "there are no samples",
     };
-    put(buffer, area, area.x + 1, area.y + area.height / 3, words, app.theme.dim());
+    put(buffer, area, area.x + 1, area.y + area.height / 3, words, app.scene.theme.dim());
 }
 
 fn draw_row(app: &App, layout: &Layout, cursor: Cursor, row: usize, spans: &[Span], line: Rect, buffer: &mut Buffer) {
@@ -73,7 +73,7 @@ fn draw_row(app: &App, layout: &Layout, cursor: Cursor, row: usize, spans: &[Spa
             look = look_of(app, layout, cursor, row, span, shift);
         }
         let next_begins = spans.get(index + 1).is_some_and(|next| next.from == span.to);
-        if app.theme.fractional() {
+        if app.scene.theme.fractional() {
             draw_fractional(span, &look, next_begins, line, buffer);
         } else {
             draw_plain(app, span, &look, line, buffer);
@@ -108,22 +108,22 @@ enum Words {
 }
 
 fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, shift: bool) -> Look {
-    let tree = &app.snapshot.tree;
+    let tree = &app.scene.snapshot.tree;
     // The last frame of a chain has its weight.
     let node = tree.node(span.last);
-    let label = if span.last == CallTree::ROOT { None } else { app.names.labels.get(node.label) };
+    let label = if span.last == CallTree::ROOT { None } else { app.scene.names.labels.get(node.label) };
     let own = if node.total == 0 { 0.0 } else { node.own as f64 / node.total as f64 };
     let faded = row + 1 < layout.lead;
-    let change = app.snapshot.difference.as_ref().map(|difference| difference.change(difference.node(span.node).total));
+    let change = app.scene.snapshot.difference.as_ref().map(|difference| difference.change(difference.node(span.node).total));
     let colours = match change {
-        Some(change) => app.theme.change(change, shift, faded || span.rest > 0),
-        None => app.theme.frame(label, shift, faded || span.rest > 0, own),
+        Some(change) => app.scene.theme.change(change, shift, faded || span.rest > 0),
+        None => app.scene.theme.frame(label, shift, faded || span.rest > 0, own),
     };
     let mut style = Style::new().bg(colours.ground).fg(colours.ink);
-    if let Some(found) = &app.snapshot.search {
+    if let Some(found) = &app.scene.snapshot.search {
         let is_found = |id: &NodeId| *id != CallTree::ROOT && found.matches(tree.node(*id).label);
         if span.rest == 0 && frames_of(tree, span).iter().any(is_found) {
-            style = app.theme.found(colours);
+            style = app.scene.theme.found(colours);
         } else {
             style = style.patch(unmatched(app, colours));
         }
@@ -132,15 +132,15 @@ fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, 
         style = style.add_modifier(Modifier::ITALIC);
     }
     if cursor.is_on(tree, span) {
-        style = app.theme.selected();
+        style = app.scene.theme.selected();
     }
-    let columns = (span.to - span.from) / if app.theme.fractional() { 8 } else { 1 };
+    let columns = (span.to - span.from) / if app.scene.theme.fractional() { 8 } else { 1 };
     Look { style, words: words_of(app, tree, (span, cursor), label, change, columns) }
 }
 
 /// What a search did not find steps back, where there are colours to step back with.
 fn unmatched(app: &App, colours: BoxColours) -> Style {
-    match (app.theme.dark, colours.ground) {
+    match (app.scene.theme.dark, colours.ground) {
         (true, Color::Rgb(r, g, b)) => {
             let dim = |value: u8| value / 2;
             Style::new().bg(Color::Rgb(dim(r), dim(g), dim(b))).fg(Color::Rgb(210, 210, 215))
@@ -171,10 +171,10 @@ fn words_of(
         None => vec!["all".to_owned()],
         // Most boxes are as narrow as that: work on names that nobody sees would be most of a picture's.
         Some(label) if columns < READABLE => vec![label.name.to_string()],
-        Some(label) if span.last == span.node => vec![app.shown_name(label).into_owned()],
+        Some(label) if span.last == span.node => vec![app.scene.shown_name(label).into_owned()],
         Some(_) => {
-            let labels = frames_of(tree, span).into_iter().map(|id| app.names.labels.get(tree.node(id).label));
-            labels.map(|label| label.map_or_else(String::new, |label| app.shown_name(label).into_owned())).collect()
+            let labels = frames_of(tree, span).into_iter().map(|id| app.scene.names.labels.get(tree.node(id).label));
+            labels.map(|label| label.map_or_else(String::new, |label| app.scene.shown_name(label).into_owned())).collect()
         }
     };
     let selected = match names.len() {
@@ -185,29 +185,30 @@ fn words_of(
     // much, whatever it is.
     let figures = match (label.map(|label| label.kind), change) {
         (None, Some(change)) => match rate_of(app) {
-            Some(rate) => format!("{rate}  {}", app.change(change)),
-            None => app.samples(app.snapshot.weight()),
+            Some(rate) => format!("{rate}  {}", app.scene.change(change)),
+            None => app.scene.samples(app.scene.snapshot.weight()),
         },
         // Processes always show their change, so that nobody has to look for it.
-        (Some(FrameKind::Process), Some(change)) if rate_of(app).is_some() => app.change(change),
+        (Some(FrameKind::Process), Some(change)) if rate_of(app).is_some() => app.scene.change(change),
         (Some(_), Some(change)) if change.chance => String::new(),
-        (Some(_), Some(change)) => app.change(change),
+        (Some(_), Some(change)) => app.scene.change(change),
         (None | Some(FrameKind::Process), None) => {
-            format!("{}  {} %", app.samples(span.weight), text::percent(span.weight, tree.total()))
+            format!("{}  {} %", app.scene.samples(span.weight), text::percent(span.weight, tree.total()))
         }
         (Some(_), None) => String::new(),
     };
-    let mark = if app.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
+    let mark =
+        if app.scene.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
     Words::Frame { names, selected, mark, figures }
 }
 
 /// The rate of everything now, where rates are compared: `1.96 CPUs`.
 fn rate_of(app: &App) -> Option<String> {
-    match app.snapshot.difference.as_ref()?.measure() {
+    match app.scene.snapshot.difference.as_ref()?.measure() {
         Measure::Shares => None,
         Measure::Rates { now, .. } => {
-            let unit = if app.ticks() == 0 { "" } else { " CPUs" };
-            Some(format!("{}{unit}", app.rate(app.snapshot.weight() as f64 / now)))
+            let unit = if app.scene.ticks() == 0 { "" } else { " CPUs" };
+            Some(format!("{}{unit}", app.scene.rate(app.scene.snapshot.weight() as f64 / now)))
         }
     }
 }
@@ -308,30 +309,31 @@ fn draw_plain(app: &App, span: &Span, look: &Look, line: Rect, buffer: &mut Buff
             cell.set_symbol(" ").set_style(look.style);
         }
     }
-    let edge = if app.theme.ascii { "|" } else { "│" };
+    let edge = if app.scene.theme.ascii { "|" } else { "│" };
     let mut x = from;
     if let Some(cell) = buffer.cell_mut((line.x + x, line.y)) {
         cell.set_symbol(edge);
         x += 1;
     }
     let columns = usize::from(to.saturating_sub(x));
-    let words = look.words.fit(columns, app.theme.ascii);
+    let words = look.words.fit(columns, app.scene.theme.ascii);
     buffer.set_stringn(line.x + x, line.y, words, columns, look.style);
 }
 
 /// The whole name of what the pointer is on, on the body's last line.
 fn show_hovered(app: &App, place: &Place, area: Rect, buffer: &mut Buffer) {
-    let tree = &app.snapshot.tree;
+    let tree = &app.scene.snapshot.tree;
     let (node, found) = place.find(tree);
     if !found || place == app.cursor() {
         return;
     }
-    let name = if node == CallTree::ROOT { "all" } else { app.names.labels.name(tree.node(node).label) };
+    let name = if node == CallTree::ROOT { "all" } else { app.scene.names.labels.name(tree.node(node).label) };
     let rest = if place.rest { "narrow callees of " } else { "" };
-    let weight = app.snapshot.node(node).total.now;
-    let mut words = format!(" {rest}{name}  {}  {} % ", app.samples(weight), text::percent(weight, app.snapshot.weight()));
-    if let Some(difference) = &app.snapshot.difference {
-        words.push_str(&format!(" {} ", app.change(difference.change(difference.node(node).total))));
+    let weight = app.scene.snapshot.node(node).total.now;
+    let mut words =
+        format!(" {rest}{name}  {}  {} % ", app.scene.samples(weight), text::percent(weight, app.scene.snapshot.weight()));
+    if let Some(difference) = &app.scene.snapshot.difference {
+        words.push_str(&format!(" {} ", app.scene.change(difference.change(difference.node(node).total))));
     }
-    put(buffer, area, area.x, area.bottom() - 1, &words, app.theme.chip());
+    put(buffer, area, area.x, area.bottom() - 1, &words, app.scene.theme.chip());
 }

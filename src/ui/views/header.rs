@@ -5,9 +5,11 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use crate::profile::{Baseline, FilterMode, TimeRange};
-use crate::ui::app::{App, Chip, View};
+use crate::ui::app::App;
+use crate::ui::scene::Chip;
 use crate::ui::span::Span;
 use crate::ui::text;
+use crate::ui::view::View;
 
 use super::paint::put;
 
@@ -23,8 +25,8 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let status = &app.status;
-    let state = match (app.frozen.is_some(), app.span, status.live) {
+    let status = &app.scene.status;
+    let state = match (app.scene.frozen.is_some(), app.scene.span, status.live) {
         (true, ..) => "frozen".to_owned(),
         (_, Span::Between(from, to), _) => format!("{} s selected", text::seconds(to.since(from))),
         (_, Span::Last(seconds), true) => format!("last {seconds} s"),
@@ -35,17 +37,18 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let width_of = |figures: &[(String, Style)]| -> usize { figures.iter().map(|(words, _)| text::width(words) + 2).sum() };
     let least_right = width_of(&figures(app, true));
     // That it has ended is always told; how, where there is room.
-    let long = 16 + text::width(&app.target_name()) + text::width(&state) + least_right > usize::from(area.width);
-    let state = if long && !status.live && status.ended.is_some() && app.frozen.is_none() { "ended".to_owned() } else { state };
-    let attention = app.frozen.is_some() || matches!(app.span, Span::Between(..)) || status.ended.is_some();
-    let target = app.target_name();
-    let source = app.source_words();
-    let dot = if app.theme.ascii { " - " } else { " · " };
+    let long = 16 + text::width(&app.scene.target_name()) + text::width(&state) + least_right > usize::from(area.width);
+    let state =
+        if long && !status.live && status.ended.is_some() && app.scene.frozen.is_none() { "ended".to_owned() } else { state };
+    let attention = app.scene.frozen.is_some() || matches!(app.scene.span, Span::Between(..)) || status.ended.is_some();
+    let target = app.scene.target_name();
+    let source = app.scene.source_words();
+    let dot = if app.scene.theme.ascii { " - " } else { " · " };
     let parts: [(&str, Style, u8); 4] = [
         (&status.host, Style::new(), 3),
-        (&target, app.theme.strong(), 0),
-        (&source, Style::new(), if app.shown_event().is_some() { 0 } else { 2 }),
-        (&state, if attention { app.theme.warning() } else { Style::new() }, 1),
+        (&target, app.scene.theme.strong(), 0),
+        (&source, Style::new(), if app.scene.shown_event().is_some() { 0 } else { 2 }),
+        (&state, if attention { app.scene.theme.warning() } else { Style::new() }, 1),
     ];
     let needed = |least: u8| -> usize {
         let shown = parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least);
@@ -58,18 +61,18 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let right_width = width_of(&right);
     let room = usize::from(area.width).saturating_sub(right_width);
     let least = (0..=3).rev().find(|least| needed(*least) <= room).unwrap_or(0);
-    let mut x = put(buffer, area, area.x, area.y, " flametop ", app.theme.key().add_modifier(Modifier::BOLD));
+    let mut x = put(buffer, area, area.x, area.y, " flametop ", app.scene.theme.key().add_modifier(Modifier::BOLD));
     let left = Rect { width: u16::try_from(room).unwrap_or(area.width), ..area };
     let mut first = true;
     for (words, style, _) in parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least) {
         if !first {
-            x = put(buffer, left, x, area.y, dot, app.theme.dim());
+            x = put(buffer, left, x, area.y, dot, app.scene.theme.dim());
         }
         first = false;
         x = put(buffer, left, x, area.y, words, *style);
     }
     // Where there is no second line, the tabs are here.
-    if app.areas().time.is_empty() && needed(least) + tabs_width() <= room {
+    if app.scene.areas().time.is_empty() && needed(least) + tabs_width() <= room {
         draw_tabs(app, left, x + 2, buffer);
     }
     let mut x = area.x + u16::try_from(usize::from(area.width).saturating_sub(right_width)).unwrap_or(0);
@@ -85,18 +88,18 @@ fn tabs_width() -> usize {
 fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
     for view in View::ALL {
         let (number, name) = view.title();
-        let on = view == app.view;
-        let style = if on { app.theme.chip() } else { app.theme.dim() };
+        let on = view == app.scene.view;
+        let style = if on { app.scene.theme.chip() } else { app.scene.theme.dim() };
         x = put(buffer, area, x, area.y, &format!(" {number} {name} "), style);
     }
 }
 
 /// Samples, losses, completeness, cost. Short, the samples are left to the root's box.
 fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
-    let snapshot = &app.snapshot;
+    let snapshot = &app.scene.snapshot;
     let totals = &snapshot.totals;
-    let mut figures = vec![(format!("{} {}", text::count(snapshot.amount()), app.unit_word()), Style::new())];
-    if app.status.frequency == 0 {
+    let mut figures = vec![(format!("{} {}", text::count(snapshot.amount()), app.scene.unit_word()), Style::new())];
+    if app.scene.status.frequency == 0 {
         return figures;
     }
     if short {
@@ -104,17 +107,18 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     }
     // Only samples. The health view counts other lost events.
     let lost = snapshot.losses.ring_full;
-    figures.push((format!("lost {}", text::count(lost)), if lost > 0 { app.theme.warning() } else { app.theme.good() }));
+    figures
+        .push((format!("lost {}", text::count(lost)), if lost > 0 { app.scene.theme.warning() } else { app.scene.theme.good() }));
     if snapshot.losses.over_memory > 0 {
-        figures.push((format!("let go {}", text::count(snapshot.losses.over_memory)), app.theme.warning()));
+        figures.push((format!("let go {}", text::count(snapshot.losses.over_memory)), app.scene.theme.warning()));
     }
     if totals.user > 0 {
-        let style = if totals.complete * 100 >= totals.user * 95 { app.theme.good() } else { app.theme.warning() };
+        let style = if totals.complete * 100 >= totals.user * 95 { app.scene.theme.good() } else { app.scene.theme.warning() };
         let what = if short { "" } else { "stacks " };
         figures.push((format!("{what}{} % complete", text::percent(totals.complete, totals.user)), style));
     }
-    let cost = format!("own {:.1} % {}", app.status.own_cpu, text::bytes(app.status.own_memory));
-    figures.push((cost, app.theme.dim()));
+    let cost = format!("own {:.1} % {}", app.scene.status.own_cpu, text::bytes(app.scene.status.own_memory));
+    figures.push((cost, app.scene.theme.dim()));
     figures
 }
 
@@ -124,29 +128,29 @@ pub(super) fn draw_time(app: &App, area: Rect, buffer: &mut Buffer) {
         return;
     }
     for (_, x, words) in chips(app, area) {
-        put(buffer, area, x, area.y, &words, app.theme.chip());
+        put(buffer, area, x, area.y, &words, app.scene.theme.chip());
     }
     let tabs = tabs_begin(app, area);
     if let Some(x) = tabs {
         draw_tabs(app, area, x, buffer);
     }
     let Some(strip) = Strip::new(app, area) else { return };
-    let bars = if app.theme.ascii { &ASCII_BARS } else { &BARS };
+    let bars = if app.scene.theme.ascii { &ASCII_BARS } else { &BARS };
     for (column, weight) in strip.columns.iter().enumerate() {
         let height = match weight {
             0 => 0,
             weight => 1 + (u128::from(*weight) * 7 / u128::from(strip.full.max(1))).min(7) as usize,
         };
         let second = strip.first_second + column as u64 * strip.seconds_a_column;
-        let mut style = app.theme.bar();
+        let mut style = app.scene.theme.bar();
         if strip.selected.is_some_and(|(from, to)| !(from..to).contains(&second)) {
-            style = app.theme.dim();
+            style = app.scene.theme.dim();
         }
         let x = area.x + 1 + column as u16;
         put(buffer, area, x, area.y, bars[height.min(8)], style);
     }
     let end = area.x + 1 + strip.columns.len() as u16;
-    put(buffer, strip.area, end + 1, area.y, &strip.legend, app.theme.dim());
+    put(buffer, strip.area, end + 1, area.y, &strip.legend, app.scene.theme.dim());
 }
 
 /// The column of the first chip, or of the area's end.
@@ -189,8 +193,8 @@ impl Strip {
     }
 
     fn new(app: &App, area: Rect) -> Option<Strip> {
-        let timeline = &app.snapshot.timeline;
-        if app.status.frequency == 0 || timeline.weights.is_empty() {
+        let timeline = &app.scene.snapshot.timeline;
+        if app.scene.status.frequency == 0 || timeline.weights.is_empty() {
             return None;
         }
         let end = tabs_begin(app, area).unwrap_or_else(|| chips_begin(app, area));
@@ -208,20 +212,20 @@ impl Strip {
         columns.drain(..excess);
         let first_second = timeline.first_second - phase as u64 + (excess * seconds_a_column) as u64;
         let most = columns.iter().copied().max().unwrap_or(0);
-        let full = match app.ticks() {
+        let full = match app.scene.ticks() {
             0 => most,
-            ticks => u64::from(ticks) * app.status.cpus as u64 * seconds_a_column as u64,
+            ticks => u64::from(ticks) * app.scene.status.cpus as u64 * seconds_a_column as u64,
         };
-        let selected = match app.snapshot.request.query.range {
+        let selected = match app.scene.snapshot.request.query.range {
             TimeRange::All | TimeRange::Fading(..) => None,
             TimeRange::Last(span) => {
-                let now = app.snapshot.now.0;
+                let now = app.scene.snapshot.now.0;
                 Some((now.saturating_sub(span) / 1_000_000_000, now / 1_000_000_000 + 1))
             }
             TimeRange::Between(from, to) => Some((from.0 / 1_000_000_000, to.0.div_ceil(1_000_000_000))),
         };
         let per_second = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
-        let rate = match app.ticks() {
+        let rate = match app.scene.ticks() {
             0 => format!("{}/s", text::count(per_second)),
             ticks => format!("{:.1} CPUs", per_second as f64 / f64::from(ticks)),
         };
@@ -250,20 +254,20 @@ pub(in crate::ui) fn seconds_near(app: &App, area: Rect, x: u16) -> Option<(u64,
 
 /// The chips from left to right: what each is, its column, its words.
 fn chips(app: &App, area: Rect) -> Vec<(Chip, u16, String)> {
-    let close = if app.theme.ascii { "x" } else { "×" };
-    let filters = app.filters().iter().enumerate().map(|(index, filter)| {
+    let close = if app.scene.theme.ascii { "x" } else { "×" };
+    let filters = app.scene.filters().iter().enumerate().map(|(index, filter)| {
         let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
         (Chip::Filter(index), format!(" {mode} /{}/ {close} ", text::cut(filter.pattern.source(), 24)))
     });
     let mut words: Vec<(Chip, String)> = filters.collect();
-    if !app.target().is_everything() {
-        words.push((Chip::Target, format!(" {} {close} ", text::cut(&app.target_name(), 24))));
+    if !app.scene.target().is_everything() {
+        words.push((Chip::Target, format!(" {} {close} ", text::cut(&app.scene.target_name(), 24))));
     }
-    if app.folds_inlined() {
+    if app.scene.folds_inlined() {
         words.push((Chip::Folded, format!(" no inlined {close} ")));
     }
-    if app.compare.on {
-        let of = match app.snapshot.baseline {
+    if app.scene.compare.on {
+        let of = match app.scene.snapshot.baseline {
             Baseline::Samples(samples) => format!("{} samples", text::count(samples)),
             Baseline::None | Baseline::TooLarge => "baseline".to_owned(),
         };

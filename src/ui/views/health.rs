@@ -27,8 +27,8 @@ const MOST_OBJECTS: usize = 4;
 
 fn lines(app: &App) -> Vec<(String, Style)> {
     let plain = Style::new();
-    let heading = app.theme.key();
-    let snapshot = &app.snapshot;
+    let heading = app.scene.theme.key();
+    let snapshot = &app.scene.snapshot;
     let totals = &snapshot.totals;
     let mut lines = vec![("How user stacks end, of what is shown".to_owned(), heading)];
     for (end, weight) in UserEnd::ALL.into_iter().zip(totals.ends) {
@@ -37,15 +37,15 @@ fn lines(app: &App) -> Vec<(String, Style)> {
             let share = text::percent(weight, totals.weight);
             lines.push((format!("{:>9}  {share:>5} %  {what}", text::grouped(weight)), plain));
             if !remedy.is_empty() {
-                lines.push((format!("{:22}{remedy}", ""), app.theme.dim()));
+                lines.push((format!("{:22}{remedy}", ""), app.scene.theme.dim()));
             }
             let objects = snapshot.short.iter().filter(|short| short.end == end);
             for short in objects.clone().take(MOST_OBJECTS) {
-                lines.push((format!("{:>32}  in {}", text::grouped(short.weight), short.object), app.theme.dim()));
+                lines.push((format!("{:>32}  in {}", text::grouped(short.weight), short.object), app.scene.theme.dim()));
             }
             let more = objects.count().saturating_sub(MOST_OBJECTS);
             if more > 0 {
-                lines.push((format!("{:>32}  more objects", more), app.theme.dim()));
+                lines.push((format!("{:>32}  more objects", more), app.scene.theme.dim()));
             }
         }
     }
@@ -64,22 +64,22 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         (losses.over_memory, "samples let go because memory was full; --memory holds more"),
         (losses.coarse, "addresses without a name of their own, memory being full; --memory holds more"),
         (losses.aged_out, "samples older than the window; --window keeps more"),
-        (app.status.own_left_out, "samples of flametop itself; --self shows them"),
+        (app.scene.status.own_left_out, "samples of flametop itself; --self shows them"),
     ];
     for (count, what) in kinds {
-        let style = if count > 0 { plain } else { app.theme.dim() };
+        let style = if count > 0 { plain } else { app.scene.theme.dim() };
         lines.push((format!("{:>9}  {what}", text::grouped(count)), style));
     }
     if let Some((user, count)) = losses.coarse_most {
         let words =
             format!("{:>20}  of them of user {user}, who has used up a share of the memory for names", text::grouped(count));
-        lines.push((words, app.theme.dim()));
+        lines.push((words, app.scene.theme.dim()));
     }
-    if !app.status.events.is_empty() {
+    if !app.scene.status.events.is_empty() {
         lines.push((String::new(), plain));
         lines.push(("Events, all counted, and stacks taken of them".to_owned(), heading));
     }
-    for event in app.status.events.iter() {
+    for event in app.scene.status.events.iter() {
         let (events, stacks) = (text::grouped(event.events), text::grouped(event.stacks));
         let places = if event.places == 1 { String::new() } else { format!(" at {} places", event.places) };
         lines.push((format!("{events:>9}  {} ({}{places}), stacks of {stacks}", event.name, event.how), plain));
@@ -91,13 +91,13 @@ fn lines(app: &App) -> Vec<(String, Style)> {
             (event.cut, "stacks of the kernel end early: there was no certain way to the callers"),
         ];
         for (count, what) in kinds.into_iter().filter(|(count, _)| *count > 0) {
-            lines.push((format!("{:>20}  {what}", text::grouped(count)), app.theme.dim()));
+            lines.push((format!("{:>20}  {what}", text::grouped(count)), app.scene.theme.dim()));
         }
     }
     lines.push((String::new(), plain));
     lines.push(("What flametop costs".to_owned(), heading));
-    lines.push((format!("{:>8.1}%  of one CPU over the last seconds", app.status.own_cpu), plain));
-    lines.push((format!("{:>9}  resident memory", text::bytes(app.status.own_memory)), plain));
+    lines.push((format!("{:>8.1}%  of one CPU over the last seconds", app.scene.status.own_cpu), plain));
+    lines.push((format!("{:>9}  resident memory", text::bytes(app.scene.status.own_memory)), plain));
     lines.push((
         format!(
             "{:>9}  of it for {} samples, their stacks and names, and symbol tables",
@@ -106,20 +106,21 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         ),
         plain,
     ));
-    for (title, rows) in [("Unwind tables", &app.status.notes), ("Processes that cannot be read", &app.status.unread)] {
+    for (title, rows) in [("Unwind tables", &app.scene.status.notes), ("Processes that cannot be read", &app.scene.status.unread)]
+    {
         if !rows.is_empty() {
             lines.push((String::new(), plain));
             lines.push((title.to_owned(), heading));
             lines.extend(rows.iter().map(|note| (format!("  {note}"), plain)));
         }
     }
-    if !app.status.problems.is_empty() {
+    if !app.scene.status.problems.is_empty() {
         lines.push((String::new(), plain));
         lines.push(("Objects without names, or without lines".to_owned(), heading));
-        for (object, why, remedy) in &app.status.problems {
+        for (object, why, remedy) in &app.scene.status.problems {
             lines.push((format!("  {object}: {why}"), plain));
             if !remedy.is_empty() {
-                lines.push((format!("    {remedy}"), app.theme.dim()));
+                lines.push((format!("    {remedy}"), app.scene.theme.dim()));
             }
         }
     }

@@ -19,14 +19,14 @@ pub(super) fn draw(app: &App, help: &Help, area: Rect, buffer: &mut Buffer) {
     } else {
         "keys  (/ searches, Esc closes)".to_owned()
     };
-    let title = if app.theme.ascii { title.replace(['“', '”'], "\"") } else { title };
+    let title = if app.scene.theme.ascii { title.replace(['“', '”'], "\"") } else { title };
     let inner = window(app, area, 84, area.height, &title, buffer);
     let lines = lines(app, help.line.text());
     let scroll = help.scroll.min(lines.len().saturating_sub(usize::from(inner.height)));
     for (y, line) in (inner.y..inner.bottom()).zip(lines.into_iter().skip(scroll)) {
         match line {
             Line::Heading(words) => {
-                put(buffer, inner, inner.x + 1, y, words, app.theme.strong());
+                put(buffer, inner, inner.x + 1, y, words, app.scene.theme.strong());
             }
             Line::Row { keys, help, style } => {
                 put(buffer, inner, inner.x + 2, y, &keys, style);
@@ -46,12 +46,12 @@ fn lines(app: &App, wanted: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     for section in Section::ALL {
         let mut rows: Vec<Line> = Vec::new();
-        for (binding, keys) in app.keys.rows().filter(|(binding, _)| binding.section == section) {
+        for (binding, keys) in app.scene.keys.rows().filter(|(binding, _)| binding.section == section) {
             // The sign for Enter is for the hint line; here the key has its name.
             let keys: Vec<&str> = keys.iter().map(|key| &**key).filter(|key| *key != "↵").collect();
             let keys = if keys.is_empty() { "(no key)".to_owned() } else { keys.join(" ") };
             if wanted.is_empty() || format!("{keys} {}", binding.help).to_lowercase().contains(&wanted) {
-                rows.push(Line::Row { keys, help: binding.help.to_owned(), style: app.theme.key() });
+                rows.push(Line::Row { keys, help: binding.help.to_owned(), style: app.scene.theme.key() });
             }
         }
         if !rows.is_empty() {
@@ -66,7 +66,7 @@ fn lines(app: &App, wanted: &str) -> Vec<Line> {
             ("wheel", "scroll"),
             ("time strip", "click a second, drag over several"),
         ] {
-            lines.push(Line::Row { keys: keys.to_owned(), help: help.to_owned(), style: app.theme.key() });
+            lines.push(Line::Row { keys: keys.to_owned(), help: help.to_owned(), style: app.scene.theme.key() });
         }
         lines.push(Line::Heading("Colours"));
         let kinds = [
@@ -78,8 +78,8 @@ fn lines(app: &App, wanted: &str) -> Vec<Line> {
             (FrameKind::Unknown, "no name was found; italic: not yet"),
         ];
         for (kind, help) in kinds {
-            let label = app.names.labels.intern("colour", "", kind);
-            let colours = app.theme.frame(app.names.labels.get(label), false, false, 0.0);
+            let label = app.scene.names.labels.intern("colour", "", kind);
+            let colours = app.scene.theme.frame(app.scene.names.labels.get(label), false, false, 0.0);
             let style = Style::new().bg(colours.ground).fg(colours.ink);
             let keys = text::cut("  sample  ", 10);
             lines.push(Line::Row { keys, help: help.to_owned(), style });

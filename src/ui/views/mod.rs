@@ -4,8 +4,9 @@ use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::app::{App, View};
+use super::app::App;
 use super::overlay::Overlay;
+use super::view::View;
 
 pub(super) mod flame;
 mod footer;
@@ -23,15 +24,15 @@ mod time;
 
 /// Draws the whole screen.
 pub fn draw(app: &App, frame: &mut Frame<'_>) {
-    if app.size != (frame.area().width, frame.area().height) {
+    if app.scene.size != (frame.area().width, frame.area().height) {
         // The terminal has changed its size this very moment; the next picture will know it.
         return;
     }
-    let areas = app.areas();
+    let areas = app.scene.areas();
     let buffer = frame.buffer_mut();
     header::draw(app, areas.header, buffer);
     header::draw_time(app, areas.time, buffer);
-    match app.view {
+    match app.scene.view {
         _ if app.source.is_some() => {}
         View::Flame => flame::draw(app, areas.body, buffer),
         View::Functions => functions::draw(app, areas.body, buffer),
@@ -55,7 +56,7 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
         let last = Rect::new(0, area.height.saturating_sub(1), area.width, area.height.min(1));
         footer::draw(app, Rect::default(), last, frame.buffer_mut());
     }
-    if app.theme.ascii {
+    if app.scene.theme.ascii {
         to_ascii(frame.buffer_mut());
     }
 }

@@ -12,13 +12,13 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let rule = if app.theme.ascii { "-" } else { "─" };
-    let title = match &app.status.ended {
+    let rule = if app.scene.theme.ascii { "-" } else { "─" };
+    let title = match &app.scene.status.ended {
         Some(how) => format!("{rule}{rule} output: {how} "),
         None => format!("{rule}{rule} output "),
     };
-    let x = put(buffer, area, area.x, area.y, &title, app.theme.key());
-    put(buffer, area, x, area.y, &rule.repeat(usize::from(area.width)), app.theme.dim());
+    let x = put(buffer, area, area.x, area.y, &title, app.scene.theme.key());
+    put(buffer, area, x, area.y, &rule.repeat(usize::from(area.width)), app.scene.theme.dim());
     let lines = usize::from(area.height).saturating_sub(1);
     let skip = app.output.len().saturating_sub(lines);
     for (y, line) in (area.y + 1..area.bottom()).zip(app.output.iter().skip(skip)) {

@@ -34,8 +34,8 @@ pub(super) fn bar(app: &App, part: u64, whole: u64, line: Rect, x: u16, buffer: 
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let units = (u128::from(part) * u128::from(BAR) * 8 / u128::from(whole.max(1))) as usize;
     let glyphs =
-        if app.theme.ascii { "#".repeat(units / 8) } else { format!("{}{}", "█".repeat(units / 8), EIGHTHS[units % 8]) };
-    put(buffer, line, x, line.y, &glyphs, app.theme.bar());
+        if app.scene.theme.ascii { "#".repeat(units / 8) } else { format!("{}{}", "█".repeat(units / 8), EIGHTHS[units % 8]) };
+    put(buffer, line, x, line.y, &glyphs, app.scene.theme.bar());
     x + BAR
 }
 
@@ -48,13 +48,13 @@ pub(super) fn window(app: &App, area: Rect, width: u16, height: u16, title: &str
     if width < 8 || height < 4 {
         return outer;
     }
-    let border = if app.theme.ascii { ASCII_BORDER } else { BorderType::Rounded.to_border_set() };
+    let border = if app.scene.theme.ascii { ASCII_BORDER } else { BorderType::Rounded.to_border_set() };
     let block = Block::new()
         .borders(Borders::ALL)
         .border_set(border)
-        .border_style(app.theme.dim())
+        .border_style(app.scene.theme.dim())
         .title(format!(" {title} "))
-        .title_style(app.theme.strong());
+        .title_style(app.scene.theme.strong());
     let inner = block.inner(outer);
     block.render(outer, buffer);
     inner

@@ -19,25 +19,25 @@ pub(super) fn draw(app: &App, picker: &Picker, area: Rect, buffer: &mut Buffer) 
         return;
     }
     let (before, after) = picker.line.split();
-    let mut x = put(buffer, inner, inner.x + 1, inner.y, before, app.theme.strong());
+    let mut x = put(buffer, inner, inner.x + 1, inner.y, before, app.scene.theme.strong());
     x = put(buffer, inner, x, inner.y, " ", Style::new().add_modifier(Modifier::REVERSED));
-    x = put(buffer, inner, x, inner.y, after, app.theme.strong());
+    x = put(buffer, inner, x, inner.y, after, app.scene.theme.strong());
     if picker.line.text().is_empty() {
-        put(buffer, inner, x + 1, inner.y, "type to narrow, Enter takes, Esc leaves", app.theme.dim());
+        put(buffer, inner, x + 1, inner.y, "type to narrow, Enter takes, Esc leaves", app.scene.theme.dim());
     }
     let lines = usize::from(inner.height).saturating_sub(1);
     let scroll = picker.at.saturating_sub(lines.saturating_sub(1));
     if rows.len() == 0 {
-        put(buffer, inner, inner.x + 1, inner.y + 1, "nothing matches", app.theme.dim());
+        put(buffer, inner, inner.x + 1, inner.y + 1, "nothing matches", app.scene.theme.dim());
     }
     for (line, (at, row)) in rows.enumerate().skip(scroll).take(lines).enumerate() {
         let y = inner.y + 1 + line as u16;
         let selected = at == picker.at;
         let x = put(buffer, inner, inner.x, y, &format!("{:>8} {:>7}  ", row.number, row.share), Style::new());
-        let x = put(buffer, inner, x, y, &text::cut(&row.name, picker.longest_name()), app.theme.strong());
-        put(buffer, inner, x + 2, y, &row.detail, app.theme.dim());
+        let x = put(buffer, inner, x, y, &text::cut(&row.name, picker.longest_name()), app.scene.theme.strong());
+        put(buffer, inner, x + 2, y, &row.detail, app.scene.theme.dim());
         if selected {
-            buffer.set_style(Rect::new(inner.x, y, inner.width, 1), app.theme.selected());
+            buffer.set_style(Rect::new(inner.x, y, inner.width, 1), app.scene.theme.selected());
         }
     }
 }

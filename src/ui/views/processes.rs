@@ -22,26 +22,26 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         "{:>8}{} {:>6}{}{:>9}{} {:>7} {:10} {:>9}  name{}",
         "PID",
         mark(ProcessSort::Pid),
-        if app.shown_event().is_some() { "ev/s" } else { "CPU %" },
+        if app.scene.shown_event().is_some() { "ev/s" } else { "CPU %" },
         mark(ProcessSort::Cpu),
-        app.unit_word(),
+        app.scene.unit_word(),
         mark(ProcessSort::Samples),
         "share",
         "",
         "complete",
         mark(ProcessSort::Name)
     );
-    put(buffer, area, area.x, area.y, &heading, app.theme.dim());
-    let rows = app.processes.rows(&app.snapshot, &app.names);
+    put(buffer, area, area.x, area.y, &heading, app.scene.theme.dim());
+    let rows = app.processes.rows(&app.scene.snapshot, &app.scene.names);
     if rows.is_empty() {
-        put(buffer, area, area.x + 1, area.y + 1, "no process has run yet", app.theme.dim());
+        put(buffer, area, area.x + 1, area.y + 1, "no process has run yet", app.scene.theme.dim());
     }
     table::draw(app, area, (app.processes.position, &rows), draw_row, buffer);
 }
 
 fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
-    let whole = app.snapshot.amount();
-    let (opened, closed) = if app.theme.ascii { ("- ", "+ ") } else { ("▾ ", "▸ ") };
+    let whole = app.scene.snapshot.amount();
+    let (opened, closed) = if app.scene.theme.ascii { ("- ", "+ ") } else { ("▾ ", "▸ ") };
     let (number, recent, shown, complete, user) = match row {
         ProcessRow::Exited { sums, .. } => (String::new(), sums.recent, sums.shown, sums.complete, sums.user),
         ProcessRow::Process { sums, .. } => (sums.tgid.to_string(), sums.recent, sums.shown, sums.complete, sums.user),
@@ -56,14 +56,14 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
     );
     let x = put(buffer, line, line.x, line.y, &figures, Style::new());
     let x = bar(app, shown, whole, line, x, buffer);
-    let mut x = put(buffer, line, x, line.y, &format!(" {complete:>9}  "), app.theme.dim());
+    let mut x = put(buffer, line, x, line.y, &format!(" {complete:>9}  "), app.scene.theme.dim());
     match row {
         ProcessRow::Exited { sums, processes, open } => {
-            let times = if app.theme.ascii { 'x' } else { '×' };
-            x = put(buffer, line, x, line.y, if *open { opened } else { closed }, app.theme.dim());
-            x = put(buffer, line, x, line.y, app.names.labels.name(sums.name), app.theme.strong());
-            x = put(buffer, line, x, line.y, &format!(" {times}{}, ", processes.len()), app.theme.strong());
-            put(buffer, line, x, line.y, "exited", app.theme.warning());
+            let times = if app.scene.theme.ascii { 'x' } else { '×' };
+            x = put(buffer, line, x, line.y, if *open { opened } else { closed }, app.scene.theme.dim());
+            x = put(buffer, line, x, line.y, app.scene.names.labels.name(sums.name), app.scene.theme.strong());
+            x = put(buffer, line, x, line.y, &format!(" {times}{}, ", processes.len()), app.scene.theme.strong());
+            put(buffer, line, x, line.y, "exited", app.scene.theme.warning());
         }
         ProcessRow::Process { sums, open, exited, folded } => {
             x += 2 * u16::from(*folded);
@@ -72,31 +72,31 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
                 (true, false) => closed,
                 _ => "  ",
             };
-            x = put(buffer, line, x, line.y, sign, app.theme.dim());
-            x = put(buffer, line, x, line.y, app.names.labels.name(sums.name), app.theme.strong());
+            x = put(buffer, line, x, line.y, sign, app.scene.theme.dim());
+            x = put(buffer, line, x, line.y, app.scene.names.labels.name(sums.name), app.scene.theme.strong());
             if sums.threads.len() > 1 {
-                x = put(buffer, line, x, line.y, &format!("  {} threads", sums.threads.len()), app.theme.dim());
+                x = put(buffer, line, x, line.y, &format!("  {} threads", sums.threads.len()), app.scene.theme.dim());
             }
             if *exited {
-                x = put(buffer, line, x + 2, line.y, "exited", app.theme.warning());
+                x = put(buffer, line, x + 2, line.y, "exited", app.scene.theme.warning());
             }
-            if let Some((command, _)) = app.snapshot.processes.get(&sums.tgid) {
-                put(buffer, line, x + 2, line.y, command, app.theme.dim());
+            if let Some((command, _)) = app.scene.snapshot.processes.get(&sums.tgid) {
+                put(buffer, line, x + 2, line.y, command, app.scene.theme.dim());
             }
         }
         ProcessRow::Thread { row } => {
-            put(buffer, line, x + 4, line.y, app.names.labels.name(row.thread.name), Style::new());
+            put(buffer, line, x + 4, line.y, app.scene.names.labels.name(row.thread.name), Style::new());
         }
     }
 }
 
 /// CPU use over the last seconds, in per cent of one CPU; of events how many there were a second.
 fn recent_use(app: &App, recent: u64) -> f64 {
-    if app.is_file() {
+    if app.scene.is_file() {
         return 0.0;
     }
-    let window = (ViewBuilder::RECENT as f64 / 1e9).min((app.status.elapsed as f64).max(1.0));
-    match app.ticks() {
+    let window = (ViewBuilder::RECENT as f64 / 1e9).min((app.scene.status.elapsed as f64).max(1.0));
+    match app.scene.ticks() {
         0 => recent as f64 / window,
         ticks => recent as f64 * 100.0 / (f64::from(ticks) * window),
     }

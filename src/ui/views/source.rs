@@ -22,7 +22,7 @@ pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) 
     draw_title(app, source, area, buffer);
     let mut y = area.y + 1;
     if !source.note().is_empty() {
-        put(buffer, area, area.x + 1, y, &source.note(), app.theme.warning());
+        put(buffer, area, area.x + 1, y, &source.note(), app.scene.theme.warning());
         y += 1;
     }
     let words = match source.rows() {
@@ -37,16 +37,16 @@ pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) 
         }
         None => "reading …",
     };
-    let x = put(buffer, area, area.x + 1, y, words, app.theme.strong());
+    let x = put(buffer, area, area.x + 1, y, words, app.scene.theme.strong());
     if let (Some(Err(_)), Some(Ok(_))) = (source.rows(), &source.listing) {
-        let key = app.keys.first(Action::NextView);
-        put(buffer, area, x + 2, y, &format!("{key} goes back"), app.theme.key());
+        let key = app.scene.keys.first(Action::NextView);
+        put(buffer, area, x + 2, y, &format!("{key} goes back"), app.scene.theme.key());
     }
 }
 
 /// Function, object, file and line of the cursor, the function's share of all.
 fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
-    let Some(label) = app.names.labels.get(source.label) else { return };
+    let Some(label) = app.scene.names.labels.get(source.label) else { return };
     let at = source.place.at;
     let file = match source.rows() {
         Some(Ok(rows)) => match (source.pane, rows.rows.get(at)) {
@@ -58,22 +58,22 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
     let share = match &source.addresses {
         Some(addresses) if source.whole() == addresses.total => {
             // They are counted beside the tree, a moment later than that: in a function that has nearly all, there may be more.
-            let weight = app.snapshot.weight();
+            let weight = app.scene.snapshot.weight();
             let percent = |part: u64| text::percent(part.min(weight), weight);
             format!("self {} %  total {} % of all", percent(addresses.own), percent(addresses.total))
         }
         _ => String::new(),
     };
     let room = usize::from(area.width).saturating_sub(text::width(&label.object) + text::width(&share) + 9);
-    let name = fit_name(&app.shown_name(label), (room / 2).max(room.saturating_sub(text::width(&file))));
-    let mut x = put(buffer, area, area.x + 1, area.y, &name, app.theme.strong());
+    let name = fit_name(&app.scene.shown_name(label), (room / 2).max(room.saturating_sub(text::width(&file))));
+    let mut x = put(buffer, area, area.x + 1, area.y, &name, app.scene.theme.strong());
     if !label.object.is_empty() {
-        x = put(buffer, area, x + 2, area.y, &label.object, app.theme.dim());
+        x = put(buffer, area, x + 2, area.y, &label.object, app.scene.theme.dim());
     }
     let room = room.saturating_sub(text::width(&name));
     let file = if text::width(&file) <= room { file } else { format!("…{}", text::tail(&file, room.saturating_sub(1))) };
     x = put(buffer, area, x + 2, area.y, &file, Style::new());
-    put(buffer, area, x + 2, area.y, &share, app.theme.dim());
+    put(buffer, area, x + 2, area.y, &share, app.scene.theme.dim());
 }
 
 /// What columns mean, and the keys that one would not guess.
@@ -84,10 +84,10 @@ fn draw_heading(app: &App, source: &Source, rows: &Rows, area: Rect, y: u16, buf
         Pane::Code => ("address", "instruction", "source"),
     };
     let heading = format!("{:>7} {:>7}  {:10} {place:>digits$}  {what}", "self %", "total %", "");
-    let x = put(buffer, area, area.x, y, &heading, app.theme.dim());
+    let x = put(buffer, area, area.x, y, &heading, app.scene.theme.dim());
     let keys = [(Action::NextMatch, "next hot row"), (Action::NextView, other), (Action::Source, "closes")];
-    let words: Vec<String> = keys.iter().map(|(action, what)| format!("{} {what}", app.keys.first(*action))).collect();
-    put(buffer, area, x + 3, y, &words.join("  "), app.theme.key());
+    let words: Vec<String> = keys.iter().map(|(action, what)| format!("{} {what}", app.scene.keys.first(*action))).collect();
+    put(buffer, area, x + 3, y, &words.join("  "), app.scene.theme.key());
 }
 
 fn draw_rows(app: &App, source: &Source, rows: &Rows, area: Rect, buffer: &mut Buffer) {
@@ -97,7 +97,7 @@ fn draw_rows(app: &App, source: &Source, rows: &Rows, area: Rect, buffer: &mut B
         let line = Rect::new(area.x, y, area.width, 1);
         draw_row(app, source, index, row, digits, line, buffer);
         if index == at {
-            buffer.set_style(line, app.theme.selected());
+            buffer.set_style(line, app.scene.theme.selected());
         }
     }
 }
@@ -108,16 +108,16 @@ fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, 
     // Of a row without samples nothing is told: figures lead the eye.
     let share = |part: u64| if part == 0 { String::new() } else { text::percent(part.min(whole), whole) };
     let figures = format!("{:>7} {:>7}  ", share(own), share(total));
-    let x = put(buffer, line, line.x, line.y, &figures, if own > 0 { Style::new() } else { app.theme.dim() });
+    let x = put(buffer, line, line.x, line.y, &figures, if own > 0 { Style::new() } else { app.scene.theme.dim() });
     let x = bar(app, own.min(whole), whole, line, x, buffer);
     let place = match source.pane {
         Pane::Source => format!(" {:>digits$}  ", row.place),
         Pane::Code => format!(" {:>digits$x}  ", row.place),
     };
-    let x = put(buffer, line, x, line.y, &place, app.theme.dim());
+    let x = put(buffer, line, x, line.y, &place, app.scene.theme.dim());
     let hidden = text::head(&row.text, source.shift).len();
     let hot = own * 10 >= whole.max(1);
-    put(buffer, line, x, line.y, &row.text[hidden..], if hot { app.theme.strong() } else { Style::new() });
+    put(buffer, line, x, line.y, &row.text[hidden..], if hot { app.scene.theme.strong() } else { Style::new() });
 }
 
 /// Columns of the largest place.
@@ -131,7 +131,7 @@ fn digits(source: &Source, rows: &Rows) -> usize {
 
 /// What the row under the cursor weighs, with the whole name of the function.
 pub(super) fn describe(app: &App, source: &Source) -> String {
-    let name = app.names.labels.name(source.label);
+    let name = app.scene.names.labels.name(source.label);
     let at = source.place.at;
     let Some((own, total)) = source.weights.rows.get(at) else { return format!(" {name}") };
     let percent = |part: u64| text::percent(part.min(source.whole()), source.whole());
@@ -143,10 +143,10 @@ pub(super) fn describe(app: &App, source: &Source) -> String {
     };
     format!(
         " here: self {} ({} %)  total {} ({} %) of {} samples{rest}  {name}",
-        app.samples(*own),
+        app.scene.samples(*own),
         percent(*own),
-        app.samples((*total).min(whole)),
+        app.scene.samples((*total).min(whole)),
         percent(*total),
-        app.samples(whole)
+        app.scene.samples(whole)
     )
 }

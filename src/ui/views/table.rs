@@ -25,15 +25,15 @@ pub(super) fn draw<Row>(
         let place = Rect { y: line, height: 1, ..body };
         draw_row(app, row, place, buffer);
         if at == position.at {
-            buffer.set_style(place, app.theme.selected());
+            buffer.set_style(place, app.scene.theme.selected());
         }
     }
     if is_cut && lines > 0 {
-        let dash = if app.theme.ascii { '-' } else { '–' };
+        let dash = if app.scene.theme.ascii { '-' } else { '–' };
         let (first, last) = (position.scroll + 1, (position.scroll + lines).min(rows.len()));
         let grouped = |number: usize| text::grouped(number as u64);
         let words = format!("  {}{dash}{} of {}", grouped(first), grouped(last), grouped(rows.len()));
-        put_right(buffer, area, area.y, &words, app.theme.dim());
+        put_right(buffer, area, area.y, &words, app.scene.theme.dim());
         draw_bar(app, Rect { x: body.right(), width: 1, ..body }, (position.scroll, lines, rows.len()), buffer);
     }
 }
@@ -49,11 +49,11 @@ fn draw_bar(app: &App, area: Rect, (first, shown, all): (usize, usize, usize), b
         first if first >= hidden => room,
         first => (first * room / hidden.max(1)).clamp(1.min(room), room.saturating_sub(1).max(1.min(room))),
     };
-    let (bar, groove) = if app.theme.ascii { ("#", "|") } else { ("█", "│") };
+    let (bar, groove) = if app.scene.theme.ascii { ("#", "|") } else { ("█", "│") };
     for line in 0..height {
         if let Some(cell) = buffer.cell_mut((area.x, area.y + line as u16)) {
             let symbol = if (from..from + length).contains(&line) { bar } else { groove };
-            cell.set_symbol(symbol).set_style(app.theme.dim());
+            cell.set_symbol(symbol).set_style(app.scene.theme.dim());
         }
     }
 }

@@ -1,0 +1,33 @@
+//! The list of views.
+
+/// The views, by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum View {
+    /// 1: the flame graph.
+    #[default]
+    Flame,
+    /// 2: functions.
+    Functions,
+    /// 3: processes and threads.
+    Processes,
+    /// 4: the map of time.
+    Time,
+    /// 5: health.
+    Health,
+}
+
+impl View {
+    /// All of them, in the order of Tab.
+    pub const ALL: [View; 5] = [View::Flame, View::Functions, View::Processes, View::Time, View::Health];
+
+    /// Number and name, as the tabs show them.
+    pub fn title(self) -> (char, &'static str) {
+        match self {
+            View::Flame => ('1', "flame"),
+            View::Functions => ('2', "functions"),
+            View::Processes => ('3', "processes"),
+            View::Time => ('4', "time"),
+            View::Health => ('5', "health"),
+        }
+    }
+}
