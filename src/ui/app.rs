@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
-use ratatui::layout::Rect;
 
 use crate::profile::{
     Direction, EventSource, Filter, FunctionOrder, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp,
@@ -19,7 +18,7 @@ use super::source::{Hottest, Source};
 use super::span::Span;
 use super::tables::{Functions, ProcessSort, Processes};
 use super::theme::{ColourMode, Theme};
-use super::time_map::{Grid, TimeMap};
+use super::time_map::TimeMap;
 use super::view::View;
 
 /// The choices that decide which rows the tables have, and their order.
@@ -418,12 +417,6 @@ impl App {
             }
             Saved::Failed(why) => Some(Message { text: why, bad: true }),
         };
-    }
-
-    /// What is where on the map of time, if that is there.
-    pub(super) fn time_grid(&self, body: Rect) -> Option<Grid> {
-        let heat = self.scene.snapshot.heat.as_deref()?;
-        Grid::new(heat, body, self.scene.theme.fractional(), self.time_map.at(heat))
     }
 
     /// The place under the cursor, for the breadcrumb.

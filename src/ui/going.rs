@@ -19,7 +19,7 @@ impl App {
                 self.processes.go(action, &self.scene.snapshot, &self.scene.names, self.scene.areas().table_lines())
             }
             View::Time => {
-                if let Some((heat, grid)) = self.scene.snapshot.heat.clone().zip(self.time_grid(body)) {
+                if let Some((heat, grid)) = self.scene.snapshot.heat.clone().zip(self.time_map.grid(&self.scene, body)) {
                     self.time_map.go(action, &heat, &grid);
                 }
             }

@@ -100,7 +100,7 @@ impl App {
 
     /// Puts the cursor of the map of time there.
     fn point_at_time(&mut self, at: Position, body: Rect) {
-        if let Some(grid) = self.time_grid(body) {
+        if let Some(grid) = self.time_map.grid(&self.scene, body) {
             self.time_map.cursor = Some(grid.slot_at(at));
         }
     }

@@ -8,6 +8,7 @@ use ratatui::layout::{Position, Rect};
 use crate::profile::{HeatMap, SLOTS, Timestamp};
 
 use super::keys::Action;
+use super::scene::Scene;
 
 /// Slots of a second.
 const A_SECOND: u64 = SLOTS as u64;
@@ -98,6 +99,12 @@ pub(super) fn begin_of(slot: u64) -> Timestamp {
 }
 
 impl TimeMap {
+    /// What is where in this part of the screen, if the map is there.
+    pub(super) fn grid(&self, scene: &Scene, body: Rect) -> Option<Grid> {
+        let heat = scene.snapshot.heat.as_deref()?;
+        Grid::new(heat, body, scene.theme.fractional(), self.at(heat))
+    }
+
     /// The slot under the cursor; the newest sample's if none was chosen.
     pub fn at(&self, heat: &HeatMap) -> u64 {
         let oldest = heat.first_second * A_SECOND;

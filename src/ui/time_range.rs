@@ -88,7 +88,10 @@ impl Scene {
 impl App {
     /// Begins a selection on the map of time, or shows what is selected.
     pub(super) fn choose_time(&mut self) {
-        let Some((heat, grid)) = self.scene.snapshot.heat.clone().zip(self.time_grid(self.scene.areas().body)) else { return };
+        let Some((heat, grid)) = self.scene.snapshot.heat.clone().zip(self.time_map.grid(&self.scene, self.scene.areas().body))
+        else {
+            return;
+        };
         if self.time_map.anchor.is_none() {
             let at = self.time_map.at(&heat);
             self.time_map = TimeMap { cursor: Some(at), anchor: Some(at), dragged: false };

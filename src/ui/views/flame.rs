@@ -9,74 +9,75 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::profile::{CallTree, Change, FrameKind, Label, Measure, NodeId};
-use crate::ui::app::App;
+use crate::ui::flame::Flame;
 use crate::ui::keys::Action;
 use crate::ui::layout::{Layout, Span, frames_of};
 use crate::ui::names::fit_name;
 use crate::ui::place::Place;
+use crate::ui::scene::Scene;
 use crate::ui::text;
 use crate::ui::theme::BoxColours;
 
-use super::paint::put;
+use crate::ui::paint::put;
 
 /// Left blocks of 1 to 7 eighths.
 const LEFT_BLOCKS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// Draws the graph, or why there is none.
-pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let tree = &app.scene.snapshot.tree;
+    let tree = &scene.snapshot.tree;
     if tree.total() == 0 {
-        return empty(app, area, buffer);
+        return empty(scene, area, buffer);
     }
-    let layout = app.flame.layout(tree, &app.scene.names.labels, &app.scene.theme, area);
-    let (cursor, cursor_found) = app.cursor().find(tree);
-    let cursor = Cursor { node: cursor_found.then_some(cursor), rest: app.cursor().rest };
+    let layout = flame.layout(tree, &scene.names.labels, &scene.theme, area);
+    let (cursor, cursor_found) = flame.cursor.find(tree);
+    let cursor = Cursor { node: cursor_found.then_some(cursor), rest: flame.cursor.rest };
     for line in 0..area.height {
-        let row = app.flame.row_at(usize::from(line), usize::from(area.height));
+        let row = flame.row_at(usize::from(line), usize::from(area.height));
         if let Some(spans) = layout.rows.get(row) {
-            draw_row(app, &layout, cursor, row, spans, Rect::new(area.x, area.y + line, area.width, 1), buffer);
+            draw_row(scene, &layout, cursor, row, spans, Rect::new(area.x, area.y + line, area.width, 1), buffer);
         }
     }
-    if let Some(place) = &app.scene.hover {
-        show_hovered(app, place, area, buffer);
+    if let Some(place) = &scene.hover {
+        show_hovered(flame, scene, place, area, buffer);
     }
 }
 
-fn empty(app: &App, area: Rect, buffer: &mut Buffer) {
-    let filtered = !app.scene.filters().is_empty() || !app.scene.target().is_everything();
+fn empty(scene: &Scene, area: Rect, buffer: &mut Buffer) {
+    let filtered = !scene.filters().is_empty() || !scene.target().is_everything();
     // Before the first answer nobody knows whether there are any.
-    let nothing_known = app.scene.snapshot.now.0 == 0 && !app.scene.status.live;
-    let words = match (filtered, app.scene.status.live) {
+    let nothing_known = scene.snapshot.now.0 == 0 && !scene.status.live;
+    let words = match (filtered, scene.status.live) {
         _ if nothing_known => "counting …",
         (true, _) => &format!(
             "nothing matches what is asked for: {} goes one level out, {} removes filters and target",
-            app.scene.keys.first(Action::ZoomOut),
-            app.scene.keys.first(Action::RemoveAllFilters)
+            scene.keys.first(Action::ZoomOut),
+            scene.keys.first(Action::RemoveAllFilters)
         ),
         (false, true) => "waiting for the first samples …",
         (false, false) => "there are no samples",
     };
-    put(buffer, area, area.x + 1, area.y + area.height / 3, words, app.scene.theme.dim());
+    put(buffer, area, area.x + 1, area.y + area.height / 3, words, scene.theme.dim());
 }
 
-fn draw_row(app: &App, layout: &Layout, cursor: Cursor, row: usize, spans: &[Span], line: Rect, buffer: &mut Buffer) {
+fn draw_row(scene: &Scene, layout: &Layout, cursor: Cursor, row: usize, spans: &[Span], line: Rect, buffer: &mut Buffer) {
     let mut shift = false;
     let mut last_ground = None;
     for (index, span) in spans.iter().enumerate() {
-        let mut look = look_of(app, layout, cursor, row, span, shift);
+        let mut look = look_of(scene, layout, cursor, row, span, shift);
         // Neighbours of one colour are told apart by lightness.
         if last_ground == Some((look.style.bg, span.from)) {
             shift = !shift;
-            look = look_of(app, layout, cursor, row, span, shift);
+            look = look_of(scene, layout, cursor, row, span, shift);
         }
         let next_begins = spans.get(index + 1).is_some_and(|next| next.from == span.to);
-        if app.scene.theme.fractional() {
+        if scene.theme.fractional() {
             draw_fractional(span, &look, next_begins, line, buffer);
         } else {
-            draw_plain(app, span, &look, line, buffer);
+            draw_plain(scene, span, &look, line, buffer);
         }
         last_ground = Some((look.style.bg, span.to));
     }
@@ -107,40 +108,40 @@ enum Words {
     Rest(u32),
 }
 
-fn look_of(app: &App, layout: &Layout, cursor: Cursor, row: usize, span: &Span, shift: bool) -> Look {
-    let tree = &app.scene.snapshot.tree;
+fn look_of(scene: &Scene, layout: &Layout, cursor: Cursor, row: usize, span: &Span, shift: bool) -> Look {
+    let tree = &scene.snapshot.tree;
     // The last frame of a chain has its weight.
     let node = tree.node(span.last);
-    let label = if span.last == CallTree::ROOT { None } else { app.scene.names.labels.get(node.label) };
+    let label = if span.last == CallTree::ROOT { None } else { scene.names.labels.get(node.label) };
     let own = if node.total == 0 { 0.0 } else { node.own as f64 / node.total as f64 };
     let faded = row + 1 < layout.lead;
-    let change = app.scene.snapshot.difference.as_ref().map(|difference| difference.change(difference.node(span.node).total));
+    let change = scene.snapshot.difference.as_ref().map(|difference| difference.change(difference.node(span.node).total));
     let colours = match change {
-        Some(change) => app.scene.theme.change(change, shift, faded || span.rest > 0),
-        None => app.scene.theme.frame(label, shift, faded || span.rest > 0, own),
+        Some(change) => scene.theme.change(change, shift, faded || span.rest > 0),
+        None => scene.theme.frame(label, shift, faded || span.rest > 0, own),
     };
     let mut style = Style::new().bg(colours.ground).fg(colours.ink);
-    if let Some(found) = &app.scene.snapshot.search {
+    if let Some(found) = &scene.snapshot.search {
         let is_found = |id: &NodeId| *id != CallTree::ROOT && found.matches(tree.node(*id).label);
         if span.rest == 0 && frames_of(tree, span).iter().any(is_found) {
-            style = app.scene.theme.found(colours);
+            style = scene.theme.found(colours);
         } else {
-            style = style.patch(unmatched(app, colours));
+            style = style.patch(unmatched(scene, colours));
         }
     }
     if label.is_some_and(|label| label.provisional) {
         style = style.add_modifier(Modifier::ITALIC);
     }
     if cursor.is_on(tree, span) {
-        style = app.scene.theme.selected();
+        style = scene.theme.selected();
     }
-    let columns = (span.to - span.from) / if app.scene.theme.fractional() { 8 } else { 1 };
-    Look { style, words: words_of(app, tree, (span, cursor), label, change, columns) }
+    let columns = (span.to - span.from) / if scene.theme.fractional() { 8 } else { 1 };
+    Look { style, words: words_of(scene, tree, (span, cursor), label, change, columns) }
 }
 
 /// What a search did not find steps back, where there are colours to step back with.
-fn unmatched(app: &App, colours: BoxColours) -> Style {
-    match (app.scene.theme.dark, colours.ground) {
+fn unmatched(scene: &Scene, colours: BoxColours) -> Style {
+    match (scene.theme.dark, colours.ground) {
         (true, Color::Rgb(r, g, b)) => {
             let dim = |value: u8| value / 2;
             Style::new().bg(Color::Rgb(dim(r), dim(g), dim(b))).fg(Color::Rgb(210, 210, 215))
@@ -157,7 +158,7 @@ fn unmatched(app: &App, colours: BoxColours) -> Style {
 const READABLE: u32 = 3;
 
 fn words_of(
-    app: &App,
+    scene: &Scene,
     tree: &CallTree,
     (span, cursor): (&Span, Cursor),
     label: Option<&Label>,
@@ -171,10 +172,10 @@ fn words_of(
         None => vec!["all".to_owned()],
         // Most boxes are as narrow as that: work on names that nobody sees would be most of a picture's.
         Some(label) if columns < READABLE => vec![label.name.to_string()],
-        Some(label) if span.last == span.node => vec![app.scene.shown_name(label).into_owned()],
+        Some(label) if span.last == span.node => vec![scene.shown_name(label).into_owned()],
         Some(_) => {
-            let labels = frames_of(tree, span).into_iter().map(|id| app.scene.names.labels.get(tree.node(id).label));
-            labels.map(|label| label.map_or_else(String::new, |label| app.scene.shown_name(label).into_owned())).collect()
+            let labels = frames_of(tree, span).into_iter().map(|id| scene.names.labels.get(tree.node(id).label));
+            labels.map(|label| label.map_or_else(String::new, |label| scene.shown_name(label).into_owned())).collect()
         }
     };
     let selected = match names.len() {
@@ -184,31 +185,30 @@ fn words_of(
     // Processes and the root say how much they are; functions would only repeat it row after row. What has changed says by how
     // much, whatever it is.
     let figures = match (label.map(|label| label.kind), change) {
-        (None, Some(change)) => match rate_of(app) {
-            Some(rate) => format!("{rate}  {}", app.scene.change(change)),
-            None => app.scene.samples(app.scene.snapshot.weight()),
+        (None, Some(change)) => match rate_of(scene) {
+            Some(rate) => format!("{rate}  {}", scene.change(change)),
+            None => scene.samples(scene.snapshot.weight()),
         },
         // Processes always show their change, so that nobody has to look for it.
-        (Some(FrameKind::Process), Some(change)) if rate_of(app).is_some() => app.scene.change(change),
+        (Some(FrameKind::Process), Some(change)) if rate_of(scene).is_some() => scene.change(change),
         (Some(_), Some(change)) if change.chance => String::new(),
-        (Some(_), Some(change)) => app.scene.change(change),
+        (Some(_), Some(change)) => scene.change(change),
         (None | Some(FrameKind::Process), None) => {
-            format!("{}  {} %", app.scene.samples(span.weight), text::percent(span.weight, tree.total()))
+            format!("{}  {} %", scene.samples(span.weight), text::percent(span.weight, tree.total()))
         }
         (Some(_), None) => String::new(),
     };
-    let mark =
-        if app.scene.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
+    let mark = if scene.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
     Words::Frame { names, selected, mark, figures }
 }
 
 /// The rate of everything now, where rates are compared: `1.96 CPUs`.
-fn rate_of(app: &App) -> Option<String> {
-    match app.scene.snapshot.difference.as_ref()?.measure() {
+fn rate_of(scene: &Scene) -> Option<String> {
+    match scene.snapshot.difference.as_ref()?.measure() {
         Measure::Shares => None,
         Measure::Rates { now, .. } => {
-            let unit = if app.scene.ticks() == 0 { "" } else { " CPUs" };
-            Some(format!("{}{unit}", app.scene.rate(app.scene.snapshot.weight() as f64 / now)))
+            let unit = if scene.ticks() == 0 { "" } else { " CPUs" };
+            Some(format!("{}{unit}", scene.rate(scene.snapshot.weight() as f64 / now)))
         }
     }
 }
@@ -302,38 +302,37 @@ fn draw_fractional(span: &Span, look: &Look, next_begins: bool, line: Rect, buff
     buffer.set_stringn(line.x + x, line.y, words, columns, look.style);
 }
 
-fn draw_plain(app: &App, span: &Span, look: &Look, line: Rect, buffer: &mut Buffer) {
+fn draw_plain(scene: &Scene, span: &Span, look: &Look, line: Rect, buffer: &mut Buffer) {
     let (from, to) = (span.from as u16, span.to as u16);
     for at in from..to {
         if let Some(cell) = buffer.cell_mut((line.x + at, line.y)) {
             cell.set_symbol(" ").set_style(look.style);
         }
     }
-    let edge = if app.scene.theme.ascii { "|" } else { "│" };
+    let edge = if scene.theme.ascii { "|" } else { "│" };
     let mut x = from;
     if let Some(cell) = buffer.cell_mut((line.x + x, line.y)) {
         cell.set_symbol(edge);
         x += 1;
     }
     let columns = usize::from(to.saturating_sub(x));
-    let words = look.words.fit(columns, app.scene.theme.ascii);
+    let words = look.words.fit(columns, scene.theme.ascii);
     buffer.set_stringn(line.x + x, line.y, words, columns, look.style);
 }
 
 /// The whole name of what the pointer is on, on the body's last line.
-fn show_hovered(app: &App, place: &Place, area: Rect, buffer: &mut Buffer) {
-    let tree = &app.scene.snapshot.tree;
+fn show_hovered(flame: &Flame, scene: &Scene, place: &Place, area: Rect, buffer: &mut Buffer) {
+    let tree = &scene.snapshot.tree;
     let (node, found) = place.find(tree);
-    if !found || place == app.cursor() {
+    if !found || *place == flame.cursor {
         return;
     }
-    let name = if node == CallTree::ROOT { "all" } else { app.scene.names.labels.name(tree.node(node).label) };
+    let name = if node == CallTree::ROOT { "all" } else { scene.names.labels.name(tree.node(node).label) };
     let rest = if place.rest { "narrow callees of " } else { "" };
-    let weight = app.scene.snapshot.node(node).total.now;
-    let mut words =
-        format!(" {rest}{name}  {}  {} % ", app.scene.samples(weight), text::percent(weight, app.scene.snapshot.weight()));
-    if let Some(difference) = &app.scene.snapshot.difference {
-        words.push_str(&format!(" {} ", app.scene.change(difference.change(difference.node(node).total))));
+    let weight = scene.snapshot.node(node).total.now;
+    let mut words = format!(" {rest}{name}  {}  {} % ", scene.samples(weight), text::percent(weight, scene.snapshot.weight()));
+    if let Some(difference) = &scene.snapshot.difference {
+        words.push_str(&format!(" {} ", scene.change(difference.change(difference.node(node).total))));
     }
-    put(buffer, area, area.x, area.bottom() - 1, &words, app.scene.theme.chip());
+    put(buffer, area, area.x, area.bottom() - 1, &words, scene.theme.chip());
 }

@@ -11,7 +11,7 @@ use crate::ui::span::Span;
 use crate::ui::text;
 use crate::ui::view::View;
 
-use super::paint::put;
+use crate::ui::paint::put;
 
 /// Heights of the time strip, and what ASCII has instead.
 const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];

@@ -5,18 +5,18 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use crate::profile::UserEnd;
-use crate::ui::app::App;
+use crate::ui::scene::Scene;
 use crate::ui::text;
 
-use super::paint::put;
+use crate::ui::paint::put;
 
 /// Draws the view.
-pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(scroll: usize, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let lines = lines(app);
-    let scroll = app.health_scroll.min(lines.len().saturating_sub(usize::from(area.height)));
+    let lines = lines(scene);
+    let scroll = scroll.min(lines.len().saturating_sub(usize::from(area.height)));
     for (y, (words, style)) in (area.y..area.bottom()).zip(lines.into_iter().skip(scroll)) {
         put(buffer, area, area.x + 1, y, &words, style);
     }
@@ -25,10 +25,10 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 /// How many objects are named for each reason.
 const MOST_OBJECTS: usize = 4;
 
-fn lines(app: &App) -> Vec<(String, Style)> {
+fn lines(scene: &Scene) -> Vec<(String, Style)> {
     let plain = Style::new();
-    let heading = app.scene.theme.key();
-    let snapshot = &app.scene.snapshot;
+    let heading = scene.theme.key();
+    let snapshot = &scene.snapshot;
     let totals = &snapshot.totals;
     let mut lines = vec![("How user stacks end, of what is shown".to_owned(), heading)];
     for (end, weight) in UserEnd::ALL.into_iter().zip(totals.ends) {
@@ -37,15 +37,15 @@ fn lines(app: &App) -> Vec<(String, Style)> {
             let share = text::percent(weight, totals.weight);
             lines.push((format!("{:>9}  {share:>5} %  {what}", text::grouped(weight)), plain));
             if !remedy.is_empty() {
-                lines.push((format!("{:22}{remedy}", ""), app.scene.theme.dim()));
+                lines.push((format!("{:22}{remedy}", ""), scene.theme.dim()));
             }
             let objects = snapshot.short.iter().filter(|short| short.end == end);
             for short in objects.clone().take(MOST_OBJECTS) {
-                lines.push((format!("{:>32}  in {}", text::grouped(short.weight), short.object), app.scene.theme.dim()));
+                lines.push((format!("{:>32}  in {}", text::grouped(short.weight), short.object), scene.theme.dim()));
             }
             let more = objects.count().saturating_sub(MOST_OBJECTS);
             if more > 0 {
-                lines.push((format!("{:>32}  more objects", more), app.scene.theme.dim()));
+                lines.push((format!("{:>32}  more objects", more), scene.theme.dim()));
             }
         }
     }
@@ -64,22 +64,22 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         (losses.over_memory, "samples let go because memory was full; --memory holds more"),
         (losses.coarse, "addresses without a name of their own, memory being full; --memory holds more"),
         (losses.aged_out, "samples older than the window; --window keeps more"),
-        (app.scene.status.own_left_out, "samples of flametop itself; --self shows them"),
+        (scene.status.own_left_out, "samples of flametop itself; --self shows them"),
     ];
     for (count, what) in kinds {
-        let style = if count > 0 { plain } else { app.scene.theme.dim() };
+        let style = if count > 0 { plain } else { scene.theme.dim() };
         lines.push((format!("{:>9}  {what}", text::grouped(count)), style));
     }
     if let Some((user, count)) = losses.coarse_most {
         let words =
             format!("{:>20}  of them of user {user}, who has used up a share of the memory for names", text::grouped(count));
-        lines.push((words, app.scene.theme.dim()));
+        lines.push((words, scene.theme.dim()));
     }
-    if !app.scene.status.events.is_empty() {
+    if !scene.status.events.is_empty() {
         lines.push((String::new(), plain));
         lines.push(("Events, all counted, and stacks taken of them".to_owned(), heading));
     }
-    for event in app.scene.status.events.iter() {
+    for event in scene.status.events.iter() {
         let (events, stacks) = (text::grouped(event.events), text::grouped(event.stacks));
         let places = if event.places == 1 { String::new() } else { format!(" at {} places", event.places) };
         lines.push((format!("{events:>9}  {} ({}{places}), stacks of {stacks}", event.name, event.how), plain));
@@ -91,13 +91,13 @@ fn lines(app: &App) -> Vec<(String, Style)> {
             (event.cut, "stacks of the kernel end early: there was no certain way to the callers"),
         ];
         for (count, what) in kinds.into_iter().filter(|(count, _)| *count > 0) {
-            lines.push((format!("{:>20}  {what}", text::grouped(count)), app.scene.theme.dim()));
+            lines.push((format!("{:>20}  {what}", text::grouped(count)), scene.theme.dim()));
         }
     }
     lines.push((String::new(), plain));
     lines.push(("What flametop costs".to_owned(), heading));
-    lines.push((format!("{:>8.1}%  of one CPU over the last seconds", app.scene.status.own_cpu), plain));
-    lines.push((format!("{:>9}  resident memory", text::bytes(app.scene.status.own_memory)), plain));
+    lines.push((format!("{:>8.1}%  of one CPU over the last seconds", scene.status.own_cpu), plain));
+    lines.push((format!("{:>9}  resident memory", text::bytes(scene.status.own_memory)), plain));
     lines.push((
         format!(
             "{:>9}  of it for {} samples, their stacks and names, and symbol tables",
@@ -106,21 +106,20 @@ fn lines(app: &App) -> Vec<(String, Style)> {
         ),
         plain,
     ));
-    for (title, rows) in [("Unwind tables", &app.scene.status.notes), ("Processes that cannot be read", &app.scene.status.unread)]
-    {
+    for (title, rows) in [("Unwind tables", &scene.status.notes), ("Processes that cannot be read", &scene.status.unread)] {
         if !rows.is_empty() {
             lines.push((String::new(), plain));
             lines.push((title.to_owned(), heading));
             lines.extend(rows.iter().map(|note| (format!("  {note}"), plain)));
         }
     }
-    if !app.scene.status.problems.is_empty() {
+    if !scene.status.problems.is_empty() {
         lines.push((String::new(), plain));
         lines.push(("Objects without names, or without lines".to_owned(), heading));
-        for (object, why, remedy) in &app.scene.status.problems {
+        for (object, why, remedy) in &scene.status.problems {
             lines.push((format!("  {object}: {why}"), plain));
             if !remedy.is_empty() {
-                lines.push((format!("    {remedy}"), app.scene.theme.dim()));
+                lines.push((format!("    {remedy}"), scene.theme.dim()));
             }
         }
     }

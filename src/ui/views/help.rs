@@ -10,7 +10,7 @@ use crate::ui::keys::Section;
 use crate::ui::overlay::Help;
 use crate::ui::text;
 
-use super::paint::{put, window};
+use crate::ui::paint::{put, window};
 
 /// Draws the help over the view.
 pub(super) fn draw(app: &App, help: &Help, area: Rect, buffer: &mut Buffer) {
@@ -20,7 +20,7 @@ pub(super) fn draw(app: &App, help: &Help, area: Rect, buffer: &mut Buffer) {
         "keys  (/ searches, Esc closes)".to_owned()
     };
     let title = if app.scene.theme.ascii { title.replace(['“', '”'], "\"") } else { title };
-    let inner = window(app, area, 84, area.height, &title, buffer);
+    let inner = window(&app.scene, area, 84, area.height, &title, buffer);
     let lines = lines(app, help.line.text());
     let scroll = help.scroll.min(lines.len().saturating_sub(usize::from(inner.height)));
     for (y, line) in (inner.y..inner.bottom()).zip(lines.into_iter().skip(scroll)) {

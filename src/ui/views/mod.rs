@@ -9,17 +9,16 @@ use super::overlay::Overlay;
 use super::view::View;
 
 pub(super) mod flame;
+mod flame_detail;
 mod footer;
 mod functions;
 pub(super) mod header;
 mod health;
 mod help;
 mod output;
-mod paint;
 mod picker;
 mod processes;
 mod source;
-mod table;
 mod time;
 
 /// Draws the whole screen.
@@ -34,11 +33,11 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
     header::draw_time(app, areas.time, buffer);
     match app.scene.view {
         _ if app.source.is_some() => {}
-        View::Flame => flame::draw(app, areas.body, buffer),
-        View::Functions => functions::draw(app, areas.body, buffer),
-        View::Processes => processes::draw(app, areas.body, buffer),
-        View::Time => time::draw(app, areas.body, buffer),
-        View::Health => health::draw(app, areas.body, buffer),
+        View::Flame => flame::draw(&app.flame, &app.scene, areas.body, buffer),
+        View::Functions => functions::draw(&app.functions, &app.scene, areas.body, buffer),
+        View::Processes => processes::draw(&app.processes, &app.scene, areas.body, buffer),
+        View::Time => time::draw(&app.time_map, &app.scene, areas.body, buffer),
+        View::Health => health::draw(app.health_scroll, &app.scene, areas.body, buffer),
     }
     if let Some(source) = &app.source {
         source::draw(app, source, areas.body, buffer);

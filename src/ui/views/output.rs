@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use crate::ui::app::App;
 
-use super::paint::put;
+use crate::ui::paint::put;
 
 /// Draws the last lines that fit.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {

@@ -8,13 +8,13 @@ use crate::ui::app::App;
 use crate::ui::overlay::Picker;
 use crate::ui::text;
 
-use super::paint::{put, window};
+use crate::ui::paint::{put, window};
 
 /// Draws the list.
 pub(super) fn draw(app: &App, picker: &Picker, area: Rect, buffer: &mut Buffer) {
     let rows = picker.rows();
     let height = u16::try_from(rows.len() + 3).unwrap_or(u16::MAX).max(6);
-    let inner = window(app, area, 100, height.min(area.height), picker.title, buffer);
+    let inner = window(&app.scene, area, 100, height.min(area.height), picker.title, buffer);
     if inner.is_empty() {
         return;
     }

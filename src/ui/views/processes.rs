@@ -5,43 +5,43 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use crate::profile::ViewBuilder;
-use crate::ui::app::App;
-use crate::ui::tables::{ProcessRow, ProcessSort};
+use crate::ui::scene::Scene;
+use crate::ui::tables::{ProcessRow, ProcessSort, Processes};
 use crate::ui::text;
 
-use super::paint::{bar, put};
-use super::table;
+use crate::ui::paint::{bar, put};
+use crate::ui::table;
 
 /// Draws the table.
-pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(processes: &Processes, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let mark = |sort| if app.processes.sort == sort { "*" } else { " " };
+    let mark = |sort| if processes.sort == sort { "*" } else { " " };
     let heading = format!(
         "{:>8}{} {:>6}{}{:>9}{} {:>7} {:10} {:>9}  name{}",
         "PID",
         mark(ProcessSort::Pid),
-        if app.scene.shown_event().is_some() { "ev/s" } else { "CPU %" },
+        if scene.shown_event().is_some() { "ev/s" } else { "CPU %" },
         mark(ProcessSort::Cpu),
-        app.scene.unit_word(),
+        scene.unit_word(),
         mark(ProcessSort::Samples),
         "share",
         "",
         "complete",
         mark(ProcessSort::Name)
     );
-    put(buffer, area, area.x, area.y, &heading, app.scene.theme.dim());
-    let rows = app.processes.rows(&app.scene.snapshot, &app.scene.names);
+    put(buffer, area, area.x, area.y, &heading, scene.theme.dim());
+    let rows = processes.rows(&scene.snapshot, &scene.names);
     if rows.is_empty() {
-        put(buffer, area, area.x + 1, area.y + 1, "no process has run yet", app.scene.theme.dim());
+        put(buffer, area, area.x + 1, area.y + 1, "no process has run yet", scene.theme.dim());
     }
-    table::draw(app, area, (app.processes.position, &rows), draw_row, buffer);
+    table::draw(scene, area, (processes.position, &rows), draw_row, buffer);
 }
 
-fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
-    let whole = app.scene.snapshot.amount();
-    let (opened, closed) = if app.scene.theme.ascii { ("- ", "+ ") } else { ("▾ ", "▸ ") };
+fn draw_row(scene: &Scene, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
+    let whole = scene.snapshot.amount();
+    let (opened, closed) = if scene.theme.ascii { ("- ", "+ ") } else { ("▾ ", "▸ ") };
     let (number, recent, shown, complete, user) = match row {
         ProcessRow::Exited { sums, .. } => (String::new(), sums.recent, sums.shown, sums.complete, sums.user),
         ProcessRow::Process { sums, .. } => (sums.tgid.to_string(), sums.recent, sums.shown, sums.complete, sums.user),
@@ -50,20 +50,20 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
     let complete = if user == 0 { "-".to_owned() } else { format!("{} %", text::percent(complete, user)) };
     let figures = format!(
         "{number:>8}  {:>6} {:>9}  {:>6}% ",
-        format!("{:.1}", recent_use(app, recent)),
+        format!("{:.1}", recent_use(scene, recent)),
         text::grouped(shown),
         text::percent(shown, whole)
     );
     let x = put(buffer, line, line.x, line.y, &figures, Style::new());
-    let x = bar(app, shown, whole, line, x, buffer);
-    let mut x = put(buffer, line, x, line.y, &format!(" {complete:>9}  "), app.scene.theme.dim());
+    let x = bar(scene, shown, whole, line, x, buffer);
+    let mut x = put(buffer, line, x, line.y, &format!(" {complete:>9}  "), scene.theme.dim());
     match row {
         ProcessRow::Exited { sums, processes, open } => {
-            let times = if app.scene.theme.ascii { 'x' } else { '×' };
-            x = put(buffer, line, x, line.y, if *open { opened } else { closed }, app.scene.theme.dim());
-            x = put(buffer, line, x, line.y, app.scene.names.labels.name(sums.name), app.scene.theme.strong());
-            x = put(buffer, line, x, line.y, &format!(" {times}{}, ", processes.len()), app.scene.theme.strong());
-            put(buffer, line, x, line.y, "exited", app.scene.theme.warning());
+            let times = if scene.theme.ascii { 'x' } else { '×' };
+            x = put(buffer, line, x, line.y, if *open { opened } else { closed }, scene.theme.dim());
+            x = put(buffer, line, x, line.y, scene.names.labels.name(sums.name), scene.theme.strong());
+            x = put(buffer, line, x, line.y, &format!(" {times}{}, ", processes.len()), scene.theme.strong());
+            put(buffer, line, x, line.y, "exited", scene.theme.warning());
         }
         ProcessRow::Process { sums, open, exited, folded } => {
             x += 2 * u16::from(*folded);
@@ -72,31 +72,31 @@ fn draw_row(app: &App, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
                 (true, false) => closed,
                 _ => "  ",
             };
-            x = put(buffer, line, x, line.y, sign, app.scene.theme.dim());
-            x = put(buffer, line, x, line.y, app.scene.names.labels.name(sums.name), app.scene.theme.strong());
+            x = put(buffer, line, x, line.y, sign, scene.theme.dim());
+            x = put(buffer, line, x, line.y, scene.names.labels.name(sums.name), scene.theme.strong());
             if sums.threads.len() > 1 {
-                x = put(buffer, line, x, line.y, &format!("  {} threads", sums.threads.len()), app.scene.theme.dim());
+                x = put(buffer, line, x, line.y, &format!("  {} threads", sums.threads.len()), scene.theme.dim());
             }
             if *exited {
-                x = put(buffer, line, x + 2, line.y, "exited", app.scene.theme.warning());
+                x = put(buffer, line, x + 2, line.y, "exited", scene.theme.warning());
             }
-            if let Some((command, _)) = app.scene.snapshot.processes.get(&sums.tgid) {
-                put(buffer, line, x + 2, line.y, command, app.scene.theme.dim());
+            if let Some((command, _)) = scene.snapshot.processes.get(&sums.tgid) {
+                put(buffer, line, x + 2, line.y, command, scene.theme.dim());
             }
         }
         ProcessRow::Thread { row } => {
-            put(buffer, line, x + 4, line.y, app.scene.names.labels.name(row.thread.name), Style::new());
+            put(buffer, line, x + 4, line.y, scene.names.labels.name(row.thread.name), Style::new());
         }
     }
 }
 
 /// CPU use over the last seconds, in per cent of one CPU; of events how many there were a second.
-fn recent_use(app: &App, recent: u64) -> f64 {
-    if app.scene.is_file() {
+fn recent_use(scene: &Scene, recent: u64) -> f64 {
+    if scene.is_file() {
         return 0.0;
     }
-    let window = (ViewBuilder::RECENT as f64 / 1e9).min((app.scene.status.elapsed as f64).max(1.0));
-    match app.scene.ticks() {
+    let window = (ViewBuilder::RECENT as f64 / 1e9).min((scene.status.elapsed as f64).max(1.0));
+    match scene.ticks() {
         0 => recent as f64 / window,
         ticks => recent as f64 * 100.0 / (f64::from(ticks) * window),
     }

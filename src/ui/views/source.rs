@@ -12,7 +12,7 @@ use crate::ui::source::{Pane, Source};
 use crate::ui::tables::Position;
 use crate::ui::text;
 
-use super::paint::{bar, put};
+use crate::ui::paint::{bar, put};
 
 /// Draws it over the whole body.
 pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
@@ -109,7 +109,7 @@ fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, 
     let share = |part: u64| if part == 0 { String::new() } else { text::percent(part.min(whole), whole) };
     let figures = format!("{:>7} {:>7}  ", share(own), share(total));
     let x = put(buffer, line, line.x, line.y, &figures, if own > 0 { Style::new() } else { app.scene.theme.dim() });
-    let x = bar(app, own.min(whole), whole, line, x, buffer);
+    let x = bar(&app.scene, own.min(whole), whole, line, x, buffer);
     let place = match source.pane {
         Pane::Source => format!(" {:>digits$}  ", row.place),
         Pane::Code => format!(" {:>digits$x}  ", row.place),

@@ -5,8 +5,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::widgets::{Block, BorderType, Borders, Clear, Widget};
 
-use crate::ui::app::App;
-use crate::ui::text;
+use super::scene::Scene;
+use super::text;
 
 /// Columns of a [`bar`].
 pub(super) const BAR: u16 = 10;
@@ -30,17 +30,17 @@ pub(super) fn put_right(buffer: &mut Buffer, area: Rect, y: u16, words: &str, st
 }
 
 /// A bar of `part` in `whole`.
-pub(super) fn bar(app: &App, part: u64, whole: u64, line: Rect, x: u16, buffer: &mut Buffer) -> u16 {
+pub(super) fn bar(scene: &Scene, part: u64, whole: u64, line: Rect, x: u16, buffer: &mut Buffer) -> u16 {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let units = (u128::from(part) * u128::from(BAR) * 8 / u128::from(whole.max(1))) as usize;
     let glyphs =
-        if app.scene.theme.ascii { "#".repeat(units / 8) } else { format!("{}{}", "█".repeat(units / 8), EIGHTHS[units % 8]) };
-    put(buffer, line, x, line.y, &glyphs, app.scene.theme.bar());
+        if scene.theme.ascii { "#".repeat(units / 8) } else { format!("{}{}", "█".repeat(units / 8), EIGHTHS[units % 8]) };
+    put(buffer, line, x, line.y, &glyphs, scene.theme.bar());
     x + BAR
 }
 
 /// A box in the middle of `area` for something that lies over it, cleared and framed; its inside comes back.
-pub(super) fn window(app: &App, area: Rect, width: u16, height: u16, title: &str, buffer: &mut Buffer) -> Rect {
+pub(super) fn window(scene: &Scene, area: Rect, width: u16, height: u16, title: &str, buffer: &mut Buffer) -> Rect {
     let width = width.min(area.width);
     let height = height.min(area.height);
     let outer = Rect::new(area.x + (area.width - width) / 2, area.y + (area.height - height) / 2, width, height);
@@ -48,13 +48,13 @@ pub(super) fn window(app: &App, area: Rect, width: u16, height: u16, title: &str
     if width < 8 || height < 4 {
         return outer;
     }
-    let border = if app.scene.theme.ascii { ASCII_BORDER } else { BorderType::Rounded.to_border_set() };
+    let border = if scene.theme.ascii { ASCII_BORDER } else { BorderType::Rounded.to_border_set() };
     let block = Block::new()
         .borders(Borders::ALL)
         .border_set(border)
-        .border_style(app.scene.theme.dim())
+        .border_style(scene.theme.dim())
         .title(format!(" {title} "))
-        .title_style(app.scene.theme.strong());
+        .title_style(scene.theme.strong());
     let inner = block.inner(outer);
     block.render(outer, buffer);
     inner

@@ -4,18 +4,18 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::ui::app::App;
-use crate::ui::tables::Position;
-use crate::ui::text;
+use super::scene::Scene;
+use super::tables::Position;
+use super::text;
 
 use super::paint::put_right;
 
 /// Draws the rows; the first line of `area` is the heading, drawn already.
 pub(super) fn draw<Row>(
-    app: &App,
+    scene: &Scene,
     area: Rect,
     (position, rows): (Position, &[Row]),
-    draw_row: impl Fn(&App, &Row, Rect, &mut Buffer),
+    draw_row: impl Fn(&Scene, &Row, Rect, &mut Buffer),
     buffer: &mut Buffer,
 ) {
     let lines = usize::from(area.height).saturating_sub(1);
@@ -23,23 +23,23 @@ pub(super) fn draw<Row>(
     let body = Rect { y: area.y + 1, width: area.width - u16::from(is_cut && area.width > 1), height: lines as u16, ..area };
     for (line, (at, row)) in (body.y..).zip(rows.iter().enumerate().skip(position.scroll).take(lines)) {
         let place = Rect { y: line, height: 1, ..body };
-        draw_row(app, row, place, buffer);
+        draw_row(scene, row, place, buffer);
         if at == position.at {
-            buffer.set_style(place, app.scene.theme.selected());
+            buffer.set_style(place, scene.theme.selected());
         }
     }
     if is_cut && lines > 0 {
-        let dash = if app.scene.theme.ascii { '-' } else { '–' };
+        let dash = if scene.theme.ascii { '-' } else { '–' };
         let (first, last) = (position.scroll + 1, (position.scroll + lines).min(rows.len()));
         let grouped = |number: usize| text::grouped(number as u64);
         let words = format!("  {}{dash}{} of {}", grouped(first), grouped(last), grouped(rows.len()));
-        put_right(buffer, area, area.y, &words, app.scene.theme.dim());
-        draw_bar(app, Rect { x: body.right(), width: 1, ..body }, (position.scroll, lines, rows.len()), buffer);
+        put_right(buffer, area, area.y, &words, scene.theme.dim());
+        draw_bar(scene, Rect { x: body.right(), width: 1, ..body }, (position.scroll, lines, rows.len()), buffer);
     }
 }
 
 /// The part of all rows that is on screen: its first, how many, and of how many.
-fn draw_bar(app: &App, area: Rect, (first, shown, all): (usize, usize, usize), buffer: &mut Buffer) {
+fn draw_bar(scene: &Scene, area: Rect, (first, shown, all): (usize, usize, usize), buffer: &mut Buffer) {
     let height = usize::from(area.height);
     let length = (height * shown / all.max(1)).clamp(1, height);
     // The bar is at the very top only with the first row, and at the very bottom only with the last.
@@ -49,11 +49,11 @@ fn draw_bar(app: &App, area: Rect, (first, shown, all): (usize, usize, usize), b
         first if first >= hidden => room,
         first => (first * room / hidden.max(1)).clamp(1.min(room), room.saturating_sub(1).max(1.min(room))),
     };
-    let (bar, groove) = if app.scene.theme.ascii { ("#", "|") } else { ("█", "│") };
+    let (bar, groove) = if scene.theme.ascii { ("#", "|") } else { ("█", "│") };
     for line in 0..height {
         if let Some(cell) = buffer.cell_mut((area.x, area.y + line as u16)) {
             let symbol = if (from..from + length).contains(&line) { bar } else { groove };
-            cell.set_symbol(symbol).set_style(app.scene.theme.dim());
+            cell.set_symbol(symbol).set_style(scene.theme.dim());
         }
     }
 }
