@@ -8,7 +8,6 @@ use crate::profile::{
     Direction, EventSource, Filter, FunctionOrder, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp,
 };
 
-use super::flame::Flame;
 use super::keys::{Action, a_move, is_ctrl_c};
 use super::messages::{Effect, Event, EventName, Message, SaveRequest, Saved, Status};
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
@@ -16,10 +15,12 @@ use super::place::Place;
 use super::scene::{Chip, Scene};
 use super::source::{Hottest, Source};
 use super::span::Span;
-use super::tables::{Functions, ProcessSort, Processes};
 use super::theme::{ColourMode, Theme};
-use super::time_map::TimeMap;
 use super::view::View;
+use super::views::flame::Flame;
+use super::views::functions::Functions;
+use super::views::processes::{ProcessSort, Processes};
+use super::views::time::TimeMap;
 
 /// The choices that decide which rows the tables have, and their order.
 #[derive(Clone, PartialEq, Default)]

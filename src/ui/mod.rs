@@ -12,28 +12,26 @@ mod detail;
 mod dialogs;
 mod events;
 mod find;
-mod flame;
 mod going;
 mod keys;
-mod layout;
 mod messages;
 mod mouse;
 mod names;
 mod overlay;
 mod paint;
 mod place;
+mod position;
 mod read_source;
 mod scene;
+mod screen;
 mod source;
 mod span;
 mod table;
-mod tables;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod text;
 mod theme;
-mod time_map;
 mod time_range;
 mod title;
 mod view;
@@ -59,12 +57,12 @@ pub use messages::{CodePlace, Effect, Event, EventCommand, EventName, Message, S
 pub use names::Detail;
 pub use place::Place;
 pub use scene::{Chip, Scene};
+pub use screen::draw;
 pub use source::{Pane, Source};
 pub use span::Span;
 pub use text::{bytes as format_bytes, grouped as format_grouped};
 pub use theme::{ColourMode, Depth, Palette, Theme};
 pub use view::View;
-pub use views::draw;
 
 use crate::profile::{Addresses, FrameId, LabelId, Request, Snapshot};
 

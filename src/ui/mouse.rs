@@ -6,12 +6,12 @@ use ratatui::layout::{Position, Rect};
 
 use super::app::App;
 use super::keys::Action;
-use super::layout::{Span, place_of};
 use super::messages::Effect;
 use super::place::Place;
-use super::time_map::TimeMap;
+use super::screen;
 use super::view::View;
-use super::views;
+use super::views::flame::{Span, place_of};
+use super::views::time::TimeMap;
 
 impl App {
     /// Takes in what the mouse did.
@@ -130,12 +130,12 @@ impl App {
     }
 
     fn click_time(&mut self, at: Position, area: Rect) {
-        if let Some(chip) = views::header::chip_at(self, area, at.x) {
+        if let Some(chip) = screen::header::chip_at(self, area, at.x) {
             self.remove_chip(chip);
-        } else if let Some(view) = views::header::tab_at(self, area, at.x) {
+        } else if let Some(view) = screen::header::tab_at(self, area, at.x) {
             self.source = None;
             self.scene.view = view;
-        } else if let Some((first, last)) = views::header::seconds_at(self, area, at.x) {
+        } else if let Some((first, last)) = screen::header::seconds_at(self, area, at.x) {
             self.drag_from = Some((first, last));
             self.scene.select_seconds(first, last);
         }
@@ -143,7 +143,7 @@ impl App {
 
     /// From where the button went down to where the pointer is, in either direction.
     fn drag_time(&mut self, at: Position, area: Rect) {
-        if let (Some(from), Some(to)) = (self.drag_from, views::header::seconds_near(self, area, at.x)) {
+        if let (Some(from), Some(to)) = (self.drag_from, screen::header::seconds_near(self, area, at.x)) {
             self.scene.select_seconds(from.0.min(to.0), from.1.max(to.1));
         }
     }

@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use crate::profile::{CgroupId, EventSource, LabelId, Names, Snapshot, Target, Tgid, Tid};
 
 use super::messages::{EventName, Status};
-use super::tables::processes_of;
 use super::text;
+use super::views::processes::processes_of;
 
 /// One of them at a time.
 pub enum Overlay {

@@ -12,7 +12,7 @@ use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, Row
 
 use super::keys::Action;
 use super::messages::CodePlace;
-use super::tables::Position;
+use super::position::Position;
 
 /// Which of the two is on screen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

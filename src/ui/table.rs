@@ -4,8 +4,8 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::position::Position;
 use super::scene::Scene;
-use super::tables::Position;
 use super::text;
 
 use super::paint::put_right;

@@ -134,12 +134,12 @@ fn processes_of_another_order_begin_at_the_top() {
     bench.keys("3>");
     assert_eq!(bench.app.processes.position.at, 1);
     bench.keys("S");
-    assert_eq!(bench.app.processes.position, tables::Position::default());
+    assert_eq!(bench.app.processes.position, position::Position::default());
     bench.keys(">m");
-    assert_eq!(bench.app.processes.position, tables::Position::default(), "another time");
+    assert_eq!(bench.app.processes.position, position::Position::default(), "another time");
     for keys in ["b>d", ">%"] {
         bench.keys(keys);
-        assert_eq!(bench.app.processes.position, tables::Position::default(), "compared in another way");
+        assert_eq!(bench.app.processes.position, position::Position::default(), "compared in another way");
     }
     bench.keys("d");
     // A row that moves takes the cursor with it.

@@ -7,8 +7,8 @@ use super::keys::Action;
 use super::messages::Message;
 use super::scene::Scene;
 use super::span::Span;
-use super::time_map::{TimeMap, begin_of};
 use super::view::View;
+use super::views::time::{TimeMap, begin_of};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -11,7 +11,7 @@ use crate::ui::text;
 use crate::ui::paint::put;
 
 /// Draws the view.
-pub(super) fn draw(scroll: usize, scene: &Scene, area: Rect, buffer: &mut Buffer) {
+pub(in crate::ui) fn draw(scroll: usize, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }

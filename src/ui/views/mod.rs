@@ -1,71 +1,7 @@
-//! Drawing: one file a part of the screen. Nothing here changes state, asks for anything or waits.
-
-use ratatui::Frame;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-use super::app::App;
-use super::overlay::Overlay;
-use super::view::View;
+//! The views, a folder each: state, drawing, and what keys and the mouse do there.
 
 pub(super) mod flame;
-mod flame_detail;
-mod footer;
-mod functions;
-pub(super) mod header;
-mod health;
-mod help;
-mod output;
-mod picker;
-mod processes;
-mod source;
-mod time;
-
-/// Draws the whole screen.
-pub fn draw(app: &App, frame: &mut Frame<'_>) {
-    if app.scene.size != (frame.area().width, frame.area().height) {
-        // The terminal has changed its size this very moment; the next picture will know it.
-        return;
-    }
-    let areas = app.scene.areas();
-    let buffer = frame.buffer_mut();
-    header::draw(app, areas.header, buffer);
-    header::draw_time(app, areas.time, buffer);
-    match app.scene.view {
-        _ if app.source.is_some() => {}
-        View::Flame => flame::draw(&app.flame, &app.scene, areas.body, buffer),
-        View::Functions => functions::draw(&app.functions, &app.scene, areas.body, buffer),
-        View::Processes => processes::draw(&app.processes, &app.scene, areas.body, buffer),
-        View::Time => time::draw(&app.time_map, &app.scene, areas.body, buffer),
-        View::Health => health::draw(app.health_scroll, &app.scene, areas.body, buffer),
-    }
-    if let Some(source) = &app.source {
-        source::draw(app, source, areas.body, buffer);
-    }
-    output::draw(app, areas.output, buffer);
-    footer::draw(app, areas.detail, areas.hints, buffer);
-    match &app.overlay {
-        Some(Overlay::Picker(picker)) => picker::draw(app, picker, areas.body, buffer),
-        Some(Overlay::Help(help)) => help::draw(app, help, areas.body, buffer),
-        Some(Overlay::Prompt(_) | Overlay::Confirm(_)) | None => {}
-    }
-    // On a screen of very few lines a prompt still needs one.
-    if areas.hints.is_empty() && matches!(app.overlay, Some(Overlay::Prompt(_) | Overlay::Confirm(_))) {
-        let area = frame.area();
-        let last = Rect::new(0, area.height.saturating_sub(1), area.width, area.height.min(1));
-        footer::draw(app, Rect::default(), last, frame.buffer_mut());
-    }
-    if app.scene.theme.ascii {
-        to_ascii(frame.buffer_mut());
-    }
-}
-
-/// Names may hold anything; what is not ASCII is shown as `~` where something was cut and as `?` elsewhere.
-fn to_ascii(buffer: &mut Buffer) {
-    for cell in &mut buffer.content {
-        if !cell.symbol().is_ascii() {
-            let shown = if cell.symbol() == "…" { "~" } else { "?" };
-            cell.set_symbol(shown);
-        }
-    }
-}
+pub(super) mod functions;
+pub(super) mod health;
+pub(super) mod processes;
+pub(super) mod time;

@@ -8,10 +8,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
+use super::layout::{Layout, Span, frames_of};
+use super::state::Flame;
 use crate::profile::{CallTree, Change, FrameKind, Label, Measure, NodeId};
-use crate::ui::flame::Flame;
 use crate::ui::keys::Action;
-use crate::ui::layout::{Layout, Span, frames_of};
 use crate::ui::names::fit_name;
 use crate::ui::place::Place;
 use crate::ui::scene::Scene;
@@ -24,7 +24,7 @@ use crate::ui::paint::put;
 const LEFT_BLOCKS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// Draws the graph, or why there is none.
-pub(super) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer) {
+pub(in crate::ui) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }

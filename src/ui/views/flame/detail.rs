@@ -3,9 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
 
+use super::state::Flame;
 use crate::profile::{CallTree, Change, Difference, FrameKind, Measure, NodeId, Sides, TreeNode};
 use crate::ui::detail::DetailLine;
-use crate::ui::flame::Flame;
 use crate::ui::names::fit_name;
 use crate::ui::scene::Scene;
 use crate::ui::text;
@@ -17,7 +17,7 @@ const NAME_ROOM: usize = 32;
 const PLACE_ROOM: usize = 24;
 
 /// Draws the line.
-pub(super) fn draw(flame: &Flame, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
+pub(in crate::ui) fn draw(flame: &Flame, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
     let tree = &scene.snapshot.tree;
     if tree.total() == 0 {
         line.draw_searched(buffer);

@@ -13,6 +13,7 @@ use crate::ui::names::fit_name;
 use crate::ui::overlay::{Overlay, Prompt};
 use crate::ui::text;
 use crate::ui::view::View;
+use crate::ui::views::{flame, functions, time};
 
 use crate::ui::paint::put;
 
@@ -47,11 +48,11 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
         return;
     }
     match app.scene.view {
-        View::Flame => super::flame_detail::draw(&app.flame, &app.scene, line, buffer),
-        View::Functions => super::functions::draw_detail(&app.functions, &app.scene, line, buffer),
+        View::Flame => flame::draw_detail(&app.flame, &app.scene, line, buffer),
+        View::Functions => functions::draw_detail(&app.functions, &app.scene, line, buffer),
         View::Time => {
             let left = line.draw_searched(buffer);
-            put(buffer, left, left.x, left.y, &super::time::describe(&app.time_map, &app.scene), app.scene.theme.strong());
+            put(buffer, left, left.x, left.y, &time::describe(&app.time_map, &app.scene), app.scene.theme.strong());
         }
         View::Processes | View::Health => drop(line.draw_searched(buffer)),
     }

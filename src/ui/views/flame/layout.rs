@@ -1,4 +1,4 @@
-//! Where the boxes of a flame graph lie. Pure arithmetic on a tree; what is drawn and how is `views/flame.rs`'s.
+//! Where the boxes of a flame graph lie. Pure arithmetic on a tree; what is drawn and how is `draw.rs`'s.
 //!
 //! Positions are in units: eighths of a column where the terminal can draw them, whole columns otherwise. Rows count from the
 //! root. Children lie from left to right within their parent; those narrower than a column are gathered at the right end in
@@ -12,7 +12,7 @@
 
 use crate::profile::{CallTree, FrameKind, LabelTable, NodeId};
 
-use super::place::Place;
+use crate::ui::place::Place;
 
 /// How siblings are ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -140,7 +140,7 @@ impl Layout {
 }
 
 /// Returns the place of a box. A chain has that of its last frame.
-pub(super) fn place_of(tree: &CallTree, span: &Span) -> Place {
+pub(in crate::ui) fn place_of(tree: &CallTree, span: &Span) -> Place {
     Place { rest: span.rest > 0, ..Place::of(tree, span.last) }
 }
 

@@ -2,9 +2,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Position;
 use crate::profile::{ActivityRow, LabelId, Names, Snapshot, Tgid, Tid};
 use crate::ui::keys::Action;
+use crate::ui::position::Position;
 
 /// A process and what its threads did.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 
+use super::map::{Grid, TimeMap, begin_of, weight_of};
 use crate::profile::{HeatMap, PARTS, SLOTS, TimeRange};
 use crate::ui::keys::Action;
 use crate::ui::scene::Scene;
 use crate::ui::text;
-use crate::ui::time_map::{Grid, TimeMap, begin_of, weight_of};
 
 use crate::ui::paint::put;
 
@@ -17,7 +17,7 @@ const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
 const ASCII_SHADES: [&str; 5] = [" ", ".", "-", "+", "#"];
 
 /// Draws the map, or why there is none.
-pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer) {
+pub(in crate::ui) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
@@ -110,7 +110,7 @@ fn in_range(scene: &Scene, slot: u64) -> bool {
 }
 
 /// What is under the cursor or selected, in words.
-pub(super) fn describe(map: &TimeMap, scene: &Scene) -> String {
+pub(in crate::ui) fn describe(map: &TimeMap, scene: &Scene) -> String {
     let Some((heat, grid)) = scene.snapshot.heat.as_deref().zip(map.grid(scene, scene.areas().body)) else {
         return String::new();
     };

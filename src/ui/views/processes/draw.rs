@@ -4,16 +4,16 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::rows::{ProcessRow, ProcessSort, Processes};
 use crate::profile::ViewBuilder;
 use crate::ui::scene::Scene;
-use crate::ui::tables::{ProcessRow, ProcessSort, Processes};
 use crate::ui::text;
 
 use crate::ui::paint::{bar, put};
 use crate::ui::table;
 
 /// Draws the table.
-pub(super) fn draw(processes: &Processes, scene: &Scene, area: Rect, buffer: &mut Buffer) {
+pub(in crate::ui) fn draw(processes: &Processes, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }

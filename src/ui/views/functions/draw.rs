@@ -4,18 +4,18 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::rows::{Functions, FunctionsRow};
 use crate::profile::{FunctionOrder, Measure, Sides};
 use crate::ui::detail::DetailLine;
 use crate::ui::names::fit_name;
 use crate::ui::scene::Scene;
-use crate::ui::tables::{Functions, FunctionsRow};
 use crate::ui::text;
 
 use crate::ui::paint::{BAR, bar, put};
 use crate::ui::table;
 
 /// Draws the table.
-pub(super) fn draw(functions: &Functions, scene: &Scene, area: Rect, buffer: &mut Buffer) {
+pub(in crate::ui) fn draw(functions: &Functions, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
@@ -118,7 +118,7 @@ fn draw_name(scene: &Scene, label: crate::profile::LabelId, line: Rect, x: u16, 
 }
 
 /// Draws the function under the cursor into the line for that.
-pub(super) fn draw_detail(functions: &Functions, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
+pub(in crate::ui) fn draw_detail(functions: &Functions, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
     let left = line.draw_searched(buffer);
     let label = functions.selected_label(&scene.snapshot).and_then(|label| scene.names.labels.get(label));
     if let Some(label) = label {

@@ -8,8 +8,8 @@ use crate::profile::{Row, Rows};
 use crate::ui::app::App;
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
+use crate::ui::position::Position;
 use crate::ui::source::{Pane, Source};
-use crate::ui::tables::Position;
 use crate::ui::text;
 
 use crate::ui::paint::{bar, put};

@@ -4,10 +4,10 @@ use ratatui::layout::Rect;
 
 use crate::profile::{CallTree, FrameKind, LabelId, LabelTable, Names, NodeId};
 
-use super::keys::Action;
 use super::layout::{Layout, Options, Order, Span, frames_of, place_of};
-use super::place::Place;
-use super::theme::Theme;
+use crate::ui::keys::Action;
+use crate::ui::place::Place;
+use crate::ui::theme::Theme;
 
 /// Rows laid out at most below the first one on screen, so that the cursor can move out of sight and be followed.
 const MARGIN_ROWS: usize = 64;

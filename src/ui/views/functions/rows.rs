@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::Position;
 use crate::profile::{CallTree, FunctionOrder, FunctionTable, LabelId, Names, Neighbours, NodeId, Sides, Snapshot};
 use crate::ui::keys::Action;
+use crate::ui::position::Position;
 
 /// The rows of the table of functions.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,10 +1,4 @@
-//! The two tables: functions with their callers and callees, and processes with their threads. Where the reader is in them is a [`Position`].
-
-mod functions;
-mod processes;
-
-pub(super) use functions::{Functions, FunctionsRow};
-pub(super) use processes::{ProcessRow, ProcessSort, Processes, processes_of};
+//! Where the reader is in a list.
 
 use super::keys::Action;
 
