@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, KeyEventKind};
 
 use crate::profile::{
-    Direction, EventSource, Filter, FunctionOrder, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp,
+    Direction, EventSource, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp,
 };
 
 use super::keys::{Action, a_move, is_ctrl_c};
@@ -17,12 +17,9 @@ use super::source::{Hottest, Source};
 use super::span::Span;
 use super::theme::{ColourMode, Theme};
 use super::view::View;
-use super::views::flame::Flame;
-use super::views::functions::Functions;
-use super::views::processes::{ProcessSort, Processes};
-use super::views::time::TimeMap;
+use super::views::{ViewBehaviour, Views};
 
-/// The choices that decide which rows the tables have, and their order.
+/// The choices that decide which rows the tables have.
 #[derive(Clone, PartialEq, Default)]
 struct RowsOf {
     target: Target,
@@ -30,8 +27,6 @@ struct RowsOf {
     source: Option<EventSource>,
     span: Span,
     compared: (bool, bool),
-    functions: FunctionOrder,
-    processes: ProcessSort,
 }
 
 /// Lines of the command's output kept for its pane.
@@ -41,19 +36,11 @@ const OUTPUT_LINES: usize = 1000;
 pub struct App {
     /// What is looked at, and how.
     pub scene: Scene,
-    /// The flame graph's state.
-    pub flame: Flame,
-    /// The table of functions' state.
-    pub functions: Functions,
-    /// The table of processes' state.
-    pub processes: Processes,
-    /// The map of time's state.
-    pub time_map: TimeMap,
+    /// What each view remembers.
+    pub views: Views,
     /// The source that lies over the view.
     pub source: Option<Source>,
     pub(super) hottest: Hottest,
-    /// First line of the health view.
-    pub health_scroll: usize,
     /// What lies over the view.
     pub overlay: Option<Overlay>,
     /// The started command's output.
@@ -76,13 +63,9 @@ impl App {
     pub fn new(names: Arc<Names>, theme: Theme, query: Query, default_file: impl Fn() -> String + Send + Sync + 'static) -> App {
         App {
             scene: Scene::new(names, theme, query),
-            flame: Flame::default(),
-            functions: Functions::default(),
-            processes: Processes::default(),
-            time_map: TimeMap::default(),
+            views: Views::default(),
             source: None,
             hottest: Hottest::default(),
-            health_scroll: 0,
             overlay: None,
             output: Vec::new(),
             event_names: None,
@@ -127,7 +110,7 @@ impl App {
         effects
     }
 
-    /// Scrolls the tables to their tops if their rows or their order were changed.
+    /// Scrolls the tables to their tops if other rows were chosen.
     fn show_tops(&mut self) {
         let of = RowsOf {
             target: self.scene.query.target.clone(),
@@ -135,30 +118,25 @@ impl App {
             source: self.scene.query.source,
             span: self.scene.span,
             compared: (self.scene.compare.on, self.scene.compare.by_shares),
-            functions: self.functions.sort,
-            processes: self.processes.sort,
         };
-        if of == self.rows_of {
-            return;
+        if of != self.rows_of {
+            self.views.each(|view| view.show_top());
+            self.rows_of = of;
         }
-        self.functions.go_to_top(of.functions != self.rows_of.functions);
-        self.processes.go_to_top();
-        self.rows_of = of;
     }
 
     /// Asks for what the screen needs, if that is not what was asked for last.
     fn ask(&mut self, effects: &mut Vec<Effect>) {
-        let request = Request {
+        let mut request = Request {
             query: self.scene.query(),
             search: self.scene.search.clone(),
-            heat: self.scene.view == View::Time,
-            functions: (self.scene.view == View::Functions).then_some(self.functions.sort),
-            neighbours_of: self.functions.open.filter(|_| self.scene.view == View::Functions),
             addresses_of: self.addresses_wanted(),
             baseline: self.scene.compare.baseline.clone(),
             compare: self.scene.compare.on,
             by_shares: self.scene.compare.by_shares,
+            ..Request::default()
         };
+        self.views.get(self.scene.view).ask(&mut request);
         if self.asked.as_ref() != Some(&request) {
             self.asked = Some(request.clone());
             effects.push(Effect::Ask(Box::new(request)));
@@ -200,10 +178,7 @@ impl App {
         self.scene.check_baseline();
         let snapshot = Arc::clone(&self.scene.snapshot);
         self.take_addresses(&snapshot);
-        self.flame.refresh(&self.scene.names, &self.scene.snapshot.tree);
-        let lines = self.scene.areas().table_lines();
-        self.functions.refresh(&self.scene.names, &self.scene.snapshot, lines);
-        self.processes.refresh(&self.scene.snapshot, &self.scene.names, lines);
+        self.views.each(|view| view.refresh(&self.scene));
     }
 
     /// The picture is of other tables of names: whatever a label was kept of is found there by its words.
@@ -214,9 +189,7 @@ impl App {
             let found = old.labels.get(old.labels.current(label)).and_then(|label| names.labels.find(label));
             found.unwrap_or(label)
         };
-        self.flame.rename(rename);
-        self.functions.rename(rename);
-        self.processes.rename(rename);
+        self.views.each(|view| view.rename(&rename));
         if let Some(source) = &mut self.source {
             source.rename(rename);
         }
@@ -251,10 +224,10 @@ impl App {
             return;
         }
         match action {
-            a_move!() => self.go(action),
+            a_move!() => self.views.get_mut(self.scene.view).go(&self.scene, action),
             Action::ZoomIn => self.zoom_in(),
             Action::ZoomOut => self.zoom_out(),
-            Action::ResetZoom => self.flame.reset(),
+            Action::ResetZoom => self.views.flame.reset(),
             Action::Search => {
                 self.open_prompt(PromptKind::Search, self.scene.search.as_ref().map_or("", Pattern::source).to_owned())
             }
@@ -283,11 +256,7 @@ impl App {
             Action::ChooseEvents => self.open_events(effects),
             Action::NextView => self.turn_view(1),
             Action::PreviousView => self.turn_view(View::ALL.len() - 1),
-            Action::FlameView => self.scene.view = View::Flame,
-            Action::FunctionsView => self.scene.view = View::Functions,
-            Action::ProcessesView => self.scene.view = View::Processes,
-            Action::TimeView => self.scene.view = View::Time,
-            Action::HealthView => self.scene.view = View::Health,
+            Action::Show(view) => self.scene.view = view,
             Action::Freeze if self.scene.is_file() => self.scene.say("a file stands still".to_owned()),
             // Before the first picture there is nothing to hold on to.
             Action::Freeze if self.scene.frozen.is_some() || self.scene.snapshot.now == Timestamp(0) => self.scene.frozen = None,
@@ -301,7 +270,7 @@ impl App {
             | Action::RangeNarrower
             | Action::RangeWider
             | Action::RangeLive => self.scene.change_range(action),
-            Action::Orientation => self.flame.root_on_top = !self.flame.root_on_top,
+            Action::Orientation => self.views.flame.root_on_top = !self.views.flame.root_on_top,
             Action::BottomUp => self.turn_over(),
             Action::Sandwich => self.sandwich(),
             Action::Source => self.open_source(),
@@ -312,7 +281,7 @@ impl App {
                 self.scene.detail = self.scene.detail.next();
                 self.scene.say(self.scene.detail.describe().to_owned());
             }
-            Action::Chains => self.flame.chains = !self.flame.chains,
+            Action::Chains => self.views.flame.chains = !self.views.flame.chains,
             Action::ColourMode => {
                 self.scene.theme.mode = match self.scene.theme.mode {
                     ColourMode::Kind => ColourMode::Own,
@@ -334,7 +303,7 @@ impl App {
             Direction::TopDown => Direction::BottomUp,
             Direction::BottomUp => Direction::TopDown,
         };
-        self.flame.reset();
+        self.views.flame.reset();
         let text = match self.scene.query.direction {
             Direction::TopDown => "callers first",
             Direction::BottomUp => "bottom-up: what was running, then its callers",
@@ -343,10 +312,9 @@ impl App {
     }
 
     fn change_order(&mut self) {
-        match self.scene.view {
-            View::Functions => self.functions.next_sort(),
-            View::Processes => self.processes.next_sort(),
-            View::Flame | View::Time | View::Health => self.flame.next_order(),
+        // What has no order of its own changes that of the flame graph.
+        if !self.views.get_mut(self.scene.view).next_order() {
+            self.views.flame.next_order();
         }
     }
 
@@ -365,7 +333,7 @@ impl App {
     pub(super) fn fold_inlined(&mut self, fold: bool) {
         self.scene.query.fold_inlined = fold;
         if fold {
-            self.flame.leave_inlined(&self.scene.names);
+            self.views.flame.leave_inlined(&self.scene.names);
         }
         self.scene.say(
             if fold { "inlined functions are a part of what they were inlined into" } else { "inlined functions are shown" }
@@ -375,7 +343,7 @@ impl App {
 
     fn sandwich(&mut self) {
         if let Some(label) = self.selected_label() {
-            self.functions.open_function(label);
+            self.views.functions.open_function(label);
             self.scene.view = View::Functions;
         }
     }
@@ -385,17 +353,13 @@ impl App {
         if let Some(source) = &self.source {
             return Some(source.label);
         }
-        match self.scene.view {
-            View::Flame => self.flame.cursor.path.last().copied(),
-            View::Functions => self.functions.selected_label(&self.scene.snapshot),
-            View::Processes | View::Time | View::Health => None,
-        }
+        self.views.get(self.scene.view).selected_label(&self.scene)
     }
 
     fn copy(&mut self, effects: &mut Vec<Effect>) {
         let labels = &self.scene.names.labels;
         let text: Vec<&str> = match self.scene.view {
-            View::Flame => self.flame.cursor.path.iter().map(|label| labels.name(*label)).collect(),
+            View::Flame => self.views.flame.cursor.path.iter().map(|label| labels.name(*label)).collect(),
             _ => self.selected_label().map(|label| labels.name(label)).into_iter().collect(),
         };
         if !text.is_empty() {
@@ -422,6 +386,6 @@ impl App {
 
     /// The place under the cursor, for the breadcrumb.
     pub fn cursor(&self) -> &Place {
-        &self.flame.cursor
+        &self.views.flame.cursor
     }
 }

@@ -20,7 +20,7 @@ impl App {
 
     pub(super) fn process_picker(&self) -> Picker {
         // The process of the frame under the cursor comes first, so that `p Enter` drills into it.
-        let cursor = self.flame.cursor.path.first().copied();
+        let cursor = self.views.flame.cursor.path.first().copied();
         Picker::processes(&self.scene.names, &self.scene.snapshot, self.scene.query.target.tgids.first().copied(), cursor)
     }
 
@@ -139,8 +139,8 @@ impl App {
             one: self.scene.snapshot.one,
             count_name: self.scene.unit_word(),
             difference: self.scene.snapshot.difference.clone(),
-            zoom: self.flame.zoom.path.clone(),
-            root_on_top: self.flame.root_on_top,
+            zoom: self.views.flame.zoom.path.clone(),
+            root_on_top: self.views.flame.root_on_top,
             title: self.scene.title(),
         }
     }

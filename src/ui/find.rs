@@ -10,6 +10,7 @@ use super::messages::Message;
 use super::scene::Chip;
 use super::scene::Scene;
 use super::view::View;
+use super::views::ViewBehaviour;
 
 impl App {
     pub(super) fn search_selected(&mut self) {
@@ -49,16 +50,12 @@ impl App {
             Some(found) => found.matches(label),
             None => pattern.matches(names.labels.name(label)),
         };
-        let moved = match self.scene.view {
-            View::Functions => self.functions.next_match(&snapshot, found, forward, self.scene.areas().table_lines()),
-            _ => {
-                self.scene.view = View::Flame;
-                let body = self.scene.areas().body;
-                let layout = self.flame.layout(&self.scene.snapshot.tree, &self.scene.names.labels, &self.scene.theme, body);
-                self.flame.next_match(&self.scene.snapshot.tree, &layout, found, forward, usize::from(body.height))
-            }
-        };
-        if !moved {
+        let moved = self.views.get_mut(self.scene.view).next_match(&self.scene, &found, forward);
+        let moved = moved.or_else(|| {
+            self.scene.view = View::Flame;
+            self.views.flame.next_match(&self.scene, &found, forward)
+        });
+        if moved != Some(true) {
             self.scene.message = Some(Message { text: format!("no match of /{}/ in view", pattern.source()), bad: true });
         }
     }

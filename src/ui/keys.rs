@@ -6,6 +6,8 @@ use std::borrow::Cow;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::view::View;
+
 /// What a key asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)] // The table below says it for each.
@@ -36,11 +38,7 @@ pub enum Action {
     ChooseEvents,
     NextView,
     PreviousView,
-    FlameView,
-    FunctionsView,
-    ProcessesView,
-    TimeView,
-    HealthView,
+    Show(View),
     Freeze,
     MarkBaseline,
     Compare,
@@ -151,6 +149,10 @@ const fn bind(
     Binding { keys, action, section, help, hint }
 }
 
+const fn show(view: View, key: &'static [&'static str]) -> Binding {
+    bind(key, Action::Show(view), Section::Show, view.help(), "")
+}
+
 /// The table. The first key of a row is the one that the hint line shows.
 pub const BINDINGS: &[Binding] = &[
     bind(&["↵", "Enter"], Action::ZoomIn, Section::Zoom, "zoom into the selected frame; open a row of a table", "zoom"),
@@ -191,11 +193,11 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["b"], Action::MarkBaseline, Section::Compare, "mark what is seen as the baseline", ""),
     bind(&["d"], Action::Compare, Section::Compare, "show the difference to the baseline, or not", ""),
     bind(&["%"], Action::Measure, Section::Compare, "the difference in CPUs, or in shares of all", ""),
-    bind(&["1"], Action::FlameView, Section::Show, "flame graph", ""),
-    bind(&["2"], Action::FunctionsView, Section::Show, "functions: self and total, callers and callees", ""),
-    bind(&["3"], Action::ProcessesView, Section::Show, "processes and threads", ""),
-    bind(&["4"], Action::TimeView, Section::Show, "time: which seconds were busy; select some of it", ""),
-    bind(&["5"], Action::HealthView, Section::Show, "health: why stacks ended, what was lost, own cost", ""),
+    show(View::Flame, &["1"]),
+    show(View::Functions, &["2"]),
+    show(View::Processes, &["3"]),
+    show(View::Time, &["4"]),
+    show(View::Health, &["5"]),
     bind(&["S-Tab"], Action::PreviousView, Section::Show, "previous view", ""),
     bind(&["i"], Action::Orientation, Section::Show, "root at the top or at the bottom", ""),
     bind(&["u"], Action::BottomUp, Section::Show, "bottom-up: what is hot, and its callers", ""),
@@ -247,8 +249,11 @@ pub(super) fn is_ctrl_c(key: KeyEvent) -> bool {
 }
 
 impl Action {
-    /// As the configuration file calls it: `ZoomIn` is `zoom-in`.
+    /// As the configuration file calls it: `ZoomIn` is `zoom-in`, `Show(View::Flame)` is `flame-view`.
     pub fn name(self) -> String {
+        if let Action::Show(view) = self {
+            return format!("{}-view", view.title().1);
+        }
         let mut name = String::new();
         for c in format!("{self:?}").chars() {
             if c.is_ascii_uppercase() && !name.is_empty() {
@@ -398,6 +403,14 @@ mod tests {
             for key in binding.keys {
                 assert!(seen.insert(*key, binding.action).is_none(), "{key} is bound twice");
             }
+        }
+    }
+
+    #[test]
+    fn each_view_has_the_key_of_its_number() {
+        for view in View::ALL {
+            let number = view.title().0.to_string();
+            assert!(BINDINGS.iter().any(|binding| binding.action == Action::Show(view) && binding.keys.contains(&&*number)));
         }
     }
 

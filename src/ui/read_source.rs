@@ -19,7 +19,7 @@ impl App {
                 self.scene.say("a file has only names: it does not tell where in the code samples were".to_owned())
             }
             // The box is of many functions, and its place that of their caller.
-            Some(_) if self.scene.view == View::Flame && self.flame.cursor.rest => {
+            Some(_) if self.scene.view == View::Flame && self.views.flame.cursor.rest => {
                 self.scene.say(
                     "these are narrow callees of many names: zoom into their caller and select one, to see its source".to_owned(),
                 );
@@ -63,16 +63,11 @@ impl App {
                     self.scene.say("copied one line".to_owned());
                 }
             }
-            Action::FlameView
-            | Action::FunctionsView
-            | Action::ProcessesView
-            | Action::TimeView
-            | Action::HealthView
-            | Action::Sandwich => {
+            Action::Show(_) | Action::Sandwich => {
                 let label = source.label;
                 self.source = None;
                 if action == Action::Sandwich {
-                    self.functions.open_function(label);
+                    self.views.functions.open_function(label);
                     self.scene.view = View::Functions;
                     return true;
                 }
@@ -106,7 +101,7 @@ impl App {
         if let Some(source) = &self.source {
             return Some(source.label);
         }
-        let is_there = !(self.scene.is_file() || self.scene.view == View::Flame && self.flame.cursor.rest);
+        let is_there = !(self.scene.is_file() || self.scene.view == View::Flame && self.views.flame.cursor.rest);
         let label = self.selected_label().filter(|_| is_there)?;
         let about = self.scene.names.labels.get(label)?;
         match about.kind {

@@ -101,7 +101,15 @@ impl Bench {
     }
 
     fn cursor(&self) -> String {
-        self.app.flame.cursor.path.iter().map(|label| self.app.scene.names.labels.name(*label)).collect::<Vec<_>>().join(";")
+        self.app
+            .views
+            .flame
+            .cursor
+            .path
+            .iter()
+            .map(|label| self.app.scene.names.labels.name(*label))
+            .collect::<Vec<_>>()
+            .join(";")
     }
 
     fn screen(&mut self, columns: u16, rows: u16) -> String {
@@ -132,21 +140,21 @@ fn lost_are_samples_and_not_other_events() {
 fn processes_of_another_order_begin_at_the_top() {
     let mut bench = Bench::new();
     bench.keys("3>");
-    assert_eq!(bench.app.processes.position.at, 1);
+    assert_eq!(bench.app.views.processes.position.at, 1);
     bench.keys("S");
-    assert_eq!(bench.app.processes.position, position::Position::default());
+    assert_eq!(bench.app.views.processes.position, position::Position::default());
     bench.keys(">m");
-    assert_eq!(bench.app.processes.position, position::Position::default(), "another time");
+    assert_eq!(bench.app.views.processes.position, position::Position::default(), "another time");
     for keys in ["b>d", ">%"] {
         bench.keys(keys);
-        assert_eq!(bench.app.processes.position, position::Position::default(), "compared in another way");
+        assert_eq!(bench.app.views.processes.position, position::Position::default(), "compared in another way");
     }
     bench.keys("d");
     // A row that moves takes the cursor with it.
     bench.keys(">");
     let snapshot = Arc::clone(&bench.app.scene.snapshot);
     bench.send(Event::Snapshot(snapshot));
-    assert_eq!(bench.app.processes.position.at, 1);
+    assert_eq!(bench.app.views.processes.position.at, 1);
 }
 
 #[test]
@@ -184,13 +192,13 @@ fn zooming_has_a_history_and_esc_never_quits() {
     bench.key(KeyCode::Enter);
     bench.keys("jj");
     bench.key(KeyCode::Enter);
-    assert_eq!(bench.app.flame.zoom.path.len(), 4);
+    assert_eq!(bench.app.views.flame.zoom.path.len(), 4);
     bench.key(KeyCode::Esc);
-    assert_eq!(bench.app.flame.zoom.path.len(), 2);
+    assert_eq!(bench.app.views.flame.zoom.path.len(), 2);
     for _ in 0..10 {
         bench.key(KeyCode::Esc);
     }
-    assert_eq!(bench.app.flame.zoom, Place::default());
+    assert_eq!(bench.app.views.flame.zoom, Place::default());
     assert!(bench.others.is_empty(), "{:?}", bench.others);
     bench.keys("q");
     assert!(matches!(bench.others.as_slice(), [Effect::Quit]));
@@ -346,7 +354,7 @@ fn the_reader_stays_where_they_are_when_names_are_renewed() {
     bench.keys("jjj");
     bench.key(KeyCode::Enter);
     bench.keys("jj");
-    let place = |bench: &Bench| (bench.cursor(), bench.app.flame.zoom.path.len());
+    let place = |bench: &Bench| (bench.cursor(), bench.app.views.flame.zoom.path.len());
     let before = (place(&bench), bench.screen(100, 24));
     assert_eq!(before.0, ("nginx;_start;main;worker;parse".to_owned(), 3));
     bench.keys("2");
@@ -436,9 +444,9 @@ fn a_click_selects_and_another_one_zooms() {
     let body = bench.app.scene.areas().body;
     bench.click(2, body.y + 1);
     assert_eq!(bench.cursor(), "nginx");
-    assert_eq!(bench.app.flame.zoom, Place::default());
+    assert_eq!(bench.app.views.flame.zoom, Place::default());
     bench.click(2, body.y + 1);
-    assert_eq!(bench.app.flame.zoom.path.len(), 1);
+    assert_eq!(bench.app.views.flame.zoom.path.len(), 1);
 }
 
 #[test]

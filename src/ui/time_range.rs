@@ -2,13 +2,10 @@
 
 use crate::profile::{SLOTS, TimeRange, Timestamp};
 
-use super::app::App;
 use super::keys::Action;
 use super::messages::Message;
 use super::scene::Scene;
 use super::span::Span;
-use super::view::View;
-use super::views::time::{TimeMap, begin_of};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -82,24 +79,5 @@ impl Scene {
     /// Selects the seconds that the time strip's columns stand for.
     pub fn select_seconds(&mut self, from: u64, to: u64) {
         self.span = Span::Between(Timestamp(from.min(to) * SECOND), Timestamp((from.max(to) + 1) * SECOND));
-    }
-}
-
-impl App {
-    /// Begins a selection on the map of time, or shows what is selected.
-    pub(super) fn choose_time(&mut self) {
-        let Some((heat, grid)) = self.scene.snapshot.heat.clone().zip(self.time_map.grid(&self.scene, self.scene.areas().body))
-        else {
-            return;
-        };
-        if self.time_map.anchor.is_none() {
-            let at = self.time_map.at(&heat);
-            self.time_map = TimeMap { cursor: Some(at), anchor: Some(at), dragged: false };
-            return;
-        }
-        let (from, to) = self.time_map.selection(&heat, grid.slots);
-        self.scene.span = Span::Between(begin_of(from), begin_of(to));
-        self.time_map.anchor = None;
-        self.scene.view = View::Flame;
     }
 }

@@ -1,7 +1,7 @@
 //! The list of views.
 
 /// The views, by their numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum View {
     /// 1: the flame graph.
     #[default]
@@ -21,13 +21,24 @@ impl View {
     pub const ALL: [View; 5] = [View::Flame, View::Functions, View::Processes, View::Time, View::Health];
 
     /// Number and name, as the tabs show them.
-    pub fn title(self) -> (char, &'static str) {
+    pub const fn title(self) -> (char, &'static str) {
         match self {
             View::Flame => ('1', "flame"),
             View::Functions => ('2', "functions"),
             View::Processes => ('3', "processes"),
             View::Time => ('4', "time"),
             View::Health => ('5', "health"),
+        }
+    }
+
+    /// What the help says about its key.
+    pub const fn help(self) -> &'static str {
+        match self {
+            View::Flame => "flame graph",
+            View::Functions => "functions: self and total, callers and callees",
+            View::Processes => "processes and threads",
+            View::Time => "time: which seconds were busy; select some of it",
+            View::Health => "health: why stacks ended, what was lost, own cost",
         }
     }
 }

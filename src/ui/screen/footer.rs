@@ -1,19 +1,14 @@
 //! The two lines at the bottom: the frame under the cursor; where it is, and the keys. A prompt, a question or a message takes
 //! the place of the last.
 
-use std::borrow::Cow;
-
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
 use crate::ui::app::App;
 use crate::ui::detail::DetailLine;
-use crate::ui::names::fit_name;
 use crate::ui::overlay::{Overlay, Prompt};
 use crate::ui::text;
-use crate::ui::view::View;
-use crate::ui::views::{flame, functions, time};
 
 use crate::ui::paint::put;
 
@@ -47,15 +42,7 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
         put(buffer, left, left.x, left.y, &super::source::describe(app, source), app.scene.theme.strong());
         return;
     }
-    match app.scene.view {
-        View::Flame => flame::draw_detail(&app.flame, &app.scene, line, buffer),
-        View::Functions => functions::draw_detail(&app.functions, &app.scene, line, buffer),
-        View::Time => {
-            let left = line.draw_searched(buffer);
-            put(buffer, left, left.x, left.y, &time::describe(&app.time_map, &app.scene), app.scene.theme.strong());
-        }
-        View::Processes | View::Health => drop(line.draw_searched(buffer)),
-    }
+    app.views.get(app.scene.view).draw_detail(&app.scene, line, buffer);
 }
 
 /// How much of the samples the search has found, in more words and in fewer; nothing without a search.
@@ -105,7 +92,10 @@ fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
         }
     }
     let width = |hints: &[(&str, &str)]| -> usize { hints.iter().map(|(k, h)| text::width(k) + text::width(h) + 3).sum() };
-    let crumbs = breadcrumb(app);
+    let crumbs = match &app.source {
+        Some(source) => format!("source of {}", app.scene.names.labels.name(source.label)),
+        None => app.views.get(app.scene.view).breadcrumb(&app.scene),
+    };
     // Help and quit are always there; others go from the end of the list when there is no room.
     let least = usize::from(area.width) / 3;
     while hints.len() > 2 && width(&hints) + least.min(text::width(&crumbs) + 2) > usize::from(area.width) {
@@ -119,33 +109,4 @@ fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
         x = put(buffer, area, x, area.y, key, app.scene.theme.key());
         x = put(buffer, area, x + 1, area.y, hint, app.scene.theme.dim()) + 2;
     }
-}
-
-/// Where the reader is: `all › nginx › main › …`, with the root side cut where it does not fit.
-fn breadcrumb(app: &App) -> String {
-    if let Some(source) = &app.source {
-        return format!("source of {}", app.scene.names.labels.name(source.label));
-    }
-    if app.scene.view != View::Flame {
-        let (number, name) = app.scene.view.title();
-        return format!("{number} {name}: {}", app.scene.target_name());
-    }
-    let arrow = if app.scene.theme.ascii { " > " } else { " › " };
-    let mut words = app.scene.target_name();
-    let path: Vec<Cow<'_, str>> = app
-        .cursor()
-        .path
-        .iter()
-        .map(|label| app.scene.names.labels.get(*label).map_or(Cow::Borrowed("?"), |label| app.scene.shown_name(label)))
-        .collect();
-    let skip = path.len().saturating_sub(4);
-    if skip > 0 {
-        words.push_str(arrow);
-        words.push('…');
-    }
-    for name in &path[skip..] {
-        words.push_str(arrow);
-        words.push_str(&fit_name(name, 28));
-    }
-    words
 }

@@ -6,8 +6,6 @@ use ratatui::layout::Rect;
 
 use crate::ui::app::App;
 use crate::ui::overlay::Overlay;
-use crate::ui::view::View;
-use crate::ui::views::{flame, functions, health, processes, time};
 
 mod footer;
 pub(super) mod header;
@@ -26,16 +24,10 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
     let buffer = frame.buffer_mut();
     header::draw(app, areas.header, buffer);
     header::draw_time(app, areas.time, buffer);
-    match app.scene.view {
-        _ if app.source.is_some() => {}
-        View::Flame => flame::draw(&app.flame, &app.scene, areas.body, buffer),
-        View::Functions => functions::draw(&app.functions, &app.scene, areas.body, buffer),
-        View::Processes => processes::draw(&app.processes, &app.scene, areas.body, buffer),
-        View::Time => time::draw(&app.time_map, &app.scene, areas.body, buffer),
-        View::Health => health::draw(app.health_scroll, &app.scene, areas.body, buffer),
-    }
-    if let Some(source) = &app.source {
-        source::draw(app, source, areas.body, buffer);
+    match &app.source {
+        Some(source) => source::draw(app, source, areas.body, buffer),
+        None if areas.body.is_empty() => {}
+        None => app.views.get(app.scene.view).draw(&app.scene, areas.body, buffer),
     }
     output::draw(app, areas.output, buffer);
     footer::draw(app, areas.detail, areas.hints, buffer);

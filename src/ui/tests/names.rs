@@ -41,7 +41,8 @@ fn inlined_functions_are_folded_by_a_key_and_shown_again_by_it_or_by_their_chip(
     let screen = bench.screen(120, 24);
     assert!(!screen.contains("less") && screen.contains(" no inlined × "), "{screen}");
     assert!(screen.contains("inlined functions are a part of"), "{screen}");
-    let own = |bench: &Bench| bench.app.scene.snapshot.node(bench.app.flame.selected(&bench.app.scene.snapshot.tree)).own.now;
+    let own =
+        |bench: &Bench| bench.app.scene.snapshot.node(bench.app.views.flame.selected(&bench.app.scene.snapshot.tree)).own.now;
     assert_eq!(own(&bench), 20);
     // What is not shown is neither found nor filtered by.
     bench.keys("/less");

@@ -138,9 +138,9 @@ fn o_opens_the_source_at_its_hottest_line() {
     assert_eq!(at(&reading), 0);
     reading.bench.keys("l");
     assert!(reading.row("7").contains("7  f the source") || reading.row("he source").contains("he source"));
-    let before = reading.bench.app.flame.zoom.clone();
+    let before = reading.bench.app.views.flame.zoom.clone();
     reading.bench.key(KeyCode::Esc);
-    assert!(reading.bench.app.source.is_none() && reading.bench.app.flame.zoom == before);
+    assert!(reading.bench.app.source.is_none() && reading.bench.app.views.flame.zoom == before);
     reading.bench.keys("oo");
     assert!(reading.bench.app.source.is_none());
 }
@@ -236,10 +236,10 @@ fn keys_do_nothing_to_the_view_that_the_source_hides() {
         let app = &reading.bench.app;
         (
             app.scene.query(),
-            app.flame.root_on_top,
-            app.flame.order,
-            app.flame.chains,
-            app.flame.cursor.clone(),
+            app.views.flame.root_on_top,
+            app.views.flame.order,
+            app.views.flame.chains,
+            app.views.flame.cursor.clone(),
             app.source.is_some(),
         )
     };
@@ -253,7 +253,7 @@ fn keys_do_nothing_to_the_view_that_the_source_hides() {
 #[test]
 fn gathered_callees_have_no_source() {
     let mut reading = Reading::new();
-    reading.bench.app.flame.cursor.rest = true;
+    reading.bench.app.views.flame.cursor.rest = true;
     reading.bench.keys("o");
     assert!(reading.bench.app.source.is_none());
     assert!(reading.bench.screen(120, 24).contains("these are narrow callees of many names"));
@@ -286,7 +286,7 @@ fn the_table_of_functions_and_the_mouse_know_the_source_too() {
     reading.bench.keys("y");
     assert!(matches!(reading.bench.others.last(), Some(Effect::Copy(text)) if text == "line 5 of the source"));
     reading.bench.keys("s");
-    assert!(reading.bench.app.source.is_none() && reading.bench.app.functions.open == Some(reading.hot));
+    assert!(reading.bench.app.source.is_none() && reading.bench.app.views.functions.open == Some(reading.hot));
     reading.bench.keys("o");
     reading.bench.keys("1");
     assert!(reading.bench.app.source.is_none() && reading.bench.app.scene.view == View::Flame);

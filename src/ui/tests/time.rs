@@ -66,12 +66,12 @@ fn time_is_selected_on_its_map() {
     assert_eq!((bench.app.scene.span, bench.app.scene.view), (Span::All, View::Time));
     bench.key(KeyCode::Enter);
     bench.key(KeyCode::Esc);
-    assert!(bench.app.time_map.anchor.is_none() && bench.app.scene.view == View::Time);
+    assert!(bench.app.views.time.anchor.is_none() && bench.app.scene.view == View::Time);
     // What was begun with a key does not end with the mouse's button.
     bench.key(KeyCode::Enter);
     bench.key(KeyCode::Left);
     bench.mouse(MouseEventKind::Up(left), 10, 6);
-    assert!(bench.app.time_map.anchor.is_some() && bench.app.scene.view == View::Time);
+    assert!(bench.app.views.time.anchor.is_some() && bench.app.scene.view == View::Time);
 }
 
 #[test]

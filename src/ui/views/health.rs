@@ -8,17 +8,36 @@ use crate::profile::UserEnd;
 use crate::ui::scene::Scene;
 use crate::ui::text;
 
+use super::behaviour::ViewBehaviour;
+use crate::ui::keys::Action;
 use crate::ui::paint::put;
 
-/// Draws the view.
-pub(in crate::ui) fn draw(scroll: usize, scene: &Scene, area: Rect, buffer: &mut Buffer) {
-    if area.is_empty() {
-        return;
+/// The health view's state.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    /// The first line on screen, as far as there are so many.
+    scroll: usize,
+}
+
+impl ViewBehaviour for Health {
+    fn draw(&self, scene: &Scene, area: Rect, buffer: &mut Buffer) {
+        let lines = lines(scene);
+        let scroll = self.scroll.min(lines.len().saturating_sub(usize::from(area.height)));
+        for (y, (words, style)) in (area.y..area.bottom()).zip(lines.into_iter().skip(scroll)) {
+            put(buffer, area, area.x + 1, y, &words, style);
+        }
     }
-    let lines = lines(scene);
-    let scroll = scroll.min(lines.len().saturating_sub(usize::from(area.height)));
-    for (y, (words, style)) in (area.y..area.bottom()).zip(lines.into_iter().skip(scroll)) {
-        put(buffer, area, area.x + 1, y, &words, style);
+
+    fn go(&mut self, scene: &Scene, action: Action) {
+        let page = usize::from(scene.areas().body.height).max(1);
+        self.scroll = match action {
+            Action::Up => self.scroll.saturating_sub(1),
+            Action::Down => self.scroll + 1,
+            Action::PageUp => self.scroll.saturating_sub(page),
+            Action::PageDown => self.scroll + page,
+            Action::Top => 0,
+            _ => self.scroll,
+        };
     }
 }
 

@@ -17,7 +17,7 @@ const NAME_ROOM: usize = 32;
 const PLACE_ROOM: usize = 24;
 
 /// Draws the line.
-pub(in crate::ui) fn draw(flame: &Flame, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
+pub(super) fn draw(flame: &Flame, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
     let tree = &scene.snapshot.tree;
     if tree.total() == 0 {
         line.draw_searched(buffer);

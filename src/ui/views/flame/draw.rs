@@ -24,10 +24,7 @@ use crate::ui::paint::put;
 const LEFT_BLOCKS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// Draws the graph, or why there is none.
-pub(in crate::ui) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer) {
-    if area.is_empty() {
-        return;
-    }
+pub(super) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let tree = &scene.snapshot.tree;
     if tree.total() == 0 {
         return empty(scene, area, buffer);

@@ -140,7 +140,7 @@ impl Layout {
 }
 
 /// Returns the place of a box. A chain has that of its last frame.
-pub(in crate::ui) fn place_of(tree: &CallTree, span: &Span) -> Place {
+pub(super) fn place_of(tree: &CallTree, span: &Span) -> Place {
     Place { rest: span.rest > 0, ..Place::of(tree, span.last) }
 }
 

@@ -61,7 +61,7 @@ impl Flame {
     }
 
     /// Follows names that became known, and leaves what is gone for its nearest caller.
-    pub fn refresh(&mut self, names: &Names, tree: &CallTree) {
+    pub fn follow_tree(&mut self, names: &Names, tree: &CallTree) {
         self.zoom.refresh(names);
         self.cursor.refresh(names);
         self.history.iter_mut().for_each(|place| place.refresh(names));
@@ -76,7 +76,7 @@ impl Flame {
     }
 
     /// Gives all places other labels.
-    pub fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
+    pub fn rename_labels(&mut self, rename: impl Fn(LabelId) -> LabelId) {
         for place in self.history.iter_mut().chain([&mut self.zoom, &mut self.cursor]) {
             place.rename(&rename);
         }
@@ -92,7 +92,7 @@ impl Flame {
     }
 
     /// Gives the frame under the cursor the whole width.
-    pub fn zoom_in(&mut self) {
+    pub fn zoom_to_cursor(&mut self) {
         if self.cursor != self.zoom {
             self.history.push(std::mem::replace(&mut self.zoom, self.cursor.clone()));
             self.scroll = self.zoom.path.len().saturating_sub(2).min(self.scroll);
@@ -100,7 +100,7 @@ impl Flame {
     }
 
     /// Back to what was zoomed before; `false` if nothing is zoomed.
-    pub fn zoom_out(&mut self) -> bool {
+    pub fn zoom_back(&mut self) -> bool {
         if let Some(before) = self.history.pop() {
             self.zoom = before;
             true
@@ -118,7 +118,7 @@ impl Flame {
     }
 
     /// The next order of siblings.
-    pub fn next_order(&mut self) {
+    pub fn turn_order(&mut self) {
         self.order = match self.order {
             Order::Name => Order::Weight,
             Order::Weight => Order::Name,
@@ -126,7 +126,7 @@ impl Flame {
     }
 
     /// Moves the cursor.
-    pub fn go(&mut self, action: Action, tree: &CallTree, layout: &Layout, height: usize) {
+    pub fn step(&mut self, action: Action, tree: &CallTree, layout: &Layout, height: usize) {
         if let Some(place) = self.step_unseen(action, tree, layout) {
             self.cursor = place;
             if let Some((row, _)) = layout.locate(tree, &self.cursor) {
@@ -226,7 +226,7 @@ impl Flame {
     }
 
     /// To the next box that the search found, row by row; `false` if there is none.
-    pub fn next_match(
+    pub fn find_next(
         &mut self,
         tree: &CallTree,
         layout: &Layout,

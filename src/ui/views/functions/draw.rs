@@ -6,7 +6,6 @@ use ratatui::style::Style;
 
 use super::rows::{Functions, FunctionsRow};
 use crate::profile::{FunctionOrder, Measure, Sides};
-use crate::ui::detail::DetailLine;
 use crate::ui::names::fit_name;
 use crate::ui::scene::Scene;
 use crate::ui::text;
@@ -15,10 +14,7 @@ use crate::ui::paint::{BAR, bar, put};
 use crate::ui::table;
 
 /// Draws the table.
-pub(in crate::ui) fn draw(functions: &Functions, scene: &Scene, area: Rect, buffer: &mut Buffer) {
-    if area.is_empty() {
-        return;
-    }
+pub(super) fn draw(functions: &Functions, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let mark = |sort| if functions.sort == sort { "*" } else { " " };
     let by = match scene.snapshot.difference.as_ref().map(|difference| difference.measure()) {
         None => "",
@@ -114,16 +110,5 @@ fn draw_name(scene: &Scene, label: crate::profile::LabelId, line: Rect, x: u16, 
     let x = put(buffer, line, x, line.y, &name, style);
     if text::width(&name) + text::width(&tail) <= room {
         put(buffer, line, x, line.y, tail.trim_end(), scene.theme.dim());
-    }
-}
-
-/// Draws the function under the cursor into the line for that.
-pub(in crate::ui) fn draw_detail(functions: &Functions, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
-    let left = line.draw_searched(buffer);
-    let label = functions.selected_label(&scene.snapshot).and_then(|label| scene.names.labels.get(label));
-    if let Some(label) = label {
-        let x = put(buffer, left, left.x + 1, left.y, &label.name, scene.theme.strong());
-        let x = put(buffer, left, x + 2, left.y, &label.object, scene.theme.dim());
-        line.draw_hottest(left, x, buffer);
     }
 }

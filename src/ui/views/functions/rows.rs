@@ -134,7 +134,7 @@ impl Functions {
     }
 
     /// Gives what is open and under the cursor other labels.
-    pub fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
+    pub fn rename_labels(&mut self, rename: impl Fn(LabelId) -> LabelId) {
         self.open = self.open.map(&rename);
         self.anchor = self.anchor.map(|(label, below)| (rename(label), below));
         let expanded = std::mem::take(&mut self.expanded).into_iter();
@@ -150,7 +150,7 @@ impl Functions {
     }
 
     /// Finds what is under the cursor again.
-    pub fn refresh(&mut self, names: &Names, snapshot: &Snapshot, height: usize) {
+    pub fn follow_rows(&mut self, names: &Names, snapshot: &Snapshot, height: usize) {
         if snapshot.functions.is_none() {
             return;
         }
@@ -196,7 +196,7 @@ impl Functions {
     }
 
     /// The function or branch under the cursor.
-    pub fn selected_label(&self, snapshot: &Snapshot) -> Option<LabelId> {
+    pub fn label_under_cursor(&self, snapshot: &Snapshot) -> Option<LabelId> {
         match self.rows(snapshot).get(self.position.at)? {
             FunctionsRow::Function { label, .. } => Some(*label),
             FunctionsRow::Node { path, .. } => path.last().copied(),
@@ -226,7 +226,7 @@ impl Functions {
     }
 
     /// Moves the cursor; left closes, right opens. `height` is the number of rows on screen.
-    pub fn go(&mut self, action: Action, snapshot: &Snapshot, height: usize) {
+    pub fn step(&mut self, action: Action, snapshot: &Snapshot, height: usize) {
         let rows = self.rows(snapshot);
         let wants_open = match rows.get(self.position.at) {
             Some(FunctionsRow::Function { open, .. }) => Some(!open),
@@ -247,7 +247,7 @@ impl Functions {
     }
 
     /// To the next function that the search found.
-    pub fn next_match(&mut self, snapshot: &Snapshot, found: impl Fn(LabelId) -> bool, forward: bool, height: usize) -> bool {
+    pub fn find_next(&mut self, snapshot: &Snapshot, found: impl Fn(LabelId) -> bool, forward: bool, height: usize) -> bool {
         let rows = self.rows(snapshot);
         let matches: Vec<usize> = rows
             .iter()
@@ -273,6 +273,7 @@ impl Functions {
             FunctionOrder::Total => FunctionOrder::Name,
             FunctionOrder::Name => FunctionOrder::Own,
         };
+        self.go_to_top(true);
     }
 }
 
@@ -304,7 +305,7 @@ mod tests {
         let made = began.elapsed();
         let began = Instant::now();
         for _ in 0..100 {
-            functions.go(Action::Down, &snapshot, 40);
+            functions.step(Action::Down, &snapshot, 40);
             assert!(Rc::ptr_eq(&rows, &functions.rows(&snapshot)), "made anew for a key");
         }
         println!("{} rows: sorted in {sorted:?} by the engine, made in {made:?}, a key {:?}", rows.len(), began.elapsed() / 100);

@@ -13,10 +13,7 @@ use crate::ui::paint::{bar, put};
 use crate::ui::table;
 
 /// Draws the table.
-pub(in crate::ui) fn draw(processes: &Processes, scene: &Scene, area: Rect, buffer: &mut Buffer) {
-    if area.is_empty() {
-        return;
-    }
+pub(super) fn draw(processes: &Processes, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let mark = |sort| if processes.sort == sort { "*" } else { " " };
     let heading = format!(
         "{:>8}{} {:>6}{}{:>9}{} {:>7} {:10} {:>9}  name{}",

@@ -3,5 +3,54 @@
 mod draw;
 mod rows;
 
-pub(in crate::ui) use draw::draw;
-pub(in crate::ui) use rows::{ProcessSort, Processes, processes_of};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+
+pub(in crate::ui) use rows::{Processes, processes_of};
+
+use super::behaviour::{Button, Opened, ViewBehaviour};
+use crate::profile::LabelId;
+use crate::ui::keys::Action;
+use crate::ui::scene::Scene;
+
+impl ViewBehaviour for Processes {
+    fn refresh(&mut self, scene: &Scene) {
+        self.follow_rows(&scene.snapshot, &scene.names, scene.areas().table_lines());
+    }
+
+    fn rename(&mut self, rename: &dyn Fn(LabelId) -> LabelId) {
+        self.rename_labels(rename);
+    }
+
+    fn show_top(&mut self) {
+        self.go_to_top();
+    }
+
+    fn draw(&self, scene: &Scene, area: Rect, buffer: &mut Buffer) {
+        draw::draw(self, scene, area, buffer);
+    }
+
+    fn go(&mut self, scene: &Scene, action: Action) {
+        self.step(action, &scene.snapshot, &scene.names, scene.areas().table_lines());
+    }
+
+    fn zoom_in(&mut self, scene: &mut Scene) -> Opened {
+        match self.selected(&scene.snapshot, &scene.names) {
+            Some((tgids, tid)) => Opened::Target(tgids, tid),
+            None => Opened::Here,
+        }
+    }
+
+    fn next_order(&mut self) -> bool {
+        self.next_sort();
+        true
+    }
+
+    fn click(&mut self, scene: &Scene, at: Position, button: Button) -> Option<Action> {
+        // The first line is the heading; a click there sorts.
+        let Some(line) = usize::from(at.y - scene.areas().body.y).checked_sub(1) else { return Some(Action::Order) };
+        let before = self.position;
+        self.select(before.scroll + line, &scene.snapshot, &scene.names);
+        (before == self.position || button == Button::Right).then_some(Action::ZoomIn)
+    }
+}

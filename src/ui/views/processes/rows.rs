@@ -136,7 +136,7 @@ pub struct Processes {
 
 impl Processes {
     /// Gives what is open and under the cursor other labels.
-    pub fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
+    pub fn rename_labels(&mut self, rename: impl Fn(LabelId) -> LabelId) {
         let rename = |key| match key {
             RowKey::Exited(label) => RowKey::Exited(rename(label)),
             key => key,
@@ -198,7 +198,7 @@ impl Processes {
     }
 
     /// Finds the row under the cursor again.
-    pub fn refresh(&mut self, snapshot: &Snapshot, names: &Names, height: usize) {
+    pub fn follow_rows(&mut self, snapshot: &Snapshot, names: &Names, height: usize) {
         let rows = self.rows(snapshot, names);
         let place = |key: RowKey| rows.iter().position(|row| row.key() == key);
         // One that has exited may have gone into the row of all of its name.
@@ -234,7 +234,7 @@ impl Processes {
     }
 
     /// Moves the cursor; left closes, right opens. `height` is the number of rows on screen.
-    pub fn go(&mut self, action: Action, snapshot: &Snapshot, names: &Names, height: usize) {
+    pub fn step(&mut self, action: Action, snapshot: &Snapshot, names: &Names, height: usize) {
         let rows = self.rows(snapshot, names);
         let key = rows.get(self.position.at).map(ProcessRow::key);
         match (action, key) {
@@ -273,6 +273,7 @@ impl Processes {
             ProcessSort::Name => ProcessSort::Pid,
             ProcessSort::Pid => ProcessSort::Cpu,
         };
+        self.go_to_top();
     }
 }
 
@@ -367,17 +368,17 @@ mod tests {
         assert_eq!(lines(&table, &names, &snapshot), folded, "one that lives, and one alone of its name, stay by themselves");
         table.position.at = 1;
         assert_eq!(table.selected(&snapshot, &names), Some((vec![Tgid(6), Tgid(2), Tgid(5)], None)));
-        table.go(Action::Right, &snapshot, &names, 20);
+        table.step(Action::Right, &snapshot, &names, 20);
         let open =
             ["3 cc1 20", "cc1 x3 12 3/6", "6 cc1 5 exited", "2 cc1 4 exited", "5 cc1 3 exited", "1 make 9", "4 sh 2 exited"];
         assert_eq!(lines(&table, &names, &snapshot), open);
-        table.go(Action::Down, &snapshot, &names, 20);
-        table.go(Action::Right, &snapshot, &names, 20);
+        table.step(Action::Down, &snapshot, &names, 20);
+        table.step(Action::Right, &snapshot, &names, 20);
         assert_eq!(lines(&table, &names, &snapshot)[2..4], ["6 cc1 5 exited", "thread 6"]);
         // Left closes the process, then the row of all of them.
-        table.go(Action::Left, &snapshot, &names, 20);
+        table.step(Action::Left, &snapshot, &names, 20);
         assert_eq!((lines(&table, &names, &snapshot), table.position.at), (open.map(str::to_owned).to_vec(), 2));
-        table.go(Action::Left, &snapshot, &names, 20);
+        table.step(Action::Left, &snapshot, &names, 20);
         assert_eq!((lines(&table, &names, &snapshot), table.position.at), (folded.map(str::to_owned).to_vec(), 1));
     }
 
@@ -387,7 +388,7 @@ mod tests {
         let mut table = Processes::default();
         table.select(2, &before, &names);
         let (_, after) = world(&[(1, "make", 3, false), (2, "cc1", 4, true), (3, "cc1", 2, true)]);
-        table.refresh(&after, &names, 20);
+        table.follow_rows(&after, &names, 20);
         assert_eq!((table.position.at, lines(&table, &names, &after)[0].as_str()), (0, "cc1 x2 6 2/4"));
     }
 }

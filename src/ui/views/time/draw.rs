@@ -17,10 +17,7 @@ const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
 const ASCII_SHADES: [&str; 5] = [" ", ".", "-", "+", "#"];
 
 /// Draws the map, or why there is none.
-pub(in crate::ui) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer) {
-    if area.is_empty() {
-        return;
-    }
+pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if scene.status.frequency == 0 {
         put(buffer, area, area.x + 1, area.y, "a file of folded stacks does not tell when", scene.theme.dim());
         return;
@@ -110,7 +107,7 @@ fn in_range(scene: &Scene, slot: u64) -> bool {
 }
 
 /// What is under the cursor or selected, in words.
-pub(in crate::ui) fn describe(map: &TimeMap, scene: &Scene) -> String {
+pub(super) fn describe(map: &TimeMap, scene: &Scene) -> String {
     let Some((heat, grid)) = scene.snapshot.heat.as_deref().zip(map.grid(scene, scene.areas().body)) else {
         return String::new();
     };

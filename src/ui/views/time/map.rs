@@ -8,7 +8,6 @@ use ratatui::layout::{Position, Rect};
 use crate::profile::{HeatMap, SLOTS, Timestamp};
 
 use crate::ui::keys::Action;
-use crate::ui::scene::Scene;
 
 /// Slots of a second.
 const A_SECOND: u64 = SLOTS as u64;
@@ -87,24 +86,18 @@ impl Grid {
 }
 
 /// Returns the weight of `slots` slots from `slot` on, in [`PARTS`](crate::profile::PARTS).
-pub(in crate::ui) fn weight_of(heat: &HeatMap, slot: u64, slots: u64) -> u64 {
+pub(super) fn weight_of(heat: &HeatMap, slot: u64, slots: u64) -> u64 {
     let second = (slot / A_SECOND).checked_sub(heat.first_second).and_then(|second| heat.seconds.get(second as usize));
     let from = (slot % A_SECOND) as usize;
     second.and_then(|second| second.get(from..(from + slots as usize).min(SLOTS))).map_or(0, |part| part.iter().sum())
 }
 
 /// When a slot begins.
-pub(in crate::ui) fn begin_of(slot: u64) -> Timestamp {
+pub(super) fn begin_of(slot: u64) -> Timestamp {
     Timestamp(slot * SLOT)
 }
 
 impl TimeMap {
-    /// What is where in this part of the screen, if the map is there.
-    pub(in crate::ui) fn grid(&self, scene: &Scene, body: Rect) -> Option<Grid> {
-        let heat = scene.snapshot.heat.as_deref()?;
-        Grid::new(heat, body, scene.theme.fractional(), self.at(heat))
-    }
-
     /// The slot under the cursor; the newest sample's if none was chosen.
     pub fn at(&self, heat: &HeatMap) -> u64 {
         let oldest = heat.first_second * A_SECOND;
@@ -125,7 +118,7 @@ impl TimeMap {
     }
 
     /// Moves the cursor: sideways by seconds, up and down by rows, and on into the next second.
-    pub fn go(&mut self, action: Action, heat: &HeatMap, grid: &Grid) {
+    pub fn step(&mut self, action: Action, heat: &HeatMap, grid: &Grid) {
         let at = self.at(heat);
         let page = u64::from(grid.area.width / grid.columns / 2).max(1) * A_SECOND;
         let moved = match action {
