@@ -1,7 +1,9 @@
 //! The command line.
 
+#[cfg(feature = "live")]
 use std::ffi::OsString;
 use std::path::PathBuf;
+#[cfg(feature = "live")]
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -22,6 +24,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The live view's options.
+    #[cfg(feature = "live")]
     #[command(flatten)]
     pub live: Live,
 }
@@ -30,21 +33,25 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Sample without a screen and write what was seen to a file
+    #[cfg(feature = "live")]
     Record(Record),
     /// Open a file of folded stacks in the same views
     View(View),
     /// Tell what this machine offers, and how to mend what it lacks
+    #[cfg(feature = "live")]
     Doctor,
     /// Tell how well the stacks of programs and libraries can be walked
     UnwindCheck(UnwindCheck),
     /// Tell what the addresses of a program or library are called
     Names(NamesOf),
     /// Stops itself, and becomes the command when it is let go on: so that it is sampled from its first instruction.
+    #[cfg(feature = "live")]
     #[command(name = "__hold", hide = true)]
     Hold(Hold),
 }
 
 /// How the process that becomes the command lives until then.
+#[cfg(feature = "live")]
 #[derive(Args, Debug, Clone)]
 pub struct Hold {
     /// Begins a session of its own.
@@ -62,6 +69,7 @@ pub struct Hold {
 }
 
 /// Whose samples, and how many.
+#[cfg(feature = "live")]
 #[derive(Args, Debug, Clone)]
 pub struct Sampling {
     /// Only these processes
@@ -121,6 +129,7 @@ pub struct Sampling {
 }
 
 /// How callers are found in programs and libraries.
+#[cfg(feature = "live")]
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwind {
     /// By their unwind information: whole stacks of nearly everything
@@ -132,6 +141,7 @@ pub enum Unwind {
 }
 
 /// Whose word is taken for the kernel's stack at fentry and fexit.
+#[cfg(feature = "live")]
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backtrace {
     /// The kernel's own walk
@@ -217,6 +227,7 @@ pub enum Colours {
 }
 
 /// The live view's options.
+#[cfg(feature = "live")]
 #[derive(Args, Debug, Clone)]
 pub struct Live {
     /// Whose samples, and how many.
@@ -237,6 +248,7 @@ pub struct Live {
 }
 
 /// Options of `record`.
+#[cfg(feature = "live")]
 #[derive(Args, Debug, Clone)]
 pub struct Record {
     /// Whose samples, and how many.
@@ -311,6 +323,7 @@ pub(crate) fn parse_words(words: &[&str]) -> Cli {
     Cli::parse_from(words)
 }
 
+#[cfg(feature = "live")]
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = seconds_in(text)?;
     if seconds > 0.0 && seconds < 1e9 {
@@ -320,6 +333,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+#[cfg(feature = "live")]
 fn parse_time(text: &str) -> Result<Duration, String> {
     let seconds = seconds_in(text)?;
     if (1.0..1e9).contains(&seconds) {
@@ -329,6 +343,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
+#[cfg(feature = "live")]
 fn seconds_in(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) if text.ends_with('m') => (number, 60.0),
@@ -339,6 +354,7 @@ fn seconds_in(text: &str) -> Result<f64, String> {
     Ok(number.parse::<f64>().map_err(|_| "write a time as 90s, 10m or 2h".to_owned())? * factor)
 }
 
+#[cfg(feature = "live")]
 fn parse_size(text: &str) -> Result<usize, String> {
     let upper = text.to_ascii_uppercase();
     let upper = upper.trim_end_matches('B');

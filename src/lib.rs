@@ -23,6 +23,7 @@
 
 pub mod allocator;
 pub mod cli;
+#[cfg(feature = "live")]
 pub mod collector;
 pub mod formats;
 mod locks;

@@ -122,6 +122,7 @@ impl FileHeader {
     }
 
     /// Parses the program headers in the first bytes of a file, as many as are there.
+    #[cfg(feature = "live")]
     pub(crate) fn program_headers_in<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = ProgramHeader> + use<'a> {
         let table = usize::try_from(self.program_headers).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
         table.chunks_exact(PROGRAM_HEADER).take(self.program_header_count.into()).filter_map(ProgramHeader::parse)

@@ -1,12 +1,11 @@
 //! The live view: of everything, of some processes, or of a command.
 
 use crate::session::clock::default_file;
+use crate::session::event_commands::spawn;
 use crate::session::looks::theme;
-use crate::session::screen::spawn;
+use crate::session::options::limits;
 use crate::session::shared::Shared;
-use crate::session::shared::limits;
 use std::fs::File;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -24,10 +23,11 @@ use crate::ui::{App, Event, Message, Status};
 
 use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
-use super::duties::duties;
+use super::options::duties;
 use super::runtime::runtime;
 use super::sampling::{END_WITHIN, Ended, LIVE_WINDOW, Sampling, Watcher};
 use super::screen::ends;
+use super::terminal::need_a_terminal;
 use super::user::{User, runs_as_root};
 use super::{config, event_targets};
 
@@ -86,20 +86,6 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     sampling.finish(Instant::now() + END_WITHIN);
     ends.stop();
     outcome
-}
-
-/// Refuses to draw where nobody could see it.
-pub(super) fn need_a_terminal() -> Result<()> {
-    if !std::io::stdout().is_terminal() {
-        bail!("standard output is not a terminal, so there is nowhere to draw; `flametop record -o FILE` writes to a file");
-    }
-    if std::env::var_os("TERM").is_some_and(|name| name == "dumb") {
-        bail!(
-            "this terminal can place no text (TERM=dumb); set TERM to the kind that it is, or write to a file with \
-             `flametop record -o FILE`"
-        );
-    }
-    Ok(())
 }
 
 /// Takes the command's output in as fast as it comes and shows the newest of it ten times a second: a command that writes without

@@ -7,24 +7,38 @@
 //! main thread:        keys, Snapshot, Status ─► App ─► screen
 //! ```
 
+#[cfg(feature = "live")]
 mod child;
 mod clock;
+#[cfg(feature = "live")]
 mod compare_walks;
 mod config;
+#[cfg(feature = "live")]
 mod cost;
+#[cfg(feature = "live")]
 mod doctor;
-mod duties;
+#[cfg(feature = "live")]
+mod event_commands;
+#[cfg(feature = "live")]
 pub(crate) mod event_targets;
+#[cfg(feature = "live")]
 mod live;
 mod looks;
 mod names;
+#[cfg(feature = "live")]
 mod notes;
+#[cfg(feature = "live")]
+mod options;
+#[cfg(feature = "live")]
 mod record;
 mod runtime;
+#[cfg(feature = "live")]
 mod sampling;
 pub(crate) mod screen;
 mod shared;
+mod terminal;
 mod unwind_check;
+#[cfg(feature = "live")]
 mod user;
 mod view;
 
@@ -34,7 +48,7 @@ use anyhow::Result;
 
 pub use crate::session::screen::answer_requests;
 
-use crate::cli::{Background, Cli, Colours, Command, Looks, PaletteName, Sampling};
+use crate::cli::{Background, Cli, Colours, Command, Looks, PaletteName};
 use crate::formats::save::{DateTime, default_name};
 use crate::privileges::{self, Duties};
 
@@ -45,6 +59,7 @@ pub fn mistake_in_configuration(text: &str) -> Option<String> {
 }
 
 /// The lines of a command's output, as its pane shows them. For the fuzzer.
+#[cfg(feature = "live")]
 #[doc(hidden)]
 pub fn lines_of_output(bytes: &[u8]) -> Vec<String> {
     let mut all = Vec::new();
@@ -62,12 +77,17 @@ pub fn lines_of_output(bytes: &[u8]) -> Vec<String> {
 /// One sentence each: what failed, on what, and what to do about it.
 pub fn run(cli: Cli) -> Result<u8> {
     match cli.command {
+        #[cfg(feature = "live")]
         None => live::run(cli.live)?,
+        #[cfg(not(feature = "live"))]
+        None => anyhow::bail!("this flametop was built without sampling; `flametop view FILE` opens a file"),
+        #[cfg(feature = "live")]
         Some(Command::Record(options)) => return record::run(options),
         Some(Command::View(options)) => {
             give_up_all_but(Duties::Views);
             view::run(&options)?;
         }
+        #[cfg(feature = "live")]
         Some(Command::Doctor) => doctor::run()?,
         Some(Command::UnwindCheck(options)) => {
             give_up_all_but(Duties::Reads);
@@ -77,6 +97,7 @@ pub fn run(cli: Cli) -> Result<u8> {
             give_up_all_but(Duties::Reads);
             names::run(&options)?;
         }
+        #[cfg(feature = "live")]
         Some(Command::Hold(options)) => child::hold(&options)?,
     }
     Ok(0)

@@ -3,8 +3,8 @@
 use crate::formats::save::Format;
 use crate::formats::save::Overwrite;
 use crate::session::clock::now;
+use crate::session::options::limits;
 use crate::session::shared::Shared;
-use crate::session::shared::limits;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapsho
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
-use super::duties::duties;
 use super::event_targets;
+use super::options::duties;
 use super::runtime::runtime;
 use super::sampling::{END_WITHIN, Ended, Sampling, TABLES_WITHIN, Told};
 use super::user::{User, runs_as_root};

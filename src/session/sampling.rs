@@ -24,7 +24,7 @@ use super::child::Child;
 use super::compare_walks::MAX_WAITING;
 use super::event_targets::{self, Watched};
 use super::notes;
-use super::shared::debuginfod_find;
+use super::options::debuginfod_find;
 
 /// How often the kernel's buffers are read. The first second is quicker, so that the first picture is.
 const DRAIN_EVERY: Duration = Duration::from_millis(100);
@@ -483,7 +483,7 @@ impl Collecting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::shared::limits;
+    use crate::session::options::limits;
 
     #[test]
     fn the_window_is_what_was_asked_for_or_the_commands_own() {

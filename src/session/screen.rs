@@ -1,17 +1,8 @@
 //! What the live view and the view of a file share: the engine's thread, saving, signals, and the channels to the screen.
 
-use crate::collector::probes::COUNTERS;
-use crate::collector::probes::KernelFunctions;
-use crate::collector::probes::tracepoints;
-use crate::profile::EventSource;
 use crate::session::clock::now;
-use crate::session::event_targets::Watched;
-use crate::session::event_targets::request;
-use crate::session::sampling::AttachCommand;
 use crate::session::shared::Shared;
-use crate::ui::EventName;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -42,6 +33,7 @@ pub(super) struct Ends {
     places: watch::Receiver<Option<(LabelId, FrameId)>>,
     saves: std::cell::Cell<Option<mpsc::UnboundedReceiver<SaveRequest>>>,
     /// What the screen asks about events; whoever samples takes it.
+    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "files have no events"))]
     pub(super) orders: std::cell::Cell<Option<mpsc::UnboundedReceiver<EventCommand>>>,
     stop: watch::Sender<Stop>,
 }
@@ -265,46 +257,4 @@ fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<(save::Saved, O
         }
     })?;
     Ok((saved, cut))
-}
-
-/// Answers what the screen asks about events: which there are, and takes its orders to the collecting thread.
-pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u32>) {
-    let Some(mut asked) = ends.orders.take() else { return };
-    let screen = ends.events.clone();
-    tokio::spawn(async move {
-        while let Some(order) = asked.recv().await {
-            let (collecting, screen, pids) = (collecting.clone(), screen.clone(), pids.clone());
-            match order {
-                EventCommand::Detach(source) => drop(collecting.send(AttachCommand::Detach(source))),
-                EventCommand::List => {
-                    let listed = tokio::task::spawn_blocking(all_names).await.unwrap_or_default();
-                    drop(screen.send(Event::EventNames(listed.into())).await);
-                }
-                // Not waited for: the next order may be to detach.
-                EventCommand::Attach(name) => drop(tokio::spawn(async move {
-                    let attached = attach(name.clone(), collecting, pids).await;
-                    drop(screen.send(Event::Attached(name, attached)).await);
-                })),
-            }
-        }
-    });
-}
-
-async fn attach(name: String, collecting: Sender<AttachCommand>, pids: Vec<u32>) -> Result<EventSource, String> {
-    let read = move || request(&name, &Watched { command: None, pids: &pids }).map_err(|error| format!("{error:#}"));
-    let request =
-        tokio::task::spawn_blocking(read).await.map_err(|_| "looking for it failed; please report this".to_owned())??;
-    let (answer, answered) = tokio::sync::oneshot::channel();
-    let gone = || "sampling has ended".to_owned();
-    collecting.send(AttachCommand::Attach(request, answer)).map_err(|_| gone())?;
-    answered.await.map_err(|_| gone())?
-}
-
-/// All that stacks can be taken at, but for functions of programs: those are to be typed.
-fn all_names() -> Vec<EventName> {
-    let counters = COUNTERS.iter().map(|counter| EventName { name: counter.name.to_owned(), help: counter.help });
-    let tracepoints = tracepoints().into_iter().map(|name| EventName { name, help: "tracepoint" });
-    let functions = KernelFunctions::read().unwrap_or_default();
-    let functions = functions.names().iter().map(|name| EventName { name: name.clone(), help: "function of the kernel" });
-    counters.chain(tracepoints).chain(functions).collect()
 }

@@ -17,9 +17,9 @@ use crate::profile::{Capabilities, Grouping, Names, Profile, Query};
 use crate::ui::{App, Compare, Message, Status};
 
 use super::config;
-use super::live::need_a_terminal;
 use super::runtime::runtime;
 use super::screen::ends;
+use super::terminal::need_a_terminal;
 
 /// Opens the file, and shows it until the reader quits.
 pub(super) fn run(options: &cli::View) -> Result<()> {

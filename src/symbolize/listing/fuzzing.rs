@@ -2,7 +2,8 @@
 //!
 //! The fuzzer can call only public functions. The program itself calls none of these.
 
-use super::code::{Called, Code};
+use super::called::Called;
+use super::code::Code;
 use super::source_text;
 use crate::object::headers::Arch;
 use crate::profile::{FrameId, Row};
@@ -64,7 +65,7 @@ fn code(arch: Arch, bytes: &[u8]) -> Result<(), String> {
     // The end must be an address, too.
     let Some(end) = start.checked_add(bytes.len() as u64) else { return Ok(()) };
     let places = [start, end - 1, end].map(|place| (FrameId(1), place));
-    let rows = Code { arch, bytes, range: start..end, note: "", file: "file" }.rows(Hostile, places.into_iter());
+    let rows = Code { arch, bytes, range: start..end, note: "", file: "file" }.rows(Hostile, places.into_iter())?;
     keep(rows.row_of.iter().all(|(_, row)| *row < rows.rows.len()), || "a frame on a row that is not there".to_owned())?;
     are_in_order(&rows.rows)
 }

@@ -7,7 +7,8 @@ use crate::profile::{FrameId, FrameWeight, ObjectId, Rows, sanitize};
 use crate::symbolize::jit::JitNames;
 use crate::symbolize::service::Service;
 
-use super::code::{Called, Code, MAX_BYTES};
+use super::called::Called;
+use super::code::{Code, MAX_BYTES};
 
 /// The instructions of the function that has this address, and which addresses are in it. The error is a sentence's end.
 pub(super) fn instructions(service: &Service, id: ObjectId, by: FrameId, frames: &[FrameWeight]) -> Result<Rows, &'static str> {
@@ -16,7 +17,7 @@ pub(super) fn instructions(service: &Service, id: ObjectId, by: FrameId, frames:
     let note = if made.is_rest { "other code has come over its begin: the first instructions may be nonsense" } else { "" };
     let file = sanitize(&made.file);
     let code = Code { arch: Arch::OWN, bytes: &made.bytes, range: made.range, note, file: &file };
-    Ok(code.rows(Made(Arc::clone(&service.jit), id), places))
+    code.rows(Made(Arc::clone(&service.jit), id), places)
 }
 
 /// What a process calls its code.

@@ -15,7 +15,8 @@ use crate::symbolize::kernel::names::{CORE, KernelNames};
 use crate::symbolize::service::Service;
 use crate::symbolize::symbols::demangle::{Detail, demangle};
 
-use super::code::{Called, Code, MAX_BYTES};
+use super::called::Called;
+use super::code::{Code, MAX_BYTES};
 
 /// The instructions of the kernel's function that has this address, and which addresses are in it. The error is the end of a sentence.
 pub(super) fn instructions(service: &Service, by: FrameId, frames: &[FrameWeight]) -> Result<Rows, &'static str> {
@@ -40,7 +41,7 @@ pub(super) fn instructions(service: &Service, by: FrameId, frames: &[FrameWeight
     let file = sanitize(symbol.module.as_deref().unwrap_or(CORE));
     let code = Code { arch: Arch::OWN, bytes: &bytes, range, note: "", file: &file };
     let places = frames.iter().filter_map(|weight| Some((weight.frame, place(weight.frame)?)));
-    Ok(code.rows(Asked(Arc::clone(&service.kernel)), places))
+    code.rows(Asked(Arc::clone(&service.kernel)), places)
 }
 
 /// Whether the function that is there is the one that was sampled: modules and BPF programs go, and others come.

@@ -8,7 +8,10 @@
 //!              └─► made       those of JIT code, from the memory of its process or its jitdump
 //! ```
 
+mod called;
 mod code;
+#[cfg_attr(not(feature = "disassembly"), path = "no_disassembly.rs")]
+mod disassembly;
 pub(super) mod fuzzing;
 pub(crate) mod jit_code;
 pub(crate) mod kernel_code;

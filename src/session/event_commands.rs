@@ -1,0 +1,52 @@
+//! What the screen asks about events: which there are, and where stacks are to be taken.
+
+use std::sync::mpsc::Sender;
+
+use super::event_targets::{Watched, request};
+use super::sampling::AttachCommand;
+use super::screen::Ends;
+use crate::collector::probes::{COUNTERS, KernelFunctions, tracepoints};
+use crate::profile::EventSource;
+use crate::ui::{Event, EventCommand, EventName};
+
+/// Answers what the screen asks about events: which there are, and takes its orders to the collecting thread.
+pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u32>) {
+    let Some(mut asked) = ends.orders.take() else { return };
+    let screen = ends.events.clone();
+    tokio::spawn(async move {
+        while let Some(order) = asked.recv().await {
+            let (collecting, screen, pids) = (collecting.clone(), screen.clone(), pids.clone());
+            match order {
+                EventCommand::Detach(source) => drop(collecting.send(AttachCommand::Detach(source))),
+                EventCommand::List => {
+                    let listed = tokio::task::spawn_blocking(all_names).await.unwrap_or_default();
+                    drop(screen.send(Event::EventNames(listed.into())).await);
+                }
+                // Not waited for: the next order may be to detach.
+                EventCommand::Attach(name) => drop(tokio::spawn(async move {
+                    let attached = attach(name.clone(), collecting, pids).await;
+                    drop(screen.send(Event::Attached(name, attached)).await);
+                })),
+            }
+        }
+    });
+}
+
+async fn attach(name: String, collecting: Sender<AttachCommand>, pids: Vec<u32>) -> Result<EventSource, String> {
+    let read = move || request(&name, &Watched { command: None, pids: &pids }).map_err(|error| format!("{error:#}"));
+    let request =
+        tokio::task::spawn_blocking(read).await.map_err(|_| "looking for it failed; please report this".to_owned())??;
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    let gone = || "sampling has ended".to_owned();
+    collecting.send(AttachCommand::Attach(request, answer)).map_err(|_| gone())?;
+    answered.await.map_err(|_| gone())?
+}
+
+/// All that stacks can be taken at, but for functions of programs: those are to be typed.
+fn all_names() -> Vec<EventName> {
+    let counters = COUNTERS.iter().map(|counter| EventName { name: counter.name.to_owned(), help: counter.help });
+    let tracepoints = tracepoints().into_iter().map(|name| EventName { name, help: "tracepoint" });
+    let functions = KernelFunctions::read().unwrap_or_default();
+    let functions = functions.names().iter().map(|name| EventName { name: name.clone(), help: "function of the kernel" });
+    counters.chain(tracepoints).chain(functions).collect()
+}

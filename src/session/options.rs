@@ -1,0 +1,38 @@
+//! What the options of sampling ask of the session.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cli::Sampling;
+use crate::privileges::Duties;
+use crate::profile::Limits;
+use crate::symbolize::{DEBUGINFOD_FIND, program_called};
+
+/// The tasks of a run that samples, after its start.
+pub(super) fn duties(sampling: &Sampling, program: &[OsString], attaches: bool) -> Duties {
+    Duties::Samples { command: !program.is_empty(), fetches: sampling.debuginfod, attaches }
+}
+
+/// The program that fetches debug files, where it can do so.
+pub(super) fn debuginfod_find() -> Result<PathBuf> {
+    if std::env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
+        bail!(
+            "`--debuginfod` asks the servers in DEBUGINFOD_URLS, and that is not set: distributions say which is theirs (sudo keeps \
+             it with --preserve-env=DEBUGINFOD_URLS)"
+        );
+    }
+    program_called(DEBUGINFOD_FIND).with_context(|| {
+        format!(
+            "`--debuginfod` needs the program {DEBUGINFOD_FIND}, which is not here; install the package debuginfod or elfutils"
+        )
+    })
+}
+
+/// The limits that the options set; without `window`, time has none but the options'.
+pub(super) fn limits(options: &Sampling, window: Option<Duration>) -> Limits {
+    let window = options.window.or(window).and_then(|window| u64::try_from(window.as_nanos()).ok());
+    Limits { window: window.unwrap_or(u64::MAX), memory: options.memory }
+}

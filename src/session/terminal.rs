@@ -1,0 +1,19 @@
+//! Whether there is a terminal to draw on.
+
+use std::io::IsTerminal;
+
+use anyhow::{Result, bail};
+
+/// Refuses to draw where nobody could see it.
+pub(super) fn need_a_terminal() -> Result<()> {
+    if !std::io::stdout().is_terminal() {
+        bail!("standard output is not a terminal, so there is nowhere to draw; `flametop record -o FILE` writes to a file");
+    }
+    if std::env::var_os("TERM").is_some_and(|name| name == "dumb") {
+        bail!(
+            "this terminal can place no text (TERM=dumb); set TERM to the kind that it is, or write to a file with \
+             `flametop record -o FILE`"
+        );
+    }
+    Ok(())
+}
