@@ -74,14 +74,16 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 fn main() {
     let options = Options::parse();
-    let mut env = vec![("COLORTERM", "truecolor")];
+    let mut env = vec![("COLORTERM", "truecolor"), ("COLORFGBG", "")];
     env.extend(options.env.iter().map(|pair| pair.split_once('=').expect("--env takes NAME=VALUE")));
     let command: Vec<&str> = options.command.iter().map(String::as_str).collect();
     let (program, args) = command.split_first().expect("clap requires a command");
 
-    let terminal = Terminal::spawn(program, args, options.rows, options.cols, &env);
-    let ground = if options.light { b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\" } else { b"\x1b]11;rgb:1616/1818/1d1d\x1b\\" };
-    terminal.answer(b"\x1b]11;?", ground);
+    let (light, dark): (&[u8], &[u8]) = (b"rgb:ffff/ffff/ffff\x1b\\", b"rgb:1616/1818/1d1d\x1b\\");
+    let (ink, ground) = if options.light { (dark, light) } else { (light, dark) };
+    let (ink, ground) = ([b"\x1b]10;", ink].concat(), [b"\x1b]11;", ground].concat());
+    let answers: [(&[u8], &[u8]); 2] = [(b"\x1b]10;?", &ink), (b"\x1b]11;?", &ground)];
+    let terminal = Terminal::spawn_answering(program, args, (options.rows, options.cols), &env, &answers);
     if let Some(text) = &options.until {
         terminal.wait_for_text(text, Duration::from_secs(30));
     }

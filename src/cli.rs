@@ -201,7 +201,7 @@ pub fn choice<T: Choice>(text: &str) -> Result<T, Vec<String>> {
 /// The terminal's background.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// From COLORFGBG, else dark
+    /// From COLORFGBG, else what the terminal answers, else dark
     Auto,
     /// Dark
     Dark,

@@ -77,8 +77,8 @@ fn dropping_a_terminal_ends_its_program() {
 
 #[test]
 fn questions_to_the_terminal_are_answered_when_a_test_says_so() {
-    let terminal = shell(r"stty raw -echo; printf '\033]11;?\007'; head -c 5 | od -An -tx1; sleep 30");
-    terminal.answer(b"\x1b]11;?\x07", b"hello");
+    let script = r"stty raw -echo; printf '\033]11;?\007'; head -c 5 | od -An -tx1; sleep 30";
+    let terminal = Terminal::spawn_answering("sh", &["-c", script], (10, 40), &[], &[(b"\x1b]11;?\x07", b"hello")]);
     terminal.wait_for_text("68 65 6c 6c 6f", SOON);
 }
 

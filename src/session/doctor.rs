@@ -64,22 +64,23 @@ fn kernel_debug_information(out: &mut impl Write, release: &str) -> Result<()> {
 }
 
 fn terminal(out: &mut impl Write) -> Result<()> {
-    let looks = Looks { ascii: false, theme: Background::Auto, color: Colours::Auto, palette: None, config: None };
-    let theme = theme(&looks, &super::config::Settings::default());
     if !io::stdout().is_terminal() {
         writeln!(out, "limited  {:<22} standard output is not one; the live view needs it", "terminal")?;
         return Ok(());
     }
+    let looks = Looks { ascii: false, theme: Background::Auto, color: Colours::Auto, palette: None, config: None };
+    let theme = theme(&looks, &super::config::Settings::default());
     let colours = match theme.depth {
         Depth::None => "no colours",
         Depth::Sixteen => "16 colours",
         Depth::Indexed => "256 colours",
         Depth::True => "true colour",
     };
+    let ground = if theme.dark { "dark" } else { "light" };
     let glyphs = if theme.ascii { "ASCII only: the locale is not UTF-8" } else { "UTF-8" };
     let size = rustix::termios::tcgetwinsize(io::stdout())
         .map_or_else(|_| "size unknown".to_owned(), |size| format!("{}×{}", size.ws_col, size.ws_row));
     let term = std::env::var("TERM").unwrap_or_else(|_| "not set".to_owned());
-    writeln!(out, "ok       {:<22} {size}, {colours}, {glyphs}, TERM={term}", "terminal")?;
+    writeln!(out, "ok       {:<22} {size}, {colours} on a {ground} background, {glyphs}, TERM={term}", "terminal")?;
     Ok(())
 }

@@ -39,6 +39,7 @@ const OUTPUT_EVERY: Duration = Duration::from_millis(100);
 pub(super) fn run(options: cli::Live) -> Result<()> {
     need_a_terminal()?;
     let settings = config::load(options.looks.config.as_deref())?;
+    let theme = theme(&options.looks, &settings);
     privileges::keep(duties(&options.sampling, &options.program, true));
     let runtime = runtime()?;
     let shared = Shared::live(limits(&options.sampling, Some(LIVE_WINDOW)), &runtime);
@@ -57,7 +58,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let target = if options.program.is_empty() { target } else { Target::default() };
     let source = event_targets::first(&options.sampling.events);
     let query = Query { target, source, fold_inlined: options.sampling.no_inline, ..Query::default() };
-    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
+    let mut app = App::new(Arc::clone(&shared.names), theme, query, default_file);
     app.scene.keys = settings.keys;
     app.scene.everything = family;
     app.scene.output_open = has_pane;

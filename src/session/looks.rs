@@ -10,7 +10,8 @@ use crate::ui::Depth;
 use crate::ui::Palette;
 use crate::ui::Theme;
 
-/// What the options, the configuration file and the environment say about the terminal, in this order.
+/// What the options, the configuration file, the environment and the terminal itself say about the terminal, in this order. To be called before the
+/// screen takes the terminal over, and before a command reads from it.
 pub(super) fn theme(looks: &Looks, settings: &config::Settings) -> Theme {
     let environment = |name: &str| std::env::var(name).ok();
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
@@ -28,8 +29,13 @@ pub(super) fn theme(looks: &Looks, settings: &config::Settings) -> Theme {
     let dark = match ground {
         Background::Dark => true,
         Background::Light => false,
-        // `15;0`: foreground and background, as rxvt, Konsole and others set it; 7 and 15 are light grounds.
-        Background::Auto => !set("COLORFGBG").is_some_and(|value| matches!(value.rsplit(';').next(), Some("7" | "15"))),
+        // Without colours it makes no difference.
+        Background::Auto if depth == Depth::None => true,
+        Background::Auto => match set("COLORFGBG") {
+            // `15;0`: foreground and background, as rxvt, Konsole and others set it; 7 and 15 are light grounds.
+            Some(value) => !matches!(value.rsplit(';').next(), Some("7" | "15")),
+            None => crate::ui::has_dark_background().unwrap_or(true),
+        },
     };
     let palette = match looks.palette.or(settings.palette) {
         Some(PaletteName::ColourBlind) => Palette::ColourBlind,

@@ -6,6 +6,7 @@
 
 mod app;
 mod areas;
+mod background;
 mod baseline;
 mod compare;
 mod detail;
@@ -51,6 +52,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use app::App;
 pub use areas::Areas;
+pub use background::has_dark_background;
 pub use baseline::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
 pub use messages::{CodePlace, Effect, Event, EventCommand, EventName, Message, SaveRequest, Saved, Status};

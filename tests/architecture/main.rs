@@ -38,6 +38,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("perf_event_open_sys", &["collector/"]),
     ("ratatui", &["ui/"]),
     ("crossterm", &["ui/"]),
+    ("terminal_colorsaurus", &["ui/"]),
     ("gimli", &["symbolize/", "unwind/"]),
     ("addr2line", &["symbolize/", "unwind/"]),
     ("object", &["symbolize/", "unwind/"]),

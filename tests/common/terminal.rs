@@ -33,6 +33,9 @@ struct Seen {
     ended: bool,
 }
 
+/// The question for the terminal's attributes (DA1), and the reply of a VT220 with colours.
+const ATTRIBUTES: (&[u8], &[u8]) = (b"\x1b[c", b"\x1b[?62;22c");
+
 /// Where a program begins a picture and where it ends it (DEC private mode 2026, "synchronized output").
 const PICTURE_BEGINS: &[u8] = b"\x1b[?2026h";
 const PICTURE_ENDS: &[u8] = b"\x1b[?2026l";
@@ -130,6 +133,20 @@ impl Terminal {
     /// The environment is a small fixed one (xterm-256color, C.UTF-8, no COLORTERM, no NO_COLOR) so that a test shows the
     /// same on every machine; `env` adds to it, and an empty value removes a name.
     pub(crate) fn spawn(program: &str, args: &[&str], rows: u16, cols: u16, env: &[(&str, &str)]) -> Self {
+        Self::spawn_answering(program, args, (rows, cols), env, &[])
+    }
+
+    /// The same in a terminal that answers questions, in this order: each a question and a reply.
+    ///
+    /// A real terminal answers such questions: `("\x1b]11;?", "\x1b]11;rgb:ffff/ffff/ffff\x1b\\")` makes a light one. The question for its
+    /// attributes is answered in any case, last.
+    pub(crate) fn spawn_answering(
+        program: &str,
+        args: &[&str],
+        (rows, cols): (u16, u16),
+        env: &[(&str, &str)],
+        answers: &[(&[u8], &[u8])],
+    ) -> Self {
         let pty = native_pty_system().openpty(size(rows, cols)).expect("failed to open a pseudo-terminal");
         let mut command = CommandBuilder::new(program);
         command.args(args);
@@ -139,9 +156,15 @@ impl Terminal {
                 command.env(name, value);
             }
         }
-        // No configuration file: that of whoever runs the tests may say anything.
-        let fixed =
-            [("TERM", "xterm-256color"), ("LANG", "C.UTF-8"), ("RUST_BACKTRACE", "1"), ("XDG_CONFIG_HOME", "/nonexistent")];
+        // No configuration file: that of whoever runs the tests may say anything. And the background is told: while a program asks for that,
+        // keys get lost.
+        let fixed = [
+            ("TERM", "xterm-256color"),
+            ("LANG", "C.UTF-8"),
+            ("RUST_BACKTRACE", "1"),
+            ("XDG_CONFIG_HOME", "/nonexistent"),
+            ("COLORFGBG", "15;0"),
+        ];
         for (name, value) in fixed.iter().chain(env) {
             if value.is_empty() {
                 command.env_remove(name);
@@ -161,7 +184,7 @@ impl Terminal {
                 emulator: vt100::Parser::new(emulated_rows(rows), cols, 0),
                 held: Vec::new(),
                 raw: Vec::new(),
-                answers: Vec::new(),
+                answers: answers.iter().chain([&ATTRIBUTES]).map(|(ask, reply)| (ask.to_vec(), reply.to_vec(), 0)).collect(),
                 last_output: Instant::now(),
                 ended: false,
             }),
@@ -227,14 +250,6 @@ impl Terminal {
         // The emulator first: what the program draws for the new size must find it.
         self.shared.seen().emulator.screen_mut().set_size(emulated_rows(rows), cols);
         self.master.resize(size(rows, cols)).expect("failed to resize the pseudo-terminal");
-    }
-
-    /// From now on (and for what was asked already) answers `question` in the program's output with `reply`.
-    ///
-    /// A real terminal answers such questions: `("\x1b]11;?", "\x1b]11;rgb:ffff/ffff/ffff\x1b\\")` makes a light one.
-    pub(crate) fn answer(&self, question: &[u8], reply: &[u8]) {
-        self.shared.seen().answers.push((question.to_vec(), reply.to_vec(), 0));
-        self.shared.answer_questions();
     }
 
     /// The screen as text, one line a row, trailing blanks cut.

@@ -47,6 +47,35 @@ fn sgr(raw: &[u8]) -> Vec<String> {
     text.split("\x1b[").skip(1).filter_map(of).collect()
 }
 
+/// The colours behind what is on the screen.
+fn grounds(terminal: &Terminal) -> Vec<vt100::Color> {
+    let cells = (0..24).flat_map(|row| (0..80).map(move |column| (row, column)));
+    terminal.with_screen(|screen| cells.map(|(row, column)| screen.cell(row, column).unwrap().bgcolor()).collect())
+}
+
+#[test]
+fn the_palette_is_for_the_background_that_the_terminal_answers() {
+    let shop = Shop::new();
+    type Answers = &'static [(&'static [u8], &'static [u8])];
+    const LIGHT: Answers =
+        &[(b"\x1b]10;?", b"\x1b]10;rgb:0000/0000/0000\x1b\\"), (b"\x1b]11;?", b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\")];
+    const DARK: Answers = &[(b"\x1b]10;?", b"\x1b]10;rgb:ffff/ffff/ffff\x07"), (b"\x1b]11;?", b"\x1b]11;rgb:0000/0000/0000\x07")];
+    let seen = |args: &[&str], env: &[(&str, &str)], answers: Answers| {
+        let terminal = shop.view_answering(args, (24, 80), env, answers);
+        let seen = grounds(&terminal);
+        quit(terminal);
+        seen
+    };
+    let light = seen(&["--theme", "light"], &[], &[]);
+    let dark = seen(&["--theme", "dark"], &[], &[]);
+    assert_ne!(light, dark);
+    assert_eq!(seen(&[], &[("COLORFGBG", "")], LIGHT), light);
+    assert_eq!(seen(&[], &[("COLORFGBG", "")], DARK), dark);
+    assert_eq!(seen(&[], &[("COLORFGBG", "0;15")], DARK), light, "it is told already");
+    assert_eq!(seen(&[], &[("COLORFGBG", "")], &[]), dark, "nobody says anything");
+    assert_eq!(seen(&["--theme", "dark"], &[], LIGHT), dark, "an option counts more");
+}
+
 #[test]
 fn as_many_colours_as_the_terminal_has() {
     let shop = Shop::new();

@@ -63,8 +63,20 @@ impl Shop {
     }
 
     fn view(&self, args: &[&str], rows: u16, cols: u16, env: &[(&str, &str)]) -> Terminal {
+        self.view_answering(args, (rows, cols), env, &[])
+    }
+
+    /// In a terminal that answers these questions.
+    fn view_answering(
+        &self,
+        args: &[&str],
+        (rows, cols): (u16, u16),
+        env: &[(&str, &str)],
+        answers: &[(&[u8], &[u8])],
+    ) -> Terminal {
         let file = self.path("shop.folded");
-        let terminal = Terminal::start(&[&["view", file.to_str().unwrap()], args].concat(), rows, cols, env);
+        let args = [&["view", file.to_str().unwrap()], args].concat();
+        let terminal = Terminal::spawn_answering(env!("CARGO_BIN_EXE_flametop"), &args, (rows, cols), env, answers);
         if rows >= 10 && cols >= 40 {
             terminal.wait_for(|screen| screen.contains("serve") && screen.contains("1,000"), SOON);
         }

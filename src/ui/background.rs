@@ -1,0 +1,37 @@
+//! Whether the terminal's background is dark: the terminal is asked for its colours (OSC 10 and 11).
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use terminal_colorsaurus::{QueryOptions, ThemeMode, theme_mode};
+
+/// How long an answer may take, over a slow line too. An answer that came later would be taken for keys. Terminals that know no colours
+/// say so at once, as they are asked for their attributes as well.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Asks the terminal. Returns `None` if it does not say, or if keys were pressed already: the answer comes behind them, and to read it they
+/// would have to be thrown away. Call this before [`run`](super::run) takes the terminal over, and before another program reads from it.
+pub fn has_dark_background() -> Option<bool> {
+    if !io::stdin().is_terminal() {
+        return None;
+    }
+    // Without raw mode keys are not seen before the line ends.
+    enable_raw_mode().ok()?;
+    let mode = if keys_wait() { None } else { ask() };
+    disable_raw_mode().ok()?;
+    mode
+}
+
+fn keys_wait() -> bool {
+    let stdin = io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
+fn ask() -> Option<bool> {
+    let mut options = QueryOptions::default();
+    options.timeout = PATIENCE;
+    theme_mode(options).ok().map(|mode| mode == ThemeMode::Dark)
+}
