@@ -20,7 +20,7 @@ const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// How it stands with a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum Support {
     /// There, and as it should be.
     Good,
     /// flametop works without it, but shows less.
@@ -35,7 +35,7 @@ pub struct Feature {
     /// What.
     pub name: &'static str,
     /// How it stands.
-    pub state: State,
+    pub state: Support,
     /// What was found: a version, a value, an error.
     pub found: String,
     /// What it means and what helps: a sentence; empty when all is well.
@@ -84,8 +84,8 @@ fn events_by_mechanism(sampler: &Sampler) -> Vec<Feature> {
             Mechanism::PerfEvent => ("page-faults and such", "Needs CONFIG_PERF_EVENTS."),
         };
         match tried {
-            Ok(()) => feature(name, State::Good, "works", ""),
-            Err(why) => feature(name, State::Limited, why, needs),
+            Ok(()) => feature(name, Support::Good, "works", ""),
+            Err(why) => feature(name, Support::Limited, why, needs),
         }
     };
     super::probes::try_all(shared).into_iter().map(describe).collect()
@@ -109,13 +109,13 @@ pub(crate) fn required() -> Result<(), CollectorError> {
     Ok(())
 }
 
-fn feature(name: &'static str, state: State, found: impl Into<String>, remedy: impl Into<String>) -> Feature {
-    let remedy = if state == State::Good { String::new() } else { remedy.into() };
+fn feature(name: &'static str, state: Support, found: impl Into<String>, remedy: impl Into<String>) -> Feature {
+    let remedy = if state == Support::Good { String::new() } else { remedy.into() };
     Feature { name, state, found: found.into(), remedy }
 }
 
-fn good_or(state: State, good: bool) -> State {
-    if good { State::Good } else { state }
+fn good_or(state: Support, good: bool) -> Support {
+    if good { Support::Good } else { state }
 }
 
 /// The text of a small file of the kernel, or nothing.
@@ -126,7 +126,7 @@ fn read(path: &str) -> String {
 fn kernel_version() -> Feature {
     let release = read("/proc/sys/kernel/osrelease");
     let new_enough = parse_release(&release).is_none_or(|version| version >= OLDEST);
-    feature("kernel", good_or(State::Missing, new_enough), release, "flametop needs Linux 5.15 or later.")
+    feature("kernel", good_or(Support::Missing, new_enough), release, "flametop needs Linux 5.15 or later.")
 }
 
 fn has_btf() -> bool {
@@ -135,7 +135,7 @@ fn has_btf() -> bool {
 
 fn btf() -> Feature {
     let found = if has_btf() { "/sys/kernel/btf/vmlinux" } else { "none" };
-    feature("BTF", good_or(State::Missing, has_btf()), found, CollectorError::NoBtf.to_string())
+    feature("BTF", good_or(Support::Missing, has_btf()), found, CollectorError::NoBtf.to_string())
 }
 
 /// `none [integrity] confidentiality` → `integrity`; `None` where the kernel has no lockdown.
@@ -146,7 +146,7 @@ fn lockdown_mode() -> Option<String> {
 
 fn lockdown() -> Feature {
     let mode = lockdown_mode().unwrap_or_else(|| "none".to_string());
-    let state = good_or(State::Missing, mode != "confidentiality");
+    let state = good_or(Support::Missing, mode != "confidentiality");
     let remedy = CollectorError::LockedDown { mode: mode.clone() }.to_string();
     feature("lockdown", state, mode, remedy)
 }
@@ -157,7 +157,7 @@ fn in_pid_namespace() -> bool {
 
 fn pid_namespace() -> Feature {
     let found = if in_pid_namespace() { "of a container" } else { "the host's" };
-    feature("process numbers", good_or(State::Missing, !in_pid_namespace()), found, CollectorError::PidNamespace.to_string())
+    feature("process numbers", good_or(Support::Missing, !in_pid_namespace()), found, CollectorError::PidNamespace.to_string())
 }
 
 /// Which of the capabilities we use are in effect. Bits of linux/capability.h.
@@ -180,7 +180,7 @@ fn capabilities() -> Feature {
         |name: &str, bit| has(bit) || has(SYS_ADMIN) && matches!(name, "CAP_BPF" | "CAP_PERFMON" | "CAP_CHECKPOINT_RESTORE");
     let missing: Vec<&str> = USED.iter().filter(|(name, bit)| !covered(name, *bit)).map(|(name, _)| *name).collect();
     let needed = missing.iter().any(|name| matches!(*name, "CAP_BPF" | "CAP_PERFMON"));
-    let state = if needed { State::Missing } else { good_or(State::Limited, missing.is_empty()) };
+    let state = if needed { Support::Missing } else { good_or(Support::Limited, missing.is_empty()) };
     let found = if missing.is_empty() { "all".to_string() } else { format!("without {}", missing.join(", ")) };
     feature("capabilities", state, found, format!("To see everything, {HOW_TO_BE_ALLOWED}."))
 }
@@ -212,9 +212,9 @@ impl From<&CollectorError> for Failure {
     }
 }
 
-fn tried<E: Into<Failure>>(name: &'static str, worst: State, tried: Result<(), E>, remedy: &str) -> Feature {
+fn tried<E: Into<Failure>>(name: &'static str, worst: Support, tried: Result<(), E>, remedy: &str) -> Feature {
     match tried.map_err(Into::into) {
-        Ok(()) => feature(name, State::Good, "works", ""),
+        Ok(()) => feature(name, Support::Good, "works", ""),
         Err(Failure::NotPermitted) => feature(name, worst, "not permitted", "Try again with the capabilities named above."),
         Err(Failure::Said(said)) => feature(name, worst, said, remedy),
     }
@@ -223,7 +223,7 @@ fn tried<E: Into<Failure>>(name: &'static str, worst: State, tried: Result<(), E
 fn sampling_program(loaded: Result<(), &CollectorError>) -> Feature {
     tried(
         "BPF sampling program",
-        State::Missing,
+        Support::Missing,
         loaded,
         "Without it nothing is sampled: please report it with this message and the kernel's version.",
     )
@@ -235,19 +235,19 @@ fn reading_of_stacks(reading: Reading) -> Feature {
                   most 64 TiB of it, none that has failed (HardwareCorrupted in /proc/meminfo), and no PV guest of Xen.";
     let in_place = reading == Reading::InPlace;
     let found = if in_place { "in place; if this kernel ever misbehaves, try --unwind copied first" } else { "copied" };
-    feature("reading user stacks", good_or(State::Limited, in_place || cfg!(target_arch = "aarch64")), found, remedy)
+    feature("reading user stacks", good_or(Support::Limited, in_place || cfg!(target_arch = "aarch64")), found, remedy)
 }
 
 fn following_forks() -> Feature {
     let remedy = "Children of a command or process cannot be followed: sample all processes and search for them. The kernel needs \
                   BTF and CONFIG_DEBUG_INFO_BTF=y for typed tracepoints.";
-    tried("BPF tracepoints (tp_btf)", State::Limited, clock::try_following_forks().as_ref().copied(), remedy)
+    tried("BPF tracepoints (tp_btf)", Support::Limited, clock::try_following_forks().as_ref().copied(), remedy)
 }
 
 fn cpu_clock() -> Feature {
     tried(
         "cpu-clock",
-        State::Missing,
+        Support::Missing,
         perf_event::try_clock(Clock::CpuClock),
         "flametop needs perf events: run it as root, on a kernel with CONFIG_PERF_EVENTS=y, outside sandboxes that forbid perf_event_open.",
     )
@@ -256,7 +256,7 @@ fn cpu_clock() -> Feature {
 fn cycles() -> Feature {
     let remedy = "No cycle counter (usual in virtual machines): the timer cpu-clock is used instead, which sees sections with \
                   interrupts disabled only at their end.";
-    tried("hardware cycles", State::Limited, perf_event::try_clock(Clock::Cycles), remedy)
+    tried("hardware cycles", Support::Limited, perf_event::try_clock(Clock::Cycles), remedy)
 }
 
 fn events() -> Feature {
@@ -266,7 +266,7 @@ fn events() -> Feature {
     });
     tried(
         "mapping and exec events",
-        State::Missing,
+        Support::Missing,
         opened,
         "flametop follows programs by perf's side-band events; run it as root or with CAP_PERFMON.",
     )
@@ -275,12 +275,12 @@ fn events() -> Feature {
 fn paranoid() -> Feature {
     let value = read("/proc/sys/kernel/perf_event_paranoid");
     // Higher values than 2 are Debian's and Ubuntu's: nobody without CAP_PERFMON may use perf events.
-    feature("kernel.perf_event_paranoid", State::Good, value, "")
+    feature("kernel.perf_event_paranoid", Support::Good, value, "")
 }
 
 fn kernel_symbols() -> Feature {
     if KernelNames::load().is_ok() {
-        return feature("kernel symbols", State::Good, "the kernel names its functions when asked (bpf_snprintf)", "");
+        return feature("kernel symbols", Support::Good, "the kernel names its functions when asked (bpf_snprintf)", "");
     }
     let value = read("/proc/sys/kernel/kptr_restrict");
     let shown = fs::read_to_string("/proc/kallsyms").is_ok_and(|text| {
@@ -295,7 +295,7 @@ fn kernel_symbols() -> Feature {
     );
     let remedy = "Kernel functions have no names: run flametop as root (or with CAP_SYSLOG), and if that is not enough, set sysctl \
                   kernel.kptr_restrict=1.";
-    feature("kernel symbols", good_or(State::Limited, shown), found, remedy)
+    feature("kernel symbols", good_or(Support::Limited, shown), found, remedy)
 }
 
 fn unprivileged_bpf() -> Feature {
@@ -304,12 +304,12 @@ fn unprivileged_bpf() -> Feature {
         "0" => "0: anybody may load some kinds of BPF programs, not ours".to_string(),
         value => format!("{value}: only privileged processes may load BPF programs"),
     };
-    feature("unprivileged BPF", State::Good, found, "")
+    feature("unprivileged BPF", Support::Good, found, "")
 }
 
 fn max_stack() -> Feature {
     let value = read("/proc/sys/kernel/perf_event_max_stack");
-    let state = good_or(State::Limited, value.parse().is_ok_and(|depth: u32| depth >= 127));
+    let state = good_or(Support::Limited, value.parse().is_ok_and(|depth: u32| depth >= 127));
     feature(
         "kernel.perf_event_max_stack",
         state,
@@ -340,10 +340,10 @@ mod tests {
         let features = probe();
         for feature in &features {
             assert!(!feature.found.is_empty(), "{feature:?}");
-            assert_eq!(feature.state == State::Good, feature.remedy.is_empty(), "{feature:?}");
+            assert_eq!(feature.state == Support::Good, feature.remedy.is_empty(), "{feature:?}");
         }
         let of = |name| features.iter().find(|feature| feature.name == name).map(|feature| feature.state);
-        assert_eq!(of("BPF sampling program"), Some(State::Good), "this test needs root: {features:#?}");
-        assert_eq!(of("cpu-clock"), Some(State::Good), "this test needs root: {features:#?}");
+        assert_eq!(of("BPF sampling program"), Some(Support::Good), "this test needs root: {features:#?}");
+        assert_eq!(of("cpu-clock"), Some(Support::Good), "this test needs root: {features:#?}");
     }
 }

@@ -9,7 +9,7 @@ use super::wire::records::{Record, Wish};
 
 /// The reader that gets the bytes of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reader {
+pub enum CollectorReader {
     /// Side-band records of perf, one after the other.
     Events,
     /// One record of the ring buffer.
@@ -28,17 +28,17 @@ pub enum Reader {
     Cache,
 }
 
-impl Reader {
+impl CollectorReader {
     /// All readers. The first byte of an input selects one.
-    pub const ALL: [Reader; 8] = [
-        Reader::Events,
-        Reader::Sample,
-        Reader::Stat,
-        Reader::Maps,
-        Reader::CommandLine,
-        Reader::Mounts,
-        Reader::BuildId,
-        Reader::Cache,
+    pub const ALL: [CollectorReader; 8] = [
+        CollectorReader::Events,
+        CollectorReader::Sample,
+        CollectorReader::Stat,
+        CollectorReader::Maps,
+        CollectorReader::CommandLine,
+        CollectorReader::Mounts,
+        CollectorReader::BuildId,
+        CollectorReader::Cache,
     ];
 
     /// Gives the bytes to the reader and checks its result.
@@ -48,26 +48,26 @@ impl Reader {
     /// The promise that the reader did not keep.
     pub fn read(self, bytes: &[u8]) -> Result<(), String> {
         match self {
-            Reader::Events => events(bytes),
-            Reader::Sample => sample(bytes),
-            Reader::Stat => {
+            CollectorReader::Events => events(bytes),
+            CollectorReader::Sample => sample(bytes),
+            CollectorReader::Stat => {
                 let found = proc::parse_stat(1, bytes);
                 keep(found.is_none_or(|found| found.comm.last() == Some(&0)), "a name has no end")
             }
-            Reader::Maps => maps(bytes),
-            Reader::CommandLine => {
+            CollectorReader::Maps => maps(bytes),
+            CollectorReader::CommandLine => {
                 let text = proc::readable_command_line(&mut bytes.to_owned());
                 keep(!text.contains(char::is_control), "control characters in a command line")
             }
-            Reader::Mounts => {
+            CollectorReader::Mounts => {
                 let _ = device_of_any_mount(&String::from_utf8_lossy(bytes));
                 Ok(())
             }
-            Reader::BuildId => {
+            CollectorReader::BuildId => {
                 let found = crate::object::build_id::of_image(bytes);
                 keep(found.is_none_or(|id| (1..=20).contains(&id.as_bytes().len())), "a build id of another length")
             }
-            Reader::Cache => any_table(bytes),
+            CollectorReader::Cache => any_table(bytes),
         }
     }
 }
@@ -121,10 +121,10 @@ mod tests {
         for entry in std::fs::read_dir(corpus).unwrap() {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
             let (kind, bytes) = bytes.split_first().unwrap();
-            let reader = Reader::ALL[usize::from(*kind) % Reader::ALL.len()];
+            let reader = CollectorReader::ALL[usize::from(*kind) % CollectorReader::ALL.len()];
             assert_eq!(reader.read(bytes), Ok(()), "{reader:?}");
             read += 1;
         }
-        assert!(read >= Reader::ALL.len());
+        assert!(read >= CollectorReader::ALL.len());
     }
 }

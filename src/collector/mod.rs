@@ -50,7 +50,7 @@ use crate::collector::sys::perf_ring::EventRings;
 use crate::collector::wire::perf_records::{Event, Parsed, Timed};
 pub use crate::collector::wire::records::Walked;
 use crate::collector::wire::records::{DUMP_REFUSED, HAS_DUMP, Record};
-use crate::object::io_timeout::{self, Place};
+use crate::object::io_timeout::{self, FailureDomain};
 use crate::profile::{EventSource, EventStatus, Names, Processes, Tgid};
 use probes::Probes;
 pub use probes::{Backtrace, EventRequest, EventSpec};
@@ -189,8 +189,8 @@ impl Collector {
 
     /// Reads who is there, and makes targets of all descendants of `families`.
     fn find_processes(&mut self, families: Vec<Tgid>) -> Result<(), CollectorError> {
-        let found =
-            io_timeout::within(0, Place::process("all"), io_timeout::PATIENCE, processes::proc::scan).and_then(|found| found);
+        let found = io_timeout::within(0, FailureDomain::process("all"), io_timeout::PATIENCE, processes::proc::scan)
+            .and_then(|found| found);
         let found = found.map_err(|source| CollectorError::Read { path: "/proc", source })?;
         let mut members: Vec<u32> = families.iter().map(|tgid| tgid.0).collect();
         let mut next = 0;

@@ -91,8 +91,8 @@ impl Source {
     }
 
     /// The bytes from `range.start` to `range.end`, one behind the other.
-    pub(crate) fn reader(&self, range: Range<u64>) -> Reader<'_> {
-        Reader { source: self, range }
+    pub(crate) fn reader(&self, range: Range<u64>) -> ByteReader<'_> {
+        ByteReader { source: self, range }
     }
 
     /// How long the image is.
@@ -161,12 +161,12 @@ impl ReadAt for Source {
 }
 
 /// A part of an image, read from its begin to its end.
-pub(crate) struct Reader<'a> {
+pub(crate) struct ByteReader<'a> {
     source: &'a Source,
     range: Range<u64>,
 }
 
-impl Read for Reader<'_> {
+impl Read for ByteReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.range.end.saturating_sub(self.range.start)).unwrap_or(usize::MAX);
         let count = buffer.len().min(left);

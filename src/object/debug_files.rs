@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use super::bytes::Source;
 use super::debug_link::{self, DebugLink};
 use super::elf::Image;
-use super::mapped_file::{self, Found, Host, US};
+use super::mapped_file::{self, FoundFile, Host, US};
 use super::read_at::checksum;
 use super::reason::Reason;
 use super::unpack;
@@ -52,7 +52,7 @@ pub(crate) struct Places {
 
 impl Places {
     /// Returns the places for an object that was found in this way and that these processes had mapped.
-    pub(crate) fn of(object: &Object, found: &Found, hosts: &[Host]) -> Places {
+    pub(crate) fn of(object: &Object, found: &FoundFile, hosts: &[Host]) -> Places {
         let path = PathBuf::from(mapped_file::path_of(object));
         let user = found.host.as_ref().map_or(US, |host| host.user);
         let own = (user, Root::Own);

@@ -39,7 +39,7 @@ struct Load {
 
 /// A symbol table and its strings, as places in the file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct SymbolTable {
     pub(crate) offset: u64,
     pub(crate) count: u64,
     pub(crate) strings: u64,
@@ -73,8 +73,8 @@ pub(crate) struct Image {
     pub(crate) source: Source,
     loads: Vec<Load>,
     code: Vec<Range<u64>>,
-    full: Option<Table>,
-    dynamic: Option<Table>,
+    full: Option<SymbolTable>,
+    dynamic: Option<SymbolTable>,
     /// Where the section headers are: read again for debug sections, not kept.
     sections: Option<SectionHeaders>,
     build_id: Option<BuildId>,
@@ -123,7 +123,7 @@ impl Image {
     }
 
     /// The place of a symbol table in the file.
-    pub(crate) fn table(&self, kind: TableKind) -> Option<Table> {
+    pub(crate) fn table(&self, kind: TableKind) -> Option<SymbolTable> {
         match kind {
             TableKind::Full => self.full,
             TableKind::Dynamic => self.dynamic,
@@ -279,11 +279,11 @@ fn loads(segments: &[ProgramHeader]) -> Vec<Load> {
 }
 
 /// The first symbol table of a kind that has strings.
-fn find_table(sections: &[SectionHeader], kind: u32) -> Option<Table> {
+fn find_table(sections: &[SectionHeader], kind: u32) -> Option<SymbolTable> {
     let table =
         sections.iter().find(|section| section.kind == kind && section.entry_size == SYMBOL as u64 && section.size > 0)?;
     let strings = sections.get(table.link as usize)?;
-    (strings.kind != SHT_NOBITS && strings.size > 0).then_some(Table {
+    (strings.kind != SHT_NOBITS && strings.size > 0).then_some(SymbolTable {
         offset: table.offset,
         count: table.size / SYMBOL as u64,
         strings: strings.offset,

@@ -62,22 +62,22 @@ pub type Device = u64;
 
 /// What is asked: files of one place answer, or do not, alike.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place(u64);
+pub struct FailureDomain(u64);
 
-impl Place {
+impl FailureDomain {
     /// All that is on a device.
-    pub fn device(device: Device) -> Place {
-        Place(FxBuildHasher.hash_one(("device", device)))
+    pub fn device(device: Device) -> FailureDomain {
+        FailureDomain(FxBuildHasher.hash_one(("device", device)))
     }
 
     /// The files of a process in `/proc`. They do not answer while its memory lock is held.
-    pub fn process(tgid: impl std::hash::Hash) -> Place {
-        Place(FxBuildHasher.hash_one(("process", tgid)))
+    pub fn process(tgid: impl std::hash::Hash) -> FailureDomain {
+        FailureDomain(FxBuildHasher.hash_one(("process", tgid)))
     }
 
     /// All that is in the directory of a file, as one process sees it, or all do.
-    pub fn beside(root: &Path, file: &Path) -> Place {
-        Place(FxBuildHasher.hash_one((root, file.parent())))
+    pub fn beside(root: &Path, file: &Path) -> FailureDomain {
+        FailureDomain(FxBuildHasher.hash_one((root, file.parent())))
     }
 }
 
@@ -91,12 +91,12 @@ type Work = Box<dyn FnOnce() + Send>;
 struct Waiting {
     idle: Vec<Sender<Work>>,
     /// Number of threads left behind, by the user who chose the file and by place.
-    left: FxHashMap<(User, Place), usize>,
+    left: FxHashMap<(User, FailureDomain), usize>,
 }
 
 impl Waiting {
     /// Whether new work at this place may be done for this user.
-    fn may_ask(&self, user: User, place: Place) -> bool {
+    fn may_ask(&self, user: User, place: FailureDomain) -> bool {
         let of_user: usize = self.left.iter().filter(|((other, _), _)| *other == user).map(|(_, count)| count).sum();
         let all: usize = self.left.values().sum();
         let has_room = if user == 0 { of_user < MAX_LEFT_OF_ROOT } else { of_user < MAX_LEFT_OF_USER && all < MAX_LEFT };
@@ -128,7 +128,7 @@ pub fn left_behind() -> usize {
 /// Fails with [`io::ErrorKind::TimedOut`]; then `work` goes on, alone, and what it returns is dropped.
 pub fn within<T: Send + 'static>(
     user: User,
-    place: Place,
+    place: FailureDomain,
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
@@ -207,7 +207,7 @@ pub fn is_disk(device: Device) -> bool {
 pub struct Opened {
     file: Arc<File>,
     /// If the file is remote: the user who chose it, and its place.
-    place: Option<(User, Place)>,
+    place: Option<(User, FailureDomain)>,
 }
 
 impl Opened {
@@ -216,7 +216,7 @@ impl Opened {
         let device = file.metadata()?.dev();
         // The device number does not decide: a program may serve a disk (fuseblk).
         let is_far = FAR.contains(&(rustix::fs::fstatfs(&file)?.f_type as u64 & 0xffff_ffff));
-        Ok(Opened { file: Arc::new(file), place: is_far.then(|| (user, Place::device(device))) })
+        Ok(Opened { file: Arc::new(file), place: is_far.then(|| (user, FailureDomain::device(device))) })
     }
 
     /// The file itself, if it is of this machine.
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     /// Places that no other test asks.
-    const NOBODY: Place = Place(1);
+    const NOBODY: FailureDomain = FailureDomain(1);
 
     #[test]
     fn what_answers_in_time_is_told_and_threads_are_used_again() {
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn what_does_not_answer_is_left_and_its_device_not_asked_until_it_does() {
         let (release, held) = channel::<()>();
-        let place = Place(2);
+        let place = FailureDomain(2);
         let begun = Instant::now();
         let short = Duration::from_millis(50);
         let outcome = within(1, place, short, move || held.recv().is_ok());
@@ -315,7 +315,7 @@ mod tests {
         for number in 0..MAX_LEFT_OF_USER {
             let (release, waits) = channel::<()>();
             held.push(release);
-            let place = Place(1000 + number as u64);
+            let place = FailureDomain(1000 + number as u64);
             assert!(within(user, place, Duration::from_millis(10), move || waits.recv().is_ok()).is_err());
         }
         assert_eq!(within(user, NOBODY, PATIENCE, || 1).unwrap_err().kind(), io::ErrorKind::TimedOut, "that user has had enough");

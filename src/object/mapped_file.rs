@@ -24,7 +24,7 @@
 //! # Our own root
 //!
 //! The third way, our own root, is only for processes that see the same files as we do ([`own_files`]). For other processes the path means
-//! another file. The place of an image decides where its debug files are looked for: see [`Found`].
+//! another file. The place of an image decides where its debug files are looked for: see [`FoundFile`].
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Host {
 }
 
 /// An object's image, and where it was found.
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     pub(crate) image: Image,
     /// Whether our own root has the same file under the object's path, and only root can write it and the directories above it.
     pub(crate) is_ours: bool,
@@ -105,14 +105,14 @@ pub(crate) fn path_of(object: &Object) -> &str {
 /// The image of an ELF object, from the first file that is certainly the one the hosts have mapped.
 ///
 /// Fails with the most telling reason: that a file is another one says more than that one is missing.
-pub(crate) fn open_image(object: &Object, hosts: &[Host]) -> Result<Found, Reason> {
+pub(crate) fn open_image(object: &Object, hosts: &[Host]) -> Result<FoundFile, Reason> {
     let mut worst = Reason::NotFound;
     let mut any_alive = false;
     for host in hosts {
         any_alive |= PathBuf::from(format!("/proc/{}", host.tgid)).exists();
         for way in ways(host) {
             match open_way(object, &way) {
-                Ok((image, is_ours)) => return Ok(Found { image, is_ours, host: Some(host.clone()) }),
+                Ok((image, is_ours)) => return Ok(FoundFile { image, is_ours, host: Some(host.clone()) }),
                 // Each way would have to be waited for.
                 Err(Reason::NotAnswering) => return Err(Reason::NotAnswering),
                 Err(reason) => worst = more_telling(worst, reason),
@@ -122,7 +122,7 @@ pub(crate) fn open_image(object: &Object, hosts: &[Host]) -> Result<Found, Reaso
     let asks = if hosts.is_empty() { Some(US) } else { hosts.iter().find(|host| host.sees_ours()).map(|host| host.user) };
     let outcome = asks.map_or(Err(Reason::NotFound), |user| open_way(object, &Way::Path(user, Root::Own)));
     match outcome {
-        Ok((image, is_ours)) => Ok(Found { image, is_ours, host: None }),
+        Ok((image, is_ours)) => Ok(FoundFile { image, is_ours, host: None }),
         Err(reason) => match more_telling(worst, reason) {
             Reason::NotFound if !any_alive && !hosts.is_empty() => Err(Reason::ProcessGone),
             reason => Err(reason),

@@ -27,7 +27,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::io_timeout::{self, Opened, PATIENCE, Place};
+use super::io_timeout::{self, FailureDomain, Opened, PATIENCE};
 use crate::profile::{FileNamespace, Tgid, UserId};
 
 /// File systems without a device of their own whose files are storage: `f_type` of statfs(2), and linux/magic.h. All file systems on a
@@ -131,8 +131,8 @@ impl Root {
     }
 
     /// Returns the place that does not answer if a path below the root does not.
-    pub fn place(&self, path: &Path) -> Place {
-        Place::beside(&self.path(), path)
+    pub fn place(&self, path: &Path) -> FailureDomain {
+        FailureDomain::beside(&self.path(), path)
     }
 }
 
@@ -236,7 +236,7 @@ impl OpenFile {
 /// Does work that may wait for files that `user` chose. Fails after [`PATIENCE`].
 pub fn in_time<T: Send + 'static>(
     user: UserId,
-    place: Place,
+    place: FailureDomain,
     work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
 ) -> Result<T, OpenError> {
     in_time_of(user, place, PATIENCE, work)
@@ -245,7 +245,7 @@ pub fn in_time<T: Send + 'static>(
 /// Does work that may wait for files that `user` chose. Fails after `time`.
 pub fn in_time_of<T: Send + 'static>(
     user: UserId,
-    place: Place,
+    place: FailureDomain,
     time: Duration,
     work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
 ) -> Result<T, OpenError> {

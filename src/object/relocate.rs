@@ -16,7 +16,7 @@ use crate::object::elf::Placed;
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
 
-use super::bytes::Reader;
+use super::bytes::ByteReader;
 use super::elf::{Image, TableKind};
 use super::headers::{Arch, SYMBOL};
 use super::numbers::{u16_at, u32_at, u64_at};
@@ -65,7 +65,7 @@ struct Patch {
 /// A section as it would be in a linked file.
 pub(crate) struct Relocated<'a, R> {
     section: R,
-    relocations: BufReader<Reader<'a>>,
+    relocations: BufReader<ByteReader<'a>>,
     arch: Arch,
     symbols: &'a Symbols,
     /// The next one to be written.

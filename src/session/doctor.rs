@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::{Result, bail};
 
 use crate::cli::{Background, Colours, Looks};
-use crate::collector::features::{self, State};
+use crate::collector::features::{self, Support};
 use crate::symbolize::{self, Reason};
 use crate::ui::Depth;
 
@@ -25,9 +25,9 @@ pub(super) fn run() -> Result<()> {
     let mut missing = 0;
     for feature in features::probe() {
         let mark = match feature.state {
-            State::Good => "ok     ",
-            State::Limited => "limited",
-            State::Missing => {
+            Support::Good => "ok     ",
+            Support::Limited => "limited",
+            Support::Missing => {
                 missing += 1;
                 "MISSING"
             }

@@ -28,7 +28,7 @@ use super::cost::{own_cpu_time, own_memory};
 use super::event_targets;
 use super::options::duties;
 use super::runtime::runtime;
-use super::sampling::{END_WITHIN, Ended, Sampling, TABLES_WITHIN, Told};
+use super::sampling::{CollectorStatus, END_WITHIN, Ended, Sampling, TABLES_WITHIN};
 use super::user::{User, runs_as_root};
 
 /// Longest wait before the file is written, while names are being found for [`Ours`]. Other names get [`END_WITHIN`]; after a signal, all names
@@ -300,7 +300,7 @@ fn progress(sampling: &Sampling, shared: &Shared, duration: Option<Duration>) {
 }
 
 /// Says why there is nothing to write.
-fn nothing(options: &cli::Record, told: &Told) -> String {
+fn nothing(options: &cli::Record, told: &CollectorStatus) -> String {
     let why = if options.sampling.events.is_empty() { "ran on a CPU" } else { "happened" };
     let own = told.own_left_out + told.events.iter().map(|event| event.own).sum::<u64>();
     let but = if own > 0 { " but in flametop itself (--self shows that)" } else { "" };

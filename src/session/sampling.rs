@@ -53,7 +53,7 @@ pub(super) enum Ended {
 pub(super) struct Sampling {
     /// Set when sampling ends: until when the last samples may wait for their tables.
     stop: Arc<OnceLock<Instant>>,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<CollectorStatus>>,
     orders: Sender<AttachCommand>,
     ended: Arc<Mutex<Option<Ended>>>,
     thread: Option<JoinHandle<()>>,
@@ -69,7 +69,7 @@ pub(super) struct Sampling {
 
 /// What the collecting thread tells, once a second and at its end.
 #[derive(Clone, Default)]
-pub(super) struct Told {
+pub(super) struct CollectorStatus {
     /// Whether the clock ticks.
     pub(super) ticks: bool,
     /// What the clock is.
@@ -90,7 +90,7 @@ pub(super) struct Told {
 #[derive(Clone)]
 pub(super) struct Watcher {
     ended: Arc<Mutex<Option<Ended>>>,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<CollectorStatus>>,
     /// CPUs sampled at the start.
     pub(super) cpus: usize,
     /// When it began.
@@ -104,7 +104,7 @@ impl Watcher {
     }
 
     /// What the collecting thread has told last.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> CollectorStatus {
         locks::lock(&self.told).clone()
     }
 }
@@ -158,7 +158,7 @@ impl Sampling {
         let stop = Arc::new(OnceLock::new());
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());
-        let told = Arc::new(Mutex::new(Told { ticks: clock, ..Told::default() }));
+        let told = Arc::new(Mutex::new(CollectorStatus { ticks: clock, ..CollectorStatus::default() }));
         let frequency = options.frequency;
         let (orders, ordered) = std::sync::mpsc::channel();
         let hurry = child.as_ref().map(|child| Arc::clone(&child.hurry));
@@ -229,7 +229,7 @@ impl Sampling {
     }
 
     /// What the collecting thread has told last.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> CollectorStatus {
         locks::lock(&self.told).clone()
     }
 
@@ -308,7 +308,7 @@ struct Collecting {
     watched: Vec<Tgid>,
     stop: Arc<OnceLock<Instant>>,
     until: Arc<OnceLock<Instant>>,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<CollectorStatus>>,
     ordered: Receiver<AttachCommand>,
     compared: Option<Comparison>,
     renewals: Renewals,
@@ -388,7 +388,7 @@ impl Collecting {
         let unread = notes::of_unread(&self.collector.unread());
         let (events, own_left_out) = (self.collector.events(), self.collector.own_left_out());
         let mut told = locks::lock(&self.told);
-        *told = Told { clock: self.collector.event_name(), events, own_left_out, notes, unread, comparison, ..*told };
+        *told = CollectorStatus { clock: self.collector.event_name(), events, own_left_out, notes, unread, comparison, ..*told };
     }
 
     /// Attaches and detaches as ordered from the screen.

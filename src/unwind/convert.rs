@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::cfi::entries::{Entries, Fde, Format, Section};
-use super::cfi::machine::{CfaState, Machine, Program, State};
+use super::cfi::machine::{CfaState, CfiRow, Machine, Program};
 use super::cfi::translate::Translation;
 use super::control::{Control, Ended, Step, Unhurried};
 use super::debug_frame_files::{self, Beside};
@@ -184,7 +184,7 @@ impl<'a, I: ReadAt + ?Sized> Object<'_, 'a, I> {
         let base = self.text.first().map_or(0, |range| range.start);
         let mut builder = Builder::new(base);
         let mut machine = Machine::default();
-        let initial: Vec<Vec<Result<State<'a>, Invalid>>> = self
+        let initial: Vec<Vec<Result<CfiRow<'a>, Invalid>>> = self
             .sections
             .iter()
             .zip(&self.entries)
@@ -266,7 +266,7 @@ impl<'a, I: ReadAt + ?Sized> Object<'_, 'a, I> {
         &self,
         machine: &mut Machine<'a>,
         builder: &mut Builder,
-        initial: &[Result<State<'a>, Invalid>],
+        initial: &[Result<CfiRow<'a>, Invalid>],
         (source, number): (u32, u32),
         clip: Range<u64>,
         rbx: bool,
@@ -291,8 +291,8 @@ impl<'a, I: ReadAt + ?Sized> Object<'_, 'a, I> {
         }
         let translation = Translation { arch: self.elf.arch, interrupted: cie.signal, rbx };
         let mut needs_rbx = false;
-        let mut before: Option<(State<'a>, Packed)> = None;
-        let mut row = |from: u64, to: u64, state: &State<'a>| {
+        let mut before: Option<(CfiRow<'a>, Packed)> = None;
+        let mut row = |from: u64, to: u64, state: &CfiRow<'a>| {
             let (from, to) = (from.max(clip.start), to.min(clip.end));
             if from < to {
                 needs_rbx |= matches!(state.cfa, CfaState::Register(register, _) if register == u64::from(RBX.0));

@@ -47,7 +47,7 @@ pub struct Registers {
 
 /// A frame that was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct WalkedFrame {
     /// Program counter of the frame.
     pub pc: u64,
     /// Whether a call returns there. Otherwise the instruction there was interrupted.
@@ -109,7 +109,7 @@ pub struct Machine {
 #[derive(Clone, Debug)]
 pub struct Walked {
     /// The frames, innermost first.
-    pub frames: Vec<Found>,
+    pub frames: Vec<WalkedFrame>,
     /// The registers of the outermost frame.
     pub registers: Registers,
     /// Most frames that it may have.
@@ -152,13 +152,13 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Adds the current frame and goes to its caller.
-    fn step(&mut self, code: &mut impl Code, frames: &mut Vec<Found>) -> Result<(), UserEnd> {
+    fn step(&mut self, code: &mut impl Code, frames: &mut Vec<WalkedFrame>) -> Result<(), UserEnd> {
         let Registers { pc, is_return, guessed, .. } = self.registers;
         let at = code.at(pc.wrapping_sub(u64::from(is_return)));
         if at == At::Nothing && !frames.is_empty() {
             return Err(UserEnd::NoCode);
         }
-        frames.push(Found { pc, is_return, guessed });
+        frames.push(WalkedFrame { pc, is_return, guessed });
         let rule = match at {
             At::Rule(rule) => rule.rule(self.machine.arch).ok_or(UserEnd::Invalid)?,
             At::NoTable => return Err(UserEnd::NoTable),
@@ -354,7 +354,7 @@ mod tests {
     const STACK: u64 = 0x7fff_0000;
 
     /// Walks from a frame to the root. Returns all frames, innermost first and `registers`' own included, and why the walk ended.
-    fn walk(machine: Machine, registers: &Registers, memory: Memory<'_>, code: &mut impl Code) -> (Vec<Found>, UserEnd) {
+    fn walk(machine: Machine, registers: &Registers, memory: Memory<'_>, code: &mut impl Code) -> (Vec<WalkedFrame>, UserEnd) {
         let mut walked = Walked::from(registers, 0);
         let end = walked.go_on(machine, memory, code);
         (walked.frames, end)
@@ -391,7 +391,7 @@ mod tests {
         registers
     }
 
-    fn pcs(frames: &[Found]) -> Vec<u64> {
+    fn pcs(frames: &[WalkedFrame]) -> Vec<u64> {
         frames.iter().map(|frame| frame.pc).collect()
     }
 

@@ -29,14 +29,14 @@ use libbpf_rs::MapCore;
 
 use super::error::CollectorError;
 use super::processes::proc;
-use super::sources::clock::Shared;
+use super::sources::clock::SharedMaps;
 use super::sys::perf_event;
 use super::wire::records;
-use crate::object::io_timeout::{self, Place};
+use crate::object::io_timeout::{self, FailureDomain};
 use crate::profile::{EventSource, EventStatus, Tgid};
 use failure::Failed;
 pub use functions::{KernelFunctions, nearest};
-use programs::{MAX_SOURCES, OwnMaps, Programs, Told};
+use programs::{MAX_SOURCES, OwnMaps, ProbeSettings, Programs};
 pub use spec::{Backtrace, COUNTERS, Counter, EventRequest, EventSpec, Mechanism, NamePattern, UserPlace};
 use tracefs::TraceFs;
 
@@ -66,7 +66,7 @@ struct Attached {
 pub(super) struct Probes {
     attached: Vec<Attached>,
     own: Option<OwnMaps>,
-    shared: Shared,
+    shared: SharedMaps,
     backtrace: Backtrace,
     /// The number that was given last; 0 at first.
     last: u8,
@@ -79,7 +79,7 @@ pub(super) struct Probes {
 
 impl Probes {
     /// Nothing is attached yet.
-    pub(super) fn new(shared: Shared, backtrace: Backtrace, budget: u32) -> Probes {
+    pub(super) fn new(shared: SharedMaps, backtrace: Backtrace, budget: u32) -> Probes {
         Probes { attached: Vec::new(), own: None, shared, backtrace, last: 0, budget, epoch: 1, began: 0 }
     }
 
@@ -149,7 +149,7 @@ impl Probes {
 
     /// Loads a program; the first one brings the maps that all have in common.
     fn load(&mut self, mechanism: Mechanism, function: Option<&str>, number: u8) -> Result<Programs, Failed> {
-        let told = Told { number: number.into(), backtrace: self.backtrace };
+        let told = ProbeSettings { number: number.into(), backtrace: self.backtrace };
         let loaded = Programs::load(mechanism, function, told, &self.shared, self.own.as_ref())?;
         if self.own.is_none() {
             self.own = Some(loaded.own_maps().map_err(|error| Failed::Said(error.to_string()))?);
@@ -353,7 +353,7 @@ pub fn tracepoints() -> Vec<String> {
 const TRIED_FUNCTION: &str = "vfs_read";
 
 /// Tries each mechanism for a moment, and says in words why it does not work.
-pub(super) fn try_all(shared: Shared) -> Vec<(Mechanism, Result<(), String>)> {
+pub(super) fn try_all(shared: SharedMaps) -> Vec<(Mechanism, Result<(), String>)> {
     let mut probes = Probes::new(shared, Backtrace::Kernel, 10);
     let cpus = machine::online_cpus().unwrap_or_default();
     let mut attempt = |mechanism: Mechanism| {
@@ -401,7 +401,7 @@ pub struct CodeFile {
 pub fn code_files(tgid: Tgid) -> Vec<CodeFile> {
     let mut seen = HashSet::new();
     // The user waits for the answer, so the wait is bounded.
-    let read = io_timeout::within(0, Place::process(tgid), io_timeout::PATIENCE, move || proc::maps(tgid.0));
+    let read = io_timeout::within(0, FailureDomain::process(tgid), io_timeout::PATIENCE, move || proc::maps(tgid.0));
     let mapped = read.ok().flatten().unwrap_or_default().mapped.into_iter();
     let files = mapped.filter(|mapped| mapped.path.starts_with('/') && seen.insert((mapped.identity, mapped.path.clone())));
     let link = |mapped: &proc::Mapped| PathBuf::from(format!("/proc/{tgid}/map_files/{:x}-{:x}", mapped.start, mapped.end));

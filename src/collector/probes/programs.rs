@@ -11,7 +11,7 @@ use super::failure::Failed;
 use super::spec::{Backtrace, Mechanism};
 use crate::collector::bpf_errors::{bpf_error, forget_complaint};
 use crate::collector::error::CollectorError;
-use crate::collector::sources::clock::{Shared, counters_of, most_dump_pages, possible_cpus};
+use crate::collector::sources::clock::{SharedMaps, counters_of, most_dump_pages, possible_cpus};
 use crate::collector::sys::bpf_memory::Counters;
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
@@ -36,7 +36,7 @@ pub(super) struct OwnMaps {
 
 /// What a program is told before it is loaded.
 #[derive(Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct ProbeSettings {
     pub(super) number: u32,
     pub(super) backtrace: Backtrace,
 }
@@ -81,7 +81,7 @@ fn program<'a, 'obj>(programs: &'a ProbesProgs<'obj>, mechanism: Mechanism) -> &
 }
 
 /// Lets a program use the maps that are there already.
-fn share(maps: &mut OpenProbesMaps<'_>, shared: &Shared, own: Option<&OwnMaps>) -> libbpf_rs::Result<()> {
+fn share(maps: &mut OpenProbesMaps<'_>, shared: &SharedMaps, own: Option<&OwnMaps>) -> libbpf_rs::Result<()> {
     let reuse = |map: &mut OpenMapMut<'_>, handle: &MapHandle| map.reuse_fd(handle.as_fd());
     reuse(&mut maps.records, &shared.records)?;
     reuse(&mut maps.stack_dumps, &shared.stack_dumps)?;
@@ -108,8 +108,8 @@ impl Programs {
     pub(super) fn load(
         mechanism: Mechanism,
         function: Option<&str>,
-        told: Told,
-        shared: &Shared,
+        told: ProbeSettings,
+        shared: &SharedMaps,
         own: Option<&OwnMaps>,
     ) -> Result<Programs, Failed> {
         forget_complaint();

@@ -4,7 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::mappings::Mappings;
 use super::remapped::AtSample;
-use super::state::{Known, State};
+use super::state::{Known, ProcessState};
 use super::table::ProcessTable;
 use crate::collector::wire::records::COMM_LENGTH;
 
@@ -22,7 +22,7 @@ impl ProcessTable {
     /// Notes what a process is when a sample of it begins to wait.
     pub(super) fn at_sample(&mut self, tgid: u32) -> AtSample {
         let remapped = self.remapped.begin(tgid);
-        let none = State::new([0; COMM_LENGTH]);
+        let none = ProcessState::new([0; COMM_LENGTH]);
         let state = self.states.get(&tgid).unwrap_or(&none);
         let was_known = state.known == Known::Yes;
         let told = if was_known { &state.mappings } else { &state.since };
@@ -68,7 +68,8 @@ impl ProcessTable {
         let known = if mappings.is_some() { Known::Yes } else { Known::Unread };
         let mappings = mappings.unwrap_or_default();
         let lacks_remapped = !then.was_known;
-        let old = State { life: then.life, known, mappings, lacks_remapped, user: then.user, ..State::new(then.comm) };
+        let old =
+            ProcessState { life: then.life, known, mappings, lacks_remapped, user: then.user, ..ProcessState::new(then.comm) };
         let present = self.states.insert(then.tgid, old);
         let resolved = resolve(self);
         match present {

@@ -9,7 +9,7 @@ use super::mappings::Mappings;
 use super::remapped::AtSample;
 use crate::collector::wire::records::StackDump;
 use crate::profile::UserId;
-use crate::unwind::walk::{Found, Walked};
+use crate::unwind::walk::{Walked, WalkedFrame};
 
 /// Most bytes of waiting samples: of all users, of root, and of any other user.
 const MAX_BYTES: usize = 32 << 20;
@@ -47,7 +47,8 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) fn cost(&self) -> usize {
-        let frames = self.so_far.as_ref().map_or(0, |walked| size_of::<Walked>() + walked.frames.capacity() * size_of::<Found>());
+        let frames =
+            self.so_far.as_ref().map_or(0, |walked| size_of::<Walked>() + walked.frames.capacity() * size_of::<WalkedFrame>());
         self.record.len() + self.dump.stack.len() + frames + size_of::<Waiting>() + 32
     }
 }

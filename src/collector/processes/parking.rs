@@ -13,7 +13,7 @@ use super::at_sample::Since;
 use super::parked::Parked;
 use super::reader::Answer;
 use super::resolve::Waits;
-use super::state::{Known, State};
+use super::state::{Known, ProcessState};
 use super::table::ProcessTable;
 use crate::collector::wire::records::Record;
 
@@ -32,7 +32,7 @@ impl ProcessTable {
 
     /// Adds a sample whose process was forgotten while the sample waited: with its kernel stack, and as one whose process was not read.
     pub(crate) fn resolve_forgotten(&mut self, record: &Record, batch: &mut Batch) -> bool {
-        let state = State { known: Known::Unread, user: record.uid, ..State::new(record.comm) };
+        let state = ProcessState { known: Known::Unread, user: record.uid, ..ProcessState::new(record.comm) };
         self.states.insert(record.tgid, state);
         let is_done = self.resolve(record, batch, Waits::NoMore);
         self.states.remove(&record.tgid);

@@ -19,7 +19,7 @@ const MAPS_BUFFER: usize = 8 << 10;
 
 /// A process as `/proc/PID/stat` tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundProcess {
     pub(crate) tgid: u32,
     pub(crate) parent: u32,
     pub(crate) threads: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Found {
 const FORKED_WITHOUT_EXEC: u64 = 0x40;
 
 /// All processes that are there now.
-pub(crate) fn scan() -> io::Result<Vec<Found>> {
+pub(crate) fn scan() -> io::Result<Vec<FoundProcess>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Ok(entry) = entry else { continue };
@@ -45,12 +45,12 @@ pub(crate) fn scan() -> io::Result<Vec<Found>> {
 }
 
 /// One process, if it is there.
-pub(crate) fn stat(tgid: u32) -> Option<Found> {
+pub(crate) fn stat(tgid: u32) -> Option<FoundProcess> {
     parse_stat(tgid, &fs::read(format!("/proc/{tgid}/stat")).ok()?)
 }
 
 /// `pid (name) state ppid … num_threads …`: the name may hold anything, so it ends at the last parenthesis.
-pub(crate) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
+pub(crate) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<FoundProcess> {
     let open = memchr::memchr(b'(', stat)?;
     let close = memchr::memrchr(b')', stat)?;
     let name = stat.get(open + 1..close)?;
@@ -65,7 +65,7 @@ pub(crate) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<Found> {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec.unsigned_abs();
     let is_young = began / rustix::param::clock_ticks_per_second() + 1 >= now;
     let is_young_copy = flags & FORKED_WITHOUT_EXEC != 0 && is_young;
-    Some(Found { tgid, parent, threads, comm: comm_bytes(name), is_young_copy })
+    Some(FoundProcess { tgid, parent, threads, comm: comm_bytes(name), is_young_copy })
 }
 
 /// The arguments joined by spaces; empty for kernel threads and for processes that are gone.

@@ -72,13 +72,13 @@ pub(crate) struct Question {
 
 /// The answer to a question.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum Reply {
     /// `None`: the process is gone, or has no memory.
     Mappings(Option<MappedList>),
     /// Empty if there is none.
     CommandLine(String),
     /// `None`: the process is gone.
-    Status(Option<proc::Found>),
+    Status(Option<proc::FoundProcess>),
     /// The result of [`mapped_build_id::of_mapping`].
     BuildId(Result<BuildId, Missing>),
 }
@@ -87,11 +87,11 @@ pub(crate) enum Found {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) question: Question,
-    pub(crate) found: Found,
+    pub(crate) found: Reply,
     pub(crate) time: u64,
 }
 
-type Read = Box<dyn Fn(&Question) -> Found + Send + Sync>;
+type Read = Box<dyn Fn(&Question) -> Reply + Send + Sync>;
 
 /// A question that a worker is working on.
 struct Running {
@@ -185,37 +185,37 @@ impl Inner {
     }
 }
 
-struct Shared {
+struct ReaderQueue {
     inner: Mutex<Inner>,
     work: Condvar,
     read: Read,
     answers: Mutex<Sender<Answer>>,
 }
 
-impl Shared {
+impl ReaderQueue {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         locks::lock(&self.inner)
     }
 }
 
 /// Reads about processes. Dropping it does not wait for the workers.
-pub(crate) struct Reader {
-    shared: Arc<Shared>,
+pub(crate) struct ProcessReader {
+    shared: Arc<ReaderQueue>,
     answers: Receiver<Answer>,
 }
 
-impl Default for Reader {
+impl Default for ProcessReader {
     fn default() -> Self {
-        Reader::with(Box::new(read))
+        ProcessReader::with(Box::new(read))
     }
 }
 
-impl Reader {
+impl ProcessReader {
     /// Returns a reader whose workers call `read`.
-    pub(crate) fn with(read: Read) -> Reader {
+    pub(crate) fn with(read: Read) -> ProcessReader {
         let (tell, answers) = channel();
-        let shared = Shared { inner: Mutex::default(), work: Condvar::new(), read, answers: Mutex::new(tell) };
-        Reader { shared: Arc::new(shared), answers }
+        let shared = ReaderQueue { inner: Mutex::default(), work: Condvar::new(), read, answers: Mutex::new(tell) };
+        ProcessReader { shared: Arc::new(shared), answers }
     }
 
     /// Asks questions. Returns those for which there is no room.
@@ -289,7 +289,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for ProcessReader {
     fn drop(&mut self) {
         let mut inner = self.shared.lock();
         inner.stop = true;
@@ -301,7 +301,7 @@ impl Drop for Reader {
     }
 }
 
-fn work(shared: &Shared, worker: u64) {
+fn work(shared: &ReaderQueue, worker: u64) {
     crate::privileges::drop_unneeded();
     let mut inner = shared.lock();
     loop {
@@ -331,13 +331,13 @@ fn work(shared: &Shared, worker: u64) {
     inner.workers -= 1;
 }
 
-fn read(question: &Question) -> Found {
+fn read(question: &Question) -> Reply {
     let tgid = question.tgid;
     match &question.what {
-        What::Mappings => Found::Mappings(proc::maps(tgid)),
-        What::CommandLine => Found::CommandLine(proc::command_line(tgid)),
-        What::Status => Found::Status(proc::stat(tgid)),
-        What::BuildId(mapped) => Found::BuildId(mapped_build_id::of_mapping(question.user, Tgid(tgid), mapped)),
+        What::Mappings => Reply::Mappings(proc::maps(tgid)),
+        What::CommandLine => Reply::CommandLine(proc::command_line(tgid)),
+        What::Status => Reply::Status(proc::stat(tgid)),
+        What::BuildId(mapped) => Reply::BuildId(mapped_build_id::of_mapping(question.user, Tgid(tgid), mapped)),
     }
 }
 
@@ -354,7 +354,7 @@ mod tests {
     }
 
     /// A reader in which processes of user 1 do not answer until the sender is dropped.
-    fn reader() -> (Reader, Sender<()>) {
+    fn reader() -> (ProcessReader, Sender<()>) {
         let (release, held) = channel::<()>();
         let held = Mutex::new(held);
         let read = move |question: &Question| {
@@ -362,12 +362,12 @@ mod tests {
                 let held = locks::lock(&held);
                 let _ = held.recv();
             }
-            Found::CommandLine(question.tgid.to_string())
+            Reply::CommandLine(question.tgid.to_string())
         };
-        (Reader::with(Box::new(read)), release)
+        (ProcessReader::with(Box::new(read)), release)
     }
 
-    fn wait_for(reader: &Reader, count: usize) -> Vec<u32> {
+    fn wait_for(reader: &ProcessReader, count: usize) -> Vec<u32> {
         let (begun, mut told) = (Instant::now(), Vec::new());
         while told.len() < count {
             assert!(begun.elapsed() < LONG, "{told:?}");
@@ -432,9 +432,9 @@ mod tests {
 
     #[test]
     fn a_reader_that_fails_costs_one_answer() {
-        let reader = Reader::with(Box::new(|question| {
+        let reader = ProcessReader::with(Box::new(|question| {
             assert!(question.tgid != 1, "on purpose");
-            Found::CommandLine(String::new())
+            Reply::CommandLine(String::new())
         }));
         assert!(reader.ask([question(1, 0), question(2, 0)]).is_empty());
         assert_eq!(wait_for(&reader, 1), [2]);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::mappings::{FileIndex, Mapping, Mappings};
 use super::proc::MappedList;
-use super::reader::{Answer, Found, Question, What};
+use super::reader::{Answer, Question, Reply, What};
 use super::state::Known;
 use super::table::ProcessTable;
 use crate::collector::wire::records::comm_text;
@@ -121,16 +121,16 @@ impl ProcessTable {
     /// Applies an answer.
     pub(crate) fn apply_answer(&mut self, answer: Answer) {
         let Answer { question: Question { tgid, life, what, .. }, found, time } = answer;
-        if let (What::BuildId(mapped), Found::BuildId(found)) = (&what, &found) {
+        if let (What::BuildId(mapped), Reply::BuildId(found)) = (&what, &found) {
             return self.files.told_build_id(mapped, *found, time);
         }
         let Some(known) = self.states.get(&tgid).filter(|state| state.life == life).map(|state| state.known) else { return };
         match found {
-            Found::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list, time),
-            Found::Mappings(None) if known != Known::Yes => self.is_gone_unread(tgid),
-            Found::Mappings(_) | Found::BuildId(_) => {}
-            Found::CommandLine(line) => self.read_command_line(tgid, &line),
-            Found::Status(found) => {
+            Reply::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list, time),
+            Reply::Mappings(None) if known != Known::Yes => self.is_gone_unread(tgid),
+            Reply::Mappings(_) | Reply::BuildId(_) => {}
+            Reply::CommandLine(line) => self.read_command_line(tgid, &line),
+            Reply::Status(found) => {
                 let Some((state, found)) = self.states.get_mut(&tgid).zip(found) else { return };
                 state.threads = found.threads.max(state.threads);
                 self.shared.get_mut(&Tgid(tgid)).into_iter().for_each(|mut process| process.parent = Tgid(found.parent));

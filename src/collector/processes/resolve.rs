@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
 use super::reader::{Question, What};
-use super::state::{Known, State};
+use super::state::{Known, ProcessState};
 use super::table::{Parts, ProcessTable};
 use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records::{KERNEL_CUT, Record, UserFrame};
@@ -162,7 +162,7 @@ fn unmapped(names: &Names) -> FrameId {
 
 /// Everything that is needed to resolve an address of a sample.
 struct Place<'a> {
-    state: &'a mut State,
+    state: &'a mut ProcessState,
     files: &'a mut Files,
     names: &'a Names,
     questions: &'a mut Vec<Question>,
@@ -246,6 +246,6 @@ impl Place<'_> {
 }
 
 /// The object of a process's code without a file. Other processes have other code at its addresses.
-fn jit_object(state: &mut State, names: &Names, owner: Owner) -> ObjectId {
+fn jit_object(state: &mut ProcessState, names: &Names, owner: Owner) -> ObjectId {
     *state.anonymous.get_or_insert_with(|| names.jit_object(owner.user, Tgid(owner.tgid), state.life))
 }

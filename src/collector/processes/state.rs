@@ -25,7 +25,7 @@ pub(crate) enum Known {
 }
 
 /// What one process is, for us.
-pub(crate) struct State {
+pub(crate) struct ProcessState {
     /// Its executable memory.
     pub(crate) mappings: Mappings,
     /// Frames of addresses: `address << 1 | is_return`. Emptied when an address may mean something else.
@@ -62,9 +62,9 @@ pub(crate) struct State {
     pub(super) exited: Option<u64>,
 }
 
-impl State {
-    pub(super) fn new(comm: [u8; COMM_LENGTH]) -> State {
-        State {
+impl ProcessState {
+    pub(super) fn new(comm: [u8; COMM_LENGTH]) -> ProcessState {
+        ProcessState {
             mappings: Mappings::default(),
             frames: FxHashMap::default(),
             anonymous: None,

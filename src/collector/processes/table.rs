@@ -23,9 +23,9 @@ use super::dumps::Dumped;
 use super::mappings::{FileIndex, Files, MAX_MAPPINGS, Mapping, Mappings};
 use super::parked::Parking;
 use super::proc;
-use super::reader::{Answer, Question, Reader, What};
+use super::reader::{Answer, ProcessReader, Question, What};
 use super::remapped::Remapped;
-use super::state::{Known, State, UNKNOWN_USER};
+use super::state::{Known, ProcessState, UNKNOWN_USER};
 use crate::collector::wire::perf_records::{Event, Timed, comm_bytes};
 use crate::collector::wire::records::{COMM_LENGTH, Record, UserFrame, comm_text};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, Process, Processes, Tgid, Timestamp, UserId};
@@ -56,13 +56,13 @@ pub(crate) struct ProcessTable {
     pub(crate) names: Arc<Names>,
     /// Files that were mapped.
     pub(crate) files: Files,
-    /// Frames of kernel addresses, keyed as in [`State::frames`].
+    /// Frames of kernel addresses, keyed as in [`ProcessState::frames`].
     pub(crate) kernel_frames: FxHashMap<u64, FrameId>,
     pub(super) bounds: Bounds,
     /// Bytes of all mappings, as counted last, and how often some were forgotten because they were too many.
     pub(super) mappings_memory: usize,
     pub(super) mappings_forgotten: u64,
-    pub(super) states: FxHashMap<u32, State>,
+    pub(super) states: FxHashMap<u32, ProcessState>,
     pub(super) shared: Arc<Processes>,
     pub(super) comms: FxHashMap<[u8; COMM_LENGTH], LabelId>,
     /// Files that were mapped lately, newest last.
@@ -76,11 +76,11 @@ pub(crate) struct ProcessTable {
     pub(super) distrusted_at: u64,
     /// When events were lost last.
     pub(super) lost_at: u64,
-    /// See [`State::life`].
+    /// See [`ProcessState::life`].
     pub(super) lives: u64,
     /// How many outdated frames were let go of.
     pub(super) outdated: usize,
-    pub(super) reader: Reader,
+    pub(super) reader: ProcessReader,
     /// Questions that will be asked at the end of this drain.
     pub(super) questions: Vec<Question>,
     pub(super) parking: Parking,
@@ -121,7 +121,7 @@ impl ProcessTable {
             lost_at: 0,
             lives: 0,
             outdated: 0,
-            reader: Reader::default(),
+            reader: ProcessReader::default(),
             questions: Vec::new(),
             parking: Parking::default(),
             dumped: Dumped::default(),
@@ -147,15 +147,15 @@ impl ProcessTable {
     }
 
     /// A program of which nothing is known but its name.
-    pub(super) fn begin(&mut self, comm: [u8; COMM_LENGTH]) -> State {
+    pub(super) fn begin(&mut self, comm: [u8; COMM_LENGTH]) -> ProcessState {
         self.lives += 1;
-        State { life: self.lives, ..State::new(comm) }
+        ProcessState { life: self.lives, ..ProcessState::new(comm) }
     }
 
     /// Puts in a process that was there before us.
-    pub(crate) fn add_found(&mut self, found: proc::Found) {
+    pub(crate) fn add_found(&mut self, found: proc::FoundProcess) {
         let young_copy_of = found.is_young_copy.then_some(found.parent);
-        let state = State { threads: found.threads.max(1), young_copy_of, ..self.begin(found.comm) };
+        let state = ProcessState { threads: found.threads.max(1), young_copy_of, ..self.begin(found.comm) };
         self.states.insert(found.tgid, state);
         self.shared.insert(Tgid(found.tgid), Process { command_line: Arc::default(), parent: Tgid(found.parent), exited: None });
     }
@@ -228,7 +228,7 @@ impl ProcessTable {
         // A process of root may have changed its user before it ran the program; only a sample will tell. A process of another user
         // stays charged to that user until a sample says otherwise.
         let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
-        let state = State { known: Known::Yes, read_at: time, user, sampled, ..self.begin(comm) };
+        let state = ProcessState { known: Known::Yes, read_at: time, user, sampled, ..self.begin(comm) };
         self.states.insert(tgid, state);
         let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
         process.command_line = Arc::default();
@@ -254,9 +254,9 @@ impl ProcessTable {
         self.want_mappings(parent);
         self.want_command_line(parent);
         self.lives += 1;
-        let none = State::new([0; COMM_LENGTH]);
+        let none = ProcessState::new([0; COMM_LENGTH]);
         let from = self.states.get(&parent).unwrap_or(&none);
-        let child = State {
+        let child = ProcessState {
             mappings: from.mappings.clone(),
             known: if from.known == Known::Yes { Known::Yes } else { Known::No },
             read_at: from.read_at,
@@ -268,7 +268,7 @@ impl ProcessTable {
             command_line: from.command_line.clone(),
             command_line_known: if command_line_known { Known::Yes } else { Known::No },
             life: self.lives,
-            ..State::new(from.comm)
+            ..ProcessState::new(from.comm)
         };
         let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), exited: None };
         self.states.insert(tgid, child);
@@ -320,7 +320,7 @@ impl ProcessTable {
         self.forget_outdated();
         if !self.states.contains_key(&tgid) {
             // Its fork was lost, or it began while /proc was read.
-            self.add_found(proc::Found { tgid, parent: 0, threads: 1, comm, is_young_copy: false });
+            self.add_found(proc::FoundProcess { tgid, parent: 0, threads: 1, comm, is_young_copy: false });
             self.ask(tgid, What::Status);
         }
         if let Some(state) = self.states.get_mut(&tgid).filter(|state| state.user != record.uid) {
@@ -410,7 +410,7 @@ impl ProcessTable {
 
 /// The parts of the table that resolving the frames of one process needs.
 pub(crate) struct Parts<'a> {
-    pub(crate) state: &'a mut State,
+    pub(crate) state: &'a mut ProcessState,
     pub(crate) files: &'a mut Files,
     pub(crate) names: &'a Names,
     pub(crate) kernel_frames: &'a mut FxHashMap<u64, FrameId>,

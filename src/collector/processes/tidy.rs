@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::mappings::Mappings;
-use super::state::State;
+use super::state::ProcessState;
 use super::table::{Happened, ProcessTable};
 use crate::collector::sys::machine;
 use crate::profile::{FrameId, Tgid, Timestamp};
@@ -90,7 +90,7 @@ impl ProcessTable {
 
     /// Brings everything within its bound. To be called about once a second.
     pub(super) fn keep_bounds(&mut self) {
-        let held = self.states.values().map(State::mappings_memory).sum::<usize>();
+        let held = self.states.values().map(ProcessState::mappings_memory).sum::<usize>();
         self.mappings_memory = held;
         if held > self.bounds.mappings {
             self.forget_mappings();
@@ -101,14 +101,14 @@ impl ProcessTable {
 
     /// Bytes held about processes. Mappings are counted once a second.
     pub(crate) fn memory(&self) -> usize {
-        let of_states = self.states.capacity() * (size_of::<State>() + 8);
+        let of_states = self.states.capacity() * (size_of::<ProcessState>() + 8);
         let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
         let dumped = self.dumped.memory();
         self.mappings_memory + of_states + frames * (size_of::<(u64, FrameId)>() + 1) + self.files.memory() + dumped
     }
 
     fn forget_mappings(&mut self) {
-        let most = self.states.values().map(State::mappings_memory).max().unwrap_or(0);
+        let most = self.states.values().map(ProcessState::mappings_memory).max().unwrap_or(0);
         let many = self.states.values_mut().filter(|state| state.mappings_memory() > most / 4);
         for state in many {
             state.begin_reading();

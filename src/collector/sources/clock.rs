@@ -68,7 +68,7 @@ impl Settings {
 }
 
 /// What programs of events have in common with the clock's.
-pub(crate) struct Shared {
+pub(crate) struct SharedMaps {
     pub(crate) records: MapHandle,
     pub(crate) stack_dumps: MapHandle,
     pub(crate) targets: MapHandle,
@@ -303,10 +303,10 @@ impl Sampler {
     }
 
     /// What programs of events need.
-    pub(crate) fn share(&self) -> Result<Shared, CollectorError> {
+    pub(crate) fn share(&self) -> Result<SharedMaps, CollectorError> {
         let maps = &self.skeleton.maps;
         let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of samples", &error));
-        Ok(Shared {
+        Ok(SharedMaps {
             records: handle(&maps.records)?,
             stack_dumps: handle(&maps.stack_dumps)?,
             targets: handle(&maps.targets)?,

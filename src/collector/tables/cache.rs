@@ -164,11 +164,11 @@ fn encode(layout: &Layout, summary: &Summary) -> Vec<u8> {
 }
 
 /// Reads numbers one after the other.
-struct Reader<'a> {
+struct EntryReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> EntryReader<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
@@ -197,7 +197,7 @@ fn decode(bytes: &[u8]) -> Option<(Layout, Summary)> {
     if sum.sum() != u32::from_ne_bytes(*crc) {
         return None;
     }
-    let mut reader = Reader { rest: body };
+    let mut reader = EntryReader { rest: body };
     if array_at(reader.take(8)?, 0) != Some(MAGIC) || reader.u32()? != VERSION {
         return None;
     }

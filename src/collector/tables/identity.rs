@@ -26,7 +26,7 @@ use rustix::fs::{AtFlags, StatxFlags};
 use super::queue::{Job, Sought};
 use crate::collector::wire::perf_records::Identity;
 use crate::object::crew::PROMPT;
-use crate::object::io_timeout::{self, Place};
+use crate::object::io_timeout::{self, FailureDomain};
 use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::profile::Tgid;
 use crate::unwind::FileBytes;
@@ -45,7 +45,7 @@ pub(super) enum NotFound {
 
 /// A mapping's file, and its path as the process sees it.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundImage {
     /// What the kernel knows it by.
     pub(super) key: ObjectKey,
     pub(super) file: OpenFile,
@@ -57,7 +57,7 @@ pub(super) struct Found {
 /// Returns the path of a job's file. A job may come before the event that names its mapping: then the mapping tells the path.
 pub(super) fn path_of(job: &Job) -> Arc<str> {
     let asked = || {
-        let (job, place) = (job.clone(), Place::process(job.tgid));
+        let (job, place) = (job.clone(), FailureDomain::process(job.tgid));
         io_timeout::within(job.user.0, place, PROMPT, move || link_of(&job)).ok().flatten()
     };
     job.paths.first().cloned().or_else(asked).unwrap_or_default()
@@ -72,7 +72,7 @@ fn link_of(job: &Job) -> Option<Arc<str>> {
 
 /// Finds the file of a mapping: through the mapping itself or, if the process has unmapped it or is gone, by its possible paths. May
 /// wait.
-pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
+pub(super) fn find(job: &Job) -> Result<FoundImage, NotFound> {
     let (start, end) = job.mapping;
     let mut refused = None;
     match open::mapping_now(job.user, Tgid(job.tgid), start..end) {
@@ -99,9 +99,9 @@ pub(super) fn find(job: &Job) -> Result<Found, NotFound> {
     Err(refused.map_or(NotFound::Gone, NotFound::Refused))
 }
 
-fn found(file: OpenFile, key: ObjectKey, path: Arc<str>) -> Found {
+fn found(file: OpenFile, key: ObjectKey, path: Arc<str>) -> FoundImage {
     let is_hosts = file.is_hosts(Path::new(&*path));
-    Found { key, file, path, is_hosts }
+    FoundImage { key, file, path, is_hosts }
 }
 
 /// Returns what the kernel knows an open file by, if it is the one that the job seeks. Fails if that cannot be known.

@@ -3,7 +3,7 @@
 use crate::allocator;
 use crate::collector::sys::machine;
 use crate::collector::tables::Made;
-use crate::collector::tables::Shared;
+use crate::collector::tables::SharedTables;
 use crate::collector::tables::store::PAUSE;
 use crate::collector::wire::records::ObjectKey;
 use std::cell::{Cell, RefCell};
@@ -18,14 +18,14 @@ use super::WORKERS;
 use super::cache::{Cache, Content};
 use super::digest::{self, Verified};
 use super::files::KnownFile;
-use super::identity::{self, Found, NotFound};
+use super::identity::{self, FoundImage, NotFound};
 use super::layout::Layout;
 use super::queue::{Job, Next, RATE, Sought};
 use super::status::Summary;
 use super::store::{Finished, Inner, ROOT};
 use crate::collector::wire::perf_records::Identity;
 use crate::object::crew::{JobId, Waits};
-use crate::object::io_timeout::{self, Place};
+use crate::object::io_timeout::{self, FailureDomain};
 use crate::object::open::{self, Root};
 use crate::profile::{BuildId, Tgid, UserId};
 use crate::unwind::{self, Arch, Beside, Code, Control, Ended, FileBytes, OnDisk, ReadAt, Step, Table};
@@ -51,7 +51,7 @@ const CHARGED_EVERY: Duration = Duration::from_millis(20);
 const FULL: Duration = Duration::from_secs(5);
 
 /// Makes tables until the worker is told to stop, or there are enough others.
-pub(super) fn work(shared: &Shared) {
+pub(super) fn work(shared: &SharedTables) {
     let (mut worked, mut stored) = (false, false);
     let waits = Waits::default();
     waits.follow_this_thread();
@@ -91,7 +91,7 @@ fn cpu_time() -> Duration {
 }
 
 /// Waits for the next job; `None` when it is time to stop. When the queue becomes empty, gives memory back and prunes the cache.
-fn next_job(shared: &Shared, waits: &Waits, worked: &mut bool, stored: &mut bool) -> Option<(JobId, Job)> {
+fn next_job(shared: &SharedTables, waits: &Waits, worked: &mut bool, stored: &mut bool) -> Option<(JobId, Job)> {
     let mut inner = shared.lock();
     loop {
         let now = Instant::now();
@@ -135,10 +135,10 @@ enum Outcome {
 }
 
 /// Returns what is asked for the file of a job.
-fn place_of(job: &Job) -> Place {
+fn place_of(job: &Job) -> FailureDomain {
     match job.sought {
         Sought::Sampled(key) => key.place(),
-        Sought::Mapped(Identity::Inode(inode)) => Place::device(inode.device),
+        Sought::Mapped(Identity::Inode(inode)) => FailureDomain::device(inode.device),
         Sought::Mapped(Identity::BuildId(_)) => {
             Root::Process(Tgid(job.tgid)).place(Path::new(job.paths.first().map_or("", |path| path)))
         }
@@ -146,7 +146,7 @@ fn place_of(job: &Job) -> Place {
 }
 
 /// `charged` is the CPU time that a user was charged for already.
-fn make_for(shared: &Shared, job: &Job, stored: &mut bool, charged: &Cell<Duration>) -> Outcome {
+fn make_for(shared: &SharedTables, job: &Job, stored: &mut bool, charged: &Cell<Duration>) -> Outcome {
     let opened = {
         let job = job.clone();
         io_timeout::within(job.user.0, place_of(&job), io_timeout::PATIENCE, move || {
@@ -208,9 +208,9 @@ struct Changed;
 type Known = Option<(Option<Content>, Made)>;
 
 struct Maker<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedTables,
     job: &'a Job,
-    found: &'a Found,
+    found: &'a FoundImage,
     id: Option<BuildId>,
     image: FileBytes,
     /// Whether the last conversion was not stopped.
@@ -345,7 +345,7 @@ impl Beside for OfHost {
     }
 
     fn open(&self, path: &Path) -> Option<FileBytes> {
-        let (place, path) = (Place::beside(Path::new("/"), path), path.to_owned());
+        let (place, path) = (FailureDomain::beside(Path::new("/"), path), path.to_owned());
         let file = open::in_time(ROOT, place, move || {
             let file = open::path_now(ROOT, &Root::Own, &path)?;
             let is_hosts = file.is_hosts(&path);
@@ -386,7 +386,7 @@ fn make(
 
 /// The work of a job: what its conversion asks, and the CPU time that its user was charged for.
 struct Work<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedTables,
     job: &'a Job,
     key: ObjectKey,
     /// The user who is charged.
@@ -399,7 +399,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn begin<'a>(shared: &'a Shared, job: &'a Job, key: ObjectKey, user: UserId) -> Work<'a> {
+    fn begin<'a>(shared: &'a SharedTables, job: &'a Job, key: ObjectKey, user: UserId) -> Work<'a> {
         let begun = cpu_time();
         Work { shared, job, key, user, begun, since: Instant::now(), charged: Cell::default(), code: RefCell::default() }
     }

@@ -50,10 +50,10 @@ pub(crate) use cache::{Cache, any_table};
 pub(crate) use identity::device_of_any_mount;
 pub(crate) use queue::MappedRequest;
 use queue::{Job, Sought, WORKERS};
-use shared::Shared;
+use shared::SharedTables;
 pub use status::{ObjectState, ObjectStatus, Summary, TablesStatus};
 pub(crate) use store::RuleAt;
-use store::{Inner, State};
+use store::{Inner, TableState};
 
 /// Default limit of the kernel's memory for tables, in bytes. All objects of a large desktop are 42 million rows and take 200 MB.
 pub(crate) const KERNEL_MEMORY: u64 = 384_000_000;
@@ -68,7 +68,7 @@ pub(crate) fn descriptors(kernel_memory: u64) -> u64 {
 
 /// The tables of one collector. Dropping it ends its workers; those that wait for a file are left behind, and end when it answers.
 pub(crate) struct Tables {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTables>,
 }
 
 impl Tables {
@@ -83,7 +83,7 @@ impl Tables {
     ) -> Tables {
         let mut inner = Inner::new(kernel::Kernel::new(segments, objects, files, kernel_memory));
         inner.finish(store::Finished::of_root(ObjectKey::VDSO, "[vdso]".into(), table_of_vdso()));
-        let shared = Arc::new(Shared { inner: Mutex::new(inner), work: Condvar::new(), cache });
+        let shared = Arc::new(SharedTables { inner: Mutex::new(inner), work: Condvar::new(), cache });
         let tables = Tables { shared };
         tables.start_workers(&mut tables.shared.lock());
         tables
@@ -120,7 +120,7 @@ impl Tables {
         if !inner.is_wanted(wish) {
             return;
         }
-        inner.states.insert(wish.key, State::Asked);
+        inner.states.insert(wish.key, TableState::Asked);
         inner.queue.push(Job {
             sought: Sought::Sampled(wish.key),
             tgid: wish.tgid,

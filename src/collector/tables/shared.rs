@@ -6,13 +6,13 @@ use super::cache::Cache;
 use super::store::Inner;
 use crate::locks;
 
-pub(super) struct Shared {
+pub(super) struct SharedTables {
     pub(super) inner: Mutex<Inner>,
     pub(super) work: Condvar,
     pub(super) cache: Option<Cache>,
 }
 
-impl Shared {
+impl SharedTables {
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         locks::lock(&self.inner)
     }

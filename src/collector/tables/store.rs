@@ -58,7 +58,7 @@ const MOST_STATES: usize = 4 * MAX_OBJECTS as usize;
 
 /// The state of a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum State {
+pub(super) enum TableState {
     /// Its table waits to be made or is being made.
     Asked,
     /// It could not be opened, or its table could not be placed. It is not asked for again before that time.
@@ -145,7 +145,7 @@ struct Object {
 
 pub(super) struct Inner {
     kernel: Kernel,
-    pub(super) states: FxHashMap<ObjectKey, State>,
+    pub(super) states: FxHashMap<ObjectKey, TableState>,
     /// The files that lead to an object, and some that did.
     pub(super) files: Files,
     objects: BTreeMap<u64, Object>,
@@ -205,8 +205,8 @@ impl Inner {
     /// Whether the file of a wish needs to be looked at.
     pub(super) fn is_wanted(&mut self, wish: &Wish) -> bool {
         let is_known = match self.states.get(&wish.key) {
-            Some(State::Asked | State::Done(_)) => true,
-            Some(State::Later(until)) => Instant::now() < *until,
+            Some(TableState::Asked | TableState::Done(_)) => true,
+            Some(TableState::Later(until)) => Instant::now() < *until,
             None => false,
         };
         if is_known {
@@ -220,7 +220,7 @@ impl Inner {
     /// Returns the rule at an offset in a file.
     pub(super) fn rule(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
         match self.states.get(&key) {
-            Some(State::Done(number)) => match self.objects.get(number) {
+            Some(TableState::Done(number)) => match self.objects.get(number) {
                 Some(object) => match self.kernel.rule(&object.placed, offset) {
                     Packed::GAP if object.is_partial => {
                         let hints = self.hints.entry(key).or_default();
@@ -233,17 +233,17 @@ impl Inner {
                 },
                 None => RuleAt::NotYet,
             },
-            Some(State::Asked | State::Later(_)) | None => RuleAt::NotYet,
+            Some(TableState::Asked | TableState::Later(_)) | None => RuleAt::NotYet,
         }
     }
 
     /// Lets the file not be asked for again before `pause` is over.
     pub(super) fn later(&mut self, key: ObjectKey, pause: Duration) {
-        if let Some(State::Done(number)) = self.states.get(&key) {
+        if let Some(TableState::Done(number)) = self.states.get(&key) {
             // The first part of a table that was not finished.
             self.take_out(*number, false);
         }
-        self.states.insert(key, State::Later(Instant::now() + pause));
+        self.states.insert(key, TableState::Later(Instant::now() + pause));
     }
 
     /// Takes the places in a file at which samples lacked a rule while its table is being made.
@@ -253,9 +253,9 @@ impl Inner {
 
     /// Notes that the table of a file is being made. Returns whether it was neither there nor being made.
     pub(super) fn begin(&mut self, key: ObjectKey) -> bool {
-        let is_known = matches!(self.states.get(&key), Some(State::Asked | State::Done(_)));
+        let is_known = matches!(self.states.get(&key), Some(TableState::Asked | TableState::Done(_)));
         if !is_known {
-            self.states.insert(key, State::Asked);
+            self.states.insert(key, TableState::Asked);
         }
         !is_known
     }
@@ -329,7 +329,7 @@ impl Inner {
         let Finished { key, modified, build_id, is_hosts, path, .. } = done;
         self.files.insert(KnownFile { key, modified, build_id, is_hosts, path }, done.asked_by);
         match self.states.get(&done.key) {
-            Some(State::Done(before)) => self.replace(*before, number),
+            Some(TableState::Done(before)) => self.replace(*before, number),
             _ => self.name(done.key, done.asked_by, number),
         }
     }
@@ -345,7 +345,7 @@ impl Inner {
         for (key, user) in old.keys {
             let named = self.objects.get(&number).is_some_and(|object| self.kernel.name(key, &object.placed).is_ok());
             if named {
-                self.states.insert(key, State::Done(number));
+                self.states.insert(key, TableState::Done(number));
                 keys.push_back((key, user));
             } else {
                 self.names -= 1;
@@ -389,7 +389,7 @@ impl Inner {
             self.names -= 1;
             self.names_of_others -= usize::from(*user != ROOT);
             match rest {
-                Some(until) => self.states.insert(*key, State::Later(until)),
+                Some(until) => self.states.insert(*key, TableState::Later(until)),
                 None => self.states.remove(key),
             };
         }
@@ -413,7 +413,7 @@ impl Inner {
         object.keys.push_back((key, user));
         self.names += 1;
         self.names_of_others += usize::from(user != ROOT);
-        self.states.insert(key, State::Done(number));
+        self.states.insert(key, TableState::Done(number));
         self.version += 1;
     }
 
@@ -462,12 +462,12 @@ impl Inner {
         for number in silent {
             self.take_out(number, false);
         }
-        self.states.retain(|_, state| !matches!(state, State::Later(until) if *until <= clock));
+        self.states.retain(|_, state| !matches!(state, TableState::Later(until) if *until <= clock));
         self.sought.retain(|_, since| clock.saturating_duration_since(*since) < SOUGHT_AGAIN);
         let states = &self.states;
         self.files.retain(|key| states.contains_key(key));
         let objects = &self.objects;
-        let is_partial = |key: &ObjectKey| matches!(states.get(key), Some(State::Done(number)) if objects.get(number).is_some_and(|object| object.is_partial));
+        let is_partial = |key: &ObjectKey| matches!(states.get(key), Some(TableState::Done(number)) if objects.get(number).is_some_and(|object| object.is_partial));
         self.hints.retain(|key, _| is_partial(key));
     }
 

@@ -296,7 +296,7 @@ fn what_cannot_be_had_is_tried_again_later_and_what_has_nothing_is_not() {
     wish.key.inode += 1;
     tables.wish(&wish, || vec![path.clone()]);
     wait_for(&tables, |status| status.waiting == 0);
-    assert!(matches!(tables.shared.lock().states.get(&wish.key), Some(State::Later(_))));
+    assert!(matches!(tables.shared.lock().states.get(&wish.key), Some(TableState::Later(_))));
     assert_eq!(tables.status().ready + tables.status().without, 1);
 
     let file = tempfile::NamedTempFile::new().unwrap();

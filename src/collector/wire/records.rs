@@ -2,12 +2,12 @@
 //!
 //! Promises: any bytes give a record or `None`, never a panic; no copy is made. Numbers are in the machine's byte order.
 
-use crate::object::io_timeout::Place;
+use crate::object::io_timeout::FailureDomain;
 use std::mem::offset_of;
 
 use crate::object::numbers::{array_at, u16_at, u32_at, u64_at};
 use crate::profile::{FileNamespace, UserEnd, UserId};
-use crate::unwind::walk::{Found, Registers};
+use crate::unwind::walk::{Registers, WalkedFrame};
 
 /// Length of a task's name with its zero bytes: `TASK_COMM_LEN`.
 pub(crate) const COMM_LENGTH: usize = 16;
@@ -61,8 +61,8 @@ impl ObjectKey {
     }
 
     /// What is asked for the file.
-    pub(crate) fn place(self) -> Place {
-        Place::device(self.device())
+    pub(crate) fn place(self) -> FailureDomain {
+        FailureDomain::device(self.device())
     }
 
     pub(crate) fn bytes(self) -> [u8; 16] {
@@ -284,7 +284,7 @@ impl<'a> Record<'a> {
     }
 
     /// Returns the bytes of the same record with other user frames, without bits about dumps.
-    pub(crate) fn with_user(bytes: &[u8], user: &[Found], before: usize, user_end: UserEnd) -> Option<Vec<u8>> {
+    pub(crate) fn with_user(bytes: &[u8], user: &[WalkedFrame], before: usize, user_end: UserEnd) -> Option<Vec<u8>> {
         let kernel = usize::from(u16_at(bytes, offset_of!(SampleHeader, kernel_frames))?);
         let mut new = bytes.get(..HEADER + 8 * (kernel + before))?.to_vec();
         for frame in user {

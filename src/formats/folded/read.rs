@@ -128,7 +128,7 @@ pub fn read(
         first.push((line.to_vec(), lines.number()));
     }
     let counts = Counts::of(first.iter().map(|(line, _)| &**line));
-    let mut reader = Reader {
+    let mut reader = FoldedReader {
         counts,
         now: Side::new(names, profile),
         before: before.filter(|_| counts.are_two).map(|before| Side::new(names, before)),
@@ -165,14 +165,14 @@ pub fn read(
 }
 
 /// Takes in line after line.
-struct Reader<'a> {
+struct FoldedReader<'a> {
     counts: Counts,
     now: Side<'a>,
     before: Option<Side<'a>>,
     report: ReadReport,
 }
 
-impl Reader<'_> {
+impl FoldedReader<'_> {
     fn take(&mut self, line: &[u8], number: u64) -> Result<(), FormatError> {
         let counts = self.counts;
         let parsed = match parse(line) {

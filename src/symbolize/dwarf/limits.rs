@@ -48,7 +48,7 @@ pub(crate) fn check(dwarf: &Dwarf<'_>, trusted: bool) -> Result<(), Reason> {
         let size = match tables.get(&offset.0) {
             Some(size) => *size,
             None => {
-                let Table { size, .. } = Table::at(dwarf, offset.0);
+                let Abbreviations { size, .. } = Abbreviations::at(dwarf, offset.0);
                 tables.insert(offset.0, size);
                 size
             }
@@ -70,16 +70,16 @@ pub(crate) fn damaged(_: gimli::Error) -> Reason {
 
 /// A table of abbreviations.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct Abbreviations {
     /// Bytes that gimli takes for it, about.
     pub(crate) size: usize,
     /// Whether an entry may name one of another unit, or of another file.
     pub(crate) refers_to_others: bool,
 }
 
-impl Table {
+impl Abbreviations {
     /// The one at an offset. It ends where it is damaged, as there gimli's ends, too.
-    pub(crate) fn at(dwarf: &Dwarf<'_>, offset: usize) -> Table {
+    pub(crate) fn at(dwarf: &Dwarf<'_>, offset: usize) -> Abbreviations {
         const OF_ABBREVIATION: usize = 136;
         const OF_ATTRIBUTE: usize = 16;
         const OUTSIDE: [gimli::DwForm; 5] = [
@@ -90,7 +90,7 @@ impl Table {
             // Any of them, as the entry says.
             gimli::DW_FORM_indirect,
         ];
-        let mut table = Table::default();
+        let mut table = Abbreviations::default();
         let mut bytes = *gimli::Section::reader(&dwarf.debug_abbrev);
         let mut read = || -> gimli::Result<()> {
             bytes.skip(offset)?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Dwarf ── Cell ─┬─ Files   main sections · those dwz took out · .dwp · .dwo files, opened as they are met
-//!                └─ Reader  addr2line's contexts, which borrow from them: one for each unit that was asked for, where units can be
+//!                └─ UnitReader  addr2line's contexts, which borrow from them: one for each unit that was asked for, where units can be
 //!                           opened one by one (dwarf_units.rs), or one with a table of all; functions and lines of a unit
 //!                           that was asked for, parsed once
 //! ```
@@ -68,7 +68,7 @@ struct Files {
     places: Places,
 }
 
-struct Reader<'a> {
+struct UnitReader<'a> {
     /// Units one by one, where the file can be read so.
     units: Option<Units<'a>>,
     /// All of them, else, or from the first on that refers to others.
@@ -87,7 +87,7 @@ self_cell!(
     struct Parts {
         owner: Files,
         #[not_covariant]
-        dependent: Reader,
+        dependent: UnitReader,
     }
 );
 
@@ -109,7 +109,7 @@ impl Dwarf {
             }
             let units = Units::of(&files.main, dwarf)?;
             let (seen, weight, batches) = (RefCell::default(), Cell::default(), Cell::default());
-            let reader = Reader {
+            let reader = UnitReader {
                 units,
                 whole: OnceCell::new(),
                 package: OnceCell::new(),
@@ -214,7 +214,7 @@ fn tell(frames: Result<FrameIter<'_, Slice<'_>>, gimli::Error>, each: &mut impl 
     Ok(true)
 }
 
-impl<'a> Reader<'a> {
+impl<'a> UnitReader<'a> {
     /// Tells the functions at an address by the units that may have it; `false` where they are not to be read alone.
     fn calls_of_units(&self, address: ElfAddress, each: &mut impl FnMut(Call<'_>)) -> Result<bool, Reason> {
         let Some(units) = &self.units else { return Ok(false) };
@@ -258,11 +258,19 @@ impl<'a> Reader<'a> {
 }
 
 /// The unit that a skeleton stands for: from the package beside the object, or from the file that it names.
-fn split<'a>(files: &'a Files, reader: &Reader<'a>, load: &SplitDwarfLoad<Slice<'a>>) -> Option<Arc<gimli::Dwarf<Slice<'a>>>> {
+fn split<'a>(
+    files: &'a Files,
+    reader: &UnitReader<'a>,
+    load: &SplitDwarfLoad<Slice<'a>>,
+) -> Option<Arc<gimli::Dwarf<Slice<'a>>>> {
     from_package(files, reader, load).or_else(|| from_file(files, load)).map(Arc::new)
 }
 
-fn from_package<'a>(files: &'a Files, reader: &Reader<'a>, load: &SplitDwarfLoad<Slice<'a>>) -> Option<gimli::Dwarf<Slice<'a>>> {
+fn from_package<'a>(
+    files: &'a Files,
+    reader: &UnitReader<'a>,
+    load: &SplitDwarfLoad<Slice<'a>>,
+) -> Option<gimli::Dwarf<Slice<'a>>> {
     let open = || {
         let path = files.places.path_with(".dwp");
         files.places.images(&path).find_map(|image| Sections::read_package(&image).ok()?)

@@ -18,7 +18,7 @@ use addr2line::Context;
 use gimli::{ArangeHeader, DebugInfoOffset, EndianSlice, Format, LittleEndian, SectionId, UnitSectionOffset, UnitType};
 use rustc_hash::FxHashMap;
 
-use super::limits::{MAX_UNITS, Table, damaged};
+use super::limits::{Abbreviations, MAX_UNITS, damaged};
 use super::sections::Sections;
 use crate::object::numbers::u64_at;
 use crate::object::reason::Reason;
@@ -135,7 +135,7 @@ impl<'a> Units<'a> {
 
     fn open(&self, begin: usize) -> Result<Unit<'a>, Reason> {
         let header = self.dwarf.debug_info.header_from_offset(DebugInfoOffset(begin)).map_err(damaged)?;
-        let table = Table::at(&self.dwarf, header.debug_abbrev_offset().0);
+        let table = Abbreviations::at(&self.dwarf, header.debug_abbrev_offset().0);
         if table.refers_to_others || !matches!(header.type_(), UnitType::Compilation) {
             return Ok(Unit::NotAlone);
         }

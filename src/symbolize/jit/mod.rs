@@ -97,15 +97,15 @@ struct Known {
 /// That of one process.
 #[derive(Default)]
 struct Code {
-    state: Mutex<State>,
-    told: Mutex<Told>,
+    state: Mutex<JitState>,
+    told: Mutex<JitStatus>,
     /// The last names are waited for: its files are looked for next time, however long the pause would still be.
     is_last_look: AtomicBool,
 }
 
 /// What is told without waiting for who works on it.
 #[derive(Default)]
-struct Told {
+struct JitStatus {
     program: String,
     reason: Option<Reason>,
     named: u64,
@@ -119,7 +119,7 @@ struct Told {
 }
 
 #[derive(Default)]
-struct State {
+struct JitState {
     process: Option<Process>,
     /// The user who is charged for its files.
     payer: UserId,
@@ -252,9 +252,10 @@ impl JitNames {
     /// The reader has failed on an object: a bug of ours. It is not tried again.
     pub(super) fn crashed(&self, id: ObjectId, frames: u64) {
         let code = self.codes.entry(id).or_default().clone();
-        *lock(&code.state) = State { gone: true, ..State::default() };
+        *lock(&code.state) = JitState { gone: true, ..JitState::default() };
         let mut told = lock(&code.told);
-        *told = Told { reason: Some(Reason::Crashed), unnamed: told.unnamed + frames, gone: true, ..std::mem::take(&mut *told) };
+        *told =
+            JitStatus { reason: Some(Reason::Crashed), unnamed: told.unnamed + frames, gone: true, ..std::mem::take(&mut *told) };
         told.next = None;
     }
 
@@ -346,13 +347,13 @@ impl JitNames {
     }
 }
 
-impl Told {
+impl JitStatus {
     fn held(&self) -> (usize, usize) {
         (self.memory, self.files)
     }
 }
 
-impl State {
+impl JitState {
     /// Finds the process and its files; not for each of many requests.
     fn look(&mut self, tgid: Tgid, again: bool) {
         if !again && self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
@@ -493,7 +494,7 @@ impl State {
         self.look_at = Some(self.look_at.filter(|_| !again).map_or(then, |before| before.min(then)));
     }
 
-    fn tell(&self, told: &mut Told, news: bool) {
+    fn tell(&self, told: &mut JitStatus, news: bool) {
         if let Some(process) = &self.process {
             told.program.clone_from(&process.name);
         }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::object::io_timeout::Place;
+use crate::object::io_timeout::FailureDomain;
 use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::object::reason::Reason;
 use crate::profile::{Tgid, UserId};
@@ -83,7 +83,7 @@ impl Process {
     }
 
     /// What is asked for its files.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> FailureDomain {
         Root::Process(self.tgid).place(Path::new("/tmp/map"))
     }
 
@@ -119,8 +119,8 @@ impl Process {
     }
 
     /// Its memory, as a place that may not answer.
-    pub(crate) fn place_of_memory(&self) -> Place {
-        Place::beside(Path::new(&format!("/proc/{}/mem", self.tgid)), Path::new("/memory/of"))
+    pub(crate) fn place_of_memory(&self) -> FailureDomain {
+        FailureDomain::beside(Path::new(&format!("/proc/{}/mem", self.tgid)), Path::new("/memory/of"))
     }
 
     /// Opens its jitdump, if it has one mapped. `payer` is charged for it. May wait.

@@ -68,7 +68,7 @@ impl KernelSymbols {
 
     /// Reads symbols in the format of `/proc/kallsyms`.
     pub(crate) fn parse(mut input: impl Read) -> Result<KernelSymbols, Reason> {
-        let mut reader = Reader::default();
+        let mut reader = KallsymsReader::default();
         let mut buffer = vec![0; 64 << 10];
         let mut kept = 0;
         loop {
@@ -119,7 +119,7 @@ impl KernelSymbols {
 }
 
 #[derive(Default)]
-struct Reader {
+struct KallsymsReader {
     lines: Vec<Line>,
     arena: Vec<u8>,
     owners: Vec<String>,
@@ -127,7 +127,7 @@ struct Reader {
     any_line: bool,
 }
 
-impl Reader {
+impl KallsymsReader {
     fn line(&mut self, line: &[u8]) {
         let Some((address, rest)) = hexadecimal(line) else { return };
         let Some((&kind, name)) = rest.split_first() else { return };

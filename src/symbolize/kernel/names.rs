@@ -31,13 +31,13 @@ pub(crate) const CORE: &str = "kernel";
 #[derive(Default)]
 pub(crate) struct KernelNames {
     ask: Mutex<Option<Box<dyn AskKernel>>>,
-    table: Mutex<Table>,
+    table: Mutex<NameTable>,
     changed: AtomicBool,
     memory: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Table {
+struct NameTable {
     symbols: Option<KernelSymbols>,
     reason: Option<Reason>,
     read_at: Option<Instant>,
@@ -132,7 +132,7 @@ impl KernelNames {
     }
 
     /// Reads again if that may help and is not too soon; waits until it may be done if we know that there was a change.
-    fn refresh(&self, table: &mut Table, changed: bool, stopped: &AtomicBool) -> bool {
+    fn refresh(&self, table: &mut NameTable, changed: bool, stopped: &AtomicBool) -> bool {
         let age = || table.read_at.map_or(Duration::MAX, |at| at.elapsed());
         if changed {
             while age() < PAUSE && !stopped.load(Ordering::Relaxed) {
@@ -145,7 +145,7 @@ impl KernelNames {
         true
     }
 
-    fn read(&self, table: &mut Table) {
+    fn read(&self, table: &mut NameTable) {
         // Before reading: what changes meanwhile must be read once more.
         self.changed.store(false, Ordering::Release);
         table.symbols = None;
@@ -165,7 +165,7 @@ impl KernelNames {
     }
 }
 
-impl Table {
+impl NameTable {
     /// Names a frame if its symbol is known and, unless the table is `fresh`, the core kernel's. Tells whether it is named.
     fn name(&self, names: &Names, id: FrameId, fresh: bool) -> bool {
         let Some(frame) = names.frames.get(id) else { return true };
@@ -205,9 +205,9 @@ mod tests {
         name
     }
 
-    fn table(kallsyms: &str) -> Table {
+    fn table(kallsyms: &str) -> NameTable {
         let symbols = KernelSymbols::parse(kallsyms.as_bytes()).unwrap();
-        Table { symbols: Some(symbols), read_at: Some(Instant::now()), patience: LONGEST_PAUSE, ..Table::default() }
+        NameTable { symbols: Some(symbols), read_at: Some(Instant::now()), patience: LONGEST_PAUSE, ..NameTable::default() }
     }
 
     #[test]

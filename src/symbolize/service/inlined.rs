@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Service;
-use super::objects::{Entry, Objects, State};
+use super::objects::{Entry, EntryState, Objects};
 use super::unnamed::Unnamed;
 use crate::locks::lock;
 use crate::object::reason::Reason;
@@ -73,7 +73,7 @@ impl Service {
     }
 
     /// The functions at each address, root first. `Ok(None)` where the object has no debug information.
-    fn find_inlined(&self, object: &Object, state: &mut State, frames: &[FrameId]) -> Result<Option<Chains>, Reason> {
+    fn find_inlined(&self, object: &Object, state: &mut EntryState, frames: &[FrameId]) -> Result<Option<Chains>, Reason> {
         let images = match self.objects.images(state, object, &[]) {
             // Its functions have names all the same.
             Err(_) if object.kind == ObjectKind::Kernel => {
@@ -127,7 +127,7 @@ impl Service {
     }
 
     /// The label of a name in debug information, as that of an inlined function.
-    fn called(&self, object: &Object, state: &mut State, name: &[u8]) -> LabelId {
+    fn called(&self, object: &Object, state: &mut EntryState, name: &[u8]) -> LabelId {
         let key = (name.as_ptr() as usize, name.len());
         if let Some(label) = state.called.get(&key) {
             return *label;

@@ -37,7 +37,7 @@ use super::jit::{self, JitNames};
 use super::kernel::modules::Modules;
 use super::kernel::names::KernelNames;
 use super::service::debuginfod::Fetch;
-use super::service::objects::{Entry, Objects, State};
+use super::service::objects::{Entry, EntryState, Objects};
 use super::service::queue::{Job, Queue, Waiting};
 use super::service::unnamed::Unnamed;
 use super::symbols::demangle::{Detail, demangle};
@@ -503,7 +503,8 @@ impl Service {
         let wanted = if outcome.is_ok() && !is_us && self.fetch.is_on() { Objects::wanted(&mut state) } else { None };
         let mut without_name = Unnamed::of(outcome.as_ref().ok().and_then(|_| state.images()));
         drop(state);
-        let Found { labels, reason } = outcome.unwrap_or_else(|reason| Found { labels: Vec::new(), reason: Some(reason) });
+        let FoundNames { labels, reason } =
+            outcome.unwrap_or_else(|reason| FoundNames { labels: Vec::new(), reason: Some(reason) });
         let mut named = 0;
         for (index, frame) in frames.iter().enumerate() {
             match labels.get(index).copied().flatten() {
@@ -537,7 +538,13 @@ impl Service {
     }
 
     /// Looks all frames up. Nothing is published before it is sure that the file was not written to meanwhile.
-    fn find_all(&self, object: &Object, state: &mut State, frames: &[FrameId], hosts: &[Host]) -> Result<Found, Reason> {
+    fn find_all(
+        &self,
+        object: &Object,
+        state: &mut EntryState,
+        frames: &[FrameId],
+        hosts: &[Host],
+    ) -> Result<FoundNames, Reason> {
         let images = self.objects.images(state, object, hosts)?;
         let index = self.objects.index(state, &images)?;
         let mut labels = Vec::with_capacity(frames.len());
@@ -552,11 +559,11 @@ impl Service {
             labels.push(label.ok().flatten().flatten());
         }
         images.check_unchanged()?;
-        Ok(Found { labels, reason: failed.or(Some(why_unnamed(&images, &index))) })
+        Ok(FoundNames { labels, reason: failed.or(Some(why_unnamed(&images, &index))) })
     }
 
     /// The label of a function, from the file the first time.
-    fn label(&self, object: &Object, state: &mut State, images: &Images, name: NameRef) -> Result<Option<LabelId>, Reason> {
+    fn label(&self, object: &Object, state: &mut EntryState, images: &Images, name: NameRef) -> Result<Option<LabelId>, Reason> {
         if let Some(label) = state.labels.get(&name) {
             return Ok(Some(*label));
         }
@@ -577,7 +584,7 @@ impl Service {
     }
 }
 
-struct Found {
+struct FoundNames {
     /// One for each frame.
     labels: Vec<Option<LabelId>>,
     /// Why there are frames without.

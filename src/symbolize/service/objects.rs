@@ -39,12 +39,12 @@ const MAX_CHANGES: u32 = 4;
 /// One object's state.
 #[derive(Default)]
 pub(crate) struct Entry {
-    state: Mutex<State>,
+    state: Mutex<EntryState>,
     pub(crate) tally: Arc<Tally>,
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct EntryState {
     images: Option<Arc<Images>>,
     index: Option<Arc<SymbolIndex>>,
     dwarf: Debug,
@@ -78,7 +78,7 @@ enum Debug {
     Open(Box<Dwarf>, usize),
 }
 
-impl State {
+impl EntryState {
     /// Its files, while they are open.
     pub(super) fn images(&self) -> Option<Arc<Images>> {
         self.images.clone()
@@ -111,7 +111,7 @@ impl State {
 
 impl Entry {
     /// The state; held while the object is worked on, which one worker does at a time.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, EntryState> {
         lock(&self.state)
     }
 
@@ -144,7 +144,7 @@ impl Objects {
             let id = if entry.key().0 <= ObjectId::MORE.0 { Some(entry.key()) } else { ids.get(entry.key()) };
             let Some((id, mut state)) = id.zip(entry.state.try_lock().ok()) else { continue };
             // Labels are of the other tables.
-            let state = State { labels: FxHashMap::default(), called: FxHashMap::default(), ..std::mem::take(&mut *state) };
+            let state = EntryState { labels: FxHashMap::default(), called: FxHashMap::default(), ..std::mem::take(&mut *state) };
             let held = if let Debug::Open(_, held) = &state.dwarf { *held } else { 0 };
             next.tables.fetch_add(held + state.index.as_ref().map_or(0, |index| index.memory()), Ordering::Relaxed);
             next.files.fetch_add(state.images.as_ref().map_or(0, |images| images.count()), Ordering::Relaxed);
@@ -163,7 +163,7 @@ impl Objects {
     }
 
     /// The object's files, opened now if they were not yet or had to be closed.
-    pub(crate) fn images(&self, state: &mut State, object: &Object, hosts: &[Host]) -> Result<Arc<Images>, Reason> {
+    pub(crate) fn images(&self, state: &mut EntryState, object: &Object, hosts: &[Host]) -> Result<Arc<Images>, Reason> {
         state.used = self.clock.fetch_add(1, Ordering::Relaxed);
         let remembered = std::mem::take(&mut state.hosts);
         let hosts = if hosts.is_empty() { remembered } else { hosts.to_vec() };
@@ -209,7 +209,7 @@ impl Objects {
     }
 
     /// The object's symbols, read now if they are not held.
-    pub(crate) fn index(&self, state: &mut State, images: &Images) -> Result<Arc<SymbolIndex>, Reason> {
+    pub(crate) fn index(&self, state: &mut EntryState, images: &Images) -> Result<Arc<SymbolIndex>, Reason> {
         if let Some(index) = &state.index {
             return Ok(Arc::clone(index));
         }
@@ -224,9 +224,9 @@ impl Objects {
     /// Fails the first time with what is wrong with it; after that there is none.
     pub(crate) fn with_dwarf<T>(
         &self,
-        state: &mut State,
+        state: &mut EntryState,
         images: &Images,
-        ask: impl FnOnce(&mut State, &Dwarf) -> T,
+        ask: impl FnOnce(&mut EntryState, &Dwarf) -> T,
     ) -> Result<Option<T>, Reason> {
         let (dwarf, held) = match std::mem::replace(&mut state.dwarf, Debug::None) {
             Debug::None => return Ok(None),
@@ -257,17 +257,17 @@ impl Objects {
     }
 
     /// Whether the object may have debug information; false only where it was looked for and there is none.
-    pub(crate) fn may_have_dwarf(state: &State) -> bool {
+    pub(crate) fn may_have_dwarf(state: &EntryState) -> bool {
         !matches!(state.dwarf, Debug::None)
     }
 
     /// Remembers that there is no debug information.
-    pub(crate) fn without_dwarf(state: &mut State) {
+    pub(crate) fn without_dwarf(state: &mut EntryState) {
         state.dwarf = Debug::None;
     }
 
     /// The build id of a debug file that is not here, the first time that it is wanted.
-    pub(crate) fn wanted(state: &mut State) -> Option<BuildId> {
+    pub(crate) fn wanted(state: &mut EntryState) -> Option<BuildId> {
         let wanted = state.images.as_ref()?.wanted?;
         (!std::mem::replace(&mut state.asked_for, true)).then_some(wanted)
     }
@@ -286,13 +286,13 @@ impl Objects {
     }
 
     /// Gives an object up for good.
-    pub(crate) fn give_up(&self, state: &mut State, reason: Reason) {
+    pub(crate) fn give_up(&self, state: &mut EntryState, reason: Reason) {
         self.drop_images(state);
         state.failed = Some(reason);
     }
 
     /// Gives up what an object holds.
-    pub(crate) fn drop_images(&self, state: &mut State) {
+    pub(crate) fn drop_images(&self, state: &mut EntryState) {
         self.drop_index(state);
         state.dwarf = Debug::Unknown;
         if let Some(images) = &state.images {
@@ -302,7 +302,7 @@ impl Objects {
     }
 
     /// Lets go of what was parsed of an object's debug information; it is opened anew when it is asked again.
-    pub(crate) fn drop_dwarf(&self, state: &mut State) {
+    pub(crate) fn drop_dwarf(&self, state: &mut EntryState) {
         if let Debug::Open(_, held) = &state.dwarf {
             self.tables.fetch_sub(*held, Ordering::Relaxed);
             state.dwarf = Debug::Unknown;
@@ -311,7 +311,7 @@ impl Objects {
         }
     }
 
-    fn drop_index(&self, state: &mut State) {
+    fn drop_index(&self, state: &mut EntryState) {
         self.drop_dwarf(state);
         if let Some(index) = state.index.take() {
             self.tables.fetch_sub(index.memory(), Ordering::Relaxed);

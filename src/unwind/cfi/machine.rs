@@ -46,7 +46,7 @@ pub(crate) enum Column<'a> {
 
 /// The rules at one address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct State<'a> {
+pub(crate) struct CfiRow<'a> {
     pub(crate) cfa: CfaState<'a>,
     pub(crate) ra: Column<'a>,
     pub(crate) fp: Column<'a>,
@@ -61,7 +61,7 @@ const DEEPEST: usize = 1024;
 /// Runs instructions; reused from FDE to FDE.
 #[derive(Default)]
 pub(crate) struct Machine<'a> {
-    remembered: Vec<State<'a>>,
+    remembered: Vec<CfiRow<'a>>,
 }
 
 /// What a program did at its end, or where it went wrong: from that address on nothing is known.
@@ -72,13 +72,13 @@ pub(crate) struct Program<'p, 'a> {
     pub(crate) section: &'p Section<'a>,
     pub(crate) cie: &'p Cie<'a>,
     /// The rules after the CIE's instructions, for `DW_CFA_restore`; `None` while those themselves are run.
-    pub(crate) initial: Option<&'p State<'a>>,
+    pub(crate) initial: Option<&'p CfiRow<'a>>,
 }
 
 impl<'a> Machine<'a> {
     /// Runs the CIE's instructions.
-    pub(crate) fn initial(&mut self, section: &Section<'a>, cie: &Cie<'a>) -> Result<State<'a>, Invalid> {
-        let mut state = State::default();
+    pub(crate) fn initial(&mut self, section: &Section<'a>, cie: &Cie<'a>) -> Result<CfiRow<'a>, Invalid> {
+        let mut state = CfiRow::default();
         let mut moved = false;
         let program = Program { section, cie, initial: None };
         self.run(&program, cie.instructions, &mut 0, &mut state, |_, _, _| moved = true)?;
@@ -92,8 +92,8 @@ impl<'a> Machine<'a> {
         program: &Program<'_, 'a>,
         code: &'a [u8],
         address: &mut u64,
-        state: &mut State<'a>,
-        mut row: impl FnMut(u64, u64, &State<'a>),
+        state: &mut CfiRow<'a>,
+        mut row: impl FnMut(u64, u64, &CfiRow<'a>),
     ) -> Outcome {
         self.remembered.clear();
         let cie = program.cie;
@@ -146,8 +146,8 @@ fn advance<'a>(
     address: &mut u64,
     delta: u64,
     cie: &Cie<'a>,
-    state: &State<'a>,
-    row: &mut impl FnMut(u64, u64, &State<'a>),
+    state: &CfiRow<'a>,
+    row: &mut impl FnMut(u64, u64, &CfiRow<'a>),
 ) -> Outcome {
     let to = delta.checked_mul(cie.code_factor).and_then(|delta| address.checked_add(delta)).ok_or(Invalid::Malformed)?;
     row(*address, to, state);
@@ -166,7 +166,7 @@ fn factored_signed(operand: Option<i64>, cie: &Cie<'_>) -> Result<i64, Invalid> 
 }
 
 /// The column of a register, if it is followed.
-fn column<'s, 'a>(program: &Program<'_, 'a>, state: &'s mut State<'a>, register: u64) -> Option<&'s mut Column<'a>> {
+fn column<'s, 'a>(program: &Program<'_, 'a>, state: &'s mut CfiRow<'a>, register: u64) -> Option<&'s mut Column<'a>> {
     let arch = program.section.arch;
     if register == program.cie.ra {
         Some(&mut state.ra)
@@ -181,13 +181,13 @@ fn column<'s, 'a>(program: &Program<'_, 'a>, state: &'s mut State<'a>, register:
     }
 }
 
-fn set<'a>(program: &Program<'_, 'a>, state: &mut State<'a>, register: u64, rule: Column<'a>) {
+fn set<'a>(program: &Program<'_, 'a>, state: &mut CfiRow<'a>, register: u64, rule: Column<'a>) {
     if let Some(column) = column(program, state, register) {
         *column = rule;
     }
 }
 
-fn restore<'a>(program: &Program<'_, 'a>, state: &mut State<'a>, register: u64) -> Outcome {
+fn restore<'a>(program: &Program<'_, 'a>, state: &mut CfiRow<'a>, register: u64) -> Outcome {
     let mut initial = *program.initial.ok_or(Invalid::Malformed)?;
     if let Some(before) = column(program, &mut initial, register).map(|before| *before) {
         set(program, state, register, before);
@@ -196,7 +196,7 @@ fn restore<'a>(program: &Program<'_, 'a>, state: &mut State<'a>, register: u64) 
 }
 
 /// What neither moves nor remembers.
-fn instruction<'a>(byte: u8, cursor: &mut Cursor<'a>, program: &Program<'_, 'a>, state: &mut State<'a>) -> Outcome {
+fn instruction<'a>(byte: u8, cursor: &mut Cursor<'a>, program: &Program<'_, 'a>, state: &mut CfiRow<'a>) -> Outcome {
     let cie = program.cie;
     let bad = Invalid::Malformed;
     let number = |cursor: &mut Cursor<'a>| cursor.uleb().ok_or(bad);

@@ -1,7 +1,7 @@
 //! What CFI says at one address → a [`Rule`].
 
 use super::expression::{Sum, Value, evaluate};
-use super::machine::{CfaState, Column, State};
+use super::machine::{CfaState, CfiRow, Column};
 use crate::object::headers::Arch;
 use crate::unwind::table::packed::Packed;
 use crate::unwind::table::rule::{Cfa, Fp, Frame, Invalid, RBX, Ra, Rbx, Reg, Rule};
@@ -18,7 +18,7 @@ pub(crate) struct Translation {
 
 impl Translation {
     /// The packed rule; rbx is left out where it does not fit, all else is [`Invalid::DoesNotFit`].
-    pub(crate) fn packed(self, state: &State<'_>) -> Packed {
+    pub(crate) fn packed(self, state: &CfiRow<'_>) -> Packed {
         let rule = self.rule(state).unwrap_or_else(Rule::Invalid);
         let without_rbx = || match rule {
             Rule::Frame(frame) => Packed::new(Rule::Frame(Frame { rbx: Rbx::Unknown, ..frame }), self.arch),
@@ -27,7 +27,7 @@ impl Translation {
         Packed::new(rule, self.arch).or_else(without_rbx).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
     }
 
-    fn rule(self, state: &State<'_>) -> Result<Rule, Invalid> {
+    fn rule(self, state: &CfiRow<'_>) -> Result<Rule, Invalid> {
         if state.ra == Column::Undefined {
             return Ok(Rule::Root);
         }
@@ -70,7 +70,7 @@ impl Translation {
         }
     }
 
-    fn plt(self, state: &State<'_>) -> Result<Rule, Invalid> {
+    fn plt(self, state: &CfiRow<'_>) -> Result<Rule, Invalid> {
         let CfaState::Expression(code) = state.cfa else { return Err(Invalid::CfaExpression) };
         let Some(Value::Plt { pushed }) = evaluate(code) else { return Err(Invalid::CfaExpression) };
         if state.ra != Column::Offset(-8) {
@@ -162,48 +162,48 @@ mod tests {
     const X86: Translation = Translation { arch: Arch::X86_64, interrupted: false, rbx: false };
     const ARM: Translation = Translation { arch: Arch::Aarch64, interrupted: false, rbx: false };
 
-    fn state(register: u64, offset: i64) -> State<'static> {
-        State { cfa: CfaState::Register(register, offset), ra: Column::Offset(-8), ..State::default() }
+    fn state(register: u64, offset: i64) -> CfiRow<'static> {
+        CfiRow { cfa: CfaState::Register(register, offset), ra: Column::Offset(-8), ..CfiRow::default() }
     }
 
     fn frame(cfa: Cfa, ra: Ra, fp: Fp, rbx: Rbx) -> Rule {
         Rule::Frame(Frame { cfa, ra, fp, rbx, interrupted: false, skips: false })
     }
 
-    fn rule(translation: Translation, state: State<'_>) -> Rule {
+    fn rule(translation: Translation, state: CfiRow<'_>) -> Rule {
         translation.packed(&state).rule(translation.arch).unwrap()
     }
 
     #[test]
     fn a_popped_frame_pointer_is_kept() {
         // push rbp … pop rbp: the slot at CFA − 16 is at rsp − 8 by now.
-        let popped = State { fp: Column::Offset(-16), ..state(7, 8) };
+        let popped = CfiRow { fp: Column::Offset(-16), ..state(7, 8) };
         let cfa = Cfa::Register(Reg(7), 8);
         assert_eq!(rule(X86, popped), frame(cfa, Ra::AtCfa(-8), Fp::Unchanged, Rbx::Unknown));
-        let pushed = State { fp: Column::Offset(-16), ..state(7, 16) };
+        let pushed = CfiRow { fp: Column::Offset(-16), ..state(7, 16) };
         let cfa = Cfa::Register(Reg(7), 16);
         assert_eq!(rule(X86, pushed), frame(cfa, Ra::AtCfa(-8), Fp::AtCfa(-16), Rbx::Unknown));
         // By rbp nothing is known of rsp.
-        let by_fp = State { fp: Column::Offset(-16), ..state(6, 8) };
+        let by_fp = CfiRow { fp: Column::Offset(-16), ..state(6, 8) };
         let cfa = Cfa::Register(Reg(6), 8);
         assert_eq!(rule(X86, by_fp), frame(cfa, Ra::AtCfa(-8), Fp::AtCfa(-16), Rbx::Unknown));
     }
 
     #[test]
     fn an_undefined_return_address_is_a_root_whatever_else_is_said() {
-        let start = State { ra: Column::Undefined, cfa: CfaState::None, ..State::default() };
+        let start = CfiRow { ra: Column::Undefined, cfa: CfaState::None, ..CfiRow::default() };
         assert_eq!(rule(X86, start), Rule::Root);
         assert_eq!(rule(ARM, start), Rule::Root);
     }
 
     #[test]
     fn rbx_is_followed_where_asked_for_and_left_out_where_there_is_no_room() {
-        let saved = State { rbx: Column::Offset(-56), ..state(3, 56) };
+        let saved = CfiRow { rbx: Column::Offset(-56), ..state(3, 56) };
         let cfa = Cfa::Register(RBX, 56);
         let with = Translation { rbx: true, ..X86 };
         assert_eq!(rule(with, saved), frame(cfa, Ra::AtCfa(-8), Fp::Unchanged, Rbx::AtCfa(-56)));
         assert_eq!(rule(X86, saved), frame(cfa, Ra::AtCfa(-8), Fp::Unchanged, Rbx::Unknown));
-        let far = State { rbx: Column::Offset(-4096), ..state(6, 16) };
+        let far = CfiRow { rbx: Column::Offset(-4096), ..state(6, 16) };
         let cfa = Cfa::Register(Reg(6), 16);
         assert_eq!(rule(with, far), frame(cfa, Ra::AtCfa(-8), Fp::Unchanged, Rbx::Unknown));
     }
@@ -211,25 +211,25 @@ mod tests {
     #[test]
     fn a_realigned_frame_loads_its_cfa_and_its_frame_pointer() {
         // breg6 -8; deref and breg6 0, as GCC writes them for -mstackrealign.
-        let body = State {
+        let body = CfiRow {
             cfa: CfaState::Expression(&[0x76, 0x78, 0x06]),
             fp: Column::Expression(&[0x76, 0x00]),
             ra: Column::Offset(-8),
-            ..State::default()
+            ..CfiRow::default()
         };
         assert_eq!(rule(X86, body), frame(Cfa::Deref(Reg(6), -8, 0), Ra::AtCfa(-8), Fp::AtFp(0), Rbx::Unknown));
         // In the prologue: CFA = r10, rbp at *rbp.
-        let prologue = State { fp: Column::Expression(&[0x76, 0x00]), ..state(10, 0) };
+        let prologue = CfiRow { fp: Column::Expression(&[0x76, 0x00]), ..state(10, 0) };
         assert_eq!(rule(X86, prologue), frame(Cfa::Register(Reg(10), 0), Ra::AtCfa(-8), Fp::AtFp(0), Rbx::Unknown));
     }
 
     #[test]
     fn on_arm64_the_link_register_has_it_until_it_is_saved() {
-        let leaf = State { cfa: CfaState::Register(31, 0), ..State::default() };
+        let leaf = CfiRow { cfa: CfaState::Register(31, 0), ..CfiRow::default() };
         let (cfa, x30) = (Cfa::Register(Reg(31), 0), Ra::Register(Reg(30)));
         assert_eq!(rule(ARM, leaf), frame(cfa, x30, Fp::Unchanged, Rbx::Unknown));
         let saved =
-            State { cfa: CfaState::Register(31, 96), ra: Column::Offset(-88), fp: Column::Offset(-96), ..State::default() };
+            CfiRow { cfa: CfaState::Register(31, 96), ra: Column::Offset(-88), fp: Column::Offset(-96), ..CfiRow::default() };
         let cfa = Cfa::Register(Reg(31), 96);
         assert_eq!(rule(ARM, saved), frame(cfa, Ra::AtCfa(-88), Fp::AtCfa(-96), Rbx::Unknown));
     }
@@ -240,13 +240,13 @@ mod tests {
             Rule::Invalid(reason) => reason,
             other => panic!("{other:?}"),
         };
-        assert_eq!(reason(State { cfa: CfaState::None, ..state(7, 8) }), Invalid::NoCfa);
+        assert_eq!(reason(CfiRow { cfa: CfaState::None, ..state(7, 8) }), Invalid::NoCfa);
         assert_eq!(reason(state(17, 8)), Invalid::CfaRegister);
-        assert_eq!(reason(State { cfa: CfaState::Expression(&[0xe0]), ..state(7, 8) }), Invalid::CfaExpression);
-        assert_eq!(reason(State { ra: Column::Offset(-16), ..state(7, 8) }), Invalid::ReturnAddress);
-        assert_eq!(reason(State { ra: Column::Default, ..state(7, 8) }), Invalid::ReturnAddress);
-        assert_eq!(reason(State { fp: Column::ValExpression, ..state(7, 8) }), Invalid::FramePointer);
-        assert_eq!(reason(State { sp: Column::Offset(-24), ..state(7, 8) }), Invalid::StackPointer);
+        assert_eq!(reason(CfiRow { cfa: CfaState::Expression(&[0xe0]), ..state(7, 8) }), Invalid::CfaExpression);
+        assert_eq!(reason(CfiRow { ra: Column::Offset(-16), ..state(7, 8) }), Invalid::ReturnAddress);
+        assert_eq!(reason(CfiRow { ra: Column::Default, ..state(7, 8) }), Invalid::ReturnAddress);
+        assert_eq!(reason(CfiRow { fp: Column::ValExpression, ..state(7, 8) }), Invalid::FramePointer);
+        assert_eq!(reason(CfiRow { sp: Column::Offset(-24), ..state(7, 8) }), Invalid::StackPointer);
         assert_eq!(reason(state(7, 1 << 23)), Invalid::DoesNotFit);
         assert_eq!(reason(state(7, 1 << 40)), Invalid::DoesNotFit);
     }

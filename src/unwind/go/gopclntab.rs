@@ -57,10 +57,10 @@ pub(crate) fn find(elf: &Elf, image: &(impl ReadAt + ?Sized)) -> Option<Block> {
         let size = u64::checked_sub(end, start).filter(|size| *size <= switches_x86_64::LONGEST)?;
         read(image, elf.file_offset(start)?, size, switches_x86_64::LONGEST, "code").ok()
     };
-    Table::new(&bytes, elf, &code)?.block()
+    PcTable::new(&bytes, elf, &code)?.block()
 }
 
-struct Table<'a> {
+struct PcTable<'a> {
     arch: Arch,
     header: Header,
     names: &'a [u8],
@@ -79,12 +79,12 @@ struct Function {
     flags: u8,
 }
 
-impl<'a> Table<'a> {
-    fn new(bytes: &'a [u8], elf: &Elf, code: &'a dyn Fn(u64, u64) -> Option<Vec<u8>>) -> Option<Table<'a>> {
+impl<'a> PcTable<'a> {
+    fn new(bytes: &'a [u8], elf: &Elf, code: &'a dyn Fn(u64, u64) -> Option<Vec<u8>>) -> Option<PcTable<'a>> {
         let header = Header::parse(bytes).filter(|header| matches!(header.quantum, 1 | 4))?;
         let part = |at| bytes.get(at..);
         let (names, steps, entries) = (part(header.names())?, part(header.steps())?, part(header.entries())?);
-        let mut table = Table { arch: elf.arch, header, names, steps, entries, code };
+        let mut table = PcTable { arch: elf.arch, header, names, steps, entries, code };
         // As many entries as there can be, and one that is the end.
         let size = if table.header.wide { 16 } else { 8 };
         let functions = table.header.functions;

@@ -54,7 +54,7 @@ type Values = BTreeMap<usize, Value>;
 
 /// Where the stack pointer is, and what is known.
 #[derive(Clone)]
-struct State {
+struct StackState {
     /// On another stack, or on its way there.
     left: bool,
     values: Values,
@@ -137,8 +137,8 @@ pub(crate) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Opti
     let ops: Vec<(u64, Option<Op>)> = (start..).step_by(4).zip(words).map(|(at, word)| (at, op(at, word))).collect();
     let depth = |address: u64| pcsp.iter().take_while(|(from, _)| *from <= address).last().map_or(0, |(_, depth)| *depth);
     let mut found = Switches { rows: Vec::new(), goroutine: None };
-    let mut state = Some(State { left: false, values: (0..SP).map(|register| (register, Value::Was(register))).collect() });
-    let mut reached: BTreeMap<u64, State> = BTreeMap::new();
+    let mut state = Some(StackState { left: false, values: (0..SP).map(|register| (register, Value::Was(register))).collect() });
+    let mut reached: BTreeMap<u64, StackState> = BTreeMap::new();
     let mut kept = Kept::default();
     // What is put back by the code behind a call, and up to where that holds.
     let mut restored: Option<(u64, Packed)> = None;
@@ -166,8 +166,8 @@ pub(crate) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Opti
         }
         let rule = match (&state, restored) {
             // Behind its own call, x30 is an address in the function itself.
-            (Some(state @ State { left: false, .. }), _) if is_frameless && state.get(LR) != Some(Value::Was(LR)) => None,
-            (Some(State { left: false, .. }), _) => Some(own(depth(*address))),
+            (Some(state @ StackState { left: false, .. }), _) if is_frameless && state.get(LR) != Some(Value::Was(LR)) => None,
+            (Some(StackState { left: false, .. }), _) => Some(own(depth(*address))),
             (_, Some((_, rule))) => Some(rule),
             (Some(state), None) => {
                 // Where nothing was called a signal may have interrupted it, whose handler may have asked the vDSO, too: then its
@@ -210,12 +210,12 @@ pub(crate) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Opti
 }
 
 /// What is known whichever of two ways was taken.
-fn meet(one: &State, other: &State) -> State {
+fn meet(one: &StackState, other: &StackState) -> StackState {
     let same = one.values.iter().filter(|(register, value)| other.values.get(register) == Some(value));
-    State { left: one.left || other.left, values: same.map(|(register, value)| (*register, value.clone())).collect() }
+    StackState { left: one.left || other.left, values: same.map(|(register, value)| (*register, value.clone())).collect() }
 }
 
-impl State {
+impl StackState {
     fn get(&self, register: usize) -> Option<Value> {
         self.values.get(&register).cloned()
     }
@@ -277,7 +277,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn store(&mut self, op: &Op, state: &State) {
+    fn store(&mut self, op: &Op, state: &StackState) {
         let Op::Store(what, at, offset) = op else { return };
         let (Some(value), Some(at)) = (state.get(*what), state.get(*at)) else { return };
         match (&at, &value) {
@@ -338,7 +338,7 @@ fn left(cfa: Cfa, depth: i64) -> Option<Packed> {
 
 /// From behind a call: where the stack pointer is put back, and to what: the end of the instruction that does so.
 fn comes_back(ops: &[(u64, Option<Op>)]) -> Option<(u64, Cfa)> {
-    let mut state = State { left: true, values: Values::from([(G, Value::Was(G))]) };
+    let mut state = StackState { left: true, values: Values::from([(G, Value::Was(G))]) };
     for (address, op) in ops {
         match op.as_ref()? {
             Op::Jump(_) | Op::Branch(_) | Op::End => return None,

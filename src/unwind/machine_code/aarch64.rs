@@ -17,7 +17,7 @@ use super::abi::{LR, SP};
 use super::flow::{Flow, is_fork};
 use super::jumps::{Jumps, Width};
 use super::memory;
-use super::state::{Flags, State, Value};
+use super::state::{Flags, MachineState, Value};
 use super::words::{add, bits, get, is, register, set, signed};
 
 /// System calls that make a thread: `clone`, `clone3`. include/uapi/asm-generic/unistd.h.
@@ -76,7 +76,7 @@ pub(crate) fn is_known(word: u32) -> bool {
 }
 
 /// Changes the state to what is behind the instruction, and says where that is.
-pub(crate) fn step(instruction: Instruction, state: &mut State) -> Flow {
+pub(crate) fn step(instruction: Instruction, state: &mut MachineState) -> Flow {
     let Instruction { address, word } = instruction;
     match bits(word, 25, 4) {
         0b1000 | 0b1001 => immediate(instruction, state),
@@ -89,7 +89,7 @@ pub(crate) fn step(instruction: Instruction, state: &mut State) -> Flow {
     Flow::Next
 }
 
-fn branch(address: u64, word: u32, state: &mut State) -> Flow {
+fn branch(address: u64, word: u32, state: &mut MachineState) -> Flow {
     let near = |low, count| address.wrapping_add_signed(signed(word, low, count) * 4);
     match bits(word, 29, 3) {
         0b000 => Flow::Jump(near(0, 26)),
@@ -116,7 +116,7 @@ fn by_register(word: u32) -> Flow {
     }
 }
 
-fn system(word: u32, state: &mut State) -> Flow {
+fn system(word: u32, state: &mut MachineState) -> Flow {
     if word >> 24 == 0xd4 {
         return match (bits(word, 21, 3), bits(word, 0, 2)) {
             (0, 1) => system_call(state),
@@ -141,7 +141,7 @@ fn system(word: u32, state: &mut State) -> Flow {
     Flow::Next
 }
 
-fn system_call(state: &mut State) -> Flow {
+fn system_call(state: &mut MachineState) -> Flow {
     let after = match state.get(8) {
         Value::Number(call) if LAST.contains(&call) => return Flow::End,
         Value::Number(CLONE) if is_fork(state.get(0)) => Value::Unknown,
@@ -153,7 +153,7 @@ fn system_call(state: &mut State) -> Flow {
 }
 
 /// Writes what an addition has made, also to the stack pointer.
-fn write_sum(address: u64, to: usize, from: Value, sum: Option<Value>, state: &mut State) {
+fn write_sum(address: u64, to: usize, from: Value, sum: Option<Value>, state: &mut MachineState) {
     let value = sum.unwrap_or_else(|| match from {
         // Down by something, or aligned: another place of the same stack.
         Value::Stack(..) if to == SP => state.new_base(address),
@@ -162,7 +162,7 @@ fn write_sum(address: u64, to: usize, from: Value, sum: Option<Value>, state: &m
     state.set(to, value);
 }
 
-fn immediate(Instruction { address, word }: Instruction, state: &mut State) {
+fn immediate(Instruction { address, word }: Instruction, state: &mut MachineState) {
     let (to, from, wide) = (register(word, 0), register(word, 5), word >> 31 == 1);
     match bits(word, 23, 3) {
         0b000 | 0b001 => set(state, to, Value::Number(address_of(address, word))),
@@ -225,7 +225,7 @@ fn compared(word: u32, first: Value, by: Option<u64>) -> Flags {
     }
 }
 
-fn by_registers(Instruction { address, word }: Instruction, state: &mut State) {
+fn by_registers(Instruction { address, word }: Instruction, state: &mut MachineState) {
     let (to, wide) = (register(word, 0), word >> 31 == 1);
     let sets_flags = word >> 29 & 1 == 1;
     if is(word, 0x1f00_0000, 0x0b00_0000) {
@@ -304,7 +304,7 @@ fn target(word: u32, first: Value, other: Value, extends: bool, shift: u32) -> O
     Some(Value::Target(Jumps { table, base, width }))
 }
 
-fn vector(word: u32, state: &mut State) {
+fn vector(word: u32, state: &mut MachineState) {
     // fcmp; fccmp
     if is(word, 0xff20_fc00, 0x1e20_2000) || is(word, 0xff20_0c00, 0x1e20_0400) {
         state.flags = Flags::Unknown;
@@ -321,7 +321,7 @@ fn vector(word: u32, state: &mut State) {
 
 /// Which of these write which registers would be a long list: the number at the place of the one that is written is that of a
 /// general register or of another; taken for both. Where it stores is a multiple of a length that nobody knows here.
-fn scalable(word: u32, state: &mut State) {
+fn scalable(word: u32, state: &mut MachineState) {
     let to = register(word, 0);
     state.flags = Flags::Unknown;
     // addvl, addpl; addsvl, addspl
@@ -336,7 +336,7 @@ fn scalable(word: u32, state: &mut State) {
 }
 
 /// What is known in addition where a branch is taken, and where it is not.
-pub(crate) fn branches(Instruction { word, .. }: Instruction, state: &State) -> (State, State) {
+pub(crate) fn branches(Instruction { word, .. }: Instruction, state: &MachineState) -> (MachineState, MachineState) {
     let (mut taken, mut not) = (state.clone(), state.clone());
     // cbz, cbnz
     if is(word, 0x7e00_0000, 0x3400_0000) {
@@ -368,7 +368,7 @@ pub(crate) fn branches(Instruction { word, .. }: Instruction, state: &State) -> 
 }
 
 /// The table of an indirect jump, if it is one by a table.
-pub(crate) fn table_of(Instruction { word, .. }: Instruction, state: &State) -> Option<Jumps> {
+pub(crate) fn table_of(Instruction { word, .. }: Instruction, state: &MachineState) -> Option<Jumps> {
     match state.get(register(word, 5)) {
         Value::Target(jumps) => Some(jumps),
         Value::TableEntry(table, Width { bytes: 8, .. }) => Some(Jumps::absolute(table)),
@@ -377,12 +377,12 @@ pub(crate) fn table_of(Instruction { word, .. }: Instruction, state: &State) -> 
 }
 
 /// Whether an indirect jump leads to the return address, in another register than its own.
-pub(crate) fn returns_by_register(Instruction { word, .. }: Instruction, state: &State) -> bool {
+pub(crate) fn returns_by_register(Instruction { word, .. }: Instruction, state: &MachineState) -> bool {
     state.get(register(word, 5)) == Value::Return && state.stack_pointer() == Value::Stack(super::state::CFA, 0)
 }
 
 /// An address in the code that the instruction takes.
-pub(crate) fn reference(Instruction { address, word }: Instruction, state: &State) -> Option<u64> {
+pub(crate) fn reference(Instruction { address, word }: Instruction, state: &MachineState) -> Option<u64> {
     // adr; add to what adrp has loaded
     if is(word, 0x9f00_0000, 0x1000_0000) {
         return Some(address_of(address, word));

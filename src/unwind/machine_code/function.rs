@@ -10,7 +10,7 @@ use super::known::{Evidence, Known};
 use super::machine::{Decoder, Instruction, Stepper};
 use super::outcome::{Budget, Outcome, POPS, Row, STACK};
 use super::plain::Plain;
-use super::state::{CFA, State, Value};
+use super::state::{CFA, MachineState, Value};
 use super::text::Text;
 
 /// A jump table has no more entries than this.
@@ -30,7 +30,7 @@ enum Way {
 }
 
 struct Block {
-    input: State,
+    input: MachineState,
     end: u64,
     rows: Vec<Row>,
     /// The only way there is behind a call.
@@ -129,7 +129,7 @@ impl Function<'_, '_> {
         (self.visits, self.instructions) = (0, 0);
         (self.thread_calls, self.has_thread) = (false, false);
         self.outcome = Outcome::default();
-        let mut input = State::at_entry(Abi::of(self.text.arch));
+        let mut input = MachineState::at_entry(Abi::of(self.text.arch));
         input.root = self.is_root;
         self.begin(self.start, input, None);
         while let Some(start) = self.waiting.pop_first() {
@@ -156,7 +156,7 @@ impl Function<'_, '_> {
         self.outcome
     }
 
-    fn begin(&mut self, start: u64, input: State, after: Option<u64>) {
+    fn begin(&mut self, start: u64, input: MachineState, after: Option<u64>) {
         // What went through here without stopping has to stop.
         if let Some((before, block)) = self.blocks.range(..start).next_back()
             && block.end > start
@@ -250,7 +250,7 @@ impl Function<'_, '_> {
     }
 
     /// Behind the last instruction of a block.
-    fn leave(&mut self, instruction: &Instruction, flow: Flow, mut state: State, next: u64) -> Result<(), Again> {
+    fn leave(&mut self, instruction: &Instruction, flow: Flow, mut state: MachineState, next: u64) -> Result<(), Again> {
         match flow {
             Flow::Next => Ok(()),
             Flow::End => {
@@ -311,7 +311,7 @@ impl Function<'_, '_> {
     }
 
     /// A return, or a jump to another function that will.
-    fn returned(&mut self, state: &State, otherwise: &'static str) -> Result<(), Again> {
+    fn returned(&mut self, state: &MachineState, otherwise: &'static str) -> Result<(), Again> {
         if state.root {
             return if self.is_root { Err(Again::Failed("the first code returns")) } else { Err(Again::NoThread) };
         }
@@ -323,7 +323,7 @@ impl Function<'_, '_> {
         if state.is_at_entry() { self.returns(state) } else { Err(Again::Failed(otherwise)) }
     }
 
-    fn returns(&mut self, state: &State) -> Result<(), Again> {
+    fn returns(&mut self, state: &MachineState) -> Result<(), Again> {
         self.leaves();
         self.outcome.proof = true;
         self.outcome.returns = true;
@@ -385,7 +385,7 @@ impl Function<'_, '_> {
     }
 
     /// A way to `target`.
-    fn edge(&mut self, target: u64, state: &State, way: Way) -> Result<(), Again> {
+    fn edge(&mut self, target: u64, state: &MachineState, way: Way) -> Result<(), Again> {
         if !self.text.contains(target) {
             return self.outside(target, state, way);
         }
@@ -434,7 +434,7 @@ impl Function<'_, '_> {
     }
 
     /// To code that has unwind information, or is none.
-    fn outside(&mut self, target: u64, state: &State, way: Way) -> Result<(), Again> {
+    fn outside(&mut self, target: u64, state: &MachineState, way: Way) -> Result<(), Again> {
         match way {
             Way::Call(call) => {
                 self.is_silent(call);
@@ -461,7 +461,7 @@ impl Function<'_, '_> {
     }
 
     /// Ways by a table: as many entries as lead into this code.
-    fn jumps(&mut self, jumps: Jumps, state: &State) -> Result<(), Again> {
+    fn jumps(&mut self, jumps: Jumps, state: &MachineState) -> Result<(), Again> {
         // Behind a table is the next one: without its length there is no end.
         let limit = state.limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit <= MOST_JUMPS);
         let Some(limit) = limit else { return Err(Again::Failed("jumps by a table without a length")) };

@@ -2,7 +2,7 @@
 
 use super::flow::Flow;
 use super::jumps::Jumps;
-use super::state::State;
+use super::state::MachineState;
 use super::{aarch64, x86};
 use crate::object::headers::Arch;
 
@@ -41,7 +41,7 @@ impl Instruction {
     }
 
     /// An address in the code that the instruction takes: of a function that somebody is to call, mostly.
-    pub(crate) fn reference(&self, state: &State, is_fixed: bool) -> Option<u64> {
+    pub(crate) fn reference(&self, state: &MachineState, is_fixed: bool) -> Option<u64> {
         match self {
             Instruction::X86(instruction) => x86::reference(instruction, is_fixed),
             Instruction::Aarch64(instruction) => aarch64::reference(*instruction, state),
@@ -49,7 +49,7 @@ impl Instruction {
     }
 
     /// What is known in addition where a branch is taken, and where it is not.
-    pub(crate) fn branches(&self, state: &State) -> (State, State) {
+    pub(crate) fn branches(&self, state: &MachineState) -> (MachineState, MachineState) {
         match self {
             Instruction::X86(instruction) => x86::branches(instruction, state),
             Instruction::Aarch64(instruction) => aarch64::branches(*instruction, state),
@@ -57,7 +57,7 @@ impl Instruction {
     }
 
     /// The table of an indirect jump, if it is one by a table.
-    pub(crate) fn table(&self, state: &State) -> Option<Jumps> {
+    pub(crate) fn table(&self, state: &MachineState) -> Option<Jumps> {
         match self {
             Instruction::X86(instruction) => x86::table_of(instruction, state),
             Instruction::Aarch64(instruction) => aarch64::table_of(*instruction, state),
@@ -65,7 +65,7 @@ impl Instruction {
     }
 
     /// Whether an indirect jump leads to the return address, which is in its register.
-    pub(crate) fn returns_by_register(&self, state: &State) -> bool {
+    pub(crate) fn returns_by_register(&self, state: &MachineState) -> bool {
         match self {
             Instruction::X86(instruction) => x86::returns_by_register(instruction, state),
             Instruction::Aarch64(instruction) => aarch64::returns_by_register(*instruction, state),
@@ -128,7 +128,7 @@ impl Stepper {
     }
 
     /// Changes the state to what is behind the instruction, and says where that is.
-    pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut State) -> Flow {
+    pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut MachineState) -> Flow {
         match instruction {
             Instruction::X86(instruction) => self.0.step(instruction, state),
             Instruction::Aarch64(instruction) => aarch64::step(*instruction, state),

@@ -10,7 +10,7 @@
 
 use super::abi::SP;
 use super::jumps::Width;
-use super::state::{State, Value};
+use super::state::{MachineState, Value};
 use super::words::{add, bits, get, register, set, signed};
 
 /// A group of them.
@@ -65,9 +65,9 @@ pub(crate) fn is_known(word: u32) -> bool {
 }
 
 /// Changes the state to what is behind the instruction.
-pub(crate) fn step(word: u32, state: &mut State) {
+pub(crate) fn step(word: u32, state: &mut MachineState) {
     let (to, at) = (register(word, 0), register(word, 5));
-    let unknown = |state: &mut State, registers: &[usize]| {
+    let unknown = |state: &mut MachineState, registers: &[usize]| {
         registers.iter().for_each(|register| set(state, *register, Value::Unknown));
     };
     match kind(word) {
@@ -153,14 +153,14 @@ fn structures(word: u32) -> i64 {
 }
 
 /// A base that is changed beside. A stack pointer of which nothing is known any more is none that is left for another.
-fn write_back(at: usize, value: Value, state: &mut State) {
+fn write_back(at: usize, value: Value, state: &mut MachineState) {
     match value {
         Value::Unknown if at == SP => state.lose_stack(),
         value => state.set(at, value),
     }
 }
 
-fn pair(word: u32, state: &mut State) {
+fn pair(word: u32, state: &mut MachineState) {
     let (first, second, at) = (register(word, 0), register(word, 10), register(word, 5));
     let (vector, loads, size) = (bits(word, 26, 1) == 1, bits(word, 22, 1) == 1, bits(word, 30, 2));
     // Of 4, 8, 16 bytes; ldpsw has 4; stgp has 8 and counts by 16.
@@ -207,7 +207,7 @@ fn is_prefetch(word: u32) -> bool {
     bits(word, 26, 1) == 0 && bits(word, 30, 2) == 3 && bits(word, 22, 2) == 2
 }
 
-fn one(word: u32, state: &mut State) {
+fn one(word: u32, state: &mut MachineState) {
     if is_prefetch(word) {
         return;
     }
@@ -233,7 +233,7 @@ fn one(word: u32, state: &mut State) {
     }
 }
 
-fn indexed(word: u32, state: &mut State) {
+fn indexed(word: u32, state: &mut MachineState) {
     let (bytes, loads, general) = shape(word);
     // Where it stores in an array on the stack is nobody's business, as with any other pointer.
     if !loads || !general || is_prefetch(word) {

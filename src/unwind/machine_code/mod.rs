@@ -75,7 +75,7 @@ use std::ops::Range;
 use super::machine_code::gaps::{clip, size, whole};
 pub(crate) use super::machine_code::gaps::{gaps, without};
 use super::machine_code::known::{Evidence, Known, Others};
-use super::machine_code::outcome::Found;
+use super::machine_code::outcome::Findings;
 pub(crate) use super::machine_code::pieces::PUBLISHED_EVERY;
 use super::machine_code::pieces::Pieces;
 use super::machine_code::prover::{Prover, Stopped};
@@ -120,7 +120,7 @@ pub(crate) fn fill(
 
 /// Rules for what a table has none for, as long as that is not analysed in pieces.
 #[cfg(test)]
-fn find(elf: &Elf, image: &(impl ReadAt + ?Sized), table: &Table) -> Found {
+fn find(elf: &Elf, image: &(impl ReadAt + ?Sized), table: &Table) -> Findings {
     let gaps = gaps(table, &elf.code());
     let mut found = of_ranges(elf, image, &whole(elf.arch, &gaps), table.report.rbx);
     found.blocks.iter_mut().for_each(|block| clip(block, &gaps));
@@ -134,9 +134,9 @@ pub(crate) fn left(elf: &Elf, table: &Table) -> u64 {
 
 /// Rules of all code in these ranges.
 #[cfg(test)]
-fn of_ranges(elf: &Elf, image: &(impl ReadAt + ?Sized), ranges: &[Range<u64>], rbx: bool) -> Found {
+fn of_ranges(elf: &Elf, image: &(impl ReadAt + ?Sized), ranges: &[Range<u64>], rbx: bool) -> Findings {
     let found = of_ranges_unless_stopped(elf, image, ranges, rbx, &super::control::Unhurried);
-    found.unwrap_or_else(|Stopped| Found::default())
+    found.unwrap_or_else(|Stopped| Findings::default())
 }
 
 fn of_ranges_unless_stopped(
@@ -145,12 +145,12 @@ fn of_ranges_unless_stopped(
     ranges: &[Range<u64>],
     rbx: bool,
     control: &dyn Control,
-) -> Result<Found, Stopped> {
+) -> Result<Findings, Stopped> {
     let read_at =
         |address, buffer: &mut [u8]| elf.file_offset(address).is_some_and(|offset| image.read_exact_at(offset, buffer).is_ok());
     let text = Text::new(elf, image, ranges, &read_at);
     if text.pieces.is_empty() {
-        return Ok(Found::default());
+        return Ok(Findings::default());
     }
     let others = Others::default();
     let mut prover = Prover::new(&text, Known::new(&others), elf.entry, control);

@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
 
 /// What was found.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct Findings {
     /// The code of which something is known, in the order of addresses.
     pub(crate) blocks: Vec<Block>,
     /// The same with all that is known.

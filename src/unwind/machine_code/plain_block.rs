@@ -10,7 +10,7 @@ pub(crate) const RETURN_AT: i32 = -8;
 /// Of the frame pointer at the begin of a block: as at the function's begin; anything.
 pub(crate) const ENTRY: i32 = i32::MAX;
 pub(crate) const UNKNOWN: i32 = i32::MAX - 1;
-/// Registers that functions keep, in the order of [`super::state::State::changed`].
+/// Registers that functions keep, in the order of [`super::state::MachineState::changed`].
 pub(crate) const KEPT: [usize; 6] = [RBX, RBP, 12, 13, 14, 15];
 
 /// What is known at the begin of a block.

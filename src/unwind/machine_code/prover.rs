@@ -9,7 +9,7 @@ use super::function::follow;
 use super::known::{Evidence, Known};
 use super::machine::{Stepper, clears_frame_pointer, padding, run_length};
 use super::map::Map;
-use super::outcome::{Budget, Found, Outcome, POPS, STACK};
+use super::outcome::{Budget, Findings, Outcome, POPS, STACK};
 use super::plain::Plain;
 use super::text::Text;
 use crate::unwind::control::Control;
@@ -37,7 +37,7 @@ pub(crate) struct Stopped;
 /// What is known of some code.
 #[derive(Default)]
 pub(crate) struct Proved {
-    pub(crate) found: Found,
+    pub(crate) found: Findings,
     /// Functions in this code that do not keep the registers that they ought to: see [`Known::changes`].
     pub(crate) changes: Vec<(u64, u16)>,
     /// Functions in other code that proved functions here call or jump to.
@@ -414,10 +414,10 @@ impl<'p> Prover<'p> {
                 proved.flat_map(|(start, outcome)| outcome.rows.into_iter().map(move |row| (start, row))).collect();
             rows.retain(|(_, row)| !map.is_disputed(row));
             rows.sort_by_key(|(_, row)| row.start);
-            Found { blocks, rows, functions }
+            Findings { blocks, rows, functions }
         };
         #[cfg(not(test))]
-        let found = Found { blocks };
+        let found = Findings { blocks };
         Proved { found, changes, called, signs }
     }
 }

@@ -36,12 +36,12 @@ struct Operand {
 }
 
 /// Reads instructions.
-struct Reader<'c> {
+struct InstructionReader<'c> {
     code: &'c [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl InstructionReader<'_> {
     #[inline]
     fn u8(&mut self) -> Option<u8> {
         let byte = self.code.get(self.at).copied();
@@ -126,7 +126,7 @@ impl Quick {
     /// Follows the instruction at the begin of `code`, which is at `address`: what comes of it, and its length.
     #[inline]
     pub(crate) fn step(&mut self, code: &[u8], address: u64, frame: &mut Frame) -> (Step, usize) {
-        let mut reader = Reader { code, at: 0 };
+        let mut reader = InstructionReader { code, at: 0 };
         match self.read(&mut reader, address, frame) {
             Some(step) if reader.at <= code.len() => (step, reader.at),
             Some(_) => (Step::Hard, 0),
@@ -135,7 +135,7 @@ impl Quick {
     }
 
     /// `None` for what iced-x86 is to read; then nothing was changed.
-    fn read(&mut self, reader: &mut Reader<'_>, address: u64, frame: &mut Frame) -> Option<Step> {
+    fn read(&mut self, reader: &mut InstructionReader<'_>, address: u64, frame: &mut Frame) -> Option<Step> {
         let mut prefixes = Prefixes { rex: 0, is_short: false, repeat: 0, is_thread: false };
         let opcode = loop {
             let byte = reader.u8()?;
@@ -400,7 +400,7 @@ impl Quick {
         Some(Step::Next)
     }
 
-    fn two_bytes(&mut self, reader: &mut Reader<'_>, _: u64, frame: &mut Frame, prefixes: &Prefixes) -> Option<Step> {
+    fn two_bytes(&mut self, reader: &mut InstructionReader<'_>, _: u64, frame: &mut Frame, prefixes: &Prefixes) -> Option<Step> {
         let done = |is_plain| Some(if is_plain { Step::Next } else { Step::Hard });
         let Prefixes { rex, is_short, repeat, .. } = *prefixes;
         let opcode = reader.u8()?;

@@ -59,7 +59,7 @@ struct Slot {
 
 /// All that is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct State {
+pub(crate) struct MachineState {
     abi: &'static Abi,
     registers: [Value; 32],
     slots: Vec<Slot>,
@@ -85,9 +85,9 @@ pub(crate) struct Facts {
     pub(crate) rule: Rule,
 }
 
-impl State {
+impl MachineState {
     /// At the first instruction of a function.
-    pub(crate) fn at_entry(abi: &'static Abi) -> State {
+    pub(crate) fn at_entry(abi: &'static Abi) -> MachineState {
         let mut registers = [Value::Unknown; 32];
         for (number, register) in (0u8..).zip(&mut registers) {
             if abi.kept.contains(&usize::from(number)) {
@@ -99,7 +99,7 @@ impl State {
             }
         }
         let pushed = abi.link.is_none().then_some(Slot { base: CFA, offset: abi.entry, value: Value::Return });
-        State { abi, registers, slots: pushed.into_iter().collect(), flags: Flags::Unknown, limit: None, root: false }
+        MachineState { abi, registers, slots: pushed.into_iter().collect(), flags: Flags::Unknown, limit: None, root: false }
     }
 
     pub(crate) fn stack_pointer(&self) -> Value {
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// What a call leaves of what was known: `changed` are registers by the bits of [`State::changed`].
+    /// What a call leaves of what was known: `changed` are registers by the bits of [`MachineState::changed`].
     pub(crate) fn after_call(&mut self, changed: u16) {
         for register in self.abi.scratch {
             self.set(*register, Value::Unknown);
@@ -214,7 +214,7 @@ impl State {
     }
 
     /// What is known whichever of two ways was taken. Whether that is less than before.
-    pub(crate) fn join(&mut self, other: &State) -> bool {
+    pub(crate) fn join(&mut self, other: &MachineState) -> bool {
         let mut less = false;
         for (ours, theirs) in self.registers.iter_mut().zip(&other.registers) {
             if ours != theirs && *ours != Value::Unknown {
@@ -242,7 +242,7 @@ impl State {
     }
 
     /// Whether both have a stack pointer that is known, and not the same one.
-    pub(crate) fn contradicts(&self, other: &State) -> bool {
+    pub(crate) fn contradicts(&self, other: &MachineState) -> bool {
         let (ours, theirs) = (self.stack_pointer(), other.stack_pointer());
         self.root != other.root || ours != theirs && matches!((ours, theirs), (Value::Stack(..), Value::Stack(..)))
     }

@@ -15,7 +15,7 @@ const LARGEST: usize = 16 << 20;
 pub(crate) const AT_ONCE: u64 = 256 << 10;
 
 /// Reads bytes at an ELF address; whether they are there.
-type Reader<'t> = dyn Fn(u64, &mut [u8]) -> bool + 't;
+type TextReader<'t> = dyn Fn(u64, &mut [u8]) -> bool + 't;
 
 /// Pieces of code: sorted, none touches another.
 pub(crate) struct Text<'t> {
@@ -23,12 +23,12 @@ pub(crate) struct Text<'t> {
     pub(crate) arch: Arch,
     /// Whether it is loaded where the file says: numbers may be addresses.
     pub(crate) is_fixed: bool,
-    read: &'t Reader<'t>,
+    read: &'t TextReader<'t>,
 }
 
 impl<'t> Text<'t> {
     /// Reads the ranges, which are sorted; without the padding at their begin.
-    pub(crate) fn new(elf: &Elf, image: &(impl ReadAt + ?Sized), ranges: &[Range<u64>], read_at: &'t Reader<'t>) -> Text<'t> {
+    pub(crate) fn new(elf: &Elf, image: &(impl ReadAt + ?Sized), ranges: &[Range<u64>], read_at: &'t TextReader<'t>) -> Text<'t> {
         let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
         let (mut total, mut window) = (0, (0, Vec::new()));
         for range in ranges {

@@ -1,7 +1,7 @@
 //! Fields of an arm64 instruction, and the registers that they name.
 
 use super::abi::SP;
-use super::state::{State, Value};
+use super::state::{MachineState, Value};
 
 /// `count` bits from bit `low` on.
 pub(crate) fn bits(word: u32, low: u32, count: u32) -> u32 {
@@ -24,12 +24,12 @@ pub(crate) fn register(word: u32, low: u32) -> usize {
 }
 
 /// What is in a register; number 31 is zero.
-pub(crate) fn get(state: &State, register: usize) -> Value {
+pub(crate) fn get(state: &MachineState, register: usize) -> Value {
     if register == SP { Value::Number(0) } else { state.get(register) }
 }
 
 /// Writes a register; what goes to number 31 is thrown away.
-pub(crate) fn set(state: &mut State, register: usize, value: Value) {
+pub(crate) fn set(state: &mut MachineState, register: usize, value: Value) {
     if register != SP {
         state.set(register, value);
     }

@@ -8,7 +8,7 @@ use iced_x86::{
 use super::abi::{RBP, RSP};
 use super::flow::{Flow, is_fork};
 use super::jumps::{Jumps, Width};
-use super::state::{CFA, Flags, State, Value};
+use super::state::{CFA, Flags, MachineState, Value};
 
 /// DWARF's numbers.
 const RAX: usize = 0;
@@ -107,7 +107,7 @@ impl Stepper {
     }
 
     /// Changes the state to what is behind the instruction, and says where that is.
-    pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut State) -> Flow {
+    pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut MachineState) -> Flow {
         match instruction.mnemonic() {
             // An instruction of the kernel: C libraries end by it what must not go on.
             Mnemonic::Hlt => return Flow::End,
@@ -139,7 +139,7 @@ impl Stepper {
         Flow::Next
     }
 
-    fn call(&mut self, instruction: &Instruction, state: &mut State) -> Flow {
+    fn call(&mut self, instruction: &Instruction, state: &mut MachineState) -> Flow {
         let target = instruction.near_branch_target();
         if target == instruction.next_ip() {
             // To learn where it is: the address is popped.
@@ -150,7 +150,7 @@ impl Stepper {
     }
 
     /// All that is written is anything afterwards.
-    fn anything(&mut self, instruction: &Instruction, state: &mut State) {
+    fn anything(&mut self, instruction: &Instruction, state: &mut MachineState) {
         let info = self.factory.info_options(instruction, InstructionInfoOptions::NONE);
         let writes =
             |access| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
@@ -175,7 +175,7 @@ fn is_far(instruction: &Instruction) -> bool {
     !matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
 }
 
-fn system_call(state: &mut State) -> Flow {
+fn system_call(state: &mut MachineState) -> Flow {
     let after = match state.get(RAX) {
         Value::Number(call) if LAST.contains(&call) => return Flow::End,
         Value::Number(CLONE) if is_fork(state.get(RDI)) => Value::Unknown,
@@ -196,14 +196,14 @@ fn add(value: Value, offset: i64) -> Option<Value> {
     }
 }
 
-fn push(state: &mut State, value: Value, size: i64) {
+fn push(state: &mut MachineState, value: Value, size: i64) {
     let top = add(state.get(RSP), -size).unwrap_or(Value::Unknown);
     state.set(RSP, top);
     state.store(top, size, value);
 }
 
 /// What a memory operand points to, if that is a number or a place of the stack.
-fn pointer(instruction: &Instruction, state: &State) -> Option<Value> {
+fn pointer(instruction: &Instruction, state: &MachineState) -> Option<Value> {
     if matches!(instruction.memory_segment(), Register::FS | Register::GS) || instruction.memory_index() != Register::None {
         return None;
     }
@@ -219,7 +219,7 @@ fn pointer(instruction: &Instruction, state: &State) -> Option<Value> {
 }
 
 /// Instructions by which stack pointers and saved registers move. Whether it was one.
-fn known(instruction: &Instruction, state: &mut State) -> bool {
+fn known(instruction: &Instruction, state: &mut MachineState) -> bool {
     match instruction.mnemonic() {
         Mnemonic::Push => {
             let size = i64::from(-instruction.stack_pointer_increment());
@@ -262,7 +262,7 @@ fn known(instruction: &Instruction, state: &mut State) -> bool {
     true
 }
 
-fn moves(instruction: &Instruction, state: &mut State) -> bool {
+fn moves(instruction: &Instruction, state: &mut MachineState) -> bool {
     let from_memory = instruction.op1_kind() == OpKind::Memory;
     if instruction.mnemonic() == Mnemonic::Movsxd {
         // movslq (table, index, 4), register
@@ -319,7 +319,7 @@ fn low_byte(register: usize) -> Register {
     if register == RAX { Register::AL } else { Register::None }
 }
 
-fn loads_address(instruction: &Instruction, state: &mut State) -> bool {
+fn loads_address(instruction: &Instruction, state: &mut MachineState) -> bool {
     let Some(register) = wide(instruction, 0) else { return false };
     if let Some(value) = pointer(instruction, state) {
         state.set(register, value);
@@ -331,7 +331,7 @@ fn loads_address(instruction: &Instruction, state: &mut State) -> bool {
     true
 }
 
-fn computes(instruction: &Instruction, state: &mut State) -> bool {
+fn computes(instruction: &Instruction, state: &mut MachineState) -> bool {
     let mnemonic = instruction.mnemonic();
     if mnemonic == Mnemonic::Xor {
         let same = instruction.op0_kind() == OpKind::Register
@@ -364,7 +364,7 @@ fn computes(instruction: &Instruction, state: &mut State) -> bool {
     true
 }
 
-fn flags(instruction: &Instruction, state: &State) -> Flags {
+fn flags(instruction: &Instruction, state: &MachineState) -> Flags {
     let same = instruction.op0_kind() == OpKind::Register
         && instruction.op1_kind() == OpKind::Register
         && instruction.op_register(0) == instruction.op_register(1);
@@ -378,7 +378,7 @@ fn flags(instruction: &Instruction, state: &State) -> Flags {
 }
 
 /// What is known in addition where a branch is taken, and where it is not.
-pub(crate) fn branches(instruction: &Instruction, state: &State) -> (State, State) {
+pub(crate) fn branches(instruction: &Instruction, state: &MachineState) -> (MachineState, MachineState) {
     let (mut taken, mut not) = (state.clone(), state.clone());
     match (instruction.mnemonic(), state.flags) {
         (Mnemonic::Je, Flags::Cloned) => taken.root = true,
@@ -393,7 +393,7 @@ pub(crate) fn branches(instruction: &Instruction, state: &State) -> (State, Stat
 }
 
 /// The table of an indirect jump, if it is one by a table.
-pub(crate) fn table_of(instruction: &Instruction, state: &State) -> Option<Jumps> {
+pub(crate) fn table_of(instruction: &Instruction, state: &MachineState) -> Option<Jumps> {
     if let Some(register) = wide(instruction, 0) {
         return match state.get(register) {
             Value::Target(jumps) => Some(jumps),
@@ -415,7 +415,7 @@ pub(crate) fn table_of(instruction: &Instruction, state: &State) -> Option<Jumps
 }
 
 /// Whether an indirect jump leads to the return address, which is in its register.
-pub(crate) fn returns_by_register(instruction: &Instruction, state: &State) -> bool {
+pub(crate) fn returns_by_register(instruction: &Instruction, state: &MachineState) -> bool {
     let at = wide(instruction, 0).map(|register| state.get(register));
     at == Some(Value::Return) && state.get(RSP) == Value::Stack(CFA, 0)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::collector::Batch;
 use crate::collector::processes::proc::{Mapped, MappedList};
-use crate::collector::processes::reader::Found;
+use crate::collector::processes::reader::Reply;
 use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records;
 use crate::collector::wire::records::Record;
@@ -175,10 +175,10 @@ fn a_child_whose_answer_comes_before_its_parents_has_its_parents_command_line() 
     let (parent, child, grandchild) = (NOBODY, NOBODY + 1, NOBODY + 2);
     let mut world = world_with(move |question| {
         if question.tgid != parent {
-            return Found::CommandLine(String::new());
+            return Reply::CommandLine(String::new());
         }
         let _ = held.lock().unwrap().recv();
-        Found::CommandLine("make -j2".to_owned())
+        Reply::CommandLine("make -j2".to_owned())
     });
     world.exec(parent, "make");
     world.fork(parent, child);
@@ -345,9 +345,9 @@ fn mappings_without_end_are_bounded() {
 }
 
 /// A world in which `read` answers questions about processes.
-fn world_with(read: impl Fn(&Question) -> Found + Send + Sync + 'static) -> World {
+fn world_with(read: impl Fn(&Question) -> Reply + Send + Sync + 'static) -> World {
     let mut world = World::new();
-    world.table.reader = Reader::with(Box::new(read));
+    world.table.reader = ProcessReader::with(Box::new(read));
     world
 }
 
@@ -357,10 +357,10 @@ fn sample_of(world: &mut World, tgid: u32, batch: &mut Batch) {
     world.table.take(&Record::parse(&bytes).unwrap(), &bytes, batch);
 }
 
-fn one_mapping() -> Found {
+fn one_mapping() -> Reply {
     let identity = Identity::BuildId(BuildId::new(&[1; 20]).unwrap());
     let mapped = Mapped { start: 0x10000, end: 0x11000, offset: 0x400, identity, path: "/bin/old".into() };
-    Found::Mappings(Some(MappedList { mapped: vec![mapped], cut: false }))
+    Reply::Mappings(Some(MappedList { mapped: vec![mapped], cut: false }))
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn samples_wait_a_second_for_a_process_that_does_not_answer_and_others_do_not() 
             }
             one_mapping()
         }
-        _ => Found::CommandLine(String::new()),
+        _ => Reply::CommandLine(String::new()),
     });
     let mut batch = Batch::default();
     sample_of(&mut world, silent, &mut batch);
@@ -416,8 +416,8 @@ fn a_copy_that_is_gone_before_it_is_read_has_its_parents_mappings() {
     let (parent, copy, other, stranger) = (NOBODY, NOBODY + 1, NOBODY + 2, NOBODY + 3);
     let mut world = world_with(move |question| match &question.what {
         What::Mappings if question.tgid == parent => one_mapping(),
-        What::Mappings => Found::Mappings(None),
-        _ => Found::CommandLine(String::new()),
+        What::Mappings => Reply::Mappings(None),
+        _ => Reply::CommandLine(String::new()),
     });
     let comm = |name: &str| comm_bytes(name.as_bytes());
     for (tgid, parent, comm, is_young_copy) in [
@@ -426,7 +426,7 @@ fn a_copy_that_is_gone_before_it_is_read_has_its_parents_mappings() {
         (other, parent, comm("old"), false),
         (stranger, parent, comm("another"), true),
     ] {
-        world.table.add_found(proc::Found { tgid, parent, threads: 1, comm, is_young_copy });
+        world.table.add_found(proc::FoundProcess { tgid, parent, threads: 1, comm, is_young_copy });
     }
     let mut seen = |tgid, name: &str| {
         let mut batch = Batch::default();
@@ -480,7 +480,7 @@ fn samples_that_wait_are_bounded_by_user() {
 fn an_answer_about_another_program_of_that_number_is_none() {
     let mut world = world_with(|question| match &question.what {
         What::Mappings => one_mapping(),
-        _ => Found::CommandLine(String::new()),
+        _ => Reply::CommandLine(String::new()),
     });
     let mut batch = Batch::default();
     sample_of(&mut world, NOBODY, &mut batch);
@@ -507,14 +507,14 @@ fn an_address_that_was_mapped_anew_while_a_sample_waited_is_unknown_and_all_othe
             Mapped { start, end: start + 0x1000, offset: 0x400, identity, path: path.into() }
         };
         let mapped = vec![piece(0x10000, "/bin/prog", 1), piece(0x20000, "/lib/new.so", 3)];
-        Found::Mappings(Some(MappedList { mapped, cut: false }))
+        Reply::Mappings(Some(MappedList { mapped, cut: false }))
     };
     let mut world = world_with(move |question| match question.what {
         What::Mappings => {
             let _ = held.lock().unwrap().recv();
             list()
         }
-        _ => Found::CommandLine(String::new()),
+        _ => Reply::CommandLine(String::new()),
     });
     let mut batch = Batch::default();
     let user = [0x20010 | INTERRUPTED, 0x10010, 0x10020];

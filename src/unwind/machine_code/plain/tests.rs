@@ -8,7 +8,7 @@ use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Regist
 use super::*;
 use crate::unwind::machine_code::quick_frame::{RBP, RBX, SLOTS};
 use crate::unwind::machine_code::state::Facts;
-use crate::unwind::machine_code::{Found, of_ranges};
+use crate::unwind::machine_code::{Findings, of_ranges};
 use crate::unwind::sections::Elf;
 use crate::unwind::table::rule::{Frame as RuleFrame, Rule};
 
@@ -45,7 +45,7 @@ fn the_quick_way_finds_what_the_thorough_way_finds() {
             found
         };
         let (quick, thorough) = (found(false), found(true));
-        let proved = |found: &Found| found.functions.iter().filter(|(_, failed)| failed.is_none()).count();
+        let proved = |found: &Findings| found.functions.iter().filter(|(_, failed)| failed.is_none()).count();
         let (ours, theirs) = (proved(&quick), proved(&thorough));
         println!("{}: {ours} and {theirs} functions, {} and {} rows", path.display(), quick.rows.len(), thorough.rows.len());
         assert!(ours * 1000 >= theirs * 995, "{}: {ours} and {theirs} functions", path.display());
