@@ -24,11 +24,11 @@ pub(crate) mod event_targets;
 #[cfg(feature = "live")]
 mod live;
 mod looks;
-mod names;
 #[cfg(feature = "live")]
 mod notes;
 #[cfg(feature = "live")]
 mod options;
+mod print_names;
 #[cfg(feature = "live")]
 mod record;
 mod runtime;
@@ -95,7 +95,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         }
         Some(Command::Names(options)) => {
             give_up_all_but(Duties::Reads);
-            names::run(&options)?;
+            print_names::run(&options)?;
         }
         #[cfg(feature = "live")]
         Some(Command::Hold(options)) => child::hold(&options)?,

@@ -61,7 +61,7 @@ pub use crate::symbolize::kernel::vmlinux::kernel_debug_information;
 pub use crate::symbolize::service::debuginfod::path_in_answer;
 pub use crate::symbolize::service::debuginfod::{DEBUGINFOD_FIND, program_called};
 pub use crate::symbolize::symbols::demangle::{Detail, demangle};
-pub use crate::symbolize::symbols::functions::{FunctionPlace, functions_of};
+pub use crate::symbolize::symbols::file_functions::{FunctionPlace, functions_of};
 pub use dwarf::SourceLocation;
 #[doc(hidden)]
 pub use listing::fuzzing::ListingReader;

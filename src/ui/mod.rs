@@ -11,7 +11,7 @@ mod baseline;
 mod compare;
 mod detail;
 mod dialogs;
-mod events;
+mod event_choice;
 mod find;
 mod going;
 mod keys;

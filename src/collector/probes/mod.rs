@@ -14,7 +14,7 @@
 //! by trying.
 
 mod failure;
-mod functions;
+mod kernel_functions;
 mod programs;
 mod spec;
 mod tracefs;
@@ -35,7 +35,7 @@ use super::wire::records;
 use crate::object::io_timeout::{self, FailureDomain};
 use crate::profile::{EventSource, EventStatus, Tgid};
 use failure::Failed;
-pub use functions::{KernelFunctions, nearest};
+pub use kernel_functions::{KernelFunctions, nearest};
 use programs::{MAX_SOURCES, OwnMaps, ProbeSettings, Programs};
 pub use spec::{Backtrace, COUNTERS, Counter, EventRequest, EventSpec, Mechanism, NamePattern, UserPlace};
 use tracefs::TraceFs;
