@@ -176,7 +176,7 @@ clang)
     ;;
 *) fail "usage: scripts/setup.sh build|check|test|test-all|test-vm|clang" ;;
 esac
-case $1 in test*) WANTED="$WANTED chromium node debuginfod debuginfod-find" ;; esac
+case $1 in test*) WANTED="$WANTED chromium node python3 debuginfod debuginfod-find" ;; esac
 [ "$1" != test-all ] || WANTED="$WANTED gdb"
 # Kernels, and the toolchain for arm64, are fetched by apt from the mirror that the machine's own apt uses.
 if [ "$1" = test-vm ]; then

@@ -12,6 +12,7 @@
 //! - [`collector`]: everything that touches the kernel.
 //! - [`symbolize`]: addresses to names.
 //! - [`object`]: files of code: opening what a process names, reading ELF; for both of these.
+//! - [`interpreters`]: functions of Python in memory; pure.
 //! - [`unwind`]: unwind information to compact tables; pure.
 //! - [`allocator`]: what the C library's allocator keeps.
 //! - [`privileges`]: what is given up after the start, in all threads.
@@ -26,6 +27,7 @@ pub mod cli;
 #[cfg(feature = "live")]
 pub mod collector;
 pub mod formats;
+pub mod interpreters;
 mod locks;
 pub mod object;
 pub mod privileges;

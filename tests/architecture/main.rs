@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("allocator", &[]),
     ("locks", &[]),
     ("object", &["object", "profile", "locks", "privileges"]),
+    ("interpreters", &["interpreters"]),
     ("unwind", &["unwind", "object", "profile"]),
     ("collector", &["collector", "unwind", "object", "profile", "locks", "privileges", "allocator"]),
     ("symbolize", &["symbolize", "object", "profile", "locks", "allocator"]),

@@ -1,0 +1,70 @@
+//! Code objects: what a function is called, and where it is in the source.
+
+use super::layout::{Instruction, Layout, LineTable};
+use super::{lines, text};
+use crate::interpreters::Memory;
+
+/// Characters of a function's name, and of a file's, that are read.
+pub const MAX_NAME: u64 = 512;
+/// See [`MAX_NAME`].
+pub const MAX_FILE: u64 = 1024;
+/// Bytes of a line table that are read: of a function of 20,000 lines.
+const MAX_LINES: u64 = 64 << 10;
+/// Where the length of a byte string is, and where its bytes begin.
+const BYTES_LENGTH: u64 = 16;
+const BYTES: u64 = 32;
+
+/// A function of Python, as its code object tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Code {
+    /// Its name, from 3.11 on with the classes and functions it is in: `Server.handle.<locals>.reply`. `<module>` for the code of a file.
+    pub name: String,
+    /// The file it was compiled from. Not a path where it begins with `<`, such as `<frozen importlib._bootstrap>`.
+    pub file: String,
+    /// The line of its `def`.
+    pub first_line: u32,
+    table: Vec<u8>,
+    form: LineTable,
+}
+
+impl Code {
+    /// Reads the code object at an address. Returns `None` if something else is there.
+    pub fn read(memory: &impl Memory, layout: &Layout, address: u64) -> Option<Code> {
+        let pointer = |offset: u64| memory.u64(address.checked_add(offset)?);
+        let name = text::read(memory, layout, pointer(layout.code_name)?, MAX_NAME)?;
+        let file = text::read(memory, layout, pointer(layout.code_file)?, MAX_FILE)?;
+        let first_line = memory.u32(address.checked_add(layout.code_first_line)?)?;
+        let lines = pointer(layout.code_lines)?;
+        let length = memory.u64(lines.checked_add(BYTES_LENGTH)?)?;
+        // A function whose table is too long to read has no lines, but all the rest.
+        let table = memory.bytes(lines.checked_add(BYTES)?, length, MAX_LINES).unwrap_or_default();
+        Some(Code { name, file, first_line, table, form: layout.lines })
+    }
+
+    /// The line of an instruction, by its place in the bytecode: see [`PythonFrame::place`](super::PythonFrame::place). Before the first
+    /// instruction it is that of the `def`.
+    pub fn line(&self, place: i32) -> Option<u32> {
+        match u32::try_from(place) {
+            Ok(place) => lines::line(self.form, &self.table, self.first_line, place),
+            Err(_) => Some(self.first_line),
+        }
+    }
+
+    /// Whether it is a function that the interpreter puts in between, and that nobody has written.
+    pub fn is_shim(&self) -> bool {
+        matches!((&*self.name, &*self.file), ("__init__", "__init__") | ("<interpreter trampoline>", _) | (_, "<shim>"))
+    }
+}
+
+impl Layout {
+    /// The place in the bytecode that a frame's word stands for, in bytes; before the first instruction negative.
+    pub(super) fn place(&self, code: u64, word: u64) -> i32 {
+        match self.instruction {
+            Instruction::Index(unit) => (word as u32).cast_signed().saturating_mul(unit),
+            Instruction::Pointer => {
+                let begin = code.wrapping_add(self.code_bytecode);
+                i32::try_from(word.wrapping_sub(begin).cast_signed()).unwrap_or(-1)
+            }
+        }
+    }
+}

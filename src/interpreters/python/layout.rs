@@ -1,0 +1,242 @@
+//! Where the fields of CPython's objects are, version by version.
+
+use crate::interpreters::Memory;
+
+/// A minor version of CPython, such as 3.12.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Version {
+    /// 3.
+    pub major: u8,
+    /// 12.
+    pub minor: u8,
+}
+
+impl Version {
+    /// The version in `Py_Version`, which is there from 3.11 on, or in a build's debug offsets: `0x030c01f0` is 3.12.1.
+    pub fn of_hex(hex: u32) -> Version {
+        Version { major: (hex >> 24) as u8, minor: (hex >> 16) as u8 }
+    }
+}
+
+/// How a frame says which instruction runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Instruction {
+    /// By its number, in units of so many bytes.
+    Index(i32),
+    /// By its address.
+    Pointer,
+}
+
+/// The form of a line table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LineTable {
+    /// Up to 3.9: steps in bytes and lines.
+    Steps,
+    /// 3.10: ranges, each with a step in lines.
+    Ranges,
+    /// From 3.11 on: locations.
+    Locations,
+}
+
+/// How the state of a thread leads to its innermost frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Innermost {
+    /// A pointer to it, at this offset.
+    Frame(u64),
+    /// A pointer to a structure on the C stack, of each call of the evaluation loop.
+    Loop {
+        /// Offset in the state.
+        at: u64,
+        /// Offset of the frame in the structure.
+        frame: u64,
+        /// Offset in the structure of the pointer to the one of the caller.
+        previous: u64,
+    },
+    /// Both: a pointer to the frame, and one to the structures, which do not lead to frames.
+    Both {
+        /// Offset of the pointer to the frame in the state.
+        frame: u64,
+        /// Offset of the pointer to the structure.
+        at: u64,
+        /// As above.
+        previous: u64,
+    },
+}
+
+/// Where a frame says that the evaluation loop was called for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Entry {
+    /// Nowhere: each frame is a call of its own.
+    Each,
+    /// A flag of the first frame of a call, at this offset.
+    Flag(u64),
+    /// A frame between the calls, on the C stack, that belongs to no function. The number of its owner, at this offset, is [`NO_FUNCTION`] or
+    /// more.
+    Between(u64),
+}
+
+/// The least owner of frames that belong to no function.
+pub(super) const NO_FUNCTION: u8 = 3;
+
+/// Where the fields of a version's objects are: offsets in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    pub(super) innermost: Innermost,
+    /// In the state: `pthread_self()` of its thread.
+    pub(super) thread_id: u64,
+    pub(super) frame_previous: u64,
+    pub(super) frame_code: u64,
+    pub(super) frame_instruction: u64,
+    pub(super) entry: Entry,
+    pub(super) instruction: Instruction,
+    /// Bits of the pointer to a code object that are part of the address.
+    pub(super) code_mask: u64,
+    pub(super) code_file: u64,
+    /// The qualified name (`Class.method`), or where there is none the name.
+    pub(super) code_name: u64,
+    pub(super) code_lines: u64,
+    pub(super) code_first_line: u64,
+    /// Where its bytecode begins; 0 where instructions are numbered.
+    pub(super) code_bytecode: u64,
+    pub(super) lines: LineTable,
+    /// Where the characters of a string begin: of ASCII, and of others.
+    pub(super) ascii_text: u64,
+    pub(super) other_text: u64,
+    /// In `_PyRuntime`: where the key of the threads' states is.
+    pub(super) runtime_key: u64,
+}
+
+/// The first bytes of `_PyRuntime` from 3.13 on.
+const COOKIE: &[u8; 8] = b"xdebugpy";
+/// Bytes of `_PyRuntime` that hold all of the offsets.
+const DEBUG_OFFSETS: usize = 760;
+/// No field of a structure that is looked at is farther from its begin.
+const MAX_OFFSET: u64 = 16 << 10;
+
+impl Layout {
+    /// The layout of a version whose `_PyRuntime` is at this address. Returns `None` for a version that is not known.
+    pub fn of(version: Version, memory: &impl Memory, runtime: u64) -> Option<Layout> {
+        let table = Layout::of_version(version)?;
+        if version.minor < 13 {
+            return Some(table);
+        }
+        // Where these are damaged, the table of the version still holds.
+        Some(table.with_debug_offsets(version, memory, runtime).unwrap_or(table))
+    }
+
+    /// From the debug information of builds of each version.
+    fn of_version(version: Version) -> Option<Layout> {
+        if version.major != 3 {
+            return None;
+        }
+        // Up to 3.10 a frame is a Python object of its own.
+        let old = Layout {
+            innermost: Innermost::Frame(24),
+            thread_id: 176,
+            frame_previous: 24,
+            frame_code: 32,
+            frame_instruction: 104,
+            entry: Entry::Each,
+            instruction: Instruction::Index(1),
+            code_mask: !0,
+            code_file: 104,
+            code_name: 112,
+            code_lines: 120,
+            code_first_line: 40,
+            code_bytecode: 0,
+            lines: LineTable::Steps,
+            ascii_text: 48,
+            other_text: 72,
+            runtime_key: 584,
+        };
+        let new = Layout {
+            innermost: Innermost::Frame(72),
+            thread_id: 152,
+            frame_previous: 8,
+            frame_code: 0,
+            frame_instruction: 56,
+            entry: Entry::Between(70),
+            instruction: Instruction::Pointer,
+            code_file: 112,
+            code_name: 128,
+            code_lines: 136,
+            code_first_line: 68,
+            lines: LineTable::Locations,
+            ascii_text: 40,
+            other_text: 56,
+            ..old
+        };
+        Some(match version.minor {
+            7 => Layout { code_file: 96, code_name: 104, code_lines: 112, code_first_line: 36, runtime_key: 1504, ..old },
+            8 => Layout { runtime_key: 1392, ..old },
+            9 => old,
+            10 => Layout {
+                innermost: Innermost::Both { frame: 24, at: 48, previous: 8 },
+                frame_instruction: 96,
+                instruction: Instruction::Index(2),
+                lines: LineTable::Ranges,
+                ..old
+            },
+            11 => Layout {
+                innermost: Innermost::Loop { at: 56, frame: 8, previous: 16 },
+                frame_previous: 48,
+                frame_code: 32,
+                entry: Entry::Flag(68),
+                code_first_line: 72,
+                code_bytecode: 184,
+                ascii_text: 48,
+                other_text: 72,
+                runtime_key: 592,
+                ..new
+            },
+            12 => Layout {
+                innermost: Innermost::Loop { at: 56, frame: 0, previous: 8 },
+                thread_id: 136,
+                code_bytecode: 192,
+                runtime_key: 1544,
+                ..new
+            },
+            13 => Layout { code_bytecode: 200, runtime_key: 2160, ..new },
+            14 => Layout { entry: Entry::Between(74), code_bytecode: 208, code_mask: !3, runtime_key: 2336, ..new },
+            _ => return None,
+        })
+    }
+
+    /// Takes the offsets that the interpreter itself gives.
+    fn with_debug_offsets(self, version: Version, memory: &impl Memory, runtime: u64) -> Option<Layout> {
+        let mut bytes = [0; DEBUG_OFFSETS];
+        if !memory.read(runtime, &mut bytes) || !bytes.starts_with(COOKIE) {
+            return None;
+        }
+        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at * 8..at * 8 + 8)?.try_into().ok()?));
+        let offset = |at: usize| word(at).filter(|offset| *offset < MAX_OFFSET);
+        if u32::try_from(word(1)?).ok().map(Version::of_hex) != Some(version) {
+            return None;
+        }
+        // Groups of words follow: the runtime's and the interpreter's, then these.
+        let state = if version.minor == 13 { 3 + 3 + 13 } else { 3 + 3 + 16 };
+        let frame = state + 9;
+        let code = frame + if version.minor == 13 { 6 } else { 8 };
+        let text = code + if version.minor == 13 { TYPES_13 } else { TYPES_14 };
+        Some(Layout {
+            innermost: Innermost::Frame(offset(state + 4)?),
+            thread_id: offset(state + 5)?,
+            frame_previous: offset(frame + 1)?,
+            frame_code: offset(frame + 2)?,
+            frame_instruction: offset(frame + 3)?,
+            entry: Entry::Between(offset(frame + 5)?),
+            code_file: offset(code + 1)?,
+            code_name: offset(code + 3)?,
+            code_lines: offset(code + 4)?,
+            code_first_line: offset(code + 5)?,
+            code_bytecode: offset(code + 9)?,
+            ascii_text: offset(text + 3)?,
+            ..self
+        })
+    }
+}
+
+/// Words from the begin of the group of code objects to that of strings.
+const TYPES_13: usize = 10 + 2 + 4 + 3 + 3 + 3 + 2 + 3 + 3;
+/// The same in 3.14, where code objects have one word more and sets are told after lists.
+const TYPES_14: usize = 11 + 2 + 4 + 3 + 3 + 4 + 3 + 2 + 3 + 3;

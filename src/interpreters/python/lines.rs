@@ -1,0 +1,135 @@
+//! Tables that tell the line of each instruction of a code object.
+
+use super::layout::LineTable;
+
+/// The line of the instruction at `at`, in bytes from the begin of the bytecode. `first` is the line of the function's `def`. Returns `None`
+/// where the table says that there is none, or ends before.
+pub(super) fn line(form: LineTable, table: &[u8], first: u32, at: u32) -> Option<u32> {
+    let line = match form {
+        LineTable::Steps => steps(table, i64::from(first), i64::from(at)),
+        LineTable::Ranges => ranges(table, i64::from(first), i64::from(at)),
+        LineTable::Locations => locations(table, i64::from(first), i64::from(at)),
+    };
+    line.and_then(|line| u32::try_from(line).ok())
+}
+
+/// Pairs of a step in bytes and a signed step in lines. The last pair counts whose bytes are not behind the instruction.
+fn steps(table: &[u8], first: i64, at: i64) -> Option<i64> {
+    let (mut line, mut begin) = (first, 0);
+    for pair in table.chunks_exact(2) {
+        begin += i64::from(pair[0]);
+        if begin > at {
+            break;
+        }
+        line += i64::from(pair[1].cast_signed());
+    }
+    Some(line)
+}
+
+/// Pairs of a length in bytes and a signed step in lines, made before the range. A step of -128 says that the range has no line.
+fn ranges(table: &[u8], first: i64, at: i64) -> Option<i64> {
+    const NO_LINE: i8 = -128;
+    let (mut line, mut end) = (first, 0);
+    for pair in table.chunks_exact(2) {
+        let step = pair[1].cast_signed();
+        if step != NO_LINE {
+            line += i64::from(step);
+        }
+        end += i64::from(pair[0]);
+        if at < end {
+            return (step != NO_LINE).then_some(line);
+        }
+    }
+    None
+}
+
+/// Entries of a byte `1 kind:4 length:3`, with the length less one in units of two bytes, and what the kind brings: a step in lines, and
+/// columns. An entry without a line leaves the running line as it is.
+fn locations(table: &[u8], first: i64, at: i64) -> Option<i64> {
+    const WITHOUT_LINE: u8 = 15;
+    const LONG: u8 = 14;
+    const WITHOUT_COLUMNS: u8 = 13;
+    const FIRST_WITH_STEP: u8 = 10;
+    let (mut line, mut end) = (first, 0);
+    let mut bytes = table.iter().copied();
+    while let Some(entry) = bytes.next() {
+        let kind = entry >> 3 & 15;
+        match kind {
+            WITHOUT_LINE => {}
+            WITHOUT_COLUMNS => line += signed(&mut bytes)?,
+            LONG => {
+                line += signed(&mut bytes)?;
+                for _ in 0..3 {
+                    number(&mut bytes)?;
+                }
+            }
+            FIRST_WITH_STEP.. => {
+                line += i64::from(kind - FIRST_WITH_STEP);
+                bytes.nth(1)?;
+            }
+            _ => drop(bytes.next()?),
+        }
+        end += i64::from(entry & 7) * 2 + 2;
+        if at < end {
+            return (kind != WITHOUT_LINE).then_some(line);
+        }
+    }
+    None
+}
+
+/// Six bits a byte, the least first; bit 6 says that more follow.
+fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
+    let mut value = 0;
+    for shift in (0..60).step_by(6) {
+        let byte = bytes.next()?;
+        value |= i64::from(byte & 63) << shift;
+        if byte & 64 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// A number whose lowest bit is its sign.
+fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
+    let value = number(bytes)?;
+    Some(if value & 1 == 1 { -(value >> 1) } else { value >> 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_count_from_the_instruction_they_come_to() {
+        // Lines 10, 11 from byte 4 on, 9 from byte 6 on.
+        let table = [4, 1, 2, 254];
+        let line_at = |at| line(LineTable::Steps, &table, 10, at);
+        assert_eq!([0, 3, 4, 6, 600].map(line_at), [10, 10, 11, 9, 9].map(Some));
+    }
+
+    #[test]
+    fn a_range_may_have_no_line() {
+        let table = [4, 1, 2, 128, 2, 1];
+        let line_at = |at| line(LineTable::Ranges, &table, 10, at);
+        assert_eq!([0, 4, 6, 8].map(line_at), [Some(11), None, Some(12), None]);
+    }
+
+    #[test]
+    fn locations_are_read_in_each_form() {
+        // Short, with a step of 2, without columns and a step of -1, without a line, long with a step of 40.
+        let table = [0x80, 0, 0x80 | 12 << 3, 1, 2, 0x80 | 13 << 3 | 1, 3, 0x80 | 15 << 3, 0x80 | 14 << 3, 64 | 16, 1, 0, 1, 2];
+        let line_at = |at| line(LineTable::Locations, &table, 10, at);
+        assert_eq!([0, 2, 4, 6, 8, 10, 12].map(line_at), [Some(10), Some(12), Some(11), Some(11), None, Some(51), None]);
+    }
+
+    #[test]
+    fn what_is_damaged_has_no_line_and_does_no_harm() {
+        for form in [LineTable::Steps, LineTable::Ranges, LineTable::Locations] {
+            for byte in 0..=255 {
+                line(form, &[byte; 300], u32::MAX, 100_000);
+                line(form, &[byte], 0, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! CPython 3.7 to 3.14: from a thread to its Python functions, and from a code object to name, file and line.
+//!
+//! ```text
+//! thread pointer ─► PyThreadState ─► frame ─► frame ─► …          [`chain`]: a run for each call of the evaluation loop
+//!                                      │
+//!                                      └─► code object ─► name, file, line table      [`Code`]
+//! ```
+//!
+//! Where fields are differs between minor versions: [`Layout`]. From 3.13 on the interpreter says it itself (`_Py_DebugOffsets`).
+//!
+//! The thread state is found by the key of the GIL state, not by the variable of the running thread: that is empty while a thread has given
+//! the GIL away, as in hashing or a system call, though its Python functions are all there.
+//!
+//! From 3.10 on each call of the evaluation loop leaves an address on the C stack, its [anchor](Run::anchor): Python functions belong behind
+//! the native frame in whose stack the anchor lies. So neither code ranges nor symbols of the loop are needed to put both in order.
+//!
+//! Sources: CPython's headers (`cpython/code.h`, `pycore_frame.h`, `pycore_debug_offsets.h`, `Objects/lnotab_notes.txt`,
+//! `InternalDocs/code_objects.md`), and the debug information of each version's build.
+
+mod chain;
+mod code;
+mod layout;
+mod lines;
+mod state;
+mod text;
+
+pub use chain::{PythonFrame, Run, chain};
+pub use code::{Code, MAX_FILE, MAX_NAME};
+pub use layout::{Layout, Version};
+pub use state::{StateSlot, find_slot};
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+    use super::*;
+    use crate::interpreters::Memory;
+
+    /// Memory in which every word is a number out of a hat, most of them small or near each other: pointers lead into it, in circles too.
+    struct Nonsense(u64);
+
+    impl Memory for Nonsense {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+            let hash = |at: u64| BuildHasherDefault::<DefaultHasher>::default().hash_one((self.0, at));
+            for (at, byte) in (address..).zip(buffer.iter_mut()) {
+                let word = hash(at & !7);
+                let small = if word & 3 == 0 { word } else { word % 4096 * 8 };
+                *byte = small.to_le_bytes()[(at & 7) as usize];
+            }
+            address.is_multiple_of(97) || address < 1 << 62
+        }
+    }
+
+    #[test]
+    fn nonsense_does_no_harm() {
+        for seed in 0..3000 {
+            let memory = Nonsense(seed);
+            let version = Version { major: 3, minor: 7 + (seed % 8) as u8 };
+            let layout = Layout::of(version, &memory, seed * 64).unwrap();
+            find_slot(&memory, &layout, seed * 8, seed * 4096);
+            let (runs, _) = chain(&memory, &layout, seed * 16, 500);
+            assert!(runs.iter().map(|run| run.frames.len()).sum::<usize>() <= 500);
+            for frame in runs.iter().flat_map(|run| &run.frames).take(20) {
+                if let Some(code) = Code::read(&memory, &layout, frame.code) {
+                    assert!(code.name.chars().count() as u64 <= MAX_NAME && code.file.chars().count() as u64 <= MAX_FILE);
+                    code.line(frame.place);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Python functions in the memory of real interpreters, of each version that is on the machine, beside what the program says itself.
+
+// What a test cannot do it says by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use flametop::interpreters::Memory;
+use flametop::interpreters::python::{Code, Layout, Run, Version, chain, find_slot};
+use object::{Object, ObjectSegment, ObjectSymbol};
+
+/// The interpreters on this machine: of the distribution, and of pyenv.
+fn interpreters() -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let of_pyenv = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().flatten();
+    let of_pyenv = of_pyenv.map(|entry| entry.path().join("bin/python")).filter(|path| path.exists());
+    let found: Vec<PathBuf> =
+        std::iter::once(PathBuf::from("/usr/bin/python3")).filter(|path| path.exists()).chain(of_pyenv).collect();
+    assert!(!found.is_empty(), "there is no Python on this machine: scripts/setup.sh test installs one");
+    found
+}
+
+/// What `tests/programs/python.py` says of itself.
+struct Told {
+    version: Version,
+    thread: u64,
+    /// File, line and name, innermost first.
+    frames: Vec<(String, u32, String)>,
+}
+
+/// A running interpreter.
+struct Interpreter {
+    child: Child,
+    told: Told,
+    memory: ProcessMemory,
+    runtime: u64,
+}
+
+struct ProcessMemory(File);
+
+impl Memory for ProcessMemory {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+        self.0.read_exact_at(buffer, address).is_ok()
+    }
+}
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Interpreter {
+    /// Starts `python.py`; `None` for a version that is not ours.
+    fn start(python: &Path, mode: &str) -> Option<Interpreter> {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/python.py");
+        let mut command = Command::new(python);
+        command.args([script, mode]).env("PYTHONDONTWRITEBYTECODE", "1").stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut told = Told { version: Version { major: 0, minor: 0 }, thread: 0, frames: Vec::new() };
+        for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok).take_while(|line| line != "end") {
+            let (what, rest) = line.split_once(' ').unwrap();
+            match what {
+                "version" => {
+                    let (major, minor) = rest.split_once('.').unwrap();
+                    told.version = Version { major: major.parse().unwrap(), minor: minor.parse().unwrap() };
+                }
+                "thread" => told.thread = rest.parse().unwrap(),
+                _ => {
+                    let mut parts = rest.splitn(3, ':');
+                    let mut part = || parts.next().unwrap().to_owned();
+                    told.frames.push((part(), part().parse().unwrap(), part()));
+                }
+            }
+        }
+        if told.version < (Version { major: 3, minor: 7 }) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return None;
+        }
+        // Let it go on from saying to being busy.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let runtime = runtime_of(child.id());
+        let memory = ProcessMemory(File::open(format!("/proc/{}/mem", child.id())).unwrap());
+        Some(Interpreter { child, told, memory, runtime })
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::of(self.told.version, &self.memory, self.runtime).expect("a known version")
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// The runs of the thread while it stands still.
+    fn runs(&self) -> Vec<Run> {
+        self.signal("-STOP");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let layout = self.layout();
+        let slot = find_slot(&self.memory, &layout, self.runtime, self.told.thread).expect("the slot of the thread's state");
+        let state = slot.state(&self.memory, self.told.thread).unwrap();
+        let (runs, whole) = chain(&self.memory, &layout, state, 2048);
+        assert!(whole, "{:?}", self.told.version);
+        runs
+    }
+
+    /// Name, file and line of each function, innermost first.
+    fn functions(&self, runs: &[Run]) -> Vec<(String, u32, String)> {
+        let layout = self.layout();
+        let frames = runs.iter().flat_map(|run| &run.frames);
+        let code = |code| Code::read(&self.memory, &layout, code).expect("a code object");
+        let told = frames.map(|frame| (code(frame.code), frame.place)).filter(|(code, _)| !code.is_shim());
+        told.map(|(code, place)| (code.file.clone(), code.line(place).expect("a line"), code.name.clone())).collect()
+    }
+}
+
+/// The address of `_PyRuntime` in a process.
+fn runtime_of(pid: u32) -> u64 {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let mapped = maps.lines().filter(|line| line.contains("python")).filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let start = u64::from_str_radix(words.next()?.split_once('-')?.0, 16).ok()?;
+        let offset = words.nth(1)?;
+        (offset == "00000000").then_some((start, words.nth(2)?.to_owned()))
+    });
+    for (start, path) in mapped {
+        let bytes = std::fs::read(path).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let first = file.segments().map(|segment| segment.address()).min().unwrap();
+        if let Some(symbol) = file.dynamic_symbols().find(|symbol| symbol.is_definition() && symbol.name() == Ok("_PyRuntime")) {
+            return start - first + symbol.address();
+        }
+    }
+    panic!("process {pid} has no _PyRuntime");
+}
+
+fn check(mode: &str) {
+    let mut checked = Vec::new();
+    for python in interpreters() {
+        let Some(interpreter) = Interpreter::start(&python, mode) else { continue };
+        let runs = interpreter.runs();
+        let seen = interpreter.functions(&runs);
+        let version = interpreter.told.version;
+        assert_eq!(seen[0].2, "busy", "{version:?}");
+        assert_eq!(seen[1..], interpreter.told.frames, "{version:?}");
+        // The loop is called again by C: from `sorted`, `reduce`, `list` and, up to 3.10 or 3.12, for each call or class.
+        let least = if version.minor <= 10 { seen.len() } else { 4 };
+        assert!(runs.len() >= least, "{version:?}: {} runs", runs.len());
+        let anchors: Vec<u64> = runs.iter().filter_map(|run| run.anchor).collect();
+        assert_eq!(anchors.len(), if version.minor <= 9 { 0 } else { runs.len() }, "{version:?}");
+        assert!(anchors.is_sorted_by(|one, next| one < next), "{version:?}: outer calls lie above inner ones: {anchors:x?}");
+        checked.push(format!("{}.{}", version.major, version.minor));
+    }
+    println!("{mode}: {}", checked.join(", "));
+}
+
+#[test]
+fn functions_files_and_lines_are_those_that_the_program_tells() {
+    check("spin");
+}
+
+#[test]
+fn a_thread_has_its_own() {
+    check("thread");
+}
+
+#[test]
+fn a_thread_without_the_interpreters_lock_has_its_functions_too() {
+    check("hash");
+}
