@@ -203,6 +203,12 @@ struct thread_struct {
 	unsigned long fsbase;
 };
 #else
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+};
+
 typedef struct {
 	__u64 pte;
 } pte_t;
@@ -240,9 +246,7 @@ struct task_struct {
 	struct fs_struct *fs;
 	struct uprobe_task *utask;
 	unsigned int in_execve : 1;
-#if defined(__TARGET_ARCH_x86)
 	struct thread_struct thread;
-#endif
 };
 
 #if defined(__TARGET_ARCH_x86)

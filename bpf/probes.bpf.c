@@ -182,7 +182,10 @@ static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct 
 	/* Known of a function of a program since 6.6. */
 	__u64 left = source == FROM_URETPROBE ? bpf_get_func_ip(ctx) : 0;
 
+	find_runtime(cpu, header->tgid);
 	walk_user(ctx, NULL, task, cpu, kernel, max_depth, trusted(source).returned, left, 0);
+	if (cpu->walk.scripted)
+		send_script(cpu, task, &records);
 	if (finish_sample(cpu, kernel)) {
 		event->ring_full++;
 	} else {

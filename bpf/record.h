@@ -62,6 +62,7 @@ enum record_kind {
 	SAMPLE_COMPARED = 1,
 	/* Taken at an event: sample_header::source says which. */
 	SAMPLE_EVENT = 2,
+	RECORD_SCRIPT = 254,
 	RECORD_WISH = 255,
 };
 
@@ -73,6 +74,8 @@ enum sample_flags {
 	SAMPLE_HAS_DUMP = 1 << 1,
 	/* There should be one, but the budget of dumps or their ring was used up. */
 	SAMPLE_DUMP_REFUSED = 1 << 2,
+	/* A struct script_record of the same CPU and time was sent before. */
+	SAMPLE_HAS_SCRIPT = 1 << 3,
 };
 
 struct sample_header {
@@ -143,6 +146,83 @@ struct wish {
 	__u8 reserved2[6];
 	__u32 uid; /* as in a sample */
 	__u32 files;
+};
+
+/* Processes with an interpreter at one time. */
+#define MAX_RUNTIMES 1024
+/* No such field. */
+#define NO_FIELD 0xffff
+/* The least owner of a frame between two calls of the interpreter's loop, which belongs to no function. */
+#define NO_FUNCTION 3
+
+/* How a frame tells that the interpreter's loop was called for it. */
+enum script_entry {
+	ENTRY_EACH = 0, /* each frame is a call of its own */
+	ENTRY_FLAG = 1, /* the byte at `entry` is set in the first frame of a call, which comes last */
+	ENTRY_BETWEEN = 2, /* between calls there are frames whose byte at `entry` is NO_FUNCTION or more */
+};
+
+/* Where an interpreter has its functions: the value of `runtimes`. Offsets are in bytes. src/interpreters/python/runtime.rs makes it. */
+struct runtime {
+	__s64 slot; /* from the thread pointer to a pointer to the thread's state, or to a list of pointers */
+	__u32 within; /* the state's place in that list */
+	__u16 loop; /* in the state: a pointer to the structure of the innermost call of the loop, on the stack; or NO_FIELD */
+	__u16 innermost; /* a pointer to the innermost frame, in the state or in that structure */
+	__u16 loop_previous; /* in the structure: a pointer to that of the call before; or NO_FIELD */
+	__u16 previous; /* of a frame: a pointer to its caller */
+	__u16 code; /* a pointer to its code object */
+	__u16 instruction; /* the instruction that runs */
+	__u16 entry; /* see enum script_entry */
+	__u16 frame_bytes; /* of a frame that are read */
+	__u16 check; /* in a code object: SCRIPT_CODE_WORDS words that tell one from another */
+	__u8 entry_is;
+	__u8 code_tag; /* bits of the pointer to the code object that are not part of the address */
+	__u8 instruction_is_pointer;
+	__u8 has_list;
+	__u8 in_loop; /* `innermost` is in the structure */
+	__u8 reserved[5];
+};
+
+/* Functions of an interpreter in one sample, words that were read of a frame and of a code object. Powers of two. */
+#define MAX_SCRIPT_FRAMES 1024
+#define SCRIPT_FRAME_WORDS 16
+#define SCRIPT_CODE_WORDS 4
+
+/* Why the functions of an interpreter end: the numbers of ScriptEnd in src/collector/wire/script.rs. */
+enum script_end {
+	SCRIPT_WHOLE = 1,
+	SCRIPT_CUT = 2, /* there are more */
+	SCRIPT_NO_STATE = 3, /* the thread runs no interpreter */
+	SCRIPT_UNREADABLE = 4, /* memory could not be read */
+};
+
+/* Kinds of words of a script, in their upper bytes. */
+enum script_word {
+	SCRIPT_FUNCTION = 1, /* the address of a code object. A word follows: the place of the instruction (32 bits), a check of the object */
+	SCRIPT_RUN_ENDS = 2, /* an address in the stack of the call of the loop that ran the functions before; 0: not known */
+};
+#define SCRIPT_KIND_SHIFT 56
+#define SCRIPT_ADDRESS ((1ULL << SCRIPT_KIND_SHIFT) - 1)
+
+/* Stack pointers, two a word; then at most three words for a function and the end of its call. */
+#define SCRIPT_WORDS (MAX_USER_FRAMES / 2 + 3 * MAX_SCRIPT_FRAMES)
+
+/*
+ * The functions of an interpreter in the sample that follows. The words begin with the stack pointer of each user frame, as the distance from
+ * `base` in units of 8 bytes. The functions follow, innermost first. The prefix is that of a sample.
+ */
+struct script_record {
+	__u64 time; /* the sample's */
+	__u64 base;
+	__u32 tgid;
+	__u32 tid;
+	__u32 cpu;
+	__u32 frames; /* user frames of the sample */
+	__u8 end; /* enum script_end */
+	__u8 reserved[16];
+	__u8 kind; /* RECORD_SCRIPT, where a sample has its kind */
+	__u8 reserved2[14];
+	__u64 words[SCRIPT_WORDS];
 };
 
 /*
@@ -295,6 +375,16 @@ OFFSET_IS(struct wish, kind, 49);
 OFFSET_IS(struct wish, uid, 56);
 OFFSET_IS(struct wish, files, 60);
 _Static_assert(sizeof(struct wish) == 64, "a wish is 64 bytes: see records.rs");
+OFFSET_IS(struct script_record, base, 8);
+OFFSET_IS(struct script_record, cpu, 24);
+OFFSET_IS(struct script_record, frames, 28);
+OFFSET_IS(struct script_record, end, 32);
+OFFSET_IS(struct script_record, kind, 49);
+OFFSET_IS(struct script_record, words, 64);
+OFFSET_IS(struct runtime, within, 8);
+OFFSET_IS(struct runtime, entry, 24);
+OFFSET_IS(struct runtime, entry_is, 30);
+_Static_assert(sizeof(struct runtime) == 40, "see runtime.rs");
 OFFSET_IS(struct stack_dump, pc, 8);
 OFFSET_IS(struct stack_dump, cpu, 16);
 OFFSET_IS(struct stack_dump, bytes, 24);

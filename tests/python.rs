@@ -120,6 +120,40 @@ impl Interpreter {
     }
 }
 
+/// The interpreters whose functions flametop shows: from 3.10 on.
+fn shown() -> Vec<(PathBuf, Version)> {
+    let told = interpreters().into_iter().filter_map(|python| {
+        let version = Interpreter::start(&python, "spin")?.told.version;
+        Some((python, version))
+    });
+    let shown: Vec<_> = told.filter(|(_, version)| version.minor >= 10).collect();
+    assert!(!shown.is_empty(), "no Python from 3.10 on is on this machine: scripts/setup.sh test installs one");
+    shown
+}
+
+/// Records `python.py`, and returns its stacks, root first, with their weights. The file `told` gets the output of `python.py`.
+fn record(python: &Path, mode: &str, told: &Path) -> Vec<(Vec<String>, u64)> {
+    let directory = tempfile::tempdir().unwrap();
+    let folded = directory.path().join("python.folded");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/python.py");
+    let output = File::create(told).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flametop"));
+    command.args(["record", "-F", "499", "-d", "2", "-o"]).arg(&folded).arg("--").arg(python).args([script, mode]);
+    let recorded = command.env("PYTHONDONTWRITEBYTECODE", "1").stdout(output).output().unwrap();
+    assert!(recorded.status.success(), "this test needs root: {}", String::from_utf8_lossy(&recorded.stderr));
+    let text = std::fs::read_to_string(&folded).unwrap();
+    let stacks = text.lines().map(|line| {
+        let (stack, weight) = line.rsplit_once(' ').unwrap();
+        (stack.split(';').map(str::to_owned).collect(), weight.parse().unwrap())
+    });
+    stacks.collect()
+}
+
+/// The Python functions of a stack, root first.
+fn python_functions(stack: &[String]) -> Vec<String> {
+    stack.iter().filter_map(|frame| frame.strip_suffix("_[j]")).map(str::to_owned).collect()
+}
+
 /// The address of `_PyRuntime` in a process.
 fn runtime_of(pid: u32) -> u64 {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
@@ -173,4 +207,45 @@ fn a_thread_has_its_own() {
 #[test]
 fn a_thread_without_the_interpreters_lock_has_its_functions_too() {
     check("hash");
+}
+
+#[test]
+fn stacks_have_python_functions_among_native_frames() {
+    for mode in ["spin", "thread", "hash"] {
+        for (python, version) in shown() {
+            let directory = tempfile::tempdir().unwrap();
+            let told = directory.path().join("told");
+            let stacks = record(&python, mode, &told);
+            let told = std::fs::read_to_string(&told).unwrap();
+            let mut expected: Vec<String> =
+                told.lines().filter_map(|line| Some(line.strip_prefix("frame ")?.splitn(3, ':').nth(2)?.to_owned())).collect();
+            expected.reverse();
+            expected.push("busy".to_owned());
+            let all: u64 =
+                stacks.iter().filter(|(stack, _)| stack.iter().any(|frame| frame == "busy_[j]")).map(|(_, weight)| weight).sum();
+            let right: u64 =
+                stacks.iter().filter(|(stack, _)| python_functions(stack) == expected).map(|(_, weight)| weight).sum();
+            assert!(all > 500, "{version:?} {mode}: {all} samples of busy()");
+            // While a function is being called or has just returned, there is one more or less.
+            assert!(right * 100 >= all * 99, "{version:?} {mode}: {right} of {all} samples have {expected:?}");
+            // C functions of the interpreter lie between those that call them and those that they call.
+            let between = |caller: &str, native: &str, callee: &str| {
+                let is_so = |stack: &[String]| {
+                    let at = |name: &str| stack.iter().rposition(|frame| frame == name);
+                    let (caller, callee) = (at(caller), at(callee));
+                    let native = stack.iter().rposition(|frame| frame.trim_end_matches("_[i]").ends_with(native));
+                    caller.zip(native).zip(callee).is_some_and(|((caller, native), callee)| caller < native && native < callee)
+                };
+                stacks.iter().filter(|(stack, _)| is_so(stack)).map(|(_, weight)| weight).sum::<u64>()
+            };
+            let (class, lambda) = match version.minor {
+                10 => ("add_[j]", "<lambda>_[j]"),
+                _ => ("Größe.add_[j]", "Größe.add.<locals>.<lambda>_[j]"),
+            };
+            // Interpreters without symbols have no names there.
+            if stacks.iter().any(|(stack, _)| stack.iter().any(|frame| frame.starts_with("list_sort"))) {
+                assert!(between(class, "list_sort", lambda) >= right, "{version:?} {mode}");
+            }
+        }
+    }
 }

@@ -38,6 +38,12 @@
 /* The bits of a code address that may be a signature of pointer authentication; measured by user space before loading. */
 const volatile __u64 signature_mask;
 
+/* The address that thread-local data is counted from. The register of a thread that has just set its own may be newer. */
+static __always_inline __u64 thread_pointer(struct task_struct *task)
+{
+	return task->thread.uw.tp_value;
+}
+
 /* Whether a system call has just returned 0 here, in user mode: of a return address that is not there this is the reason, if
  * the call was clone. svc 0 is d4000001. */
 static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)

@@ -54,6 +54,12 @@
 		(walk)->valid = 0xffff; \
 	} while (0)
 
+/* The address that thread-local data is counted from. */
+static __always_inline __u64 thread_pointer(struct task_struct *task)
+{
+	return task->thread.fsbase;
+}
+
 static __always_inline int is_64_bit(__u64 cs)
 {
 	return cs == USER_CS || cs == XEN_USER_CS;

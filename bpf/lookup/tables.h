@@ -170,6 +170,7 @@ struct walk {
 	__u8 end;
 	__u8 in_syscall;
 	__u8 newborn; /* a thread that has not left the system call that made it */
+	__u8 scripted; /* the process has an interpreter: stack pointers are noted. bpf/walk/script.h */
 	__u8 next_goroutine; /* a frame was one in which the thread has its next goroutine already (Go) */
 	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
 	struct address_space space;
@@ -235,6 +236,18 @@ struct known_task {
 	__u64 reserved;
 };
 
+/* A walk of an interpreter's functions: bpf/walk/script.h. */
+struct script_state {
+	struct runtime runtime;
+	__u64 frame; /* the next one */
+	__u64 anchor; /* of the call that runs it */
+	__u32 at; /* words of the record */
+	__u32 steps;
+	__u64 frame_words[SCRIPT_FRAME_WORDS];
+	__u64 code_words[SCRIPT_CODE_WORDS];
+	struct script_record record;
+};
+
 /*
  * What a CPU walks with. Too large for a value for each CPU, of which the kernel allows 32 KiB. What is larger comes last: an
  * instruction of BPF has 16 bits for an offset, and three more are made where that is not enough.
@@ -254,6 +267,7 @@ struct cpu_state {
 	struct cached_mapping mappings[CACHED_MAPPINGS] __attribute__((aligned(64)));
 	struct cached_rule rules[CACHED_RULES] __attribute__((aligned(64)));
 	struct past_stack past[PAST_STACKS];
+	struct script_state script;
 };
 _Static_assert(__builtin_offsetof(struct cpu_state, mappings) <= 0x7fff, "what has a place of its own in instructions");
 

@@ -251,7 +251,7 @@ __noinline int retrace(struct cpu_state *cpu)
 		}
 		if (read_stack(cpu, place, &word) || code_address(word) != (pc & PAST_PC_BITS))
 			break;
-		if (!add_frame(cpu, pc, pc >> FRAME_BITS_SHIFT & 3))
+		if (!add_frame_at(cpu, pc, pc >> FRAME_BITS_SHIFT & 3, sp & PAST_SP_BITS))
 			break;
 
 		struct past_frame *kept = past_frame(new, walk->frames - 1);

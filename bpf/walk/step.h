@@ -105,8 +105,19 @@ static __always_inline int read_stack(struct cpu_state *cpu, __u64 address, __u6
 	return 0;
 }
 
-/* Adds a frame to the sample: an address and enum frame_bits. Whether there was room. */
-static __always_inline int add_frame(struct cpu_state *cpu, __u64 address, __u64 bits)
+/* Notes the stack pointer of the frame that is added next, for the functions of an interpreter. */
+static __always_inline void note_stack_pointer(struct cpu_state *cpu, __u64 sp)
+{
+	struct script_record *record = &cpu->script.record;
+	__u32 place = cpu->walk.frames;
+
+	OPAQUE(record);
+	OPAQUE(place);
+	((__u32 *)record->words)[place & (MAX_USER_FRAMES - 1)] = (sp - record->base) >> 3;
+}
+
+/* Adds a frame to the sample: an address, enum frame_bits and its stack pointer. Whether there was room. */
+static __always_inline int add_frame_at(struct cpu_state *cpu, __u64 address, __u64 bits, __u64 sp)
 {
 	struct walk *walk = &cpu->walk;
 	__u32 place = walk->first_frame + walk->frames;
@@ -115,8 +126,16 @@ static __always_inline int add_frame(struct cpu_state *cpu, __u64 address, __u64
 	if (walk->frames >= MAX_USER_FRAMES || place >= MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
 		return 0;
 	cpu->sample.frames[place] = (address & ((1ULL << FRAME_BITS_SHIFT) - 1)) | bits << FRAME_BITS_SHIFT;
+	if (unlikely(walk->scripted))
+		note_stack_pointer(cpu, sp);
 	walk->frames++;
 	return 1;
+}
+
+/* The same, of the frame that the walk is at. */
+static __always_inline int add_frame(struct cpu_state *cpu, __u64 address, __u64 bits)
+{
+	return add_frame_at(cpu, address, bits, cpu->walk.regs[REG_SP]);
 }
 
 /* enum frame_bits of pc. */

@@ -19,6 +19,7 @@
 #include "guess.h"
 #include "rules.h"
 #include "uprobes.h"
+#include "script.h"
 
 /*
  * Whether the one frame so far is a new thread's, in the instructions behind clone: on its stack are arguments (musl's __clone), and
@@ -209,6 +210,8 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 	walk->guess_end = 0;
 	walk->next_goroutine = 0;
 	walk->end = USER_END_CUT;
+	if (unlikely(walk->scripted))
+		cpu->script.record.base = walk->regs[REG_SP];
 	begin_time(cpu, first_frame || again);
 	recall(cpu, task->pid, walk_how == WALK_ANEW || again);
 	if (left)

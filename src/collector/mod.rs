@@ -44,6 +44,7 @@ pub use sources::walk::Walk;
 
 pub use crate::collector::processes::dumps::DumpCounts;
 pub use crate::collector::processes::reading::Unread;
+pub use crate::collector::processes::scripts::ScriptCounts;
 use crate::collector::processes::table::{Happened, ProcessTable};
 use crate::collector::sources::clock::{Reading, Sampler, Settings};
 use crate::collector::sys::perf_ring::EventRings;
@@ -360,6 +361,11 @@ impl Collector {
             self.table
                 .settle(machine::now().0, answers, batch, |tgid| events.iter().any(|timed| timed.event.begins_program(tgid)));
         }
+        for (tgid, runtime) in self.table.take_runtime_changes() {
+            if !self.sampler.set_runtime(tgid, runtime.as_ref()) && runtime.is_some() {
+                self.table.runtime_refused();
+            }
+        }
         self.requests.make_due(machine::now().0, self.tables.as_ref(), &mut self.table);
         self.tables.iter().for_each(Tables::tick);
         self.settle_dumped(batch, last);
@@ -390,6 +396,11 @@ impl Collector {
     /// Returns what became of samples that met code without an unwind table.
     pub fn dumps(&self) -> DumpCounts {
         self.table.dump_counts()
+    }
+
+    /// Returns what became of the functions of interpreters.
+    pub fn scripts(&self) -> ScriptCounts {
+        self.table.script_counts()
     }
 
     /// Returns the processes about which nothing could be read, and related counts.

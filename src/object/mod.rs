@@ -10,6 +10,8 @@ pub mod crew;
 pub(crate) mod debug_files;
 pub(crate) mod debug_link;
 pub(crate) mod elf;
+#[cfg(feature = "live")]
+pub(crate) mod exported;
 pub(crate) mod function_bounds;
 pub(crate) mod gopclntab;
 pub mod headers;

@@ -1,6 +1,6 @@
 //! Lines for the health view: how it stands with unwind tables, and processes that could not be read.
 
-use crate::collector::{Collector, DumpCounts, ObjectState, Unread};
+use crate::collector::{Collector, DumpCounts, ObjectState, ScriptCounts, Unread};
 use crate::profile::sanitize;
 
 /// Lines about all unwind tables, and one for each object that has none.
@@ -41,6 +41,7 @@ pub(super) fn of_tables(collector: &Collector) -> Vec<String> {
         lines.push(format!("{} requests for tables were turned away: too many waited", tables.turned_away));
     }
     lines.extend(of_dumps(&collector.dumps()));
+    lines.extend(of_scripts(&collector.scripts()));
     let without = collector.objects().into_iter().filter_map(|object| match object.state {
         ObjectState::Without(why) => Some(format!("none for {}: {why}", sanitize(&object.path))),
         ObjectState::Ready(summary) if summary.covered < summary.text / 2 => {
@@ -72,6 +73,23 @@ pub(super) fn of_dumps(dumps: &DumpCounts) -> Vec<String> {
             dumps.refused
         ));
     }
+    lines
+}
+
+/// Functions of interpreters.
+fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
+    let told = [
+        (scripts.cut, "samples have more than 1,024 Python functions: the outermost ones are missing"),
+        (scripts.unreadable, "samples lack Python functions: memory of the interpreter could not be read"),
+        (scripts.gone, "Python functions were gone before their names were read: [function that is gone]"),
+        (scripts.refused, "Python functions were not read: their user has too many new ones, [functions not read]"),
+        (scripts.processes_refused, "processes are shown without their Python functions: 1,024 others are known"),
+    ];
+    let mut lines = Vec::new();
+    if scripts.samples > 0 {
+        lines.push(format!("{} samples of Python programs, {} of them with all functions", scripts.samples, scripts.whole));
+    }
+    lines.extend(told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
     lines
 }
 

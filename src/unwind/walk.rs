@@ -54,6 +54,8 @@ pub struct WalkedFrame {
     pub is_return: bool,
     /// Whether the frame was found without unwind information.
     pub guessed: bool,
+    /// Stack pointer of the frame.
+    pub sp: u64,
 }
 
 /// The code at an address.
@@ -158,7 +160,8 @@ impl Walk<'_> {
         if at == At::Nothing && !frames.is_empty() {
             return Err(UserEnd::NoCode);
         }
-        frames.push(WalkedFrame { pc, is_return, guessed });
+        let sp = self.get(self.machine.arch.sp()).unwrap_or(0);
+        frames.push(WalkedFrame { pc, is_return, guessed, sp });
         let rule = match at {
             At::Rule(rule) => rule.rule(self.machine.arch).ok_or(UserEnd::Invalid)?,
             At::NoTable => return Err(UserEnd::NoTable),

@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("object", &["object", "profile", "locks", "privileges"]),
     ("interpreters", &["interpreters"]),
     ("unwind", &["unwind", "object", "profile"]),
-    ("collector", &["collector", "unwind", "object", "profile", "locks", "privileges", "allocator"]),
+    ("collector", &["collector", "interpreters", "unwind", "object", "profile", "locks", "privileges", "allocator"]),
     ("symbolize", &["symbolize", "object", "profile", "locks", "allocator"]),
     ("formats", &["formats", "profile", "locks"]),
     ("ui", &["ui", "profile"]),

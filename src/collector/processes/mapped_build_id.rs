@@ -22,8 +22,8 @@ pub(crate) struct MappedFile {
     pub(crate) end: u64,
     /// Path of the file, as the process sees it.
     pub(crate) path: Arc<str>,
-    /// As the kernel named it.
-    pub(crate) file: Inode,
+    /// As the kernel named it, where it did.
+    pub(crate) file: Option<Inode>,
 }
 
 /// Why there is no build id.
@@ -44,8 +44,7 @@ pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Resul
     }
 }
 
-fn find(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<OpenFile, OpenError> {
-    let Inode { device, number, generation } = mapped.file;
+pub(super) fn find(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<OpenFile, OpenError> {
     // The first works for deleted and replaced files too, but wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
     let (file, by_path) = match open::mapping_now(user, tgid, mapped.start..mapped.end) {
         Err(OpenError::NotFound | OpenError::PermissionDenied) => {
@@ -53,6 +52,8 @@ fn find(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<OpenFile, OpenE
         }
         opened => (opened?, false),
     };
+    // The kernel told the build id instead of the inode. The caller then checks the contents.
+    let Some(Inode { device, number, generation }) = mapped.file else { return Ok(file) };
     // A path may lead to another file by now. Btrfs and overlayfs give stat another device number than perf, so the device cannot
     // be compared for root's files. Other users could put another file with that inode number there, so for them it is.
     let is_it = file.facts.inode == number
@@ -70,7 +71,7 @@ mod tests {
     fn another_file_under_the_path_is_not_taken_for_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let inode = Inode { device: 1, number: 1, generation: None };
-        let mapped = MappedFile { start: 0, end: 1, path: file.path().to_str().unwrap().into(), file: inode };
+        let mapped = MappedFile { start: 0, end: 1, path: file.path().to_str().unwrap().into(), file: Some(inode) };
         assert_eq!(of_mapping(UserId(0), Tgid(std::process::id()), &mapped), Err(Missing::NotReachable));
     }
 }

@@ -286,7 +286,8 @@ impl Files {
     }
 
     fn set_build_id(&mut self, mapped: &MappedFile, build_id: BuildIdOf) {
-        let identity = Identity::Inode(mapped.file);
+        // Only files with a known inode are asked about.
+        let Some(identity) = mapped.file.map(Identity::Inode) else { return };
         let index = self.by_key.get(&(Arc::clone(&mapped.path), identity)).copied();
         if let Some(file) = index.and_then(|index| self.get_mut(index)) {
             file.build_id = build_id;

@@ -26,8 +26,10 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
+use super::interpreter::{self, CodeKey, Interpreter};
 use super::mapped_build_id::{self, Missing};
 use super::proc::{self, MappedList};
+use crate::interpreters::python::{Code, Layout};
 use crate::locks;
 use crate::profile::{BuildId, Tgid, UserId};
 
@@ -57,6 +59,10 @@ pub(crate) enum What {
     Status,
     /// The build id of a file that it has mapped.
     BuildId(MappedFile),
+    /// The interpreter in a file that it has mapped, from this place in the file on.
+    Interpreter(MappedFile, u64),
+    /// Functions of its interpreter.
+    Functions(Box<Layout>, Vec<CodeKey>),
 }
 
 /// A question about a process.
@@ -81,6 +87,10 @@ pub(crate) enum Reply {
     Status(Option<proc::FoundProcess>),
     /// The result of [`mapped_build_id::of_mapping`].
     BuildId(Result<BuildId, Missing>),
+    /// The result of [`interpreter::of_mapping`].
+    Interpreter(Option<Box<Interpreter>>),
+    /// The result of [`interpreter::functions`].
+    Functions(Vec<(CodeKey, Option<Code>)>),
 }
 
 /// An answer, and when it was complete (`CLOCK_MONOTONIC`, nanoseconds).
@@ -338,6 +348,10 @@ fn read(question: &Question) -> Reply {
         What::CommandLine => Reply::CommandLine(proc::command_line(tgid)),
         What::Status => Reply::Status(proc::stat(tgid)),
         What::BuildId(mapped) => Reply::BuildId(mapped_build_id::of_mapping(question.user, Tgid(tgid), mapped)),
+        What::Interpreter(mapped, offset) => {
+            Reply::Interpreter(interpreter::of_mapping(question.user, Tgid(tgid), mapped, *offset).map(Box::new))
+        }
+        What::Functions(layout, wanted) => Reply::Functions(interpreter::functions(tgid, layout, wanted)),
     }
 }
 

@@ -113,6 +113,8 @@ impl ProcessTable {
                 What::CommandLine => state.command_line_known = Known::No,
                 What::Status => {}
                 What::BuildId(mapped) => self.files.not_asked(&mapped),
+                What::Interpreter(..) => self.interpreter_not_asked(question.tgid),
+                What::Functions(..) => state.scripts.asked.clear(),
             }
         }
         true
@@ -120,7 +122,7 @@ impl ProcessTable {
 
     /// Applies an answer.
     pub(crate) fn apply_answer(&mut self, answer: Answer) {
-        let Answer { question: Question { tgid, life, what, .. }, found, time } = answer;
+        let Answer { question: Question { tgid, life, what, user }, found, time } = answer;
         if let (What::BuildId(mapped), Reply::BuildId(found)) = (&what, &found) {
             return self.files.told_build_id(mapped, *found, time);
         }
@@ -129,6 +131,8 @@ impl ProcessTable {
             Reply::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list, time),
             Reply::Mappings(None) if known != Known::Yes => self.is_gone_unread(tgid),
             Reply::Mappings(_) | Reply::BuildId(_) => {}
+            Reply::Interpreter(found) => self.told_interpreter(tgid, found.map(|found| *found)),
+            Reply::Functions(read) => self.told_functions(tgid, user, read),
             Reply::CommandLine(line) => self.read_command_line(tgid, &line),
             Reply::Status(found) => {
                 let Some((state, found)) = self.states.get_mut(&tgid).zip(found) else { return };

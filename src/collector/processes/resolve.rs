@@ -4,13 +4,16 @@
 
 use crate::collector::processes::mapped_build_id::MappedFile;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
 use super::reader::{Question, What};
+use super::scripts::{Function, FunctionReads, MAX_ASKED, gone, not_read};
 use super::state::{Known, ProcessState};
 use super::table::{Parts, ProcessTable};
 use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records::{KERNEL_CUT, Record, UserFrame};
+use crate::collector::wire::script::{Part, Script, ScriptFrame};
 use crate::collector::{Batch, Collected};
 use crate::profile::{
     CgroupId, Cpu, EventSource, FileNamespace, FileOffset, Frame, FrameId, KernelAddress, NameRequest, Names, Object, ObjectId,
@@ -52,7 +55,7 @@ impl ProcessTable {
     pub(crate) fn resolve(&mut self, record: &Record, batch: &mut Batch, waits: Waits) -> bool {
         let name = self.label_for(record.uid, record.comm);
         let process = self.process_label(record.tgid);
-        let Some(Parts { state, files, names, kernel_frames, questions }) = self.parts(record.tgid) else {
+        let Some(Parts { state, files, names, kernel_frames, questions, reads }) = self.parts(record.tgid) else {
             return self.resolve_forgotten(record, batch);
         };
         let from = batch.frames.len();
@@ -74,8 +77,31 @@ impl ProcessTable {
         }
         // Innermost first on the wire. A user part below a system call begins behind the instruction that made it: a return
         // address. Below an interrupt, a fault or a signal it is the instruction that was running.
-        let frames = record.user().take(if unread { 0 } else { usize::MAX });
-        for (depth, UserFrame { address, is_return, guessed }) in frames.enumerate() {
+        let script = record.script().filter(|_| !unread);
+        if let Some(script) = script
+            && waits == Waits::MayWait
+            && !knows_functions(state, script, (owner, record.time), names, questions, reads)
+        {
+            return false;
+        }
+        let natives = if unread { 0 } else { record.user().len() };
+        let mut merged = Vec::new();
+        if let Some(script) = script {
+            script.merge(natives, |part| merged.push(part));
+        }
+        let plain = if script.is_some() { 0 } else { natives };
+        let parts = merged.into_iter().chain((0..plain).map(Part::Native));
+        let mut frames = record.user();
+        let mut ended = false;
+        for part in parts {
+            let (depth, frame) = match part {
+                Part::Function(function) => {
+                    push_function(state, names, function, batch);
+                    continue;
+                }
+                Part::Native(depth) => (depth, frames.next()),
+            };
+            let Some(UserFrame { address, is_return, guessed }) = frame.filter(|_| !ended) else { continue };
             if address == 0 && guessed {
                 // The walk says that frames are missing here.
                 batch.frames.push(unmapped(names));
@@ -105,11 +131,12 @@ impl ProcessTable {
                     // the stack. An address without code is not a return address, so the addresses after it are no callers either.
                     if depth > 0 {
                         user_end = UserEnd::NoCode;
-                        break;
+                        ended = true;
                     }
                 }
             }
         }
+        script.into_iter().for_each(|script| reads.count(script.end));
         if let Some(user) = batch.frames.get_mut(from..) {
             user.reverse();
         }
@@ -148,6 +175,49 @@ impl ProcessTable {
             compared: record.compared,
         });
         true
+    }
+}
+
+/// Whether the names of all functions of a sample are known. Asks for those that are not.
+fn knows_functions(
+    state: &mut ProcessState,
+    script: Script<'_>,
+    (owner, now): (Owner, u64),
+    names: &Names,
+    questions: &mut Vec<Question>,
+    reads: &mut FunctionReads,
+) -> bool {
+    let Some(layout) = state.scripts.layout else { return true };
+    let is_known = |function: &ScriptFrame| state.scripts.functions.contains_key(&(function.code, function.check));
+    if script.functions().all(|function| is_known(&function)) {
+        return true;
+    }
+    if state.scripts.asked.is_empty() {
+        let unknown = script.functions().filter(|function| !is_known(function)).map(|function| (function.code, function.check));
+        let mut unknown: Vec<_> = unknown.collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        unknown.truncate(MAX_ASKED);
+        let allowed = reads.take(owner.user, unknown.len(), now);
+        reads.counts.refused += (unknown.len() - allowed) as u64;
+        let refused = unknown.split_off(allowed).into_iter().map(|key| (key, Function::Shown(not_read(names))));
+        Arc::make_mut(&mut state.scripts.functions).extend(refused);
+        if unknown.is_empty() {
+            return true;
+        }
+        state.scripts.asked.extend(&unknown);
+        let what = What::Functions(Box::new(layout), unknown);
+        questions.push(Question { tgid: owner.tgid, life: state.life, user: owner.user, what });
+    }
+    false
+}
+
+/// Adds a function to the batch, unless it is hidden.
+fn push_function(state: &ProcessState, names: &Names, function: ScriptFrame, batch: &mut Batch) {
+    match state.scripts.functions.get(&(function.code, function.check)) {
+        Some(Function::Shown(frame)) => batch.frames.push(*frame),
+        Some(Function::Hidden) => {}
+        None => batch.frames.push(gone(names)),
     }
 }
 
@@ -223,7 +293,7 @@ impl Place<'_> {
                 if file.build_id.is_to_be_asked(self.now) {
                     file.build_id = BuildIdOf::Asked;
                     let path = file.path.clone();
-                    let what = What::BuildId(MappedFile { start: mapping.start, end: mapping.end, path, file: inode });
+                    let what = What::BuildId(MappedFile { start: mapping.start, end: mapping.end, path, file: Some(inode) });
                     let Owner { tgid, user, .. } = self.owner;
                     self.questions.push(Question { tgid, life: self.state.life, user, what });
                 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::mappings::{Mapping, Mappings};
+use super::scripts::Scripts;
 use crate::collector::wire::records::COMM_LENGTH;
 use crate::profile::{FrameId, LabelId, ObjectId, UserId};
 
@@ -57,6 +58,8 @@ pub(crate) struct ProcessState {
     pub(super) command_line: Arc<str>,
     pub(super) command_line_known: Known,
     pub(super) sampled: bool,
+    /// The functions of its interpreter, if it has one.
+    pub(super) scripts: Scripts,
     pub(super) threads: u32,
     pub(super) leader_gone: bool,
     pub(super) exited: Option<u64>,
@@ -82,6 +85,7 @@ impl ProcessState {
             command_line: Arc::default(),
             command_line_known: Known::No,
             sampled: false,
+            scripts: Scripts::default(),
             threads: 1,
             leader_gone: false,
             exited: None,

@@ -20,11 +20,13 @@ use rustc_hash::FxHashMap;
 
 use super::bounds::Bounds;
 use super::dumps::Dumped;
+use super::interpreter::may_be_interpreter;
 use super::mappings::{FileIndex, Files, MAX_MAPPINGS, Mapping, Mappings};
 use super::parked::Parking;
 use super::proc;
 use super::reader::{Answer, ProcessReader, Question, What};
 use super::remapped::Remapped;
+use super::scripts::{FunctionReads, RuntimeChange};
 use super::state::{Known, ProcessState, UNKNOWN_USER};
 use crate::collector::wire::perf_records::{Event, Timed, comm_bytes};
 use crate::collector::wire::records::{COMM_LENGTH, Record, UserFrame, comm_text};
@@ -92,6 +94,9 @@ pub(crate) struct ProcessTable {
     pub(super) early: Vec<Answer>,
     /// Processes without a command line whose parent's is on its way: number and life.
     pub(super) heirs: Vec<(u32, u64)>,
+    /// See [`ProcessTable::take_runtime_changes`].
+    pub(super) runtime_changes: Vec<RuntimeChange>,
+    pub(super) reads: FunctionReads,
 }
 
 impl ProcessTable {
@@ -129,6 +134,8 @@ impl ProcessTable {
             signature: kcore::signature_mask(),
             early: Vec::new(),
             heirs: Vec::new(),
+            runtime_changes: Vec::new(),
+            reads: FunctionReads::default(),
         }
     }
 
@@ -143,6 +150,7 @@ impl ProcessTable {
             state.frames = FxHashMap::default();
             state.anonymous = None;
             state.label = None;
+            state.scripts.forget_frames();
         }
     }
 
@@ -205,6 +213,9 @@ impl ProcessTable {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.lacks_files |= mapping.file == FileIndex::REFUSED;
         let is_changed = state.mappings.insert(mapping);
+        if is_changed && self.files.get_mut(mapping.file).is_some_and(|file| may_be_interpreter(&file.path)) {
+            state.scripts.look_again();
+        }
         if is_changed {
             state.frames.clear();
         }
@@ -229,6 +240,7 @@ impl ProcessTable {
         // stays charged to that user until a sample says otherwise.
         let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
         let state = ProcessState { known: Known::Yes, read_at: time, user, sampled, ..self.begin(comm) };
+        self.forget_runtime(tgid);
         self.states.insert(tgid, state);
         let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
         process.command_line = Arc::default();
@@ -267,9 +279,14 @@ impl ProcessTable {
             label: from.label,
             command_line: from.command_line.clone(),
             command_line_known: if command_line_known { Known::Yes } else { Known::No },
+            // The copy has the same memory, so its interpreter and functions are at the same addresses.
+            scripts: from.scripts.of_copy(),
             life: self.lives,
             ..ProcessState::new(from.comm)
         };
+        if let Some(runtime) = child.scripts.runtime {
+            self.runtime_changes.push((tgid, Some(runtime)));
+        }
         let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), exited: None };
         self.states.insert(tgid, child);
         self.shared.insert(Tgid(tgid), process);
@@ -290,6 +307,9 @@ impl ProcessTable {
     pub(super) fn finish(&mut self, tgid: u32, time: u64, happened: &mut Happened) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.exited = Some(time);
+        if state.scripts.runtime.is_some() {
+            self.runtime_changes.push((tgid, None));
+        }
         if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
             process.exited = Some(Timestamp(time));
         }
@@ -333,6 +353,7 @@ impl ProcessTable {
         if record.user().len() > 0 {
             self.doubt(record);
             self.want_mappings(tgid);
+            self.want_interpreter(tgid, record.time);
         }
         self.want_command_line(tgid);
         // Idle tasks are all of process 0, and each has its CPU's name.
@@ -402,9 +423,8 @@ impl ProcessTable {
     /// The process, and beside it the tables that resolving its frames needs.
     pub(crate) fn parts(&mut self, tgid: u32) -> Option<Parts<'_>> {
         let state = self.states.get_mut(&tgid)?;
-        let (files, names, kernel_frames, questions) =
-            (&mut self.files, &*self.names, &mut self.kernel_frames, &mut self.questions);
-        Some(Parts { state, files, names, kernel_frames, questions })
+        let (files, names, kernel_frames) = (&mut self.files, &*self.names, &mut self.kernel_frames);
+        Some(Parts { state, files, names, kernel_frames, questions: &mut self.questions, reads: &mut self.reads })
     }
 }
 
@@ -415,6 +435,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) names: &'a Names,
     pub(crate) kernel_frames: &'a mut FxHashMap<u64, FrameId>,
     pub(crate) questions: &'a mut Vec<Question>,
+    pub(crate) reads: &'a mut FunctionReads,
 }
 
 fn unknown_process() -> Process {

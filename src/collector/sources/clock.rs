@@ -4,7 +4,7 @@ use crate::collector::machine::kernel_is_at_least;
 use crate::collector::sources::walk::Walk;
 use crate::collector::sys::machine;
 use crate::collector::sys::scheduling;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -72,6 +72,7 @@ pub(crate) struct SharedMaps {
     pub(crate) records: MapHandle,
     pub(crate) stack_dumps: MapHandle,
     pub(crate) targets: MapHandle,
+    pub(crate) runtimes: MapHandle,
     pub(crate) segments: MapHandle,
     pub(crate) objects: MapHandle,
     pub(crate) files: MapHandle,
@@ -99,6 +100,8 @@ pub(crate) struct Sampler {
     /// Whether the clock is to tick.
     ticks: bool,
     settings: Settings,
+    /// Processes in `runtimes`.
+    runtimes: BTreeSet<u32>,
     /// Number of elements of `cpu_states`.
     states: u32,
     /// CPUs that are switched on and have no element.
@@ -180,6 +183,7 @@ impl Sampler {
             clock,
             ticks: false,
             settings,
+            runtimes: BTreeSet::new(),
             states,
             left_out: Vec::new(),
             reading,
@@ -310,6 +314,7 @@ impl Sampler {
             records: handle(&maps.records)?,
             stack_dumps: handle(&maps.stack_dumps)?,
             targets: handle(&maps.targets)?,
+            runtimes: handle(&maps.runtimes)?,
             segments: handle(&maps.segments)?,
             objects: handle(&maps.objects)?,
             files: handle(&maps.files)?,
@@ -351,6 +356,28 @@ impl Sampler {
     pub(crate) fn remove_target(&self, tgid: u32) {
         // It may never have been one.
         let _ = scheduling::undisturbed(|| self.skeleton.maps.targets.delete(&tgid.to_ne_bytes()));
+    }
+
+    /// Tells BPF where a process has the functions of its interpreter; `None` for a process that has none any more. Returns `false` if there
+    /// is no room.
+    pub(crate) fn set_runtime(&mut self, tgid: u32, runtime: Option<&[u8; 40]>) -> bool {
+        let map = &self.skeleton.maps.runtimes;
+        let key = tgid.to_ne_bytes();
+        let done = scheduling::undisturbed(|| match runtime {
+            Some(runtime) => map.update(&key, runtime, MapFlags::ANY),
+            None => map.delete(&key),
+        });
+        if done.is_ok() {
+            match runtime {
+                Some(_) => drop(self.runtimes.insert(tgid)),
+                None => drop(self.runtimes.remove(&tgid)),
+            }
+        }
+        let in_use = u32::from(!self.runtimes.is_empty());
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut().filter(|bss| bss.runtimes_in_use != in_use) {
+            bss.runtimes_in_use = in_use;
+        }
+        done.is_ok()
     }
 }
 

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::records::{Record, StackDump, Wish};
+use super::script::Script;
 use crate::unwind::Arch;
 
 /// Records that were taken out of the ring buffer and wait for their turn.
@@ -15,6 +16,8 @@ pub(crate) struct Pending {
     wishes: Vec<Wish>,
     /// Dumps by the CPU and time of their samples.
     dumps: FxHashMap<(u32, u64), StackDump>,
+    /// Functions of an interpreter that came last of each CPU, with the time of their sample: it comes next.
+    scripts: FxHashMap<u32, (u64, Vec<u8>)>,
     malformed: u64,
 }
 
@@ -24,10 +27,18 @@ impl Pending {
         if let Some(wish) = Wish::parse(record) {
             return self.wishes.push(wish);
         }
+        if let Some((cpu, time)) = Script::sample_of(record) {
+            self.scripts.insert(cpu, (time, record.to_vec()));
+            return;
+        }
         match Record::time_of(record) {
             Some(time) => {
-                self.index.push((time, self.bytes.len(), record.len()));
+                let script = Some(record).filter(|record| Record::wants_script(record)).and_then(Record::cpu_of);
+                let script = script.and_then(|cpu| self.scripts.remove(&cpu)).filter(|(of, _)| *of == time);
+                let script = script.map(|(_, bytes)| bytes).unwrap_or_default();
+                self.index.push((time, self.bytes.len(), record.len() + script.len()));
                 self.bytes.extend_from_slice(record);
+                self.bytes.extend_from_slice(&script);
             }
             None => self.malformed += 1,
         }

@@ -5,6 +5,7 @@
 use crate::object::io_timeout::FailureDomain;
 use std::mem::offset_of;
 
+use super::script::Script;
 use crate::object::numbers::{array_at, u16_at, u32_at, u64_at};
 use crate::profile::{FileNamespace, UserEnd, UserId};
 use crate::unwind::walk::{Registers, WalkedFrame};
@@ -32,6 +33,9 @@ pub(crate) const HAS_DUMP: u8 = 2;
 
 /// There is no dump of its stack, for want of budget or room: `SAMPLE_DUMP_REFUSED`.
 pub(crate) const DUMP_REFUSED: u8 = 4;
+
+/// The functions of an interpreter were sent before: `SAMPLE_HAS_SCRIPT`. Their record follows the sample's own bytes.
+pub(crate) const HAS_SCRIPT: u8 = 8;
 
 /// Bytes of a page of a dump, and most pages: `DUMP_PAGE`, `LARGE_DUMP_PAGES`.
 const DUMP_PAGE: usize = 4096;
@@ -252,6 +256,7 @@ pub(crate) struct Record<'a> {
     pub(crate) files: FileNamespace,
     kernel: &'a [u8],
     user: &'a [u8],
+    script: Option<&'a [u8]>,
 }
 
 impl<'a> Record<'a> {
@@ -259,8 +264,9 @@ impl<'a> Record<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Record<'a>> {
         let kernel_frames = usize::from(u16_at(bytes, offset_of!(SampleHeader, kernel_frames))?);
         let user_frames = usize::from(u16_at(bytes, offset_of!(SampleHeader, user_frames))?);
-        let frames = bytes.get(HEADER..)?;
-        if frames.len() != (kernel_frames + user_frames) * 8 {
+        let flags = *bytes.get(offset_of!(SampleHeader, flags))?;
+        let (frames, script) = bytes.get(HEADER..)?.split_at_checked((kernel_frames + user_frames) * 8)?;
+        if !script.is_empty() && flags & HAS_SCRIPT == 0 {
             return None;
         }
         let (kernel, user) = frames.split_at_checked(kernel_frames * 8)?;
@@ -272,7 +278,7 @@ impl<'a> Record<'a> {
             cpu: u32_at(bytes, offset_of!(SampleHeader, cpu))?,
             comm: array_at(bytes, offset_of!(SampleHeader, comm))?,
             user_end: *bytes.get(offset_of!(SampleHeader, user_end))?,
-            flags: *bytes.get(offset_of!(SampleHeader, flags))?,
+            flags,
             source: *bytes.get(offset_of!(SampleHeader, source))?,
             weight: u64_at(bytes, offset_of!(SampleHeader, weight))?,
             uid: UserId(u32_at(bytes, offset_of!(SampleHeader, uid))?),
@@ -280,12 +286,30 @@ impl<'a> Record<'a> {
             compared: bytes.get(offset_of!(SampleHeader, kind)) == Some(&COMPARED),
             kernel,
             user,
+            script: Some(script).filter(|script| !script.is_empty()),
         })
+    }
+
+    /// Whether a record of an interpreter's functions belongs to a sample that is not joined with it yet.
+    pub(crate) fn wants_script(bytes: &[u8]) -> bool {
+        bytes.get(offset_of!(SampleHeader, flags)).is_some_and(|flags| flags & HAS_SCRIPT != 0)
+    }
+
+    /// The CPU alone.
+    pub(crate) fn cpu_of(bytes: &[u8]) -> Option<u32> {
+        u32_at(bytes, offset_of!(SampleHeader, cpu))
+    }
+
+    /// The functions of an interpreter.
+    pub(crate) fn script(&self) -> Option<Script<'a>> {
+        Script::parse(self.script?)
     }
 
     /// Returns the bytes of the same record with other user frames, without bits about dumps.
     pub(crate) fn with_user(bytes: &[u8], user: &[WalkedFrame], before: usize, user_end: UserEnd) -> Option<Vec<u8>> {
         let kernel = usize::from(u16_at(bytes, offset_of!(SampleHeader, kernel_frames))?);
+        let frames = usize::from(u16_at(bytes, offset_of!(SampleHeader, user_frames))?);
+        let script = bytes.get(HEADER + 8 * (kernel + frames)..).filter(|script| !script.is_empty());
         let mut new = bytes.get(..HEADER + 8 * (kernel + before))?.to_vec();
         for frame in user {
             let bits = if frame.is_return { 0 } else { FRAME_INTERRUPTED } | if frame.guessed { FRAME_GUESSED } else { 0 };
@@ -295,6 +319,9 @@ impl<'a> Record<'a> {
         new.get_mut(offset_of!(SampleHeader, user_frames)..)?.first_chunk_mut().map(|place| *place = count)?;
         *new.get_mut(offset_of!(SampleHeader, user_end))? = user_end as u8;
         *new.get_mut(offset_of!(SampleHeader, flags))? &= !(HAS_DUMP | DUMP_REFUSED);
+        if let Some(script) = script {
+            new.extend(Script::with_user(script, before, user.iter().map(|frame| frame.sp))?);
+        }
         Some(new)
     }
 

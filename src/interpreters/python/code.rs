@@ -41,6 +41,18 @@ impl Code {
         Some(Code { name, file, first_line, table, form: layout.lines })
     }
 
+    /// A mix of words of a code object: another one at its address has another. BPF makes the same (`code_check`). Returns zero if the memory
+    /// cannot be read.
+    pub fn check(memory: &impl Memory, layout: &Layout, address: u64) -> u32 {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut words = [0; 32];
+        if !address.checked_add(layout.code_check).is_some_and(|at| memory.read(at, &mut words)) {
+            return 0;
+        }
+        let words = words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+        (words.fold(0, |mix: u64, word| (mix ^ word).wrapping_mul(FACTOR)) >> 32) as u32
+    }
+
     /// The line of an instruction, by its place in the bytecode: see [`PythonFrame::place`](super::PythonFrame::place). Before the first
     /// instruction it is that of the `def`.
     pub fn line(&self, place: i32) -> Option<u32> {
@@ -57,6 +69,14 @@ impl Code {
 }
 
 impl Layout {
+    /// The place in the bytecode of an instruction as BPF sends it: its number, or its distance from the code object.
+    pub fn place_of(&self, instruction: u32) -> i32 {
+        match self.instruction {
+            Instruction::Index(unit) => instruction.cast_signed().saturating_mul(unit),
+            Instruction::Pointer => instruction.wrapping_sub(self.code_bytecode as u32).cast_signed(),
+        }
+    }
+
     /// The place in the bytecode that a frame's word stands for, in bytes; before the first instruction negative.
     pub(super) fn place(&self, code: u64, word: u64) -> i32 {
         match self.instruction {

@@ -16,6 +16,14 @@ impl Version {
     pub fn of_hex(hex: u32) -> Version {
         Version { major: (hex >> 24) as u8, minor: (hex >> 16) as u8 }
     }
+
+    /// The version in a file's name: `libpython3.10.so.1.0`, `python3.10`.
+    pub fn of_file(path: &str) -> Option<Version> {
+        let name = path.rsplit('/').next()?;
+        let minor = name.split_once("python3.")?.1;
+        let end = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
+        Some(Version { major: 3, minor: minor.get(..end)?.parse().ok()? })
+    }
 }
 
 /// How a frame says which instruction runs.
@@ -102,8 +110,15 @@ pub struct Layout {
     /// Where the characters of a string begin: of ASCII, and of others.
     pub(super) ascii_text: u64,
     pub(super) other_text: u64,
+    /// In a code object: words that do not change, and that another one in its place would have otherwise.
+    pub(super) code_check: u64,
     /// In `_PyRuntime`: where the key of the threads' states is.
     pub(super) runtime_key: u64,
+    /// In `_PyRuntime`: a pointer to the first interpreter.
+    pub(super) runtime_interpreters: u64,
+    /// In an interpreter: a pointer to the state of a thread; and in that, one to the next.
+    pub(super) interpreter_threads: u64,
+    pub(super) thread_next: u64,
 }
 
 /// The first bytes of `_PyRuntime` from 3.13 on.
@@ -147,7 +162,11 @@ impl Layout {
             lines: LineTable::Steps,
             ascii_text: 48,
             other_text: 72,
+            code_check: 32,
             runtime_key: 584,
+            runtime_interpreters: 32,
+            interpreter_threads: 8,
+            thread_next: 8,
         };
         let new = Layout {
             innermost: Innermost::Frame(72),
@@ -161,13 +180,23 @@ impl Layout {
             code_name: 128,
             code_lines: 136,
             code_first_line: 68,
+            code_check: 68,
+            interpreter_threads: 7344,
             lines: LineTable::Locations,
             ascii_text: 40,
             other_text: 56,
             ..old
         };
         Some(match version.minor {
-            7 => Layout { code_file: 96, code_name: 104, code_lines: 112, code_first_line: 36, runtime_key: 1504, ..old },
+            7 => Layout {
+                code_file: 96,
+                code_name: 104,
+                code_lines: 112,
+                code_first_line: 36,
+                runtime_key: 1504,
+                runtime_interpreters: 24,
+                ..old
+            },
             8 => Layout { runtime_key: 1392, ..old },
             9 => old,
             10 => Layout {
@@ -183,6 +212,9 @@ impl Layout {
                 frame_code: 32,
                 entry: Entry::Flag(68),
                 code_first_line: 72,
+                code_check: 72,
+                interpreter_threads: 16,
+                runtime_interpreters: 40,
                 code_bytecode: 184,
                 ascii_text: 48,
                 other_text: 72,
@@ -192,12 +224,21 @@ impl Layout {
             12 => Layout {
                 innermost: Innermost::Loop { at: 56, frame: 0, previous: 8 },
                 thread_id: 136,
+                interpreter_threads: 72,
+                runtime_interpreters: 40,
                 code_bytecode: 192,
                 runtime_key: 1544,
                 ..new
             },
-            13 => Layout { code_bytecode: 200, runtime_key: 2160, ..new },
-            14 => Layout { entry: Entry::Between(74), code_bytecode: 208, code_mask: !3, runtime_key: 2336, ..new },
+            13 => Layout { code_bytecode: 200, runtime_key: 2160, runtime_interpreters: 632, ..new },
+            14 => Layout {
+                entry: Entry::Between(74),
+                code_bytecode: 208,
+                code_mask: !3,
+                runtime_key: 2336,
+                runtime_interpreters: 808,
+                ..new
+            },
             _ => return None,
         })
     }
@@ -231,6 +272,9 @@ impl Layout {
             code_first_line: offset(code + 5)?,
             code_bytecode: offset(code + 9)?,
             ascii_text: offset(text + 3)?,
+            runtime_interpreters: offset(3 + 2)?,
+            interpreter_threads: offset(3 + 3 + 3)?,
+            thread_next: offset(state + 2)?,
             ..self
         })
     }

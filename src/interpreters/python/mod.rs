@@ -21,13 +21,14 @@ mod chain;
 mod code;
 mod layout;
 mod lines;
+mod runtime;
 mod state;
 mod text;
 
 pub use chain::{PythonFrame, Run, chain};
 pub use code::{Code, MAX_FILE, MAX_NAME};
 pub use layout::{Layout, Version};
-pub use state::{StateSlot, find_slot};
+pub use state::{StateSlot, find_slot, threads};
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,8 @@ impl StateSlot {
     }
 }
 
+/// Most threads that are tried.
+const MAX_THREADS: usize = 64;
 /// Keys of thread-specific data whose values are beside the thread's own data: of glibc, and of musl for sure.
 const NEAR_KEYS: u64 = 32;
 /// The largest distance from `pthread_self()` to the thread pointer, where that is not the same.
@@ -50,4 +52,13 @@ pub fn find_slot(memory: &impl Memory, layout: &Layout, runtime: u64, thread_poi
             distance => distance == Some(0),
         })
     })
+}
+
+/// `pthread_self()` of threads of the first interpreter, the youngest first. `runtime` is the address of `_PyRuntime`.
+pub fn threads(memory: &impl Memory, layout: &Layout, runtime: u64) -> Vec<u64> {
+    let at = |base: u64, offset: u64| memory.u64(base.checked_add(offset)?).filter(|word| *word != 0);
+    let interpreter = at(runtime, layout.runtime_interpreters);
+    let first = interpreter.and_then(|interpreter| at(interpreter, layout.interpreter_threads));
+    let states = std::iter::successors(first, |state| at(*state, layout.thread_next));
+    states.take(MAX_THREADS).filter_map(|state| at(state, layout.thread_id)).collect()
 }

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Functions of an interpreter, which are no frames of the native stack: a chain in memory that is walked beside it, once a sample.
+ *
+ *   thread pointer ─► state ─► frame ─► frame ─► …     innermost first, at most MAX_SCRIPT_FRAMES
+ *
+ * What is sent is no stack yet: code objects with the instructions that run in them; an address in the stack of each call of the
+ * interpreter's loop, the anchor; and the stack pointer of each native frame. User space puts the functions of a call behind the native
+ * frame in whose stack its anchor lies. src/interpreters/python/ has the same walk in Rust.
+ *
+ * Where fields are in memory is a struct runtime, which user space makes for each process that has an interpreter. Without one, a sample
+ * costs a comparison.
+ */
+#ifndef FLAMETOP_SCRIPT_H
+#define FLAMETOP_SCRIPT_H
+
+#include "step.h"
+
+/* Process → its interpreter. Preallocated: perf_event programs may use no other hash map before 6.1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_RUNTIMES);
+	__type(key, __u32);
+	__type(value, struct runtime);
+} runtimes SEC(".maps");
+
+/* Before the walk of a user stack: whether its process has an interpreter. */
+static __always_inline void find_runtime(struct cpu_state *cpu, __u32 tgid)
+{
+	struct runtime *runtime = bpf_map_lookup_elem(&runtimes, &tgid);
+
+	cpu->walk.scripted = runtime != NULL;
+	if (runtime)
+		cpu->script.runtime = *runtime;
+}
+
+/* Appends a word. Whether there was room. */
+static __always_inline int add_word(struct script_state *script, __u64 word)
+{
+	__u32 place = script->at;
+
+	OPAQUE(place);
+	if (place >= SCRIPT_WORDS)
+		return 0;
+	script->record.words[place] = word;
+	script->at = place + 1;
+	return 1;
+}
+
+/* A field of the frame that was read. */
+static __always_inline __u64 frame_word(struct script_state *script, __u32 offset)
+{
+	__u32 place = offset >> 3;
+
+	OPAQUE(place);
+	return script->frame_words[place & (SCRIPT_FRAME_WORDS - 1)];
+}
+
+static __always_inline int read_word(__u64 address, __u64 *word)
+{
+	return bpf_probe_read_user(word, sizeof(*word), (void *)address);
+}
+
+/* A mix of what a code object is made of: another one at the same address has another. Its twin is in src/interpreters/python/code.rs. */
+static __always_inline __u64 code_check(struct script_state *script, __u64 code)
+{
+	__u64 mix = 0;
+
+	if (bpf_probe_read_user(script->code_words, sizeof(script->code_words), (void *)(code + script->runtime.check)))
+		return 0;
+#pragma unroll
+	for (int i = 0; i < SCRIPT_CODE_WORDS; i++)
+		mix = (mix ^ script->code_words[i]) * HASH_FACTOR;
+	return mix >> 32;
+}
+
+static __always_inline int script_ends(struct script_state *script, int reason)
+{
+	script->record.end = reason;
+	return 1;
+}
+
+/* One function, or the end of a call. Whether the walk ends. */
+__noinline int script_step(struct cpu_state *cpu)
+{
+	if (!cpu)
+		return 1;
+	struct script_state *script = &cpu->script;
+	struct runtime *runtime = &script->runtime;
+	__u64 frame = script->frame, code, word, anchor = script->anchor;
+	__u32 bytes = runtime->frame_bytes;
+	__u8 entry;
+
+	if (!frame)
+		return script_ends(script, SCRIPT_WHOLE);
+	if (!(++script->steps & 15) && is_out_of_time(cpu))
+		return script_ends(script, SCRIPT_CUT);
+	OPAQUE(bytes);
+	if (bytes > sizeof(script->frame_words) || bpf_probe_read_user(script->frame_words, bytes, (void *)frame))
+		return script_ends(script, SCRIPT_UNREADABLE);
+	entry = frame_word(script, runtime->entry) >> (runtime->entry & 7) * 8;
+	if (runtime->entry_is != ENTRY_BETWEEN || entry < NO_FUNCTION) {
+		code = frame_word(script, runtime->code) & ~(__u64)runtime->code_tag;
+		word = frame_word(script, runtime->instruction);
+		if (runtime->instruction_is_pointer)
+			word -= code;
+		if (!add_word(script, (code & SCRIPT_ADDRESS) | (__u64)SCRIPT_FUNCTION << SCRIPT_KIND_SHIFT) ||
+		    !add_word(script, (word & 0xffffffff) | code_check(script, code) << 32))
+			return script_ends(script, SCRIPT_CUT);
+	}
+	if (runtime->entry_is == ENTRY_EACH || (runtime->entry_is == ENTRY_FLAG && entry) ||
+	    (runtime->entry_is == ENTRY_BETWEEN && entry >= NO_FUNCTION)) {
+		if (runtime->entry_is == ENTRY_BETWEEN)
+			anchor = frame;
+		else if (runtime->loop_previous == NO_FIELD || read_word(anchor + runtime->loop_previous, &script->anchor))
+			script->anchor = 0;
+		if (!add_word(script, (anchor & SCRIPT_ADDRESS) | (__u64)SCRIPT_RUN_ENDS << SCRIPT_KIND_SHIFT))
+			return script_ends(script, SCRIPT_CUT);
+	}
+	script->frame = frame_word(script, runtime->previous);
+	return 0;
+}
+
+/* From the thread to its innermost frame. 0, or why there is none. */
+static __always_inline int find_script(struct script_state *script, __u64 thread)
+{
+	struct runtime *runtime = &script->runtime;
+	__u64 state, from;
+
+	if (read_word(thread + runtime->slot, &state))
+		return SCRIPT_NO_STATE;
+	if (runtime->has_list && (!state || read_word(state + runtime->within, &state)))
+		return SCRIPT_NO_STATE;
+	if (!state)
+		return SCRIPT_NO_STATE;
+	from = state;
+	script->anchor = 0;
+	if (runtime->loop != NO_FIELD) {
+		if (read_word(state + runtime->loop, &script->anchor))
+			return SCRIPT_UNREADABLE;
+		if (runtime->in_loop)
+			from = script->anchor;
+	}
+	return read_word(from + runtime->innermost, &script->frame) ? SCRIPT_UNREADABLE : 0;
+}
+
+/* After the walk of the user stack: walks the interpreter's functions and sends them. The sample is to follow at once. */
+static __always_inline void send_script(struct cpu_state *cpu, struct task_struct *task, void *records)
+{
+	struct script_state *script = &cpu->script;
+	struct script_record *record = &script->record;
+	struct sample_header *header = &cpu->sample.header;
+	__u32 frames = cpu->walk.frames;
+	__u64 size;
+	int i;
+
+	cpu->walk.scripted = 0;
+	record->time = header->time;
+	record->tgid = header->tgid;
+	record->tid = header->tid;
+	record->cpu = header->cpu;
+	record->kind = RECORD_SCRIPT;
+	record->frames = frames;
+	script->at = (frames + 1) / 2;
+	script->steps = 0;
+	record->end = find_script(script, thread_pointer(task));
+	if (!record->end) {
+		record->end = SCRIPT_CUT;
+		if (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly) {
+			bpf_for(i, 0, MAX_SCRIPT_FRAMES) {
+				if (script_step(cpu))
+					break;
+			}
+		} else {
+			for (i = 0; i < MAX_SCRIPT_FRAMES; i++) {
+				if (script_step(cpu))
+					break;
+			}
+		}
+	}
+	size = __builtin_offsetof(struct script_record, words) + 8 * (__u64)script->at;
+	OPAQUE(size);
+	if (size > sizeof(*record))
+		return;
+	if (!bpf_ringbuf_output(records, record, size, BPF_RB_NO_WAKEUP))
+		header->flags |= SAMPLE_HAS_SCRIPT;
+}
+
+#endif

@@ -1,0 +1,115 @@
+//! Asks for the interpreters of processes and for their functions, and applies the answers.
+//!
+//! ```text
+//! a mapping of python3.11 ─► What::Interpreter ─► struct runtime into the map `runtimes`     BPF walks its functions from now on
+//! a sample with functions ─► What::Functions   ─► names of code objects                      the sample waits for them, as for mappings
+//! ```
+
+use std::sync::Arc;
+
+use super::interpreter::{CodeKey, Interpreter, is_library, may_be_interpreter};
+use super::mapped_build_id::MappedFile;
+use super::reader::What;
+use super::scripts::{BEFORE_SECOND_READING, Function, MAX_FUNCTIONS, MAX_READINGS, RuntimeChange, ScriptCounts, frame_of, gone};
+use super::state::Known;
+use super::table::ProcessTable;
+use crate::collector::wire::perf_records::Identity;
+use crate::interpreters::python::Code;
+use crate::profile::UserId;
+
+impl ProcessTable {
+    /// Asks for the interpreter of a process whose mappings are known, if it may have one.
+    pub(super) fn want_interpreter(&mut self, tgid: u32, now: u64) {
+        let Some(state) = self.states.get_mut(&tgid).filter(|state| state.known == Known::Yes && state.scripts.is_due(now))
+        else {
+            return;
+        };
+        let files = &mut self.files;
+        let candidates = state.mappings.iter().filter_map(|mapping| {
+            let file = files.get_mut(mapping.file).filter(|file| may_be_interpreter(&file.path))?;
+            let inode = match file.identity {
+                Identity::Inode(inode) => Some(inode),
+                Identity::BuildId(_) => None,
+            };
+            Some((mapping.start, mapping.end, mapping.offset, file.path.clone(), inode))
+        });
+        // A program beside a library of its own is a shell.
+        let found = candidates.max_by_key(|(.., path, _)| is_library(path));
+        let scripts = &mut state.scripts;
+        let Some((start, end, offset, path, file)) = found else {
+            // Until another file is mapped.
+            scripts.readings = MAX_READINGS;
+            return;
+        };
+        scripts.is_reading = true;
+        scripts.readings += 1;
+        scripts.next = now + (BEFORE_SECOND_READING << scripts.readings);
+        self.ask(tgid, What::Interpreter(MappedFile { start, end, path, file }, offset));
+    }
+
+    /// The answer to that.
+    pub(super) fn told_interpreter(&mut self, tgid: u32, found: Option<Interpreter>) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.scripts.is_reading = false;
+        if let Some(Interpreter { layout, runtime }) = found {
+            state.scripts.layout = Some(layout);
+            state.scripts.runtime = Some(runtime);
+            self.runtime_changes.push((tgid, Some(runtime)));
+        }
+    }
+
+    /// The question about an interpreter found no room.
+    pub(super) fn interpreter_not_asked(&mut self, tgid: u32) {
+        self.states.get_mut(&tgid).into_iter().for_each(|state| state.scripts.is_reading = false);
+    }
+
+    /// Functions have been read.
+    pub(super) fn told_functions(&mut self, tgid: u32, user: UserId, read: Vec<(CodeKey, Option<Code>)>) {
+        let names = &self.names;
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        let scripts = &mut state.scripts;
+        let functions = Arc::make_mut(&mut scripts.functions);
+        if functions.len() + read.len() > MAX_FUNCTIONS {
+            functions.clear();
+        }
+        for (key, code) in read {
+            scripts.asked.remove(&key);
+            let function = match code {
+                Some(code) if code.is_shim() => Function::Hidden,
+                Some(code) => Function::Shown(frame_of(names, user, &code)),
+                None => {
+                    self.reads.counts.gone += 1;
+                    Function::Shown(gone(names))
+                }
+            };
+            functions.insert(key, function);
+        }
+        // The process is gone: nothing of what was asked for can be read.
+        for key in scripts.asked.drain() {
+            self.reads.counts.gone += 1;
+            functions.insert(key, Function::Shown(gone(names)));
+        }
+    }
+
+    /// A process begins another program: its interpreter is gone.
+    pub(super) fn forget_runtime(&mut self, tgid: u32) {
+        if self.states.get(&tgid).is_some_and(|state| state.scripts.runtime.is_some()) {
+            self.runtime_changes.push((tgid, None));
+        }
+    }
+
+    /// Changes of the map `runtimes` since the last time.
+    pub(crate) fn take_runtime_changes(&mut self) -> Vec<RuntimeChange> {
+        std::mem::take(&mut self.runtime_changes)
+    }
+
+    /// Returns what became of the functions of interpreters.
+    pub(crate) fn script_counts(&self) -> ScriptCounts {
+        self.reads.counts
+    }
+
+    /// A process's interpreter found no room in `runtimes`.
+    pub(crate) fn runtime_refused(&mut self) {
+        self.reads.counts.processes_refused += 1;
+    }
+}

@@ -1,0 +1,147 @@
+//! What is known of the functions of interpreters, process by process.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::interpreter::CodeKey;
+use crate::collector::wire::script::ScriptEnd;
+use crate::interpreters::python::{Code, Layout};
+use crate::profile::{FrameId, FrameKind, Names, UserId};
+
+/// Functions of a process that are kept before starting again.
+pub(super) const MAX_FUNCTIONS: usize = 1 << 15;
+/// Functions that are asked for at one time.
+pub(super) const MAX_ASKED: usize = 128;
+/// Readings of a process that runs no Python function yet, and nanoseconds until the second. Each pause is twice as long as the one before.
+pub(super) const MAX_READINGS: u32 = 10;
+pub(super) const BEFORE_SECOND_READING: u64 = 20_000_000;
+
+/// Functions that are read for one user in a second, and at once after a pause: a program of 20,000 functions begins, and a hostile one whose
+/// functions are new in each sample takes 3 % of a CPU.
+const READS_A_SECOND: u64 = 2000;
+const MOST_READS: u64 = 20_000;
+/// Users whose reads are counted at one time.
+const MAX_USERS: usize = 4096;
+
+/// What became of the functions of interpreters.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct ScriptCounts {
+    /// Samples with functions, or in a thread that has none.
+    pub samples: u64,
+    /// Samples whose functions are all there.
+    pub whole: u64,
+    /// Samples with more functions than are taken.
+    pub cut: u64,
+    /// Samples whose functions end at memory that could not be read.
+    pub unreadable: u64,
+    /// Functions whose code objects were gone, or others, before their names were read.
+    pub gone: u64,
+    /// Functions that were not read, because those of their user were too many.
+    pub refused: u64,
+    /// Processes for whose interpreter there was no room.
+    pub processes_refused: u64,
+}
+
+/// How many functions may still be read for each user.
+#[derive(Default)]
+pub(crate) struct FunctionReads {
+    left: FxHashMap<UserId, (u64, u64)>,
+    pub(crate) counts: ScriptCounts,
+}
+
+impl FunctionReads {
+    /// Takes as many of these reads as the user has.
+    pub(super) fn take(&mut self, user: UserId, wanted: usize, now: u64) -> usize {
+        if self.left.len() >= MAX_USERS {
+            self.left.clear();
+        }
+        let (left, time) = self.left.entry(user).or_insert((MOST_READS, now));
+        let new = now.saturating_sub(*time).saturating_mul(READS_A_SECOND) / 1_000_000_000;
+        if new > 0 {
+            (*left, *time) = (left.saturating_add(new).min(MOST_READS), now);
+        }
+        let taken = (wanted as u64).min(*left);
+        *left -= taken;
+        taken as usize
+    }
+
+    /// Counts the end of the functions of a sample.
+    pub(super) fn count(&mut self, end: ScriptEnd) {
+        let counts = &mut self.counts;
+        match end {
+            ScriptEnd::Whole => counts.whole += 1,
+            ScriptEnd::Cut => counts.cut += 1,
+            ScriptEnd::Unreadable => counts.unreadable += 1,
+            // The thread runs no interpreter: nothing is missing.
+            ScriptEnd::NoState => counts.whole += 1,
+        }
+        counts.samples += 1;
+    }
+}
+
+/// A function by its code object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Function {
+    /// It is shown.
+    Shown(FrameId),
+    /// The interpreter has put it there, and nobody has written it.
+    Hidden,
+}
+
+/// What is known of the interpreter of a process.
+#[derive(Clone, Default)]
+pub(crate) struct Scripts {
+    /// Where fields are in the interpreter's objects, once that is known.
+    pub(super) layout: Option<Layout>,
+    /// What BPF has of it.
+    pub(super) runtime: Option<[u8; 40]>,
+    /// Its functions. Copies of the process share them until one has another.
+    pub(super) functions: Arc<FxHashMap<CodeKey, Function>>,
+    /// Functions that were asked for.
+    pub(super) asked: FxHashSet<CodeKey>,
+    /// Readings so far, whether one is under way, and when the next one is due.
+    pub(super) readings: u32,
+    pub(super) is_reading: bool,
+    pub(super) next: u64,
+}
+
+impl Scripts {
+    /// Another file was mapped that may have an interpreter in it.
+    pub(super) fn look_again(&mut self) {
+        (self.readings, self.next) = (0, 0);
+    }
+
+    pub(super) fn is_due(&self, now: u64) -> bool {
+        self.layout.is_none() && !self.is_reading && self.readings < MAX_READINGS && self.next <= now
+    }
+
+    /// What a copy of the process has from it.
+    pub(super) fn of_copy(&self) -> Scripts {
+        Scripts { layout: self.layout, runtime: self.runtime, functions: Arc::clone(&self.functions), ..Scripts::default() }
+    }
+
+    /// Forgets ids of frames.
+    pub(super) fn forget_frames(&mut self) {
+        self.functions = Arc::default();
+    }
+}
+
+/// A change of `runtimes`: the process, and what is to be there.
+pub(crate) type RuntimeChange = (u32, Option<[u8; 40]>);
+
+/// The frame of a function: its name, and the last part of its file's path.
+pub(super) fn frame_of(names: &Names, user: UserId, code: &Code) -> FrameId {
+    let file = code.file.rsplit('/').next().unwrap_or(&code.file);
+    names.intern_named(names.labels.intern_for(user, &code.name, file, FrameKind::Jit))
+}
+
+/// The frame of functions that were not read, because those of their user were too many.
+pub(super) fn not_read(names: &Names) -> FrameId {
+    names.intern_named(names.labels.intern("[functions not read]", "", FrameKind::Jit))
+}
+
+/// The frame of functions whose code objects were gone before they were read.
+pub(super) fn gone(names: &Names) -> FrameId {
+    names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Jit))
+}

@@ -1,0 +1,58 @@
+//! What BPF needs to walk the functions of a process: `struct runtime` of `bpf/record.h`.
+
+use super::layout::{Entry, Innermost, Instruction, Layout};
+use super::state::StateSlot;
+
+/// `NO_FIELD`.
+const NO_FIELD: u16 = 0xffff;
+/// Words of a frame that BPF reads: `SCRIPT_FRAME_WORDS`.
+const FRAME_BYTES: u64 = 128;
+
+impl Layout {
+    /// The bytes of a `struct runtime`. Returns `None` for a layout that BPF cannot walk: up to 3.9 nothing tells where functions belong among
+    /// native frames.
+    pub fn runtime(&self, slot: StateSlot) -> Option<[u8; 40]> {
+        let (loop_at, innermost, loop_previous, in_loop) = match self.innermost {
+            Innermost::Frame(innermost) => (None, innermost, None, false),
+            Innermost::Loop { at, frame, previous } => (Some(at), frame, Some(previous), true),
+            Innermost::Both { frame, at, previous } => (Some(at), frame, Some(previous), false),
+        };
+        let (entry_is, entry) = match self.entry {
+            Entry::Each if loop_at.is_none() => return None,
+            Entry::Each => (0, 0),
+            Entry::Flag(at) => (1, at),
+            Entry::Between(at) => (2, at),
+        };
+        let words = [self.frame_previous, self.frame_code, self.frame_instruction];
+        let frame_bytes = words.into_iter().map(|at| at + 8).chain([entry / 8 * 8 + 8]).max()?;
+        let is_aligned = words.into_iter().all(|at| at % 8 == 0);
+        if frame_bytes > FRAME_BYTES || !is_aligned {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(40);
+        bytes.extend(slot.distance.to_ne_bytes());
+        bytes.extend(u32::try_from(slot.within.unwrap_or(0)).ok()?.to_ne_bytes());
+        let or_none = |at: Option<u64>| at.map_or(Some(NO_FIELD), |at| u16::try_from(at).ok());
+        let fields = [
+            or_none(loop_at)?,
+            u16::try_from(innermost).ok()?,
+            or_none(loop_previous)?,
+            u16::try_from(self.frame_previous).ok()?,
+            u16::try_from(self.frame_code).ok()?,
+            u16::try_from(self.frame_instruction).ok()?,
+            u16::try_from(entry).ok()?,
+            u16::try_from(frame_bytes).ok()?,
+            u16::try_from(self.code_check).ok()?,
+        ];
+        fields.into_iter().for_each(|field| bytes.extend(field.to_ne_bytes()));
+        bytes.extend([
+            entry_is,
+            u8::try_from(!self.code_mask).ok()?,
+            u8::from(self.instruction == Instruction::Pointer),
+            u8::from(slot.within.is_some()),
+            u8::from(in_loop),
+        ]);
+        bytes.resize(40, 0);
+        bytes.try_into().ok()
+    }
+}
