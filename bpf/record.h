@@ -149,7 +149,7 @@ struct wish {
 };
 
 /* Processes with an interpreter at one time. */
-#define MAX_RUNTIMES 1024
+#define MAX_RUNTIMES 4096
 /* No such field. */
 #define NO_FIELD 0xffff
 /* The least owner of a frame between two calls of the interpreter's loop, which belongs to no function. */

@@ -263,7 +263,7 @@ pub struct Record {
     /// Replace the file if it is there
     #[arg(long)]
     pub force: bool,
-    /// Folded stacks without `_[k]`, `_[i]`, `_[j]` behind kernel, inlined and JIT frames
+    /// Folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` behind kernel, inlined, JIT and Python frames
     #[arg(long)]
     pub no_annotations: bool,
     /// Start the command as this user (a name or a number) instead of as the user that flametop runs as

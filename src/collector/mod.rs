@@ -361,10 +361,8 @@ impl Collector {
             self.table
                 .settle(machine::now().0, answers, batch, |tgid| events.iter().any(|timed| timed.event.begins_program(tgid)));
         }
-        for (tgid, runtime) in self.table.take_runtime_changes() {
-            if !self.sampler.set_runtime(tgid, runtime.as_ref()) && runtime.is_some() {
-                self.table.runtime_refused();
-            }
+        for (tgid, runtime) in self.table.runtimes.take_changes() {
+            self.sampler.set_runtime(tgid, runtime.as_ref());
         }
         self.requests.make_due(machine::now().0, self.tables.as_ref(), &mut self.table);
         self.tables.iter().for_each(Tables::tick);

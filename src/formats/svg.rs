@@ -259,7 +259,7 @@ fn palette(tree: &CallTree, labels: &LabelTable) -> PaletteMap {
     palette
 }
 
-/// FlameGraph's `java` palette where it has a say: kernel orange, inlined aqua, JIT green, user red. Processes are blue and
+/// FlameGraph's `java` palette where it has a say: kernel orange, inlined aqua, JIT green, user red. Python is purple. Processes are blue and
 /// what is unknown is grey, so that neither is taken for a function.
 fn colour(label: &Label) -> Color {
     let shade = shade(&label.name);
@@ -271,6 +271,7 @@ fn colour(label: &Label) -> Color {
         FrameKind::Kernel => rgb((190, 65), (90, 65), (0, 0)),
         FrameKind::Inlined => rgb((50, 60), (165, 55), (165, 55)),
         FrameKind::Jit => rgb((50, 60), (200, 55), (50, 60)),
+        FrameKind::Python => rgb((150, 50), (90, 50), (180, 50)),
         FrameKind::User => rgb((200, 55), (50, 80), (50, 80)),
         FrameKind::Process => rgb((120, 40), (150, 40), (200, 40)),
         FrameKind::Unknown => rgb((150, 50), (150, 50), (150, 50)),
@@ -346,6 +347,7 @@ mod tests {
             ("k", FrameKind::Kernel),
             ("i", FrameKind::Inlined),
             ("j", FrameKind::Jit),
+            ("y", FrameKind::Python),
             ("x", FrameKind::Unknown),
         ];
         let node = kinds.iter().fold(CallTree::ROOT, |node, (name, kind)| builder.child(node, labels.intern(name, "", *kind)));

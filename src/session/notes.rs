@@ -83,7 +83,7 @@ fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
         (scripts.unreadable, "samples lack Python functions: memory of the interpreter could not be read"),
         (scripts.gone, "Python functions were gone before their names were read: [function that is gone]"),
         (scripts.refused, "Python functions were not read: their user has too many new ones, [functions not read]"),
-        (scripts.processes_refused, "processes are shown without their Python functions: 1,024 others are known"),
+        (scripts.processes_refused, "processes are shown without their Python functions: their user has too many processes"),
     ];
     let mut lines = Vec::new();
     if scripts.samples > 0 {

@@ -127,13 +127,4 @@ impl Scene {
             self.message = Some(Message { text: text.to_owned(), bad: true });
         }
     }
-
-    /// Whether a file is looked at, which has no time, CPUs and cgroups.
-    pub(super) fn is_file(&self) -> bool {
-        self.status.frequency == 0
-    }
-
-    pub(super) fn say(&mut self, text: String) {
-        self.message = Some(Message { text, bad: false });
-    }
 }

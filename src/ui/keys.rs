@@ -133,7 +133,7 @@ pub struct Binding {
     pub action: Action,
     /// Where the help lists it.
     pub section: Section,
-    /// What the help says.
+    /// What the help says, in at most 58 bytes: so many fit into 80 columns.
     pub help: &'static str,
     /// What the hint line says; empty where it is not worth the room.
     pub hint: &'static str,

@@ -124,11 +124,12 @@ impl Scene {
         self.query.direction
     }
 
-    /// What a label is called on the screen. Processes, the kernel's functions and addresses keep their whole names.
+    /// What a label is called on the screen. Processes, functions of Python and of the kernel, and addresses keep their
+    /// whole names.
     pub(in crate::ui) fn shown_name<'a>(&self, label: &'a Label) -> Cow<'a, str> {
         match label.kind {
             FrameKind::User | FrameKind::Inlined | FrameKind::Jit => shorten(&label.name, self.detail),
-            FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
+            FrameKind::Python | FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
         }
     }
 
@@ -144,5 +145,15 @@ impl Scene {
 
     fn has_chips(&self) -> bool {
         !self.query.filters.is_empty() || !self.query.target.is_everything() || self.compare.on || self.query.fold_inlined
+    }
+
+    /// Whether a file is looked at, which has no time, CPUs and cgroups.
+    pub(super) fn is_file(&self) -> bool {
+        self.status.frequency == 0
+    }
+
+    /// Shows a short word.
+    pub(super) fn say(&mut self, text: String) {
+        self.message = Some(Message { text, bad: false });
     }
 }

@@ -89,6 +89,7 @@ fn base(kind: FrameKind) -> (f32, f32) {
         FrameKind::Kernel => (196.0, 0.44),
         FrameKind::Inlined => (48.0, 0.52),
         FrameKind::Jit => (110.0, 0.36),
+        FrameKind::Python => (275.0, 0.40),
         FrameKind::Unknown => (0.0, 0.0),
     }
 }
@@ -103,12 +104,14 @@ fn colour_blind_base(kind: FrameKind, dark: bool) -> (f32, f32, f32) {
         (FrameKind::Kernel, true) => (208.0, 0.80, 0.58),
         (FrameKind::Inlined, true) => (57.0, 0.85, 0.62),
         (FrameKind::Jit, true) => (162.0, 0.85, 0.66),
+        (FrameKind::Python, true) => (262.0, 0.70, 0.46),
         (FrameKind::Unknown, true) => (0.0, 0.0, 0.45),
         (FrameKind::Process, false) => (215.0, 0.16, 0.76),
         (FrameKind::User, false) => (28.0, 0.68, 0.60),
         (FrameKind::Kernel, false) => (208.0, 0.65, 0.62),
         (FrameKind::Inlined, false) => (58.0, 0.90, 0.66),
         (FrameKind::Jit, false) => (170.0, 0.85, 0.84),
+        (FrameKind::Python, false) => (262.0, 0.60, 0.52),
         (FrameKind::Unknown, false) => (0.0, 0.0, 0.55),
     }
 }
@@ -163,11 +166,13 @@ fn sixteen(palette: Palette, kind: FrameKind, second: bool) -> Color {
     let (a, b) = match kind {
         FrameKind::Kernel if palette == Palette::ColourBlind => (Color::LightBlue, Color::LightCyan),
         FrameKind::Jit if palette == Palette::ColourBlind => (Color::Magenta, Color::LightMagenta),
+        FrameKind::Python if palette == Palette::ColourBlind => (Color::LightRed, Color::Red),
         FrameKind::Process => (Color::Gray, Color::White),
         FrameKind::User => (Color::Yellow, Color::LightYellow),
         FrameKind::Kernel => (Color::Cyan, Color::LightCyan),
         FrameKind::Inlined => (Color::LightYellow, Color::Yellow),
         FrameKind::Jit => (Color::Green, Color::LightGreen),
+        FrameKind::Python => (Color::Magenta, Color::LightMagenta),
         FrameKind::Unknown => (Color::Gray, Color::White),
     };
     if second { b } else { a }
@@ -438,9 +443,15 @@ mod tests {
     #[test]
     fn text_can_be_read_on_every_box() {
         let labels = crate::profile::LabelTable::default();
-        for kind in
-            [FrameKind::User, FrameKind::Kernel, FrameKind::Inlined, FrameKind::Jit, FrameKind::Unknown, FrameKind::Process]
-        {
+        for kind in [
+            FrameKind::User,
+            FrameKind::Kernel,
+            FrameKind::Inlined,
+            FrameKind::Jit,
+            FrameKind::Python,
+            FrameKind::Unknown,
+            FrameKind::Process,
+        ] {
             for name in ["a", "main", "tokio::runtime", "x86_64"] {
                 let label = labels.get(labels.intern(name, name, kind));
                 for (dark, shift, faded) in [(true, false, false), (true, true, true), (false, true, false), (false, false, true)]
@@ -478,7 +489,8 @@ mod tests {
             ("without green", [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]),
             ("without blue", [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]]),
         ];
-        let kinds = [FrameKind::User, FrameKind::Kernel, FrameKind::Inlined, FrameKind::Jit, FrameKind::Unknown];
+        let kinds =
+            [FrameKind::User, FrameKind::Kernel, FrameKind::Inlined, FrameKind::Jit, FrameKind::Python, FrameKind::Unknown];
         let labels = crate::profile::LabelTable::default();
         for dark in [true, false] {
             let theme = Theme { dark, palette: Palette::ColourBlind, ..Theme::default() };

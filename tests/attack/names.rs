@@ -101,3 +101,27 @@ fn root_calls(caller: &Path, house: &Path, library: &Path) -> Running {
     command.args(["30", library.to_str().unwrap()]).stdin(Stdio::null()).stdout(Stdio::null());
     Running { child: command.spawn().unwrap() }
 }
+
+/// A program that passes for Python has functions without end, and others at each look.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_false_interpreter_takes_no_name_and_no_cpu_from_others() {
+    let _alone = alone();
+    let lair = Lair::new();
+    let false_python = lair.copy(&attacker("interpreter.c", &["-rdynamic"]).path, "python3.12");
+    let recording = Recording::start(&RECORD);
+    std::thread::sleep(Duration::from_millis(500));
+    let _attack = lair.run(&false_python, &["30"]);
+    std::thread::sleep(Duration::from_secs(5));
+    let witness = Witness::start_unseen("after_python");
+    let (lines, said) = recording.end(Duration::from_secs(9));
+    drop(witness);
+    println!("{said}");
+    assert_named("after_python", &lines);
+    // It was taken for an interpreter, and what it shows is bounded.
+    let functions = |line: &Line| line.frames.iter().filter(|frame| frame.ends_with("_[p]")).count();
+    let most = lines.iter().map(functions).max().unwrap_or(0);
+    assert!((1..=1024).contains(&most), "{most} functions");
+    let cost = said.lines().find_map(|line| line.strip_prefix("cost: ")?.split_once(" s of CPU")?.0.parse::<f64>().ok());
+    assert!(cost.is_some_and(|seconds| seconds < 2.0), "{cost:?} s of CPU in nine seconds");
+}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::interpreter::{CodeKey, Interpreter, is_library, may_be_interpreter};
 use super::mapped_build_id::MappedFile;
 use super::reader::What;
-use super::scripts::{BEFORE_SECOND_READING, Function, MAX_FUNCTIONS, MAX_READINGS, RuntimeChange, ScriptCounts, frame_of, gone};
+use super::scripts::{BEFORE_SECOND_READING, Function, MAX_FUNCTIONS, MAX_READINGS, ScriptCounts, Scripts, frame_of, gone};
 use super::state::Known;
 use super::table::ProcessTable;
 use crate::collector::wire::perf_records::Identity;
@@ -52,9 +52,11 @@ impl ProcessTable {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.scripts.is_reading = false;
         if let Some(Interpreter { layout, runtime }) = found {
-            state.scripts.layout = Some(layout);
-            state.scripts.runtime = Some(runtime);
-            self.runtime_changes.push((tgid, Some(runtime)));
+            if self.runtimes.add(tgid, state.user, runtime) {
+                (state.scripts.layout, state.scripts.runtime) = (Some(layout), Some(runtime));
+            } else {
+                self.reads.counts.processes_refused += 1;
+            }
         }
     }
 
@@ -91,25 +93,21 @@ impl ProcessTable {
         }
     }
 
-    /// A process begins another program: its interpreter is gone.
-    pub(super) fn forget_runtime(&mut self, tgid: u32) {
-        if self.states.get(&tgid).is_some_and(|state| state.scripts.runtime.is_some()) {
-            self.runtime_changes.push((tgid, None));
+    /// Gives a process the interpreter of the one that it is a copy of, or none.
+    pub(super) fn copy_runtime(&mut self, tgid: u32) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        match state.scripts.runtime {
+            Some(runtime) if self.runtimes.add(tgid, state.user, runtime) => {}
+            Some(_) => {
+                state.scripts = Scripts::default();
+                self.reads.counts.processes_refused += 1;
+            }
+            None => self.runtimes.remove(tgid),
         }
-    }
-
-    /// Changes of the map `runtimes` since the last time.
-    pub(crate) fn take_runtime_changes(&mut self) -> Vec<RuntimeChange> {
-        std::mem::take(&mut self.runtime_changes)
     }
 
     /// Returns what became of the functions of interpreters.
     pub(crate) fn script_counts(&self) -> ScriptCounts {
         self.reads.counts
-    }
-
-    /// A process's interpreter found no room in `runtimes`.
-    pub(crate) fn runtime_refused(&mut self) {
-        self.reads.counts.processes_refused += 1;
     }
 }

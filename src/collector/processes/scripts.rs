@@ -127,21 +127,115 @@ impl Scripts {
     }
 }
 
-/// A change of `runtimes`: the process, and what is to be there.
+/// A change of the map `runtimes`: the process, and its entry from now on.
 pub(crate) type RuntimeChange = (u32, Option<[u8; 40]>);
 
-/// The frame of a function: its name, and the last part of its file's path.
+/// Entries of the map `runtimes`: `MAX_RUNTIMES`. Most of all users but root, and of any one of them.
+const MAX_RUNTIMES: usize = 4096;
+const MAX_OF_OTHERS: usize = 3072;
+const MAX_OF_USER: usize = 1024;
+
+/// The processes in the map `runtimes`, each with the user who is charged.
+#[derive(Default)]
+pub(crate) struct Runtimes {
+    users: FxHashMap<u32, UserId>,
+    of_user: FxHashMap<UserId, usize>,
+    changes: Vec<RuntimeChange>,
+}
+
+impl Runtimes {
+    /// Adds a process, or replaces its entry. Returns `false` if its user has no room.
+    pub(super) fn add(&mut self, tgid: u32, user: UserId, runtime: [u8; 40]) -> bool {
+        self.remove(tgid);
+        let of_user = self.of_user.get(&user).copied().unwrap_or(0);
+        let of_root = self.of_user.get(&UserId(0)).copied().unwrap_or(0);
+        let others = self.users.len() - of_root;
+        let has_room = self.users.len() < MAX_RUNTIMES && (user == UserId(0) || others < MAX_OF_OTHERS && of_user < MAX_OF_USER);
+        if has_room {
+            self.users.insert(tgid, user);
+            self.of_user.insert(user, of_user + 1);
+            self.changes.push((tgid, Some(runtime)));
+        }
+        has_room
+    }
+
+    /// Removes a process, if it is there.
+    pub(super) fn remove(&mut self, tgid: u32) {
+        let Some(user) = self.users.remove(&tgid) else { return };
+        self.changes.push((tgid, None));
+        match self.of_user.get_mut(&user) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.of_user.remove(&user)),
+        }
+    }
+
+    /// Removes the processes that are gone, for those whose end was not told.
+    pub(super) fn retain(&mut self, is_there: impl Fn(u32) -> bool) {
+        let gone: Vec<u32> = self.users.keys().copied().filter(|tgid| !is_there(*tgid)).collect();
+        gone.into_iter().for_each(|tgid| self.remove(tgid));
+    }
+
+    /// Takes the changes since the last time.
+    pub(crate) fn take_changes(&mut self) -> Vec<RuntimeChange> {
+        std::mem::take(&mut self.changes)
+    }
+}
+
+/// The frame of a function: its name, the last part of its file's path, and the line of its `def`, which tells apart functions of one name.
 pub(super) fn frame_of(names: &Names, user: UserId, code: &Code) -> FrameId {
     let file = code.file.rsplit('/').next().unwrap_or(&code.file);
-    names.intern_named(names.labels.intern_for(user, &code.name, file, FrameKind::Jit))
+    let place = format!("{file}:{}", code.first_line);
+    names.intern_named(names.labels.intern_for(user, &code.name, &place, FrameKind::Python))
 }
 
 /// The frame of functions that were not read, because those of their user were too many.
 pub(super) fn not_read(names: &Names) -> FrameId {
-    names.intern_named(names.labels.intern("[functions not read]", "", FrameKind::Jit))
+    names.intern_named(names.labels.intern("[functions not read]", "", FrameKind::Python))
 }
 
 /// The frame of functions whose code objects were gone before they were read.
 pub(super) fn gone(names: &Names) -> FrameId {
-    names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Jit))
+    names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Python))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_takes_no_room_from_others_and_root_always_has_some() {
+        let mut runtimes = Runtimes::default();
+        let added = |runtimes: &mut Runtimes, user: u32, tgids: std::ops::Range<u32>| {
+            tgids.filter(|tgid| runtimes.add(*tgid, UserId(user), [0; 40])).count()
+        };
+        assert_eq!(added(&mut runtimes, 1000, 0..2000), MAX_OF_USER);
+        assert_eq!(added(&mut runtimes, 1001, 2000..4000), MAX_OF_USER);
+        assert_eq!(added(&mut runtimes, 1002, 4000..6000), MAX_OF_OTHERS - 2 * MAX_OF_USER);
+        assert_eq!(added(&mut runtimes, 1003, 6000..6001), 0);
+        assert_eq!(added(&mut runtimes, 0, 10_000..20_000), MAX_RUNTIMES - MAX_OF_OTHERS);
+        // One that ends makes room, also if its end was not told.
+        runtimes.remove(5);
+        runtimes.retain(|tgid| tgid != 6);
+        assert_eq!(added(&mut runtimes, 1000, 7000..7010), 2);
+        let mut entries = FxHashSet::default();
+        for (tgid, entry) in runtimes.take_changes() {
+            let changed = if entry.is_some() { entries.insert(tgid) } else { entries.remove(&tgid) };
+            assert!(changed, "{tgid}");
+        }
+        assert_eq!(entries.len(), MAX_RUNTIMES);
+        assert!(runtimes.take_changes().is_empty());
+    }
+
+    #[test]
+    fn a_user_reads_many_functions_at_first_and_some_each_second() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut reads = FunctionReads::default();
+        let (hostile, other) = (UserId(1000), UserId(1001));
+        assert_eq!(reads.take(hostile, 100_000, SECOND), MOST_READS as usize);
+        assert_eq!((reads.take(hostile, 1, SECOND), reads.take(other, 100, SECOND)), (0, 100));
+        // In whatever steps time goes on.
+        let second: usize = (1..=1000).map(|step| reads.take(hostile, 100, SECOND + step * SECOND / 1000)).sum();
+        assert_eq!(second, READS_A_SECOND as usize);
+        assert_eq!(reads.take(hostile, 100_000, 100 * SECOND), MOST_READS as usize);
+    }
 }

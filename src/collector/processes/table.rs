@@ -26,7 +26,7 @@ use super::parked::Parking;
 use super::proc;
 use super::reader::{Answer, ProcessReader, Question, What};
 use super::remapped::Remapped;
-use super::scripts::{FunctionReads, RuntimeChange};
+use super::scripts::{FunctionReads, Runtimes};
 use super::state::{Known, ProcessState, UNKNOWN_USER};
 use crate::collector::wire::perf_records::{Event, Timed, comm_bytes};
 use crate::collector::wire::records::{COMM_LENGTH, Record, UserFrame, comm_text};
@@ -94,8 +94,8 @@ pub(crate) struct ProcessTable {
     pub(super) early: Vec<Answer>,
     /// Processes without a command line whose parent's is on its way: number and life.
     pub(super) heirs: Vec<(u32, u64)>,
-    /// See [`ProcessTable::take_runtime_changes`].
-    pub(super) runtime_changes: Vec<RuntimeChange>,
+    /// Processes with interpreters that BPF knows.
+    pub(crate) runtimes: Runtimes,
     pub(super) reads: FunctionReads,
 }
 
@@ -134,7 +134,7 @@ impl ProcessTable {
             signature: kcore::signature_mask(),
             early: Vec::new(),
             heirs: Vec::new(),
-            runtime_changes: Vec::new(),
+            runtimes: Runtimes::default(),
             reads: FunctionReads::default(),
         }
     }
@@ -240,7 +240,7 @@ impl ProcessTable {
         // stays charged to that user until a sample says otherwise.
         let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
         let state = ProcessState { known: Known::Yes, read_at: time, user, sampled, ..self.begin(comm) };
-        self.forget_runtime(tgid);
+        self.runtimes.remove(tgid);
         self.states.insert(tgid, state);
         let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
         process.command_line = Arc::default();
@@ -284,11 +284,9 @@ impl ProcessTable {
             life: self.lives,
             ..ProcessState::new(from.comm)
         };
-        if let Some(runtime) = child.scripts.runtime {
-            self.runtime_changes.push((tgid, Some(runtime)));
-        }
         let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), exited: None };
         self.states.insert(tgid, child);
+        self.copy_runtime(tgid);
         self.shared.insert(Tgid(tgid), process);
     }
 
@@ -307,9 +305,7 @@ impl ProcessTable {
     pub(super) fn finish(&mut self, tgid: u32, time: u64, happened: &mut Happened) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.exited = Some(time);
-        if state.scripts.runtime.is_some() {
-            self.runtime_changes.push((tgid, None));
-        }
+        self.runtimes.remove(tgid);
         if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
             process.exited = Some(Timestamp(time));
         }

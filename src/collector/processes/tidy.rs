@@ -96,13 +96,17 @@ impl ProcessTable {
             self.forget_mappings();
         }
         self.tidy_frames();
+        let states = &self.states;
+        self.runtimes.retain(|tgid| states.get(&tgid).is_some_and(|state| state.exited.is_none()));
         self.cut_command_lines();
     }
 
     /// Bytes held about processes. Mappings are counted once a second.
     pub(crate) fn memory(&self) -> usize {
         let of_states = self.states.capacity() * (size_of::<ProcessState>() + 8);
-        let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
+        let frames =
+            self.states.values().map(|state| state.frames.capacity() + state.scripts.functions.capacity()).sum::<usize>()
+                + self.kernel_frames.capacity();
         let dumped = self.dumped.memory();
         self.mappings_memory + of_states + frames * (size_of::<(u64, FrameId)>() + 1) + self.files.memory() + dumped
     }
@@ -119,11 +123,15 @@ impl ProcessTable {
 
     /// Starts the caches of frames anew if they are too many together: of the processes that have the most.
     fn tidy_frames(&mut self) {
-        let total: usize = self.states.values().map(|state| state.frames.len()).sum();
+        let of_state = |state: &ProcessState| state.frames.len() + state.scripts.functions.len();
+        let total: usize = self.states.values().map(of_state).sum();
         if total > MAX_FRAMES {
-            let most = self.states.values().map(|state| state.frames.len()).max().unwrap_or(0);
-            let many = self.states.values_mut().filter(|state| state.frames.len() > most / 4);
-            many.for_each(|state| state.frames = FxHashMap::default());
+            let most = self.states.values().map(of_state).max().unwrap_or(0);
+            let many = self.states.values_mut().filter(|state| of_state(state) > most / 4);
+            many.for_each(|state| {
+                state.frames = FxHashMap::default();
+                state.scripts.forget_frames();
+            });
         }
     }
 

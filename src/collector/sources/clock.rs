@@ -358,9 +358,8 @@ impl Sampler {
         let _ = scheduling::undisturbed(|| self.skeleton.maps.targets.delete(&tgid.to_ne_bytes()));
     }
 
-    /// Tells BPF where a process has the functions of its interpreter; `None` for a process that has none any more. Returns `false` if there
-    /// is no room.
-    pub(crate) fn set_runtime(&mut self, tgid: u32, runtime: Option<&[u8; 40]>) -> bool {
+    /// Tells BPF where a process has the functions of its interpreter; `None` for a process that has none any more.
+    pub(crate) fn set_runtime(&mut self, tgid: u32, runtime: Option<&[u8; 40]>) {
         let map = &self.skeleton.maps.runtimes;
         let key = tgid.to_ne_bytes();
         let done = scheduling::undisturbed(|| match runtime {
@@ -377,7 +376,6 @@ impl Sampler {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut().filter(|bss| bss.runtimes_in_use != in_use) {
             bss.runtimes_in_use = in_use;
         }
-        done.is_ok()
     }
 }
 

@@ -94,6 +94,7 @@ pub(super) fn parse_frame(frame: &[u8]) -> (Cow<'_, str>, FrameKind) {
         [name @ .., b'_', b'[', b'k', b']'] => (name, FrameKind::Kernel),
         [name @ .., b'_', b'[', b'i', b']'] => (name, FrameKind::Inlined),
         [name @ .., b'_', b'[', b'j', b']'] => (name, FrameKind::Jit),
+        [name @ .., b'_', b'[', b'p', b']'] => (name, FrameKind::Python),
         [name @ .., b'_', b'[', b'w', b']'] => (name, FrameKind::User),
         name => (name, FrameKind::User),
     };

@@ -21,8 +21,10 @@ pub enum FrameKind {
     Kernel,
     /// A function the compiler inlined into the frame below it.
     Inlined,
-    /// Code made at run time, or an interpreted function.
+    /// Code made at run time.
     Jit,
+    /// A function of Python, which an interpreter runs.
+    Python,
     /// Nothing is known but an address.
     Unknown,
 }
@@ -34,16 +36,18 @@ impl FrameKind {
             FrameKind::Kernel => "[k]",
             FrameKind::Inlined => "(inl)",
             FrameKind::Jit => "~jit",
+            FrameKind::Python => "[py]",
             FrameKind::Process | FrameKind::User | FrameKind::Unknown => "",
         }
     }
 
-    /// FlameGraph's annotation of a folded frame: `_[k]` kernel, `_[i]` inlined, `_[j]` JIT.
+    /// FlameGraph's annotation of a folded frame: `_[k]` kernel, `_[i]` inlined, `_[j]` JIT; and ours, `_[p]` Python.
     pub fn annotation(self) -> &'static str {
         match self {
             FrameKind::Kernel => "_[k]",
             FrameKind::Inlined => "_[i]",
             FrameKind::Jit => "_[j]",
+            FrameKind::Python => "_[p]",
             FrameKind::Process | FrameKind::User | FrameKind::Unknown => "",
         }
     }

@@ -75,6 +75,7 @@ fn lines(app: &App, wanted: &str) -> Vec<Line> {
             (FrameKind::Kernel, "kernel [k]"),
             (FrameKind::Inlined, "inlined (inl)"),
             (FrameKind::Jit, "made at run time ~jit"),
+            (FrameKind::Python, "Python [py]"),
             (FrameKind::Unknown, "no name was found; italic: not yet"),
         ];
         for (kind, help) in kinds {

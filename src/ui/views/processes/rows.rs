@@ -23,7 +23,7 @@ pub struct ProcessSums {
     pub user: u64,
     /// See [`ActivityRow`].
     pub recent: u64,
-    /// Its threads, each once.
+    /// Its threads, each once; none where several processes are one row.
     pub threads: Vec<ActivityRow>,
 }
 
@@ -303,13 +303,15 @@ fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
                     entry.folded.push(entry.sums.clone());
                     entry.sums.threads.clear();
                 }
+                // A new field does not compile until it is summed up here.
+                let ProcessSums { tgid, name: _, all, shown, complete, user, recent, threads: _ } = &process;
                 let sums = &mut entry.sums;
-                sums.tgid = sums.tgid.min(process.tgid);
-                sums.all += process.all;
-                sums.shown += process.shown;
-                sums.complete += process.complete;
-                sums.user += process.user;
-                sums.recent += process.recent;
+                sums.tgid = sums.tgid.min(*tgid);
+                sums.all += all;
+                sums.shown += shown;
+                sums.complete += complete;
+                sums.user += user;
+                sums.recent += recent;
                 entry.folded.push(process);
             }
         }
