@@ -37,6 +37,8 @@ const DRAIN_AT_MOST: Duration = Duration::from_millis(5);
 pub(super) const END_WITHIN: Duration = Duration::from_millis(1500);
 /// The part of it in which the last samples wait for their tables.
 pub(super) const TABLES_WITHIN: Duration = Duration::from_secs(1);
+/// Until a command that is to be killed is killed.
+const KILLED_WITHIN: Duration = Duration::from_secs(1);
 /// How much longer it is where a command is ended first: the command gets SIGTERM, and SIGKILL after 5 seconds.
 const END_OF_COMMAND_WITHIN: Duration = Duration::from_secs(6);
 
@@ -274,6 +276,9 @@ impl Sampling {
     pub(super) fn finish(&mut self, by: Instant) -> bool {
         self.end(Instant::now());
         let Some(thread) = self.thread.take() else { return true };
+        // The thread has just heard that it is to kill the command. If this process ended before, the command would live on.
+        let is_killing = self.hurry.as_ref().is_some_and(|hurry| hurry.load(Ordering::Relaxed));
+        let by = if is_killing { by.max(Instant::now() + KILLED_WITHIN) } else { by };
         while !thread.is_finished() {
             if Instant::now() > self.ends_by(by) {
                 return false;

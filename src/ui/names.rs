@@ -408,6 +408,9 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
     if columns < 3 {
         return String::new();
     }
+    if name.split('.').any(is_of_python) {
+        return fit_python(name, columns);
+    }
     // Names may be thousands of characters long; what is cut is decided on the end of them, in which all that could fit is.
     let name = tail(name, 4 * columns + 256);
     let bare = without_arguments(name);
@@ -439,6 +442,20 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
         return format!("…{}", tail(last, columns - 1));
     }
     cut(last, columns)
+}
+
+/// Whether a segment of a name is one that Python makes.
+fn is_of_python(segment: &str) -> bool {
+    matches!(segment, "<locals>" | "<lambda>" | "<listcomp>" | "<setcomp>" | "<dictcomp>" | "<genexpr>" | "<module>")
+}
+
+/// `Server.handle.<locals>.<lambda>` in fewer columns: without `<locals>`, then without leading segments.
+fn fit_python(name: &str, columns: usize) -> String {
+    let name = name.replace(".<locals>", "");
+    let starts = std::iter::once(0).chain(name.match_indices('.').map(|(at, _)| at + 1));
+    let dots = |start: usize| if start > 0 { "…" } else { "" };
+    let fitted = starts.map(|start| format!("{}{}", dots(start), &name[start..])).find(|rest| width(rest) <= columns);
+    fitted.unwrap_or_else(|| cut(name.rsplit('.').next().unwrap_or(&name), columns))
 }
 
 /// Without the parameter list of a C++ function: the last thing in the name but for qualifiers. A type in a template

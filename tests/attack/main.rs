@@ -156,7 +156,10 @@ impl Recording {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let output: Output = self.child.wait_with_output().unwrap();
+        // Whoever lives on of what it has started holds its output open.
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(self.child.wait_with_output()));
+        let output: Output = told.recv_timeout(SOON).expect("nothing that it started lives on").unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
         let text = std::fs::read_to_string(self.directory.path().join("x.folded")).expect("the file was written");

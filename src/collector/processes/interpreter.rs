@@ -75,7 +75,7 @@ pub(crate) fn functions(tgid: u32, layout: &Layout, wanted: &[CodeKey]) -> Vec<(
     let read = |&(address, check): &CodeKey| {
         // BPF could not read it: its memory was not there. Then what is there now has to do.
         let is_it = || check == 0 || Code::check(&memory, layout, address) == check;
-        let code = if is_it() { Code::read(&memory, layout, address) } else { None };
+        let code = if is_it() { Code::without_lines(&memory, layout, address) } else { None };
         // It may have gone while it was read.
         ((address, check), code.filter(|_| is_it()))
     };

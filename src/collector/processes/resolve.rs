@@ -188,27 +188,30 @@ fn knows_functions(
     reads: &mut FunctionReads,
 ) -> bool {
     let Some(layout) = state.scripts.layout else { return true };
-    let is_known = |function: &ScriptFrame| state.scripts.functions.contains_key(&(function.code, function.check));
-    if script.functions().all(|function| is_known(&function)) {
+    // One question at a time: with its answer this sample is looked at again.
+    if !state.scripts.asked.is_empty() {
+        return false;
+    }
+    let known = &state.scripts.functions;
+    let keys = script.functions().map(|function| (function.code, function.check));
+    let mut unknown: Vec<_> = keys.filter(|key| !known.contains_key(key)).collect();
+    if unknown.is_empty() {
         return true;
     }
-    if state.scripts.asked.is_empty() {
-        let unknown = script.functions().filter(|function| !is_known(function)).map(|function| (function.code, function.check));
-        let mut unknown: Vec<_> = unknown.collect();
-        unknown.sort_unstable();
-        unknown.dedup();
-        unknown.truncate(MAX_ASKED);
-        let allowed = reads.take(owner.user, unknown.len(), now);
-        reads.counts.refused += (unknown.len() - allowed) as u64;
-        let refused = unknown.split_off(allowed).into_iter().map(|key| (key, Function::Shown(not_read(names))));
-        Arc::make_mut(&mut state.scripts.functions).extend(refused);
-        if unknown.is_empty() {
-            return true;
-        }
-        state.scripts.asked.extend(&unknown);
-        let what = What::Functions(Box::new(layout), unknown);
-        questions.push(Question { tgid: owner.tgid, life: state.life, user: owner.user, what });
+    unknown.sort_unstable();
+    unknown.dedup();
+    unknown.truncate(MAX_ASKED);
+    let allowed = reads.take(owner.user, unknown.len(), now);
+    reads.counts.refused += (unknown.len() - allowed) as u64;
+    let refused = unknown.split_off(allowed).into_iter().map(|key| (key, Function::Shown(not_read(names))));
+    Arc::make_mut(&mut state.scripts.functions).extend(refused);
+    if unknown.is_empty() {
+        // The rest of this sample is not asked for either.
+        return true;
     }
+    state.scripts.asked.extend(&unknown);
+    let what = What::Functions(Box::new(layout), unknown);
+    questions.push(Question { tgid: owner.tgid, life: state.life, user: owner.user, what });
     false
 }
 

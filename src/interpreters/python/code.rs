@@ -28,17 +28,23 @@ pub struct Code {
 }
 
 impl Code {
-    /// Reads the code object at an address. Returns `None` if something else is there.
+    /// Reads the code object at an address, with its line table. Returns `None` if something else is there.
     pub fn read(memory: &impl Memory, layout: &Layout, address: u64) -> Option<Code> {
+        let code = Code::without_lines(memory, layout, address)?;
+        let lines = memory.u64(address.checked_add(layout.code_lines)?)?;
+        let length = memory.u64(lines.checked_add(BYTES_LENGTH)?)?;
+        // A function whose table is too long to read has no lines, but all the rest.
+        let table = memory.bytes(lines.checked_add(BYTES)?, length, MAX_LINES).unwrap_or_default();
+        Some(Code { table, ..code })
+    }
+
+    /// Reads name, file and first line of the code object at an address. Returns `None` if something else is there.
+    pub fn without_lines(memory: &impl Memory, layout: &Layout, address: u64) -> Option<Code> {
         let pointer = |offset: u64| memory.u64(address.checked_add(offset)?);
         let name = text::read(memory, layout, pointer(layout.code_name)?, MAX_NAME)?;
         let file = text::read(memory, layout, pointer(layout.code_file)?, MAX_FILE)?;
         let first_line = memory.u32(address.checked_add(layout.code_first_line)?)?;
-        let lines = pointer(layout.code_lines)?;
-        let length = memory.u64(lines.checked_add(BYTES_LENGTH)?)?;
-        // A function whose table is too long to read has no lines, but all the rest.
-        let table = memory.bytes(lines.checked_add(BYTES)?, length, MAX_LINES).unwrap_or_default();
-        Some(Code { name, file, first_line, table, form: layout.lines })
+        Some(Code { name, file, first_line, table: Vec::new(), form: layout.lines })
     }
 
     /// A mix of words of a code object: another one at its address has another. BPF makes the same (`code_check`). Returns zero if the memory

@@ -229,3 +229,14 @@ fn names_of_a_real_program_are_cut_between_brackets() {
     }
     assert!(looked > 1000, "{looked} looked at");
 }
+
+#[test]
+fn segments_that_python_makes_are_no_templates() {
+    let name = "Server.handle.<locals>.reply.<locals>.<lambda>";
+    assert_eq!(fit_name(name, 60), name);
+    assert_eq!(fit_name(name, 40), "Server.handle.reply.<lambda>");
+    assert_eq!(fit_name(name, 24), "…handle.reply.<lambda>");
+    assert_eq!(fit_name(name, 10), "…<lambda>");
+    assert_eq!(fit_name(name, 6), "<lamb…");
+    assert_eq!((fit_name("<module>", 5), fit_name("<module>", 8)), ("<mod…".to_owned(), "<module>".to_owned()));
+}
