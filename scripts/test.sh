@@ -85,7 +85,7 @@ quick_tests() {
     run_tests --lib --test architecture --test documents --test dependencies -- "$@"
 }
 
-# The viewer alone builds without clang and libbpf. In a directory of its own: cargo would forget the skeletons of the other build.
+# The viewer alone builds without clang and libbpf. It has another target directory, because cargo would forget the skeletons of the other build.
 without_features() {
     alone=${CARGO_TARGET_DIR:-$PWD/target}/viewer
     for features in "" live disassembly; do

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Functions of an interpreter, which are no frames of the native stack: a chain in memory that is walked beside it, once a sample.
+ * Functions of an interpreter. They are no frames of the native stack but a chain in memory, which is walked once a sample.
  *
  *   thread pointer ─► state ─► frame ─► frame ─► …     innermost first, at most MAX_SCRIPT_FRAMES
  *
- * What is sent is no stack yet: code objects with the instructions that run in them; an address in the stack of each call of the
- * interpreter's loop, the anchor; and the stack pointer of each native frame. User space puts the functions of a call behind the native
- * frame in whose stack its anchor lies. src/interpreters/python/ has the same walk in Rust.
+ * A record has code objects with the instructions that run in them, and the stack pointer of each native frame. For each call of the
+ * interpreter's loop it has the anchor, an address in the stack of that call. User space puts the functions of a call behind the native frame
+ * in whose stack its anchor lies. src/interpreters/python/ has the same walk in Rust.
  *
  * Where fields are in memory is a struct runtime, which user space makes for each process that has an interpreter. Without one, a sample
  * costs a comparison.

@@ -31,7 +31,7 @@ impl Memory for ProcessMemory {
 pub(crate) struct Interpreter {
     /// Where fields are in its objects.
     pub(crate) layout: Layout,
-    /// What BPF needs to walk its functions: `struct runtime`.
+    /// The `struct runtime` that BPF walks its functions by.
     pub(crate) runtime: [u8; 40],
 }
 

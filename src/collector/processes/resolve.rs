@@ -188,7 +188,7 @@ fn knows_functions(
     reads: &mut FunctionReads,
 ) -> bool {
     let Some(layout) = state.scripts.layout else { return true };
-    // One question at a time: with its answer this sample is looked at again.
+    // One question at a time. Its answer brings this sample back here.
     if !state.scripts.asked.is_empty() {
         return false;
     }
@@ -206,7 +206,7 @@ fn knows_functions(
     let refused = unknown.split_off(allowed).into_iter().map(|key| (key, Function::Shown(not_read(names))));
     Arc::make_mut(&mut state.scripts.functions).extend(refused);
     if unknown.is_empty() {
-        // The rest of this sample is not asked for either.
+        // The user has no reads left, so the other functions stay unread as well.
         return true;
     }
     state.scripts.asked.extend(&unknown);
