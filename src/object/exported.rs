@@ -5,9 +5,9 @@ use super::numbers::{u16_at, u32_at, u64_at};
 use super::reason::Reason;
 use crate::profile::ElfAddress;
 
-/// Bytes of a symbol table, and of its names, that are read: of the largest libraries a quarter.
-const MAX_SYMBOLS: u64 = 4 << 20;
-const MAX_NAMES: u64 = 8 << 20;
+/// Most bytes that are read of a symbol table, and of its names. libpython has 60 and 50 KB.
+const MAX_SYMBOLS: u64 = 1 << 20;
+const MAX_NAMES: u64 = 2 << 20;
 /// Bytes of a symbol, and where its fields are: `Elf64_Sym`.
 const SYMBOL: usize = 24;
 const SECTION: usize = 6;

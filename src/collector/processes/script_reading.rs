@@ -10,7 +10,9 @@ use std::sync::Arc;
 use super::interpreter::{CodeKey, Interpreter, is_library, may_be_interpreter};
 use super::mapped_build_id::MappedFile;
 use super::reader::What;
-use super::scripts::{BEFORE_SECOND_READING, Function, MAX_FUNCTIONS, MAX_READINGS, ScriptCounts, Scripts, frame_of, gone};
+use super::scripts::{
+    BEFORE_SECOND_READING, Function, MAX_FUNCTIONS, MAX_READINGS, READS_OF_AN_INTERPRETER, ScriptCounts, Scripts, frame_of, gone,
+};
 use super::state::Known;
 use super::table::ProcessTable;
 use crate::collector::wire::perf_records::Identity;
@@ -33,14 +35,19 @@ impl ProcessTable {
             };
             Some((mapping.start, mapping.end, mapping.offset, file.path.clone(), inode))
         });
-        // A program beside a library of its own is a shell.
+        // A program that maps such a library has no interpreter itself.
         let found = candidates.max_by_key(|(.., path, _)| is_library(path));
-        let scripts = &mut state.scripts;
+        let (scripts, user) = (&mut state.scripts, state.user);
         let Some((start, end, offset, path, file)) = found else {
             // Until another file is mapped.
             scripts.readings = MAX_READINGS;
             return;
         };
+        // Another user may begin any number of programs that look like an interpreter. A later sample tries again.
+        let is_dear = user != UserId(0) && self.reads.take(user, READS_OF_AN_INTERPRETER, now) < READS_OF_AN_INTERPRETER;
+        if is_dear {
+            return;
+        }
         scripts.is_reading = true;
         scripts.readings += 1;
         scripts.next = now + (BEFORE_SECOND_READING << scripts.readings);
@@ -86,7 +93,7 @@ impl ProcessTable {
             };
             functions.insert(key, function);
         }
-        // The process is gone: nothing of what was asked for can be read.
+        // The process is gone, and its functions with it.
         for key in scripts.asked.drain() {
             self.reads.counts.gone += 1;
             functions.insert(key, Function::Shown(gone(names)));

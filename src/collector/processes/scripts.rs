@@ -1,4 +1,4 @@
-//! What is known of the functions of interpreters, process by process.
+//! The functions of interpreters that are known, process by process.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::profile::{FrameId, FrameKind, Names, UserId};
 
 /// Functions of a process that are kept before starting again.
 pub(super) const MAX_FUNCTIONS: usize = 1 << 15;
-/// Functions that are asked for at one time.
+/// Most functions in one question.
 pub(super) const MAX_ASKED: usize = 512;
 /// Readings of a process that runs no Python function yet, and nanoseconds until the second. Each pause is twice as long as the one before.
 pub(super) const MAX_READINGS: u32 = 10;
@@ -21,10 +21,12 @@ pub(super) const BEFORE_SECOND_READING: u64 = 20_000_000;
 /// `tests/attack/names.rs` measures what a hostile one costs.)
 const READS_A_SECOND: u64 = 1000;
 const MOST_READS: u64 = 10_000;
+/// An interpreter is read at the price of so many functions, because the symbols of its file may be 3 MB.
+pub(super) const READS_OF_AN_INTERPRETER: usize = 20;
 /// Users whose reads are counted at one time.
 const MAX_USERS: usize = 4096;
 
-/// What became of the functions of interpreters.
+/// Counts of samples and functions of interpreters.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct ScriptCounts {
     /// Samples with functions, or in a thread that has none.
@@ -39,7 +41,7 @@ pub struct ScriptCounts {
     pub gone: u64,
     /// Functions that were not read, because those of their user were too many.
     pub refused: u64,
-    /// Processes for whose interpreter there was no room.
+    /// Processes whose interpreter found no room.
     pub processes_refused: u64,
 }
 
@@ -89,16 +91,16 @@ pub(super) enum Function {
     Hidden,
 }
 
-/// What is known of the interpreter of a process.
+/// The interpreter of a process.
 #[derive(Clone, Default)]
 pub(crate) struct Scripts {
     /// Where fields are in the interpreter's objects, once that is known.
     pub(super) layout: Option<Layout>,
-    /// What BPF has of it.
+    /// Its entry in the map `runtimes`.
     pub(super) runtime: Option<[u8; 40]>,
     /// Its functions. Copies of the process share them until one has another.
     pub(super) functions: Arc<FxHashMap<CodeKey, Function>>,
-    /// Functions that were asked for.
+    /// Functions in the question that is not answered yet.
     pub(super) asked: FxHashSet<CodeKey>,
     /// Readings so far, whether one is under way, and when the next one is due.
     pub(super) readings: u32,
@@ -116,7 +118,7 @@ impl Scripts {
         self.layout.is_none() && !self.is_reading && self.readings < MAX_READINGS && self.next <= now
     }
 
-    /// What a copy of the process has from it.
+    /// Returns the part that a copy of the process inherits.
     pub(super) fn of_copy(&self) -> Scripts {
         Scripts { layout: self.layout, runtime: self.runtime, functions: Arc::clone(&self.functions), ..Scripts::default() }
     }
