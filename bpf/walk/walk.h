@@ -163,8 +163,11 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 {
 	struct walk *walk = &cpu->walk;
 	__u32 task_flags = task->flags;
+	__u8 scripted = walk->scripted;
 	int reason;
 
+	/* A walk that notes no stack pointers cannot place an interpreter's functions. */
+	walk->scripted = 0;
 	walk->first_frame = first_frame;
 	walk->frames = 0;
 	walk->wishes = 0;
@@ -210,7 +213,8 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 	walk->guess_end = 0;
 	walk->next_goroutine = 0;
 	walk->end = USER_END_CUT;
-	if (unlikely(walk->scripted))
+	walk->scripted = scripted;
+	if (unlikely(scripted))
 		cpu->script.record.base = walk->regs[REG_SP];
 	begin_time(cpu, first_frame || again);
 	recall(cpu, task->pid, walk_how == WALK_ANEW || again);
