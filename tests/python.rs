@@ -11,11 +11,13 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use common::Program;
-use flametop::collector::{Batch, Collector, CollectorOptions, ScriptCounts, Targets};
+use flametop::collector::{Batch, Collector, CollectorOptions, ScriptCounts, Targets, Walk};
 use flametop::interpreters::Memory;
 use flametop::interpreters::python::{Code, Layout, Run, Version, chain, find_slot};
+use flametop::profile::{Frame, FrameId, Names, Tgid};
 use object::{Object, ObjectSegment, ObjectSymbol};
 
 /// The interpreters on this machine: of the distribution, and of pyenv.
@@ -121,7 +123,7 @@ impl Interpreter {
         let frames = runs.iter().flat_map(|run| &run.frames);
         let code = |code| Code::read(&self.memory, &layout, code).expect("a code object");
         let told = frames.map(|frame| (code(frame.code), frame.place)).filter(|(code, _)| !code.is_shim());
-        told.map(|(code, place)| (code.file.clone(), code.line(place).expect("a line"), code.name.clone())).collect()
+        told.map(|(code, place)| (code.file.clone(), code.lines.line(place).expect("a line"), code.name.clone())).collect()
     }
 }
 
@@ -255,14 +257,61 @@ fn stacks_have_python_functions_among_native_frames() {
     }
 }
 
+/// The Python functions of a process in each sample of two seconds: file, line and name, innermost first. Its interpreter is found in the
+/// first moments, whose samples are left out.
+fn sampled(interpreter: &Interpreter) -> Vec<Vec<(String, u32, String)>> {
+    let targets = Targets::Processes(vec![Tgid(interpreter.child.id())]);
+    let options = CollectorOptions { frequency: 499, targets, limit_walks: false, ..Default::default() };
+    let names = Arc::new(Names::default());
+    let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
+    let function = |frame: &FrameId| match names.frames.get(*frame)? {
+        Frame::Script { object, label, line } => {
+            Some((names.objects.get(object)?.path.to_string(), line, names.labels.name(label).to_owned()))
+        }
+        _ => None,
+    };
+    let (mut batch, mut samples) = (Batch::default(), Vec::new());
+    for _ in 0..25 {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        collector.drain(&mut batch).unwrap();
+        let frames = batch.samples.iter().map(|sample| &batch.frames[sample.frames.clone()]);
+        samples.extend(frames.map(|frames| frames.iter().rev().filter_map(function).collect::<Vec<_>>()));
+    }
+    let before = samples.iter().position(|functions| !functions.is_empty()).expect("a sample with functions");
+    assert!(before < 499 / 2, "{before} samples came before the interpreter was found: more than half a second");
+    samples.split_off(before)
+}
+
+#[test]
+fn samples_tell_the_line_that_runs() {
+    for (python, version) in shown() {
+        for mode in ["spin", "hash"] {
+            let interpreter = Interpreter::start(&python, mode).unwrap();
+            let samples = sampled(&interpreter);
+            let (script, ..) = interpreter.told.frames[0].clone();
+            let line = if mode == "hash" { 27 } else { 28 };
+            let busy = (script, line, "busy".to_owned());
+            let expected: Vec<_> = std::iter::once(&busy).chain(&interpreter.told.frames).cloned().collect();
+            let right = samples.iter().filter(|sample| **sample == expected).count();
+            assert!(samples.len() > 200, "{version:?} {mode}: {} samples", samples.len());
+            assert!(
+                right * 100 >= samples.len() * 99,
+                "{version:?} {mode}: {right} of {} samples have {expected:?}, such as {:?}",
+                samples.len(),
+                samples[0]
+            );
+        }
+    }
+}
+
 /// What is counted of a program of Python while it is sampled for a second, and the frames of its deepest stack.
-fn counted(python: &Path, program: &str) -> (ScriptCounts, usize) {
+fn counted(python: &Path, program: &str, walk: Walk) -> (ScriptCounts, usize) {
     let mut child = Command::new(python).args(["-c", program]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    let targets = Targets::Processes(vec![flametop::profile::Tgid(child.id())]);
-    let options = CollectorOptions { frequency: 499, targets, limit_walks: false, ..Default::default() };
+    let targets = Targets::Processes(vec![Tgid(child.id())]);
+    let options = CollectorOptions { frequency: 499, targets, limit_walks: false, walk, ..Default::default() };
     let mut collector = Collector::start(options, Default::default(), Default::default()).expect("this test needs root");
     let (mut batch, mut deepest) = (Batch::default(), 0);
     for _ in 0..20 {
@@ -285,11 +334,18 @@ def down(depth):
     while True: pass
 down(1500)";
     for (python, version) in shown() {
-        let (counts, deepest) = counted(&python, program);
+        let (counts, deepest) = counted(&python, program, Walk::Tables);
         assert!(counts.cut > 100 && counts.cut * 10 >= counts.samples * 9, "{version:?}: {counts:?}");
         assert!(deepest >= 1024, "{version:?}: {deepest} frames");
         assert_eq!((counts.unreadable, counts.refused, counts.processes_refused), (0, 0, 0), "{version:?}: {counts:?}");
     }
+}
+
+#[test]
+fn a_walk_by_frame_pointers_has_no_python_functions() {
+    let (python, _) = shown().swap_remove(0);
+    let (counts, deepest) = counted(&python, "print('ready', flush=True)\nwhile True: pass", Walk::FramePointers);
+    assert!(counts == ScriptCounts::default() && deepest > 0, "{counts:?}, {deepest} frames");
 }
 
 #[test]
@@ -306,7 +362,7 @@ while True: time.sleep(1)",
         library.path.display()
     );
     for (python, version) in shown() {
-        let (counts, _) = counted(&python, &program);
+        let (counts, _) = counted(&python, &program, Walk::Tables);
         assert!(counts.samples > 100 && counts.whole == counts.samples, "{version:?}: {counts:?}");
         assert_eq!(counts.gone, 0, "{version:?}: {counts:?}");
     }
@@ -322,7 +378,7 @@ while True:
     space = {}
     exec('def short_%d():\\n    for step in range(2000): pass\\nshort_%d()' % (number, number), space)";
     for (python, version) in shown() {
-        let (counts, _) = counted(&python, program);
+        let (counts, _) = counted(&python, program, Walk::Tables);
         assert!(counts.samples > 100, "{version:?}: {counts:?}");
         assert!(counts.gone > 0, "{version:?}: some must be gone: {counts:?}");
     }

@@ -24,7 +24,6 @@ impl App {
                     "these are narrow callees of many names: zoom into their caller and select one, to see its source".to_owned(),
                 );
             }
-            Some((_, FrameKind::Python)) => self.scene.say("the source of Python functions is not shown yet".to_owned()),
             None | Some((_, FrameKind::Process)) => self.scene.say("select a function, to see its source".to_owned()),
             Some((label, _)) => {
                 self.scene.hover = None;
@@ -108,8 +107,8 @@ impl App {
         match about.kind {
             FrameKind::User | FrameKind::Inlined | FrameKind::Kernel => Some(label),
             // What has no name is of no object either, and has nothing that could be told of it.
-            FrameKind::Jit => Some(label).filter(|_| !about.object.is_empty()),
-            FrameKind::Process | FrameKind::Python | FrameKind::Unknown => None,
+            FrameKind::Jit | FrameKind::Python => Some(label).filter(|_| !about.object.is_empty()),
+            FrameKind::Process | FrameKind::Unknown => None,
         }
     }
 

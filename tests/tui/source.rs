@@ -51,7 +51,10 @@ fn shares(screen: &str, text: &str) -> (f64, f64) {
 
 /// Searches for a function, once it is there, and puts the cursor on it.
 fn select(terminal: &Terminal, name: &str) {
-    terminal.wait_for(|screen| screen.lines().skip(2).take(19).any(|line| line.contains(name)), SOON);
+    terminal.wait_for(
+        |screen| screen.lines().skip(2).take_while(|line| !line.contains("── output")).any(|line| line.contains(name)),
+        SOON,
+    );
     prompt(terminal, SEARCH, &format!("^{name}$"));
     terminal.keys("n");
     terminal.wait_for(|screen| detail(screen).starts_with(&format!(" {name} ")), SOON);
@@ -174,4 +177,23 @@ fn code_made_at_run_time_has_its_lines_and_its_source() {
     terminal.wait_for(|screen| shares(screen, "the hot line").1 > 80.0, SOON);
     terminal.keys("Tab");
     terminal.wait_for(|screen| screen.contains("[jit]  memory of lli") && screen.contains("movabs $0x"), SOON);
+}
+
+#[test]
+fn a_function_of_python_has_its_lines_and_its_source() {
+    root_or_fail();
+    let directory = tempfile::tempdir().expect("no directory for temporary files");
+    let source = "def hot(times):\n    total = 0\n    for number in range(times):\n        total += number  # the hot line\n    return total\n\nwhile True: hot(1000000)\n";
+    std::fs::write(directory.path().join("hot.py"), source).expect("a file can be written");
+    // Its path is not a whole one.
+    let command = format!("cd {} && exec python3 hot.py", directory.path().display());
+    let terminal = Terminal::start(&["-F", "997", "--", "sh", "-c", &command], 60, 120, &[]);
+    select(&terminal, "hot");
+    terminal.wait_for(|screen| detail(screen).contains("/hot.py:4"), SOON);
+    terminal.keys("o");
+    terminal.wait_for(|screen| shares(screen, "the hot line").0 > 30.0, SOON);
+    terminal.keys("Tab");
+    let screen = terminal.wait_for_text("no instructions: an interpreter runs this function", SOON);
+    assert!(screen.contains("hot.py"), "{screen}");
+    quit(terminal);
 }

@@ -4,6 +4,7 @@
 //! mapped files     a sixteenth of --memory, shared out by user (mappings.rs)
 //! mappings         an eighth: beyond it processes with the most lose theirs, and are read again at their next sample
 //! frames           1 million addresses: the same
+//! functions        of interpreters: a sixteenth; the same
 //! command lines    a sixty-fourth: beyond it the long ones are cut
 //! ```
 
@@ -11,12 +12,13 @@
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) mappings: usize,
+    pub(super) functions: usize,
     pub(super) command_lines: usize,
 }
 
 impl Bounds {
     /// Shares of a flametop that may take so many bytes.
     pub(super) fn of(memory: usize) -> Bounds {
-        Bounds { mappings: memory / 8, command_lines: memory / 64 }
+        Bounds { mappings: memory / 8, functions: memory / 16, command_lines: memory / 64 }
     }
 }

@@ -1,5 +1,6 @@
 //! Reads about the interpreters of processes, on the threads of [`reader`](super::reader): where its functions are, and what they are called.
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -69,15 +70,23 @@ pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile, offset: 
 /// A code object, by its address and the check that BPF made of it.
 pub(crate) type CodeKey = (u64, u32);
 
-/// Reads functions of a process. A function is `None` where the code object is gone, or another one is in its place by now.
+/// Reads functions of a process. File names that are no whole paths begin in the directory where the process is now. A function is `None` where the code object is gone, or another one is in its place by now.
 pub(crate) fn functions(tgid: u32, layout: &Layout, wanted: &[CodeKey]) -> Vec<(CodeKey, Option<Code>)> {
     let Some(memory) = ProcessMemory::open(tgid) else { return Vec::new() };
+    let directory = || std::fs::read_link(format!("/proc/{tgid}/cwd")).ok()?.into_os_string().into_string().ok();
+    let directory = LazyCell::new(directory);
     let read = |&(address, check): &CodeKey| {
         // BPF could not read it: its memory was not there. Then what is there now has to do.
         let is_it = || check == 0 || Code::check(&memory, layout, address) == check;
-        let code = if is_it() { Code::without_lines(&memory, layout, address) } else { None };
+        let code = if is_it() { Code::read(&memory, layout, address) } else { None };
         // It may have gone while it was read.
-        ((address, check), code.filter(|_| is_it()))
+        let mut code = code.filter(|_| is_it());
+        if let Some(code) = code.as_mut().filter(|code| !code.file.starts_with(['/', '<']))
+            && let Some(directory) = &*directory
+        {
+            code.file = format!("{directory}/{}", code.file);
+        }
+        ((address, check), code)
     };
     wanted.iter().map(read).collect()
 }

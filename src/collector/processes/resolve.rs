@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
 use super::reader::{Question, What};
-use super::scripts::{Function, FunctionReads, MAX_ASKED, gone, not_read};
+use super::scripts::{Function, FunctionReads, MAX_ASKED, MAX_PLACES, gone, label_of, not_read};
 use super::state::{Known, ProcessState};
 use super::table::{Parts, ProcessTable};
 use crate::collector::wire::perf_records::Identity;
@@ -80,7 +80,7 @@ impl ProcessTable {
         let script = record.script().filter(|_| !unread);
         if let Some(script) = script
             && waits == Waits::MayWait
-            && !knows_functions(state, script, (owner, record.time), names, questions, reads)
+            && !knows_functions(state, script, (owner, record.time), questions, reads)
         {
             return false;
         }
@@ -96,7 +96,7 @@ impl ProcessTable {
         for part in parts {
             let (depth, frame) = match part {
                 Part::Function(function) => {
-                    push_function(state, names, function, batch);
+                    batch.frames.extend(frame_of_function(state, names, function, owner, &mut batch.wanted));
                     continue;
                 }
                 Part::Native(depth) => (depth, frames.next()),
@@ -183,7 +183,6 @@ fn knows_functions(
     state: &mut ProcessState,
     script: Script<'_>,
     (owner, now): (Owner, u64),
-    names: &Names,
     questions: &mut Vec<Question>,
     reads: &mut FunctionReads,
 ) -> bool {
@@ -192,9 +191,9 @@ fn knows_functions(
     if !state.scripts.asked.is_empty() {
         return false;
     }
-    let known = &state.scripts.functions;
-    let keys = script.functions().map(|function| (function.code, function.check));
-    let mut unknown: Vec<_> = keys.filter(|key| !known.contains_key(key)).collect();
+    let (known, places) = (&state.scripts.functions, &state.scripts.places);
+    let new = script.functions().filter(|function| !places.contains_key(function));
+    let mut unknown: Vec<_> = new.map(|function| (function.code, function.check)).filter(|key| !known.contains(key)).collect();
     if unknown.is_empty() {
         return true;
     }
@@ -203,8 +202,9 @@ fn knows_functions(
     unknown.truncate(MAX_ASKED);
     let allowed = reads.take(owner.user, unknown.len(), now);
     reads.counts.refused += (unknown.len() - allowed) as u64;
-    let refused = unknown.split_off(allowed).into_iter().map(|key| (key, Function::Shown(not_read(names))));
-    Arc::make_mut(&mut state.scripts.functions).extend(refused);
+    for key in unknown.split_off(allowed) {
+        Arc::make_mut(&mut state.scripts.functions).insert(key, Function::NotRead);
+    }
     if unknown.is_empty() {
         // The user has no reads left, so the other functions stay unread as well.
         return true;
@@ -215,13 +215,40 @@ fn knows_functions(
     false
 }
 
-/// Adds a function to the batch, unless it is hidden.
-fn push_function(state: &ProcessState, names: &Names, function: ScriptFrame, batch: &mut Batch) {
-    match state.scripts.functions.get(&(function.code, function.check)) {
-        Some(Function::Shown(frame)) => batch.frames.push(*frame),
-        Some(Function::Hidden) => {}
-        None => batch.frames.push(gone(names)),
+/// The frame of a function at the line that runs; `None` if it is hidden.
+fn frame_of_function(
+    state: &mut ProcessState,
+    names: &Names,
+    function: ScriptFrame,
+    owner: Owner,
+    wanted: &mut Vec<NameRequest>,
+) -> Option<FrameId> {
+    let scripts = &mut state.scripts;
+    if let Some(known) = scripts.places.get(&function) {
+        return *known;
     }
+    let frame = match scripts.functions.get(&(function.code, function.check)).zip(scripts.layout.as_ref()) {
+        Some((Function::Shown(code), layout)) => {
+            let line = code.lines.line(layout.place_of(function.instruction)).unwrap_or(0);
+            let Owner { user, files, .. } = owner;
+            let file = Object { kind: ObjectKind::Script, path: code.file.as_str().into(), user, files, ..Object::default() };
+            let object = names.objects.intern(file);
+            let (frame, new) = names.intern_frame(Frame::Script { object, label: label_of(names, user, code), line });
+            if new {
+                wanted.push(request(frame, owner, 0..0));
+            }
+            Some(frame)
+        }
+        Some((Function::Hidden, _)) => None,
+        Some((Function::NotRead, _)) => Some(not_read(names)),
+        // Another sample may find it again.
+        Some((Function::Gone, _)) | None => return Some(gone(names)),
+    };
+    if scripts.places.len() >= MAX_PLACES {
+        scripts.places.clear();
+    }
+    scripts.places.insert(function, frame);
+    frame
 }
 
 fn request(frame: FrameId, owner: Owner, mapping: Range<u64>) -> NameRequest {

@@ -11,7 +11,7 @@ use super::interpreter::{CodeKey, Interpreter, is_library, may_be_interpreter};
 use super::mapped_build_id::MappedFile;
 use super::reader::What;
 use super::scripts::{
-    BEFORE_SECOND_READING, Function, MAX_FUNCTIONS, MAX_READINGS, READS_OF_AN_INTERPRETER, ScriptCounts, Scripts, frame_of, gone,
+    BEFORE_SECOND_READING, BYTES_OF_A_READ, Function, MAX_READINGS, READS_OF_AN_INTERPRETER, ScriptCounts, Scripts,
 };
 use super::state::Known;
 use super::table::ProcessTable;
@@ -74,21 +74,21 @@ impl ProcessTable {
 
     /// Functions have been read.
     pub(super) fn told_functions(&mut self, tgid: u32, user: UserId, read: Vec<(CodeKey, Option<Code>)>) {
-        let names = &self.names;
         let Some(state) = self.states.get_mut(&tgid) else { return };
         let scripts = &mut state.scripts;
         let functions = Arc::make_mut(&mut scripts.functions);
-        if functions.len() + read.len() > MAX_FUNCTIONS {
-            functions.clear();
-        }
+        let mut bytes = 0;
         for (key, code) in read {
             scripts.asked.remove(&key);
             let function = match code {
                 Some(code) if code.is_shim() => Function::Hidden,
-                Some(code) => Function::Shown(frame_of(names, user, &code)),
+                Some(code) => {
+                    bytes += code.size();
+                    Function::Shown(Arc::new(code))
+                }
                 None => {
                     self.reads.counts.gone += 1;
-                    Function::Shown(gone(names))
+                    Function::Gone
                 }
             };
             functions.insert(key, function);
@@ -96,8 +96,9 @@ impl ProcessTable {
         // The process is gone, and its functions with it.
         for key in scripts.asked.drain() {
             self.reads.counts.gone += 1;
-            functions.insert(key, Function::Shown(gone(names)));
+            functions.insert(key, Function::Gone);
         }
+        self.reads.charge(user, bytes / BYTES_OF_A_READ);
     }
 
     /// Gives a process the interpreter of the one that it is a copy of, or none.

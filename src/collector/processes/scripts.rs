@@ -5,12 +5,13 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::interpreter::CodeKey;
-use crate::collector::wire::script::ScriptEnd;
+use crate::collector::wire::script::{ScriptEnd, ScriptFrame};
 use crate::interpreters::python::{Code, Layout};
-use crate::profile::{FrameId, FrameKind, Names, UserId};
+use crate::profile::{FrameId, FrameKind, LabelId, Names, UserId};
 
-/// Functions of a process that are kept before starting again.
-pub(super) const MAX_FUNCTIONS: usize = 1 << 15;
+/// Functions of a process that are kept before starting again, and instructions.
+const MAX_FUNCTIONS: usize = 1 << 15;
+pub(super) const MAX_PLACES: usize = 1 << 17;
 /// Most functions in one question.
 pub(super) const MAX_ASKED: usize = 512;
 /// Readings of a process that runs no Python function yet, and nanoseconds until the second. Each pause is twice as long as the one before.
@@ -23,6 +24,8 @@ const READS_A_SECOND: u64 = 1000;
 const MOST_READS: u64 = 10_000;
 /// An interpreter is read at the price of so many functions, because the symbols of its file may be 3 MB.
 pub(super) const READS_OF_AN_INTERPRETER: usize = 20;
+/// Each further 1 KB of a function counts as one more read, because long line tables cost time and memory.
+pub(super) const BYTES_OF_A_READ: usize = 1024;
 /// Users whose reads are counted at one time.
 const MAX_USERS: usize = 4096;
 
@@ -68,6 +71,13 @@ impl FunctionReads {
         taken as usize
     }
 
+    /// Takes reads that were done already.
+    pub(super) fn charge(&mut self, user: UserId, done: usize) {
+        if let Some((left, _)) = self.left.get_mut(&user) {
+            *left = left.saturating_sub(done as u64);
+        }
+    }
+
     /// Counts the end of the functions of a sample.
     pub(super) fn count(&mut self, end: ScriptEnd) {
         let counts = &mut self.counts;
@@ -82,13 +92,50 @@ impl FunctionReads {
     }
 }
 
-/// A function by its code object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A code object, read or not.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Function {
-    /// It is shown.
-    Shown(FrameId),
+    /// It was read, and is shown.
+    Shown(Arc<Code>),
     /// The interpreter has put it there, and nobody has written it.
     Hidden,
+    /// It was gone before it was read.
+    Gone,
+    /// It was not read, because those of its user were too many.
+    NotRead,
+}
+
+/// The functions of a process that are known.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Functions {
+    by_code: FxHashMap<CodeKey, Function>,
+    bytes: usize,
+}
+
+impl Functions {
+    pub(super) fn get(&self, key: &CodeKey) -> Option<&Function> {
+        self.by_code.get(key)
+    }
+
+    pub(super) fn contains(&self, key: &CodeKey) -> bool {
+        self.by_code.contains_key(key)
+    }
+
+    pub(super) fn insert(&mut self, key: CodeKey, function: Function) {
+        if self.by_code.len() >= MAX_FUNCTIONS {
+            *self = Functions::default();
+        }
+        self.bytes += size_of::<(CodeKey, Function)>();
+        if let Function::Shown(code) = &function {
+            self.bytes += code.size();
+        }
+        self.by_code.insert(key, function);
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 /// The interpreter of a process.
@@ -99,7 +146,9 @@ pub(crate) struct Scripts {
     /// Its entry in the map `runtimes`.
     pub(super) runtime: Option<[u8; 40]>,
     /// Its functions. Copies of the process share them until one has another.
-    pub(super) functions: Arc<FxHashMap<CodeKey, Function>>,
+    pub(super) functions: Arc<Functions>,
+    /// Frames of functions by the instruction that runs; `None` for what is hidden.
+    pub(super) places: FxHashMap<ScriptFrame, Option<FrameId>>,
     /// Functions in the question that is not answered yet.
     pub(super) asked: FxHashSet<CodeKey>,
     /// Readings so far, whether one is under way, and when the next one is due.
@@ -125,7 +174,12 @@ impl Scripts {
 
     /// Forgets ids of frames.
     pub(super) fn forget_frames(&mut self) {
-        self.functions = Arc::default();
+        self.places = FxHashMap::default();
+    }
+
+    /// Bytes of functions that no other process shares.
+    pub(super) fn own_bytes(&self) -> usize {
+        self.functions.bytes() / Arc::strong_count(&self.functions)
     }
 }
 
@@ -183,11 +237,11 @@ impl Runtimes {
     }
 }
 
-/// The frame of a function: its name, the last part of its file's path, and the line of its `def`, which tells apart functions of one name.
-pub(super) fn frame_of(names: &Names, user: UserId, code: &Code) -> FrameId {
+/// The label of a function: its name, the last part of its file's path, and the line of its `def`, which tells apart functions of one name.
+pub(super) fn label_of(names: &Names, user: UserId, code: &Code) -> LabelId {
     let file = code.file.rsplit('/').next().unwrap_or(&code.file);
     let place = format!("{file}:{}", code.first_line);
-    names.intern_named(names.labels.intern_for(user, &code.name, &place, FrameKind::Python))
+    names.labels.intern_for(user, &code.name, &place, FrameKind::Python)
 }
 
 /// The frame of functions that were not read, because those of their user were too many.

@@ -63,6 +63,8 @@ pub(crate) struct ProcessTable {
     pub(super) bounds: Bounds,
     /// Bytes of all mappings, as counted last, and how often some were forgotten because they were too many.
     pub(super) mappings_memory: usize,
+    /// Bytes of all functions of interpreters, as counted last.
+    pub(super) functions_memory: usize,
     pub(super) mappings_forgotten: u64,
     pub(super) states: FxHashMap<u32, ProcessState>,
     pub(super) shared: Arc<Processes>,
@@ -112,6 +114,7 @@ impl ProcessTable {
             files: Files::bounded(memory / 16),
             bounds: Bounds::of(memory),
             mappings_memory: 0,
+            functions_memory: 0,
             mappings_forgotten: 0,
             kernel_frames: FxHashMap::default(),
             states: FxHashMap::default(),

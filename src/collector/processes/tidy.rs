@@ -8,6 +8,7 @@ use super::mappings::Mappings;
 use super::state::ProcessState;
 use super::table::{Happened, ProcessTable};
 use crate::collector::sys::machine;
+use crate::collector::wire::script::ScriptFrame;
 use crate::profile::{FrameId, Tgid, Timestamp};
 
 /// How long an exited process is kept for samples that come late: nanoseconds. Far more than a drain takes.
@@ -96,6 +97,7 @@ impl ProcessTable {
             self.forget_mappings();
         }
         self.tidy_frames();
+        self.tidy_functions();
         let states = &self.states;
         self.runtimes.retain(|tgid| states.get(&tgid).is_some_and(|state| state.exited.is_none()));
         self.cut_command_lines();
@@ -104,11 +106,11 @@ impl ProcessTable {
     /// Bytes held about processes. Mappings are counted once a second.
     pub(crate) fn memory(&self) -> usize {
         let of_states = self.states.capacity() * (size_of::<ProcessState>() + 8);
-        let frames =
-            self.states.values().map(|state| state.frames.capacity() + state.scripts.functions.capacity()).sum::<usize>()
-                + self.kernel_frames.capacity();
+        let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
+        let places = self.states.values().map(|state| state.scripts.places.capacity()).sum::<usize>();
+        let caches = frames * (size_of::<(u64, FrameId)>() + 1) + places * (size_of::<(ScriptFrame, Option<FrameId>)>() + 1);
         let dumped = self.dumped.memory();
-        self.mappings_memory + of_states + frames * (size_of::<(u64, FrameId)>() + 1) + self.files.memory() + dumped
+        self.mappings_memory + self.functions_memory + of_states + caches + self.files.memory() + dumped
     }
 
     fn forget_mappings(&mut self) {
@@ -123,7 +125,7 @@ impl ProcessTable {
 
     /// Starts the caches of frames anew if they are too many together: of the processes that have the most.
     fn tidy_frames(&mut self) {
-        let of_state = |state: &ProcessState| state.frames.len() + state.scripts.functions.len();
+        let of_state = |state: &ProcessState| state.frames.len() + state.scripts.places.len();
         let total: usize = self.states.values().map(of_state).sum();
         if total > MAX_FRAMES {
             let most = self.states.values().map(of_state).max().unwrap_or(0);
@@ -132,6 +134,17 @@ impl ProcessTable {
                 state.frames = FxHashMap::default();
                 state.scripts.forget_frames();
             });
+        }
+    }
+
+    /// Forgets functions of interpreters if all of them together are too long: of the processes that have the most.
+    fn tidy_functions(&mut self) {
+        let bytes = |state: &ProcessState| state.scripts.own_bytes();
+        self.functions_memory = self.states.values().map(bytes).sum();
+        if self.functions_memory > self.bounds.functions {
+            let most = self.states.values().map(bytes).max().unwrap_or(0);
+            let many = self.states.values_mut().filter(|state| bytes(state) > most / 4);
+            many.for_each(|state| state.scripts.functions = Arc::default());
         }
     }
 

@@ -1,15 +1,16 @@
 //! Code objects: what a function is called, and where it is in the source.
 
-use super::layout::{Instruction, Layout, LineTable};
-use super::{lines, text};
+use super::layout::{Instruction, Layout};
+use super::lines::Lines;
+use super::text;
 use crate::interpreters::Memory;
 
 /// Characters of a function's name, and of a file's, that are read.
 pub const MAX_NAME: u64 = 512;
 /// See [`MAX_NAME`].
 pub const MAX_FILE: u64 = 1024;
-/// Bytes of a line table that are read: of a function of 20,000 lines.
-const MAX_LINES: u64 = 64 << 10;
+/// Bytes of a line table that are read: those of some 2,000 lines. Later lines of a longer function are not known.
+const MAX_LINES: u64 = 16 << 10;
 /// Where the length of a byte string is, and where its bytes begin.
 const BYTES_LENGTH: u64 = 16;
 const BYTES: u64 = 32;
@@ -23,28 +24,22 @@ pub struct Code {
     pub file: String,
     /// The line of its `def`.
     pub first_line: u32,
-    table: Vec<u8>,
-    form: LineTable,
+    /// The lines of its instructions.
+    pub lines: Lines,
 }
 
 impl Code {
-    /// Reads the code object at an address, with its line table. Returns `None` if something else is there.
+    /// Reads the code object at an address. Returns `None` if something else is there.
     pub fn read(memory: &impl Memory, layout: &Layout, address: u64) -> Option<Code> {
-        let code = Code::without_lines(memory, layout, address)?;
-        let lines = memory.u64(address.checked_add(layout.code_lines)?)?;
-        let length = memory.u64(lines.checked_add(BYTES_LENGTH)?)?;
-        // A function whose table is too long to read has no lines, but all the rest.
-        let table = memory.bytes(lines.checked_add(BYTES)?, length, MAX_LINES).unwrap_or_default();
-        Some(Code { table, ..code })
-    }
-
-    /// Reads name, file and first line of the code object at an address. Returns `None` if something else is there.
-    pub fn without_lines(memory: &impl Memory, layout: &Layout, address: u64) -> Option<Code> {
         let pointer = |offset: u64| memory.u64(address.checked_add(offset)?);
         let name = text::read(memory, layout, pointer(layout.code_name)?, MAX_NAME)?;
         let file = text::read(memory, layout, pointer(layout.code_file)?, MAX_FILE)?;
         let first_line = memory.u32(address.checked_add(layout.code_first_line)?)?;
-        Some(Code { name, file, first_line, table: Vec::new(), form: layout.lines })
+        let lines = pointer(layout.code_lines)?;
+        let length = memory.u64(lines.checked_add(BYTES_LENGTH)?)?;
+        // A function without a table has no lines, but all the rest.
+        let table = memory.bytes(lines.checked_add(BYTES)?, length.min(MAX_LINES), MAX_LINES).unwrap_or_default();
+        Some(Code { name, file, first_line, lines: Lines::new(layout.lines, table, first_line, length > MAX_LINES) })
     }
 
     /// A mix of words of a code object: another one at its address has another. BPF makes the same (`code_check`). Returns zero if the memory
@@ -59,13 +54,9 @@ impl Code {
         (words.fold(0, |mix: u64, word| (mix ^ word).wrapping_mul(FACTOR)) >> 32) as u32
     }
 
-    /// The line of an instruction, by its place in the bytecode: see [`PythonFrame::place`](super::PythonFrame::place). Before the first
-    /// instruction it is that of the `def`.
-    pub fn line(&self, place: i32) -> Option<u32> {
-        match u32::try_from(place) {
-            Ok(place) => lines::line(self.form, &self.table, self.first_line, place),
-            Err(_) => Some(self.first_line),
-        }
+    /// Bytes of memory.
+    pub fn size(&self) -> usize {
+        size_of::<Code>() - size_of::<Lines>() + self.name.len() + self.file.len() + self.lines.size()
     }
 
     /// Whether it is a function that the interpreter puts in between, and that nobody has written.

@@ -2,28 +2,60 @@
 
 use super::layout::LineTable;
 
-/// The line of the instruction at `at`, in bytes from the begin of the bytecode. `first` is the line of the function's `def`. Returns `None`
-/// where the table says that there is none, or ends before.
-pub(super) fn line(form: LineTable, table: &[u8], first: u32, at: u32) -> Option<u32> {
-    let line = match form {
-        LineTable::Steps => steps(table, i64::from(first), i64::from(at)),
-        LineTable::Ranges => ranges(table, i64::from(first), i64::from(at)),
-        LineTable::Locations => locations(table, i64::from(first), i64::from(at)),
-    };
-    line.and_then(|line| u32::try_from(line).ok())
+/// The lines of a function's instructions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lines {
+    form: LineTable,
+    table: Box<[u8]>,
+    /// The line of the `def`.
+    first: u32,
+    /// The table has more than this.
+    is_cut: bool,
+}
+
+impl Lines {
+    /// The lines that a table tells. `is_cut`: these are not all of its bytes.
+    pub(super) fn new(form: LineTable, table: Vec<u8>, first: u32, is_cut: bool) -> Lines {
+        Lines { form, table: table.into(), first, is_cut }
+    }
+
+    /// The line of an instruction, by its place in the bytecode: see [`PythonFrame::place`](super::PythonFrame::place). Before the first
+    /// instruction it is that of the `def`. Returns `None` where the table says that there is none, or ends before.
+    pub fn line(&self, place: i32) -> Option<u32> {
+        let Ok(place) = u32::try_from(place) else { return Some(self.first) };
+        let (first, at) = (i64::from(self.first), i64::from(place));
+        let line = match self.form {
+            LineTable::Steps => steps(&self.table, first, at, self.is_cut),
+            LineTable::Ranges => ranges(&self.table, first, at),
+            LineTable::Locations => locations(&self.table, first, at),
+        };
+        line.and_then(|line| u32::try_from(line).ok())
+    }
+
+    /// Bytes of memory.
+    pub fn size(&self) -> usize {
+        size_of::<Lines>() + self.table.len()
+    }
+}
+
+impl Default for Lines {
+    /// No instruction has a line.
+    fn default() -> Lines {
+        Lines::new(LineTable::Locations, Vec::new(), 0, false)
+    }
 }
 
 /// Pairs of a step in bytes and a signed step in lines. The last pair counts whose bytes are not behind the instruction.
-fn steps(table: &[u8], first: i64, at: i64) -> Option<i64> {
+fn steps(table: &[u8], first: i64, at: i64, is_cut: bool) -> Option<i64> {
     let (mut line, mut begin) = (first, 0);
     for pair in table.chunks_exact(2) {
         begin += i64::from(pair[0]);
         if begin > at {
-            break;
+            return Some(line);
         }
         line += i64::from(pair[1].cast_signed());
     }
-    Some(line)
+    (!is_cut).then_some(line)
 }
 
 /// Pairs of a length in bytes and a signed step in lines, made before the range. A step of -128 says that the range has no line.
@@ -104,31 +136,36 @@ mod tests {
     fn steps_count_from_the_instruction_they_come_to() {
         // Lines 10, 11 from byte 4 on, 9 from byte 6 on.
         let table = [4, 1, 2, 254];
-        let line_at = |at| line(LineTable::Steps, &table, 10, at);
-        assert_eq!([0, 3, 4, 6, 600].map(line_at), [10, 10, 11, 9, 9].map(Some));
+        let lines = Lines::new(LineTable::Steps, table.to_vec(), 10, false);
+        assert_eq!([-1, 0, 3, 4, 6, 600].map(|at| lines.line(at)), [10, 10, 10, 11, 9, 9].map(Some));
+        let begin = Lines::new(LineTable::Steps, table.to_vec(), 10, true);
+        assert_eq!([4, 600].map(|at| begin.line(at)), [Some(11), None]);
     }
 
     #[test]
     fn a_range_may_have_no_line() {
         let table = [4, 1, 2, 128, 2, 1];
-        let line_at = |at| line(LineTable::Ranges, &table, 10, at);
-        assert_eq!([0, 4, 6, 8].map(line_at), [Some(11), None, Some(12), None]);
+        let lines = Lines::new(LineTable::Ranges, table.to_vec(), 10, false);
+        assert_eq!([0, 4, 6, 8].map(|at| lines.line(at)), [Some(11), None, Some(12), None]);
     }
 
     #[test]
     fn locations_are_read_in_each_form() {
         // Short, with a step of 2, without columns and a step of -1, without a line, long with a step of 40.
         let table = [0x80, 0, 0x80 | 12 << 3, 1, 2, 0x80 | 13 << 3 | 1, 3, 0x80 | 15 << 3, 0x80 | 14 << 3, 64 | 16, 1, 0, 1, 2];
-        let line_at = |at| line(LineTable::Locations, &table, 10, at);
-        assert_eq!([0, 2, 4, 6, 8, 10, 12].map(line_at), [Some(10), Some(12), Some(11), Some(11), None, Some(51), None]);
+        let lines = Lines::new(LineTable::Locations, table.to_vec(), 10, false);
+        assert_eq!(
+            [0, 2, 4, 6, 8, 10, 12].map(|at| lines.line(at)),
+            [Some(10), Some(12), Some(11), Some(11), None, Some(51), None]
+        );
     }
 
     #[test]
     fn what_is_damaged_has_no_line_and_does_no_harm() {
         for form in [LineTable::Steps, LineTable::Ranges, LineTable::Locations] {
             for byte in 0..=255 {
-                line(form, &[byte; 300], u32::MAX, 100_000);
-                line(form, &[byte], 0, 0);
+                Lines::new(form, vec![byte; 300], u32::MAX, byte < 128).line(100_000);
+                Lines::new(form, vec![byte], 0, false).line(0);
             }
         }
     }

@@ -28,6 +28,7 @@ mod text;
 pub use chain::{PythonFrame, Run, chain};
 pub use code::{Code, MAX_FILE, MAX_NAME};
 pub use layout::{Layout, Version};
+pub use lines::Lines;
 pub use state::{StateSlot, find_slot, threads};
 
 #[cfg(test)]
@@ -64,7 +65,7 @@ mod tests {
             for frame in runs.iter().flat_map(|run| &run.frames).take(20) {
                 if let Some(code) = Code::read(&memory, &layout, frame.code) {
                     assert!(code.name.chars().count() as u64 <= MAX_NAME && code.file.chars().count() as u64 <= MAX_FILE);
-                    code.line(frame.place);
+                    code.lines.line(frame.place);
                 }
             }
         }

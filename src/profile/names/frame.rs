@@ -35,6 +35,15 @@ pub enum Frame {
         /// Whether a call will return there.
         is_return: bool,
     },
+    /// A function that an interpreter runs.
+    Script {
+        /// The file of its source.
+        object: ObjectId,
+        /// The function.
+        label: LabelId,
+        /// The line that runs, from 1 on; 0 where it is not known.
+        line: u32,
+    },
     /// An address at which nothing was mapped.
     Unmapped,
     /// All code of an object whose addresses are not told apart, because names have filled their memory.
@@ -47,7 +56,9 @@ impl Frame {
         match self {
             Frame::Named(_) => ObjectId::NAMED,
             Frame::Kernel { .. } => ObjectId::KERNEL,
-            Frame::File { object, .. } | Frame::Process { object, .. } | Frame::AnyOf(object) => object,
+            Frame::File { object, .. } | Frame::Process { object, .. } | Frame::Script { object, .. } | Frame::AnyOf(object) => {
+                object
+            }
             Frame::Unmapped => ObjectId::UNMAPPED,
         }
     }
@@ -57,6 +68,7 @@ impl Frame {
         match self {
             Frame::File { offset, is_return, .. } => Frame::File { object, offset, is_return },
             Frame::Process { address, is_return, .. } => Frame::Process { object, address, is_return },
+            Frame::Script { label, line, .. } => Frame::Script { object, label, line },
             Frame::AnyOf(_) => Frame::AnyOf(object),
             Frame::Named(_) | Frame::Kernel { .. } | Frame::Unmapped => self,
         }
@@ -68,7 +80,7 @@ impl Frame {
             Frame::Kernel { address, .. } => address.0,
             Frame::File { offset, .. } => offset.0,
             Frame::Process { address, .. } => address.0,
-            Frame::Named(_) | Frame::Unmapped | Frame::AnyOf(_) => 0,
+            Frame::Named(_) | Frame::Script { .. } | Frame::Unmapped | Frame::AnyOf(_) => 0,
         }
     }
 
@@ -76,7 +88,7 @@ impl Frame {
     pub fn is_return(self) -> bool {
         match self {
             Frame::Kernel { is_return, .. } | Frame::File { is_return, .. } | Frame::Process { is_return, .. } => is_return,
-            Frame::Named(_) | Frame::Unmapped | Frame::AnyOf(_) => false,
+            Frame::Named(_) | Frame::Script { .. } | Frame::Unmapped | Frame::AnyOf(_) => false,
         }
     }
 
@@ -105,7 +117,7 @@ impl Frame {
 /// A [`Frame`] in 16 bytes, as tables hold it.
 ///
 /// ```text
-/// | object 4 | space 1 | is_return 1 | - 2 | address or label 8 |
+/// | object 4 | space 1 | is_return 1 | - 2 | address, or label, or label and line 8 |
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::profile) struct PackedFrame {
@@ -124,6 +136,7 @@ enum Space {
     Kernel,
     File,
     Process,
+    Script,
     Unmapped,
     AnyOf,
 }
@@ -135,6 +148,7 @@ impl From<Frame> for PackedFrame {
             Frame::Kernel { address, .. } => (Space::Kernel, address.0),
             Frame::File { offset, .. } => (Space::File, offset.0),
             Frame::Process { address, .. } => (Space::Process, address.0),
+            Frame::Script { label, line, .. } => (Space::Script, u64::from(label.0) << 32 | u64::from(line)),
             Frame::Unmapped => (Space::Unmapped, 0),
             Frame::AnyOf(_) => (Space::AnyOf, 0),
         };
@@ -149,6 +163,7 @@ impl From<PackedFrame> for Frame {
             Space::Kernel => Frame::Kernel { address: KernelAddress(address), is_return },
             Space::File => Frame::File { object, offset: FileOffset(address), is_return },
             Space::Process => Frame::Process { object, address: ProcessAddress(address), is_return },
+            Space::Script => Frame::Script { object, label: LabelId((address >> 32) as u32), line: address as u32 },
             Space::Unmapped => Frame::Unmapped,
             Space::AnyOf => Frame::AnyOf(object),
         }
@@ -177,6 +192,7 @@ mod tests {
                 Frame::Kernel { address: KernelAddress(u64::MAX), is_return },
                 Frame::File { object, offset: FileOffset(1 << 47), is_return },
                 Frame::Process { object, address: ProcessAddress(0), is_return },
+                Frame::Script { object, label: LabelId(u32::MAX), line: 7 },
                 Frame::Unmapped,
                 Frame::AnyOf(object),
             ] {

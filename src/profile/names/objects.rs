@@ -21,6 +21,8 @@ pub enum ObjectKind {
     Vdso,
     /// Executable memory without a file: JIT code. Addresses are absolute in the process; each process has an object of its own.
     Anonymous,
+    /// A file of source that an interpreter runs: functions and lines.
+    Script,
     /// No mapping was known for the address.
     #[default]
     Unmapped,

@@ -211,7 +211,7 @@ impl Names {
     /// Whether the object's frames are addresses: others are names, or one frame for all.
     pub(in crate::profile) fn has_many_addresses(&self, object: ObjectId) -> bool {
         let kind = self.objects.get(object).map(|object| object.kind);
-        matches!(kind, Some(ObjectKind::Elf | ObjectKind::Kernel | ObjectKind::Vdso)) || self.is_jit(object)
+        matches!(kind, Some(ObjectKind::Elf | ObjectKind::Kernel | ObjectKind::Vdso | ObjectKind::Script)) || self.is_jit(object)
     }
 
     /// The frame of all addresses of an object that are refused.
@@ -225,6 +225,7 @@ impl Names {
             let kind = match object {
                 ObjectId::KERNEL => FrameKind::Kernel,
                 ObjectId::ANONYMOUS => FrameKind::Jit,
+                _ if self.objects.get(object).is_some_and(|object| object.kind == ObjectKind::Script) => FrameKind::Python,
                 _ => FrameKind::Unknown,
             };
             match object {
@@ -241,7 +242,7 @@ impl Names {
     }
 
     pub(in crate::profile) fn first_label(&self, frame: Frame) -> LabelId {
-        if let Frame::Named(label) = frame {
+        if let Frame::Named(label) | Frame::Script { label, .. } = frame {
             return label;
         }
         let Some(object) = self.objects.get(frame.object()) else {

@@ -151,6 +151,9 @@ impl Renewal {
         let is_found = is_found && !self.old.is_jit(frame.object()) && (is_settled || !waits());
         let frame = match frame {
             Frame::Named(label) => Frame::Named(self.label(label)),
+            Frame::Script { object, label, line } => {
+                Frame::Script { object: self.object(object), label: self.label(label), line }
+            }
             frame => frame.with_object(self.object(frame.object())),
         };
         let labels = self.labels_in(naming);

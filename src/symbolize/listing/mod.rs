@@ -158,6 +158,10 @@ fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeig
                 (source, code) => (source, code.map_err(|why| format!("no instructions: {MADE} {why}"))),
             }
         }
+        ObjectKind::Script => {
+            let why = "no instructions: an interpreter runs this function".to_owned();
+            (about.source((id, object), &of_hosts()), Err(why))
+        }
         ObjectKind::Named => {
             return Err("a name is all that is known of this function: neither source nor instructions".to_owned());
         }
@@ -225,6 +229,7 @@ impl About<'_> {
         let Some(file) = its_own.or_else(heaviest) else {
             return Err(match self.object.kind {
                 ObjectKind::Anonymous => "no source: its runtime has not written down which lines it is from".to_owned(),
+                ObjectKind::Script => format!("no source: the interpreter tells no lines of {name}"),
                 _ => format!("no source: the debug information of {name} has no lines for this function"),
             });
         };
@@ -232,7 +237,8 @@ impl About<'_> {
         let at_row = |line: &u32| (*line as usize).checked_sub(1).filter(|row| *row < text.rows.len());
         let row_of: FxHashMap<FrameId, usize> =
             lines.iter().filter(|(_, of, _)| *of == file).filter_map(|(frame, _, line)| Some((*frame, at_row(line)?))).collect();
-        let built = if self.object.kind == ObjectKind::Anonymous { None } else { code::modified(service, owner, about) };
+        let is_built = !matches!(self.object.kind, ObjectKind::Anonymous | ObjectKind::Script);
+        let built = if is_built { code::modified(service, owner, about) } else { None };
         let note = match built {
             _ if lines.iter().any(|(_, of, line)| *of == file && at_row(line).is_none()) => {
                 "the file has fewer lines than the compiler saw: it was changed since"

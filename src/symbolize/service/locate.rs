@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::Service;
 use super::latest::Newest;
-use crate::profile::{FrameId, LabelId, ObjectId, ObjectKind};
+use crate::profile::{Frame, FrameId, LabelId, ObjectId, ObjectKind, sanitize};
 use crate::symbolize::dwarf::{SourceLocation, location};
 use crate::symbolize::kernel::vmlinux::same_function;
 use crate::symbolize::symbols::demangle::{Detail, demangle};
@@ -82,6 +82,14 @@ fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec
     let about = service.names.objects.get(object)?;
     match about.kind {
         ObjectKind::Elf | ObjectKind::Kernel => {}
+        ObjectKind::Script => {
+            let file: Arc<str> = sanitize(&about.path).into();
+            let place = |frame: &FrameId| match service.names.frames.get(*frame)? {
+                Frame::Script { line, .. } if line > 0 => Some(SourceLocation { file: Arc::clone(&file), line }),
+                _ => None,
+            };
+            return Some(frames.iter().map(|frame| vec![place(frame)]).collect());
+        }
         ObjectKind::Anonymous => {
             let place = |frame: &FrameId| service.jit.locate(&service.names, *frame, &service.stopped);
             return Some(frames.iter().map(|frame| vec![place(frame)]).collect());

@@ -295,7 +295,11 @@ impl Service {
                     }
                     Some((object, ObjectKind::Vdso)) => queue.push(object, request.frame, None),
                     // These have all the name that they will ever have.
-                    Some((_, ObjectKind::Named | ObjectKind::Elf | ObjectKind::Anonymous | ObjectKind::Unmapped)) | None => {
+                    Some((
+                        _,
+                        ObjectKind::Named | ObjectKind::Elf | ObjectKind::Anonymous | ObjectKind::Script | ObjectKind::Unmapped,
+                    ))
+                    | None => {
                         nothing_to_do += 1;
                     }
                 }

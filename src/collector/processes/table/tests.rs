@@ -12,7 +12,8 @@ use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records;
 use crate::collector::wire::records::Record;
 use crate::collector::wire::records::tests::record_bytes;
-use crate::profile::{BuildId, Frame, FrameKind, ObjectId, ObjectKind, UserEnd};
+use crate::interpreters::python::{Code, Lines};
+use crate::profile::{BuildId, Frame, FrameKind, ObjectId, ObjectKind, UserEnd, UserId};
 
 /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
 const NOBODY: u32 = 5_000_000;
@@ -604,6 +605,28 @@ fn mappings_that_forks_share_count_once() {
     world.table.tidy(world.time, &mut Happened::default());
     assert!(world.table.mappings_memory <= 2_000 * size_of::<Mapping>(), "{}", world.table.mappings_memory);
     assert!(world.table.memory() > world.table.mappings_memory);
+}
+
+#[test]
+fn functions_of_interpreters_are_bounded_over_all_processes_and_forks_share_them() {
+    let mut world = World::new();
+    world.table.bounds = Bounds::of(32 << 20);
+    let code = || Code { name: "name".repeat(100), file: "/file".repeat(100), first_line: 1, lines: Lines::default() };
+    let functions = |count: u64| (0..count).map(|at| ((at, 1), Some(code()))).collect::<Vec<_>>();
+    for (number, count) in [(0, 2), (1, 1000)] {
+        world.exec(NOBODY + number, "python3");
+        world.table.told_functions(NOBODY + number, UserId(NOBODY), functions(count));
+    }
+    (2..100).for_each(|number| world.fork(NOBODY + 1, NOBODY + number));
+    let known = |world: &World, number| world.table.states[&(NOBODY + number)].scripts.functions.get(&(1, 1)).is_some();
+    let mut happened = Happened::default();
+    world.table.tidy(world.time, &mut happened);
+    assert!((1_000_000..1_500_000).contains(&world.table.functions_memory), "{}", world.table.functions_memory);
+    assert!(known(&world, 0) && known(&world, 1) && known(&world, 99), "there is room for all");
+    world.table.bounds = Bounds::of(64 << 10);
+    (0..2).for_each(|_| world.table.tidy(world.time, &mut happened));
+    assert!(known(&world, 0) && !known(&world, 1), "who has most is read again");
+    assert!(world.table.functions_memory < 4096, "{}", world.table.functions_memory);
 }
 
 #[test]
