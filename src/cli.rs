@@ -111,6 +111,9 @@ pub struct Sampling {
     /// Do not show inlined functions: their samples are those of the function that they were inlined into
     #[arg(long)]
     pub no_inline: bool,
+    /// Show an interpreter's own frames, too: those between Python functions are otherwise a part of the functions that they run
+    #[arg(long)]
+    pub interpreter: bool,
     /// Fetch debug files that are not installed, from the servers in DEBUGINFOD_URLS: the program debuginfod-find does it
     #[arg(long)]
     pub debuginfod: bool,

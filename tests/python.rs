@@ -139,13 +139,13 @@ fn shown() -> Vec<(PathBuf, Version)> {
 }
 
 /// Records `python.py`, and returns its stacks, root first, with their weights. The file `told` gets the output of `python.py`.
-fn record(python: &Path, mode: &str, told: &Path) -> Vec<(Vec<String>, u64)> {
+fn record(python: &Path, mode: &str, flags: &[&str], told: &Path) -> Vec<(Vec<String>, u64)> {
     let directory = tempfile::tempdir().unwrap();
     let folded = directory.path().join("python.folded");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/python.py");
     let output = File::create(told).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_flametop"));
-    command.args(["record", "-F", "499", "-d", "2", "-o"]).arg(&folded).arg("--").arg(python).args([script, mode]);
+    command.args(["record", "-F", "499", "-d", "2", "-o"]).arg(&folded).args(flags).arg("--").arg(python).args([script, mode]);
     let recorded = command.env("PYTHONDONTWRITEBYTECODE", "1").stdout(output).output().unwrap();
     assert!(recorded.status.success(), "this test needs root: {}", String::from_utf8_lossy(&recorded.stderr));
     let text = std::fs::read_to_string(&folded).unwrap();
@@ -222,7 +222,7 @@ fn stacks_have_python_functions_among_native_frames() {
         for (python, version) in shown() {
             let directory = tempfile::tempdir().unwrap();
             let told = directory.path().join("told");
-            let stacks = record(&python, mode, &told);
+            let stacks = record(&python, mode, &["--interpreter"], &told);
             let told = std::fs::read_to_string(&told).unwrap();
             let mut expected: Vec<String> =
                 told.lines().filter_map(|line| Some(line.strip_prefix("frame ")?.splitn(3, ':').nth(2)?.to_owned())).collect();
@@ -254,6 +254,30 @@ fn stacks_have_python_functions_among_native_frames() {
                 assert!(between(class, "list_sort", lambda) >= right, "{version:?} {mode}");
             }
         }
+    }
+}
+
+#[test]
+fn frames_that_serve_to_run_functions_are_folded() {
+    for (python, version) in shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let stacks = record(&python, "spin", &[], &directory.path().join("told"));
+        let all: u64 =
+            stacks.iter().filter(|(stack, _)| stack.iter().any(|frame| frame == "busy_[p]")).map(|(_, weight)| weight).sum();
+        // The loop itself is the function that it runs. Callers of functions are folded, but for the outermost one.
+        let is_folded = |stack: &[String]| {
+            let busy = stack.iter().position(|frame| frame == "busy_[p]");
+            let native = |frame: &&String| !frame.ends_with("_[p]");
+            let others: Vec<&String> = stack[..busy.unwrap_or(0)].iter().filter(native).collect();
+            let known = ["python", "_start", "__libc_start", "main"];
+            busy == Some(stack.len() - 1) && others.iter().all(|frame| known.iter().any(|start| frame.starts_with(start)))
+        };
+        let folded: u64 = stacks.iter().filter(|(stack, _)| is_folded(stack)).map(|(_, weight)| weight).sum();
+        assert!(
+            all > 200 && folded * 100 >= all * 99,
+            "{version:?}: {folded} of {all} samples: {:?}",
+            stacks.iter().max_by_key(|(_, weight)| *weight)
+        );
     }
 }
 

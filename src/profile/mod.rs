@@ -20,6 +20,7 @@ pub use ids::{
 };
 pub use kernel::{AskKernel, KernelSymbol};
 pub use listing::{Listing, Row, RowWeights, Rows};
+pub use names::folding::Folding;
 pub use names::frame::Frame;
 pub use names::labels::{FrameKind, Label, LabelTable};
 pub use names::objects::{Object, ObjectKind, ObjectTable};

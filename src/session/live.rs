@@ -3,7 +3,7 @@
 use crate::session::clock::default_file;
 use crate::session::event_commands::spawn;
 use crate::session::looks::theme;
-use crate::session::options::limits;
+use crate::session::options::{folding, limits};
 use crate::session::shared::Shared;
 use std::fs::File;
 use std::path::Path;
@@ -57,7 +57,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let target = if options.program.is_empty() { target } else { Target::default() };
     let source = event_targets::first(&options.sampling.events);
-    let query = Query { target, source, fold_inlined: options.sampling.no_inline, ..Query::default() };
+    let query = Query { target, source, folding: folding(&options.sampling), ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme, query, default_file);
     app.scene.keys = settings.keys;
     app.scene.everything = family;

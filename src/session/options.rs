@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cli::Sampling;
 use crate::privileges::Duties;
-use crate::profile::Limits;
+use crate::profile::{Folding, Limits};
 use crate::symbolize::{DEBUGINFOD_FIND, program_called};
 
 /// The tasks of a run that samples, after its start.
@@ -29,6 +29,11 @@ pub(super) fn debuginfod_find() -> Result<PathBuf> {
             "`--debuginfod` needs the program {DEBUGINFOD_FIND}, which is not here; install the package debuginfod or elfutils"
         )
     })
+}
+
+/// The frames that the options ask not to show.
+pub(super) fn folding(options: &Sampling) -> Folding {
+    Folding { inlined: options.no_inline, interpreter: !options.interpreter }
 }
 
 /// The limits that the options set; without `window`, time has none but the options'.

@@ -3,7 +3,7 @@
 use crate::formats::save::Format;
 use crate::formats::save::Overwrite;
 use crate::session::clock::now;
-use crate::session::options::limits;
+use crate::session::options::{folding, limits};
 use crate::session::shared::Shared;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -93,7 +93,7 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     runtime.block_on(settle(&shared, by, &Ours::find(user.as_ref()), &mut signals));
     let mut engine = shared.engine();
     let source = event_targets::first(&options.sampling.events);
-    let query = Query { source, fold_inlined: options.sampling.no_inline, ..Query::default() };
+    let query = Query { source, folding: folding(&options.sampling), ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
     if snapshot.tree.total() == 0 {
         bail!(nothing(&options, &sampling.told()));

@@ -498,6 +498,7 @@ mod tests {
             idle: false,
             include_self: false,
             no_inline: false,
+            interpreter: false,
             window,
             memory: 5,
             kernel_memory: 5,

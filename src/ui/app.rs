@@ -276,7 +276,8 @@ impl App {
             Action::Source => self.open_source(),
             Action::Order => self.change_order(),
             Action::Grouping => self.change_grouping(),
-            Action::Inlined => self.fold_inlined(!self.scene.query.fold_inlined),
+            Action::Inlined => self.fold_inlined(!self.scene.query.folding.inlined),
+            Action::Interpreter => self.fold_interpreter(!self.scene.query.folding.interpreter),
             Action::NameDetail => {
                 self.scene.detail = self.scene.detail.next();
                 self.scene.say(self.scene.detail.describe().to_owned());
@@ -331,14 +332,24 @@ impl App {
 
     /// Shows inlined functions, or only what they were inlined into.
     pub(super) fn fold_inlined(&mut self, fold: bool) {
-        self.scene.query.fold_inlined = fold;
-        if fold {
-            self.views.flame.leave_inlined(&self.scene.names);
-        }
+        self.scene.query.folding.inlined = fold;
+        self.views.flame.expect_other_frames();
         self.scene.say(
             if fold { "inlined functions are a part of what they were inlined into" } else { "inlined functions are shown" }
                 .to_owned(),
         );
+    }
+
+    /// Shows the frames of interpreters that run functions, or only the functions.
+    pub(super) fn fold_interpreter(&mut self, fold: bool) {
+        self.scene.query.folding.interpreter = fold;
+        self.views.flame.expect_other_frames();
+        let text = if fold {
+            "frames of interpreters are a part of the functions that they run"
+        } else {
+            "frames of interpreters are shown"
+        };
+        self.scene.say(text.to_owned());
     }
 
     fn sandwich(&mut self) {

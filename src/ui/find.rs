@@ -35,6 +35,7 @@ impl App {
             Chip::Target => self.scene.query.target = Target::default(),
             Chip::Difference => self.scene.compare.on = false,
             Chip::Folded => self.fold_inlined(false),
+            Chip::Interpreter => self.fold_interpreter(true),
         }
     }
 

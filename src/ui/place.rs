@@ -1,5 +1,7 @@
 //! Where the reader is in a tree: a path of labels, which stays what it is while trees come and go.
 
+use std::collections::VecDeque;
+
 use crate::profile::{CallTree, LabelId, Names, NodeId};
 
 /// A frame on the screen, by the labels that lead to it; or the gathered narrow children of that frame.
@@ -41,6 +43,11 @@ impl Place {
         (node, true)
     }
 
+    /// The place in a tree in which other frames are folded: of labels that lead on, frames in between may have come, and others are left out.
+    pub fn find_among_other_frames(&self, tree: &CallTree) -> NodeId {
+        self.path.iter().fold(CallTree::ROOT, |node, label| nearest_below(tree, node, *label).unwrap_or(node))
+    }
+
     /// The place one level up; the root's is the root.
     pub fn parent(&self) -> Place {
         let mut path = self.path.clone();
@@ -54,4 +61,20 @@ impl Place {
     pub fn contains(&self, other: &Place) -> bool {
         !self.rest && other.path.starts_with(&self.path)
     }
+}
+
+/// Nodes that are searched for a label: more than an interpreter has frames between two functions.
+const MAX_SEARCHED: usize = 1000;
+
+/// The node of a label that is nearest below a node.
+fn nearest_below(tree: &CallTree, node: NodeId, label: LabelId) -> Option<NodeId> {
+    let mut nodes = VecDeque::from([node]);
+    for _ in 0..MAX_SEARCHED {
+        let node = nodes.pop_front()?;
+        if let Some(child) = tree.child_with(node, label) {
+            return Some(child);
+        }
+        nodes.extend(tree.children(node).take(MAX_SEARCHED - nodes.len().min(MAX_SEARCHED)));
+    }
+    None
 }

@@ -28,6 +28,8 @@ pub enum Chip {
     Difference,
     /// That inlined functions are not shown.
     Folded,
+    /// That frames are shown that an interpreter has to run its functions.
+    Interpreter,
 }
 
 /// What is looked at, and how.
@@ -116,7 +118,12 @@ impl Scene {
 
     /// Whether inlined functions are a part of what they were inlined into.
     pub fn folds_inlined(&self) -> bool {
-        self.query.fold_inlined
+        self.query.folding.inlined
+    }
+
+    /// Whether frames are shown that an interpreter has to run its functions. A file does not tell them from others.
+    pub fn shows_interpreter(&self) -> bool {
+        !self.query.folding.interpreter && !self.is_file()
     }
 
     /// Which way up the tree grows.
@@ -144,7 +151,11 @@ impl Scene {
     }
 
     fn has_chips(&self) -> bool {
-        !self.query.filters.is_empty() || !self.query.target.is_everything() || self.compare.on || self.query.fold_inlined
+        !self.query.filters.is_empty()
+            || !self.query.target.is_everything()
+            || self.compare.on
+            || self.query.folding.inlined
+            || self.shows_interpreter()
     }
 
     /// Whether a file is looked at, which has no time, CPUs and cgroups.

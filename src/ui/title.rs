@@ -15,8 +15,11 @@ impl Scene {
             let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
             title.push_str(&format!(", {mode} /{}/", filter.pattern.source()));
         }
-        if self.query.fold_inlined {
+        if self.query.folding.inlined {
             title.push_str(", inlined functions folded");
+        }
+        if self.shows_interpreter() {
+            title.push_str(", with frames of interpreters");
         }
         if self.compare.on {
             title.push_str(", difference to a baseline: red has grown, blue has shrunk");

@@ -187,11 +187,11 @@ fn a_function_of_python_has_its_lines_and_its_source() {
     std::fs::write(directory.path().join("hot.py"), source).expect("a file can be written");
     // Its path is not a whole one.
     let command = format!("cd {} && exec python3 hot.py", directory.path().display());
-    let terminal = Terminal::start(&["-F", "997", "--", "sh", "-c", &command], 60, 120, &[]);
+    let terminal = Terminal::start(&["-F", "997", "--", "sh", "-c", &command], 30, 120, &[]);
     select(&terminal, "hot");
     terminal.wait_for(|screen| detail(screen).contains("/hot.py:4"), SOON);
     terminal.keys("o");
-    terminal.wait_for(|screen| shares(screen, "the hot line").0 > 30.0, SOON);
+    terminal.wait_for(|screen| shares(screen, "the hot line").1 > 30.0, SOON);
     terminal.keys("Tab");
     let screen = terminal.wait_for_text("no instructions: an interpreter runs this function", SOON);
     assert!(screen.contains("hot.py"), "{screen}");

@@ -3,6 +3,7 @@
 use std::cell::LazyCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use super::mapped_build_id::{self, MappedFile};
 use crate::interpreters::Memory;
@@ -32,6 +33,8 @@ impl Memory for ProcessMemory {
 pub(crate) struct Interpreter {
     /// Where fields are in its objects.
     pub(crate) layout: Layout,
+    /// Its file, as the process calls it.
+    pub(crate) file: Arc<str>,
     /// The `struct runtime` that BPF walks its functions by.
     pub(crate) runtime: [u8; 40],
 }
@@ -64,7 +67,7 @@ pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile, offset: 
     };
     let layout = Layout::of(version, &memory, runtime)?;
     let slot = threads(&memory, &layout, runtime).into_iter().find_map(|thread| find_slot(&memory, &layout, runtime, thread))?;
-    Some(Interpreter { layout, runtime: layout.runtime(slot)? })
+    Some(Interpreter { layout, file: mapped.path.clone(), runtime: layout.runtime(slot)? })
 }
 
 /// A code object, by its address and the check that BPF made of it.

@@ -89,11 +89,18 @@ impl ProcessTable {
         if let Some(script) = script {
             script.merge(natives, |part| merged.push(part));
         }
+        // The native frame right before a function is the interpreter's loop. From the innermost loop on, frames of the interpreter serve to
+        // run functions. The outermost frame stays: it tells whether the stack is whole.
+        let is_function = |part: &Part| matches!(part, Part::Function(_));
+        let serving = match merged.iter().position(is_function) {
+            Some(first) => first.saturating_sub(1)..merged.iter().rposition(|part| !is_function(part)).unwrap_or(0),
+            None => 0..0,
+        };
         let plain = if script.is_some() { 0 } else { natives };
         let parts = merged.into_iter().chain((0..plain).map(Part::Native));
         let mut frames = record.user();
         let mut ended = false;
-        for part in parts {
+        for (place, part) in parts.enumerate() {
             let (depth, frame) = match part {
                 Part::Function(function) => {
                     batch.frames.extend(frame_of_function(state, names, function, owner, &mut batch.wanted));
@@ -116,6 +123,9 @@ impl ProcessTable {
                 }
             };
             match frame {
+                NewFrame::Frame(frame) if serving.contains(&place) => {
+                    batch.frames.push(serving_frame(state, names, (frame, key), owner, &mut batch.wanted));
+                }
                 NewFrame::Frame(frame) => batch.frames.push(frame),
                 NewFrame::Later => {
                     batch.frames.truncate(from);
@@ -249,6 +259,38 @@ fn frame_of_function(
     }
     scripts.places.insert(function, frame);
     frame
+}
+
+/// The frame of code that serves to run a function, if it is of the interpreter's file; otherwise the frame itself. `key` is that of
+/// [`ProcessState::frames`].
+fn serving_frame(
+    state: &mut ProcessState,
+    names: &Names,
+    (frame, key): (FrameId, u64),
+    owner: Owner,
+    wanted: &mut Vec<NameRequest>,
+) -> FrameId {
+    let scripts = &mut state.scripts;
+    if let Some(known) = scripts.serving.get(&frame) {
+        return *known;
+    }
+    let is_its_file = |object| names.objects.get(object).is_some_and(|object| Some(&object.path) == scripts.file.as_ref());
+    let found = match names.frames.get(frame) {
+        Some(Frame::File { object, offset, is_return }) if is_its_file(object) => {
+            let (serving, new) = names.intern_frame(Frame::Interpreter { object, offset, is_return });
+            if new {
+                let mapping = state.mappings.find((key >> 1).saturating_sub(u64::from(is_return)));
+                wanted.push(request(serving, owner, mapping.map_or(0..0, Mapping::range)));
+            }
+            serving
+        }
+        _ => frame,
+    };
+    if scripts.serving.len() >= MAX_PLACES {
+        scripts.serving.clear();
+    }
+    scripts.serving.insert(frame, found);
+    found
 }
 
 fn request(frame: FrameId, owner: Owner, mapping: Range<u64>) -> NameRequest {

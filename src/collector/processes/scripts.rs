@@ -143,12 +143,16 @@ impl Functions {
 pub(crate) struct Scripts {
     /// Where fields are in the interpreter's objects, once that is known.
     pub(super) layout: Option<Layout>,
+    /// The interpreter's file, as the process calls it.
+    pub(super) file: Option<Arc<str>>,
     /// Its entry in the map `runtimes`.
     pub(super) runtime: Option<[u8; 40]>,
     /// Its functions. Copies of the process share them until one has another.
     pub(super) functions: Arc<Functions>,
     /// Frames of functions by the instruction that runs; `None` for what is hidden.
     pub(super) places: FxHashMap<ScriptFrame, Option<FrameId>>,
+    /// Frames of native code that serves to run functions, by the frame of the same place; others are themselves.
+    pub(super) serving: FxHashMap<FrameId, FrameId>,
     /// Functions in the question that is not answered yet.
     pub(super) asked: FxHashSet<CodeKey>,
     /// Readings so far, whether one is under way, and when the next one is due.
@@ -169,12 +173,19 @@ impl Scripts {
 
     /// Returns the part that a copy of the process inherits.
     pub(super) fn of_copy(&self) -> Scripts {
-        Scripts { layout: self.layout, runtime: self.runtime, functions: Arc::clone(&self.functions), ..Scripts::default() }
+        Scripts {
+            layout: self.layout,
+            file: self.file.clone(),
+            runtime: self.runtime,
+            functions: Arc::clone(&self.functions),
+            ..Scripts::default()
+        }
     }
 
     /// Forgets ids of frames.
     pub(super) fn forget_frames(&mut self) {
         self.places = FxHashMap::default();
+        self.serving = FxHashMap::default();
     }
 
     /// Bytes of functions that no other process shares.

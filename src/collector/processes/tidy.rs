@@ -107,7 +107,8 @@ impl ProcessTable {
     pub(crate) fn memory(&self) -> usize {
         let of_states = self.states.capacity() * (size_of::<ProcessState>() + 8);
         let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
-        let places = self.states.values().map(|state| state.scripts.places.capacity()).sum::<usize>();
+        let places =
+            self.states.values().map(|state| state.scripts.places.capacity() + state.scripts.serving.capacity()).sum::<usize>();
         let caches = frames * (size_of::<(u64, FrameId)>() + 1) + places * (size_of::<(ScriptFrame, Option<FrameId>)>() + 1);
         let dumped = self.dumped.memory();
         self.mappings_memory + self.functions_memory + of_states + caches + self.files.memory() + dumped
@@ -125,7 +126,7 @@ impl ProcessTable {
 
     /// Starts the caches of frames anew if they are too many together: of the processes that have the most.
     fn tidy_frames(&mut self) {
-        let of_state = |state: &ProcessState| state.frames.len() + state.scripts.places.len();
+        let of_state = |state: &ProcessState| state.frames.len() + state.scripts.places.len() + state.scripts.serving.len();
         let total: usize = self.states.values().map(of_state).sum();
         if total > MAX_FRAMES {
             let most = self.states.values().map(of_state).max().unwrap_or(0);

@@ -26,6 +26,15 @@ pub enum Frame {
         /// Whether a call will return there.
         is_return: bool,
     },
+    /// Code of an interpreter's file that serves to run a function: it can be [folded](crate::profile::Folding) into the function.
+    Interpreter {
+        /// The interpreter's file.
+        object: ObjectId,
+        /// Where in the file it is.
+        offset: FileOffset,
+        /// Whether a call will return there.
+        is_return: bool,
+    },
     /// Code that a process made at run time.
     Process {
         /// All such code of that process.
@@ -56,9 +65,11 @@ impl Frame {
         match self {
             Frame::Named(_) => ObjectId::NAMED,
             Frame::Kernel { .. } => ObjectId::KERNEL,
-            Frame::File { object, .. } | Frame::Process { object, .. } | Frame::Script { object, .. } | Frame::AnyOf(object) => {
-                object
-            }
+            Frame::File { object, .. }
+            | Frame::Interpreter { object, .. }
+            | Frame::Process { object, .. }
+            | Frame::Script { object, .. }
+            | Frame::AnyOf(object) => object,
             Frame::Unmapped => ObjectId::UNMAPPED,
         }
     }
@@ -67,6 +78,7 @@ impl Frame {
     pub(crate) fn with_object(self, object: ObjectId) -> Frame {
         match self {
             Frame::File { offset, is_return, .. } => Frame::File { object, offset, is_return },
+            Frame::Interpreter { offset, is_return, .. } => Frame::Interpreter { object, offset, is_return },
             Frame::Process { address, is_return, .. } => Frame::Process { object, address, is_return },
             Frame::Script { label, line, .. } => Frame::Script { object, label, line },
             Frame::AnyOf(_) => Frame::AnyOf(object),
@@ -78,7 +90,7 @@ impl Frame {
     pub fn address(self) -> u64 {
         match self {
             Frame::Kernel { address, .. } => address.0,
-            Frame::File { offset, .. } => offset.0,
+            Frame::File { offset, .. } | Frame::Interpreter { offset, .. } => offset.0,
             Frame::Process { address, .. } => address.0,
             Frame::Named(_) | Frame::Script { .. } | Frame::Unmapped | Frame::AnyOf(_) => 0,
         }
@@ -87,7 +99,10 @@ impl Frame {
     /// Whether a call will return there.
     pub fn is_return(self) -> bool {
         match self {
-            Frame::Kernel { is_return, .. } | Frame::File { is_return, .. } | Frame::Process { is_return, .. } => is_return,
+            Frame::Kernel { is_return, .. }
+            | Frame::File { is_return, .. }
+            | Frame::Interpreter { is_return, .. }
+            | Frame::Process { is_return, .. } => is_return,
             Frame::Named(_) | Frame::Script { .. } | Frame::Unmapped | Frame::AnyOf(_) => false,
         }
     }
@@ -100,7 +115,7 @@ impl Frame {
 
     /// [`called_from`](Frame::called_from), where that is a place in a file.
     pub fn file_offset(self) -> Option<FileOffset> {
-        matches!(self, Frame::File { .. }).then(|| FileOffset(self.called_from()))
+        matches!(self, Frame::File { .. } | Frame::Interpreter { .. }).then(|| FileOffset(self.called_from()))
     }
 
     /// [`called_from`](Frame::called_from), where that is an address of the kernel.
@@ -135,10 +150,18 @@ enum Space {
     Named,
     Kernel,
     File,
+    Interpreter,
     Process,
     Script,
     Unmapped,
     AnyOf,
+}
+
+impl PackedFrame {
+    /// Whether it is a [`Frame::Interpreter`].
+    pub(in crate::profile) fn is_of_interpreter(self) -> bool {
+        self.space == Space::Interpreter
+    }
 }
 
 impl From<Frame> for PackedFrame {
@@ -147,6 +170,7 @@ impl From<Frame> for PackedFrame {
             Frame::Named(label) => (Space::Named, u64::from(label.0)),
             Frame::Kernel { address, .. } => (Space::Kernel, address.0),
             Frame::File { offset, .. } => (Space::File, offset.0),
+            Frame::Interpreter { offset, .. } => (Space::Interpreter, offset.0),
             Frame::Process { address, .. } => (Space::Process, address.0),
             Frame::Script { label, line, .. } => (Space::Script, u64::from(label.0) << 32 | u64::from(line)),
             Frame::Unmapped => (Space::Unmapped, 0),
@@ -162,6 +186,7 @@ impl From<PackedFrame> for Frame {
             Space::Named => Frame::Named(LabelId(u32::try_from(address).unwrap_or(0))),
             Space::Kernel => Frame::Kernel { address: KernelAddress(address), is_return },
             Space::File => Frame::File { object, offset: FileOffset(address), is_return },
+            Space::Interpreter => Frame::Interpreter { object, offset: FileOffset(address), is_return },
             Space::Process => Frame::Process { object, address: ProcessAddress(address), is_return },
             Space::Script => Frame::Script { object, label: LabelId((address >> 32) as u32), line: address as u32 },
             Space::Unmapped => Frame::Unmapped,
@@ -191,6 +216,7 @@ mod tests {
                 Frame::Named(LabelId(u32::MAX)),
                 Frame::Kernel { address: KernelAddress(u64::MAX), is_return },
                 Frame::File { object, offset: FileOffset(1 << 47), is_return },
+                Frame::Interpreter { object, offset: FileOffset(0), is_return },
                 Frame::Process { object, address: ProcessAddress(0), is_return },
                 Frame::Script { object, label: LabelId(u32::MAX), line: 7 },
                 Frame::Unmapped,

@@ -12,6 +12,7 @@ use dashmap::{DashMap, Entry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed};
+use super::folding::Folding;
 use super::frame::{Frame, PackedFrame};
 use super::labels::{FrameKind, LabelTable};
 use super::objects::{Object, ObjectKind, ObjectTable};
@@ -312,14 +313,17 @@ impl Names {
         }
     }
 
-    /// The same without what was inlined, if that is to be folded into the function that it was inlined into.
+    /// The labels of a frame that are shown, root first. A frame that is folded has none.
     ///
-    /// A file of folded stacks has inlined functions as frames of their own: such a frame has no label then.
-    pub fn labels_shown(&self, id: FrameId, fold_inlined: bool, mut each: impl FnMut(LabelId)) {
+    /// A file of folded stacks has a frame for each inlined function: with [`Folding::inlined`] that frame has no label either.
+    pub fn labels_shown(&self, id: FrameId, folding: Folding, mut each: impl FnMut(LabelId)) {
+        if folding.interpreter && self.frames.entry(id).is_some_and(|entry| entry.frame.is_of_interpreter()) {
+            return;
+        }
         let mut first = true;
         self.labels_of(id, |label| {
             let hidden = || !first || self.labels.get(label).is_some_and(|label| label.kind == FrameKind::Inlined);
-            if !(fold_inlined && hidden()) {
+            if !(folding.inlined && hidden()) {
                 each(label);
             }
             first = false;
@@ -426,7 +430,8 @@ mod tests {
         assert_eq!(after, [outer, inner]);
         let shown = |frame, fold| {
             let mut shown = Vec::new();
-            names.labels_shown(frame, fold, |label| shown.push(label));
+            let folding = Folding { inlined: fold, interpreter: false };
+            names.labels_shown(frame, folding, |label| shown.push(label));
             shown
         };
         assert_eq!((shown(frame, false), shown(frame, true)), (vec![outer, inner], vec![outer]));

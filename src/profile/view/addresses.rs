@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{FrameId, FrameKind, Label, LabelId, Names, StackId};
+use crate::profile::{Folding, FrameId, FrameKind, Label, LabelId, Names, StackId};
 
 /// An address, and what it weighs in the samples that are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +110,7 @@ impl Counter {
         profile: &Profile,
         names: &Names,
         asked: &mut Vec<u64>,
-        fold_inlined: bool,
+        folding: Folding,
         stack: StackId,
     ) -> SetId {
         if self.set_of.len() < profile.stacks.len() {
@@ -130,7 +130,7 @@ impl Counter {
         for (at, frame) in unknown.into_iter().rev() {
             note(asked, names.frames.index(frame));
             let mut is_ours = false;
-            names.labels_shown(frame, fold_inlined, |label| {
+            names.labels_shown(frame, folding, |label| {
                 is_ours |= self.is_ours(names, label);
                 if names.labels.get(label).is_some_and(|label| label.provisional) {
                     self.provisional.insert(label);
@@ -154,10 +154,10 @@ impl Counter {
         profile: &Profile,
         names: &Names,
         asked: &mut Vec<u64>,
-        fold_inlined: bool,
+        folding: Folding,
         (stack, weight): (StackId, i64),
     ) {
-        let mut set = self.set(profile, names, asked, fold_inlined, stack);
+        let mut set = self.set(profile, names, asked, folding, stack);
         if set == EMPTY {
             return;
         }
@@ -167,9 +167,13 @@ impl Counter {
             add(&mut self.weights.entry(*frame).or_default().1);
             set = *rest;
         }
-        let Some((_, leaf)) = profile.stacks.split(stack) else { return };
+        // Below it, all frames are folded.
         let mut innermost = None;
-        names.labels_shown(leaf, fold_inlined, |label| innermost = Some(label));
+        let shown = profile.stacks.frames(stack).find(|frame| {
+            names.labels_shown(*frame, folding, |label| innermost = Some(label));
+            innermost.is_some()
+        });
+        let Some(leaf) = shown else { return };
         if innermost.is_some_and(|label| self.is_ours(names, label)) {
             add(&mut self.own);
             add(&mut self.weights.entry(leaf).or_default().0);

@@ -376,7 +376,7 @@ impl ViewBuilder {
             note(&mut self.frames, self.names.frames.index(frame));
             let names = &self.names;
             for (bit, filter) in self.filters.iter_mut().enumerate() {
-                names.labels_shown(frame, self.query.fold_inlined, |label| {
+                names.labels_shown(frame, self.query.folding, |label| {
                     if filter.matches(names, label) {
                         bits |= 1 << bit;
                     }

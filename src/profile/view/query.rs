@@ -2,6 +2,7 @@
 
 use regex::{Regex, RegexBuilder};
 
+use crate::profile::Folding;
 use crate::profile::ids::{CgroupId, Cpu, EventSource, Tgid, Tid, Timestamp};
 
 /// Longest regular expression taken and largest automaton built for it: typed by hand, so generous is enough.
@@ -151,9 +152,8 @@ pub struct Query {
     pub direction: Direction,
     /// The level below "all".
     pub grouping: Grouping,
-    /// Inlined functions are not shown, and neither searched nor filtered by: what ran in them ran in the function that they were
-    /// inlined into.
-    pub fold_inlined: bool,
+    /// The frames that are not shown.
+    pub folding: Folding,
 }
 
 /// What the screen wants to see.
@@ -211,7 +211,7 @@ impl Mark {
             filters: if filtered_more { query.filters.clone() } else { Vec::new() },
             direction: query.direction,
             grouping: query.grouping,
-            fold_inlined: query.fold_inlined,
+            folding: query.folding,
         }
     }
 }

@@ -188,7 +188,7 @@ impl ViewBuilder {
 
     pub(super) fn count_addresses(&mut self, profile: &Profile, sample: &Sample, weight: i64) {
         if let Some(counter) = &mut self.addresses {
-            counter.count(profile, &self.names, &mut self.frames, self.query.fold_inlined, (sample.stack, weight));
+            counter.count(profile, &self.names, &mut self.frames, self.query.folding, (sample.stack, weight));
         }
     }
 

@@ -98,7 +98,7 @@ impl ViewBuilder {
     fn labels_of(&mut self, frame: FrameId, labels: &mut Vec<LabelId>) {
         note(&mut self.frames, self.names.frames.index(frame));
         labels.clear();
-        self.names.labels_shown(frame, self.query.fold_inlined, |label| labels.push(label));
+        self.names.labels_shown(frame, self.query.folding, |label| labels.push(label));
     }
 
     fn child(&mut self, node: NodeId, label: LabelId) -> NodeId {

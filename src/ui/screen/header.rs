@@ -266,6 +266,9 @@ fn chips(app: &App, area: Rect) -> Vec<(Chip, u16, String)> {
     if app.scene.folds_inlined() {
         words.push((Chip::Folded, format!(" no inlined {close} ")));
     }
+    if app.scene.shows_interpreter() {
+        words.push((Chip::Interpreter, format!(" interpreter {close} ")));
+    }
     if app.scene.compare.on {
         let of = match app.scene.snapshot.baseline {
             Baseline::Samples(samples) => format!("{} samples", text::count(samples)),

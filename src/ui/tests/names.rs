@@ -3,6 +3,7 @@
 use super::*;
 use crate::profile::Frame;
 use crate::profile::KernelAddress;
+use crate::profile::{FileOffset, ObjectId};
 
 /// `main` calls `std::map<int>::find(int)`, into which `less` is inlined; half of the samples are in that.
 fn inlining() -> Bench {
@@ -37,7 +38,7 @@ fn inlined_functions_are_folded_by_a_key_and_shown_again_by_it_or_by_their_chip(
     assert_eq!(bench.cursor(), "prog;main;std::map<int>::find(int);less");
     bench.keys("I");
     assert_eq!(bench.cursor(), "prog;main;std::map<int>::find(int)", "the cursor is where the function went");
-    assert!(bench.asked.last().unwrap().query.fold_inlined);
+    assert!(bench.asked.last().unwrap().query.folding.inlined);
     let screen = bench.screen(120, 24);
     assert!(!screen.contains("less") && screen.contains(" no inlined × "), "{screen}");
     assert!(screen.contains("inlined functions are a part of"), "{screen}");
@@ -65,6 +66,62 @@ fn inlined_functions_are_folded_by_a_key_and_shown_again_by_it_or_by_their_chip(
     bench.key(KeyCode::Enter);
     let Some(Effect::Save(order)) = bench.others.last() else { panic!("{:?}", bench.others) };
     assert!(order.tree.nodes().iter().any(|node| bench.app.scene.names.labels.name(node.label) == "less"));
+}
+
+/// `main` of an interpreter calls its loop, which runs `handle`, which calls `list_sort`; half of the samples are in the loop itself.
+fn interpreted() -> Bench {
+    let mut bench = Bench::new();
+    let names = Arc::clone(&bench.app.scene.names);
+    let process = names.labels.intern("python3", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(7), tid: Tid(7), process, name: process, ..Thread::default() };
+    let object = ObjectId::VDSO;
+    let native = |name: &str, frame: Frame| {
+        let frame = names.intern_frame(frame).0;
+        names.name_frame(frame, &[names.labels.intern(name, "python3", FrameKind::User)]);
+        frame
+    };
+    let main = native("main", Frame::File { object, offset: FileOffset(1), is_return: true });
+    let evaluate = native("evaluate", Frame::Interpreter { object, offset: FileOffset(2), is_return: true });
+    let sort = native("list_sort", Frame::File { object, offset: FileOffset(3), is_return: false });
+    let label = names.labels.intern("handle", "server.py:7", FrameKind::Python);
+    let handle = names.intern_frame(Frame::Script { object, label, line: 9 }).0;
+    let mut profile = Profile::new(Limits::default());
+    for i in 0..20u64 {
+        let sample = Sample { time: Timestamp(SECOND + i), user_end: UserEnd::Root, ..Sample::default() };
+        let frames = [main, handle, evaluate, sort];
+        profile.record(thread, frames.into_iter().take(3 + (i % 2) as usize), sample);
+    }
+    bench.engine = Engine::new(names, Arc::default(), Arc::new(RwLock::new(profile)));
+    bench.keys("2");
+    bench.keys("1");
+    bench
+}
+
+#[test]
+fn frames_of_an_interpreter_are_folded_until_a_key_shows_them() {
+    let mut bench = interpreted();
+    bench.keys(">");
+    assert_eq!(bench.cursor(), "python3;main;handle;list_sort");
+    let screen = bench.screen(120, 24);
+    assert!(!screen.contains("evaluate") && !screen.contains("interpreter"), "{screen}");
+    let own =
+        |bench: &Bench| bench.app.scene.snapshot.node(bench.app.views.flame.selected(&bench.app.scene.snapshot.tree)).own.now;
+    bench.keys("k");
+    assert_eq!((bench.cursor().as_str(), own(&bench)), ("python3;main;handle", 10), "time in the loop is the function's own");
+    bench.keys("jA");
+    assert_eq!(bench.cursor(), "python3;main;handle;evaluate;list_sort", "the cursor stays where it is");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("evaluate") && screen.contains(" interpreter × "), "{screen}");
+    bench.keys("A");
+    assert_eq!(bench.cursor(), "python3;main;handle;list_sort");
+    bench.keys("Ak");
+    assert_eq!(bench.cursor(), "python3;main;handle;evaluate");
+    let time = bench.app.scene.areas().time;
+    let screen = bench.screen(120, 24);
+    let line = screen.lines().nth(1).unwrap();
+    let column = line[..line.find("interpreter").unwrap()].chars().count() - 1;
+    bench.click(u16::try_from(column).unwrap(), time.y);
+    assert_eq!(bench.cursor(), "python3;main;handle", "what is folded leaves the cursor to its caller");
 }
 
 #[test]

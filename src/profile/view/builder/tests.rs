@@ -14,11 +14,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::profile::PARTS;
 use crate::profile::view::fading::ONE;
-use crate::profile::{Cpu, Direction, Filter, FrameKind, Grouping, Limits, Pattern, Searcher, Target, Tgid, Tid};
+use crate::profile::{Cpu, Direction, Filter, Folding, FrameKind, Grouping, Limits, Pattern, Searcher, Target, Tgid, Tid};
 
 const NAMES: [&str; 6] = ["main", "alpha", "beta", "gamma", "alphabet", "_start"];
 /// Functions into which others are inlined, by their number: the function, then what was inlined into it.
-const CHAINS: [[usize; 3]; 2] = [[0, 1, 2], [1, 4, 3]];
+const CHAINS: [[usize; 3]; 3] = [[0, 1, 2], [1, 4, 3], [2, 3, 4]];
+/// The last of them is of an interpreter.
+const OF_INTERPRETER: usize = 2;
 
 struct World {
     names: Arc<Names>,
@@ -44,7 +46,10 @@ impl World {
         let Some(chain) = index.checked_sub(NAMES.len()).map(|chain| CHAINS[chain]) else {
             return self.names.intern_named(label(index, FrameKind::User));
         };
-        let frame = Frame::Kernel { address: KernelAddress(index as u64), is_return: false };
+        let frame = match index - NAMES.len() {
+            OF_INTERPRETER => Frame::Interpreter { object: ObjectId::VDSO, offset: FileOffset(7), is_return: true },
+            _ => Frame::Kernel { address: KernelAddress(index as u64), is_return: false },
+        };
         let (id, new) = self.names.intern_frame(frame);
         if new {
             let kinds = [FrameKind::User, FrameKind::Inlined, FrameKind::Inlined];
@@ -68,9 +73,10 @@ fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64, window:
     let mut lines = BTreeMap::new();
     for (time, tgid, path) in samples {
         let group = if tgid.is_multiple_of(2) { "even" } else { "odd" };
-        let shown = if query.fold_inlined { 1 } else { 3 };
+        let shown = if query.folding.inlined { 1 } else { 3 };
         let labels = |index: &usize| match index.checked_sub(NAMES.len()) {
             None => vec![NAMES[*index]],
+            Some(OF_INTERPRETER) if query.folding.interpreter => vec![],
             Some(chain) => CHAINS[chain].iter().take(shown).map(|name| NAMES[*name]).collect(),
         };
         let names: Vec<&str> = path.iter().flat_map(labels).collect();
@@ -113,15 +119,15 @@ fn queries() -> impl Strategy<Value = Query> {
             pattern: Pattern::new(source).unwrap(),
         });
     let target = prop_oneof![3 => Just(vec![]), 1 => Just(vec![Tgid(2)]), 1 => Just(vec![Tgid(1), Tgid(3)])];
-    (range, prop::collection::vec(filter, 0..3), target, any::<[bool; 3]>()).prop_map(
-        |(range, filters, tgids, [up, apart, fold_inlined])| Query {
+    (range, prop::collection::vec(filter, 0..3), target, any::<[bool; 4]>()).prop_map(
+        |(range, filters, tgids, [up, apart, inlined, interpreter])| Query {
             range,
             filters,
             target: Target { tgids, ..Target::default() },
             source: None,
             direction: if up { Direction::BottomUp } else { Direction::TopDown },
             grouping: if apart { Grouping::Process } else { Grouping::Name },
-            fold_inlined,
+            folding: Folding { inlined, interpreter },
         },
     )
 }
@@ -404,7 +410,7 @@ proptest! {
         while builder.update(&world.profile, Timestamp(now), budget) == Progress::More {}
         let labels = |index: usize| {
             let mut labels = Vec::new();
-            world.names.labels_shown(world.frame(index), query.fold_inlined, |label| labels.push(label));
+            world.names.labels_shown(world.frame(index), query.folding, |label| labels.push(label));
             labels
         };
         let (mut weights, mut whole) = (BTreeMap::<FrameId, (u64, u64)>::new(), (0, 0));
@@ -417,7 +423,8 @@ proptest! {
             frames.sort_unstable();
             frames.dedup();
             frames.iter().for_each(|index| weights.entry(world.frame(*index)).or_default().1 += 1);
-            if let Some(leaf) = sample.2.last().filter(|leaf| labels(**leaf).last() == Some(&wanted)) {
+            let leaf = sample.2.iter().rev().find(|index| !labels(**index).is_empty());
+            if let Some(leaf) = leaf.filter(|leaf| labels(**leaf).last() == Some(&wanted)) {
                 weights.entry(world.frame(*leaf)).or_default().0 += 1;
                 whole.0 += 1;
             }

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use crate::profile::{CallTree, FrameKind, LabelId, LabelTable, Names, NodeId};
+use crate::profile::{CallTree, LabelId, LabelTable, Names, NodeId};
 
 use super::layout::{Layout, Options, Order, Span, frames_of, place_of};
 use crate::ui::keys::Action;
@@ -29,6 +29,8 @@ pub struct Flame {
     pub order: Order,
     /// Chains of single callees in one box.
     pub chains: bool,
+    /// A key has said that other frames are folded, and the tree has not come yet.
+    expects_other_frames: bool,
 }
 
 impl Default for Flame {
@@ -41,6 +43,7 @@ impl Default for Flame {
             root_on_top: true,
             order: Order::Name,
             chains: false,
+            expects_other_frames: false,
         }
     }
 }
@@ -65,13 +68,24 @@ impl Flame {
         self.zoom.refresh(names);
         self.cursor.refresh(names);
         self.history.iter_mut().for_each(|place| place.refresh(names));
-        let (node, found) = self.zoom.find(tree);
-        if !found && tree.total() > 0 {
-            self.zoom = Place::of(tree, node);
+        if tree.total() == 0 {
+            return;
         }
-        let (node, found) = self.cursor.find(tree);
-        if !found && tree.total() > 0 {
-            self.cursor = Place::of(tree, node);
+        let (zoom, is_zoom_there) = self.zoom.find(tree);
+        let (cursor, is_cursor_there) = self.cursor.find(tree);
+        if self.expects_other_frames && !(is_zoom_there && is_cursor_there) {
+            self.expects_other_frames = false;
+            for place in self.history.iter_mut().chain([&mut self.zoom, &mut self.cursor]) {
+                *place = Place { rest: place.rest, ..Place::of(tree, place.find_among_other_frames(tree)) };
+            }
+            self.history.dedup();
+            return;
+        }
+        if !is_zoom_there {
+            self.zoom = Place::of(tree, zoom);
+        }
+        if !is_cursor_there {
+            self.cursor = Place::of(tree, cursor);
         }
     }
 
@@ -82,13 +96,9 @@ impl Flame {
         }
     }
 
-    /// Leaves inlined functions, which are not shown any more, for what they were inlined into.
-    pub fn leave_inlined(&mut self, names: &Names) {
-        let shown = |label: &LabelId| names.labels.get(*label).is_none_or(|label| label.kind != FrameKind::Inlined);
-        for place in self.history.iter_mut().chain([&mut self.zoom, &mut self.cursor]) {
-            place.path.retain(shown);
-        }
-        self.history.dedup();
+    /// Other frames are folded from the next tree on.
+    pub fn expect_other_frames(&mut self) {
+        self.expects_other_frames = true;
     }
 
     /// Gives the frame under the cursor the whole width.
