@@ -2,6 +2,7 @@
 
 use std::cell::LazyCell;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub(crate) struct Interpreter {
     pub(crate) layout: Layout,
     /// Its file, as the process calls it.
     pub(crate) file: Arc<str>,
+    /// The code of its evaluation loop, as addresses of the process: where no [anchors](Layout::has_anchors) tell which frames are of it.
+    pub(crate) evaluation: Range<u64>,
     /// The `struct runtime` that BPF walks its functions by.
     pub(crate) runtime: [u8; 40],
 }
@@ -55,7 +58,7 @@ pub(crate) fn is_library(path: &str) -> bool {
 pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile, offset: u64) -> Option<Interpreter> {
     let file = mapped_build_id::find(user, tgid, mapped).ok()?;
     let image = Image::read(Source::of(file, false)).ok()?;
-    let [runtime, version] = addresses_of(&image, ["_PyRuntime", "Py_Version"]).ok()?;
+    let [runtime, version, evaluate] = addresses_of(&image, ["_PyRuntime", "Py_Version", "_PyEval_EvalFrameDefault"]).ok()?;
     let begin = image.elf_address(FileOffset(offset))?.0;
     let in_process = |address: u64| mapped.start.wrapping_sub(begin).wrapping_add(address);
     let memory = ProcessMemory::open(tgid.0)?;
@@ -67,7 +70,13 @@ pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile, offset: 
     };
     let layout = Layout::of(version, &memory, runtime)?;
     let slot = threads(&memory, &layout, runtime).into_iter().find_map(|thread| find_slot(&memory, &layout, runtime, thread))?;
-    Some(Interpreter { layout, file: mapped.path.clone(), runtime: layout.runtime(slot)? })
+    let evaluation = match evaluate {
+        _ if layout.has_anchors() => 0..0,
+        Some(address) => image.function_around(address)?,
+        None => return None,
+    };
+    let evaluation = in_process(evaluation.start)..in_process(evaluation.end);
+    Some(Interpreter { layout, file: mapped.path.clone(), evaluation, runtime: layout.runtime(slot)? })
 }
 
 /// A code object, by its address and the check that BPF made of it.

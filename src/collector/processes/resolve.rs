@@ -87,7 +87,13 @@ impl ProcessTable {
         let natives = if unread { 0 } else { record.user().len() };
         let mut merged = Vec::new();
         if let Some(script) = script {
-            script.merge(natives, |part| merged.push(part));
+            let evaluation = &state.scripts.evaluation;
+            if state.scripts.layout.is_some_and(|layout| !layout.has_anchors()) {
+                let is_loop: Vec<bool> = record.user().map(|frame| evaluation.contains(&frame.address)).take(natives).collect();
+                script.merge_by_count(&is_loop, user_end == UserEnd::Root, |part| merged.push(part));
+            } else {
+                script.merge(natives, |part| merged.push(part));
+            }
         }
         // The native frame right before a function is the interpreter's loop. From the innermost loop on, frames of the interpreter serve to
         // run functions. The outermost frame stays: it tells whether the stack is whole.

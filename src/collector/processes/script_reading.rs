@@ -58,9 +58,11 @@ impl ProcessTable {
     pub(super) fn told_interpreter(&mut self, tgid: u32, found: Option<Interpreter>) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.scripts.is_reading = false;
-        if let Some(Interpreter { layout, file, runtime }) = found {
+        if let Some(Interpreter { layout, file, evaluation, runtime }) = found {
             if self.runtimes.add(tgid, state.user, runtime) {
-                (state.scripts.layout, state.scripts.file, state.scripts.runtime) = (Some(layout), Some(file), Some(runtime));
+                let scripts = &mut state.scripts;
+                (scripts.layout, scripts.file, scripts.evaluation) = (Some(layout), Some(file), evaluation);
+                scripts.runtime = Some(runtime);
             } else {
                 self.reads.counts.processes_refused += 1;
             }

@@ -1,5 +1,6 @@
 //! The functions of interpreters that are known, process by process.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -145,6 +146,8 @@ pub(crate) struct Scripts {
     pub(super) layout: Option<Layout>,
     /// The interpreter's file, as the process calls it.
     pub(super) file: Option<Arc<str>>,
+    /// The code of its evaluation loop, where frames do not tell.
+    pub(super) evaluation: Range<u64>,
     /// Its entry in the map `runtimes`.
     pub(super) runtime: Option<[u8; 40]>,
     /// Its functions. Copies of the process share them until one has another.
@@ -176,6 +179,7 @@ impl Scripts {
         Scripts {
             layout: self.layout,
             file: self.file.clone(),
+            evaluation: self.evaluation.clone(),
             runtime: self.runtime,
             functions: Arc::clone(&self.functions),
             ..Scripts::default()
@@ -272,7 +276,7 @@ mod tests {
     #[test]
     fn one_user_takes_no_room_from_others_and_root_always_has_some() {
         let mut runtimes = Runtimes::default();
-        let added = |runtimes: &mut Runtimes, user: u32, tgids: std::ops::Range<u32>| {
+        let added = |runtimes: &mut Runtimes, user: u32, tgids: Range<u32>| {
             tgids.filter(|tgid| runtimes.add(*tgid, UserId(user), [0; 40])).count()
         };
         assert_eq!(added(&mut runtimes, 1000, 0..2000), MAX_OF_USER);

@@ -173,6 +173,29 @@ impl<'a> Script<'a> {
         (next..native).for_each(|frame| each(Part::Native(frame)));
     }
 
+    /// Merges functions without anchors. Each of them has a call of the interpreter's loop, so a native frame. `is_loop` says for each native
+    /// frame whether it is the loop's; `is_whole` says whether these are all native frames.
+    ///
+    /// If the counts differ, they agree at the outermost end, provided that both ends are known: a function may be about to begin, or have
+    /// ended just now. A function without a loop goes to the loop that it is next to.
+    pub(crate) fn merge_by_count(&self, is_loop: &[bool], is_whole: bool, mut each: impl FnMut(Part)) {
+        let mut functions = self.functions();
+        let (mut idle, mut more) = (0, 0);
+        if is_whole && self.end == ScriptEnd::Whole {
+            let (loops, count) = (is_loop.iter().filter(|is_loop| **is_loop).count(), self.functions().count());
+            (idle, more) = (loops.saturating_sub(count), count.saturating_sub(loops));
+        }
+        for (frame, is_loop) in is_loop.iter().copied().enumerate() {
+            each(Part::Native(frame));
+            if is_loop && idle > 0 {
+                idle -= 1;
+            } else if is_loop {
+                functions.by_ref().take(std::mem::take(&mut more) + 1).for_each(|function| each(Part::Function(function)));
+            }
+        }
+        functions.for_each(|function| each(Part::Function(function)));
+    }
+
     /// The bytes of a record whose sample has these user frames after the first `before`, each with a stack pointer.
     pub(crate) fn with_user(bytes: &[u8], before: usize, stack_pointers: impl Iterator<Item = u64>) -> Option<Vec<u8>> {
         let script = Script::parse(bytes)?;
@@ -252,6 +275,32 @@ mod tests {
         assert_eq!(merged(&record(&[0x1000, 0x1100], &words), 2), "0a1bc");
         assert_eq!(merged(&record(&[], &words), 0), "abc");
         assert_eq!(merged(&record(&[], &words), 3), "012abc", "frames without stack pointers");
+    }
+
+    #[test]
+    fn functions_without_anchors_lie_behind_their_loops() {
+        let words = [function(0), function(1), function(2)].concat();
+        let mut bytes = record(&[0x1000; 6], &words);
+        bytes[offset_of!(ScriptRecord, end)] = 1;
+        let merged = |bytes: &[u8], loops: &str, is_whole| {
+            let mut text = String::new();
+            let loops: Vec<bool> = loops.chars().map(|c| c == 'L').collect();
+            Script::parse(bytes).unwrap().merge_by_count(&loops, is_whole, |part| {
+                text.push(match part {
+                    Part::Native(frame) => char::from(b'0' + frame as u8),
+                    Part::Function(frame) => char::from(b'a' + frame.code as u8),
+                });
+            });
+            text
+        };
+        assert_eq!(merged(&bytes, ".L.LL.", true), "01a23b4c5");
+        // A loop that is about to begin, and a function whose loop is not recognized.
+        assert_eq!(merged(&bytes, "L.LLL.", true), "012a3b4c5");
+        assert_eq!(merged(&bytes, "..L.L.", true), "012ab34c5");
+        // Stacks that end early agree at the innermost end.
+        assert_eq!(merged(&bytes, "L.L", false), "0a12bc");
+        bytes[offset_of!(ScriptRecord, end)] = 2;
+        assert_eq!(merged(&bytes, "LLLLL", true), "0a1b2c34");
     }
 
     #[test]

@@ -139,6 +139,11 @@ impl Layout {
         Some(table.with_debug_offsets(version, memory, runtime).unwrap_or(table))
     }
 
+    /// Whether each call of the evaluation loop leaves an address on the C stack: from 3.10 on. Before, each call runs one function.
+    pub fn has_anchors(&self) -> bool {
+        self.entry != Entry::Each || !matches!(self.innermost, Innermost::Frame(_))
+    }
+
     /// From the debug information of builds of each version.
     fn of_version(version: Version) -> Option<Layout> {
         if version.major != 3 {

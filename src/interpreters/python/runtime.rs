@@ -9,8 +9,7 @@ const NO_FIELD: u16 = 0xffff;
 const FRAME_BYTES: u64 = 128;
 
 impl Layout {
-    /// The bytes of a `struct runtime`. Returns `None` for a layout that BPF cannot walk: up to 3.9 nothing tells where functions belong among
-    /// native frames.
+    /// The bytes of a `struct runtime`. Returns `None` for a layout that BPF cannot walk.
     pub fn runtime(&self, slot: StateSlot) -> Option<[u8; 40]> {
         let (loop_at, innermost, loop_previous, in_loop) = match self.innermost {
             Innermost::Frame(innermost) => (None, innermost, None, false),
@@ -18,7 +17,6 @@ impl Layout {
             Innermost::Both { frame, at, previous } => (Some(at), frame, Some(previous), false),
         };
         let (entry_is, entry) = match self.entry {
-            Entry::Each if loop_at.is_none() => return None,
             Entry::Each => (0, 0),
             Entry::Flag(at) => (1, at),
             Entry::Between(at) => (2, at),
