@@ -165,7 +165,7 @@ enum script_entry {
 /* Where an interpreter has its functions: the value of `runtimes`. Offsets are in bytes. src/interpreters/python/runtime.rs makes it. */
 struct runtime {
 	__s64 slot; /* from the thread pointer to a pointer to the thread's state, or to a list of pointers */
-	__u32 within; /* the state's place in that list */
+	__u32 within; /* the place in that list of a pointer to the state, or to the block with `variable` */
 	__u16 loop; /* in the state: a pointer to the structure of the innermost call of the loop, on the stack; or NO_FIELD */
 	__u16 innermost; /* a pointer to the innermost frame, in the state or in that structure */
 	__u16 loop_previous; /* in the structure: a pointer to that of the call before; or NO_FIELD */
@@ -180,7 +180,9 @@ struct runtime {
 	__u8 instruction_is_pointer;
 	__u8 has_list;
 	__u8 in_loop; /* `innermost` is in the structure */
-	__u8 reserved[5];
+	__u8 reserved;
+	__u16 variable; /* in a block of thread-local variables: a pointer to the state; or NO_FIELD */
+	__u16 thread; /* in the state: the thread pointer of its thread. Read where `variable` is: a thread may have no such block */
 };
 
 /* Functions of an interpreter in one sample, words that were read of a frame and of a code object. Powers of two. */
@@ -384,6 +386,7 @@ OFFSET_IS(struct script_record, words, 64);
 OFFSET_IS(struct runtime, within, 8);
 OFFSET_IS(struct runtime, entry, 24);
 OFFSET_IS(struct runtime, entry_is, 30);
+OFFSET_IS(struct runtime, variable, 36);
 _Static_assert(sizeof(struct runtime) == 40, "see runtime.rs");
 OFFSET_IS(struct stack_dump, pc, 8);
 OFFSET_IS(struct stack_dump, cpu, 16);

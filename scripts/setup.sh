@@ -4,7 +4,7 @@
 #   scripts/setup.sh build    a C compiler, clang >= 14 with the BPF target, make, pkg-config, headers of libelf and zlib
 #   scripts/setup.sh check    the same, and what the unit tests run: compilers, binutils, LLVM's symbolizer and interpreter, dwz, xz, Rust's
 #                             own formatter and linter, shellcheck
-#   scripts/setup.sh test     the same, and what the other tests run: Chromium, Node.js, a server of debug files
+#   scripts/setup.sh test     the same, and what the other tests run: Chromium, Node.js, a server of debug files, other Pythons
 #   scripts/setup.sh test-all the same, and what only the slow tests run: gdb
 #   scripts/setup.sh test-vm  the same as test, and what boots other kernels and builds for arm64 (tests/vm): on Debian only
 #   scripts/setup.sh clang    prints the clang that will be used
@@ -186,3 +186,4 @@ fi
 install_missing
 check_rust
 [ "$1" = build ] || check_rust_tools
+case $1 in test*) scripts/pythons.sh ;; esac

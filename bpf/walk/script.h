@@ -133,6 +133,11 @@ static __always_inline int find_script(struct script_state *script, __u64 thread
 		return SCRIPT_NO_STATE;
 	if (!state)
 		return SCRIPT_NO_STATE;
+	if (runtime->variable != NO_FIELD) {
+		/* A thread that the interpreter does not know has no block, or the list ends before: then there is no state of this thread. */
+		if (read_word(state + runtime->variable, &state) || !state || read_word(state + runtime->thread, &from) || from != thread)
+			return SCRIPT_NO_STATE;
+	}
 	from = state;
 	script->anchor = 0;
 	if (runtime->loop != NO_FIELD) {

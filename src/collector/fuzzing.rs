@@ -1,4 +1,4 @@
-//! Gives the fuzzer (`fuzz/`) the readers of the kernel's data about processes, and the reader of the cache.
+//! Gives the fuzzer (`fuzz/`) the readers of the kernel's data about processes, of interpreters' functions in samples, and of the cache.
 //!
 //! The fuzzer can call only public functions. The program itself calls none of these.
 
@@ -6,6 +6,8 @@ use super::processes::proc;
 use super::tables::{any_table, device_of_any_mount};
 use super::wire::perf_records::{self, Event, HEADER, Parsed};
 use super::wire::records::{Record, Wish};
+use super::wire::script::{Part, Script};
+use crate::object::numbers::u64_at;
 
 /// The reader that gets the bytes of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +74,59 @@ impl CollectorReader {
     }
 }
 
+/// Reads a record of an interpreter's functions, merges it with native frames, and replaces stack pointers of its sample.
+///
+/// ```text
+/// native frames u8 │ stack pointers kept u8 │ stack pointers added u8 │ the record …
+/// ```
+///
+/// # Errors
+///
+/// The promise that the reader did not keep.
+pub fn script(input: &[u8]) -> Result<(), String> {
+    let Some((&[native, kept, added], bytes)) = input.split_first_chunk() else { return Ok(()) };
+    let sample = Script::sample_of(bytes);
+    let Some(script) = Script::parse(bytes) else { return Ok(()) };
+    merge(&script, native.into())?;
+    // The record's own last words serve as stack pointers: some lie near its anchors.
+    let pointers = bytes.rchunks_exact(8).filter_map(|word| u64_at(word, 0)).take(added.into());
+    let Some(more) = Script::with_user(bytes, kept.into(), pointers) else { return Ok(()) };
+    keep(Script::sample_of(&more) == sample, "the record is of another sample")?;
+    let Some(more) = Script::parse(&more) else { return Err("a record with other stack pointers is none".to_owned()) };
+    keep(more.end == script.end && more.functions().eq(script.functions()), "other functions than before")?;
+    merge(&more, native.into())
+}
+
+/// Checks both ways of merging: each native frame comes once and in order, and functions in the order of the record. Functions that have no
+/// anchors come all.
+fn merge(script: &Script, native: usize) -> Result<(), String> {
+    let of_anchors = |each: &mut dyn FnMut(Part)| script.merge(native, each);
+    merged(script, native, of_anchors)?;
+    // The record's own functions say which frames are loops.
+    let mut loops: Vec<bool> = script.functions().map(|function| function.check & 1 == 1).collect();
+    loops.resize(native, true);
+    for is_whole in [false, true] {
+        let left = merged(script, native, |each| script.merge_by_count(&loops, is_whole, each))?;
+        keep(left == 0, "functions were lost")?;
+    }
+    Ok(())
+}
+
+/// Returns how many functions are left.
+fn merged(script: &Script, native: usize, merge: impl FnOnce(&mut dyn FnMut(Part))) -> Result<usize, String> {
+    let (mut next, mut functions, mut is_in_order) = (0, script.functions(), true);
+    merge(&mut |part| match part {
+        Part::Native(frame) => {
+            is_in_order &= frame == next;
+            next += 1;
+        }
+        Part::Function(function) => is_in_order &= functions.next() == Some(function),
+    });
+    keep(is_in_order, "frames or functions out of order")?;
+    keep(next == native, "native frames were lost")?;
+    Ok(functions.count())
+}
+
 fn keep(is_kept: bool, promise: &str) -> Result<(), String> {
     if is_kept { Ok(()) } else { Err(promise.to_owned()) }
 }
@@ -126,5 +181,15 @@ mod tests {
             read += 1;
         }
         assert!(read >= CollectorReader::ALL.len());
+    }
+
+    #[test]
+    fn the_fuzzers_records_of_functions_are_read() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/interpreters");
+        for name in ["script", "script-cut", "script-without-frames"] {
+            let bytes = std::fs::read(format!("{corpus}/{name}")).unwrap();
+            assert_eq!(script(&bytes[1..]), Ok(()), "{name}");
+            assert!(Script::parse(&bytes[4..]).unwrap().functions().count() > 1, "{name}");
+        }
     }
 }

@@ -58,7 +58,8 @@ pub(crate) fn is_library(path: &str) -> bool {
 pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile, offset: u64) -> Option<Interpreter> {
     let file = mapped_build_id::find(user, tgid, mapped).ok()?;
     let image = Image::read(Source::of(file, false)).ok()?;
-    let [runtime, version, evaluate] = addresses_of(&image, ["_PyRuntime", "Py_Version", "_PyEval_EvalFrameDefault"]).ok()?;
+    let names = ["_PyRuntime", "Py_Version", "_PyEval_EvalFrameDefault", "PyGILState_GetThisThreadState"];
+    let [runtime, version, evaluate, getter] = addresses_of(&image, names).ok()?;
     let begin = image.elf_address(FileOffset(offset))?.0;
     let in_process = |address: u64| mapped.start.wrapping_sub(begin).wrapping_add(address);
     let memory = ProcessMemory::open(tgid.0)?;
@@ -69,7 +70,9 @@ pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile, offset: 
         None => Version::of_file(&mapped.path)?,
     };
     let layout = Layout::of(version, &memory, runtime)?;
-    let slot = threads(&memory, &layout, runtime).into_iter().find_map(|thread| find_slot(&memory, &layout, runtime, thread))?;
+    let getter = getter.map(|getter| in_process(getter.0));
+    let slot =
+        threads(&memory, &layout, runtime).into_iter().find_map(|thread| find_slot(&memory, &layout, runtime, getter, thread))?;
     let evaluation = match evaluate {
         _ if layout.has_anchors() => 0..0,
         Some(address) => image.function_around(address)?,

@@ -112,10 +112,11 @@ pub struct Layout {
     pub(super) other_text: u64,
     /// In a code object: words that do not change, and that another one in its place would have otherwise.
     pub(super) code_check: u64,
-    /// In `_PyRuntime`: where the key of the threads' states is.
-    pub(super) runtime_key: u64,
-    /// In `_PyRuntime`: a pointer to the first interpreter.
+    /// In `_PyRuntime`: where the key of the threads' states is. `None` where a thread-local variable has them.
+    pub(super) runtime_key: Option<u64>,
+    /// In `_PyRuntime`: a pointer to the youngest interpreter; and in that, one to the next.
     pub(super) runtime_interpreters: u64,
+    pub(super) interpreter_next: u64,
     /// In an interpreter: a pointer to the state of a thread; and in that, one to the next.
     pub(super) interpreter_threads: u64,
     pub(super) thread_next: u64,
@@ -168,8 +169,9 @@ impl Layout {
             ascii_text: 48,
             other_text: 72,
             code_check: 32,
-            runtime_key: 584,
+            runtime_key: Some(584),
             runtime_interpreters: 32,
+            interpreter_next: 0,
             interpreter_threads: 8,
             thread_next: 8,
         };
@@ -186,6 +188,7 @@ impl Layout {
             code_lines: 136,
             code_first_line: 68,
             code_check: 68,
+            interpreter_next: 7264,
             interpreter_threads: 7344,
             lines: LineTable::Locations,
             ascii_text: 40,
@@ -198,11 +201,11 @@ impl Layout {
                 code_name: 104,
                 code_lines: 112,
                 code_first_line: 36,
-                runtime_key: 1504,
+                runtime_key: Some(1504),
                 runtime_interpreters: 24,
                 ..old
             },
-            8 => Layout { runtime_key: 1392, ..old },
+            8 => Layout { runtime_key: Some(1392), ..old },
             9 => old,
             10 => Layout {
                 innermost: Innermost::Both { frame: 24, at: 48, previous: 8 },
@@ -218,30 +221,43 @@ impl Layout {
                 entry: Entry::Flag(68),
                 code_first_line: 72,
                 code_check: 72,
+                interpreter_next: 0,
                 interpreter_threads: 16,
                 runtime_interpreters: 40,
                 code_bytecode: 184,
                 ascii_text: 48,
                 other_text: 72,
-                runtime_key: 592,
+                runtime_key: Some(592),
                 ..new
             },
             12 => Layout {
                 innermost: Innermost::Loop { at: 56, frame: 0, previous: 8 },
                 thread_id: 136,
+                interpreter_next: 0,
                 interpreter_threads: 72,
                 runtime_interpreters: 40,
                 code_bytecode: 192,
-                runtime_key: 1544,
+                runtime_key: Some(1544),
                 ..new
             },
-            13 => Layout { code_bytecode: 200, runtime_key: 2160, runtime_interpreters: 632, ..new },
+            13 => Layout { code_bytecode: 200, runtime_key: Some(2160), runtime_interpreters: 632, ..new },
             14 => Layout {
                 entry: Entry::Between(74),
                 code_bytecode: 208,
                 code_mask: !3,
-                runtime_key: 2336,
+                runtime_key: Some(2336),
                 runtime_interpreters: 808,
+                interpreter_next: 7272,
+                ..new
+            },
+            15 => Layout {
+                entry: Entry::Between(74),
+                code_bytecode: 208,
+                code_mask: !3,
+                thread_id: 176,
+                runtime_key: None,
+                runtime_interpreters: 936,
+                interpreter_threads: 7336,
                 ..new
             },
             _ => return None,
@@ -260,13 +276,17 @@ impl Layout {
             return None;
         }
         // Groups of words follow: the runtime's and the interpreter's, then these.
-        let state = if version.minor == 13 { 3 + 3 + 13 } else { 3 + 3 + 16 };
-        let frame = state + 9;
-        let code = frame + if version.minor == 13 { 6 } else { 8 };
-        let text = code + if version.minor == 13 { TYPES_13 } else { TYPES_14 };
+        let (state, thread_id, of_state, of_frame, types) = match version.minor {
+            13 => (3 + 3 + 13, 5, 9, 6, TYPES_13),
+            14 => (3 + 3 + 16, 5, 9, 8, TYPES_14),
+            _ => (3 + 3 + 16, 8, 17, 8, TYPES_15),
+        };
+        let frame = state + of_state;
+        let code = frame + of_frame;
+        let text = code + types;
         Some(Layout {
             innermost: Innermost::Frame(offset(state + 4)?),
-            thread_id: offset(state + 5)?,
+            thread_id: offset(state + thread_id)?,
             frame_previous: offset(frame + 1)?,
             frame_code: offset(frame + 2)?,
             frame_instruction: offset(frame + 3)?,
@@ -278,6 +298,7 @@ impl Layout {
             code_bytecode: offset(code + 9)?,
             ascii_text: offset(text + 3)?,
             runtime_interpreters: offset(3 + 2)?,
+            interpreter_next: offset(3 + 3 + 2)?,
             interpreter_threads: offset(3 + 3 + 3)?,
             thread_next: offset(state + 2)?,
             ..self
@@ -289,3 +310,5 @@ impl Layout {
 const TYPES_13: usize = 10 + 2 + 4 + 3 + 3 + 3 + 2 + 3 + 3;
 /// The same in 3.14, where code objects have one word more and sets are told after lists.
 const TYPES_14: usize = 11 + 2 + 4 + 3 + 3 + 4 + 3 + 2 + 3 + 3;
+/// The same in 3.15, where types have two words more and types on the heap are told after them.
+const TYPES_15: usize = 11 + 2 + 6 + 2 + 3 + 3 + 4 + 3 + 2 + 3 + 3;

@@ -82,21 +82,21 @@ fn locations(table: &[u8], first: i64, at: i64) -> Option<i64> {
     const LONG: u8 = 14;
     const WITHOUT_COLUMNS: u8 = 13;
     const FIRST_WITH_STEP: u8 = 10;
-    let (mut line, mut end) = (first, 0);
+    let (mut line, mut end) = (first, 0i64);
     let mut bytes = table.iter().copied();
     while let Some(entry) = bytes.next() {
         let kind = entry >> 3 & 15;
         match kind {
             WITHOUT_LINE => {}
-            WITHOUT_COLUMNS => line += signed(&mut bytes)?,
+            WITHOUT_COLUMNS => line = line.checked_add(signed(&mut bytes)?)?,
             LONG => {
-                line += signed(&mut bytes)?;
+                line = line.checked_add(signed(&mut bytes)?)?;
                 for _ in 0..3 {
                     number(&mut bytes)?;
                 }
             }
             FIRST_WITH_STEP.. => {
-                line += i64::from(kind - FIRST_WITH_STEP);
+                line = line.checked_add(i64::from(kind - FIRST_WITH_STEP))?;
                 bytes.nth(1)?;
             }
             _ => drop(bytes.next()?),
@@ -166,6 +166,9 @@ mod tests {
             for byte in 0..=255 {
                 Lines::new(form, vec![byte; 300], u32::MAX, byte < 128).line(100_000);
                 Lines::new(form, vec![byte], 0, false).line(0);
+                // Steps of 2^59 lines.
+                let step = [byte, 0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f];
+                Lines::new(form, step.repeat(18), 3, false).line(64);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! CPython 3.7 to 3.14: from a thread to its Python functions, and from a code object to name, file and line.
+//! CPython 3.7 to 3.15: from a thread to its Python functions, and from a code object to name, file and line.
 //!
 //! ```text
 //! thread pointer ─► PyThreadState ─► frame ─► frame ─► …          [`chain`]: a run for each call of the evaluation loop
@@ -9,7 +9,7 @@
 //! Where fields are differs between minor versions: [`Layout`]. From 3.13 on the interpreter says it itself (`_Py_DebugOffsets`).
 //!
 //! The thread state is found by the key of the GIL state, not by the variable of the running thread: that is empty while a thread has given
-//! the GIL away, as in hashing or a system call, though its Python functions are all there.
+//! the GIL away, as in hashing or a system call, though its Python functions are all there. From 3.15 on the key is a variable of its own.
 //!
 //! From 3.10 on each call of the evaluation loop leaves an address on the C stack, its [anchor](Run::anchor): Python functions belong behind
 //! the native frame in whose stack the anchor lies. So neither code ranges nor symbols of the loop are needed to put both in order.
@@ -29,7 +29,7 @@ pub use chain::{PythonFrame, Run, chain};
 pub use code::{Code, MAX_FILE, MAX_NAME};
 pub use layout::{Layout, Version};
 pub use lines::Lines;
-pub use state::{StateSlot, find_slot, threads};
+pub use state::{LeadsTo, StateSlot, find_slot, threads};
 
 #[cfg(test)]
 mod tests {
@@ -57,9 +57,10 @@ mod tests {
     fn nonsense_does_no_harm() {
         for seed in 0..3000 {
             let memory = Nonsense(seed);
-            let version = Version { major: 3, minor: 7 + (seed % 8) as u8 };
+            let version = Version { major: 3, minor: 7 + (seed % 9) as u8 };
             let layout = Layout::of(version, &memory, seed * 64).unwrap();
-            find_slot(&memory, &layout, seed * 8, seed * 4096);
+            threads(&memory, &layout, seed * 8);
+            find_slot(&memory, &layout, seed * 8, Some(seed * 32), seed * 4096);
             let (runs, _) = chain(&memory, &layout, seed * 16, 500);
             assert!(runs.iter().map(|run| run.frames.len()).sum::<usize>() <= 500);
             for frame in runs.iter().flat_map(|run| &run.frames).take(20) {

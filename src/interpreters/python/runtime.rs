@@ -1,7 +1,7 @@
 //! What BPF needs to walk the functions of a process: `struct runtime` of `bpf/record.h`.
 
 use super::layout::{Entry, Innermost, Instruction, Layout};
-use super::state::StateSlot;
+use super::state::{LeadsTo, StateSlot};
 
 /// `NO_FIELD`.
 const NO_FIELD: u16 = 0xffff;
@@ -29,7 +29,12 @@ impl Layout {
         }
         let mut bytes = Vec::with_capacity(40);
         bytes.extend(slot.distance.to_ne_bytes());
-        bytes.extend(u32::try_from(slot.within.unwrap_or(0)).ok()?.to_ne_bytes());
+        let (has_list, within, variable) = match slot.leads_to {
+            LeadsTo::State => (false, 0, None),
+            LeadsTo::List(within) => (true, within, None),
+            LeadsTo::Blocks { block, variable } => (true, block, Some(variable)),
+        };
+        bytes.extend(u32::try_from(within).ok()?.to_ne_bytes());
         let or_none = |at: Option<u64>| at.map_or(Some(NO_FIELD), |at| u16::try_from(at).ok());
         let fields = [
             or_none(loop_at)?,
@@ -47,10 +52,12 @@ impl Layout {
             entry_is,
             u8::try_from(!self.code_mask).ok()?,
             u8::from(self.instruction == Instruction::Pointer),
-            u8::from(slot.within.is_some()),
+            u8::from(has_list),
             u8::from(in_loop),
         ]);
-        bytes.resize(40, 0);
+        bytes.push(0);
+        bytes.extend(or_none(variable)?.to_ne_bytes());
+        bytes.extend(u16::try_from(self.thread_id).ok()?.to_ne_bytes());
         bytes.try_into().ok()
     }
 }

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Fetches what tests/python.rs runs beside the interpreters of this machine, into target/pythons:
+#
+#   sid/, trixie/   Debian's CPython 3.15, 3.14 and 3.13, unpacked, each with its C library. Debian's apt is needed; its settings and the
+#                   packages of this machine stay as they are.
+#   greenlet-3.X/   the package greenlet for each interpreter of this machine that pip can install it for
+#
+# What is there already is not fetched again.
+set -eu
+cd "$(dirname "$0")/.."
+into="${CARGO_TARGET_DIR:-$PWD/target}/pythons"
+mkdir -p "$into"
+
+say() { printf 'flametop: %s\n' "$*" >&2; }
+
+# The packages of a suite.
+packages() {
+    common="libc6 libssl3t64 libexpat1 zlib1g libgcc-s1 libzstd1 libffi8"
+    case $1 in
+    sid) versions="3.15 3.14" ;;
+    trixie) versions="3.13" ;;
+    esac
+    for version in $versions; do
+        common="$common python$version-minimal libpython$version-minimal libpython$version-stdlib libpython$version"
+    done
+    echo "$common"
+}
+
+# Unpacks the packages of a suite, from the mirror that the machine has its own packages from.
+unpack() {
+    suite=$1
+    wanted=$(packages "$suite")
+    [ "$(cat "$into/$suite/.have" 2>/dev/null)" != "$wanted" ] || return 0
+    # shellcheck disable=SC2016 # apt's own variable
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | grep -v security | head -n 1)
+    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    rm -rf "${into:?}/$suite" "$into/apt"
+    mkdir -p "$into/apt/lists/partial" "$into/apt/archives/partial" "$into/apt/packages" "$into/$suite"
+    echo "deb [signed-by=$keys] $mirror $suite main" >"$into/apt/sources.list"
+    apt="apt-get -qq -o Dir::Etc::SourceList=$into/apt/sources.list -o Dir::Etc::SourceParts=/dev/null -o Dir::State=$into/apt"
+    apt="$apt -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State::status=/dev/null -o Dir::Cache=$into/apt"
+    apt="$apt -o APT::Sandbox::User=root -o Acquire::Languages=none -o APT::Architecture=amd64 -o Acquire::Retries=3"
+    $apt update
+    # shellcheck disable=SC2086 # a list of words
+    (cd "$into/apt/packages" && $apt download $wanted)
+    for package in "$into"/apt/packages/*.deb; do dpkg-deb -x "$package" "$into/$suite"; done
+    rm -rf "$into/apt"
+    echo "$wanted" >"$into/$suite/.have"
+}
+
+if command -v apt-get >/dev/null && [ "$(uname -m)" = x86_64 ]; then
+    unpack sid
+    unpack trixie
+else
+    say "this machine has no apt of Debian: tests/python.rs runs the interpreters of this machine only"
+fi
+
+for python in python3 "$HOME"/.pyenv/versions/3.*/bin/python; do
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
+    if [ "$version" = 3.6 ] || [ -e "$into/greenlet-$version/greenlet" ]; then continue; fi
+    PIP_ROOT_USER_ACTION=ignore "$python" -m pip install -qq --disable-pip-version-check --target "$into/greenlet-$version" greenlet==3.1.1 ||
+        say "pip of $python cannot install greenlet"
+done
