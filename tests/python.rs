@@ -22,7 +22,7 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 
 /// An interpreter.
 struct Python {
-    /// What starts it.
+    /// The words of the command that starts it.
     words: Vec<PathBuf>,
     home: Option<PathBuf>,
     /// Its library, and the home of that, if it has one.
@@ -39,7 +39,7 @@ impl Python {
         command
     }
 
-    /// What runs a program with the interpreter's library in it.
+    /// The words of a command that starts a program with the interpreter's library in it.
     fn host(&self, host: &Path) -> Vec<PathBuf> {
         let mut words = self.words.clone();
         words.pop();
@@ -415,7 +415,7 @@ fn sampled(interpreters: &[Interpreter]) -> Vec<Vec<Vec<(String, u32, String)>>>
 /// The modes of `python.py`.
 const MODES: [&str; 9] = ["spin", "thread", "hash", "deep", "callback", "exception", "coroutine", "fork", "greenlet"];
 
-/// Programs with this interpreter in them, by what they are: linked with its library, and opening it. None for one without a library.
+/// Programs with this interpreter in them, by what they are: linked with its library, and opening it. An interpreter without a library has none.
 fn hosts(python: &Python, directory: &Path) -> Vec<(&'static str, Command)> {
     let Some((library, home)) = &python.library else { return Vec::new() };
     // 3.7 has only the latter.
@@ -487,7 +487,7 @@ fn samples_tell_functions_and_lines_in_all_kinds_of_programs() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// What is counted of a program of Python while it is sampled for a second, and the frames of its deepest stack.
+/// Samples a program of Python for two seconds. Returns the counts of its functions, and the frames of its deepest stack.
 fn counted(python: &Python, program: &str, walk: Walk) -> (ScriptCounts, usize) {
     let mut child = python.command(&python.words).args(["-c", program]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();

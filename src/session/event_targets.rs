@@ -230,14 +230,20 @@ mod tests {
         assert!(error("nothing:like:this").contains("is no event"));
     }
 
+    /// A function that has a symbol: the compiler may inline the tests.
+    #[inline(never)]
+    fn a_function_of_the_test() -> u32 {
+        std::hint::black_box(std::process::id())
+    }
+
     #[test]
     fn a_process_of_ones_own_has_its_files() {
-        let pids = [std::process::id()];
+        let pids = [a_function_of_the_test()];
         let watched = Watched { command: None, pids: &pids };
-        let here = request("uretprobe:a_process_of_ones_own_has_its_files", &watched);
+        let here = request("uretprobe:a_function_of_the_test", &watched);
         // Its name is a path of modules.
         assert!(here.is_err());
-        let here = request("uretprobe:*::a_process_of_ones_own_has_its_files", &watched).unwrap();
+        let here = request("uretprobe:*::a_function_of_the_test", &watched).unwrap();
         assert!(!here.places.is_empty() && here.places.iter().all(|place| place.path.starts_with("/proc")));
     }
 

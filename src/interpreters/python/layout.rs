@@ -310,5 +310,5 @@ impl Layout {
 const TYPES_13: usize = 10 + 2 + 4 + 3 + 3 + 3 + 2 + 3 + 3;
 /// The same in 3.14, where code objects have one word more and sets are told after lists.
 const TYPES_14: usize = 11 + 2 + 4 + 3 + 3 + 4 + 3 + 2 + 3 + 3;
-/// The same in 3.15, where types have two words more and types on the heap are told after them.
+/// The same in 3.15, where types have two words more, and a group of two words about types on the heap follows.
 const TYPES_15: usize = 11 + 2 + 6 + 2 + 3 + 3 + 4 + 3 + 2 + 3 + 3;

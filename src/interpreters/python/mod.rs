@@ -8,8 +8,8 @@
 //!
 //! Where fields are differs between minor versions: [`Layout`]. From 3.13 on the interpreter says it itself (`_Py_DebugOffsets`).
 //!
-//! The thread state is found by the key of the GIL state, not by the variable of the running thread: that is empty while a thread has given
-//! the GIL away, as in hashing or a system call, though its Python functions are all there. From 3.15 on the key is a variable of its own.
+//! The thread state is found by the key of the GIL state, from 3.15 on by a thread-local variable. The variable of the running thread does
+//! not serve: it is empty while a thread has given the GIL away, as in hashing or a system call. The thread's functions are all there then.
 //!
 //! From 3.10 on each call of the evaluation loop leaves an address on the C stack, its [anchor](Run::anchor): Python functions belong behind
 //! the native frame in whose stack the anchor lies. So neither code ranges nor symbols of the loop are needed to put both in order.

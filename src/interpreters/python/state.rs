@@ -8,11 +8,11 @@ use crate::interpreters::Memory;
 pub struct StateSlot {
     /// Distance from the thread pointer to a pointer.
     pub distance: i64,
-    /// What the pointer leads to.
+    /// The meaning of that pointer.
     pub leads_to: LeadsTo,
 }
 
-/// What the first pointer of a [`StateSlot`] leads to.
+/// The meaning of the first pointer of a [`StateSlot`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeadsTo {
     /// The state.
