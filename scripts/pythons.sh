@@ -3,6 +3,7 @@
 #
 #   sid/, trixie/   Debian's CPython 3.15, 3.14 and 3.13, unpacked, each with its C library. Debian's apt is needed; its settings and the
 #                   packages of this machine stay as they are.
+#   py-spy/         a profiler of Python
 #   greenlet-3.X/   the package greenlet for each interpreter of this machine that pip can install it for
 #
 # What is there already is not fetched again.
@@ -53,6 +54,12 @@ if command -v apt-get >/dev/null && [ "$(uname -m)" = x86_64 ]; then
     unpack trixie
 else
     say "this machine has no apt of Debian: tests/python.rs runs the interpreters of this machine only"
+fi
+
+# A profiler to compare with, for `make bench ROW=languages`.
+if [ ! -e "$into/py-spy/bin/py-spy" ]; then
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -qq --disable-pip-version-check --target "$into/py-spy" py-spy==0.4.1 ||
+        say "pip cannot install py-spy"
 fi
 
 for python in python3 "$HOME"/.pyenv/versions/3.*/bin/python; do

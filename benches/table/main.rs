@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! make bench                 everything, about thirteen minutes
-//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events, cold
+//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events, cold, languages
 //! ```
 //!
 //! CPU and memory are what the kernel counts for a process (`/proc/PID/stat`, `VmHWM`; `wait4` for those that end by
@@ -25,6 +25,7 @@ mod cold;
 #[path = "../../tests/common/mod.rs"]
 mod common;
 mod events;
+mod languages;
 mod names;
 mod print;
 mod seconds;
@@ -49,7 +50,7 @@ const KEY_TARGET: f64 = 16.0;
 /// A row's name, and what measures it.
 type Row = (&'static str, fn(&mut Table));
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 11] = [
     ("view", view),
     ("keys", keys),
     ("live-keys", live_keys),
@@ -60,6 +61,7 @@ const ROWS: [Row; 10] = [
     ("names", names::names),
     ("events", events::events),
     ("cold", cold::cold),
+    ("languages", languages::languages),
 ];
 
 fn main() {

@@ -52,16 +52,16 @@ const HERTZ: u32 = 997;
 const ROUNDS: usize = 3;
 
 /// What does not count before a program's samples: tables are made.
-const START: Duration = Duration::from_millis(1500);
+pub(crate) const START: Duration = Duration::from_millis(1500);
 /// And before those of compilers, which run far more code: the caches of rules are filled, as they are in a profiler that runs, and stay
 /// so from one compiler to the next.
 const FILLED: Duration = Duration::from_secs(12);
 
 /// What a while of sampling was.
 #[derive(Clone, Copy, Default)]
-struct Walked {
+pub(crate) struct Walked {
     /// Nanoseconds of BPF a sample.
-    nanoseconds: f64,
+    pub(crate) nanoseconds: f64,
     /// User frames a sample.
     frames: f64,
     /// Of samples with a user stack, those that were whole: per cent.
@@ -124,7 +124,7 @@ fn in_turn(targets: &Targets, walks: &[Walk], before: Duration) -> Vec<Walked> {
 }
 
 /// `None` is this thread.
-fn bind(pid: Option<u32>, cpu: usize) {
+pub(crate) fn bind(pid: Option<u32>, cpu: usize) {
     let mut cpus = rustix::thread::CpuSet::new();
     cpus.set(cpu);
     let pid = pid.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
@@ -133,7 +133,7 @@ fn bind(pid: Option<u32>, cpu: usize) {
 
 /// The same of programs that are on the first CPU, while this is on the last, so that neither empties the other's caches. In a thread of
 /// its own, as the rest is not bound.
-fn apart(targets: Targets, walks: &'static [Walk], before: Duration) -> Vec<Walked> {
+pub(crate) fn apart(targets: Targets, walks: &'static [Walk], before: Duration) -> Vec<Walked> {
     let thread = std::thread::spawn(move || {
         bind(None, std::thread::available_parallelism().map_or(1, usize::from) - 1);
         in_turn(&targets, walks, before)
