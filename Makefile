@@ -64,8 +64,9 @@ bench: build ## measure flametop beside perf, flamelens and lightswitch (ROW=vie
 soak: build ## run the live view for an hour beside programs that come and go, as root; fail if it grows (ARGS=10: minutes)
 	@scripts/soak $(or $(ARGS),60) $(FLAMETOP)
 
-picture: build ## make assets/screen.svg, the picture in README.md, anew
+picture: build ## make the pictures in README.md anew
 	@$(WITH_CLANG) scripts/picture.sh $(FLAMETOP) assets/screen.svg
+	@$(WITH_CLANG) PICTURE_KEYS="O Down Down Down Down Down Down Down" scripts/picture.sh $(FLAMETOP) assets/python.svg python3 scripts/demo-shop.py
 
 install: build ## copy the program and its manual page under PREFIX (/usr/local)
 	install -D -m 755 $(FLAMETOP) $(DESTDIR)$(PREFIX)/bin/flametop

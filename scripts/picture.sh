@@ -1,19 +1,28 @@
 #!/bin/bash
-# Makes the picture in README.md: the real program, looking at scripts/demo-load.sh, drawn by examples/screenshot.rs.
+# Makes the pictures in README.md: the real program, drawn by examples/screenshot.rs.
 #
-#   scripts/picture.sh FLAMETOP OUT.svg
+#   scripts/picture.sh FLAMETOP OUT.svg [python3 SCRIPT]     looking at a script that it starts, or at scripts/demo-load.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 flametop=$(realpath "$1")
 picture=$2
+shift 2
 
 cargo build --release --locked --example screenshot
-scripts/demo-load.sh 25 &
-load=$!
-trap 'kill "$load" 2>/dev/null || true' EXIT
+if [ $# -gt 0 ]; then
+    # The picture shows files: not where this copy of the sources lies.
+    copy=$(mktemp -d)
+    trap 'rm -rf "$copy"' EXIT
+    cp "$2" "$copy/shop.py"
+    set -- -- "$1" "$copy/shop.py"
+else
+    scripts/demo-load.sh 25 &
+    load=$!
+    trap 'kill "$load" 2>/dev/null || true' EXIT
+fi
 
 as_root=()
 if [ "$(id -u)" != 0 ]; then as_root=(sudo --); fi
 "${as_root[@]}" "${CARGO_TARGET_DIR:-target}/release/examples/screenshot" --rows 36 --cols 132 --title flametop \
-    --wait 12s --keys "${PICTURE_KEYS:-Down Down Down Down Down}" --settle 2s --output "$picture.new" -- "$flametop" --color true
+    --wait 12s --keys "${PICTURE_KEYS:-Down Down Down Down Down}" --settle 2s --output "$picture.new" -- "$flametop" --color true "$@"
 mv -f "$picture.new" "$picture"

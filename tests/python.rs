@@ -96,7 +96,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program, ended when it is let go of.
+/// A program that ends with this value.
 struct Running(Child);
 
 impl Drop for Running {
@@ -239,7 +239,7 @@ fn shown() -> Vec<(Python, Version)> {
     shown
 }
 
-/// Some of them, of each way in which frames and states are found.
+/// A few of these interpreters: each finds frames and states in another way.
 fn some() -> Vec<(Python, Version)> {
     let mut some = shown();
     some.retain(|(python, version)| matches!((version.minor, python.home.is_some()), (9 | 10 | 12, false) | (15, true)));
@@ -628,7 +628,7 @@ fn functions_have_the_shares_that_py_spy_sees() {
         let record = ["record", "-p", &pid, "-d", "4", "-F", "499", "--force", "--no-annotations", "-o"];
         let recorded = Command::new(env!("CARGO_BIN_EXE_flametop")).args(record).arg(&ours).output().unwrap();
         assert!(recorded.status.success(), "this test needs root: {}", String::from_utf8_lossy(&recorded.stderr));
-        // Without the lines that run. What idles is not sampled; this never does.
+        // Without the lines that run.
         let spy = ["record", "-p", &pid, "-d", "8", "-r", "200", "--function", "--format", "raw", "--output"];
         let spied = Command::new(&py_spy).args(spy).arg(&theirs).output().unwrap();
         assert!(spied.status.success(), "{}", String::from_utf8_lossy(&spied.stderr));
