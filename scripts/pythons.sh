@@ -1,12 +1,12 @@
 #!/bin/sh
 # Fetches what tests/python.rs runs beside the interpreters of this machine, into target/pythons:
 #
-#   sid/, trixie/   Debian's CPython 3.15, 3.14 and 3.13, unpacked, each with its C library. Debian's apt is needed; its settings and the
-#                   packages of this machine stay as they are.
+#   sid/, trixie/   Debian's CPython 3.15, 3.14 and 3.13, unpacked, each with its C library. That needs Debian's apt. The settings of apt and
+#                   the packages of this machine do not change. Where it fails, sid.missing or trixie.missing says so.
 #   py-spy/         a profiler of Python
 #   greenlet-3.X/   the package greenlet for each interpreter of this machine that pip can install it for
 #
-# What is there already is not fetched again.
+# It fetches nothing twice.
 set -eu
 cd "$(dirname "$0")/.."
 into="${CARGO_TARGET_DIR:-$PWD/target}/pythons"
@@ -49,12 +49,19 @@ unpack() {
     echo "$wanted" >"$into/$suite/.have"
 }
 
-if command -v apt-get >/dev/null && [ "$(uname -m)" = x86_64 ]; then
-    unpack sid
-    unpack trixie
-else
-    say "this machine has no apt of Debian: tests/python.rs runs the interpreters of this machine only"
+# By itself, so that the first command that fails ends it.
+if [ "${1:-}" = unpack ]; then
+    unpack "$2"
+    exit
 fi
+
+for suite in sid trixie; do
+    rm -f "$into/$suite.missing"
+    if command -v apt-get >/dev/null && [ "$(uname -m)" = x86_64 ] && scripts/pythons.sh unpack "$suite"; then continue; fi
+    rm -rf "${into:?}/$suite" "$into/apt"
+    echo "Debian's apt gives this machine no packages of $suite" >"$into/$suite.missing"
+    say "NOT TESTED: Pythons of $suite: Debian's apt gives this machine no packages of it"
+done
 
 # A profiler to compare with, for `make bench ROW=languages`.
 if [ ! -e "$into/py-spy/bin/py-spy" ]; then

@@ -1,4 +1,4 @@
-//! What functions of interpreters cost: BPF's time a function, a profiler's CPU time and memory beside busy programs of Python, and how much
+//! Costs of interpreted functions: BPF's time a function, a profiler's CPU time and memory beside busy programs of Python, and how much
 //! slower such a program runs.
 
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use flametop::profile::Tgid;
 use super::unwind::{START, apart, bind};
 use super::*;
 
-/// Calls itself so many times, then spins; says how often it has, each tenth of a second, if it is asked to.
+/// Calls itself as often as its argument says, then spins. It tells its speed each tenth of a second, if its second argument is `tells`.
 const DEEP: &str = "
 import sys, time
 sys.setrecursionlimit(3000)

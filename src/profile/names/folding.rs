@@ -1,7 +1,7 @@
 //! Frames that are not shown.
 
-/// Which frames are folded into their callers: they are not shown, and what ran in them ran in the function that called them. They are
-/// neither searched nor filtered by.
+/// The frames that are folded into their callers. They are not shown, and their weight counts for the caller. A search or a filter does not
+/// see them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Folding {
     /// Functions that the compiler has inlined.
