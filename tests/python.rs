@@ -559,10 +559,36 @@ print('ready', flush=True)
 while True: time.sleep(1)",
         library.path.display()
     );
+    let directory = tempfile::tempdir().unwrap();
     for (python, version) in some() {
-        let (counts, _) = counted(&python, &program, Walk::Tables);
+        // In a program that opens the library, such a thread has no variables of it.
+        let opened = hosts(&python, directory.path()).into_iter().find(|(name, _)| *name == "opened");
+        let mut pythons = vec![python];
+        if opened.is_some() {
+            let [python] = &pythons[..] else { panic!("one python") };
+            let (words, library) = (python.host(&directory.path().join("opened")), python.library.clone());
+            let home = library.as_ref().map(|(_, home)| home.clone());
+            pythons.push(Python { words, home, library });
+        }
+        for python in &pythons {
+            let (counts, _) = counted(python, &program, Walk::Tables);
+            assert!(counts.samples > 100 && counts.whole == counts.samples, "{version:?} {:?}: {counts:?}", python.words);
+            assert_eq!(counts.gone, 0, "{version:?} {:?}: {counts:?}", python.words);
+        }
+    }
+}
+
+#[test]
+fn a_program_with_another_interpreter_that_is_idle_has_its_functions() {
+    let _alone = alone();
+    let program = "try: import _interpreters as interpreters
+except ImportError: import _xxsubinterpreters as interpreters
+other = interpreters.create()
+print('ready', flush=True)
+while True: pass";
+    for (python, version) in some().into_iter().filter(|(_, version)| version.minor >= 9) {
+        let (counts, _) = counted(&python, program, Walk::Tables);
         assert!(counts.samples > 100 && counts.whole == counts.samples, "{version:?}: {counts:?}");
-        assert_eq!(counts.gone, 0, "{version:?}: {counts:?}");
     }
 }
 

@@ -1,14 +1,14 @@
-//! What flametop costs, as one table, measured on whole processes beside perf, flamelens and lightswitch on the same machine, and
-//! held against the targets of issues 2, 3 and 4.
+//! Costs of flametop as one table, beside perf, flamelens, lightswitch and py-spy on the same machine. Whole processes are measured. Targets
+//! are those of the issues.
 //!
 //! ```text
-//! make bench                 everything, about thirteen minutes
+//! make bench                 everything, about sixteen minutes
 //! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events, cold, languages
 //! ```
 //!
-//! CPU and memory are what the kernel counts for a process (`/proc/PID/stat`, `VmHWM`; `wait4` for those that end by
-//! themselves); what BPF programs take is added from `kernel.bpf_stats_enabled`, which is on meanwhile. What sampling costs
-//! besides (the timer's interrupt, the kernel's walk for perf) is in nobody's figure.
+//! The kernel counts CPU and memory of a process (`/proc/PID/stat`, `VmHWM`; `wait4` for those that end by themselves). The time of BPF
+//! programs is added from `kernel.bpf_stats_enabled`, which is on meanwhile. No figure has the rest of sampling: the timer's interrupt, and
+//! the kernel's walk for perf.
 //! BENCH_SECONDS changes how long profilers run (20), BENCH_STACKS the sizes of profiles (100000,1000000), BENCH_DEBUG_FILE the
 //! file whose addresses are named (flametop itself).
 

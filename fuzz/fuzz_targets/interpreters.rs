@@ -30,8 +30,8 @@ const MAX_ALLOCATED: usize = 8 << 20;
 /// version u8 │ flags u8 │ base u64 │ _PyRuntime i16 │ thread pointer i16 │ state i16 │ getter i16 │ image, at base …
 /// ```
 ///
-/// The four places are offsets from the base. Nothing else is mapped. Flags: 1: words of 8 bytes with bit 63 set become pointers into the
-/// image, by their low 16 bits, so that chains find each other. 2: the made-up slot leads to a list; 4: to blocks.
+/// The four places are offsets from the base. Nothing else is mapped. Flag 1 makes pointers into the image of all words with bit 63 set, by
+/// their low 16 bits, so that chains find each other. With flag 2 the made-up slot leads to a list, with flag 4 to blocks.
 struct Image<'a> {
     leads_inside: bool,
     base: u64,
@@ -64,7 +64,7 @@ impl Memory for Image<'_> {
     }
 }
 
-/// Counts the bytes that are asked for.
+/// An allocator that counts bytes.
 struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
@@ -72,7 +72,7 @@ static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: all calls go to the system's allocator as they are.
+// SAFETY: each call goes unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, block: Block) -> *mut u8 {
         ALLOCATED.fetch_add(block.size(), Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //! mapped files     a sixteenth of --memory, shared out by user (mappings.rs)
 //! mappings         an eighth: beyond it processes with the most lose theirs, and are read again at their next sample
 //! frames           1 million addresses: the same
-//! functions        of interpreters: a sixteenth; the same
+//! functions        of interpreters: a sixteenth; beyond it the user with the most loses those of his large processes
 //! command lines    a sixty-fourth: beyond it the long ones are cut
 //! ```
 

@@ -23,7 +23,7 @@ pub(super) const BEFORE_SECOND_READING: u64 = 20_000_000;
 /// `tests/attack/names.rs` measures what a hostile one costs.)
 const READS_A_SECOND: u64 = 1000;
 const MOST_READS: u64 = 10_000;
-/// An interpreter is read at the price of so many functions, because the symbols of its file may be 3 MB.
+/// Reading an interpreter costs as much as these functions, because the symbols of its file may be 3 MB.
 pub(super) const READS_OF_AN_INTERPRETER: usize = 20;
 /// Each further 1 KB of a function counts as one more read, because long line tables cost time and memory.
 pub(super) const BYTES_OF_A_READ: usize = 1024;
@@ -201,7 +201,7 @@ impl Scripts {
 /// A change of the map `runtimes`: the process, and its entry from now on.
 pub(crate) type RuntimeChange = (u32, Option<[u8; 40]>);
 
-/// Entries of the map `runtimes`: `MAX_RUNTIMES`. Most of all users but root, and of any one of them.
+/// Entries of the map `runtimes`: `MAX_RUNTIMES`. All users but root share `MAX_OF_OTHERS` of them, and one user has at most `MAX_OF_USER`.
 const MAX_RUNTIMES: usize = 4096;
 const MAX_OF_OTHERS: usize = 3072;
 const MAX_OF_USER: usize = 1024;
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(added(&mut runtimes, 1002, 4000..6000), MAX_OF_OTHERS - 2 * MAX_OF_USER);
         assert_eq!(added(&mut runtimes, 1003, 6000..6001), 0);
         assert_eq!(added(&mut runtimes, 0, 10_000..20_000), MAX_RUNTIMES - MAX_OF_OTHERS);
-        // One that ends makes room, also if its end was not told.
+        // A process that ends makes room, also if nobody has told its end.
         runtimes.remove(5);
         runtimes.retain(|tgid| tgid != 6);
         assert_eq!(added(&mut runtimes, 1000, 7000..7010), 2);
@@ -304,9 +304,12 @@ mod tests {
         let (hostile, other) = (UserId(1000), UserId(1001));
         assert_eq!(reads.take(hostile, 100_000, SECOND), MOST_READS as usize);
         assert_eq!((reads.take(hostile, 1, SECOND), reads.take(other, 100, SECOND)), (0, 100));
-        // In whatever steps time goes on.
+        // The steps of the clock make no difference.
         let second: usize = (1..=1000).map(|step| reads.take(hostile, 100, SECOND + step * SECOND / 1000)).sum();
         assert_eq!(second, READS_A_SECOND as usize);
         assert_eq!(reads.take(hostile, 100_000, 100 * SECOND), MOST_READS as usize);
+        // Long functions count for more.
+        reads.charge(other, 9_000);
+        assert_eq!(reads.take(other, 100_000, SECOND), MOST_READS as usize - 9_100);
     }
 }

@@ -9,7 +9,7 @@ use super::state::ProcessState;
 use super::table::{Happened, ProcessTable};
 use crate::collector::sys::machine;
 use crate::collector::wire::script::ScriptFrame;
-use crate::profile::{FrameId, Tgid, Timestamp};
+use crate::profile::{FrameId, Tgid, Timestamp, UserId};
 
 /// How long an exited process is kept for samples that come late: nanoseconds. Far more than a drain takes.
 pub(super) const KEEP_EXITED: u64 = 3_000_000_000;
@@ -138,15 +138,20 @@ impl ProcessTable {
         }
     }
 
-    /// Forgets functions of interpreters if all of them together are too long: of the processes that have the most.
+    /// Forgets functions of interpreters if all of them together are too long. The user who has the most loses them, in the largest processes:
+    /// otherwise another user's many small processes would take the place of one large one.
     fn tidy_functions(&mut self) {
         let bytes = |state: &ProcessState| state.scripts.own_bytes();
-        self.functions_memory = self.states.values().map(bytes).sum();
-        if self.functions_memory > self.bounds.functions {
-            let most = self.states.values().map(bytes).max().unwrap_or(0);
-            let many = self.states.values_mut().filter(|state| bytes(state) > most / 4);
-            many.for_each(|state| state.scripts.functions = Arc::default());
+        let mut of_users: FxHashMap<UserId, usize> = FxHashMap::default();
+        for state in self.states.values() {
+            *of_users.entry(state.user).or_default() += bytes(state);
         }
+        self.functions_memory = of_users.values().sum();
+        let most = of_users.into_iter().max_by_key(|(_, bytes)| *bytes);
+        let Some((user, _)) = most.filter(|_| self.functions_memory > self.bounds.functions) else { return };
+        let largest = self.states.values().filter(|state| state.user == user).map(bytes).max().unwrap_or(0);
+        let large = self.states.values_mut().filter(|state| state.user == user && bytes(state) > largest / 4);
+        large.for_each(|state| state.scripts.functions = Arc::default());
     }
 
     /// Cuts long command lines if all of them together are too long. Forks share those of their parents.

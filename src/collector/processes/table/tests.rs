@@ -630,6 +630,24 @@ fn functions_of_interpreters_are_bounded_over_all_processes_and_forks_share_them
 }
 
 #[test]
+fn a_users_many_small_processes_take_no_functions_from_anothers_large_one() {
+    let mut world = World::new();
+    let code = || Code { name: "name".into(), file: "/file".repeat(100), first_line: 1, lines: Lines::default() };
+    let functions = |count: u64| (0..count).map(|at| ((at, 1), Some(code()))).collect::<Vec<_>>();
+    for number in 0..100 {
+        let (user, count) = if number == 0 { (UserId(0), 1000) } else { (UserId(NOBODY), 20) };
+        world.exec(NOBODY + number, "python3");
+        world.table.states.get_mut(&(NOBODY + number)).unwrap().user = user;
+        world.table.told_functions(NOBODY + number, user, functions(count));
+    }
+    // Half of what they have together.
+    world.table.bounds = Bounds::of(16 << 20);
+    (0..3).for_each(|_| world.table.tidy(world.time, &mut Happened::default()));
+    let known = |number| world.table.states[&(NOBODY + number)].scripts.functions.get(&(1, 1)).is_some();
+    assert!(known(0) && (1..100).all(|number| !known(number)));
+}
+
+#[test]
 fn long_command_lines_are_cut_where_all_are_too_long() {
     let mut world = World::new();
     world.table.bounds = Bounds::of(64 << 10);
