@@ -75,8 +75,6 @@ impl ProcessTable {
             let changed = waits == Waits::ForNothing && state.known == Known::Yes;
             user_end = if changed { UserEnd::Changing } else { UserEnd::Unread };
         }
-        // Innermost first on the wire. A user part below a system call begins behind the instruction that made it: a return
-        // address. Below an interrupt, a fault or a signal it is the instruction that was running.
         let script = record.script().filter(|_| !unread);
         if let Some(script) = script
             && waits == Waits::MayWait
@@ -84,75 +82,20 @@ impl ProcessTable {
         {
             return false;
         }
-        let natives = if unread { 0 } else { record.user().len() };
-        let mut merged = Vec::new();
-        if let Some(script) = script {
-            let evaluation = &state.scripts.evaluation;
-            if state.scripts.layout.is_some_and(|layout| !layout.has_anchors()) {
-                let is_loop: Vec<bool> = record.user().map(|frame| evaluation.contains(&frame.address)).take(natives).collect();
-                script.merge_by_count(&is_loop, user_end == UserEnd::Root, |part| merged.push(part));
-            } else {
-                script.merge(natives, |part| merged.push(part));
-            }
-        }
-        // The native frame right before a function is the interpreter's loop. From the innermost loop on, frames of the interpreter serve to
-        // run functions. The outermost frame stays: it tells whether the stack is whole.
-        let is_function = |part: &Part| matches!(part, Part::Function(_));
-        let serving = match merged.iter().position(is_function) {
-            Some(first) => first.saturating_sub(1)..merged.iter().rposition(|part| !is_function(part)).unwrap_or(0),
-            None => 0..0,
-        };
-        let plain = if script.is_some() { 0 } else { natives };
-        let parts = merged.into_iter().chain((0..plain).map(Part::Native));
-        let mut frames = record.user();
-        let mut ended = false;
-        for (place, part) in parts.enumerate() {
-            let (depth, frame) = match part {
-                Part::Function(function) => {
-                    batch.frames.extend(frame_of_function(state, names, function, owner, &mut batch.wanted));
-                    continue;
-                }
-                Part::Native(depth) => (depth, frames.next()),
+        if !unread {
+            let place = Place { state, files, names, questions, owner, waits, now: record.time };
+            let mut user = UserPart { place, frames: &mut batch.frames, wanted: &mut batch.wanted, end: user_end, ended: false };
+            let whole = match script {
+                Some(script) => user.functions_and_frames(record, script),
+                None => user.frames(record),
             };
-            let Some(UserFrame { address, is_return, guessed }) = frame.filter(|_| !ended) else { continue };
-            if address == 0 && guessed {
-                // The walk says that frames are missing here.
-                batch.frames.push(unmapped(names));
-                continue;
+            user_end = user.end;
+            if whole.is_none() {
+                batch.frames.truncate(from);
+                return false;
             }
-            let key = address << 1 | u64::from(is_return);
-            let frame = match state.frames.get(&key) {
-                Some(known) => NewFrame::Frame(*known),
-                None => {
-                    let mut place = Place { state, files, names, questions, owner, waits, now: record.time };
-                    place.new_user_frame(address, is_return, &mut batch.wanted)
-                }
-            };
-            match frame {
-                NewFrame::Frame(frame) if serving.contains(&place) => {
-                    batch.frames.push(serving_frame(state, names, (frame, key), owner, &mut batch.wanted));
-                }
-                NewFrame::Frame(frame) => batch.frames.push(frame),
-                NewFrame::Later => {
-                    batch.frames.truncate(from);
-                    return false;
-                }
-                NewFrame::Unmapped if state.lacks_remapped => {
-                    batch.frames.push(unmapped(names));
-                    user_end = UserEnd::Changing;
-                }
-                NewFrame::Unmapped => {
-                    batch.frames.push(unmapped(names));
-                    // Code built without frame pointers uses their register for other values, and the kernel follows it through
-                    // the stack. An address without code is not a return address, so the addresses after it are no callers either.
-                    if depth > 0 {
-                        user_end = UserEnd::NoCode;
-                        ended = true;
-                    }
-                }
-            }
+            script.into_iter().for_each(|script| reads.count(script.end));
         }
-        script.into_iter().for_each(|script| reads.count(script.end));
         if let Some(user) = batch.frames.get_mut(from..) {
             user.reverse();
         }
@@ -194,6 +137,92 @@ impl ProcessTable {
     }
 }
 
+/// The user part of a sample while it is put together: innermost frame first, as on the wire.
+struct UserPart<'a> {
+    place: Place<'a>,
+    frames: &'a mut Vec<FrameId>,
+    wanted: &'a mut Vec<NameRequest>,
+    end: UserEnd,
+    /// The last frame is no code, so the addresses after it are no callers.
+    ended: bool,
+}
+
+impl UserPart<'_> {
+    /// Adds all frames of a sample without functions. `None` if an answer has to come first.
+    fn frames(&mut self, record: &Record) -> Option<()> {
+        for (depth, frame) in record.user().enumerate() {
+            let (frame, _) = self.native(depth, frame)?;
+            self.frames.push(frame);
+            if self.ended {
+                break;
+            }
+        }
+        Some(())
+    }
+
+    /// Adds all frames and functions of a sample. `None` if an answer has to come first.
+    fn functions_and_frames(&mut self, record: &Record, script: Script<'_>) -> Option<()> {
+        let scripts = &self.place.state.scripts;
+        let mut merged = Vec::new();
+        if scripts.layout.is_some_and(|layout| !layout.has_anchors()) {
+            let is_loop: Vec<bool> = record.user().map(|frame| scripts.evaluation.contains(&frame.address)).collect();
+            script.merge_by_count(&is_loop, self.end == UserEnd::Root, |part| merged.push(part));
+        } else {
+            script.merge(record.user().len(), |part| merged.push(part));
+        }
+        // The native frame right before a function is the interpreter's loop. From the innermost loop on, frames of the interpreter serve to
+        // run functions. The outermost frame stays: it tells whether the stack is whole.
+        let is_function = |part: &Part| matches!(part, Part::Function(_));
+        let serving = match merged.iter().position(is_function) {
+            Some(first) => first.saturating_sub(1)..merged.iter().rposition(|part| !is_function(part)).unwrap_or(0),
+            None => 0..0,
+        };
+        let mut natives = record.user();
+        for (index, part) in merged.into_iter().enumerate() {
+            match part {
+                Part::Function(function) => self.frames.extend(self.place.frame_of_function(function, self.wanted)),
+                Part::Native(depth) => {
+                    let Some(frame) = natives.next().filter(|_| !self.ended) else { continue };
+                    let (mut frame, key) = self.native(depth, frame)?;
+                    if serving.contains(&index) {
+                        frame = self.place.serving_frame(frame, key, self.wanted);
+                    }
+                    self.frames.push(frame);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// The frame of an address of the sample, and its key in [`ProcessState::frames`]. `None` if an answer has to come first. A user part
+    /// below a system call begins behind the instruction that made it: a return address. Below an interrupt, a fault or a signal it is the
+    /// instruction that was running.
+    fn native(&mut self, depth: usize, frame: UserFrame) -> Option<(FrameId, u64)> {
+        let UserFrame { address, is_return, guessed } = frame;
+        let key = address << 1 | u64::from(is_return);
+        if address == 0 && guessed {
+            // The walk says that frames are missing here.
+            return Some((unmapped(self.place.names), key));
+        }
+        if let Some(known) = self.place.state.frames.get(&key) {
+            return Some((*known, key));
+        }
+        match self.place.new_user_frame(address, is_return, self.wanted) {
+            NewFrame::Frame(frame) => return Some((frame, key)),
+            NewFrame::Later => return None,
+            NewFrame::Unmapped if self.place.state.lacks_remapped => self.end = UserEnd::Changing,
+            // Code built without frame pointers uses their register for other values, and the kernel follows it through the stack. An
+            // address without code is not a return address, so the addresses after it are no callers either.
+            NewFrame::Unmapped if depth > 0 => {
+                self.end = UserEnd::NoCode;
+                self.ended = true;
+            }
+            NewFrame::Unmapped => {}
+        }
+        Some((unmapped(self.place.names), key))
+    }
+}
+
 /// Whether the names of all functions of a sample are known. Asks for those that are not.
 fn knows_functions(
     state: &mut ProcessState,
@@ -229,74 +258,6 @@ fn knows_functions(
     let what = What::Functions(Box::new(layout), unknown);
     questions.push(Question { tgid: owner.tgid, life: state.life, user: owner.user, what });
     false
-}
-
-/// The frame of a function at the line that runs; `None` if it is hidden.
-fn frame_of_function(
-    state: &mut ProcessState,
-    names: &Names,
-    function: ScriptFrame,
-    owner: Owner,
-    wanted: &mut Vec<NameRequest>,
-) -> Option<FrameId> {
-    let scripts = &mut state.scripts;
-    if let Some(known) = scripts.places.get(&function) {
-        return *known;
-    }
-    let frame = match scripts.functions.get(&(function.code, function.check)).zip(scripts.layout.as_ref()) {
-        Some((Function::Shown(code), layout)) => {
-            let line = code.lines.line(layout.place_of(function.instruction)).unwrap_or(0);
-            let Owner { user, files, .. } = owner;
-            let file = Object { kind: ObjectKind::Script, path: code.file.as_str().into(), user, files, ..Object::default() };
-            let object = names.objects.intern(file);
-            let (frame, new) = names.intern_frame(Frame::Script { object, label: label_of(names, user, code), line });
-            if new {
-                wanted.push(request(frame, owner, 0..0));
-            }
-            Some(frame)
-        }
-        Some((Function::Hidden, _)) => None,
-        Some((Function::NotRead, _)) => Some(not_read(names)),
-        // Another sample may find it again.
-        Some((Function::Gone, _)) | None => return Some(gone(names)),
-    };
-    if scripts.places.len() >= MAX_PLACES {
-        scripts.places.clear();
-    }
-    scripts.places.insert(function, frame);
-    frame
-}
-
-/// The frame of code that serves to run a function, if it is of the interpreter's file; otherwise the frame itself. `key` is that of
-/// [`ProcessState::frames`].
-fn serving_frame(
-    state: &mut ProcessState,
-    names: &Names,
-    (frame, key): (FrameId, u64),
-    owner: Owner,
-    wanted: &mut Vec<NameRequest>,
-) -> FrameId {
-    let scripts = &mut state.scripts;
-    if let Some(known) = scripts.serving.get(&frame) {
-        return *known;
-    }
-    let is_its_file = |object| names.objects.get(object).is_some_and(|object| Some(&object.path) == scripts.file.as_ref());
-    let found = match names.frames.get(frame) {
-        Some(Frame::File { object, offset, is_return }) if is_its_file(object) => {
-            let (serving, new) = names.intern_frame(Frame::Interpreter { object, offset, is_return });
-            if new {
-                let mapping = state.mappings.find((key >> 1).saturating_sub(u64::from(is_return)));
-                wanted.push(request(serving, owner, mapping.map_or(0..0, Mapping::range)));
-            }
-            serving
-        }
-        _ => frame,
-    };
-    if scripts.serving.len() >= MAX_PLACES {
-        scripts.serving.clear();
-    }
-    scripts.serving.insert(frame, found);
-    found
 }
 
 fn request(frame: FrameId, owner: Owner, mapping: Range<u64>) -> NameRequest {
@@ -352,6 +313,64 @@ impl Place<'_> {
         }
         self.state.frames.insert(address << 1 | u64::from(is_return), frame);
         NewFrame::Frame(frame)
+    }
+
+    /// The frame of a function at the line that runs; `None` if it is hidden.
+    fn frame_of_function(&mut self, function: ScriptFrame, wanted: &mut Vec<NameRequest>) -> Option<FrameId> {
+        let Self { names, owner, .. } = *self;
+        let scripts = &mut self.state.scripts;
+        if let Some(known) = scripts.places.get(&function) {
+            return *known;
+        }
+        let frame = match scripts.functions.get(&(function.code, function.check)).zip(scripts.layout.as_ref()) {
+            Some((Function::Shown(code), layout)) => {
+                let line = code.lines.line(layout.place_of(function.instruction)).unwrap_or(0);
+                let Owner { user, files, .. } = owner;
+                let file = Object { kind: ObjectKind::Script, path: code.file.as_str().into(), user, files, ..Object::default() };
+                let object = names.objects.intern(file);
+                let (frame, new) = names.intern_frame(Frame::Script { object, label: label_of(names, user, code), line });
+                if new {
+                    wanted.push(request(frame, owner, 0..0));
+                }
+                Some(frame)
+            }
+            Some((Function::Hidden, _)) => None,
+            Some((Function::NotRead, _)) => Some(not_read(names)),
+            // Another sample may find it again.
+            Some((Function::Gone, _)) | None => return Some(gone(names)),
+        };
+        if scripts.places.len() >= MAX_PLACES {
+            scripts.places.clear();
+        }
+        scripts.places.insert(function, frame);
+        frame
+    }
+
+    /// The frame of code that serves to run a function, if it is of the interpreter's file; otherwise the frame itself. `key` is that of
+    /// [`ProcessState::frames`].
+    fn serving_frame(&mut self, frame: FrameId, key: u64, wanted: &mut Vec<NameRequest>) -> FrameId {
+        let Self { names, owner, .. } = *self;
+        let scripts = &mut self.state.scripts;
+        if let Some(known) = scripts.serving.get(&frame) {
+            return *known;
+        }
+        let is_its_file = |object| names.objects.get(object).is_some_and(|object| Some(&object.path) == scripts.file.as_ref());
+        let found = match names.frames.get(frame) {
+            Some(Frame::File { object, offset, is_return }) if is_its_file(object) => {
+                let (serving, new) = names.intern_frame(Frame::Interpreter { object, offset, is_return });
+                if new {
+                    let mapping = self.state.mappings.find((key >> 1).saturating_sub(u64::from(is_return)));
+                    wanted.push(request(serving, owner, mapping.map_or(0..0, Mapping::range)));
+                }
+                serving
+            }
+            _ => frame,
+        };
+        if scripts.serving.len() >= MAX_PLACES {
+            scripts.serving.clear();
+        }
+        scripts.serving.insert(frame, found);
+        found
     }
 
     /// Returns the object of a file. It is identified by its build id if that can be found, else by device and inode. `None` while the
