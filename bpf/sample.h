@@ -135,6 +135,7 @@ static __always_inline void identify(struct cpu_state *cpu, struct task_struct *
 		known->cred = cred;
 		known->tid = header->tid;
 		known->time = cpu->walk.time;
+		known->no_runtime = 0;
 		find_owner(known, task, cred);
 	}
 	header->uid = known->uid;

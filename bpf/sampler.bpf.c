@@ -40,8 +40,8 @@ struct direct_map direct_map;
 __u32 ticks_are_nmis;
 /* Set by user space before the clock ticks: in an NMI the kernel refuses to copy while it switches processes (6.3 and later). */
 __u32 copies_are_refused;
-/* Set by user space while `runtimes` has any. */
-__u32 runtimes_in_use;
+/* 0 while `runtimes` is empty. User space sets another number each time it has added a process. */
+__u32 runtimes_stamp;
 
 SEC("perf_event")
 int take_sample(struct perf_event_context *ctx)
@@ -95,8 +95,9 @@ int take_sample(struct perf_event_context *ctx)
 	}
 
 	walk->scripted = 0;
-	if (unlikely(runtimes_in_use))
-		find_runtime(cpu, tgid);
+	__u32 stamp = runtimes_stamp;
+	if (unlikely(stamp))
+		find_runtime_unless_known(cpu, header, stamp);
 
 	__u32 kernel = is_user_mode(ctx) ? 0 : read_kernel_stack(ctx, cpu->sample.frames, 0);
 	walk_user(ctx, ctx, task, cpu, kernel, max_depth, 0, 0, 0);

@@ -154,7 +154,9 @@ struct walk {
 	__u64 window_bytes; /* so many can be read there */
 	__u64 window; /* where those are: cpu_state::window, or a page where the kernel has it */
 	__u32 frames;
-	__u32 first_frame; /* place of the first user frame among the sample's frames */
+	__u16 first_frame; /* place of the first user frame among the sample's frames */
+	__u8 scripted; /* the process has an interpreter: stack pointers are noted. bpf/walk/script.h */
+	__u8 reserved;
 	__u32 valid;
 	__u32 link; /* how the frame was reached: bpf/walk/stack_cache.h */
 	__u32 past_new; /* where this stack is kept; NO_PAST: nowhere */
@@ -170,7 +172,6 @@ struct walk {
 	__u8 end;
 	__u8 in_syscall;
 	__u8 newborn; /* a thread that has not left the system call that made it */
-	__u8 scripted; /* the process has an interpreter: stack pointers are noted. bpf/walk/script.h */
 	__u8 next_goroutine; /* a frame was one in which the thread has its next goroutine already (Go) */
 	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
 	struct address_space space;
@@ -233,7 +234,8 @@ struct known_task {
 	__u32 time; /* walk::time when the owner was found */
 	__u32 uid;
 	__u32 files;
-	__u64 reserved;
+	__u32 no_runtime; /* the number of `runtimes` that had none for it: runtimes_stamp */
+	__u32 reserved;
 };
 
 /* A walk of an interpreter's functions: bpf/walk/script.h. */

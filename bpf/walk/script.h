@@ -34,6 +34,18 @@ static __always_inline void find_runtime(struct cpu_state *cpu, __u32 tgid)
 		cpu->script.runtime = *runtime;
 }
 
+/* The same. Threads without an interpreter are known by the number that `runtimes` had when they were last looked for. */
+static __always_inline void find_runtime_unless_known(struct cpu_state *cpu, const struct sample_header *header, __u32 stamp)
+{
+	struct known_task *known = &cpu->tasks[header->tid & (KNOWN_TASKS - 1)];
+
+	if (known->no_runtime == stamp)
+		return;
+	find_runtime(cpu, header->tgid);
+	if (!cpu->walk.scripted)
+		known->no_runtime = stamp;
+}
+
 /* Appends a word. Whether there was room. */
 static __always_inline int add_word(struct script_state *script, __u64 word)
 {

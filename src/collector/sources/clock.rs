@@ -102,6 +102,8 @@ pub(crate) struct Sampler {
     settings: Settings,
     /// Processes in `runtimes`.
     runtimes: BTreeSet<u32>,
+    /// How many were added so far, from one on.
+    runtimes_added: u32,
     /// Number of elements of `cpu_states`.
     states: u32,
     /// CPUs that are switched on and have no element.
@@ -184,6 +186,7 @@ impl Sampler {
             ticks: false,
             settings,
             runtimes: BTreeSet::new(),
+            runtimes_added: 0,
             states,
             left_out: Vec::new(),
             reading,
@@ -368,13 +371,17 @@ impl Sampler {
         });
         if done.is_ok() {
             match runtime {
-                Some(_) => drop(self.runtimes.insert(tgid)),
+                Some(_) => {
+                    self.runtimes.insert(tgid);
+                    self.runtimes_added = self.runtimes_added.wrapping_add(1).max(1);
+                }
                 None => drop(self.runtimes.remove(&tgid)),
             }
         }
-        let in_use = u32::from(!self.runtimes.is_empty());
-        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut().filter(|bss| bss.runtimes_in_use != in_use) {
-            bss.runtimes_in_use = in_use;
+        // After the map: BPF keeps with this number what it did not find there.
+        let stamp = if self.runtimes.is_empty() { 0 } else { self.runtimes_added };
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut().filter(|bss| bss.runtimes_stamp != stamp) {
+            bss.runtimes_stamp = stamp;
         }
     }
 }
