@@ -6,6 +6,8 @@
 #   py-spy/         a profiler of Python
 #   greenlet-3.X/   the package greenlet for each interpreter of this machine that pip can install it for
 #
+# With arguments, it unpacks packages of Debian into a directory, and nothing else: scripts/pythons.sh unpack DIRECTORY SUITE ARCHITECTURE PACKAGE…
+#
 # It fetches nothing twice.
 set -eu
 cd "$(dirname "$0")/.."
@@ -16,49 +18,52 @@ say() { printf 'flametop: %s\n' "$*" >&2; }
 
 # The packages of a suite.
 packages() {
-    common="libc6 libssl3t64 libexpat1 zlib1g libgcc-s1 libzstd1 libffi8"
+    echo libc6 libssl3t64 libexpat1 zlib1g libgcc-s1 libzstd1 libffi8
     case $1 in
     sid) versions="3.15 3.14" ;;
     trixie) versions="3.13" ;;
     esac
     for version in $versions; do
-        common="$common python$version-minimal libpython$version-minimal libpython$version-stdlib libpython$version"
+        echo "python$version-minimal" "libpython$version-minimal" "libpython$version-stdlib" "libpython$version"
     done
-    echo "$common"
 }
 
-# Unpacks the packages of a suite, from the mirror that the machine has its own packages from.
+# Unpacks packages of a suite, from the mirror that the machine has its own packages from.
 unpack() {
-    suite=$1
-    wanted=$(packages "$suite")
-    [ "$(cat "$into/$suite/.have" 2>/dev/null)" != "$wanted" ] || return 0
+    into=$1 suite=$2 architecture=$3
+    shift 3
+    [ "$(cat "$into/.have" 2>/dev/null)" != "$*" ] || return 0
     # shellcheck disable=SC2016 # apt's own variable
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | grep -v security | head -n 1)
     keys=/usr/share/keyrings/debian-archive-keyring.gpg
-    rm -rf "${into:?}/$suite" "$into/apt"
-    mkdir -p "$into/apt/lists/partial" "$into/apt/archives/partial" "$into/apt/packages" "$into/$suite"
+    rm -rf "${into:?}"
+    mkdir -p "$into/apt/lists/partial" "$into/apt/archives/partial" "$into/apt/packages"
     echo "deb [signed-by=$keys] $mirror $suite main" >"$into/apt/sources.list"
     apt="apt-get -qq -o Dir::Etc::SourceList=$into/apt/sources.list -o Dir::Etc::SourceParts=/dev/null -o Dir::State=$into/apt"
     apt="$apt -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State::status=/dev/null -o Dir::Cache=$into/apt"
-    apt="$apt -o APT::Sandbox::User=root -o Acquire::Languages=none -o APT::Architecture=amd64 -o Acquire::Retries=3"
+    apt="$apt -o APT::Sandbox::User=root -o Acquire::Languages=none -o APT::Architecture=$architecture -o Acquire::Retries=3"
     $apt update
-    # shellcheck disable=SC2086 # a list of words
-    (cd "$into/apt/packages" && $apt download $wanted)
-    for package in "$into"/apt/packages/*.deb; do dpkg-deb -x "$package" "$into/$suite"; done
+    (cd "$into/apt/packages" && $apt download "$@")
+    for package in "$into"/apt/packages/*.deb; do dpkg-deb -x "$package" "$into"; done
     rm -rf "$into/apt"
-    echo "$wanted" >"$into/$suite/.have"
+    echo "$*" >"$into/.have"
 }
 
 # By itself, so that the first command that fails ends it.
 if [ "${1:-}" = unpack ]; then
-    unpack "$2"
+    shift
+    unpack "$@"
     exit
 fi
 
 for suite in sid trixie; do
     rm -f "$into/$suite.missing"
-    if command -v apt-get >/dev/null && [ "$(uname -m)" = x86_64 ] && scripts/pythons.sh unpack "$suite"; then continue; fi
-    rm -rf "${into:?}/$suite" "$into/apt"
+    # shellcheck disable=SC2046 # a list of words
+    if command -v apt-get >/dev/null && [ "$(uname -m)" = x86_64 ] &&
+        scripts/pythons.sh unpack "$into/$suite" "$suite" amd64 $(packages "$suite"); then
+        continue
+    fi
+    rm -rf "${into:?}/$suite"
     echo "Debian's apt gives this machine no packages of $suite" >"$into/$suite.missing"
     say "NOT TESTED: Pythons of $suite: Debian's apt gives this machine no packages of it"
 done

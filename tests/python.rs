@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use common::Program;
 use flametop::collector::{Batch, Collector, CollectorOptions, ScriptCounts, Targets, Walk};
 use flametop::interpreters::Memory;
-use flametop::interpreters::python::{Code, Layout, Run, Version, chain, find_slot};
+use flametop::interpreters::python::{Clues, Code, Layout, Run, Version, chain, find_slot};
 use flametop::profile::{Frame, FrameId, Names, Tgid};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use rustc_hash::FxHashMap;
@@ -210,8 +210,8 @@ impl Interpreter {
         self.signal("-STOP");
         std::thread::sleep(std::time::Duration::from_millis(20));
         let layout = self.layout();
-        let slot = find_slot(&self.memory, &layout, self.runtime, self.getter, self.told.thread)
-            .expect("the slot of the thread's state");
+        let clues = Clues { runtime: self.runtime, getter: self.getter, self_size: 0 };
+        let slot = find_slot(&self.memory, &layout, &clues, self.told.thread).expect("the slot of the thread's state");
         let state = slot.state(&self.memory, self.told.thread).unwrap();
         let (runs, whole) = chain(&self.memory, &layout, state, 2048);
         assert!(whole, "{:?}", self.told.version);
@@ -424,6 +424,113 @@ fn sampled(interpreters: &[Interpreter]) -> Vec<Vec<Vec<(String, u32, String)>>>
         samples.split_off(before)
     });
     with_functions.collect()
+}
+
+/// Closures share their code object, so their names stay. Code that is compiled anew for each call is gone before its name is read.
+#[test]
+fn closures_that_come_and_go_have_names() {
+    const CLOSURES: &str = "
+def work(count):
+    return sum(range(count))
+def make(count):
+    def closure():
+        return work(count)
+    return closure
+while True:
+    for count in range(200):
+        make(count)()
+";
+    const COMPILED: &str = "
+def work(count):
+    return sum(range(count))
+while True:
+    for count in range(200):
+        eval('lambda: work(%d)' % count)()
+";
+    let _alone = alone();
+    for (python, version) in some() {
+        let gone = [CLOSURES, COMPILED].map(|text| {
+            let mut command = python.command(&python.words);
+            let child = Running(command.args(["-c", text]).spawn().unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let targets = Targets::Processes(vec![Tgid(child.0.id())]);
+            let options = CollectorOptions { frequency: 997, targets, limit_walks: false, ..Default::default() };
+            let names = Arc::new(Names::default());
+            let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
+            let (mut batch, mut all, mut gone) = (Batch::default(), 0, 0);
+            for _ in 0..20 {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                collector.drain(&mut batch).unwrap();
+                for frame in &batch.frames {
+                    match names.frames.get(*frame) {
+                        Some(Frame::Script { .. }) => all += 1,
+                        Some(Frame::Named(label)) if names.labels.name(label).contains("is gone") => {
+                            (all, gone) = (all + 1, gone + 1)
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            assert!(all > 1000, "{version:?}: {all} functions");
+            (gone, all)
+        });
+        println!("{version:?}: gone of all functions: closures {:?}, compiled {:?}", gone[0], gone[1]);
+        assert_eq!(gone[0].0, 0, "{version:?}: names of closures");
+    }
+}
+
+/// Python functions come at once: those of a program that has just begun, and those of many services that were there before.
+#[test]
+fn first_functions_come_soon() {
+    use std::time::{Duration, Instant};
+
+    const MANY: usize = 50;
+    let _alone = alone();
+    let has_functions = |names: &Names, batch: &Batch, sample: &flametop::collector::Collected| {
+        let frames = &batch.frames[sample.frames.clone()];
+        frames.iter().any(|frame| matches!(names.frames.get(*frame), Some(Frame::Script { .. })))
+    };
+    let start = |names: &Arc<Names>| {
+        let options = CollectorOptions { frequency: 97, limit_walks: false, ..Default::default() };
+        Collector::start(options, Arc::clone(names), Default::default()).expect("this test needs root")
+    };
+    // Returns the time from `begin` until a sample of these processes has functions, and how many of them came before.
+    let first = |begin: Instant, collector: &mut Collector, names: &Names, processes: &[u32]| {
+        let (mut batch, mut before) = (Batch::default(), 0);
+        while begin.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(10));
+            collector.drain(&mut batch).unwrap();
+            for sample in batch.samples.iter().filter(|sample| processes.contains(&sample.thread.tgid.0)) {
+                if has_functions(names, &batch, sample) {
+                    return (begin.elapsed(), before);
+                }
+                before += 1;
+            }
+        }
+        panic!("no functions within five seconds");
+    };
+    for (python, version) in some() {
+        let names = Arc::new(Names::default());
+        let mut collector = start(&names);
+        collector.drain(&mut Batch::default()).unwrap();
+        let begin = Instant::now();
+        let mut command = program(&python, "spin");
+        let child = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let (one, _) = first(begin, &mut collector, &names, &[child.0.id()]);
+        drop((child, collector));
+
+        let many: Vec<Interpreter> = (0..MANY).filter_map(|_| Interpreter::start(&mut program(&python, "service"))).collect();
+        let processes: Vec<u32> = many.iter().map(|one| one.told.process).collect();
+        let (begin, names) = (Instant::now(), Arc::new(Names::default()));
+        let mut collector = start(&names);
+        let started = begin.elapsed();
+        let (all, before) = first(begin, &mut collector, &names, &processes);
+        println!(
+            "{version:?}: a new program after {one:.0?}; {MANY} programs after {all:.0?}, start {started:.0?}, {before} samples before"
+        );
+        assert!(one < Duration::from_millis(300), "{version:?}: a new program has functions after {one:?}");
+        assert!(all < Duration::from_secs(1), "{version:?}: {MANY} programs have functions after {all:?}");
+    }
 }
 
 /// The modes of `python.py`.

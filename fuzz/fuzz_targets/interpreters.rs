@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flametop::interpreters::Memory;
-use flametop::interpreters::python::{Code, Layout, LeadsTo, MAX_FILE, MAX_NAME, StateSlot, Version, chain, find_slot, threads};
+use flametop::interpreters::python::{Clues, Code, Layout, LeadsTo, MAX_FILE, MAX_NAME, StateSlot, Version, chain, find_slot, threads};
 use libfuzzer_sys::fuzz_target;
 
 /// Minor versions that the first byte chooses from: all that are known.
@@ -130,7 +130,8 @@ fn python(minor: u8, input: &[u8]) {
     let all = threads(&memory, &layout, runtime);
     assert!(all.len() <= 64 && !all.contains(&0));
     // A process's slot is found by any of its threads.
-    let slot = all.iter().chain([&thread_pointer]).find_map(|thread| find_slot(&memory, &layout, runtime, Some(getter), *thread));
+    let clues = Clues { runtime, getter: Some(getter), self_size: u64::from(flags >> 3) * 64 };
+    let slot = all.iter().chain([&thread_pointer]).find_map(|thread| find_slot(&memory, &layout, &clues, *thread));
     let distance = state.wrapping_sub(thread_pointer).cast_signed();
     let leads_to = match flags & 6 {
         0 => LeadsTo::State,

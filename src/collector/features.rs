@@ -57,6 +57,7 @@ pub fn probe() -> Vec<Feature> {
         events(),
         paranoid(),
         kernel_symbols(),
+        python_functions(),
         unprivileged_bpf(),
         max_stack(),
     ]);
@@ -276,6 +277,20 @@ fn paranoid() -> Feature {
     let value = read("/proc/sys/kernel/perf_event_paranoid");
     // Higher values than 2 are Debian's and Ubuntu's: nobody without CAP_PERFMON may use perf events.
     feature("kernel.perf_event_paranoid", Support::Good, value, "")
+}
+
+/// Whether the memory of other processes may be read: init's as well as any.
+fn python_functions() -> Feature {
+    let remedy = "Python functions have no names. Needs CAP_SYS_PTRACE, and the sysctl kernel.yama.ptrace_scope below 3.";
+    match fs::File::open("/proc/1/mem") {
+        Ok(_) => feature("Python functions", Support::Good, "CPython 3.7 to 3.15, from the memory of programs", ""),
+        Err(error) => feature(
+            "Python functions",
+            Support::Limited,
+            format!("the memory of other processes cannot be read: {error}"),
+            remedy,
+        ),
+    }
 }
 
 fn kernel_symbols() -> Feature {

@@ -169,7 +169,8 @@ impl Collector {
             let opened = collector.open_ring(*cpu, event_ring_bytes(cpus.len()));
             opened.map_err(|error| CollectorError::event("the events of processes", *cpu, error))?;
         }
-        collector.find_processes(if follow_forks { wanted.unwrap_or_default() } else { Vec::new() })?;
+        let families = if follow_forks { wanted.clone().unwrap_or_default() } else { Vec::new() };
+        collector.find_processes(families, |tgid| wanted.as_ref().is_none_or(|wanted| wanted.contains(&Tgid(tgid))))?;
         if options.clock {
             collector.sampler.attach(&cpus)?;
         }
@@ -188,11 +189,16 @@ impl Collector {
         Ok(())
     }
 
-    /// Reads who is there, and makes targets of all descendants of `families`.
-    fn find_processes(&mut self, families: Vec<Tgid>) -> Result<(), CollectorError> {
-        let found = io_timeout::within(0, FailureDomain::process("all"), io_timeout::PATIENCE, processes::proc::scan)
-            .and_then(|found| found);
-        let found = found.map_err(|source| CollectorError::Read { path: "/proc", source })?;
+    /// Reads who is there, and makes targets of all descendants of `families`. Finds the interpreters of those and of `is_target`, so that
+    /// their first samples have functions; but not for long.
+    fn find_processes(&mut self, families: Vec<Tgid>, is_target: impl Fn(u32) -> bool) -> Result<(), CollectorError> {
+        let found = io_timeout::within(0, FailureDomain::process("all"), io_timeout::PATIENCE, || {
+            let found = processes::proc::scan()?;
+            let interpreters = processes::interpreter::interpreters_of(&found);
+            Ok((found, interpreters))
+        });
+        let found = found.and_then(|found: io::Result<_>| found);
+        let (found, interpreters) = found.map_err(|source| CollectorError::Read { path: "/proc", source })?;
         let mut members: Vec<u32> = families.iter().map(|tgid| tgid.0).collect();
         let mut next = 0;
         while let Some(&parent) = members.get(next) {
@@ -204,6 +210,11 @@ impl Collector {
             }
         }
         found.into_iter().for_each(|process| self.table.add_found(process));
+        for (tgid, user) in interpreters.into_iter().filter(|(tgid, _)| is_target(*tgid) || members.contains(tgid)) {
+            self.table.expect_interpreter(tgid, user);
+        }
+        self.read_events();
+        self.exchange(false, Instant::now() + ProcessTable::patience(false), &mut Batch::default());
         Ok(())
     }
 
@@ -346,6 +357,18 @@ impl Collector {
         let is_last = last.is_some();
         let until = Instant::now() + ProcessTable::patience(is_last);
         let until = last.map_or(until, |last| last.min(until));
+        self.exchange(is_last, until, batch);
+        self.requests.make_due(machine::now().0, self.tables.as_ref(), &mut self.table);
+        self.tables.iter().for_each(Tables::tick);
+        self.settle_dumped(batch, last);
+        if is_last {
+            self.table.settle(u64::MAX, Vec::new(), batch, |_| false);
+        }
+        Ok(())
+    }
+
+    /// Sends questions about processes, and applies the answers that come until then.
+    fn exchange(&mut self, is_last: bool, until: Instant, batch: &mut Batch) {
         // Answers may lead to new questions: a process's mappings to the build ids of its files.
         for round in 0..ANSWER_ROUNDS {
             let asked = self.table.send_questions();
@@ -364,13 +387,6 @@ impl Collector {
         for (tgid, runtime) in self.table.runtimes.take_changes() {
             self.sampler.set_runtime(tgid, runtime.as_ref());
         }
-        self.requests.make_due(machine::now().0, self.tables.as_ref(), &mut self.table);
-        self.tables.iter().for_each(Tables::tick);
-        self.settle_dumped(batch, last);
-        if is_last {
-            self.table.settle(u64::MAX, Vec::new(), batch, |_| false);
-        }
-        Ok(())
     }
 
     /// Continues samples that waited for tables. At the last drain, waits until `last` for the tables that are being made.

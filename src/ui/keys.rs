@@ -204,7 +204,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["u"], Action::BottomUp, Section::Show, "bottom-up: what is hot, and its callers", ""),
     bind(&["s"], Action::Sandwich, Section::Show, "callers and callees of the selected function", ""),
     bind(&["o"], Action::Source, Section::Show, "the function's source, weight per line; Tab: instructions", ""),
-    bind(&["S"], Action::Order, Section::Show, "order by name or weight; in a table, by the next column", ""),
+    bind(&["S"], Action::Order, Section::Show, "order by name or weight; in a table, by another column", ""),
     bind(&["e"], Action::Grouping, Section::Show, "processes by name / each apart / with threads", ""),
     bind(&["a"], Action::Chains, Section::Show, "chains of single callees on one row, or each on its own", ""),
     bind(&["I"], Action::Inlined, Section::Show, "inlined functions, or only what they were inlined into", ""),

@@ -1,14 +1,18 @@
 # Calls functions of many kinds, tells which they are, and spins.
-# `python.py MODE`: spin, thread, hash, deep, callback, exception, coroutine, fork, greenlet.
-import asyncio
+# `python.py MODE`: spin, thread, hash, service, deep, callback, exception, coroutine, fork, greenlet.
 import functools
-import hashlib
 import os
 import sys
 import threading
+import time
 
 MODE = sys.argv[1]
 DATA = bytes(1 << 20)
+# Others are not in the smallest interpreters.
+if MODE == "hash":
+    from hashlib import sha256 as SHA256
+if MODE == "coroutine":
+    import asyncio
 
 
 def name_of(frame):
@@ -19,7 +23,7 @@ def name_of(frame):
 def report():
     frame = sys._getframe(1)
     lines = ["version %d.%d" % sys.version_info[:2], "process %d" % os.getpid(), "thread %d" % threading.get_ident()]
-    lines.append("busy %d" % (busy.__code__.co_firstlineno + (2 if MODE == "hash" else 3)))
+    lines.append("busy %d" % (busy.__code__.co_firstlineno + {"hash": 2, "service": 3}.get(MODE, 4)))
     while frame is not None:
         lines.append("frame %s:%d:%s" % (frame.f_code.co_filename, frame.f_lineno, name_of(frame)))
         frame = frame.f_back
@@ -29,7 +33,8 @@ def report():
 
 def busy():
     # Without the interpreter's lock, for nearly all of the time.
-    while MODE == "hash": hashlib.sha256(DATA)
+    while MODE == "hash": SHA256(DATA)
+    while MODE == "service": time.sleep(0.05 + sum(range(20000)) * 0)
     while True: pass
 
 

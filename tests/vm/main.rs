@@ -93,6 +93,7 @@ const QUESTIONS: &[Question] = &[
         columns: &["stacks whole", "wrong"],
         answer: truth,
     },
+    Question { name: "python", command: "/payload/python-functions", columns: &["Python functions right"], answer: pythons },
     Question {
         name: "registers",
         command: "REGISTERS_PROGRAM=/payload/programs/registers registers --nocapture 2>&1",
@@ -188,6 +189,33 @@ fn truth(said: &str) -> Vec<String> {
 fn line_of(event: &str, said: &str) -> String {
     let line = said.lines().find_map(|line| line.strip_prefix(event)?.strip_prefix(' '));
     line.map_or_else(|| format!("{NO}: {event}: {said}"), str::to_owned)
+}
+
+/// Counts samples in `busy` that have the functions that the program has told, for each interpreter. `said` has for each a line
+/// `python VERSION`, lines `frame FILE:LINE:NAME` from the innermost one on, and folded stacks.
+fn pythons(said: &str) -> Vec<String> {
+    let (mut cells, mut holds) = (Vec::new(), succeeded(said));
+    for of_version in format!("\n{said}").split("\npython ").skip(1) {
+        let mut told: Vec<String> = of_version
+            .lines()
+            .filter_map(|line| Some(format!("{}_[p]", line.strip_prefix("frame ")?.splitn(3, ':').nth(2)?)))
+            .collect();
+        told.reverse();
+        told.push("busy_[p]".to_owned());
+        let (mut all, mut right) = (0, 0);
+        for (stack, count) in of_version.lines().filter_map(|line| line.rsplit_once(' ')) {
+            let functions: Vec<&str> = stack.split(';').filter(|frame| frame.ends_with("_[p]")).collect();
+            if functions.contains(&"busy_[p]") {
+                let count: usize = count.parse().unwrap_or(0);
+                all += count;
+                right += if functions == told { count } else { 0 };
+            }
+        }
+        cells.push(format!("{} {right} of {all}", first_line(of_version)));
+        holds &= all >= 100 && right * 100 >= all * 99;
+    }
+    let cells = cells.join(", ");
+    vec![if holds && !cells.is_empty() { cells } else { format!("{NO}: {cells}: {said}") }]
 }
 
 /// A line for each means of taking stacks at functions, as `tests/vm/events` prints it.
@@ -291,6 +319,10 @@ fn answers_of_guests_are_read() {
     assert_eq!(recorded(said), ["30 of 30, 0 before there was a table"]);
     assert!(recorded(&said.replace("main;", ""))[0].starts_with(NO));
     assert!(recorded(&said.replace("status 0", "status 1"))[0].starts_with(NO));
+    let said = "\npython 3.13\nframe x.py:3:main\nframe x.py:9:<module>\nend\nx;<module>_[p];main_[p];x;busy_[p] 200\nstatus 0\n";
+    assert_eq!(pythons(said), ["3.13 200 of 200"]);
+    assert!(pythons(&said.replace("main_[p];", ""))[0].starts_with(NO));
+    assert!(pythons("status 0\n")[0].starts_with(NO));
     let said = "all cases: 2000 samples, 1999 whole, 0 wrong\nstatus 0\n";
     assert_eq!(truth(said), ["1999 of 2000, 99.95 %", "0"]);
     assert!(truth("status 1")[0].starts_with(NO));

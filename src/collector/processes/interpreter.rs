@@ -7,12 +7,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::mapped_build_id::{self, MappedFile};
+use super::proc::{self, FoundProcess};
 use crate::interpreters::Memory;
-use crate::interpreters::python::{Code, Layout, Version, find_slot, threads};
+use crate::interpreters::python::{Clues, Code, Layout, Version, find_slot, threads};
 use crate::object::bytes::Source;
 use crate::object::elf::Image;
 use crate::object::exported::addresses_of;
-use crate::profile::{FileOffset, Tgid, UserId};
+use crate::profile::{ElfAddress, FileOffset, Tgid, UserId};
 
 /// A process's memory. Reading it takes the process's memory lock.
 struct ProcessMemory(File);
@@ -48,38 +49,114 @@ pub(crate) fn may_be_interpreter(path: &str) -> bool {
     name.starts_with("python3") || name.starts_with("libpython3") || name == "python"
 }
 
+/// Returns the processes whose program is an interpreter, each with the user who runs it. The dynamic linker counts too, because its argument
+/// may be an interpreter.
+pub(crate) fn interpreters_of(found: &[FoundProcess]) -> Vec<(u32, UserId)> {
+    let is_linker = |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with("ld-"));
+    let is_one = |tgid: u32| {
+        let program = std::fs::read_link(format!("/proc/{tgid}/exe")).ok();
+        let program = program.as_ref().map(|program| program.to_string_lossy());
+        program.is_some_and(|program| may_be_interpreter(&program) || is_linker(&program))
+    };
+    let with_user = |process: &FoundProcess| is_one(process.tgid).then(|| Some((process.tgid, proc::user(process.tgid)?)))?;
+    found.iter().filter_map(with_user).collect()
+}
+
 /// Whether it is a library that programs have their interpreter from.
 pub(crate) fn is_library(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.starts_with("lib"))
 }
 
-/// Reads the interpreter in a file that a process has mapped. `offset` is where in the file the mapping begins. Returns `None` if there is
-/// none of ours, or if none of its threads runs yet. May wait for the file. `user` is charged.
-pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile, offset: u64) -> Option<Interpreter> {
-    let file = mapped_build_id::find(user, tgid, mapped).ok()?;
-    let image = Image::read(Source::of(file, false)).ok()?;
+/// Whether it is a part of glibc that tells how long its record of a thread is: `libc.so.6`, up to 2.33 `libpthread-2.31.so`.
+pub(crate) fn may_tell_threads(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name == "libc.so.6" || name.starts_with("libpthread")
+}
+
+/// Mapped files of a process that tell about its interpreter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Places {
+    /// The one that may have an interpreter in it.
+    pub(crate) interpreter: MappedPart,
+    /// Files that [may tell](may_tell_threads) about threads. Only needed on arm64.
+    pub(crate) threads: Vec<MappedPart>,
+}
+
+/// A mapping of a file, and where in the file it begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct MappedPart {
+    pub(crate) mapped: MappedFile,
+    pub(crate) offset: u64,
+}
+
+/// A file in the memory of a process.
+struct MappedImage {
+    image: Image,
+    /// Distance from the file's addresses to the process's.
+    distance: u64,
+}
+
+impl MappedImage {
+    /// May wait for the file.
+    fn read(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<MappedImage> {
+        let file = mapped_build_id::find(user, tgid, &part.mapped).ok()?;
+        let image = Image::read(Source::of(file, false)).ok()?;
+        let begin = image.elf_address(FileOffset(part.offset))?.0;
+        Some(MappedImage { image, distance: part.mapped.start.wrapping_sub(begin) })
+    }
+
+    /// Addresses in the process of symbols that the file exports.
+    fn addresses_of<const N: usize>(&self, names: [&str; N]) -> Option<[Option<u64>; N]> {
+        let found = addresses_of(&self.image, names).ok()?;
+        Some(found.map(|address| Some(address?.0.wrapping_add(self.distance))))
+    }
+
+    /// The function that this address of the process is in.
+    fn function_around(&self, address: u64) -> Option<Range<u64>> {
+        let found = self.image.function_around(ElfAddress(address.wrapping_sub(self.distance)))?;
+        Some(found.start.wrapping_add(self.distance)..found.end.wrapping_add(self.distance))
+    }
+}
+
+/// Bytes from `pthread_self()` to the thread pointer: 0, but on arm64 the C library's record of a thread lies between. `Some` also where no
+/// library tells: then it is musl's.
+fn self_size(user: UserId, tgid: Tgid, memory: &ProcessMemory, libraries: &[MappedPart]) -> Option<u64> {
+    const OF_MUSL: u32 = 200;
+    const MAX_SIZE: u32 = 1 << 14;
+    if !cfg!(target_arch = "aarch64") {
+        return Some(0);
+    }
+    let told = |library: &MappedPart| {
+        let [size] = MappedImage::read(user, tgid, library)?.addresses_of(["_thread_db_sizeof_pthread"])?;
+        memory.u32(size?)
+    };
+    let size = libraries.iter().find_map(told).unwrap_or(OF_MUSL);
+    Some(u64::from(size)).filter(|_| size < MAX_SIZE)
+}
+
+/// Reads the interpreter in a file that a process has mapped. Returns `None` if there is none of ours, or if none of its threads runs yet.
+/// May wait for the files. `user` is charged.
+pub(crate) fn of_places(user: UserId, tgid: Tgid, places: &Places) -> Option<Interpreter> {
+    let file = MappedImage::read(user, tgid, &places.interpreter)?;
+    let path = &places.interpreter.mapped.path;
     let names = ["_PyRuntime", "Py_Version", "_PyEval_EvalFrameDefault", "PyGILState_GetThisThreadState"];
-    let [runtime, version, evaluate, getter] = addresses_of(&image, names).ok()?;
-    let begin = image.elf_address(FileOffset(offset))?.0;
-    let in_process = |address: u64| mapped.start.wrapping_sub(begin).wrapping_add(address);
+    let [runtime, version, evaluate, getter] = file.addresses_of(names)?;
     let memory = ProcessMemory::open(tgid.0)?;
-    let runtime = in_process(runtime?.0);
+    let runtime = runtime?;
     let version = match version {
-        Some(address) => Version::of_hex(memory.u32(in_process(address.0))?),
+        Some(address) => Version::of_hex(memory.u32(address)?),
         // Up to 3.10 only the file's name tells it.
-        None => Version::of_file(&mapped.path)?,
+        None => Version::of_file(path)?,
     };
     let layout = Layout::of(version, &memory, runtime)?;
-    let getter = getter.map(|getter| in_process(getter.0));
-    let slot =
-        threads(&memory, &layout, runtime).into_iter().find_map(|thread| find_slot(&memory, &layout, runtime, getter, thread))?;
+    let clues = Clues { runtime, getter, self_size: self_size(user, tgid, &memory, &places.threads)? };
+    let slot = threads(&memory, &layout, runtime).into_iter().find_map(|thread| find_slot(&memory, &layout, &clues, thread))?;
     let evaluation = match evaluate {
         _ if layout.has_anchors() => 0..0,
-        Some(address) => image.function_around(address)?,
+        Some(address) => file.function_around(address)?,
         None => return None,
     };
-    let evaluation = in_process(evaluation.start)..in_process(evaluation.end);
-    Some(Interpreter { layout, file: mapped.path.clone(), evaluation, runtime: layout.runtime(slot)? })
+    Some(Interpreter { layout, file: path.clone(), evaluation, runtime: layout.runtime(slot)? })
 }
 
 /// A code object, by its address and the check that BPF made of it.

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read};
 use super::mappings::MAX_MAPPINGS;
 use crate::collector::wire::perf_records::{Identity, Inode, comm_bytes};
 use crate::collector::wire::records::COMM_LENGTH;
-use crate::profile::sanitize;
+use crate::profile::{UserId, sanitize};
 
 /// Longest command line kept, in bytes: it is for display.
 const MAX_COMMAND_LINE: usize = 4096;
@@ -47,6 +47,13 @@ pub(crate) fn scan() -> io::Result<Vec<FoundProcess>> {
 /// One process, if it is there.
 pub(crate) fn stat(tgid: u32) -> Option<FoundProcess> {
     parse_stat(tgid, &fs::read(format!("/proc/{tgid}/stat")).ok()?)
+}
+
+/// The user who runs a process, if it is there.
+pub(crate) fn user(tgid: u32) -> Option<UserId> {
+    let status = fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
+    let real = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?;
+    real.parse().ok().map(UserId)
 }
 
 /// `pid (name) state ppid … num_threads …`: the name may hold anything, so it ends at the last parenthesis.

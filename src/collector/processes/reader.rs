@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use super::interpreter::{self, CodeKey, Interpreter};
+use super::interpreter::{self, CodeKey, Interpreter, Places};
 use super::mapped_build_id::{self, Missing};
 use super::proc::{self, MappedList};
 use crate::interpreters::python::{Code, Layout};
@@ -59,8 +59,8 @@ pub(crate) enum What {
     Status,
     /// The build id of a file that it has mapped.
     BuildId(MappedFile),
-    /// The interpreter in a file that it has mapped, from this place in the file on.
-    Interpreter(MappedFile, u64),
+    /// Its interpreter.
+    Interpreter(Box<Places>),
     /// Functions of its interpreter.
     Functions(Box<Layout>, Vec<CodeKey>),
 }
@@ -87,7 +87,7 @@ pub(crate) enum Reply {
     Status(Option<proc::FoundProcess>),
     /// The result of [`mapped_build_id::of_mapping`].
     BuildId(Result<BuildId, Missing>),
-    /// The result of [`interpreter::of_mapping`].
+    /// The result of [`interpreter::of_places`].
     Interpreter(Option<Box<Interpreter>>),
     /// The result of [`interpreter::functions`].
     Functions(Vec<(CodeKey, Option<Code>)>),
@@ -348,9 +348,7 @@ fn read(question: &Question) -> Reply {
         What::CommandLine => Reply::CommandLine(proc::command_line(tgid)),
         What::Status => Reply::Status(proc::stat(tgid)),
         What::BuildId(mapped) => Reply::BuildId(mapped_build_id::of_mapping(question.user, Tgid(tgid), mapped)),
-        What::Interpreter(mapped, offset) => {
-            Reply::Interpreter(interpreter::of_mapping(question.user, Tgid(tgid), mapped, *offset).map(Box::new))
-        }
+        What::Interpreter(places) => Reply::Interpreter(interpreter::of_places(question.user, Tgid(tgid), places).map(Box::new)),
         What::Functions(layout, wanted) => Reply::Functions(interpreter::functions(tgid, layout, wanted)),
     }
 }

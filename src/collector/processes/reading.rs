@@ -170,6 +170,7 @@ impl ProcessTable {
         }
         self.set_mappings(tgid, mappings, time);
         self.states.get_mut(&tgid).into_iter().for_each(|state| state.lacks_files = refused);
+        self.want_interpreter(tgid, time);
     }
 
     fn read_command_line(&mut self, tgid: u32, line: &str) {

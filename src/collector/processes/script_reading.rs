@@ -1,13 +1,14 @@
 //! Asks for the interpreters of processes and for their functions, and applies the answers.
 //!
 //! ```text
+//! a program python3.11 at the start ─► What::Mappings
 //! a mapping of python3.11 ─► What::Interpreter ─► struct runtime into the map `runtimes`     BPF walks its functions from now on
 //! a sample with functions ─► What::Functions   ─► names of code objects                      the sample waits for them, as for mappings
 //! ```
 
 use std::sync::Arc;
 
-use super::interpreter::{CodeKey, Interpreter, is_library, may_be_interpreter};
+use super::interpreter::{CodeKey, Interpreter, MappedPart, Places, is_library, may_be_interpreter, may_tell_threads};
 use super::mapped_build_id::MappedFile;
 use super::reader::What;
 use super::scripts::{
@@ -19,7 +20,16 @@ use crate::collector::wire::perf_records::Identity;
 use crate::interpreters::python::Code;
 use crate::profile::UserId;
 
+/// Most files that are asked for the size of a thread's record.
+const MAX_THREAD_LIBRARIES: usize = 4;
+
 impl ProcessTable {
+    /// Asks for the mappings of a process that was there before us and runs an interpreter for this user. They lead to the interpreter.
+    pub(crate) fn expect_interpreter(&mut self, tgid: u32, user: UserId) {
+        self.states.get_mut(&tgid).into_iter().for_each(|state| state.user = user);
+        self.want_mappings(tgid);
+    }
+
     /// Asks for the interpreter of a process whose mappings are known, if it may have one.
     pub(super) fn want_interpreter(&mut self, tgid: u32, now: u64) {
         let Some(state) = self.states.get_mut(&tgid).filter(|state| state.known == Known::Yes && state.scripts.is_due(now))
@@ -27,18 +37,27 @@ impl ProcessTable {
             return;
         };
         let files = &mut self.files;
-        let candidates = state.mappings.iter().filter_map(|mapping| {
-            let file = files.get_mut(mapping.file).filter(|file| may_be_interpreter(&file.path))?;
-            let inode = match file.identity {
-                Identity::Inode(inode) => Some(inode),
-                Identity::BuildId(_) => None,
-            };
-            Some((mapping.start, mapping.end, mapping.offset, file.path.clone(), inode))
-        });
+        let mut parts = |is_wanted: fn(&str) -> bool| -> Vec<MappedPart> {
+            let parts = state.mappings.iter().filter_map(|mapping| {
+                let file = files.get_mut(mapping.file).filter(|file| is_wanted(&file.path))?;
+                let inode = match file.identity {
+                    Identity::Inode(inode) => Some(inode),
+                    Identity::BuildId(_) => None,
+                };
+                let mapped = MappedFile { start: mapping.start, end: mapping.end, path: file.path.clone(), file: inode };
+                Some(MappedPart { mapped, offset: mapping.offset })
+            });
+            parts.collect()
+        };
         // A program that maps such a library has no interpreter itself.
-        let found = candidates.max_by_key(|(.., path, _)| is_library(path));
+        let found = parts(may_be_interpreter).into_iter().max_by_key(|part| is_library(&part.mapped.path));
+        let found = found.map(|interpreter| {
+            let mut threads = if cfg!(target_arch = "aarch64") { parts(may_tell_threads) } else { Vec::new() };
+            threads.truncate(MAX_THREAD_LIBRARIES);
+            Places { interpreter, threads }
+        });
         let (scripts, user) = (&mut state.scripts, state.user);
-        let Some((start, end, offset, path, file)) = found else {
+        let Some(places) = found else {
             // Until another file is mapped.
             scripts.readings = MAX_READINGS;
             return;
@@ -49,9 +68,9 @@ impl ProcessTable {
             return;
         }
         scripts.is_reading = true;
-        scripts.readings += 1;
         scripts.next = now + (BEFORE_SECOND_READING << scripts.readings);
-        self.ask(tgid, What::Interpreter(MappedFile { start, end, path, file }, offset));
+        scripts.readings += 1;
+        self.ask(tgid, What::Interpreter(Box::new(places)));
     }
 
     /// The answer to that.

@@ -139,7 +139,8 @@ impl<'a> Script<'a> {
     /// Calls `each` for native frames and functions in the order of the stack, innermost first. `native` says how many native frames there
     /// are.
     ///
-    /// A run is behind the native frame in whose stack its anchor lies. Where the native walk has ended before, it comes last.
+    /// A run is behind the native frame in whose stack its anchor lies. Where the native walk has ended before, it comes last. A run without its
+    /// end is next to the run before.
     pub(crate) fn merge(&self, native: usize, mut each: impl FnMut(Part)) {
         let stack_pointer = |frame: usize| {
             let distance = u32_at(self.stack_pointers, frame.checked_mul(4)?)?;
@@ -167,9 +168,8 @@ impl<'a> Script<'a> {
                 _ => break,
             }
         }
-        if !run.is_empty() {
-            close(&mut run, None, &mut each);
-        }
+        // The walk has ended within a run. Where the call is that runs it is not known.
+        run.into_iter().for_each(|frame| each(Part::Function(frame)));
         (next..native).for_each(|frame| each(Part::Native(frame)));
     }
 
@@ -275,6 +275,8 @@ mod tests {
         assert_eq!(merged(&record(&[0x1000, 0x1100], &words), 2), "0a1bc");
         assert_eq!(merged(&record(&[], &words), 0), "abc");
         assert_eq!(merged(&record(&[], &words), 3), "012abc", "frames without stack pointers");
+        words.truncate(5);
+        assert_eq!(merged(&record(&[0x1000, 0x1100, 0x1200], &words), 3), "0ab12", "functions that end early");
     }
 
     #[test]

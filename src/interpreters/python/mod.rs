@@ -29,7 +29,7 @@ pub use chain::{PythonFrame, Run, chain};
 pub use code::{Code, MAX_FILE, MAX_NAME};
 pub use layout::{Layout, Version};
 pub use lines::Lines;
-pub use state::{LeadsTo, StateSlot, find_slot, threads};
+pub use state::{Clues, LeadsTo, StateSlot, find_slot, threads};
 
 #[cfg(test)]
 mod tests {
@@ -60,7 +60,8 @@ mod tests {
             let version = Version { major: 3, minor: 7 + (seed % 9) as u8 };
             let layout = Layout::of(version, &memory, seed * 64).unwrap();
             threads(&memory, &layout, seed * 8);
-            find_slot(&memory, &layout, seed * 8, Some(seed * 32), seed * 4096);
+            let clues = Clues { runtime: seed * 8, getter: Some(seed * 32), self_size: seed % 2 * 1984 };
+            find_slot(&memory, &layout, &clues, seed * 4096);
             let (runs, _) = chain(&memory, &layout, seed * 16, 500);
             assert!(runs.iter().map(|run| run.frames.len()).sum::<usize>() <= 500);
             for frame in runs.iter().flat_map(|run| &run.frames).take(20) {

@@ -46,54 +46,58 @@ const MAX_THREADS: usize = 64;
 const MAX_INTERPRETERS: usize = 16;
 /// Keys of thread-specific data whose values are beside the thread's own data: of glibc, and of musl for sure.
 const NEAR_KEYS: u64 = 32;
-/// The largest distance from `pthread_self()` to the thread pointer, where that is not the same.
-const SELF_WITHIN: u64 = 4096;
-/// Bytes of `PyGILState_GetThisThreadState` that are read. It has at most 29.
+/// Locks of the C library may be longer than on x86_64, by words. So the key may be this many words behind its place there.
+const KEY_WITHIN: u64 = 8;
+/// Instructions of `PyGILState_GetThisThreadState` that are read, in bytes. On x86_64 it has at most 29.
 const GETTER: usize = 48;
 
-/// Finds where the threads of a process have their states, by a thread that has one: the state says whose it is. `runtime` is the address of
-/// `_PyRuntime`, and `getter` that of `PyGILState_GetThisThreadState`, which is read from 3.15 on. Returns `None` if this thread has no
-/// state, or the C library is not known.
-pub fn find_slot(
-    memory: &impl Memory,
-    layout: &Layout,
-    runtime: u64,
-    getter: Option<u64>,
-    thread_pointer: u64,
-) -> Option<StateSlot> {
+/// Addresses and sizes that lead to the states of a process's threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Clues {
+    /// The address of `_PyRuntime`.
+    pub runtime: u64,
+    /// The address of `PyGILState_GetThisThreadState`, which is read from 3.15 on.
+    pub getter: Option<u64>,
+    /// Bytes from `pthread_self()` of a thread to its thread pointer: 0 on x86_64; on arm64 the size of the C library's record of a thread.
+    pub self_size: u64,
+}
+
+/// Finds where the threads of a process have their states, by a thread that has one: the state says whose it is. `thread` is its
+/// `pthread_self()`. Returns `None` if this thread has no state, or the C library is not known.
+pub fn find_slot(memory: &impl Memory, layout: &Layout, clues: &Clues, thread: u64) -> Option<StateSlot> {
+    let thread_pointer = thread.checked_add(clues.self_size)?;
     let is_right = |slot: &StateSlot| {
         let state = slot.state(memory, thread_pointer).filter(|state| *state != 0 && state % 8 == 0);
-        let owner = state.and_then(|state| memory.u64(state.checked_add(layout.thread_id)?));
-        let is_below = slot.distance < 0 && layout.runtime_key.is_some();
-        owner.is_some_and(|owner| match thread_pointer.checked_sub(owner) {
-            Some(distance) if is_below => (1..SELF_WITHIN).contains(&distance),
-            distance => distance == Some(0),
-        })
+        state.and_then(|state| memory.u64(state.checked_add(layout.thread_id)?)) == Some(thread)
     };
     match layout.runtime_key {
-        Some(place) => candidates_of_key(memory, runtime.checked_add(place)?)?.into_iter().find(is_right),
-        None => variable_of(memory, getter?).filter(is_right),
+        Some(place) => {
+            let place = clues.runtime.checked_add(place)?;
+            let places = (0..KEY_WITHIN).filter_map(|word| place.checked_add(8 * word));
+            places.flat_map(|place| slots_of_key(memory, place, clues.self_size)).find(is_right)
+        }
+        None => variable_of(memory, clues.getter?).filter(is_right),
     }
 }
 
 /// Where the values of a key of thread-specific data may be. `place` is the address of its `Py_tss_t`: whether it was made, and the key.
-fn candidates_of_key(memory: &impl Memory, place: u64) -> Option<[StateSlot; 7]> {
-    let key = memory.u64(place)?;
-    let (made, key) = (key as u32, key >> 32);
-    if made == 0 || key >= NEAR_KEYS {
-        return None;
-    }
+fn slots_of_key(memory: &impl Memory, place: u64, self_size: u64) -> Vec<StateSlot> {
+    let key = memory.u64(place).map(|words| (words as u32, words >> 32));
+    let Some((_, key)) = key.filter(|(made, key)| *made != 0 && *key < NEAR_KEYS) else { return Vec::new() };
     let glibc = |first: i64| StateSlot { distance: first + 8 + 16 * key.cast_signed(), leads_to: LeadsTo::State };
     let musl = |list: i64| StateSlot { distance: list, leads_to: LeadsTo::List(8 * key) };
-    // Above the thread pointer on x86_64; below on arm64, as far as `struct pthread` of each version is long.
-    Some([glibc(0x310), musl(0x80), musl(0x88), glibc(-0x6b0), glibc(-0x630), glibc(-0x680), musl(-88)])
+    match self_size {
+        0 => vec![glibc(0x310), musl(0x80), musl(0x88)],
+        size => vec![glibc(0x110 - size.cast_signed()), musl(112 - size.cast_signed())],
+    }
 }
 
-/// Where the thread-local variable is that a function returns, by its instructions on x86_64.
+/// Where the thread-local variable is that a function returns, by its instructions.
 ///
 /// ```text
-/// of a program    mov %fs:distance,%rax; ret
-/// of a library    lea place(%rip),%rdi; call __tls_get_addr; …; mov offset(%rax),%rax; ret       place: the library's number, an offset
+/// x86_64, of a program    mov %fs:distance,%rax; ret
+///         of a library    lea place(%rip),%rdi; call __tls_get_addr; …; mov offset(%rax),%rax; ret    place: the library's number, an offset
+/// arm64, of a program     mrs x0, TPIDR_EL0; add x0, x0, #part; …; ldr x0, [x0, #rest]; ret
 /// ```
 fn variable_of(memory: &impl Memory, getter: u64) -> Option<StateSlot> {
     /// From the thread pointer to the list of blocks, bytes of its entries, and how many entries are believed.
@@ -109,6 +113,9 @@ fn variable_of(memory: &impl Memory, getter: u64) -> Option<StateSlot> {
     if let Some(distance) = after(&[0x64, 0x48, 0x8b, 0x04, 0x25]) {
         return Some(StateSlot { distance: number(distance)?, leads_to: LeadsTo::State });
     }
+    if let Some(distance) = arm64_distance(&code) {
+        return Some(StateSlot { distance, leads_to: LeadsTo::State });
+    }
     let place = after(&[0x48, 0x8d, 0x3d])?;
     let index = getter.checked_add(place as u64 + 4)?.checked_add_signed(number(place)?)?;
     let (module, offset) = (memory.u64(index)?, memory.u64(index.checked_add(8)?)?);
@@ -121,6 +128,29 @@ fn variable_of(memory: &impl Memory, getter: u64) -> Option<StateSlot> {
     let variable = offset.checked_add(within).filter(|variable| *variable < u64::from(u16::MAX))?;
     let block = ENTRY * Some(module).filter(|module| *module < MAX_MODULES)?;
     Some(StateSlot { distance: LIST, leads_to: LeadsTo::Blocks { block, variable } })
+}
+
+/// The distance from the thread pointer that arm64 instructions add up before they load from there.
+fn arm64_distance(code: &[u8]) -> Option<i64> {
+    let mut words = code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
+    // mrs: into register 0 to 30.
+    let register = words.find(|word| word & !31 == 0xd53b_d040)? & 31;
+    let mut distance = 0;
+    for word in words {
+        let is_of_register = word >> 5 & 31 == register;
+        let number = i64::from(word >> 10 & 0xfff);
+        match word {
+            // add, of a number of 12 bits, or of one 4096 times as large
+            _ if is_of_register && word & 31 == register && word & 0xff80_0000 == 0x9100_0000 => {
+                distance += number << (12 * (word >> 22 & 1));
+            }
+            // ldr
+            _ if is_of_register && word & 0xffc0_0000 == 0xf940_0000 => return Some(distance + 8 * number),
+            0xd65f_03c0 => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// `pthread_self()` of threads of all interpreters, the youngest first. `runtime` is the address of `_PyRuntime`.
@@ -152,7 +182,7 @@ mod tests {
         }
     }
 
-    /// The instructions of Debian's CPython 3.15.2.
+    /// The instructions of Debian's CPython 3.15.
     #[test]
     fn the_variable_of_a_thread_is_found_by_the_function_that_returns_it() {
         let code = |bytes: &[u8]| [bytes, &[0xcc; 64]].concat();
@@ -169,5 +199,22 @@ mod tests {
         let slot = StateSlot { distance: 8, leads_to: LeadsTo::Blocks { block: 32, variable: 0x28 } };
         assert_eq!(variable_of(&memory, 0x1000), Some(slot));
         assert_eq!(variable_of(&Pieces(vec![(0x1000, code(&[]))]), 0x1000), None);
+        // bti; mrs x0, TPIDR_EL0; paciasp; stp; nop; add x0, x0, #32; mov; ldp; autiasp; ldr x0, [x0]; ret
+        let words: [u32; 11] = [
+            0xd503_245f,
+            0xd53b_d040,
+            0xd503_233f,
+            0xa9bf_7bfd,
+            0xd503_201f,
+            0x9100_8000,
+            0x9100_03fd,
+            0xa8c1_7bfd,
+            0xd503_23bf,
+            0xf940_0000,
+            0xd65f_03c0,
+        ];
+        let of_arm64: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        let found = variable_of(&Pieces(vec![(0x1000, code(&of_arm64))]), 0x1000);
+        assert_eq!(found, Some(StateSlot { distance: 32, leads_to: LeadsTo::State }));
     }
 }
