@@ -16,6 +16,7 @@
 //! - [`unwind`]: unwind information to compact tables; pure.
 //! - [`allocator`]: what the C library's allocator keeps.
 //! - [`privileges`]: what is given up after the start, in all threads.
+//! - [`palette`]: colours of boxes, on the screen and in saved pictures.
 //! - [`formats`]: one file a format, reading and writing.
 //! - [`ui`]: the screen and its keys.
 //! - [`session`]: builds the rooms and connects them for one run; [`cli`] says which.
@@ -30,6 +31,7 @@ pub mod formats;
 pub mod interpreters;
 mod locks;
 pub mod object;
+pub mod palette;
 pub mod privileges;
 pub mod profile;
 pub mod session;

@@ -1,5 +1,6 @@
 //! Colours and characters for this terminal.
 
+use crate::palette::Palette;
 use crate::session::Background;
 use crate::session::Colours;
 use crate::session::Looks;
@@ -7,7 +8,6 @@ use crate::session::PaletteName;
 use crate::session::config;
 use crate::ui::ColourMode;
 use crate::ui::Depth;
-use crate::ui::Palette;
 use crate::ui::Theme;
 
 /// What the options, the configuration file, the environment and the terminal itself say about the terminal, in this order. To be called before the

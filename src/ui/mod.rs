@@ -63,7 +63,7 @@ pub use screen::draw;
 pub use source::{Pane, Source};
 pub use span::Span;
 pub use text::{bytes as format_bytes, grouped as format_grouped};
-pub use theme::{ColourMode, Depth, Palette, Theme};
+pub use theme::{ColourMode, Depth, Theme};
 pub use view::View;
 
 use crate::profile::{Addresses, FrameId, LabelId, Request, Snapshot};

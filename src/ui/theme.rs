@@ -1,12 +1,11 @@
 //! Colours: what the terminal can show, whether it is light or dark, and which colour a frame has.
 //!
-//! Kind decides the hue, the object shifts it, the function's name shifts its lightness, so that neighbours differ. Nothing is
-//! told by colour alone: kinds also have a mark, the cursor is reversed, matches are underlined.
-
-use std::hash::{Hash, Hasher};
+//! Boxes have the colours of [`crate::palette`]. Colour is never the only sign: kinds also have a mark, the cursor is reversed, matches are
+//! underlined.
 
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::palette::{Hsl, Palette};
 use crate::profile::{Change, FrameKind, Label};
 
 /// How many colours the terminal shows.
@@ -49,17 +48,6 @@ pub enum ColourMode {
     Own,
 }
 
-/// Which colours kinds have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Palette {
-    /// Warm for user code, as flame graphs are.
-    #[default]
-    Standard,
-    /// After Okabe and Ito's eight colours (Color Universal Design, 2008), which people with any kind of colour vision tell
-    /// apart; kinds also differ in lightness.
-    ColourBlind,
-}
-
 /// Everything about how things look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Theme {
@@ -78,72 +66,6 @@ pub struct Theme {
 impl Default for Theme {
     fn default() -> Self {
         Theme { depth: Depth::True, dark: true, ascii: false, mode: ColourMode::Kind, palette: Palette::Standard }
-    }
-}
-
-/// The base of a kind: hue in degrees, saturation.
-fn base(kind: FrameKind) -> (f32, f32) {
-    match kind {
-        FrameKind::Process => (215.0, 0.16),
-        FrameKind::User => (27.0, 0.68),
-        FrameKind::Kernel => (196.0, 0.44),
-        FrameKind::Inlined => (48.0, 0.52),
-        FrameKind::Jit => (110.0, 0.36),
-        FrameKind::Python => (275.0, 0.40),
-        FrameKind::Unknown => (0.0, 0.0),
-    }
-}
-
-/// Hue, saturation and lightness of a kind, on a dark or a light ground: near Okabe and Ito's vermilion, blue, yellow and bluish
-/// green, moved until the least difference between two kinds, over all names and four kinds of colour vision, was 20 (CIE 1976;
-/// unmoved it was 7).
-fn colour_blind_base(kind: FrameKind, dark: bool) -> (f32, f32, f32) {
-    match (kind, dark) {
-        (FrameKind::Process, true) => (215.0, 0.16, 0.63),
-        (FrameKind::User, true) => (28.0, 0.75, 0.50),
-        (FrameKind::Kernel, true) => (208.0, 0.80, 0.58),
-        (FrameKind::Inlined, true) => (57.0, 0.85, 0.62),
-        (FrameKind::Jit, true) => (162.0, 0.85, 0.66),
-        (FrameKind::Python, true) => (262.0, 0.70, 0.46),
-        (FrameKind::Unknown, true) => (0.0, 0.0, 0.45),
-        (FrameKind::Process, false) => (215.0, 0.16, 0.76),
-        (FrameKind::User, false) => (28.0, 0.68, 0.60),
-        (FrameKind::Kernel, false) => (208.0, 0.65, 0.62),
-        (FrameKind::Inlined, false) => (58.0, 0.90, 0.66),
-        (FrameKind::Jit, false) => (170.0, 0.85, 0.84),
-        (FrameKind::Python, false) => (262.0, 0.60, 0.52),
-        (FrameKind::Unknown, false) => (0.0, 0.0, 0.55),
-    }
-}
-
-fn small_hash(value: &str) -> u32 {
-    let mut hasher = rustc_hash::FxHasher::default();
-    value.hash(&mut hasher);
-    let wide = hasher.finish();
-    (wide ^ wide >> 32) as u32
-}
-
-/// A box's colour before it is fitted to what the terminal shows.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Hsl(f32, f32, f32);
-
-impl Hsl {
-    fn rgb(self) -> (u8, u8, u8) {
-        let Hsl(hue, saturation, lightness) = self;
-        let chroma = (1.0 - (2.0 * lightness - 1.0).abs()) * saturation;
-        let section = hue.rem_euclid(360.0) / 60.0;
-        let second = chroma * (1.0 - (section % 2.0 - 1.0).abs());
-        let (r, g, b) = match section as u32 {
-            0 => (chroma, second, 0.0),
-            1 => (second, chroma, 0.0),
-            2 => (0.0, chroma, second),
-            3 => (0.0, second, chroma),
-            4 => (second, 0.0, chroma),
-            _ => (chroma, 0.0, second),
-        };
-        let low = lightness - chroma / 2.0;
-        let byte = |value: f32| ((value + low).clamp(0.0, 1.0) * 255.0).round() as u8;
-        (byte(r), byte(g), byte(b))
     }
 }
 
@@ -206,29 +128,10 @@ impl Theme {
             }
             Depth::Indexed | Depth::True => {}
         }
-        let (mut hue, mut saturation) = base(kind);
-        let mut lightness = if self.dark { 0.63 } else { 0.76 };
-        // How far objects and names may shift the hue: less where the hue itself has to be recognised.
-        let mut shifts = 1.0;
-        if self.palette == Palette::ColourBlind {
-            (hue, saturation, lightness) = colour_blind_base(kind, self.dark);
-            shifts = 0.25;
-        }
-        match (self.mode, self.palette) {
-            (ColourMode::Own, Palette::Standard) => (hue, saturation) = (50.0 - 46.0 * own as f32, 0.15 + 0.65 * own as f32),
-            // Told by lightness as well: yellow to red is one colour to some.
-            (ColourMode::Own, Palette::ColourBlind) => {
-                (hue, saturation) = (41.0, 0.1 + 0.85 * own as f32);
-                lightness = if self.dark { 0.42 + 0.25 * own as f32 } else { 0.88 - 0.3 * own as f32 };
-            }
-            (ColourMode::Kind, _) => {
-                if let Some(label) = label {
-                    let name = small_hash(&label.name);
-                    hue += shifts * ((small_hash(&label.object) % 21) as f32 - 10.0 + (name % 17) as f32 - 8.0);
-                    lightness += shifts.max(0.5) * ((name / 17 % 9) as f32 - 4.0) * 0.018;
-                }
-            }
-        }
+        let Hsl(hue, mut saturation, mut lightness) = match self.mode {
+            ColourMode::Own => own_colour(self.palette, self.dark, own as f32),
+            ColourMode::Kind => self.palette.frame(self.dark, label),
+        };
         if shift {
             lightness -= 0.06;
         }
@@ -241,12 +144,11 @@ impl Theme {
 
     /// The colours of the box of something that has changed.
     pub fn change(&self, change: Change, shift: bool, faded: bool) -> BoxColours {
-        let chance = change.chance || faded;
-        let strength = if chance { 0.0 } else { change.relative.abs().sqrt().clamp(0.35, 1.0) as f32 };
+        let change = Change { chance: change.chance || faded, ..change };
         match self.depth {
             Depth::None => return BoxColours { ground: Color::Reset, ink: Color::Reset },
             Depth::Sixteen => {
-                let ground = match (chance, change.by > 0.0) {
+                let ground = match (change.chance, change.by > 0.0) {
                     (true, _) if faded => Color::DarkGray,
                     (true, _) if shift => Color::White,
                     (true, _) => Color::Gray,
@@ -258,20 +160,14 @@ impl Theme {
             }
             Depth::Indexed | Depth::True => {}
         }
-        let hue = match (change.by > 0.0, self.palette) {
-            (true, Palette::Standard) => 4.0,
-            (true, Palette::ColourBlind) => 28.0,
-            (false, _) => 212.0,
-        };
-        let (still, full) = if self.dark { (0.62, 0.58) } else { (0.86, 0.68) };
-        let mut lightness = still + (full - still) * strength;
+        let Hsl(hue, saturation, mut lightness) = self.palette.change(self.dark, change);
         if shift {
             lightness -= 0.06;
         }
         if faded {
             lightness = if self.dark { 0.34 } else { 0.9 };
         }
-        self.boxed(Hsl(hue, 0.85 * strength, lightness))
+        self.boxed(Hsl(hue, saturation, lightness))
     }
 
     /// What the looks of boxes are called that have grown, that have shrunk, and that may have done so by chance.
@@ -294,10 +190,7 @@ impl Theme {
     }
 
     fn boxed(&self, colour: Hsl) -> BoxColours {
-        let rgb = colour.rgb();
-        let luminance = 0.299 * f32::from(rgb.0) + 0.587 * f32::from(rgb.1) + 0.114 * f32::from(rgb.2);
-        let ink = if luminance > 120.0 { (20, 20, 24) } else { (240, 240, 240) };
-        BoxColours { ground: self.rgb(rgb), ink: self.rgb(ink) }
+        BoxColours { ground: self.rgb(colour.rgb()), ink: self.rgb(colour.ink()) }
     }
 
     fn rgb(&self, (r, g, b): (u8, u8, u8)) -> Color {
@@ -404,6 +297,15 @@ impl Theme {
             Depth::Sixteen => Style::new().fg(Color::Yellow),
             _ => Style::new().fg(self.rgb(if self.dark { (214, 140, 70) } else { (170, 90, 20) })),
         }
+    }
+}
+
+/// The colour of a share that is its own.
+fn own_colour(palette: Palette, dark: bool, own: f32) -> Hsl {
+    match palette {
+        Palette::Standard => Hsl(50.0 - 46.0 * own, 0.15 + 0.65 * own, if dark { 0.63 } else { 0.76 }),
+        // Told by lightness as well: yellow to red is one colour to some.
+        Palette::ColourBlind => Hsl(41.0, 0.1 + 0.85 * own, if dark { 0.42 + 0.25 * own } else { 0.88 - 0.3 * own }),
     }
 }
 
