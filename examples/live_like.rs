@@ -21,7 +21,7 @@ use flametop::profile::{
     ThreadIndex, Tid, Timestamp, UserEnd,
 };
 use flametop::session::answer_requests;
-use flametop::ui::{App, Depth, Link, Status, Theme};
+use flametop::ui::{App, Depth, Link, SaveOffer, Status, Theme};
 use tokio::sync::{mpsc, watch};
 
 fn main() {
@@ -48,7 +48,12 @@ fn main() {
     let link =
         Link { snapshots: snapshots_end, status: status_end, events, requests, listings, places, saves, orders, stop: stop_end };
     let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, ..Theme::default() };
-    let app = App::new(Arc::clone(&names), theme, Query::default(), || "made-up".to_owned());
+    let app = App::new(
+        Arc::clone(&names),
+        theme,
+        Query::default(),
+        SaveOffer { name: || "made-up.svg".to_owned(), endings: String::new() },
+    );
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("no threads");
     let handle = runtime.handle().clone();

@@ -260,8 +260,8 @@ pub struct Record {
     /// Stop after so many seconds (or 90s, 10m, 2h); without it at Ctrl-C or when the command ends
     #[arg(short, long, value_name = "SECS", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Write to this file: .svg or .folded; - is standard output (the command's own output then goes to standard error)
-    #[arg(short, long, value_name = "FILE")]
+    /// Write to this file
+    #[arg(short, long, value_name = "FILE", help = output_help())]
     pub output: PathBuf,
     /// Replace the file if it is there
     #[arg(long)]
@@ -324,6 +324,12 @@ pub fn parse() -> Cli {
 #[cfg(test)]
 pub(crate) fn parse_words(words: &[&str]) -> Cli {
     Cli::parse_from(words)
+}
+
+#[cfg(feature = "live")]
+fn output_help() -> String {
+    let formats = crate::formats::table::described();
+    format!("Write to this file: {formats}; - is standard output (the command's own output then goes to standard error)")
 }
 
 #[cfg(feature = "live")]

@@ -1,9 +1,8 @@
 //! Files: one module a format, reading and writing. Imports the model and nothing else of the house.
 //!
-//! | format | ending | read | written | what it is |
-//! | --- | --- | --- | --- | --- |
-//! | [`folded`] | `.folded`, `.txt` | yes | yes | one stack a line with its count: what FlameGraph's tools exchange |
-//! | [`svg`] | `.svg` | no | yes | an interactive flame graph for a browser, drawn by inferno |
+//! - [`table`]: all formats, their endings, and what can be done with them
+//! - [`folded`]: one stack a line with its count: what FlameGraph's tools exchange
+//! - [`svg`]: an interactive flame graph for a browser, drawn by inferno
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile); writers take the
 //! [`CallTree`](crate::profile::CallTree) that a view shows, zoom included. [`save`] puts a file in its place whole or not at
@@ -15,8 +14,11 @@ mod input;
 mod paths;
 pub mod save;
 pub mod svg;
+pub mod table;
 
 use std::io;
+
+pub use table::Format;
 
 /// Why a file could not be read or written. Each message is a sentence; the caller puts the file's name before it.
 #[derive(Debug, thiserror::Error)]

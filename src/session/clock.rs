@@ -1,14 +1,18 @@
 //! The time: for samples, and for the names of files.
 
+use crate::formats::table::offered_endings;
 use crate::session::DateTime;
 use crate::session::Format;
 use crate::session::default_name;
+use crate::ui::SaveOffer;
 
-/// A name for a file to save to, without its ending: it has the time in it, in UTC.
-pub(super) fn default_file() -> String {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    let name = default_name(Format::Svg, DateTime::from_unix(now.tv_sec, 0));
-    name.trim_end_matches(".svg").to_owned()
+/// Makes what `w` offers. The name has the time in it, in UTC.
+pub(super) fn save_offer() -> SaveOffer {
+    let name = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        default_name(Format::Svg, DateTime::from_unix(now.tv_sec, 0))
+    };
+    SaveOffer { name, endings: offered_endings() }
 }
 
 /// `CLOCK_MONOTONIC` now, the clock of all samples.

@@ -1,6 +1,6 @@
 //! The live view: of everything, of some processes, or of a command.
 
-use crate::session::clock::default_file;
+use crate::session::clock::save_offer;
 use crate::session::event_commands::spawn;
 use crate::session::looks::theme;
 use crate::session::options::{folding, limits};
@@ -58,7 +58,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let target = if options.program.is_empty() { target } else { Target::default() };
     let source = event_targets::first(&options.sampling.events);
     let query = Query { target, source, folding: folding(&options.sampling), ..Query::default() };
-    let mut app = App::new(Arc::clone(&shared.names), theme, query, default_file);
+    let mut app = App::new(Arc::clone(&shared.names), theme, query, save_offer());
     app.scene.keys = settings.keys;
     app.scene.everything = family;
     app.scene.output_open = has_pane;

@@ -42,7 +42,7 @@ mod unwind_check;
 mod user;
 mod view;
 
-use crate::formats::save::Format;
+use crate::formats::Format;
 
 use anyhow::Result;
 

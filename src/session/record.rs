@@ -1,6 +1,6 @@
 //! Recording without a screen: samples for a while, then one file.
 
-use crate::formats::save::Format;
+use crate::formats::Format;
 use crate::formats::save::Overwrite;
 use crate::session::clock::now;
 use crate::session::options::{folding, limits};

@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::formats::save::{self, Format, Overwrite, SaveError, expand_home};
+use crate::formats::Format;
+use crate::formats::save::{self, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{FormatError, folded, svg};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};

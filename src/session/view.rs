@@ -1,6 +1,6 @@
 //! A file in the same views.
 
-use crate::session::clock::default_file;
+use crate::session::clock::save_offer;
 use crate::session::looks::theme;
 use crate::session::shared::Shared;
 use std::fs::File;
@@ -41,7 +41,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
         options.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     };
     let query = Query { grouping: Grouping::None, ..Query::default() };
-    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, default_file);
+    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, save_offer());
     app.scene.keys = settings.keys;
     app.scene.message = remark(&report);
     if is_compared {

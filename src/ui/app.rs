@@ -54,13 +54,21 @@ pub struct App {
     pub(super) drag_from: Option<(u64, u64)>,
     pub(super) search_before: Option<Pattern>,
     pub(super) pending_save: Option<SaveRequest>,
-    pub(super) default_file: Box<dyn Fn() -> String + Send + Sync>,
+    pub(super) save_offer: SaveOffer,
+}
+
+/// What `w` offers.
+#[derive(Clone, Debug)]
+pub struct SaveOffer {
+    /// Makes the name of a file.
+    pub name: fn() -> String,
+    /// The endings of files that can be written.
+    pub endings: String,
 }
 
 impl App {
-    /// A program that has seen nothing yet. `query` is what it starts with; `default_file` makes what `w` proposes, without its
-    /// ending, when that is pressed.
-    pub fn new(names: Arc<Names>, theme: Theme, query: Query, default_file: impl Fn() -> String + Send + Sync + 'static) -> App {
+    /// A program that has seen nothing yet. `query` is what it starts with.
+    pub fn new(names: Arc<Names>, theme: Theme, query: Query, save_offer: SaveOffer) -> App {
         App {
             scene: Scene::new(names, theme, query),
             views: Views::default(),
@@ -74,7 +82,7 @@ impl App {
             drag_from: None,
             search_before: None,
             pending_save: None,
-            default_file: Box::new(default_file),
+            save_offer,
         }
     }
 
@@ -289,7 +297,7 @@ impl App {
                     ColourMode::Own => ColourMode::Kind,
                 }
             }
-            Action::Save => self.open_prompt(PromptKind::Save, format!("{}.svg", (self.default_file)())),
+            Action::Save => self.open_prompt(PromptKind::Save, (self.save_offer.name)()),
             Action::Copy => self.copy(effects),
             Action::Output => self.scene.output_open = !self.scene.output_open,
             Action::Help => self.overlay = Some(Overlay::Help(Help::default())),

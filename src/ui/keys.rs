@@ -161,7 +161,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["&"], Action::Keep, Section::Find, "keep only samples whose stack matches", "keep"),
     bind(&["!"], Action::Drop, Section::Find, "drop samples whose stack matches", "drop"),
     bind(&["p"], Action::ChooseProcess, Section::Choose, "choose a process (the selected one is on top)", "process"),
-    bind(&["w"], Action::Save, Section::Program, "write what is seen to a file: .svg or .folded", "save"),
+    bind(&["w"], Action::Save, Section::Program, "write what is seen to a file: its ending tells the format", "save"),
     bind(&["Space", "z"], Action::Freeze, Section::Time, "freeze the picture / go on; sampling goes on underneath", "freeze"),
     bind(&["Tab"], Action::NextView, Section::Show, "next view", "view"),
     bind(&["?", "F1"], Action::Help, Section::Program, "this help; type / in it to search", "help"),

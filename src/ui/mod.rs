@@ -50,7 +50,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-pub use app::App;
+pub use app::{App, SaveOffer};
 pub use areas::Areas;
 pub use background::has_dark_background;
 pub use baseline::Compare;

@@ -1,5 +1,6 @@
 //! What lies over a view: prompts, pickers, help, and the question before a file is overwritten.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -131,13 +132,13 @@ impl Prompt {
         Prompt { kind, line: Line::new(text), error: None, proposed }
     }
 
-    /// The words before the line.
-    pub fn label(&self) -> &'static str {
+    /// The words before the line. `endings` are those of files that can be written.
+    pub fn label(&self, endings: &str) -> Cow<'static, str> {
         match self.kind {
-            PromptKind::Search => "search /",
-            PromptKind::Keep => "keep stacks with /",
-            PromptKind::Drop => "drop stacks with /",
-            PromptKind::Save => "save to (.svg .folded): ",
+            PromptKind::Search => "search /".into(),
+            PromptKind::Keep => "keep stacks with /".into(),
+            PromptKind::Drop => "drop stacks with /".into(),
+            PromptKind::Save => format!("save to ({endings}): ").into(),
         }
     }
 

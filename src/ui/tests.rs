@@ -62,7 +62,12 @@ impl Bench {
         }
         let profile = Arc::new(RwLock::new(profile));
         let engine = Engine::new(Arc::clone(&names), Arc::default(), Arc::clone(&profile));
-        let mut app = App::new(names, Theme::default(), Query::default(), || "out".to_owned());
+        let mut app = App::new(
+            names,
+            Theme::default(),
+            Query::default(),
+            SaveOffer { name: || "out.svg".to_owned(), endings: ".svg".to_owned() },
+        );
         app.scene.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
         let mut bench = Bench { app, engine, profile, asked: Vec::new(), others: Vec::new(), code: Vec::new() };
         bench.send(Event::Resize(80, 24));

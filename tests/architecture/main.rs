@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("palette", &["profile"]),
     ("formats", &["formats", "palette", "profile", "locks"]),
     ("ui", &["ui", "palette", "profile"]),
-    ("cli", &["cli", "profile"]),
+    ("cli", &["cli", "formats", "profile"]),
     (
         "session",
         &[

@@ -111,10 +111,11 @@ fn panics_when_told_to() {
         return;
     }
     use flametop::profile::{Names, Query};
-    use flametop::ui::{App, Depth, Link, Theme};
+    use flametop::ui::{App, Depth, Link, SaveOffer, Theme};
     use tokio::sync::{mpsc, watch};
     let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, ..Theme::default() };
-    let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), || "x".to_owned());
+    let offer = SaveOffer { name: || "x.svg".to_owned(), endings: String::new() };
+    let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), offer);
     let (_snapshots, snapshots) = watch::channel(Default::default());
     let (_status, status) = watch::channel(Default::default());
     let (_events, events) = mpsc::channel(1);

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::formats::FormatError;
+use crate::formats::table::known_endings;
 
 /// Why nothing was saved. Each message is one sentence that names the file and says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
     /// The name does not say which format is meant.
-    #[error("`{}` does not end in .svg, .folded or .txt, which tells the format; add one of them", path.display())]
+    #[error("the ending of `{}` tells no format; known endings: {}", path.display(), known_endings())]
     UnknownEnding {
         /// As it was given.
         path: PathBuf,

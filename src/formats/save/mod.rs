@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Mutex;
 
-use super::FormatError;
+use super::{Format, FormatError};
 use crate::locks;
 
 mod error;
@@ -25,7 +25,7 @@ mod tests;
 
 pub use error::SaveError;
 use error::{content_error, failure};
-pub use name::{DateTime, Format, default_name};
+pub use name::{DateTime, default_name};
 pub use person::expand_home;
 use person::give_to_caller_of_sudo;
 pub use place::Overwrite;

@@ -1,5 +1,6 @@
 //! The name that is offered for a file: it has the time in it.
 
+use crate::formats::Format;
 use crate::formats::save::SaveError;
 use crate::formats::save::stream_of;
 use std::ffi::OsStr;
@@ -47,33 +48,13 @@ pub fn default_name(format: Format, now: DateTime) -> String {
     format!("flametop-{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}.{}", format.ending())
 }
 
-/// A kind of file that can be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// An interactive flame graph.
-    Svg,
-    /// Folded stacks.
-    Folded,
-}
-
 impl Format {
-    /// By the ending of the file's name: `.svg`, `.folded` or `.txt`, in upper or lower case. Standard output and other
-    /// streams (`-`, `/dev/…`) have no ending and take folded stacks.
+    /// By the ending of the file's name. Standard output and other streams (`-`, `/dev/…`) have no ending and take folded stacks.
     pub fn of(path: &Path) -> Result<Format, SaveError> {
-        let ending = path.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
-        match ending.as_deref() {
-            Some("svg") => Ok(Format::Svg),
-            Some("folded" | "txt") => Ok(Format::Folded),
-            _ if stream_of(path).is_some() => Ok(Format::Folded),
-            _ => Err(SaveError::UnknownEnding { path: path.into() }),
-        }
-    }
-
-    /// The ending of its files, without the dot.
-    pub fn ending(self) -> &'static str {
-        match self {
-            Format::Svg => "svg",
-            Format::Folded => "folded",
+        match path.extension().and_then(OsStr::to_str).and_then(Format::of_ending) {
+            Some(format) => Ok(format),
+            None if stream_of(path).is_some() => Ok(Format::Folded),
+            None => Err(SaveError::UnknownEnding { path: path.into() }),
         }
     }
 }

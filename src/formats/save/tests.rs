@@ -2,7 +2,7 @@
 
 use super::person::{caller_of_sudo, expand, home_in_passwd};
 use super::*;
-use crate::formats::save::name::Format;
+use crate::formats::Format;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 fn hello(out: &mut dyn Write) -> Result<(), FormatError> {
@@ -23,7 +23,7 @@ fn the_ending_tells_the_format() {
     assert_eq!(Format::of(Path::new("b.txt")).unwrap(), Format::Folded);
     assert_eq!(Format::of(Path::new("-")).unwrap(), Format::Folded);
     let error = Format::of(Path::new("b.png")).unwrap_err().to_string();
-    assert_eq!(error, "`b.png` does not end in .svg, .folded or .txt, which tells the format; add one of them");
+    assert_eq!(error, "the ending of `b.png` tells no format; known endings: .svg, .folded and .txt");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ratatui::style::Modifier;
 
 use crate::ui::app::App;
 use crate::ui::detail::DetailLine;
-use crate::ui::overlay::{Overlay, Prompt};
+use crate::ui::overlay::{Overlay, Prompt, PromptKind};
 use crate::ui::text;
 
 use crate::ui::paint::put;
@@ -56,7 +56,7 @@ fn searched(app: &App) -> Vec<String> {
 
 fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
     let (before, after) = prompt.line.split();
-    let mut x = put(buffer, area, area.x + 1, area.y, prompt.label(), app.scene.theme.key());
+    let mut x = put(buffer, area, area.x + 1, area.y, &prompt.label(&app.save_offer.endings), app.scene.theme.key());
     // A long line shows its end, where the cursor is.
     let room = usize::from(area.right().saturating_sub(x + 2));
     let mut shown = before;
@@ -74,7 +74,7 @@ fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
     x = put(buffer, area, x, area.y, rest.as_str(), app.scene.theme.strong());
     let words = match (&prompt.error, &app.scene.snapshot.search) {
         (Some(error), _) => format!("  {error}"),
-        (None, Some(found)) if app.scene.search.is_some() && prompt.label().starts_with("search") => {
+        (None, Some(found)) if app.scene.search.is_some() && prompt.kind == PromptKind::Search => {
             format!("  {} % of samples", text::percent(found.weight, app.scene.snapshot.tree.total()))
         }
         _ if prompt.proposed => "  Enter takes it, typing replaces it, Esc leaves".to_owned(),
