@@ -18,13 +18,21 @@ pub enum Palette {
 }
 
 impl Palette {
+    /// The colour of a kind, on a dark or a light ground.
+    pub fn kind(self, dark: bool, kind: FrameKind) -> Hsl {
+        match self {
+            Palette::Standard => standard_base(kind, dark),
+            Palette::ColourBlind => colour_blind_base(kind, dark),
+        }
+    }
+
     /// The colour of a frame's box, on a dark or a light ground. Without a label it is that of everything.
     pub fn frame(self, dark: bool, label: Option<&Label>) -> Hsl {
         let kind = label.map_or(FrameKind::Process, |label| label.kind);
         // How far objects and names may shift the hue: less where the hue itself has to be recognised.
         let (Hsl(hue, saturation, lightness), shifts) = match self {
-            Palette::Standard => (base(kind, dark), 1.0),
-            Palette::ColourBlind => (colour_blind_base(kind, dark), 0.25),
+            Palette::Standard => (self.kind(dark, kind), 1.0),
+            Palette::ColourBlind => (self.kind(dark, kind), 0.25),
         };
         let Some(label) = label else { return Hsl(hue, saturation, lightness) };
         let name = small_hash(&label.name);
@@ -49,7 +57,7 @@ impl Palette {
 }
 
 /// The colour of a kind, on a dark or a light ground.
-fn base(kind: FrameKind, dark: bool) -> Hsl {
+fn standard_base(kind: FrameKind, dark: bool) -> Hsl {
     let (hue, saturation) = match kind {
         FrameKind::Process => (215.0, 0.16),
         FrameKind::User => (27.0, 0.68),
@@ -114,6 +122,13 @@ impl Hsl {
         let low = lightness - chroma / 2.0;
         let byte = |value: f32| ((value + low).clamp(0.0, 1.0) * 255.0).round() as u8;
         (byte(r), byte(g), byte(b))
+    }
+
+    /// The nearest of fewer colours: steps of 5 degrees and of 3 % of lightness.
+    pub fn in_steps(self) -> Hsl {
+        let Hsl(hue, saturation, lightness) = self;
+        let step = |value: f32, step: f32| (value / step).round() * step;
+        Hsl(step(hue, 5.0), saturation, step(lightness, 0.03))
     }
 
     /// The colour of text on a box of this colour.

@@ -15,6 +15,14 @@ pub(super) fn save_offer() -> SaveOffer {
     SaveOffer { name, endings: offered_endings() }
 }
 
+/// The line below the title of a saved picture: these facts and the time, in UTC.
+pub(super) fn below_title(mut facts: Vec<String>) -> String {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let DateTime { year, month, day, hour, minute, .. } = DateTime::from_unix(now.tv_sec, 0);
+    facts.push(format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC"));
+    facts.join(" · ")
+}
+
 /// `CLOCK_MONOTONIC` now, the clock of all samples.
 pub(super) fn now() -> crate::profile::Timestamp {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -2,7 +2,7 @@
 
 use crate::formats::Format;
 use crate::formats::save::Overwrite;
-use crate::session::clock::now;
+use crate::session::clock::{below_title, now};
 use crate::session::options::{folding, limits};
 use crate::session::shared::Shared;
 use std::io::{self, IsTerminal, Write};
@@ -22,6 +22,7 @@ use crate::formats::svg::{self, SvgOptions};
 use crate::locks;
 use crate::privileges;
 use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot, Totals, UserEnd, UserId};
+use crate::ui::{Sampled, picture_facts, plain_name};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::{own_cpu_time, own_memory};
@@ -102,7 +103,13 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
         Some(pipe) => Some(pipe),
         None => runtime.block_on(reader(&options.output, by, &mut signals))?,
     };
-    let cut = write(&options, format, &snapshot, sampling.lasted(), pipe)?;
+    let sampled = Sampled {
+        host: &host(),
+        frequency: options.sampling.frequency,
+        cpus: sampling.cpus,
+        seconds: Some(sampling.lasted().as_secs_f64()),
+    };
+    let cut = write(&options, format, &snapshot, sampled, pipe)?;
     report(&options, &snapshot, &sampling, ended.as_ref(), cut);
     Ok(match ended {
         Some(Ended::Target(_, status)) => status,
@@ -326,7 +333,7 @@ fn write(
     options: &cli::Record,
     format: Format,
     snapshot: &Snapshot,
-    took: Duration,
+    sampled: Sampled<'_>,
     pipe: Option<Pipe>,
 ) -> Result<Option<String>> {
     let mut cut = None;
@@ -334,8 +341,9 @@ fn write(
         Format::Svg => {
             let svg_options = SvgOptions {
                 title: title(options),
-                subtitle: Some(format!("{} {} in {:.0} s", snapshot.tree.total(), unit(options), took.as_secs_f64())),
+                subtitle: Some(below_title(picture_facts(snapshot, unit(options), Some(sampled)))),
                 count_name: unit(options).to_owned(),
+                short: plain_name,
                 ..SvgOptions::default()
             };
             cut = svg::write(&snapshot.tree, &snapshot.names.labels, CallTree::ROOT, &svg_options, out)?.cut();
@@ -353,8 +361,12 @@ fn write(
     Ok(cut)
 }
 
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 fn title(options: &cli::Record) -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = host();
     let at = options.sampling.events.first().map_or(String::new(), |event| format!(", at {event}"));
     let of = match (options.program.as_slice(), options.sampling.pids.as_slice()) {
         ([], []) => format!("flametop: everything on {host}"),
@@ -501,7 +513,9 @@ mod tests {
         let snapshot = Snapshot { tree: Arc::new(tree.finish()), names, ..Snapshot::default() };
         let cli = cli::parse_words(&["flametop", "record", "-o", path.to_str().unwrap()]);
         let Some(cli::Command::Record(options)) = cli.command else { panic!() };
-        let cut = write(&options, Format::Svg, &snapshot, Duration::from_secs(1), None).unwrap();
+        let cut =
+            write(&options, Format::Svg, &snapshot, Sampled { host: "here", frequency: 99, cpus: 1, seconds: Some(1.0) }, None)
+                .unwrap();
         assert!(cut.is_some_and(|cut| cut.starts_with("frames below level ")) && path.exists());
     }
 

@@ -1,6 +1,6 @@
 //! What the live view and the view of a file share: the engine's thread, saving, signals, and the channels to the screen.
 
-use crate::session::clock::now;
+use crate::session::clock::{below_title, now};
 use crate::session::shared::Shared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::formats::save::{self, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{FormatError, folded, svg};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};
-use crate::ui::{CodePlace, Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop};
+use crate::ui::{CodePlace, Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, plain_name};
 
 /// From one picture to the next while samples come in: four a second are promised, and threads wake late on a machine that is
 /// busy. More often at first.
@@ -237,9 +237,11 @@ fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<(save::Saved, O
             Format::Svg => {
                 let options = SvgOptions {
                     title: order.title.clone(),
+                    subtitle: Some(below_title(order.facts.clone())),
                     inverted: order.root_on_top,
                     count_name: order.count_name.to_owned(),
-                    ..SvgOptions::default()
+                    palette: order.palette,
+                    short: plain_name,
                 };
                 let drawn = match &order.difference {
                     None => svg::write(&tree, labels, root, &options, out)?,

@@ -142,6 +142,8 @@ impl App {
             zoom: self.views.flame.zoom.path.clone(),
             root_on_top: self.views.flame.root_on_top,
             title: self.scene.title(),
+            facts: self.scene.facts(),
+            palette: self.scene.theme.palette,
         }
     }
 

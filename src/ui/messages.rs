@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, MouseEvent};
 use rustc_hash::FxHashMap;
 
+use crate::palette::Palette;
 use crate::profile::{
     Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Names, Request, Snapshot,
 };
@@ -160,6 +161,10 @@ pub struct SaveRequest {
     pub root_on_top: bool,
     /// What is seen, in words.
     pub title: String,
+    /// How it was sampled, in words.
+    pub facts: Vec<String>,
+    /// The colours of kinds.
+    pub palette: Palette,
 }
 
 /// A short word to the reader, until the next key.

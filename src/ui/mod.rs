@@ -56,7 +56,7 @@ pub use background::has_dark_background;
 pub use baseline::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
 pub use messages::{CodePlace, Effect, Event, EventCommand, EventName, Message, SaveRequest, Saved, Status};
-pub use names::Detail;
+pub use names::{Detail, plain_name};
 pub use place::Place;
 pub use scene::{Chip, Scene};
 pub use screen::draw;
@@ -64,6 +64,7 @@ pub use source::{Pane, Source};
 pub use span::Span;
 pub use text::{bytes as format_bytes, grouped as format_grouped};
 pub use theme::{ColourMode, Depth, Theme};
+pub use title::{Sampled, picture_facts};
 pub use view::View;
 
 use crate::profile::{Addresses, FrameId, LabelId, Request, Snapshot};

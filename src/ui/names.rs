@@ -62,6 +62,11 @@ pub(super) fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
     }
 }
 
+/// A function's name without parameters and templates, as boxes of saved pictures have it.
+pub fn plain_name(name: &str) -> Cow<'_, str> {
+    shorten(name, Detail::Plain)
+}
+
 /// `module+0x12`.
 fn is_an_address(name: &str) -> bool {
     name.rsplit_once("+0x").is_some_and(|(_, digits)| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))

@@ -1,10 +1,60 @@
 //! What is seen, in words: for the header, and for titles of saved files.
 
-use crate::profile::{FilterMode, Grouping};
+use crate::profile::{FilterMode, Grouping, Snapshot};
 
+use super::messages::Status;
 use super::scene::Scene;
+use super::span::Span;
+use super::text;
+
+/// How samples were taken, for saved pictures.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampled<'a> {
+    /// The machine.
+    pub host: &'a str,
+    /// Samples a second and CPU; 0 if that is not known.
+    pub frequency: u32,
+    /// CPUs sampled.
+    pub cpus: usize,
+    /// How long, if that is known better than by the samples.
+    pub seconds: Option<f64>,
+}
+
+/// Facts for the line below the title of a saved picture. `unit` is the word for the counts.
+pub fn picture_facts(snapshot: &Snapshot, unit: &str, sampled: Option<Sampled<'_>>) -> Vec<String> {
+    let mut facts = vec![format!("{} {unit}", text::grouped(snapshot.totals.weight))];
+    let span = snapshot.span.filter(|_| snapshot.capabilities.time);
+    let seconds = span.map(|(first, last)| last.0.saturating_sub(first.0) as f64 / 1e9);
+    let seconds = sampled.and_then(|sampled| sampled.seconds).or(seconds);
+    facts.extend(seconds.filter(|seconds| *seconds >= 0.05).map(|seconds| format!("{seconds:.1} s")));
+    if let Some(Sampled { host, frequency, cpus, .. }) = sampled {
+        facts.extend((frequency > 0).then(|| format!("{frequency} Hz on {cpus} CPUs")));
+        facts.push(host.to_owned());
+    }
+    let totals = &snapshot.totals;
+    if totals.user > 0 {
+        facts.push(format!("{:.1} % of user stacks complete", totals.complete as f64 * 100.0 / totals.user as f64));
+    }
+    let lost = snapshot.losses.ring_full;
+    facts.extend((lost > 0).then(|| format!("{} lost", text::grouped(lost))));
+    facts
+}
 
 impl Scene {
+    /// Facts for the line below the title of a saved picture, without the time.
+    pub(super) fn facts(&self) -> Vec<String> {
+        let Status { host, frequency, cpus, .. } = &self.status;
+        let sampled = Sampled { host, frequency: *frequency, cpus: *cpus, seconds: None };
+        let mut facts = picture_facts(&self.snapshot, self.unit_word(), (!self.is_file()).then_some(sampled));
+        match self.span {
+            Span::All => {}
+            Span::Last(seconds) => facts.push(format!("last {seconds} s")),
+            Span::Fading(seconds) => facts.push(format!("fading, {seconds} s")),
+            Span::Between(from, to) => facts.push(format!("{:.1} s selected", to.0.saturating_sub(from.0) as f64 / 1e9)),
+        }
+        facts
+    }
+
     /// What is seen, in words: for titles of saved files.
     pub fn title(&self) -> String {
         let mut title = format!("flametop: {}", self.target_name());

@@ -34,8 +34,9 @@ fn copy_of_chain(place: &Place) -> PathBuf {
 #[track_caller]
 fn seconds_in_svg(path: &Path) -> u64 {
     let text = std::fs::read_to_string(path).unwrap();
-    let (_, after) = text.split_once("samples in ").expect("no subtitle");
-    after.split(' ').next().unwrap().parse().expect("no number of seconds")
+    let (_, after) = text.split_once("samples · ").expect("no subtitle");
+    let seconds: f64 = after.split(' ').next().unwrap().parse().expect("no number of seconds");
+    seconds.floor() as u64
 }
 
 /// The exit status of a shell whose last command was ended by SIGALRM, as the programs here are.

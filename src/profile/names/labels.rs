@@ -41,6 +41,19 @@ impl FrameKind {
         }
     }
 
+    /// A few words for legends.
+    pub fn describe(self) -> &'static str {
+        match self {
+            FrameKind::Process => "process or thread",
+            FrameKind::User => "user code",
+            FrameKind::Kernel => "kernel",
+            FrameKind::Inlined => "inlined",
+            FrameKind::Jit => "made at run time",
+            FrameKind::Python => "Python",
+            FrameKind::Unknown => "no name was found",
+        }
+    }
+
     /// FlameGraph's annotation of a folded frame: `_[k]` kernel, `_[i]` inlined, `_[j]` JIT; and ours, `_[p]` Python.
     pub fn annotation(self) -> &'static str {
         match self {
