@@ -54,6 +54,13 @@ pub(super) fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
     if detail == Detail::Full || plain || is_an_address(name) || name.starts_with('[') {
         return Cow::Borrowed(name);
     }
+    if name.split('.').any(is_of_python) {
+        let plain = name.replace(".<locals>", "");
+        return Cow::Owned(match detail {
+            Detail::Last => plain.rsplit('.').next().unwrap_or_default().to_owned(),
+            _ => plain,
+        });
+    }
     let Some(scan) = Scan::of(name, 0) else { return Cow::Borrowed(name) };
     match detail {
         Detail::Last => Cow::Owned(scan.last().to_owned()),

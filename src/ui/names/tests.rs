@@ -238,5 +238,7 @@ fn segments_that_python_makes_are_no_templates() {
     assert_eq!(fit_name(name, 24), "…handle.reply.<lambda>");
     assert_eq!(fit_name(name, 10), "…<lambda>");
     assert_eq!(fit_name(name, 6), "<lamb…");
+    assert_eq!(shorten(name, Detail::Plain), "Server.handle.reply.<lambda>");
+    assert_eq!(shorten(name, Detail::Last), "<lambda>");
     assert_eq!((fit_name("<module>", 5), fit_name("<module>", 8)), ("<mod…".to_owned(), "<module>".to_owned()));
 }
