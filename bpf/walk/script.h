@@ -34,7 +34,7 @@ static __always_inline void find_runtime(struct cpu_state *cpu, __u32 tgid)
 		cpu->script.runtime = *runtime;
 }
 
-/* The same. Threads without an interpreter are known by the number that `runtimes` had when they were last looked for. */
+/* The same, but a thread without an interpreter is looked up once for each value of runtimes_stamp. */
 static __always_inline void find_runtime_unless_known(struct cpu_state *cpu, const struct sample_header *header, __u32 stamp)
 {
 	struct known_task *known = &cpu->tasks[header->tid & (KNOWN_TASKS - 1)];

@@ -9,15 +9,6 @@ pub enum Format {
     Folded,
 }
 
-/// What a writer is given.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Takes {
-    /// The call tree that is seen.
-    Tree,
-    /// All samples.
-    Profile,
-}
-
 /// What is known of a format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -25,34 +16,18 @@ pub struct Entry {
     pub format: Format,
     /// The endings of its files, without the dot. The first is offered.
     pub endings: &'static [&'static str],
-    /// The bytes that its files begin with; empty if any may come first.
-    pub magic: &'static [u8],
     /// Whether such files can be opened.
     pub is_read: bool,
-    /// What is written; `None` if such files are only read.
-    pub written: Option<Takes>,
+    /// Whether such files can be written.
+    pub is_written: bool,
     /// A few words for help.
     pub what: &'static str,
 }
 
 /// All formats.
 pub const FORMATS: &[Entry] = &[
-    Entry {
-        format: Format::Svg,
-        endings: &["svg"],
-        magic: b"<?xml",
-        is_read: false,
-        written: Some(Takes::Tree),
-        what: "a flame graph for a browser",
-    },
-    Entry {
-        format: Format::Folded,
-        endings: &["folded", "txt"],
-        magic: b"",
-        is_read: true,
-        written: Some(Takes::Tree),
-        what: "folded stacks",
-    },
+    Entry { format: Format::Svg, endings: &["svg"], is_read: false, is_written: true, what: "a flame graph for a browser" },
+    Entry { format: Format::Folded, endings: &["folded", "txt"], is_read: true, is_written: true, what: "folded stacks" },
 ];
 
 impl Format {
@@ -71,7 +46,7 @@ impl Format {
 
 /// The endings of files that can be written, each with its dot.
 fn written_endings() -> Vec<String> {
-    let written = FORMATS.iter().filter(|entry| entry.written.is_some());
+    let written = FORMATS.iter().filter(|entry| entry.is_written);
     written.flat_map(|entry| entry.endings).map(|ending| format!(".{ending}")).collect()
 }
 
@@ -86,13 +61,13 @@ pub fn known_endings() -> String {
 
 /// The endings that are offered, for a prompt: `.svg .folded`.
 pub fn offered_endings() -> String {
-    let written = FORMATS.iter().filter(|entry| entry.written.is_some());
+    let written = FORMATS.iter().filter(|entry| entry.is_written);
     written.map(|entry| format!(".{}", entry.format.ending())).collect::<Vec<_>>().join(" ")
 }
 
 /// What can be written, for help: `.svg (a flame graph for a browser), .folded or .txt (folded stacks)`.
 pub fn described() -> String {
-    let described = FORMATS.iter().filter(|entry| entry.written.is_some()).map(|entry| {
+    let described = FORMATS.iter().filter(|entry| entry.is_written).map(|entry| {
         let endings: Vec<String> = entry.endings.iter().map(|ending| format!(".{ending}")).collect();
         format!("{} ({})", endings.join(" or "), entry.what)
     });
@@ -106,7 +81,7 @@ mod tests {
     #[test]
     fn each_ending_tells_one_format_and_each_format_is_listed() {
         for entry in FORMATS {
-            assert!(entry.is_read || entry.written.is_some(), "{entry:?}");
+            assert!(entry.is_read || entry.is_written, "{entry:?}");
             assert_eq!(Format::of_ending(entry.format.ending()), Some(entry.format));
             for ending in entry.endings {
                 assert_eq!(Format::of_ending(&ending.to_uppercase()), Some(entry.format), "{ending}");

@@ -49,8 +49,11 @@ pub(crate) fn may_be_interpreter(path: &str) -> bool {
     name.starts_with("python3") || name.starts_with("libpython3") || name == "python"
 }
 
-/// Returns the processes whose program is an interpreter, each with the user who runs it. The dynamic linker counts too, because its argument
-/// may be an interpreter.
+/// Most processes whose interpreters are looked up at the start. Anybody may have begun any number of them, and the start waits.
+const MAX_AT_START: usize = 4096;
+
+/// Returns the processes whose program is an interpreter, each with the user who runs it: at most [`MAX_AT_START`]. The dynamic linker counts
+/// too, because its argument may be an interpreter.
 pub(crate) fn interpreters_of(found: &[FoundProcess]) -> Vec<(u32, UserId)> {
     let is_linker = |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with("ld-"));
     let is_one = |tgid: u32| {
@@ -59,7 +62,7 @@ pub(crate) fn interpreters_of(found: &[FoundProcess]) -> Vec<(u32, UserId)> {
         program.is_some_and(|program| may_be_interpreter(&program) || is_linker(&program))
     };
     let with_user = |process: &FoundProcess| is_one(process.tgid).then(|| Some((process.tgid, proc::user(process.tgid)?)))?;
-    found.iter().filter_map(with_user).collect()
+    found.iter().filter_map(with_user).take(MAX_AT_START).collect()
 }
 
 /// Whether it is a library that programs have their interpreter from.

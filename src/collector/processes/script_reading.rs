@@ -20,8 +20,8 @@ use crate::collector::wire::perf_records::Identity;
 use crate::interpreters::python::Code;
 use crate::profile::UserId;
 
-/// Most files that are asked for the size of a thread's record.
-const MAX_THREAD_LIBRARIES: usize = 4;
+/// Most files in which flametop looks up the size of a thread's record.
+const MAX_THREAD_LIBRARIES: usize = 2;
 
 impl ProcessTable {
     /// Asks for the mappings of a process that was there before us and runs an interpreter for this user. They lead to the interpreter.
@@ -63,7 +63,8 @@ impl ProcessTable {
             return;
         };
         // Another user may begin any number of programs that look like an interpreter. A later sample tries again.
-        let is_dear = user != UserId(0) && self.reads.take(user, READS_OF_AN_INTERPRETER, now) < READS_OF_AN_INTERPRETER;
+        let reads = READS_OF_AN_INTERPRETER * (1 + places.threads.len());
+        let is_dear = user != UserId(0) && self.reads.take(user, reads, now) < reads;
         if is_dear {
             return;
         }

@@ -23,7 +23,7 @@ pub(super) const BEFORE_SECOND_READING: u64 = 20_000_000;
 /// `tests/attack/names.rs` measures what a hostile one costs.)
 const READS_A_SECOND: u64 = 1000;
 const MOST_READS: u64 = 10_000;
-/// Reading an interpreter costs as much as these functions, because the symbols of its file may be 3 MB.
+/// Reading a file of an interpreter costs as much as these functions, because its symbols may be 3 MB.
 pub(super) const READS_OF_AN_INTERPRETER: usize = 20;
 /// Each further 1 KB of a function counts as one more read, because long line tables cost time and memory.
 pub(super) const BYTES_OF_A_READ: usize = 1024;

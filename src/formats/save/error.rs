@@ -12,7 +12,7 @@ use crate::formats::table::known_endings;
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
     /// The name does not say which format is meant.
-    #[error("the ending of `{}` tells no format; known endings: {}", path.display(), known_endings())]
+    #[error("the ending of `{}` tells no format; choose one of the known endings: {}", path.display(), known_endings())]
     UnknownEnding {
         /// As it was given.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! Which boxes a picture has, and what inferno is told of them.
+//! Chooses the boxes of a picture, and writes them as lines for inferno.
 //!
 //! inferno takes folded lines and says where each box is. Its lines have the numbers of boxes instead of names: so it reads nothing wrongly,
 //! and what is written on a box and around it is ours.
@@ -30,7 +30,7 @@ const MAX_TEXT: usize = 64 << 20;
 pub(super) struct BoxOf {
     /// `None` for the weight of stacks that are too narrow to be drawn.
     pub(super) label: Option<LabelId>,
-    /// What is its own, and all: before, and now. Without a comparison `before` is 0.
+    /// Its own weight, and that of all below it as well. Without a comparison `before` is 0.
     pub(super) own: Sides,
     pub(super) total: Sides,
 }

@@ -1,6 +1,6 @@
 //! Dresses what inferno has drawn: names, tooltips, colours for light and dark, and a legend.
 //!
-//! inferno's picture has a number on each box (see [`super::boxes`]). Where boxes are, how a click zooms and how a search works stays as it is.
+//! inferno's picture has a number on each box (see [`super::boxes`]). inferno's places of boxes, its zoom and its search stay.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ pub(super) const CHARACTER_WIDTH: f64 = 0.6;
 /// Pixels of the picture's width that labels are fitted to, until a browser knows its own.
 const USUAL_WIDTH: f64 = 1200.0;
 
-/// What inferno has drawn.
+/// All that the dress needs to know of a picture.
 pub(super) struct Picture<'a> {
     pub(super) boxes: &'a Boxes,
     pub(super) labels: &'a LabelTable,
@@ -70,7 +70,7 @@ impl Picture<'_> {
         }
     }
 
-    /// What the box of everything looks like.
+    /// The box of everything.
     pub(super) fn root(&self) -> BoxOf {
         BoxOf { label: None, own: Sides::default(), total: self.whole }
     }
@@ -158,6 +158,11 @@ pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, out: &mut dyn Write) -> R
     }
 }
 
+/// A colour of a style sheet: `#8090a0`.
+fn hex((red, green, blue): (u8, u8, u8)) -> String {
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
 /// inferno writes XML that can be read.
 fn broken(error: quick_xml::Error) -> FormatError {
     FormatError::Write(io::Error::other(error))
@@ -201,7 +206,6 @@ impl Classes {
 
     /// Their rules. Light colours of boxes are attributes, for programs without style sheets.
     fn rules(&self) -> String {
-        let hex = |(red, green, blue): (u8, u8, u8)| format!("#{red:02x}{green:02x}{blue:02x}");
         let rule = |(number, colours): (usize, &Colours)| {
             format!(".c{number}{{--d:{};--i:{};--j:{}}}\n", hex(colours.dark), hex(colours.light_ink), hex(colours.dark_ink))
         };
@@ -297,7 +301,6 @@ fn write_legend(picture: &Picture<'_>, top: u64, out: &mut dyn Write) -> io::Res
     write!(out, r#"<g id="legend">"#)?;
     let mut x = 10;
     for (colours, words) in entries {
-        let hex = |(red, green, blue): (u8, u8, u8)| format!("#{red:02x}{green:02x}{blue:02x}");
         let (light, dark) = (hex(colours.light), hex(colours.dark));
         write!(
             out,

@@ -2,6 +2,7 @@ use super::boxes::MAX_BOXES;
 use super::*;
 use crate::palette::Palette;
 use crate::profile::{FrameKind, Measure, TreeBuilder};
+use std::borrow::Cow;
 
 fn drawn(tree: &CallTree, labels: &LabelTable, root: NodeId) -> (String, Drawn) {
     let mut out = Vec::new();
@@ -52,6 +53,25 @@ fn hostile_names_are_shown_as_they_are_in_well_formed_xml() {
         };
         assert!(titles.contains(&format!("{shown} (2 samples, 9.09%)")), "{shown:?} in {titles:#?}");
     }
+}
+
+#[test]
+fn short_names_stand_on_boxes_and_whole_ones_in_tooltips() {
+    let labels = LabelTable::default();
+    let mut builder = TreeBuilder::new();
+    let name = "parse<\"'&>(int) (clone)";
+    let node = builder.child(CallTree::ROOT, labels.intern(name, "lib<&>.so", FrameKind::User));
+    builder.add(node, 3);
+    let mut out = Vec::new();
+    let options = SvgOptions { short: |name| Cow::Owned(name.replace("(int)", "")), ..SvgOptions::default() };
+    write(&builder.finish(), &labels, CallTree::ROOT, &options, &mut out).unwrap();
+    let svg = String::from_utf8(out).unwrap();
+    is_well_formed(&svg);
+    let short = "parse&lt;&quot;&apos;&amp;&gt; (clone)";
+    assert!(svg.contains(&format!(r#" n="{short}">"#)), "{svg}");
+    assert!(svg.contains(">parse&lt;\"'&amp;&gt; (clone)</text>"), "{svg}");
+    let tooltip = format!("{name} (3 samples, 100.00%)\nself 3 samples, 100.00%\nlib<&>.so");
+    assert!(tooltips(&svg).contains(&tooltip), "{:?}", tooltips(&svg));
 }
 
 #[test]

@@ -30,6 +30,17 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
+    /// All kinds, in the order of legends.
+    pub const ALL: [FrameKind; 7] = [
+        FrameKind::Process,
+        FrameKind::User,
+        FrameKind::Kernel,
+        FrameKind::Inlined,
+        FrameKind::Jit,
+        FrameKind::Python,
+        FrameKind::Unknown,
+    ];
+
     /// The mark shown beside the name where colour may not be seen, and `""` for plain user code.
     pub fn mark(self) -> &'static str {
         match self {

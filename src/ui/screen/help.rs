@@ -69,21 +69,14 @@ fn lines(app: &App, wanted: &str) -> Vec<Line> {
             lines.push(Line::Row { keys: keys.to_owned(), help: help.to_owned(), style: app.scene.theme.key() });
         }
         lines.push(Line::Heading("Colours"));
-        let kinds = [
-            (FrameKind::Process, "process or thread"),
-            (FrameKind::User, "user code"),
-            (FrameKind::Kernel, "kernel [k]"),
-            (FrameKind::Inlined, "inlined (inl)"),
-            (FrameKind::Jit, "made at run time ~jit"),
-            (FrameKind::Python, "Python [py]"),
-            (FrameKind::Unknown, "no name was found; italic: not yet"),
-        ];
-        for (kind, help) in kinds {
+        for kind in FrameKind::ALL {
+            let mark = if kind == FrameKind::Unknown { "; italic: not yet".to_owned() } else { format!(" {}", kind.mark()) };
+            let help = format!("{}{mark}", kind.describe()).trim_end().to_owned();
             let label = app.scene.names.labels.intern("colour", "", kind);
             let colours = app.scene.theme.frame(app.scene.names.labels.get(label), false, false, 0.0);
             let style = Style::new().bg(colours.ground).fg(colours.ink);
             let keys = text::cut("  sample  ", 10);
-            lines.push(Line::Row { keys, help: help.to_owned(), style });
+            lines.push(Line::Row { keys, help, style });
         }
     }
     lines
