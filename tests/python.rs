@@ -415,10 +415,13 @@ fn sampled(interpreters: &[Interpreter]) -> Vec<Vec<Vec<(String, u32, String)>>>
         for sample in &batch.samples {
             let frames = &batch.frames[sample.frames.clone()];
             let Some(of) = processes.iter().position(|process| *process == sample.thread.tgid) else { continue };
-            samples[of].push(frames.iter().rev().filter_map(function).collect::<Vec<_>>());
+            samples[of].push((sample.time, frames.iter().rev().filter_map(function).collect::<Vec<_>>()));
         }
     }
     let with_functions = samples.into_iter().map(|mut samples| {
+        // Samples that waited for a table come after later ones.
+        samples.sort_by_key(|(time, _)| *time);
+        let mut samples: Vec<_> = samples.into_iter().map(|(_, functions)| functions).collect();
         let before = samples.iter().position(|functions| !functions.is_empty()).expect("a sample with functions");
         assert!(before < 997 / 2, "{before} samples came before the interpreter was found: more than half a second");
         samples.split_off(before)

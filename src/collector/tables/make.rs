@@ -385,7 +385,7 @@ fn make(
 }
 
 /// The work of a job: what its conversion asks, and the CPU time that its user was charged for.
-struct Work<'a> {
+pub(super) struct Work<'a> {
     shared: &'a SharedTables,
     job: &'a Job,
     key: ObjectKey,
@@ -399,7 +399,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn begin<'a>(shared: &'a SharedTables, job: &'a Job, key: ObjectKey, user: UserId) -> Work<'a> {
+    pub(super) fn begin<'a>(shared: &'a SharedTables, job: &'a Job, key: ObjectKey, user: UserId) -> Work<'a> {
         let begun = cpu_time();
         Work { shared, job, key, user, begun, since: Instant::now(), charged: Cell::default(), code: RefCell::default() }
     }
@@ -411,7 +411,7 @@ impl Work<'_> {
     /// Charges the user for the time since the last charge. If the user's time is used up, waits until there is some, so that a long
     /// conversion takes no more than its share. Returns whether to go on: one worker at least never waits, and one that waits for another user
     /// than root is enough.
-    fn charge(&self, spent: Duration) -> bool {
+    pub(super) fn charge(&self, spent: Duration) -> bool {
         let mut inner = self.shared.lock();
         inner.queue.charge(self.user, spent.saturating_sub(self.charged.replace(spent)));
         // What is saved up is for first tables. A long conversion takes its rate from the begin on.
@@ -428,7 +428,7 @@ impl Work<'_> {
         }
         inner.throttled += 1;
         while !inner.stop && !may_go_on(&mut inner) {
-            inner = self.shared.work.wait_timeout(inner, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+            inner = self.shared.time.wait_timeout(inner, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
         }
         inner.throttled -= 1;
         !inner.stop

@@ -83,7 +83,7 @@ impl Tables {
     ) -> Tables {
         let mut inner = Inner::new(kernel::Kernel::new(segments, objects, files, kernel_memory));
         inner.finish(store::Finished::of_root(ObjectKey::VDSO, "[vdso]".into(), table_of_vdso()));
-        let shared = Arc::new(SharedTables { inner: Mutex::new(inner), work: Condvar::new(), cache });
+        let shared = Arc::new(SharedTables { inner: Mutex::new(inner), work: Condvar::new(), time: Condvar::new(), cache });
         let tables = Tables { shared };
         tables.start_workers(&mut tables.shared.lock());
         tables
@@ -200,6 +200,7 @@ impl Drop for Tables {
         inner.queue.clear();
         drop(inner);
         self.shared.work.notify_all();
+        self.shared.time.notify_all();
         let until = Instant::now() + END_WITHIN;
         let mut inner = self.shared.lock();
         while inner.threads > inner.crew.left(Instant::now()) && Instant::now() < until {

@@ -12,6 +12,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::make::Work;
+use super::queue::{Job, Sought};
 use super::shares::RECENTLY;
 use super::*;
 use crate::collector::sources::clock::{Sampler, Settings};
@@ -75,6 +77,44 @@ fn wait_for(tables: &Tables, what: impl Fn(&TablesStatus) -> bool) -> TablesStat
         assert!(Instant::now() < until, "{status:?}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Each job wakes one worker: never one in the middle of a conversion, which would leave the job to nobody.
+#[test]
+fn a_conversion_that_waits_for_time_takes_no_other_job() {
+    let sampler = sampler();
+    let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read("/usr/bin/true").unwrap();
+    let (wish, _) = wish_for_libc();
+    let long = Job {
+        sought: Sought::Sampled(wish.key),
+        tgid: wish.tgid,
+        user: wish.user,
+        files: wish.files,
+        mapping: (0, 0),
+        paths: Vec::new(),
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..WORKERS {
+            let (shared, long) = (&*tables.shared, &long);
+            // 1.5 s of CPU time at once: it has to wait for two seconds.
+            scope.spawn(move || Work::begin(shared, long, wish.key, UserId(0)).charge(Duration::from_millis(1500)));
+        }
+        let until = Instant::now() + Duration::from_secs(1);
+        while tables.shared.lock().throttled < WORKERS - 1 {
+            assert!(Instant::now() < until, "they must wait");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for number in 0..20 {
+            let path = directory.path().join(format!("{number}"));
+            std::fs::write(&path, [&bytes[..], &[number]].concat()).unwrap();
+            let path: Arc<str> = path.to_str().unwrap().into();
+            tables.wish(&wish_for(Path::new(&*path), UserId(7)), || vec![path.clone()]);
+            wait_for(&tables, |status| status.waiting == 0);
+        }
+        assert_eq!(tables.shared.lock().throttled, WORKERS - 1, "they waited all the time");
+    });
 }
 
 #[test]
