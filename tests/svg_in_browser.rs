@@ -1,18 +1,21 @@
-//! A saved SVG opened in Chromium: a click zooms, the button resets, a search highlights and says how much matched.
+//! A saved SVG opened in Chromium: a click zooms, the button resets, a search highlights and says how much matched. Boxes have the palette's
+//! colours, with and without scripts, on light and on dark ground.
 //!
 //! No driver is needed: a copy of the file gets a second script, which does what a user would do once the page has loaded, and
-//! writes what it sees into the document; Chromium prints the document.
+//! writes what it sees into the document; Chromium prints the document. Colours are read from screenshots.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use flametop::formats::save::{Overwrite, save};
 use flametop::formats::svg::{self, SvgOptions};
-use flametop::profile::{CallTree, FrameKind, LabelTable, TreeBuilder};
+use flametop::palette::Palette;
+use flametop::profile::{CallTree, FrameKind, LabelTable, TreeBuilder, sanitize};
 
 /// Starting a cold Chromium on a busy machine takes a few seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,29 +25,35 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SCRIPT: &str = r#"<script><![CDATA[
 window.addEventListener("load", function() { setTimeout(function() {
     var seen = {};
+    function tooltip(g) { return g.querySelector("title").textContent; }
     function group(name) {
-        return Array.from(frames.children).find(function(g) { return g.querySelector("title").textContent.startsWith(name + " ("); });
+        return Array.from(frames.children).find(function(g) { return tooltip(g).startsWith(name + " ("); });
     }
     function width(name) { return group(name).querySelector("rect").getAttribute("width"); }
     function hidden(element) { return getComputedStyle(element).display == "none"; }
     function filled() {
         return Array.from(frames.children).filter(function(g) { return g.querySelector("rect").getAttribute("fill") == searchcolor; })
-            .map(function(g) { return g.querySelector("title").textContent.split(" ")[0]; }).sort().join(",");
+            .map(function(g) { return tooltip(g).split(" ")[0]; }).sort().join(",");
     }
     try {
         seen.frames = frames.children.length;
         seen.text = group("main").querySelector("text").textContent.trim();
+        seen.tooltip = tooltip(group("lex<&'a str>")).replace(/\n/g, "; ");
+        seen.narrow = tooltip(group("slow")).replace(/\n/g, "; ");
+        group("parse").querySelector("rect").dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
+        seen.details = document.getElementById("details").textContent;
         seen.before = width("parse");
         seen.unzoom_hidden_before = hidden(document.getElementById("unzoom"));
         group("parse").querySelector("rect").dispatchEvent(new MouseEvent("click", {bubbles: true}));
         seen.zoomed = width("parse");
         seen.sibling_hidden = hidden(group("vfs_read"));
+        seen.label_zoomed = group("slow").querySelector("text").textContent;
         seen.unzoom_hidden_zoomed = hidden(document.getElementById("unzoom"));
         document.getElementById("unzoom").dispatchEvent(new MouseEvent("click", {bubbles: true}));
         seen.after = width("parse");
         seen.unzoom_hidden_after = hidden(document.getElementById("unzoom"));
         window.prompt = function() { return "^vfs_|^lex"; };
-        document.getElementById("search").dispatchEvent(new MouseEvent("click", {bubbles: true}));
+        window.dispatchEvent(new KeyboardEvent("keydown", {keyCode: 70, ctrlKey: true}));
         seen.matched = document.getElementById("matched").textContent;
         seen.highlighted = filled();
         document.getElementById("search").dispatchEvent(new MouseEvent("click", {bubbles: true}));
@@ -56,17 +65,20 @@ window.addEventListener("load", function() { setTimeout(function() {
 }, 100); });
 ]]></script>"#;
 
+/// 1,000 samples. `slow` has 4 of them: its box is narrower than a name.
 fn tree(labels: &LabelTable) -> CallTree {
     use FrameKind::{Inlined, Kernel, Process, User};
-    let stacks: [(&[(&str, FrameKind)], i64); 4] = [
-        (&[("nginx", Process), ("main", User), ("parse", User), ("lex<&'a str>", Inlined)], 20),
-        (&[("nginx", Process), ("main", User), ("parse", User)], 5),
-        (&[("nginx", Process), ("main", User), ("read", User), ("vfs_read", Kernel)], 30),
-        (&[("nginx", Process), ("main", User)], 45),
+    let stacks: [(&[(&str, FrameKind)], i64); 5] = [
+        (&[("nginx", Process), ("main", User), ("parse", User), ("lex<&'a str>", Inlined)], 200),
+        (&[("nginx", Process), ("main", User), ("parse", User), ("slow", User)], 4),
+        (&[("nginx", Process), ("main", User), ("parse", User)], 46),
+        (&[("nginx", Process), ("main", User), ("read", User), ("vfs_read", Kernel)], 300),
+        (&[("nginx", Process), ("main", User)], 450),
     ];
     let mut builder = TreeBuilder::new();
     for (stack, weight) in stacks {
-        let child = |node, (name, kind): &(&str, FrameKind)| builder.child(node, labels.intern(name, "", *kind));
+        let object = |name: &str| if name.starts_with("lex") { "libparse.so" } else { "" };
+        let child = |node, (name, kind): &(&str, FrameKind)| builder.child(node, labels.intern(name, object(name), *kind));
         let node = stack.iter().fold(CallTree::ROOT, child);
         builder.add(node, weight);
     }
@@ -83,15 +95,15 @@ impl Drop for Browser {
     }
 }
 
-/// The document after `SCRIPT` has run, as Chromium prints it.
-fn dump(svg: &std::path::Path, profile: &std::path::Path) -> String {
+/// Runs Chromium with these words until it ends. Returns what it prints.
+fn chromium(words: &[&str], file: &Path, profile: &Path) -> String {
     let mut command = Command::new("chromium");
     command
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"])
-        .args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--virtual-time-budget=3000"])
+        .args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars"])
         .arg(format!("--user-data-dir={}", profile.display()))
-        .arg("--dump-dom")
-        .arg(format!("file://{}", svg.display()))
+        .args(words)
+        .arg(format!("file://{}", file.display()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
@@ -99,8 +111,8 @@ fn dump(svg: &std::path::Path, profile: &std::path::Path) -> String {
     let mut browser = Browser(child);
     let mut pipe = browser.0.stdout.take().unwrap();
     let reader = thread::spawn(move || {
-        let mut dom = String::new();
-        pipe.read_to_string(&mut dom).map(|_| dom)
+        let mut printed = String::new();
+        pipe.read_to_string(&mut printed).map(|_| printed)
     });
     let deadline = Instant::now() + PATIENCE;
     while browser.0.try_wait().unwrap().is_none() {
@@ -110,10 +122,24 @@ fn dump(svg: &std::path::Path, profile: &std::path::Path) -> String {
     reader.join().unwrap().unwrap()
 }
 
+/// The document after `SCRIPT` has run, as Chromium prints it.
+fn dump(svg: &Path, profile: &Path) -> String {
+    chromium(&["--virtual-time-budget=3000", "--dump-dom"], svg, profile)
+}
+
 fn seen_in(dom: &str) -> Vec<(String, String)> {
     let seen = dom.split("data-seen=\"").nth(1).and_then(|rest| rest.split('"').next());
     let seen = seen.unwrap_or_else(|| panic!("the script has not run; the document is:\n{dom}"));
     seen.split('|').filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// The document of a copy of the file that has this script, too.
+fn with_script(svg: &Path, script: &str, directory: &Path) -> String {
+    let saved = fs::read_to_string(svg).unwrap();
+    let end = saved.rfind("</svg>").unwrap();
+    let copy = directory.join("copy.svg");
+    fs::write(&copy, format!("{}{script}{}", &saved[..end], &saved[end..])).unwrap();
+    dump(&copy, &directory.join("browser"))
 }
 
 fn check(inverted: bool) {
@@ -125,19 +151,19 @@ fn check(inverted: bool) {
     let write = |out: &mut dyn Write| svg::write(&tree, &labels, CallTree::ROOT, &options, out).map(|_| ());
     save(&path, Overwrite::No, write).unwrap();
 
-    let saved = fs::read_to_string(&path).unwrap();
-    let end = saved.rfind("</svg>").unwrap();
-    let copy = directory.path().join("copy.svg");
-    fs::write(&copy, format!("{}{SCRIPT}{}", &saved[..end], &saved[end..])).unwrap();
-    let seen = seen_in(&dump(&copy, &directory.path().join("browser")));
+    let seen = seen_in(&with_script(&path, SCRIPT, directory.path()));
 
     let expected = [
-        ("frames", "7"),
+        ("frames", "8"),
         ("text", "main"),
+        ("tooltip", "lex&lt;&amp;'a str&gt; (200 samples, 20.00%); self 200 samples, 20.00%; libparse.so"),
+        ("narrow", "slow (4 samples, 0.40%); self 4 samples, 0.40%"),
+        ("details", "Function: parse (250 samples, 25.00%); self 46 samples, 4.60%"),
         ("before", "25.0000%"),
         ("unzoom_hidden_before", "true"),
         ("zoomed", "100.0000%"),
         ("sibling_hidden", "true"),
+        ("label_zoomed", ""),
         ("unzoom_hidden_zoomed", "false"),
         ("after", "25.0000%"),
         ("unzoom_hidden_after", "true"),
@@ -157,4 +183,159 @@ fn a_click_zooms_and_a_search_highlights() {
 #[test]
 fn so_it_does_with_callers_at_the_top() {
     check(true);
+}
+
+/// Reads colours of pixels in a screenshot.
+struct Screenshot {
+    width: usize,
+    bytes: Vec<u8>,
+    channels: usize,
+}
+
+impl Screenshot {
+    fn take(file: &Path, words: &[&str], directory: &Path) -> Screenshot {
+        let png = directory.join("screenshot.png");
+        let size = format!("--window-size={WIDTH},400");
+        let target = format!("--screenshot={}", png.display());
+        chromium(&[words, &[&size, &target, "--virtual-time-budget=3000"]].concat(), file, &directory.join("browser"));
+        let mut reader = png::Decoder::new(std::io::BufReader::new(fs::File::open(&png).unwrap())).read_info().unwrap();
+        let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+        let about = reader.next_frame(&mut bytes).unwrap();
+        fs::remove_file(&png).unwrap();
+        Screenshot { width: about.width as usize, bytes, channels: about.color_type.samples() }
+    }
+
+    fn at(&self, x: f64, y: f64) -> (u8, u8, u8) {
+        let from = (y as usize * self.width + x as usize) * self.channels;
+        (self.bytes[from], self.bytes[from + 1], self.bytes[from + 2])
+    }
+}
+
+/// Pixels of the window. Those of the boxes are 20 less.
+const WIDTH: usize = 1220;
+
+/// The kinds of a picture in which each kind has one box; the last one is too narrow for a name.
+const KINDS: [FrameKind; 7] = [
+    FrameKind::Process,
+    FrameKind::User,
+    FrameKind::Kernel,
+    FrameKind::Inlined,
+    FrameKind::Jit,
+    FrameKind::Python,
+    FrameKind::Unknown,
+];
+
+#[test]
+fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend_has_those_that_occur() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kinds.svg");
+    let labels = LabelTable::default();
+    let mut builder = TreeBuilder::new();
+    for (number, kind) in KINDS.into_iter().enumerate() {
+        // In the order of the letters, and the last of 1,000 is 4 wide: 4.8 pixels.
+        let node = builder.child(CallTree::ROOT, labels.intern(&format!("{number}"), "", kind));
+        builder.add(node, if number + 1 == KINDS.len() { 4 } else { 166 });
+    }
+    let tree = builder.finish();
+    for palette in [Palette::Standard, Palette::ColourBlind] {
+        let options = SvgOptions { palette, ..SvgOptions::default() };
+        let write = |out: &mut dyn Write| svg::write(&tree, &labels, CallTree::ROOT, &options, out).map(|_| ());
+        save(&path, Overwrite::Yes, write).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        // A viewer without scripts sees the rest of the file.
+        let parts = text.split("<script").enumerate();
+        let rest =
+            |(number, part): (usize, &str)| if number == 0 { part } else { part.split_once("</script>").unwrap().1 }.to_owned();
+        let without_scripts = directory.path().join("without-scripts.svg");
+        fs::write(&without_scripts, parts.map(rest).collect::<String>().replace(" onload=\"init(evt)\"", "")).unwrap();
+        let row = text.split("<title>0 (").nth(1).and_then(|rest| rest.split(" y=\"").nth(1)).unwrap();
+        let row: f64 = row.split('"').next().unwrap().parse().unwrap();
+        for (dark, scripts) in [(false, true), (true, true), (false, false), (true, false)] {
+            let colours =
+                if dark { "--blink-settings=preferredColorScheme=0" } else { "--blink-settings=preferredColorScheme=1" };
+            let file = if scripts { &path } else { &without_scripts };
+            let seen = Screenshot::take(file, &[colours], directory.path());
+            for (number, kind) in KINDS.into_iter().enumerate() {
+                let label = labels.get(labels.intern(&format!("{number}"), "", kind));
+                let expected = palette.frame(dark, label).in_steps().rgb();
+                // Without scripts the picture has its usual width. The right end of a box has no name.
+                let scale = (if scripts { WIDTH as f64 - 20.0 } else { 1180.0 }) / 1000.0;
+                let end = if number + 1 == KINDS.len() { 1000.0 } else { 166.0 * (number + 1) as f64 };
+                let found = seen.at(10.0 + end * scale - 2.5, row + 7.0);
+                assert_eq!(found, expected, "{kind:?}, dark: {dark}, scripts: {scripts}, {palette:?}");
+            }
+            let ground = if dark { (0x16, 0x18, 0x1d) } else { (0xff, 0xff, 0xff) };
+            assert_eq!(seen.at(5.0, row), ground, "dark: {dark}, scripts: {scripts}");
+        }
+        let legend = text.split("<g id=\"legend\">").nth(1).unwrap();
+        assert_eq!(legend.matches("<rect").count(), KINDS.len());
+    }
+}
+
+/// Names that would be markup or a script if they were not escaped, wide and narrow ones.
+#[test]
+fn hostile_names_are_text() {
+    let long = "n".repeat(10_000);
+    let names = [
+        "]]></script><script>document.title='owned'</script>",
+        "\"/><script>document.title='owned'</script>",
+        "<img src=x onerror=\"document.title='owned'\">",
+        "&lt;b&gt; &amp;#x3c;",
+        "rtl\u{202e}override",
+        "line\u{2028}separator",
+        "\"\\u003c\\\"",
+        "${1+1}",
+        "__proto__",
+        &long,
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hostile.svg");
+    let labels = LabelTable::default();
+    let mut builder = TreeBuilder::new();
+    for (number, name) in names.iter().enumerate() {
+        for (prefix, weight) in [("", 100), ("narrow ", 2)] {
+            let label = labels.intern(&format!("{prefix}{name}"), &format!("{number}{name}"), FrameKind::User);
+            let node = builder.child(CallTree::ROOT, label);
+            builder.add(node, weight);
+        }
+    }
+    let tree = builder.finish();
+    let options = SvgOptions { title: names[0].to_owned(), subtitle: Some(names[1].to_owned()), ..SvgOptions::default() };
+    let write = |out: &mut dyn Write| svg::write(&tree, &labels, CallTree::ROOT, &options, out).map(|_| ());
+    save(&path, Overwrite::No, write).unwrap();
+    let script = r#"<script><![CDATA[
+window.addEventListener("load", function() { setTimeout(function() {
+    var names = Array.from(frames.children).map(function(g) { return g_to_func(g); });
+    var objects = Array.from(frames.children).map(function(g) { return g.querySelector("title").textContent.split("\n")[2]; });
+    var seen = {scripts: document.querySelectorAll("script").length, images: document.querySelectorAll("img").length,
+        title: document.title, names: encodeURIComponent(JSON.stringify(names)), objects: encodeURIComponent(JSON.stringify(objects))};
+    document.documentElement.setAttribute("data-seen", Object.keys(seen).map(function(key) { return key + "=" + seen[key]; }).join("|"));
+}, 100); });
+]]></script>"#;
+    let seen = seen_in(&with_script(&path, script, directory.path()));
+    let of = |key: &str| seen.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone()).unwrap();
+    // inferno's, the table, ours, and that of this test.
+    assert_eq!((of("scripts"), of("images"), of("title")), ("4".into(), "0".into(), String::new()));
+    let list = |key: &str| -> Vec<Option<String>> { serde_json::from_str(&decoded(&of(key))).unwrap() };
+    let (shown, objects) = (list("names"), list("objects"));
+    for (number, name) in names.iter().enumerate() {
+        let object = sanitize(&format!("{number}{name}")).into_owned();
+        for prefix in ["", "narrow "] {
+            let name = sanitize(&format!("{prefix}{name}")).into_owned();
+            let at = shown.iter().position(|shown| *shown == Some(name.clone()));
+            let at = at.unwrap_or_else(|| panic!("{name} is not in {shown:?}"));
+            assert_eq!(objects[at].as_ref(), Some(&object));
+        }
+    }
+}
+
+/// Undoes `encodeURIComponent`.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let hex = |byte: u8| char::from(byte).to_digit(16).unwrap() as u8;
+        bytes.push(if byte == b'%' { hex(rest.next().unwrap()) << 4 | hex(rest.next().unwrap()) } else { byte });
+    }
+    String::from_utf8(bytes).unwrap()
 }

@@ -112,9 +112,20 @@ fn an_svg_is_well_formed_and_has_the_names() {
     let output = place.record(&["-F", "997", "-p", &names.pid_text(), "-d", "2", "-o", "x.SVG"]);
     assert!(output.status.success(), "{}", words(&output));
     let text = std::fs::read_to_string(place.path("x.SVG")).unwrap();
+    let names = names_of(&text);
+    assert!(names.iter().any(|name| name.starts_with("shop::weigh<double, ")), "{names:?}");
+    assert!(names.iter().any(|name| name.contains("Market<int, shop::Fair>::trade")), "{names:?}");
     let titles = titles_of(&text);
-    assert!(titles.iter().any(|title| title.starts_with("shop::weigh<double, ")), "{titles:?}");
-    assert!(titles.iter().any(|title| title.contains("Market<int, shop::Fair>::trade")), "{titles:?}");
+    assert!(titles.iter().any(|title| title.starts_with("shop::weigh (")), "{titles:?}");
+}
+
+/// The whole names in an SVG, which its script reads.
+#[track_caller]
+fn names_of(text: &str) -> Vec<String> {
+    let table = text.split("id=\"names\">").nth(1).and_then(|rest| rest.split("</script>").next()).expect("a table of names");
+    let table: serde_json::Value = serde_json::from_str(table).unwrap();
+    let whole = |name: &serde_json::Value| name.get(2).or(name.get(0)).unwrap().as_str().unwrap().to_owned();
+    table["names"].as_array().unwrap().iter().map(whole).collect()
 }
 
 /// The titles in an SVG, which must be well-formed XML.
@@ -296,6 +307,7 @@ fn a_hostile_program_does_no_harm_to_files() {
     let text = std::fs::read_to_string(place.path("x.svg")).unwrap();
     assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t' && c != '\r'), "a control character in the SVG");
     assert!(titles_of(&text).iter().any(|title| title.contains("evil")));
+    assert!(names_of(&text).iter().any(|name| name.contains("nnnnnnnn")), "the long name is missing");
     assert!(!words(&output).contains('\x1b'));
 }
 

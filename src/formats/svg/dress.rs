@@ -1,18 +1,21 @@
-//! Dresses what inferno has drawn: names, tooltips, colours for light and dark, and a legend.
+//! Dresses what inferno has drawn: names, colours for light and dark, a legend.
 //!
-//! inferno's picture has a number on each box (see [`super::boxes`]). inferno's places of boxes, its zoom and its search stay.
+//! inferno's picture has a number on each box (see [`super::boxes`]). inferno's places of boxes, its zoom and its search stay. Boxes too
+//! narrow for a name become paths ([`super::narrow`]), and names stand in a table ([`super::names`]): that is a fifth of inferno's size.
+//! `script.js` puts it all together again before inferno's script begins. Without scripts, the picture is the same but has short names only.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use quick_xml::Reader;
-use quick_xml::escape::{escape, partial_escape};
+use quick_xml::escape::partial_escape;
 use quick_xml::events::{BytesStart, Event};
 use rustc_hash::FxHashMap;
 
 use super::boxes::{BoxOf, Boxes};
-use super::options::{SvgOptions, printable};
+use super::names::NameTable;
+use super::narrow::NarrowBoxes;
+use super::options::SvgOptions;
 use crate::formats::FormatError;
 use crate::palette::Hsl;
 use crate::profile::{Comparison, FrameKind, LabelTable, Sides};
@@ -20,6 +23,8 @@ use crate::profile::{Comparison, FrameKind, LabelTable, Sides};
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
+/// Pixels left and right of the boxes.
+const SIDE: u64 = 10;
 /// Pixels below the boxes for the legend.
 const LEGEND_HEIGHT: u64 = 24;
 pub(super) const FONT_SIZE: usize = 12;
@@ -27,6 +32,8 @@ pub(super) const FONT_SIZE: usize = 12;
 pub(super) const CHARACTER_WIDTH: f64 = 0.6;
 /// Pixels of the picture's width that labels are fitted to, until a browser knows its own.
 const USUAL_WIDTH: f64 = 1200.0;
+/// Per cent of the picture below which a box is part of a path: six pixels, on which no name fits.
+const NARROW: f64 = 0.5;
 
 /// All that the dress needs to know of a picture.
 pub(super) struct Picture<'a> {
@@ -75,30 +82,6 @@ impl Picture<'_> {
         BoxOf { label: None, own: Sides::default(), total: self.whole }
     }
 
-    /// The name of a box's function.
-    fn name(&self, of: &BoxOf) -> String {
-        match of.label.map(|label| self.labels.get(label)) {
-            Some(Some(label)) if !label.name.trim().is_empty() => printable(&label.name),
-            Some(Some(_)) => "[unknown]".to_owned(),
-            Some(None) => "?".to_owned(),
-            None => "[too narrow to draw]".to_owned(),
-        }
-    }
-
-    /// Lines of a tooltip below the first.
-    fn more(&self, of: &BoxOf) -> String {
-        let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
-        let mut more = format!("\nself {} {}, {:.2}%", of.own.now, self.options.count_name, share(of.own.now, self.whole.now));
-        if self.comparison.is_some() {
-            let (now, before) = (share(of.total.now, self.whole.now), share(of.total.before, self.whole.before));
-            let _ = write!(more, "\n{now:.2}% now, {before:.2}% before");
-        }
-        if let Some(label) = of.label.and_then(|label| self.labels.get(label)).filter(|label| !label.object.is_empty()) {
-            let _ = write!(more, "\n{}", printable(&label.object));
-        }
-        more
-    }
-
     /// The kinds of boxes that occur.
     fn kinds(&self) -> Vec<FrameKind> {
         let labels = self.boxes.boxes.iter().filter_map(|of| self.labels.get(of.label?));
@@ -116,6 +99,9 @@ pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, out: &mut dyn Write) -> R
     let mut classes = Classes::default();
     // The classes are known once all boxes are looked at, and stand before them.
     let root = classes.number(picture.colours(&picture.root()));
+    let names = NameTable::of(&picture.boxes.boxes, picture.labels, picture.options);
+    let is_compared = picture.comparison.is_some();
+    let mut narrow = NarrowBoxes::default();
     let of_boxes: Vec<usize> = picture.boxes.boxes.iter().map(|of| classes.number(picture.colours(of))).collect();
     let mut elements_named_svg = 0;
     let mut height = 0;
@@ -132,7 +118,13 @@ pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, out: &mut dyn Write) -> R
                 let number = group.title.split_once(' ').and_then(|(number, _)| number.parse::<usize>().ok());
                 let of = number.and_then(|number| picture.boxes.boxes.get(number));
                 let class = number.and_then(|number| of_boxes.get(number)).copied().unwrap_or(root);
-                group.write(picture, of, class, writer.get_mut())?;
+                let reference = of.map_or_else(String::new, |of| names.reference(of, is_compared));
+                if of.is_some() && group.rect.width < NARROW {
+                    let Rect { y, start, weight, .. } = group.rect;
+                    narrow.push(class, y, start, weight, reference);
+                } else {
+                    group.write(of.map_or("all", |of| names.short(of)), class, &reference, writer.get_mut())?;
+                }
             }
             Event::Empty(tag) if tag.name().as_ref() == b"rect" => {
                 let ground = format!(r#"<rect id="ground" width="100%" height="{}"/>"#, height + LEGEND_HEIGHT);
@@ -143,13 +135,27 @@ pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, out: &mut dyn Write) -> R
                 writer.get_mut().write_all(rules.as_bytes())?;
             }
             Event::End(tag) if tag.name().as_ref() == b"script" => {
-                let script = format!("</script><script type=\"text/ecmascript\"><![CDATA[{SCRIPT}]]></script>");
+                let unit = &picture.options.count_name;
+                let table = names.json(picture.whole, is_compared, unit);
+                let script = format!(
+                    "</script><script type=\"application/json\" id=\"names\">{table}</script>\
+                     <script type=\"text/ecmascript\"><![CDATA[{SCRIPT}]]></script>"
+                );
                 writer.get_mut().write_all(script.as_bytes())?;
             }
             Event::End(tag) if tag.name().as_ref() == b"svg" => {
                 elements_named_svg -= 1;
                 writer.write_event(Event::End(tag))?;
                 if elements_named_svg == 1 {
+                    let whole = picture.whole.now;
+                    write!(
+                        writer.get_mut(),
+                        r#"<svg id="narrow" x="{SIDE}" width="{}" height="{height}" "#,
+                        USUAL_WIDTH as u64 - 2 * SIDE
+                    )?;
+                    write!(writer.get_mut(), r#"viewBox="0 -7.5 {whole} {height}" preserveAspectRatio="none">"#)?;
+                    narrow.write(|class| classes.light(class), writer.get_mut())?;
+                    writer.get_mut().write_all(b"</svg>")?;
                     write_legend(picture, height, writer.get_mut())?;
                 }
             }
@@ -204,42 +210,73 @@ impl Classes {
         })
     }
 
-    /// Their rules. Light colours of boxes are attributes, for programs without style sheets.
+    /// The colour of a class on light ground.
+    fn light(&self, class: usize) -> String {
+        self.colours.get(class).map_or_else(String::new, |colours| hex(colours.light))
+    }
+
+    /// Their rules.
     fn rules(&self) -> String {
         let rule = |(number, colours): (usize, &Colours)| {
-            format!(".c{number}{{--d:{};--i:{};--j:{}}}\n", hex(colours.dark), hex(colours.light_ink), hex(colours.dark_ink))
+            let [light, dark, ink, dark_ink] = [colours.light, colours.dark, colours.light_ink, colours.dark_ink].map(hex);
+            format!(".c{number}{{fill:{light};--d:{dark};--i:{ink};--j:{dark_ink}}}\n")
         };
         self.colours.iter().enumerate().map(rule).collect()
     }
 }
 
 /// A box as inferno writes it.
+#[derive(Default)]
 struct Group {
     /// `12 (34 samples, 5.67%)`.
     title: String,
-    /// `rect x="…" …`
-    rect: String,
-    /// Per cent of the picture.
-    width: f64,
+    rect: Rect,
     /// The place of its text: ` x="…" y="…"`.
     place: String,
 }
 
+/// A rectangle as inferno writes it: `<rect x="1.2000%" y="37" width="12.0000%" height="15" fill="…" fg:x="12" fg:w="120"/>`.
+#[derive(Default)]
+struct Rect {
+    /// Per cent of the picture.
+    x: String,
+    width: f64,
+    /// Pixels.
+    y: u64,
+    /// `fg:x` and `fg:w`: the same in weights.
+    start: u64,
+    weight: u64,
+}
+
+impl Rect {
+    fn read(tag: &BytesStart<'_>) -> Rect {
+        let mut rect = Rect::default();
+        for attribute in tag.attributes().flatten() {
+            let value = String::from_utf8_lossy(&attribute.value);
+            let number = || value.parse().unwrap_or(0);
+            match attribute.key.as_ref() {
+                b"x" => rect.x = value.into_owned(),
+                b"width" => rect.width = value.trim_end_matches('%').parse().unwrap_or(0.0),
+                b"y" => rect.y = number(),
+                b"fg:x" => rect.start = number(),
+                b"fg:w" => rect.weight = number(),
+                _ => {}
+            }
+        }
+        rect
+    }
+}
+
 impl Group {
     fn read(reader: &mut Reader<&[u8]>) -> Result<Group, FormatError> {
-        let mut group = Group { title: String::new(), rect: String::new(), width: 0.0, place: String::new() };
+        let mut group = Group::default();
         let mut in_title = false;
         loop {
             match reader.read_event().map_err(broken)? {
                 Event::Start(tag) if tag.name().as_ref() == b"title" => in_title = true,
                 Event::Text(text) if in_title => group.title.push_str(&String::from_utf8_lossy(&text)),
                 Event::End(tag) if tag.name().as_ref() == b"title" => in_title = false,
-                Event::Empty(tag) if tag.name().as_ref() == b"rect" => {
-                    group.rect = String::from_utf8_lossy(&tag).into_owned();
-                    let width = tag.attributes().flatten().find(|attribute| attribute.key.as_ref() == b"width");
-                    let width = width.map(|attribute| String::from_utf8_lossy(&attribute.value).into_owned());
-                    group.width = width.and_then(|width| width.trim_end_matches('%').parse().ok()).unwrap_or(0.0);
-                }
+                Event::Empty(tag) if tag.name().as_ref() == b"rect" => group.rect = Rect::read(&tag),
                 Event::Start(tag) if tag.name().as_ref() == b"text" => {
                     group.place = String::from_utf8_lossy(tag.attributes_raw()).into_owned();
                 }
@@ -250,24 +287,20 @@ impl Group {
         }
     }
 
-    fn write(&self, picture: &Picture<'_>, of: Option<&BoxOf>, class: usize, out: &mut dyn Write) -> io::Result<()> {
-        let (name, more) = of.map_or(("all".to_owned(), String::new()), |of| (picture.name(of), picture.more(of)));
-        let short = (picture.options.short)(&name);
+    fn write(&self, name: &str, class: usize, reference: &str, out: &mut dyn Write) -> io::Result<()> {
         let figures = self.title.split_once(' ').map_or("", |(_, figures)| figures);
-        let label = match &short {
-            Cow::Owned(short) => format!(r#" n="{}""#, escape(short.as_str())),
-            Cow::Borrowed(_) => String::new(),
-        };
-        let characters = (self.width / 100.0 * USUAL_WIDTH - 3.0) / (FONT_SIZE as f64 * CHARACTER_WIDTH);
+        let characters = (self.rect.width / 100.0 * USUAL_WIDTH - 3.0) / (FONT_SIZE as f64 * CHARACTER_WIDTH);
+        let Rect { x, width, y, start, weight } = &self.rect;
         write!(
             out,
-            r#"<g class="c{class}"{label}><title>{} {figures}{}</title><{}/><text{}>{}</text></g>"#,
-            partial_escape(name.as_str()),
-            partial_escape(more.as_str()),
-            self.rect,
-            self.place,
-            partial_escape(&*fitted(&short, characters as usize)),
-        )
+            r#"<g class="c{class}" b="{reference}"><title>{} {figures}</title><rect x="{x}" y="{y}" width="{width:.4}%" height="15" fg:x="{start}" fg:w="{weight}"/>"#,
+            partial_escape(name),
+        )?;
+        let label = fitted(name, characters as usize);
+        if !label.is_empty() {
+            write!(out, "<text{}>{}</text>", self.place, partial_escape(&*label))?;
+        }
+        out.write_all(b"</g>")
     }
 }
 

@@ -1,20 +1,21 @@
 //! A call tree as an interactive flame graph for a browser: a click zooms, search highlights. Drawn by inferno, dressed by us.
 //!
 //! ```text
-//! tree ─► boxes.rs: which boxes, as folded lines of numbers ─► inferno: where each box is ─► dress.rs: names, tooltips, colours, legend
+//! tree ─► boxes.rs: which boxes, as folded lines of numbers ─► inferno: where each box is ─► dress.rs: names, colours, legend
 //! ```
 //!
 //! The same tree gives the same file, byte for byte.
 
 mod boxes;
 mod dress;
+mod names;
+mod narrow;
 mod options;
 #[cfg(test)]
 mod tests;
 
 use std::io::Write;
 
-use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{Direction, Options, from_lines};
 
 use super::FormatError;
@@ -79,14 +80,6 @@ fn draw(
     let whole = difference
         .map_or_else(|| Sides { now: tree.node(root).total, ..Sides::default() }, |difference| difference.node(root).total);
     let picture = Picture { boxes: &boxes, labels, options, comparison: difference.map(Difference::comparison), whole };
-    let mut palette = PaletteMap::default();
-    // The box of everything has no number.
-    let root = (String::new(), picture.root());
-    let numbered = boxes.boxes.iter().enumerate().map(|(number, of)| (number.to_string(), *of));
-    for (name, of) in numbered.chain([root]) {
-        let (r, g, b) = picture.colours(&of).light;
-        palette.insert(name, Color { r, g, b });
-    }
     let mut inferno = Options::default();
     inferno.title = printable(&options.title);
     inferno.subtitle = (!subtitle.is_empty()).then(|| printable(&subtitle.join(" · ")));
@@ -97,7 +90,6 @@ fn draw(
     inferno.font_width = CHARACTER_WIDTH;
     inferno.search_color = SEARCH_COLOUR.parse().unwrap_or(inferno.search_color);
     inferno.deterministic = true;
-    inferno.palette_map = Some(&mut palette);
     // What is too narrow is gone already.
     inferno.min_width = 0.0;
     // "Flame chart" to inferno means: take the lines in reverse order, unsorted.

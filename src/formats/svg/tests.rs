@@ -10,16 +10,23 @@ fn drawn(tree: &CallTree, labels: &LabelTable, root: NodeId) -> (String, Drawn) 
     (String::from_utf8(out).unwrap(), drawn)
 }
 
-/// What hovering over the frames shows: `main (2 samples, 100.00%)`, and more lines.
-fn tooltips(svg: &str) -> Vec<String> {
+/// The titles of boxes that are wide enough for a name: `main (2 samples, 100.00%)`.
+fn titles(svg: &str) -> Vec<String> {
     use quick_xml::escape::unescape;
     let of_frames = svg.split("<title>").skip(1).filter_map(|rest| rest.split("</title>").next());
     of_frames.map(|title| unescape(title).unwrap().into_owned()).collect()
 }
 
-/// The first line of each.
-fn titles(svg: &str) -> Vec<String> {
-    tooltips(svg).iter().map(|tooltip| tooltip.lines().next().unwrap().to_owned()).collect()
+/// The table of names.
+fn table(svg: &str) -> serde_json::Value {
+    let text = svg.split(r#"id="names">"#).nth(1).and_then(|rest| rest.split("</script>").next());
+    serde_json::from_str(text.unwrap()).unwrap()
+}
+
+/// The attribute `b` of the box with this title.
+fn reference<'a>(svg: &'a str, title: &str) -> &'a str {
+    let before = svg.split(&format!("\"><title>{title}")).next().unwrap();
+    before.rsplit('"').next().unwrap()
 }
 
 fn is_well_formed(svg: &str) {
@@ -67,11 +74,11 @@ fn short_names_stand_on_boxes_and_whole_ones_in_tooltips() {
     write(&builder.finish(), &labels, CallTree::ROOT, &options, &mut out).unwrap();
     let svg = String::from_utf8(out).unwrap();
     is_well_formed(&svg);
-    let short = "parse&lt;&quot;&apos;&amp;&gt; (clone)";
-    assert!(svg.contains(&format!(r#" n="{short}">"#)), "{svg}");
+    let short = "parse<\"'&> (clone)";
+    assert!(titles(&svg).contains(&format!("{short} (3 samples, 100.00%)")), "{svg}");
     assert!(svg.contains(">parse&lt;\"'&amp;&gt; (clone)</text>"), "{svg}");
-    let tooltip = format!("{name} (3 samples, 100.00%)\nself 3 samples, 100.00%\nlib<&>.so");
-    assert!(tooltips(&svg).contains(&tooltip), "{:?}", tooltips(&svg));
+    assert_eq!(table(&svg)["names"], serde_json::json!([[short, 1, name]]));
+    assert_eq!((&table(&svg)["objects"][0], reference(&svg, "parse&lt;")), (&"lib<&>.so".into(), "0!"));
 }
 
 #[test]
@@ -95,9 +102,9 @@ fn kinds_have_colours_of_their_own_and_the_file_is_always_the_same() {
     for (name, kind) in kinds {
         let label = labels.get(labels.intern(name, "", kind));
         let (r, g, b) = Palette::Standard.frame(false, label).in_steps().rgb();
-        assert!(svg.contains(&format!("rgb({r},{g},{b})")), "{name}");
-        let (r, g, b) = Palette::Standard.frame(true, label).in_steps().rgb();
-        assert!(svg.contains(&format!("--d:#{r:02x}{g:02x}{b:02x};")), "{name}");
+        let (dark_r, dark_g, dark_b) = Palette::Standard.frame(true, label).in_steps().rgb();
+        let rule = format!("{{fill:#{r:02x}{g:02x}{b:02x};--d:#{dark_r:02x}{dark_g:02x}{dark_b:02x};");
+        assert!(svg.contains(&rule), "{name}");
         assert!(svg.contains(&format!(">{}</text>", kind.describe())), "{name} is in the legend");
     }
     assert!(titles(&svg).contains(&"k (1 samples, 100.00%)".to_owned()), "annotations are not shown");
@@ -123,16 +130,17 @@ fn beside_a_baseline_colours_say_what_has_changed() {
     write_difference(&both, &difference, &labels, CallTree::ROOT, &SvgOptions::default(), &mut out).unwrap();
     let svg = String::from_utf8(out).unwrap();
     is_well_formed(&svg);
-    let titles = tooltips(&svg);
-    let title = |name: &str| titles.iter().find(|title| title.starts_with(name)).cloned().unwrap_or_default();
-    assert_eq!(title("grown"), "grown (80 samples, 80.00%)\nself 80 samples, 80.00%\n80.00% now, 25.00% before");
-    assert_eq!(title("shrunk"), "shrunk (20 samples, 20.00%)\nself 20 samples, 20.00%\n20.00% now, 50.00% before");
-    assert_eq!(title("gone"), "");
+    let mut titles = titles(&svg);
+    titles.sort();
+    assert_eq!(titles, ["all (100 samples, 100%)", "grown (80 samples, 80.00%)", "shrunk (20 samples, 20.00%)"]);
+    assert_eq!(["grown", "shrunk"].map(|name| reference(&svg, name)), ["0!~100", "1!~200"]);
+    assert_eq!(table(&svg)["whole"], serde_json::json!([100, 400]));
     let colour = |name: &str| {
         let of_frame = svg.split("<g ").find(|group| group.contains(&format!("<title>{name}"))).unwrap();
-        let rgb = of_frame.split("rgb(").nth(1).unwrap().split(')').next().unwrap();
-        let parts: Vec<u8> = rgb.split(',').map(|part| part.parse().unwrap()).collect();
-        (parts[0], parts[2])
+        let class = of_frame.split('"').nth(1).unwrap();
+        let rgb = svg.split(&format!(".{class}{{fill:#")).nth(1).unwrap();
+        let part = |from| u8::from_str_radix(&rgb[from..from + 2], 16).unwrap();
+        (part(0), part(4))
     };
     assert!(colour("grown").0 > colour("grown").1, "red");
     assert!(colour("shrunk").0 < colour("shrunk").1, "blue");
@@ -150,10 +158,11 @@ fn what_is_too_narrow_counts_for_its_caller() {
     }
     let (svg, report) = drawn(&builder.finish(), &labels, CallTree::ROOT);
     assert_eq!(report, Drawn { frames: 1, narrowest: 11, deepest: None, total: 100_001 });
-    let shown = ["[too narrow to draw] (2 samples, 0.00%)", "all (100,001 samples, 100%)", "main (99,999 samples, 100.00%)"];
     let mut titles = titles(&svg);
     titles.sort();
-    assert_eq!(titles, shown);
+    assert_eq!(titles, ["all (100,001 samples, 100%)", "main (99,999 samples, 100.00%)"]);
+    assert_eq!(table(&svg)["names"], serde_json::json!([["[too narrow to draw]"], ["main"]]));
+    assert!(svg.contains(r#"h2" b="0!"/>"#), "{svg}");
 }
 
 #[test]

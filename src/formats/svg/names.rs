@@ -1,0 +1,152 @@
+//! The names of a picture, each once, however many boxes have it, and how a box tells its name and weights.
+//!
+//! A table in JSON stands in the file before the boxes. `script.js` reads it:
+//!
+//! ```text
+//! unit      "samples"
+//! whole     the weight of everything: [now] or, in a comparison, [now, before]
+//! objects   ["libc.so.6", …]
+//! names     [[short], [short, object + 1], [short, object + 1 or 0, whole], …]      object: a place in `objects`
+//! ```
+//!
+//! Each box has the attribute `b`: the place of its name in the table (base 36), then its own weight, then its weight before:
+//!
+//! ```text
+//! 2f        none of its weight is its own        2f!       all of it is        2f-12     12 of it
+//! 2f-12~34  in a comparison: before, it had 34
+//! ```
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+
+use super::boxes::BoxOf;
+use super::options::{SvgOptions, printable};
+use crate::profile::{LabelId, LabelTable, Sides};
+
+/// A name as it stands on boxes and in tooltips.
+struct Name {
+    short: String,
+    /// `None` if the short one is all of it.
+    whole: Option<String>,
+    /// Its place in the list of objects.
+    object: Option<usize>,
+}
+
+/// The names of all boxes of a picture.
+pub(super) struct NameTable {
+    names: Vec<Name>,
+    objects: Vec<String>,
+    numbers: FxHashMap<Option<LabelId>, usize>,
+}
+
+impl NameTable {
+    /// The names of these boxes, in their order.
+    pub(super) fn of(boxes: &[BoxOf], labels: &LabelTable, options: &SvgOptions) -> NameTable {
+        let mut table = NameTable { names: Vec::new(), objects: Vec::new(), numbers: FxHashMap::default() };
+        let mut objects = FxHashMap::default();
+        for of in boxes {
+            if table.numbers.contains_key(&of.label) {
+                continue;
+            }
+            let whole = name_of(of.label, labels);
+            let label = of.label.and_then(|label| labels.get(label)).filter(|label| !label.object.is_empty());
+            let object = label.map(|label| {
+                let next = objects.len();
+                *objects.entry(printable(&label.object)).or_insert(next)
+            });
+            let (short, whole) = match (options.short)(&whole) {
+                Cow::Owned(short) if short != whole => (short, Some(whole)),
+                _ => (whole, None),
+            };
+            table.numbers.insert(of.label, table.names.len());
+            table.names.push(Name { short, whole, object });
+        }
+        let mut in_order: Vec<(String, usize)> = objects.into_iter().collect();
+        in_order.sort_unstable_by_key(|(_, place)| *place);
+        table.objects = in_order.into_iter().map(|(object, _)| object).collect();
+        table
+    }
+
+    /// The name that stands on a box.
+    pub(super) fn short(&self, of: &BoxOf) -> &str {
+        let name = self.numbers.get(&of.label).and_then(|number| self.names.get(*number));
+        name.map_or("", |name| &name.short)
+    }
+
+    /// What the attribute `b` of a box says. See the head of this file.
+    pub(super) fn reference(&self, of: &BoxOf, is_compared: bool) -> String {
+        let mut text = in_base_36(self.numbers.get(&of.label).copied().unwrap_or(0));
+        text += &match of.own.now {
+            0 => String::new(),
+            own if own == of.total.now => "!".to_owned(),
+            own => format!("-{own}"),
+        };
+        if is_compared {
+            text += &format!("~{}", of.total.before);
+        }
+        text
+    }
+
+    /// The table as JSON that may stand in XML and in HTML: without `<`, `>` and `&`.
+    pub(super) fn json(&self, whole: Sides, is_compared: bool, unit: &str) -> String {
+        let name = |name: &Name| match (name.object.map_or(0, |place| place + 1), &name.whole) {
+            (0, None) => json!([name.short]),
+            (object, None) => json!([name.short, object]),
+            (object, Some(whole)) => json!([name.short, object, whole]),
+        };
+        let names: Vec<Value> = self.names.iter().map(name).collect();
+        let weights: &[u64] = if is_compared { &[whole.now, whole.before] } else { &[whole.now] };
+        let table = json!({ "unit": printable(unit), "whole": weights, "objects": self.objects, "names": names });
+        table.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    }
+}
+
+/// The whole name of a function, or what stands for it.
+fn name_of(label: Option<LabelId>, labels: &LabelTable) -> String {
+    match label.map(|label| labels.get(label)) {
+        Some(Some(label)) if !label.name.trim().is_empty() => printable(&label.name),
+        Some(Some(_)) => "[unknown]".to_owned(),
+        Some(None) => "?".to_owned(),
+        None => "[too narrow to draw]".to_owned(),
+    }
+}
+
+fn in_base_36(mut number: usize) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.extend(char::from_digit((number % 36) as u32, 36));
+        number /= 36;
+        if number == 0 {
+            return digits.into_iter().rev().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::FrameKind;
+
+    #[test]
+    fn each_name_stands_once_and_boxes_tell_theirs() {
+        let labels = LabelTable::default();
+        let label = |name: &str, object: &str| Some(labels.intern(name, object, FrameKind::User));
+        let sides = |now, before| Sides { now, before, ..Sides::default() };
+        let of = |label, own, total, before| BoxOf { label, own: sides(own, 0), total: sides(total, before) };
+        let (main, parse) = (label("main", "shop"), label("parse<\"&\">(int)", "libparse.so"));
+        let boxes = [of(main, 0, 9, 8), of(parse, 5, 9, 7), of(parse, 4, 4, 0), of(label(" ", ""), 0, 1, 0), of(None, 1, 1, 0)];
+        let options = SvgOptions { short: |name| Cow::Owned(name.replace("(int)", "")), ..SvgOptions::default() };
+        let names = NameTable::of(&boxes, &labels, &options);
+        assert_eq!(boxes.map(|of| names.reference(&of, false)), ["0", "1-5", "1!", "2", "3!"]);
+        assert_eq!(names.reference(&boxes[1], true), "1-5~7");
+        assert_eq!(names.short(&boxes[1]), "parse<\"&\">");
+        let text = names.json(sides(9, 8), true, "samples");
+        assert!(!text.contains(['<', '>', '&']), "{text}");
+        let table: Value = serde_json::from_str(&text).unwrap();
+        let expected = json!([["main", 1], ["parse<\"&\">", 2, "parse<\"&\">(int)"], ["[unknown]"], ["[too narrow to draw]"],]);
+        assert_eq!((&table["names"], &table["whole"]), (&expected, &json!([9, 8])));
+        assert_eq!([0, 35, 36, 1295, 1296].map(in_base_36), ["0", "z", "10", "zz", "100"]);
+    }
+}
