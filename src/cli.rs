@@ -172,6 +172,9 @@ pub struct Looks {
     /// Which colours [default: `standard`]; `colour-blind` keeps kinds apart for every kind of colour vision
     #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true)]
     pub palette: Option<PaletteName>,
+    /// Save pictures with callers at the top, as on the screen, instead of at the bottom
+    #[arg(long)]
+    pub icicle: bool,
     /// Keys and looks from this file [default: `flametop/config.toml` below `$XDG_CONFIG_HOME` or `~/.config`]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -262,13 +265,19 @@ pub struct Record {
     pub duration: Option<Duration>,
     /// Write to this file
     #[arg(short, long, value_name = "FILE", help = output_help())]
-    pub output: PathBuf,
+    pub output: Option<PathBuf>,
     /// Replace the file if it is there
     #[arg(long)]
     pub force: bool,
     /// Folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` behind kernel, inlined, JIT and Python frames
     #[arg(long)]
     pub no_annotations: bool,
+    /// Draw callers at the top of a picture instead of at the bottom
+    #[arg(long)]
+    pub icicle: bool,
+    /// Colours of a picture [default: `standard`]; `colour-blind` keeps kinds apart for every kind of colour vision
+    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true)]
+    pub palette: Option<PaletteName>,
     /// Start the command as this user (a name or a number) instead of as the user that flametop runs as
     #[arg(long, value_name = "NAME", requires = "program")]
     pub user: Option<String>,
@@ -329,7 +338,10 @@ pub(crate) fn parse_words(words: &[&str]) -> Cli {
 #[cfg(feature = "live")]
 fn output_help() -> String {
     let formats = crate::formats::table::described();
-    format!("Write to this file: {formats}; - is standard output (the command's own output then goes to standard error)")
+    format!(
+        "Write to this file: {formats}; - is standard output (the command's own output then goes to standard error) \
+         [default: flametop-COMMAND-DATE.svg in this directory]"
+    )
 }
 
 #[cfg(feature = "live")]

@@ -8,11 +8,13 @@ use crate::ui::SaveOffer;
 
 /// Makes what `w` offers. The name has the time in it, in UTC.
 pub(super) fn save_offer() -> SaveOffer {
-    let name = || {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        default_name(Format::Svg, DateTime::from_unix(now.tv_sec, 0))
-    };
-    SaveOffer { name, endings: offered_endings() }
+    SaveOffer { name: || picture_name(None), endings: offered_endings() }
+}
+
+/// A name for a picture of now, of what a command did if there is one.
+pub(super) fn picture_name(command: Option<&str>) -> String {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    default_name(Format::Svg, command, DateTime::from_unix(now.tv_sec, 0))
 }
 
 /// The line below the title of a saved picture: these facts and the time, in UTC.

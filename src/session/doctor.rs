@@ -68,7 +68,7 @@ fn terminal(out: &mut impl Write) -> Result<()> {
         writeln!(out, "limited  {:<22} standard output is not one; the live view needs it", "terminal")?;
         return Ok(());
     }
-    let looks = Looks { ascii: false, theme: Background::Auto, color: Colours::Auto, palette: None, config: None };
+    let looks = Looks { ascii: false, theme: Background::Auto, color: Colours::Auto, palette: None, icicle: false, config: None };
     let theme = theme(&looks, &super::config::Settings::default());
     let colours = match theme.depth {
         Depth::None => "no colours",

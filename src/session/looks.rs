@@ -37,9 +37,14 @@ pub(super) fn theme(looks: &Looks, settings: &config::Settings) -> Theme {
             None => crate::ui::has_dark_background().unwrap_or(true),
         },
     };
-    let palette = match looks.palette.or(settings.palette) {
+    let palette = palette_of(looks.palette.or(settings.palette));
+    Theme { depth, dark, ascii: looks.ascii || settings.ascii || !utf8, mode: ColourMode::Kind, palette }
+}
+
+/// The palette of this name, or the usual one.
+pub(super) fn palette_of(name: Option<PaletteName>) -> Palette {
+    match name {
         Some(PaletteName::ColourBlind) => Palette::ColourBlind,
         Some(PaletteName::Standard) | None => Palette::Standard,
-    };
-    Theme { depth, dark, ascii: looks.ascii || settings.ascii || !utf8, mode: ColourMode::Kind, palette }
+    }
 }

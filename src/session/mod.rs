@@ -30,6 +30,8 @@ mod notes;
 mod options;
 mod print_names;
 #[cfg(feature = "live")]
+mod progress;
+#[cfg(feature = "live")]
 mod record;
 mod runtime;
 #[cfg(feature = "live")]

@@ -2,11 +2,13 @@
 
 use crate::formats::Format;
 use crate::formats::save::Overwrite;
-use crate::session::clock::{below_title, now};
+use crate::session::clock::{below_title, now, picture_name};
+use crate::session::looks::palette_of;
 use crate::session::options::{folding, limits};
+use crate::session::progress::Progress;
 use crate::session::shared::Shared;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -52,11 +54,13 @@ const ONE_SIGNAL: Duration = Duration::from_millis(100);
 pub(super) fn run(options: cli::Record) -> Result<u8> {
     // What cannot be written is said before anything is sampled.
     let overwrite = if options.force { Overwrite::Yes } else { Overwrite::No };
-    let format = match check(&options.output, overwrite) {
+    let output = options.output.clone().unwrap_or_else(|| usual_name(&options));
+    let output = output.as_path();
+    let format = match check(output, overwrite) {
         Err(SaveError::Exists { path }) => bail!("`{}` exists already; --force replaces it", path.display()),
         checked => checked?,
     };
-    let pipe = match Pipe::open(&options.output) {
+    let pipe = match Pipe::open(output) {
         Err(SaveError::NoReader { path }) => {
             eprintln!(
                 "flametop: nobody reads the pipe `{}` yet; the recording begins, and waits for a reader at its end",
@@ -69,11 +73,11 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let user = options.user.as_deref().map(User::find).transpose()?;
     privileges::keep(duties(&options.sampling, &options.program, false));
     let runtime = runtime()?;
-    let mut signals = runtime.block_on(async { Signals::watch(options.output.display().to_string()) })?;
+    let mut signals = runtime.block_on(async { Signals::watch(output.display().to_string()) })?;
     let shared = Shared::live(limits(&options.sampling, None), &runtime);
     let child = match options.program.as_slice() {
         [] => None,
-        command => Some(Child::start(command, output_of_command(&options.output), Terms::recorded(), user.as_ref())?),
+        command => Some(Child::start(command, output_of_command(output), Terms::recorded(), user.as_ref())?),
     };
     if let Some(said) = child.as_ref().filter(|_| user.is_none()).and_then(|child| runs_as_root(&child.name)) {
         drop(writeln!(io::stderr(), "flametop: {said}"));
@@ -97,11 +101,11 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let query = Query { source, folding: folding(&options.sampling), ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
     if snapshot.tree.total() == 0 {
-        bail!(nothing(&options, &sampling.told()));
+        bail!(nothing(&options, output, &sampling.told()));
     }
     let pipe = match pipe {
         Some(pipe) => Some(pipe),
-        None => runtime.block_on(reader(&options.output, by, &mut signals))?,
+        None => runtime.block_on(reader(output, by, &mut signals))?,
     };
     let sampled = Sampled {
         host: &host(),
@@ -109,12 +113,19 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
         cpus: sampling.cpus,
         seconds: Some(sampling.lasted().as_secs_f64()),
     };
-    let cut = write(&options, format, &snapshot, sampled, pipe)?;
-    report(&options, &snapshot, &sampling, ended.as_ref(), cut);
+    let cut = write(&options, output, format, &snapshot, sampled, pipe)?;
+    report(&options, output, &snapshot, &sampling, ended.as_ref(), cut);
     Ok(match ended {
         Some(Ended::Target(_, status)) => status,
         Some(Ended::Failed(_)) | None => 0,
     })
+}
+
+/// The file of a recording for which none is named, in the current directory.
+fn usual_name(options: &cli::Record) -> PathBuf {
+    let command = options.program.first().and_then(|program| Path::new(program).file_name()).map(|name| shown(name));
+    let process = || options.sampling.pids.first().map(|pid| format!("pid-{pid}"));
+    picture_name(command.or_else(process).as_deref()).into()
 }
 
 /// What the command writes must not mix with the stacks.
@@ -187,6 +198,7 @@ impl Signals {
 /// Waits for the end: the time that was asked for, a signal, the command's end. Tells on a terminal how it goes.
 async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, signals: &mut Signals) -> Option<Ended> {
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
+    let mut progress = Progress::default();
     let mut tick = tokio::time::interval(LOOK_EVERY);
     let mut shown = Instant::now();
     let shows = io::stderr().is_terminal();
@@ -200,7 +212,7 @@ async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, 
                 }
                 if shows && shown.elapsed() >= PROGRESS_EVERY {
                     shown = Instant::now();
-                    progress(sampling, shared, duration);
+                    tell(&progress.line(&locks::read(&shared.profile), sampling.since.elapsed(), duration));
                 }
             }
         }
@@ -297,21 +309,12 @@ async fn sleep_until(deadline: Option<tokio::time::Instant>) {
     }
 }
 
-fn progress(sampling: &Sampling, shared: &Shared, duration: Option<Duration>) {
-    let profile = locks::read(&shared.profile);
-    let elapsed = sampling.since.elapsed().as_secs();
-    let of = duration.map_or_else(|| "Ctrl-C ends".to_owned(), |duration| format!("of {} s", duration.as_secs_f64()));
-    let (samples, lost) = (profile.samples.end(), profile.losses.ring_full);
-    drop(profile);
-    tell(&format!("recording: {elapsed} s {of}, {samples} samples, {lost} lost"));
-}
-
 /// Says why there is nothing to write.
-fn nothing(options: &cli::Record, told: &CollectorStatus) -> String {
+fn nothing(options: &cli::Record, output: &Path, told: &CollectorStatus) -> String {
     let why = if options.sampling.events.is_empty() { "ran on a CPU" } else { "happened" };
     let own = told.own_left_out + told.events.iter().map(|event| event.own).sum::<u64>();
     let but = if own > 0 { " but in flametop itself (--self shows that)" } else { "" };
-    format!("no samples were taken, so {} was not written: nothing that was asked for {why}{but}", options.output.display())
+    format!("no samples were taken, so {} was not written: nothing that was asked for {why}{but}", output.display())
 }
 
 /// Waits for a reader of the pipe that the stacks go to: until `by` if a signal has ended the recording, else until a signal comes. `None` if
@@ -331,6 +334,7 @@ async fn reader(path: &Path, by: Instant, signals: &mut Signals) -> Result<Optio
 /// Writes the file. Returns what is not in it.
 fn write(
     options: &cli::Record,
+    output: &Path,
     format: Format,
     snapshot: &Snapshot,
     sampled: Sampled<'_>,
@@ -343,8 +347,9 @@ fn write(
                 title: title(options),
                 subtitle: Some(below_title(picture_facts(snapshot, unit(options), Some(sampled)))),
                 count_name: unit(options).to_owned(),
+                inverted: options.icicle,
+                palette: palette_of(options.palette),
                 short: plain_name,
-                ..SvgOptions::default()
             };
             cut = svg::write(&snapshot.tree, &snapshot.names.labels, CallTree::ROOT, &svg_options, out)?.cut();
             Ok(())
@@ -355,8 +360,8 @@ fn write(
         }
     };
     match pipe {
-        Some(pipe) => pipe.save(&options.output, stacks)?,
-        None => save(&options.output, if options.force { Overwrite::Yes } else { Overwrite::No }, stacks)?,
+        Some(pipe) => pipe.save(output, stacks)?,
+        None => save(output, if options.force { Overwrite::Yes } else { Overwrite::No }, stacks)?,
     };
     Ok(cut)
 }
@@ -432,7 +437,14 @@ fn incomplete(totals: &Totals) -> Vec<String> {
 }
 
 /// What was written, and how good it is, on standard error.
-fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended: Option<&Ended>, cut: Option<String>) {
+fn report(
+    options: &cli::Record,
+    output: &Path,
+    snapshot: &Snapshot,
+    sampling: &Sampling,
+    ended: Option<&Ended>,
+    cut: Option<String>,
+) {
     let mut lines = Vec::new();
     if let Some(Ended::Target(how, _)) = ended {
         lines.push(how.clone());
@@ -443,7 +455,7 @@ fn report(options: &cli::Record, snapshot: &Snapshot, sampling: &Sampling, ended
     lines.extend(told.comparison);
     lines.extend(told.unread);
     let what = unit(options);
-    let mut line = format!("{} {what} written to {}", snapshot.tree.total(), options.output.display());
+    let mut line = format!("{} {what} written to {}", snapshot.tree.total(), output.display());
     if let [first, _, ..] = options.sampling.events.as_slice() {
         line.push_str(&format!(", of {first} only"));
     }
@@ -513,9 +525,15 @@ mod tests {
         let snapshot = Snapshot { tree: Arc::new(tree.finish()), names, ..Snapshot::default() };
         let cli = cli::parse_words(&["flametop", "record", "-o", path.to_str().unwrap()]);
         let Some(cli::Command::Record(options)) = cli.command else { panic!() };
-        let cut =
-            write(&options, Format::Svg, &snapshot, Sampled { host: "here", frequency: 99, cpus: 1, seconds: Some(1.0) }, None)
-                .unwrap();
+        let cut = write(
+            &options,
+            &path,
+            Format::Svg,
+            &snapshot,
+            Sampled { host: "here", frequency: 99, cpus: 1, seconds: Some(1.0) },
+            None,
+        )
+        .unwrap();
         assert!(cut.is_some_and(|cut| cut.starts_with("frames below level ")) && path.exists());
     }
 

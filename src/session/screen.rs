@@ -115,14 +115,14 @@ impl Ends {
         }));
     }
 
-    /// Saves what the screen asks for, off the drawing thread.
-    pub(super) fn spawn_saver(&self) {
+    /// Saves what the screen asks for, off the drawing thread. Pictures have callers at the bottom, or at the top if `is_icicle`.
+    pub(super) fn spawn_saver(&self, is_icicle: bool) {
         let Some(mut saves) = self.saves.take() else { return };
         let events = self.events.clone();
         tokio::task::spawn_blocking(move || {
             while let Some(mut order) = saves.blocking_recv() {
                 order.path = expand_home(&order.path);
-                let saved = match save_view(&order, &order.names.labels) {
+                let saved = match save_view(&order, &order.names.labels, is_icicle) {
                     Ok((saved, cut)) => Saved::Done { path: order.path, bytes: saved.bytes, cut },
                     Err(SaveError::Exists { .. }) => Saved::Exists(order.path),
                     Err(error) => Saved::Failed(error.to_string()),
@@ -222,7 +222,7 @@ impl Drop for StopWhenDropped {
 }
 
 /// Writes what is seen. Returns what is not in the file, too.
-fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<(save::Saved, Option<String>), SaveError> {
+fn save_view(order: &SaveRequest, labels: &LabelTable, is_icicle: bool) -> Result<(save::Saved, Option<String>), SaveError> {
     let format = Format::of(&order.path)?;
     let mut tree = Arc::clone(&order.tree);
     if order.one > 1 && order.difference.is_none() {
@@ -238,7 +238,7 @@ fn save_view(order: &SaveRequest, labels: &LabelTable) -> Result<(save::Saved, O
                 let options = SvgOptions {
                     title: order.title.clone(),
                     subtitle: Some(below_title(order.facts.clone())),
-                    inverted: order.root_on_top,
+                    inverted: is_icicle,
                     count_name: order.count_name.to_owned(),
                     palette: order.palette,
                     short: plain_name,

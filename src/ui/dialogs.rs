@@ -140,7 +140,6 @@ impl App {
             count_name: self.scene.unit_word(),
             difference: self.scene.snapshot.difference.clone(),
             zoom: self.views.flame.zoom.path.clone(),
-            root_on_top: self.views.flame.root_on_top,
             title: self.scene.title(),
             facts: self.scene.facts(),
             palette: self.scene.theme.palette,

@@ -157,8 +157,6 @@ pub struct SaveRequest {
     pub difference: Option<Arc<Difference>>,
     /// The zoomed frame, as labels from the root.
     pub zoom: Vec<LabelId>,
-    /// Whether the root is at the top.
-    pub root_on_top: bool,
     /// What is seen, in words.
     pub title: String,
     /// How it was sampled, in words.

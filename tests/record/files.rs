@@ -2,7 +2,8 @@
 
 use super::common::TinyDisk;
 use super::*;
-use flametop::profile::UserEnd;
+use flametop::palette::Palette;
+use flametop::profile::{FrameKind, UserEnd};
 
 #[test]
 fn standard_output_takes_folded_stacks_and_nothing_else() {
@@ -197,6 +198,32 @@ fn a_file_that_is_there_is_replaced_only_when_told_to() {
     let output = place.record(&[&args[..], &["--force"]].concat());
     assert!(output.status.success(), "{}", words(&output));
     assert!(std::fs::read_to_string(place.path("x.folded")).unwrap().contains("inner"));
+}
+
+#[test]
+fn without_a_file_the_picture_gets_a_name_and_is_told() {
+    let place = Place::new();
+    let chain = Program::build("chain.c").run(&[]);
+    let output = place.record(&["-F", "997", "-p", &chain.pid_text(), "-d", "1", "--icicle", "--palette", "colour-blind"]);
+    assert!(output.status.success(), "{}", words(&output));
+    let files = place.files();
+    let [name] = &files[..] else { panic!("{files:?}") };
+    assert!(name.starts_with(&format!("flametop-pid-{}-20", chain.pid_text())) && name.ends_with(".svg"), "{name}");
+    assert!(words(&output).contains(&format!("samples written to {name}, ")), "{}", words(&output));
+    let text = std::fs::read_to_string(place.path(name)).unwrap();
+    assert!(text.contains("inverted = true"), "callers are at the top");
+    let (r, g, b) = Palette::ColourBlind.kind(false, FrameKind::User).rgb();
+    assert!(text.contains(&format!(r##"fill="#{r:02x}{g:02x}{b:02x}""##)), "the legend's colour of user code");
+
+    let output = to_its_end(place.command(&["-F", "997", "--"]).args([
+        "/bin/sh",
+        "-c",
+        "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done",
+    ]));
+    assert!(output.status.success(), "{}", words(&output));
+    let named = place.files().into_iter().find(|name| name.starts_with("flametop-sh-20")).expect("a picture of sh");
+    let text = std::fs::read_to_string(place.path(&named)).unwrap();
+    assert!(text.contains("inverted = false") && text.contains("flametop: /bin/sh -c"), "callers are at the bottom");
 }
 
 #[test]

@@ -42,10 +42,17 @@ impl DateTime {
     }
 }
 
-/// A name to offer: `flametop-20261121-101502.svg`.
-pub fn default_name(format: Format, now: DateTime) -> String {
+/// Most characters of a command's name in the name of a file.
+const MOST_OF_COMMAND: usize = 40;
+
+/// A name to offer: `flametop-20261121-101502.svg`, or `flametop-make-20261121-101502.svg` for what a command did. Characters of the command
+/// that do not belong in a file's name become `_`.
+pub fn default_name(format: Format, command: Option<&str>, now: DateTime) -> String {
     let DateTime { year, month, day, hour, minute, second } = now;
-    format!("flametop-{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}.{}", format.ending())
+    let fitting = |c: char| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+') { c } else { '_' };
+    let command = command.map(|command| command.chars().take(MOST_OF_COMMAND).map(fitting).chain(['-']).collect::<String>());
+    let command = command.unwrap_or_default();
+    format!("flametop-{command}{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}.{}", format.ending())
 }
 
 impl Format {

@@ -223,8 +223,12 @@ fn a_tilde_at_the_start_is_home() {
 #[test]
 fn the_name_offered_is_the_local_time() {
     let now = DateTime::from_unix(1_795_252_502, 3_600);
-    assert_eq!(default_name(Format::Svg, now), "flametop-20261121-101502.svg");
+    assert_eq!(default_name(Format::Svg, Some("g++"), now), "flametop-g++-20261121-101502.svg");
+    let odd = format!("../a b\n{}", "n".repeat(100));
+    let expected = format!("flametop-.._a_b_{}-20261121-101502.svg", "n".repeat(33));
+    assert_eq!(default_name(Format::Svg, Some(&odd), now), expected);
+    assert_eq!(default_name(Format::Svg, None, now), "flametop-20261121-101502.svg");
     let leap = DateTime { year: 2024, month: 2, day: 29, hour: 23, minute: 59, second: 59 };
     assert_eq!(DateTime::from_unix(1_709_251_199, 0), leap);
-    assert_eq!(default_name(Format::Folded, DateTime::from_unix(-1, 0)), "flametop-19691231-235959.folded");
+    assert_eq!(default_name(Format::Folded, None, DateTime::from_unix(-1, 0)), "flametop-19691231-235959.folded");
 }
