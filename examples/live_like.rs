@@ -52,7 +52,7 @@ fn main() {
         Arc::clone(&names),
         theme,
         Query::default(),
-        SaveOffer { name: || "made-up.svg".to_owned(), endings: String::new() },
+        SaveOffer { name: || "made-up.svg".to_owned(), endings: Vec::new() },
     );
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("no threads");

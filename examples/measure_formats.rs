@@ -10,7 +10,7 @@ use std::io::{self, BufWriter};
 use std::sync::Arc;
 use std::time::Instant;
 
-use flametop::formats::{folded, svg};
+use flametop::formats::{Part, folded, html, svg};
 use flametop::profile::{CallTree, Capabilities, Grouping, Names, Profile, Progress, Query, Timestamp, ViewBuilder};
 
 fn most_memory() -> String {
@@ -48,6 +48,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(out);
     step("svg", start);
     println!("{drawn:?}, {} bytes", fs::metadata("/tmp/measure.svg")?.len());
+    let start = Instant::now();
+    let mut out = BufWriter::new(File::create("/tmp/measure.html")?);
+    let part = Part { tree: &tree, difference: None, labels: &names.labels, root: CallTree::ROOT };
+    html::write(part, &svg::SvgOptions::default(), &mut out)?;
+    drop(out);
+    step("html", start);
+    println!("{} bytes", fs::metadata("/tmp/measure.html")?.len());
     let start = Instant::now();
     let mut out = BufWriter::new(io::sink());
     folded::write(&tree, &names.labels, CallTree::ROOT, folded::FoldedOptions::default(), &mut out)?;

@@ -3,6 +3,7 @@
 //! - [`table`]: all formats, their endings, and what can be done with them
 //! - [`folded`]: one stack a line with its count: what FlameGraph's tools exchange
 //! - [`svg`]: an interactive flame graph for a browser, drawn by inferno
+//! - [`html`]: the same with a table of functions, as a page
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile); writers take the
 //! [`CallTree`](crate::profile::CallTree) that a view shows, zoom included. [`save`] puts a file in its place whole or not at
@@ -10,15 +11,55 @@
 #![deny(clippy::indexing_slicing)]
 
 pub mod folded;
+pub mod html;
 mod input;
 mod paths;
 pub mod save;
 pub mod svg;
 pub mod table;
 
-use std::io;
+use std::io::{self, Write};
+
+use crate::profile::{CallTree, Difference, LabelTable, NodeId};
+use folded::FoldedOptions;
+use svg::SvgOptions;
 
 pub use table::Format;
+
+/// What is saved: a part of a tree, alone or beside its baseline.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// The tree; in a comparison that of both sides.
+    pub tree: &'a CallTree,
+    /// What its nodes weigh on each side, in a comparison.
+    pub difference: Option<&'a Difference>,
+    /// The names.
+    pub labels: &'a LabelTable,
+    /// What is at and below this node is saved.
+    pub root: NodeId,
+}
+
+/// Writes a file of a format. Returns what is not in it, as half a sentence.
+///
+/// `out` should be buffered. A tree without weight is an error.
+pub fn write(
+    format: Format,
+    part: Part<'_>,
+    picture: &SvgOptions,
+    folded: FoldedOptions,
+    out: &mut dyn Write,
+) -> Result<Option<String>, FormatError> {
+    let Part { tree, difference, labels, root } = part;
+    match (format, difference) {
+        (Format::Svg, None) => svg::write(tree, labels, root, picture, out).map(|drawn| drawn.cut()),
+        (Format::Svg, Some(difference)) => {
+            svg::write_difference(tree, difference, labels, root, picture, out).map(|drawn| drawn.cut())
+        }
+        (Format::Html, _) => html::write(part, picture, out).map(|drawn| drawn.cut()),
+        (Format::Folded, None) => folded::write(tree, labels, root, folded, out).map(|_| None),
+        (Format::Folded, Some(difference)) => folded::write_difference(tree, difference, labels, root, folded, out).map(|_| None),
+    }
+}
 
 /// Why a file could not be read or written. Each message is a sentence; the caller puts the file's name before it.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,8 @@
 pub enum Format {
     /// An interactive flame graph.
     Svg,
+    /// The same, with a table of functions.
+    Html,
     /// Folded stacks.
     Folded,
 }
@@ -27,6 +29,13 @@ pub struct Entry {
 /// All formats.
 pub const FORMATS: &[Entry] = &[
     Entry { format: Format::Svg, endings: &["svg"], is_read: false, is_written: true, what: "a flame graph for a browser" },
+    Entry {
+        format: Format::Html,
+        endings: &["html", "htm"],
+        is_read: false,
+        is_written: true,
+        what: "a flame graph with a table of functions",
+    },
     Entry { format: Format::Folded, endings: &["folded", "txt"], is_read: true, is_written: true, what: "folded stacks" },
 ];
 
@@ -50,7 +59,7 @@ fn written_endings() -> Vec<String> {
     written.flat_map(|entry| entry.endings).map(|ending| format!(".{ending}")).collect()
 }
 
-/// The endings of files that can be written, for an error: `.svg, .folded and .txt`.
+/// The endings of files that can be written, for an error: `.svg, .html, .htm, .folded and .txt`.
 pub fn known_endings() -> String {
     let endings = written_endings();
     match endings.split_last() {
@@ -59,10 +68,9 @@ pub fn known_endings() -> String {
     }
 }
 
-/// The endings that are offered, for a prompt: `.svg .folded`.
-pub fn offered_endings() -> String {
-    let written = FORMATS.iter().filter(|entry| entry.is_written);
-    written.map(|entry| format!(".{}", entry.format.ending())).collect::<Vec<_>>().join(" ")
+/// The endings that are offered, for a prompt: `.svg`, `.html`, `.folded`.
+pub fn offered_endings() -> Vec<String> {
+    FORMATS.iter().filter(|entry| entry.is_written).map(|entry| format!(".{}", entry.format.ending())).collect()
 }
 
 /// What can be written, for help: `.svg (a flame graph for a browser), .folded or .txt (folded stacks)`.
@@ -89,8 +97,11 @@ mod tests {
             }
         }
         assert_eq!(Format::of_ending("png"), None);
-        assert_eq!(known_endings(), ".svg, .folded and .txt");
-        assert_eq!(offered_endings(), ".svg .folded");
-        assert_eq!(described(), ".svg (a flame graph for a browser), .folded or .txt (folded stacks)");
+        assert_eq!(known_endings(), ".svg, .html, .htm, .folded and .txt");
+        assert_eq!(offered_endings(), [".svg", ".html", ".folded"]);
+        assert_eq!(
+            described(),
+            ".svg (a flame graph for a browser), .html or .htm (a flame graph with a table of functions), .folded or .txt (folded stacks)"
+        );
     }
 }

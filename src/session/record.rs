@@ -1,7 +1,7 @@
 //! Recording without a screen: samples for a while, then one file.
 
-use crate::formats::Format;
 use crate::formats::save::Overwrite;
+use crate::formats::{self, Format, Part};
 use crate::session::clock::{below_title, now, picture_name};
 use crate::session::looks::palette_of;
 use crate::session::options::{folding, limits};
@@ -18,9 +18,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
-use crate::formats::folded::{self, FoldedOptions};
+use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{Pipe, SaveError, check, is_standard_output, remove_unfinished, save};
-use crate::formats::svg::{self, SvgOptions};
+use crate::formats::svg::SvgOptions;
 use crate::locks;
 use crate::privileges;
 use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot, Totals, UserEnd, UserId};
@@ -340,24 +340,21 @@ fn write(
     sampled: Sampled<'_>,
     pipe: Option<Pipe>,
 ) -> Result<Option<String>> {
+    let (tree, labels) = (&*snapshot.tree, &snapshot.names.labels);
+    let part = Part { tree, difference: None, labels, root: CallTree::ROOT };
+    let picture = SvgOptions {
+        title: title(options),
+        subtitle: Some(below_title(picture_facts(snapshot, unit(options), Some(sampled)))),
+        count_name: unit(options).to_owned(),
+        inverted: options.icicle,
+        palette: palette_of(options.palette),
+        short: plain_name,
+    };
+    let folded = FoldedOptions { annotations: !options.no_annotations };
     let mut cut = None;
-    let stacks = |out: &mut dyn Write| match format {
-        Format::Svg => {
-            let svg_options = SvgOptions {
-                title: title(options),
-                subtitle: Some(below_title(picture_facts(snapshot, unit(options), Some(sampled)))),
-                count_name: unit(options).to_owned(),
-                inverted: options.icicle,
-                palette: palette_of(options.palette),
-                short: plain_name,
-            };
-            cut = svg::write(&snapshot.tree, &snapshot.names.labels, CallTree::ROOT, &svg_options, out)?.cut();
-            Ok(())
-        }
-        Format::Folded => {
-            let folded_options = FoldedOptions { annotations: !options.no_annotations };
-            folded::write(&snapshot.tree, &snapshot.names.labels, CallTree::ROOT, folded_options, out).map(drop)
-        }
+    let stacks = |out: &mut dyn Write| {
+        cut = formats::write(format, part, &picture, folded, out)?;
+        Ok(())
     };
     match pipe {
         Some(pipe) => pipe.save(output, stacks)?,

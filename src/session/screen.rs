@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::formats::Format;
+use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{self, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
-use crate::formats::{FormatError, folded, svg};
+use crate::formats::{self, Format, FormatError, Part};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};
 use crate::ui::{CodePlace, Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, plain_name};
 
@@ -231,33 +231,19 @@ fn save_view(order: &SaveRequest, labels: &LabelTable, is_icicle: bool) -> Resul
     let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
     let zoom = Place { path: order.zoom.clone(), rest: false };
     let (root, _) = zoom.find(&tree);
+    let part = Part { tree: &tree, difference: order.difference.as_deref(), labels, root };
+    let picture = SvgOptions {
+        title: order.title.clone(),
+        subtitle: Some(below_title(order.facts.clone())),
+        inverted: is_icicle,
+        count_name: order.count_name.to_owned(),
+        palette: order.palette,
+        short: plain_name,
+    };
     let mut cut = None;
     let saved = save::save(&order.path, overwrite, |out| -> Result<(), FormatError> {
-        match format {
-            Format::Svg => {
-                let options = SvgOptions {
-                    title: order.title.clone(),
-                    subtitle: Some(below_title(order.facts.clone())),
-                    inverted: is_icicle,
-                    count_name: order.count_name.to_owned(),
-                    palette: order.palette,
-                    short: plain_name,
-                };
-                let drawn = match &order.difference {
-                    None => svg::write(&tree, labels, root, &options, out)?,
-                    Some(difference) => svg::write_difference(&order.tree, difference, labels, root, &options, out)?,
-                };
-                cut = drawn.cut();
-                Ok(())
-            }
-            Format::Folded => {
-                let options = folded::FoldedOptions::default();
-                match &order.difference {
-                    None => folded::write(&tree, labels, root, options, out).map(drop),
-                    Some(difference) => folded::write_difference(&order.tree, difference, labels, root, options, out).map(drop),
-                }
-            }
-        }
+        cut = formats::write(format, part, &picture, FoldedOptions::default(), out)?;
+        Ok(())
     })?;
     Ok((saved, cut))
 }

@@ -62,8 +62,8 @@ pub struct App {
 pub struct SaveOffer {
     /// Makes the name of a file.
     pub name: fn() -> String,
-    /// The endings of files that can be written.
-    pub endings: String,
+    /// The endings of files that can be written, each with its dot.
+    pub endings: Vec<String>,
 }
 
 impl App {

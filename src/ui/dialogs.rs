@@ -37,6 +37,10 @@ impl App {
                     self.scene.search.clone_from(&self.search_before);
                     false
                 }
+                KeyCode::Tab if prompt.kind == PromptKind::Save => {
+                    prompt.next_ending(&self.save_offer.endings);
+                    true
+                }
                 _ => {
                     prompt.on_key(key);
                     true

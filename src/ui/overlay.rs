@@ -133,13 +133,23 @@ impl Prompt {
     }
 
     /// The words before the line. `endings` are those of files that can be written.
-    pub fn label(&self, endings: &str) -> Cow<'static, str> {
+    pub fn label(&self, endings: &[String]) -> Cow<'static, str> {
         match self.kind {
             PromptKind::Search => "search /".into(),
             PromptKind::Keep => "keep stacks with /".into(),
             PromptKind::Drop => "drop stacks with /".into(),
-            PromptKind::Save => format!("save to ({endings}): ").into(),
+            PromptKind::Save => format!("save to (Tab: {}): ", endings.join(" ")).into(),
         }
+    }
+
+    /// Gives the name of a file the next one of these endings, or the first if it has none of them.
+    pub fn next_ending(&mut self, endings: &[String]) {
+        let text = self.line.text();
+        let known = endings.iter().position(|ending| text.ends_with(ending.as_str()));
+        let stem = known.and_then(|at| text.strip_suffix(endings[at].as_str())).unwrap_or(text);
+        let Some(next) = endings.get(known.map_or(0, |at| (at + 1) % endings.len())) else { return };
+        self.line = Line::new(format!("{stem}{next}"));
+        self.proposed = false;
     }
 
     /// Takes an editing key.

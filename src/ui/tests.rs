@@ -66,7 +66,7 @@ impl Bench {
             names,
             Theme::default(),
             Query::default(),
-            SaveOffer { name: || "out.svg".to_owned(), endings: ".svg".to_owned() },
+            SaveOffer { name: || "out.svg".to_owned(), endings: vec![".svg".to_owned(), ".folded".to_owned()] },
         );
         app.scene.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
         let mut bench = Bench { app, engine, profile, asked: Vec::new(), others: Vec::new(), code: Vec::new() };
@@ -415,6 +415,22 @@ fn bottom_up_begins_with_what_ran() {
     bench.keys("uj");
     assert_eq!(bench.app.scene.direction(), Direction::BottomUp);
     assert_eq!(bench.cursor(), "memcpy");
+}
+
+#[test]
+fn tab_changes_the_ending_of_a_file() {
+    let mut bench = Bench::new();
+    bench.keys("w");
+    for name in ["out.folded", "out.svg", "out.folded"] {
+        bench.key(KeyCode::Tab);
+        assert!(bench.screen(80, 24).contains(&format!(".folded): {name}")), "{}", bench.screen(80, 24));
+    }
+    // What was typed stays; an unknown ending is a part of the name.
+    bench.keys(".x");
+    bench.key(KeyCode::Tab);
+    bench.key(KeyCode::Enter);
+    let Some(Effect::Save(order)) = bench.others.pop() else { panic!() };
+    assert_eq!(order.path, PathBuf::from("out.folded.x.svg"));
 }
 
 #[test]

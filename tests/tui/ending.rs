@@ -114,7 +114,7 @@ fn panics_when_told_to() {
     use flametop::ui::{App, Depth, Link, SaveOffer, Theme};
     use tokio::sync::{mpsc, watch};
     let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, ..Theme::default() };
-    let offer = SaveOffer { name: || "x.svg".to_owned(), endings: String::new() };
+    let offer = SaveOffer { name: || "x.svg".to_owned(), endings: Vec::new() };
     let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), offer);
     let (_snapshots, snapshots) = watch::channel(Default::default());
     let (_status, status) = watch::channel(Default::default());

@@ -3,6 +3,8 @@
 //! inferno's picture has a number on each box (see [`super::boxes`]). inferno's places of boxes, its zoom and its search stay. Boxes too
 //! narrow for a name become paths ([`super::narrow`]), and names stand in a table ([`super::names`]): that is a fifth of inferno's size.
 //! `script.js` puts it all together again before inferno's script begins. Without scripts, the picture is the same but has short names only.
+//!
+//! What comes out is in parts, because an SVG file and a page of HTML put them together differently.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -10,15 +12,15 @@ use std::io::{self, Write};
 use quick_xml::Reader;
 use quick_xml::escape::partial_escape;
 use quick_xml::events::{BytesStart, Event};
-use rustc_hash::FxHashMap;
+use serde_json::{Map, Value, json};
 
 use super::boxes::{BoxOf, Boxes};
-use super::names::NameTable;
+use super::classes::{Classes, Colours};
+use super::names::{NameTable, in_markup};
 use super::narrow::NarrowBoxes;
 use super::options::SvgOptions;
 use crate::formats::FormatError;
-use crate::palette::Hsl;
-use crate::profile::{Comparison, FrameKind, LabelTable, Sides};
+use crate::profile::{Comparison, FrameKind, FunctionRow, LabelTable, Sides};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -43,22 +45,6 @@ pub(super) struct Picture<'a> {
     pub(super) comparison: Option<Comparison>,
     /// The weight of everything.
     pub(super) whole: Sides,
-}
-
-/// A colour on light and dark ground, each with the one of text on it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Colours {
-    pub(super) light: (u8, u8, u8),
-    light_ink: (u8, u8, u8),
-    dark: (u8, u8, u8),
-    dark_ink: (u8, u8, u8),
-}
-
-impl Colours {
-    fn of(on: impl Fn(bool) -> Hsl) -> Colours {
-        let (light, dark) = (on(false), on(true));
-        Colours { light: light.rgb(), light_ink: light.ink(), dark: dark.rgb(), dark_ink: dark.ink() }
-    }
 }
 
 impl Picture<'_> {
@@ -92,27 +78,64 @@ impl Picture<'_> {
     }
 }
 
-/// Writes inferno's picture `raw` in its dress.
-pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, out: &mut dyn Write) -> Result<(), FormatError> {
+/// A picture in its parts.
+pub(in crate::formats) struct Dressed {
+    /// The declaration and the document type.
+    prolog: Vec<u8>,
+    /// The first tag, `<svg …>`, without a handler of events.
+    pub(in crate::formats) tag: String,
+    /// The style sheet.
+    pub(in crate::formats) style: String,
+    /// The table of names and figures as JSON; [`in_markup`] makes it text for SVG and HTML.
+    pub(in crate::formats) table: Map<String, Value>,
+    /// inferno's script and ours.
+    pub(in crate::formats) script: String,
+    /// What follows, with the end of the element.
+    pub(in crate::formats) body: Vec<u8>,
+}
+
+impl Dressed {
+    /// Writes the picture as a file of its own.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.prolog)?;
+        let tag = self.tag.strip_suffix('>').unwrap_or(&self.tag);
+        write!(out, r#"{tag} onload="init(evt)"><style type="text/css">{}</style>"#, self.style)?;
+        write!(out, r#"<script type="application/json" id="names">{}</script>"#, in_markup(&self.table))?;
+        write!(out, r#"<script type="text/ecmascript"><![CDATA[{}]]></script>"#, self.script)?;
+        out.write_all(&self.body)?;
+        out.flush()
+    }
+}
+
+/// Dresses inferno's picture `raw`. The table gets these functions, too.
+pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, functions: &[FunctionRow]) -> Result<Dressed, FormatError> {
     let mut reader = Reader::from_reader(raw);
-    let mut writer = quick_xml::Writer::new(out);
+    let mut writer = quick_xml::Writer::new(Vec::new());
     let mut classes = Classes::default();
-    // The classes are known once all boxes are looked at, and stand before them.
     let root = classes.number(picture.colours(&picture.root()));
-    let names = NameTable::of(&picture.boxes.boxes, picture.labels, picture.options);
+    let labels = picture.boxes.boxes.iter().map(|of| of.label).chain(functions.iter().map(|row| Some(row.label)));
+    let names = NameTable::of(labels, picture.labels, picture.options);
     let is_compared = picture.comparison.is_some();
     let mut narrow = NarrowBoxes::default();
     let of_boxes: Vec<usize> = picture.boxes.boxes.iter().map(|of| classes.number(picture.colours(of))).collect();
+    let (mut prolog, mut first_tag, mut style, mut script) = (Vec::new(), String::new(), String::new(), String::new());
     let mut elements_named_svg = 0;
     let mut height = 0;
     loop {
         match reader.read_event().map_err(broken)? {
-            Event::Eof => return Ok(writer.get_mut().flush()?),
+            Event::Eof => break,
             Event::Start(tag) if tag.name().as_ref() == b"svg" => {
                 elements_named_svg += 1;
-                let tag = if elements_named_svg == 1 { taller(&tag, &mut height) } else { tag };
-                writer.write_event(Event::Start(tag))?;
+                if elements_named_svg == 1 {
+                    prolog = std::mem::take(writer.get_mut());
+                    writer.write_event(Event::Start(taller(&tag, &mut height)))?;
+                    first_tag = String::from_utf8_lossy(&std::mem::take(writer.get_mut())).into_owned();
+                } else {
+                    writer.write_event(Event::Start(tag))?;
+                }
             }
+            Event::Start(tag) if tag.name().as_ref() == b"style" => style += &text_of(&mut reader, b"style")?,
+            Event::Start(tag) if tag.name().as_ref() == b"script" => script += &text_of(&mut reader, b"script")?,
             Event::Start(tag) if tag.name().as_ref() == b"g" => {
                 let group = Group::read(&mut reader)?;
                 let number = group.title.split_once(' ').and_then(|(number, _)| number.parse::<usize>().ok());
@@ -127,46 +150,73 @@ pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, out: &mut dyn Write) -> R
                 }
             }
             Event::Empty(tag) if tag.name().as_ref() == b"rect" => {
-                let ground = format!(r#"<rect id="ground" width="100%" height="{}"/>"#, height + LEGEND_HEIGHT);
-                writer.get_mut().write_all(ground.as_bytes())?;
-            }
-            Event::End(tag) if tag.name().as_ref() == b"style" => {
-                let rules = format!("{STYLE}{}</style>", classes.rules());
-                writer.get_mut().write_all(rules.as_bytes())?;
-            }
-            Event::End(tag) if tag.name().as_ref() == b"script" => {
-                let unit = &picture.options.count_name;
-                let table = names.json(picture.whole, is_compared, unit);
-                let script = format!(
-                    "</script><script type=\"application/json\" id=\"names\">{table}</script>\
-                     <script type=\"text/ecmascript\"><![CDATA[{SCRIPT}]]></script>"
-                );
-                writer.get_mut().write_all(script.as_bytes())?;
+                write!(writer.get_mut(), r#"<rect id="ground" width="100%" height="{}"/>"#, height + LEGEND_HEIGHT)?;
             }
             Event::End(tag) if tag.name().as_ref() == b"svg" => {
                 elements_named_svg -= 1;
-                writer.write_event(Event::End(tag))?;
-                if elements_named_svg == 1 {
-                    let whole = picture.whole.now;
-                    write!(
-                        writer.get_mut(),
-                        r#"<svg id="narrow" x="{SIDE}" width="{}" height="{height}" "#,
-                        USUAL_WIDTH as u64 - 2 * SIDE
-                    )?;
-                    write!(writer.get_mut(), r#"viewBox="0 -7.5 {whole} {height}" preserveAspectRatio="none">"#)?;
-                    narrow.write(|class| classes.light(class), writer.get_mut())?;
-                    writer.get_mut().write_all(b"</svg>")?;
-                    write_legend(picture, height, writer.get_mut())?;
+                if elements_named_svg == 0 {
+                    // The first one ends.
+                    let out = writer.get_mut();
+                    write!(out, r#"<svg id="narrow" x="{SIDE}" width="{}" height="{height}" "#, USUAL_WIDTH as u64 - 2 * SIDE)?;
+                    write!(out, r#"viewBox="0 -7.5 {} {height}" preserveAspectRatio="none">"#, picture.whole.now)?;
+                    narrow.write(|class| classes.light(class), out)?;
+                    out.write_all(b"</svg>")?;
+                    write_legend(picture, &mut classes, height, out)?;
                 }
+                writer.write_event(Event::End(tag))?;
             }
             other => writer.write_event(other)?,
         }
     }
+    let mut table = names.table(picture.whole, is_compared, &picture.options.count_name);
+    if !functions.is_empty() {
+        let (kinds, rows) = functions_of(picture, functions, &names, &mut classes);
+        table.insert("kinds".to_owned(), kinds);
+        table.insert("functions".to_owned(), rows);
+    }
+    style += STYLE;
+    style += &classes.rules();
+    script += SCRIPT;
+    Ok(Dressed { prolog, tag: first_tag, style, table, script, body: writer.into_inner() })
 }
 
-/// A colour of a style sheet: `#8090a0`.
-fn hex((red, green, blue): (u8, u8, u8)) -> String {
-    format!("#{red:02x}{green:02x}{blue:02x}")
+/// The functions of a table: their kinds, each `[words, class]`, and rows `[name, kind, own, total]`, in a comparison with the own weight and
+/// the total before. Kinds and names are places in their lists.
+fn functions_of(picture: &Picture<'_>, functions: &[FunctionRow], names: &NameTable, classes: &mut Classes) -> (Value, Value) {
+    let mut kinds: Vec<FrameKind> = Vec::new();
+    let mut rows = Vec::with_capacity(functions.len());
+    for row in functions {
+        let kind = picture.labels.get(row.label).map_or(FrameKind::Unknown, |label| label.kind);
+        let place = kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
+            kinds.push(kind);
+            kinds.len() - 1
+        });
+        let name = names.number(Some(row.label));
+        rows.push(match picture.comparison {
+            Some(_) => json!([name, place, row.own.now, row.total.now, row.own.before, row.total.before]),
+            None => json!([name, place, row.own.now, row.total.now]),
+        });
+    }
+    let palette = picture.options.palette;
+    let kinds = kinds.into_iter().map(|kind| {
+        let class = classes.number(Colours::of(|dark| palette.kind(dark, kind)));
+        json!([kind.describe(), class])
+    });
+    (kinds.collect(), rows.into())
+}
+
+/// The text of an element, up to its end.
+fn text_of(reader: &mut Reader<&[u8]>, element: &[u8]) -> Result<String, FormatError> {
+    let mut text = String::new();
+    loop {
+        match reader.read_event().map_err(broken)? {
+            Event::Text(piece) => text += &String::from_utf8_lossy(&piece),
+            Event::CData(piece) => text += &String::from_utf8_lossy(&piece),
+            Event::End(tag) if tag.name().as_ref() == element => return Ok(text),
+            Event::Eof => return Err(broken(io::Error::from(io::ErrorKind::UnexpectedEof).into())),
+            _ => {}
+        }
+    }
 }
 
 /// inferno writes XML that can be read.
@@ -180,6 +230,7 @@ fn taller<'a>(tag: &BytesStart<'a>, height: &mut u64) -> BytesStart<'a> {
     for attribute in tag.attributes().flatten() {
         let value = String::from_utf8_lossy(&attribute.value);
         let value = match attribute.key.as_ref() {
+            b"onload" => continue,
             b"height" => {
                 *height = value.parse().unwrap_or(0);
                 (*height + LEGEND_HEIGHT).to_string().into()
@@ -193,36 +244,6 @@ fn taller<'a>(tag: &BytesStart<'a>, height: &mut u64) -> BytesStart<'a> {
         new.push_attribute((&*String::from_utf8_lossy(attribute.key.as_ref()), &*value));
     }
     new
-}
-
-/// Classes of boxes with the same colours.
-#[derive(Default)]
-struct Classes {
-    numbers: FxHashMap<Colours, usize>,
-    colours: Vec<Colours>,
-}
-
-impl Classes {
-    fn number(&mut self, colours: Colours) -> usize {
-        *self.numbers.entry(colours).or_insert_with(|| {
-            self.colours.push(colours);
-            self.colours.len() - 1
-        })
-    }
-
-    /// The colour of a class on light ground.
-    fn light(&self, class: usize) -> String {
-        self.colours.get(class).map_or_else(String::new, |colours| hex(colours.light))
-    }
-
-    /// Their rules.
-    fn rules(&self) -> String {
-        let rule = |(number, colours): (usize, &Colours)| {
-            let [light, dark, ink, dark_ink] = [colours.light, colours.dark, colours.light_ink, colours.dark_ink].map(hex);
-            format!(".c{number}{{fill:{light};--d:{dark};--i:{ink};--j:{dark_ink}}}\n")
-        };
-        self.colours.iter().enumerate().map(rule).collect()
-    }
 }
 
 /// A box as inferno writes it.
@@ -318,7 +339,7 @@ fn fitted(name: &str, characters: usize) -> Cow<'_, str> {
 }
 
 /// Writes which colour stands for what.
-fn write_legend(picture: &Picture<'_>, top: u64, out: &mut dyn Write) -> io::Result<()> {
+fn write_legend(picture: &Picture<'_>, classes: &mut Classes, top: u64, out: &mut dyn Write) -> io::Result<()> {
     let palette = picture.options.palette;
     let entries: Vec<(Colours, &str)> = match &picture.comparison {
         Some(_) => {
@@ -332,16 +353,11 @@ fn write_legend(picture: &Picture<'_>, top: u64, out: &mut dyn Write) -> io::Res
         }
     };
     write!(out, r#"<g id="legend">"#)?;
-    let mut x = 10;
+    let mut x = SIDE;
     for (colours, words) in entries {
-        let (light, dark) = (hex(colours.light), hex(colours.dark));
-        write!(
-            out,
-            r#"<rect x="{x}" y="{}" width="14" height="14" fill="{light}" style="--d:{dark}"/><text x="{}" y="{}">{words}</text>"#,
-            top + 2,
-            x + 20,
-            top + 13,
-        )?;
+        let (class, y) = (classes.number(colours), top + 2);
+        write!(out, r#"<rect class="c{class}" x="{x}" y="{y}" width="14" height="14"/>"#)?;
+        write!(out, r#"<text x="{}" y="{}">{words}</text>"#, x + 20, top + 13)?;
         x += 20 + (words.chars().count() as f64 * FONT_SIZE as f64 * CHARACTER_WIDTH) as u64 + 20;
     }
     write!(out, "</g>")

@@ -7,6 +7,7 @@
 //! The same tree gives the same file, byte for byte.
 
 mod boxes;
+mod classes;
 mod dress;
 mod names;
 mod narrow;
@@ -18,12 +19,14 @@ use std::io::Write;
 
 use inferno::flamegraph::{Direction, Options, from_lines};
 
-use super::FormatError;
 use super::paths::Texts;
-use crate::profile::{CallTree, Difference, Label, LabelTable, NodeId, Sides};
+use super::{FormatError, Part};
+use crate::profile::{CallTree, Difference, FunctionRow, Label, LabelTable, NodeId, Sides};
 use boxes::{Drawing, few_enough};
+pub(super) use dress::Dressed;
 use dress::{CHARACTER_WIDTH, FONT_SIZE, Picture, dress};
-use options::printable;
+pub(super) use names::in_markup;
+pub(super) use options::printable;
 pub use options::{Drawn, SvgOptions};
 
 /// The screen's colour of what a search has found. `style.css` has it too.
@@ -39,7 +42,9 @@ pub fn write(
     options: &SvgOptions,
     out: &mut dyn Write,
 ) -> Result<Drawn, FormatError> {
-    draw(tree, None, labels, root, options, out)
+    let (picture, drawn) = draw(&Part { tree, difference: None, labels, root }, &[], options)?;
+    picture.write(out)?;
+    Ok(drawn)
 }
 
 /// Draws what is at and below `root` of the tree of both sides of a comparison: as wide as it is now, red where its share has
@@ -52,17 +57,14 @@ pub fn write_difference(
     options: &SvgOptions,
     out: &mut dyn Write,
 ) -> Result<Drawn, FormatError> {
-    draw(tree, Some(difference), labels, root, options, out)
+    let (picture, drawn) = draw(&Part { tree, difference: Some(difference), labels, root }, &[], options)?;
+    picture.write(out)?;
+    Ok(drawn)
 }
 
-fn draw(
-    tree: &CallTree,
-    difference: Option<&Difference>,
-    labels: &LabelTable,
-    root: NodeId,
-    options: &SvgOptions,
-    out: &mut dyn Write,
-) -> Result<Drawn, FormatError> {
+/// Draws a picture. Its table gets these functions, too.
+pub(super) fn draw(part: &Part<'_>, functions: &[FunctionRow], options: &SvgOptions) -> Result<(Dressed, Drawn), FormatError> {
+    let Part { tree, difference, labels, root } = *part;
     let total = difference.map_or(tree.node(root).total, |difference| difference.node(root).total.now);
     if total == 0 {
         return Err(FormatError::NothingToSave);
@@ -96,8 +98,7 @@ fn draw(
     inferno.flame_chart = true;
     let mut raw = Vec::new();
     from_lines(&mut inferno, boxes.lines().rev(), &mut raw)?;
-    dress(&raw, &picture, out)?;
-    Ok(drawn)
+    Ok((dress(&raw, &picture, functions)?, drawn))
 }
 
 /// The text by which boxes are ordered. Frames with the same text are one box.

@@ -19,7 +19,7 @@
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::boxes::BoxOf;
 use super::options::{SvgOptions, printable};
@@ -42,16 +42,16 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// The names of these boxes, in their order.
-    pub(super) fn of(boxes: &[BoxOf], labels: &LabelTable, options: &SvgOptions) -> NameTable {
+    /// The names of these functions, in their order. `None` stands for what is too narrow to be drawn.
+    pub(super) fn of(functions: impl Iterator<Item = Option<LabelId>>, labels: &LabelTable, options: &SvgOptions) -> NameTable {
         let mut table = NameTable { names: Vec::new(), objects: Vec::new(), numbers: FxHashMap::default() };
         let mut objects = FxHashMap::default();
-        for of in boxes {
-            if table.numbers.contains_key(&of.label) {
+        for function in functions {
+            if table.numbers.contains_key(&function) {
                 continue;
             }
-            let whole = name_of(of.label, labels);
-            let label = of.label.and_then(|label| labels.get(label)).filter(|label| !label.object.is_empty());
+            let whole = name_of(function, labels);
+            let label = function.and_then(|label| labels.get(label)).filter(|label| !label.object.is_empty());
             let object = label.map(|label| {
                 let next = objects.len();
                 *objects.entry(printable(&label.object)).or_insert(next)
@@ -60,7 +60,7 @@ impl NameTable {
                 Cow::Owned(short) if short != whole => (short, Some(whole)),
                 _ => (whole, None),
             };
-            table.numbers.insert(of.label, table.names.len());
+            table.numbers.insert(function, table.names.len());
             table.names.push(Name { short, whole, object });
         }
         let mut in_order: Vec<(String, usize)> = objects.into_iter().collect();
@@ -69,15 +69,19 @@ impl NameTable {
         table
     }
 
+    /// The place of a function's name in the table.
+    pub(super) fn number(&self, function: Option<LabelId>) -> usize {
+        self.numbers.get(&function).copied().unwrap_or(0)
+    }
+
     /// The name that stands on a box.
     pub(super) fn short(&self, of: &BoxOf) -> &str {
-        let name = self.numbers.get(&of.label).and_then(|number| self.names.get(*number));
-        name.map_or("", |name| &name.short)
+        self.names.get(self.number(of.label)).map_or("", |name| &name.short)
     }
 
     /// What the attribute `b` of a box says. See the head of this file.
     pub(super) fn reference(&self, of: &BoxOf, is_compared: bool) -> String {
-        let mut text = in_base_36(self.numbers.get(&of.label).copied().unwrap_or(0));
+        let mut text = in_base_36(self.number(of.label));
         text += &match of.own.now {
             0 => String::new(),
             own if own == of.total.now => "!".to_owned(),
@@ -89,8 +93,8 @@ impl NameTable {
         text
     }
 
-    /// The table as JSON that may stand in XML and in HTML: without `<`, `>` and `&`.
-    pub(super) fn json(&self, whole: Sides, is_compared: bool, unit: &str) -> String {
+    /// The table.
+    pub(super) fn table(&self, whole: Sides, is_compared: bool, unit: &str) -> Map<String, Value> {
         let name = |name: &Name| match (name.object.map_or(0, |place| place + 1), &name.whole) {
             (0, None) => json!([name.short]),
             (object, None) => json!([name.short, object]),
@@ -98,9 +102,19 @@ impl NameTable {
         };
         let names: Vec<Value> = self.names.iter().map(name).collect();
         let weights: &[u64] = if is_compared { &[whole.now, whole.before] } else { &[whole.now] };
-        let table = json!({ "unit": printable(unit), "whole": weights, "objects": self.objects, "names": names });
-        table.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+        let entries = [
+            ("unit", printable(unit).into()),
+            ("whole", json!(weights)),
+            ("objects", json!(self.objects)),
+            ("names", names.into()),
+        ];
+        entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
+}
+
+/// JSON as text that may stand in XML and in HTML: without `<`, `>` and `&`.
+pub(in crate::formats) fn in_markup(table: &Map<String, Value>) -> String {
+    json!(table).to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 /// The whole name of a function, or what stands for it.
@@ -138,11 +152,11 @@ mod tests {
         let (main, parse) = (label("main", "shop"), label("parse<\"&\">(int)", "libparse.so"));
         let boxes = [of(main, 0, 9, 8), of(parse, 5, 9, 7), of(parse, 4, 4, 0), of(label(" ", ""), 0, 1, 0), of(None, 1, 1, 0)];
         let options = SvgOptions { short: |name| Cow::Owned(name.replace("(int)", "")), ..SvgOptions::default() };
-        let names = NameTable::of(&boxes, &labels, &options);
+        let names = NameTable::of(boxes.iter().map(|of| of.label), &labels, &options);
         assert_eq!(boxes.map(|of| names.reference(&of, false)), ["0", "1-5", "1!", "2", "3!"]);
         assert_eq!(names.reference(&boxes[1], true), "1-5~7");
         assert_eq!(names.short(&boxes[1]), "parse<\"&\">");
-        let text = names.json(sides(9, 8), true, "samples");
+        let text = in_markup(&names.table(sides(9, 8), true, "samples"));
         assert!(!text.contains(['<', '>', '&']), "{text}");
         let table: Value = serde_json::from_str(&text).unwrap();
         let expected = json!([["main", 1], ["parse<\"&\">", 2, "parse<\"&\">(int)"], ["[unknown]"], ["[too narrow to draw]"],]);

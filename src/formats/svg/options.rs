@@ -56,6 +56,6 @@ impl Drawn {
 }
 
 /// Text that may stand in XML: without control characters, and without the two characters that XML forbids besides.
-pub(super) fn printable(text: &str) -> String {
+pub(in crate::formats) fn printable(text: &str) -> String {
     sanitize(text).replace(['\u{fffe}', '\u{ffff}'], "·")
 }

@@ -34,6 +34,12 @@ function put_together() {
     for (var i = 0; i < boxes.children.length; i++) {
         var g = boxes.children[i], rect = find_child(g, "rect");
         rect.setAttribute("fill", "inherit");
+        // A page of HTML knows no name spaces of attributes.
+        ["x", "w"].forEach(function(name) {
+            var weight = rect.getAttribute("fg:" + name);
+            rect.removeAttribute("fg:" + name);
+            rect.setAttributeNS(fg, "fg:" + name, weight);
+        });
         if (!find_child(g, "text"))
             add(g, "text", {x: rect.getAttribute("x"), y: +rect.getAttribute("y") + 10.5});
         dress(g, g.getAttribute("b") || "", +rect.getAttribute("fg:w"));

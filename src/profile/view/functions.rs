@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::difference::{Comparison, Measure};
+use super::difference::{Comparison, Difference, Measure};
 use super::sides::Sides;
 use super::tree::{CallTree, NodeId, TreeBuilder};
 use crate::profile::ids::LabelId;
@@ -69,25 +69,46 @@ fn walk(tree: &CallTree, top: NodeId, mut enter: impl FnMut(NodeId), mut leave: 
 impl FunctionTable {
     /// Sums up a tree that grows from callers to callees.
     pub fn of(tree: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
-        FunctionTable::sorted(weights(tree, &names.labels), None, order, names)
+        FunctionTable::sorted(weights(tree, CallTree::ROOT, &names.labels, |id| now(tree, id)), None, order, &names.labels)
     }
 
     /// Sums up two of them, side by side. Functions that have changed most come first, unless they are ordered by name.
-    pub fn comparing(now: &CallTree, before: &CallTree, measure: Measure, order: FunctionOrder, names: &Names) -> FunctionTable {
-        let mut rows = weights(now, &names.labels);
-        for (at, row) in weights(before, &names.labels).into_iter().enumerate() {
+    pub fn comparing(
+        after: &CallTree,
+        before: &CallTree,
+        measure: Measure,
+        order: FunctionOrder,
+        names: &Names,
+    ) -> FunctionTable {
+        let weights = |tree| weights(tree, CallTree::ROOT, &names.labels, |id| now(tree, id));
+        let mut rows = weights(after);
+        for (at, row) in weights(before).into_iter().enumerate() {
             while rows.len() <= at {
                 rows.push(FunctionRow::empty(names.labels.id(rows.len())));
             }
             rows[at].own = Sides::beside(rows[at].own, row.own);
             rows[at].total = Sides::beside(rows[at].total, row.total);
         }
-        let whole = Sides::beside(now.whole(), before.whole());
-        FunctionTable::sorted(rows, Some(Comparison { whole, measure }), order, names)
+        let whole = Sides::beside(after.whole(), before.whole());
+        FunctionTable::sorted(rows, Some(Comparison { whole, measure }), order, &names.labels)
     }
 
-    fn sorted(mut rows: Vec<FunctionRow>, compared: Option<Comparison>, order: FunctionOrder, names: &Names) -> FunctionTable {
-        let is_function = |label| names.labels.get(label).is_none_or(|label| label.kind != FrameKind::Process);
+    /// Sums up what is at and below a node, on both sides where there is a difference. The heaviest by own weight of now come first.
+    pub fn below(tree: &CallTree, top: NodeId, difference: Option<&Difference>, labels: &LabelTable) -> FunctionTable {
+        let weigh = |id| match difference {
+            Some(difference) => (difference.node(id).own, difference.node(id).total),
+            None => now(tree, id),
+        };
+        FunctionTable::sorted(weights(tree, top, labels, weigh), None, FunctionOrder::Own, labels)
+    }
+
+    fn sorted(
+        mut rows: Vec<FunctionRow>,
+        compared: Option<Comparison>,
+        order: FunctionOrder,
+        labels: &LabelTable,
+    ) -> FunctionTable {
+        let is_function = |label| labels.get(label).is_none_or(|label| label.kind != FrameKind::Process);
         rows.retain(|row| row.total != Sides::default() && is_function(row.label));
         let size = |part| compared.map_or(0, |compared| (compared.change(part).by.abs() * 1e9) as u64);
         match order {
@@ -95,7 +116,7 @@ impl FunctionTable {
                 rows.sort_by_cached_key(|row| (Reverse((size(row.own), row.own.now, row.total.now)), row.label));
             }
             FunctionOrder::Total => rows.sort_by_cached_key(|row| (Reverse((size(row.total), row.total.now)), row.label)),
-            FunctionOrder::Name => rows.sort_unstable_by_key(|row| (names.labels.name(row.label), row.label)),
+            FunctionOrder::Name => rows.sort_unstable_by_key(|row| (labels.name(row.label), row.label)),
         }
         FunctionTable { rows, compared }
     }
@@ -107,8 +128,16 @@ impl FunctionRow {
     }
 }
 
-/// A row for each label of the table up to the last that the tree has, in their order.
-fn weights(tree: &CallTree, labels: &LabelTable) -> Vec<FunctionRow> {
+/// What a node weighs by itself and in all, and how often it was seen.
+fn now(tree: &CallTree, id: NodeId) -> (Sides, Sides) {
+    let (node, seen) = (tree.node(id), tree.observations(id));
+    let sides = |now, seen_now| Sides { now, seen_now, ..Sides::default() };
+    (sides(node.own, seen.own), sides(node.total, seen.total))
+}
+
+/// A row for each label of the table up to the last that the tree has, in their order: of what is at and below `top`. `weigh` tells what a node
+/// weighs by itself and in all.
+fn weights(tree: &CallTree, top: NodeId, labels: &LabelTable, weigh: impl Fn(NodeId) -> (Sides, Sides)) -> Vec<FunctionRow> {
     let index = |id| labels.index(tree.node(id).label);
     let ids = || (1..tree.nodes().len()).map(|id| NodeId(u32::try_from(id).unwrap_or(u32::MAX)));
     let count = ids().filter_map(index).max().map_or(0, |last| last + 1);
@@ -116,20 +145,17 @@ fn weights(tree: &CallTree, labels: &LabelTable) -> Vec<FunctionRow> {
     let on_path = std::cell::RefCell::new(vec![0u32; count]);
     walk(
         tree,
-        CallTree::ROOT,
+        top,
         |id| {
-            let node = tree.node(id);
             if id == CallTree::ROOT {
                 return;
             }
             let Some(label) = index(id) else { return };
-            let seen = tree.observations(id);
-            rows[label].own.now += node.own;
-            rows[label].own.seen_now += seen.own;
+            let (own, total) = weigh(id);
+            rows[label].own = rows[label].own.plus(own);
             let times = &mut on_path.borrow_mut()[label];
             if *times == 0 {
-                rows[label].total.now += node.total;
-                rows[label].total.seen_now += seen.total;
+                rows[label].total = rows[label].total.plus(total);
             }
             *times += 1;
         },

@@ -1,24 +1,15 @@
 //! A saved SVG opened in Chromium: a click zooms, the button resets, a search highlights and says how much matched. Boxes have the palette's
 //! colours, with and without scripts, on light and on dark ground.
-//!
-//! No driver is needed: a copy of the file gets a second script, which does what a user would do once the page has loaded, and
-//! writes what it sees into the document; Chromium prints the document. Colours are read from screenshots.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
-use std::io::{Read, Write};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io::Write;
 
 use flametop::formats::save::{Overwrite, save};
 use flametop::formats::svg::{self, SvgOptions};
 use flametop::palette::Palette;
 use flametop::profile::{CallTree, FrameKind, LabelTable, TreeBuilder, sanitize};
 
-/// Starting a cold Chromium on a busy machine takes a few seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::chromium::{Screenshot, WIDTH, decoded, seen_in, with_script};
 
 /// A click, a reset and a search, each followed by what the page shows then. `onload` of the file itself has set a timer that
 /// lays the page out; ours comes after it.
@@ -66,7 +57,7 @@ window.addEventListener("load", function() { setTimeout(function() {
 ]]></script>"#;
 
 /// 1,000 samples. `slow` has 4 of them: its box is narrower than a name.
-fn tree(labels: &LabelTable) -> CallTree {
+pub(super) fn tree(labels: &LabelTable) -> CallTree {
     use FrameKind::{Inlined, Kernel, Process, User};
     let stacks: [(&[(&str, FrameKind)], i64); 5] = [
         (&[("nginx", Process), ("main", User), ("parse", User), ("lex<&'a str>", Inlined)], 200),
@@ -83,63 +74,6 @@ fn tree(labels: &LabelTable) -> CallTree {
         builder.add(node, weight);
     }
     builder.finish()
-}
-
-/// Ends the browser when the test is over, however it ends.
-struct Browser(Child);
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Runs Chromium with these words until it ends. Returns what it prints.
-fn chromium(words: &[&str], file: &Path, profile: &Path) -> String {
-    let mut command = Command::new("chromium");
-    command
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"])
-        .args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars"])
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .args(words)
-        .arg(format!("file://{}", file.display()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let child = command.spawn().expect("this test needs the program `chromium`: install Debian's package of that name");
-    let mut browser = Browser(child);
-    let mut pipe = browser.0.stdout.take().unwrap();
-    let reader = thread::spawn(move || {
-        let mut printed = String::new();
-        pipe.read_to_string(&mut printed).map(|_| printed)
-    });
-    let deadline = Instant::now() + PATIENCE;
-    while browser.0.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < deadline, "Chromium has not finished after {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
-    reader.join().unwrap().unwrap()
-}
-
-/// The document after `SCRIPT` has run, as Chromium prints it.
-fn dump(svg: &Path, profile: &Path) -> String {
-    chromium(&["--virtual-time-budget=3000", "--dump-dom"], svg, profile)
-}
-
-fn seen_in(dom: &str) -> Vec<(String, String)> {
-    let seen = dom.split("data-seen=\"").nth(1).and_then(|rest| rest.split('"').next());
-    let seen = seen.unwrap_or_else(|| panic!("the script has not run; the document is:\n{dom}"));
-    seen.split('|').filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
-}
-
-/// The document of a copy of the file that has this script, too.
-fn with_script(svg: &Path, script: &str, directory: &Path) -> String {
-    let saved = fs::read_to_string(svg).unwrap();
-    let end = saved.rfind("</svg>").unwrap();
-    let copy = directory.join("copy.svg");
-    fs::write(&copy, format!("{}{script}{}", &saved[..end], &saved[end..])).unwrap();
-    dump(&copy, &directory.join("browser"))
 }
 
 fn check(inverted: bool) {
@@ -184,35 +118,6 @@ fn a_click_zooms_and_a_search_highlights() {
 fn so_it_does_with_callers_at_the_top() {
     check(true);
 }
-
-/// Reads colours of pixels in a screenshot.
-struct Screenshot {
-    width: usize,
-    bytes: Vec<u8>,
-    channels: usize,
-}
-
-impl Screenshot {
-    fn take(file: &Path, words: &[&str], directory: &Path) -> Screenshot {
-        let png = directory.join("screenshot.png");
-        let size = format!("--window-size={WIDTH},400");
-        let target = format!("--screenshot={}", png.display());
-        chromium(&[words, &[&size, &target, "--virtual-time-budget=3000"]].concat(), file, &directory.join("browser"));
-        let mut reader = png::Decoder::new(std::io::BufReader::new(fs::File::open(&png).unwrap())).read_info().unwrap();
-        let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
-        let about = reader.next_frame(&mut bytes).unwrap();
-        fs::remove_file(&png).unwrap();
-        Screenshot { width: about.width as usize, bytes, channels: about.color_type.samples() }
-    }
-
-    fn at(&self, x: f64, y: f64) -> (u8, u8, u8) {
-        let from = (y as usize * self.width + x as usize) * self.channels;
-        (self.bytes[from], self.bytes[from + 1], self.bytes[from + 2])
-    }
-}
-
-/// Pixels of the window. Those of the boxes are 20 less.
-const WIDTH: usize = 1220;
 
 /// The kinds of a picture in which each kind has one box; the last one is too narrow for a name.
 const KINDS: [FrameKind; 7] = [
@@ -314,8 +219,8 @@ window.addEventListener("load", function() { setTimeout(function() {
 ]]></script>"#;
     let seen = seen_in(&with_script(&path, script, directory.path()));
     let of = |key: &str| seen.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone()).unwrap();
-    // inferno's, the table, ours, and that of this test.
-    assert_eq!((of("scripts"), of("images"), of("title")), ("4".into(), "0".into(), String::new()));
+    // The table, the script, and that of this test.
+    assert_eq!((of("scripts"), of("images"), of("title")), ("3".into(), "0".into(), String::new()));
     let list = |key: &str| -> Vec<Option<String>> { serde_json::from_str(&decoded(&of(key))).unwrap() };
     let (shown, objects) = (list("names"), list("objects"));
     for (number, name) in names.iter().enumerate() {
@@ -327,15 +232,4 @@ window.addEventListener("load", function() { setTimeout(function() {
             assert_eq!(objects[at].as_ref(), Some(&object));
         }
     }
-}
-
-/// Undoes `encodeURIComponent`.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let hex = |byte: u8| char::from(byte).to_digit(16).unwrap() as u8;
-        bytes.push(if byte == b'%' { hex(rest.next().unwrap()) << 4 | hex(rest.next().unwrap()) } else { byte });
-    }
-    String::from_utf8(bytes).unwrap()
 }
