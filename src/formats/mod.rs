@@ -4,6 +4,7 @@
 //! - [`folded`]: one stack a line with its count: what FlameGraph's tools exchange
 //! - [`svg`]: an interactive flame graph for a browser, drawn by inferno
 //! - [`html`]: the same with a table of functions, as a page
+//! - [`writer`]: writes any of them
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile); writers take the
 //! [`CallTree`](crate::profile::CallTree) that a view shows, zoom included. [`save`] puts a file in its place whole or not at
@@ -17,12 +18,11 @@ mod paths;
 pub mod save;
 pub mod svg;
 pub mod table;
+pub mod writer;
 
-use std::io::{self, Write};
+use std::io;
 
 use crate::profile::{CallTree, Difference, LabelTable, NodeId};
-use folded::FoldedOptions;
-use svg::SvgOptions;
 
 pub use table::Format;
 
@@ -37,28 +37,6 @@ pub struct Part<'a> {
     pub labels: &'a LabelTable,
     /// What is at and below this node is saved.
     pub root: NodeId,
-}
-
-/// Writes a file of a format. Returns what is not in it, as half a sentence.
-///
-/// `out` should be buffered. A tree without weight is an error.
-pub fn write(
-    format: Format,
-    part: Part<'_>,
-    picture: &SvgOptions,
-    folded: FoldedOptions,
-    out: &mut dyn Write,
-) -> Result<Option<String>, FormatError> {
-    let Part { tree, difference, labels, root } = part;
-    match (format, difference) {
-        (Format::Svg, None) => svg::write(tree, labels, root, picture, out).map(|drawn| drawn.cut()),
-        (Format::Svg, Some(difference)) => {
-            svg::write_difference(tree, difference, labels, root, picture, out).map(|drawn| drawn.cut())
-        }
-        (Format::Html, _) => html::write(part, picture, out).map(|drawn| drawn.cut()),
-        (Format::Folded, None) => folded::write(tree, labels, root, folded, out).map(|_| None),
-        (Format::Folded, Some(difference)) => folded::write_difference(tree, difference, labels, root, folded, out).map(|_| None),
-    }
 }
 
 /// Why a file could not be read or written. Each message is a sentence; the caller puts the file's name before it.

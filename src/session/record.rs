@@ -1,7 +1,7 @@
 //! Recording without a screen: samples for a while, then one file.
 
 use crate::formats::save::Overwrite;
-use crate::formats::{self, Format, Part};
+use crate::formats::{Format, Part, writer};
 use crate::session::clock::{below_title, now, picture_name};
 use crate::session::looks::palette_of;
 use crate::session::options::{folding, limits};
@@ -353,7 +353,7 @@ fn write(
     let folded = FoldedOptions { annotations: !options.no_annotations };
     let mut cut = None;
     let stacks = |out: &mut dyn Write| {
-        cut = formats::write(format, part, &picture, folded, out)?;
+        cut = writer::write(format, part, &picture, folded, out)?;
         Ok(())
     };
     match pipe {

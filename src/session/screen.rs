@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{self, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
-use crate::formats::{self, Format, FormatError, Part};
+use crate::formats::{Format, FormatError, Part, writer};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};
 use crate::ui::{CodePlace, Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, plain_name};
 
@@ -242,7 +242,7 @@ fn save_view(order: &SaveRequest, labels: &LabelTable, is_icicle: bool) -> Resul
     };
     let mut cut = None;
     let saved = save::save(&order.path, overwrite, |out| -> Result<(), FormatError> {
-        cut = formats::write(format, part, &picture, FoldedOptions::default(), out)?;
+        cut = writer::write(format, part, &picture, FoldedOptions::default(), out)?;
         Ok(())
     })?;
     Ok((saved, cut))

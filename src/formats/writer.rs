@@ -1,0 +1,29 @@
+//! Writes a file of whatever format.
+
+use std::io::Write;
+
+use super::folded::{self, FoldedOptions};
+use super::svg::{self, SvgOptions};
+use super::{Format, FormatError, Part, html};
+
+/// Writes a file of a format. Returns what is not in it, as half a sentence.
+///
+/// `out` should be buffered. A tree without weight is an error.
+pub fn write(
+    format: Format,
+    part: Part<'_>,
+    picture: &SvgOptions,
+    folded: FoldedOptions,
+    out: &mut dyn Write,
+) -> Result<Option<String>, FormatError> {
+    let Part { tree, difference, labels, root } = part;
+    match (format, difference) {
+        (Format::Svg, None) => svg::write(tree, labels, root, picture, out).map(|drawn| drawn.cut()),
+        (Format::Svg, Some(difference)) => {
+            svg::write_difference(tree, difference, labels, root, picture, out).map(|drawn| drawn.cut())
+        }
+        (Format::Html, _) => html::write(part, picture, out).map(|drawn| drawn.cut()),
+        (Format::Folded, None) => folded::write(tree, labels, root, folded, out).map(|_| None),
+        (Format::Folded, Some(difference)) => folded::write_difference(tree, difference, labels, root, folded, out).map(|_| None),
+    }
+}
