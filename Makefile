@@ -67,6 +67,8 @@ soak: build ## run the live view for an hour beside programs that come and go, a
 picture: build ## make the pictures in README.md anew
 	@$(WITH_CLANG) scripts/picture.sh $(FLAMETOP) assets/screen.svg
 	@$(WITH_CLANG) PICTURE_KEYS="O Down Down Down Down Down Down Down" scripts/picture.sh $(FLAMETOP) assets/python.svg python3 scripts/demo-shop.py
+	@python3 scripts/demo-shop.py & shop=$$!; sleep 1; $(FLAMETOP) record -F 97 -d 8 -p $$shop -o assets/saved.svg --force; kill $$shop
+	@chmod 644 assets/saved.svg
 
 install: build ## copy the program and its manual page under PREFIX (/usr/local)
 	install -D -m 755 $(FLAMETOP) $(DESTDIR)$(PREFIX)/bin/flametop

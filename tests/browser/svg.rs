@@ -47,6 +47,15 @@ window.addEventListener("load", function() { setTimeout(function() {
         window.dispatchEvent(new KeyboardEvent("keydown", {keyCode: 70, ctrlKey: true}));
         seen.matched = document.getElementById("matched").textContent;
         seen.highlighted = filled();
+        function press(key) { document.documentElement.dispatchEvent(new KeyboardEvent("keydown", {key: key, bubbles: true})); }
+        press("n");
+        seen.next = width("lex<&'a str>");
+        press("n");
+        seen.next_after = width("vfs_read");
+        press("N");
+        seen.previous = width("lex<&'a str>");
+        press("Escape");
+        seen.escaped = width("lex<&'a str>");
         document.getElementById("search").dispatchEvent(new MouseEvent("click", {bubbles: true}));
         seen.highlighted_after = filled();
     } catch (error) {
@@ -103,6 +112,10 @@ fn check(inverted: bool) {
         ("unzoom_hidden_after", "true"),
         ("matched", "Matched: 50.0%"),
         ("highlighted", "lex&lt;&amp;'a,vfs_read"),
+        ("next", "100.0000%"),
+        ("next_after", "100.0000%"),
+        ("previous", "100.0000%"),
+        ("escaped", "20.0000%"),
         ("highlighted_after", ""),
     ];
     let expected: Vec<(String, String)> = expected.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();

@@ -69,6 +69,38 @@ init = function(evt) {
     put_together();
     init_of_inferno(evt);
 };
+// Keys: n and N zoom to the next box that the search has found and to the one before, Escape zooms out.
+var found_at = -1;
+function zoom_to_found(by) {
+    var found = Array.from(frames.children).filter(function(g) {
+        return find_child(g, "rect").getAttribute("fill") == searchcolor;
+    });
+    function number(g, name) {
+        return +find_child(g, "rect").getAttribute(name);
+    }
+    // From left to right, callers first.
+    found.sort(function(a, b) {
+        return number(a, "fg:x") - number(b, "fg:x") || number(b, "fg:w") - number(a, "fg:w");
+    });
+    if (!found.length) return;
+    found_at = (Math.max(found_at, by > 0 ? -1 : 0) + by + found.length) % found.length;
+    unzoom();
+    zoom(found[found_at]);
+}
+window.addEventListener("keydown", function(event) {
+    var types = event.target.tagName == "INPUT";
+    if (types || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.key == "n") zoom_to_found(1);
+    if (event.key == "N") zoom_to_found(-1);
+    // A page has more to undo.
+    if (event.key == "Escape" && !document.getElementById("find"))
+        unzoom();
+});
+var search_of_inferno = search;
+search = function(term) {
+    found_at = -1;
+    search_of_inferno(term);
+};
 g_to_func = function(g) {
     return g.whole || "all";
 };
