@@ -7,7 +7,7 @@
 //! - [`writer`]: writes any of them
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile); writers take the
-//! [`CallTree`](crate::profile::CallTree) that a view shows, zoom included. [`save`] puts a file in its place whole or not at
+//! [`CallTree`] that a view shows, zoom included. [`save`] puts a file in its place whole or not at
 //! all. What is read is hostile: bounded, checked, and without control characters when it leaves this room.
 #![deny(clippy::indexing_slicing)]
 
