@@ -26,16 +26,16 @@ use crate::profile::{CallTree, Difference, LabelTable, NodeId};
 
 pub use table::Format;
 
-/// What is saved: a part of a tree, alone or beside its baseline.
+/// The part of a tree that is saved, alone or beside its baseline.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     /// The tree; in a comparison that of both sides.
     pub tree: &'a CallTree,
-    /// What its nodes weigh on each side, in a comparison.
+    /// The weights of its nodes on both sides, in a comparison.
     pub difference: Option<&'a Difference>,
     /// The names.
     pub labels: &'a LabelTable,
-    /// What is at and below this node is saved.
+    /// The highest node that is saved. All nodes below it are, too.
     pub root: NodeId,
 }
 

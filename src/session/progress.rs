@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::profile::{Profile, UserEnd};
 use crate::ui::format_grouped as grouped;
 
-/// What was counted so far. Each look counts only the samples that came since the last.
+/// The counts so far. Each look counts only the samples that came since the last.
 #[derive(Default)]
 pub(super) struct Progress {
     /// Number of the next sample to count.

@@ -121,7 +121,7 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     })
 }
 
-/// The file of a recording for which none is named, in the current directory.
+/// The file in the current directory that a recording without `-o` writes.
 fn usual_name(options: &cli::Record) -> PathBuf {
     let command = options.program.first().and_then(|program| Path::new(program).file_name()).map(shown);
     let process = || options.sampling.pids.first().map(|pid| format!("pid-{pid}"));

@@ -425,7 +425,7 @@ fn tab_changes_the_ending_of_a_file() {
         bench.key(KeyCode::Tab);
         assert!(bench.screen(80, 24).contains(&format!(".folded): {name}")), "{}", bench.screen(80, 24));
     }
-    // What was typed stays; an unknown ending is a part of the name.
+    // Typed characters stay; an unknown ending is a part of the name.
     bench.keys(".x");
     bench.key(KeyCode::Tab);
     bench.key(KeyCode::Enter);

@@ -93,7 +93,7 @@ impl Screenshot {
     }
 }
 
-/// Pixels of the window. Those of the boxes are 20 less.
+/// Pixels of the window. The boxes have 20 pixels less.
 pub(super) const WIDTH: usize = 1220;
 
 /// Undoes `encodeURIComponent`.

@@ -25,7 +25,7 @@ fn saved(directory: &Path, tree: &CallTree, difference: Option<&Difference>, lab
     path
 }
 
-/// What `script` sees in a copy of the page. It may run only if the page's policy allows it.
+/// Runs `script` in a copy of the page, and returns the document after it. The page's policy allows it only on request.
 fn seen(page: &Path, script: &str, is_allowed: bool, directory: &Path) -> String {
     let script = format!("window.addEventListener('load', function() {{ setTimeout(function() {{ {script} }}, 200); }});");
     let hash = BASE64_STANDARD.encode(Sha256::digest(&script));
@@ -37,7 +37,7 @@ fn seen(page: &Path, script: &str, is_allowed: bool, directory: &Path) -> String
     dump(&copy, &directory.join("browser"))
 }
 
-/// What a user does: sorts, types, picks a function, clicks a box, presses Escape.
+/// Does what a user does: sorts, types, picks a function, clicks a box and presses Escape.
 const SCRIPT: &str = r##"
     var seen = {};
     function lines() {
@@ -159,7 +159,7 @@ fn nothing_foreign_can_run() {
         builder.add(node, 100);
     }
     let page = saved(directory.path(), &builder.finish(), None, &labels);
-    // Not even what somebody adds to the file. The same is seen where the policy has its hash.
+    // A script that was added to the file does not run either. It does if the policy has its hash.
     let script = "document.documentElement.setAttribute('data-seen', 'lines=' + document.querySelectorAll('#rows tr').length);";
     let dom = seen(&page, script, false, directory.path());
     assert!(!dom.contains("data-seen=\""), "{dom}");

@@ -13,7 +13,7 @@ use super::chromium::{Screenshot, WIDTH, decoded, seen_in, with_script};
 
 /// A click, a reset and a search, each followed by what the page shows then. `onload` of the file itself has set a timer that
 /// lays the page out; ours comes after it.
-const SCRIPT: &str = r#"<script><![CDATA[
+const SCRIPT: &str = r##"<script><![CDATA[
 window.addEventListener("load", function() { setTimeout(function() {
     var seen = {};
     function tooltip(g) { return g.querySelector("title").textContent; }
@@ -28,6 +28,7 @@ window.addEventListener("load", function() { setTimeout(function() {
     }
     try {
         seen.frames = frames.children.length;
+        seen.legend = Array.from(document.querySelectorAll("#legend text")).map(function(text) { return text.textContent; }).join(", ");
         seen.text = group("main").querySelector("text").textContent.trim();
         seen.tooltip = tooltip(group("lex<&'a str>")).replace(/\n/g, "; ");
         seen.narrow = tooltip(group("slow")).replace(/\n/g, "; ");
@@ -63,7 +64,7 @@ window.addEventListener("load", function() { setTimeout(function() {
     }
     document.documentElement.setAttribute("data-seen", Object.keys(seen).map(function(key) { return key + "=" + seen[key]; }).join("|"));
 }, 100); });
-]]></script>"#;
+]]></script>"##;
 
 /// 1,000 samples. `slow` has 4 of them: its box is narrower than a name.
 pub(super) fn tree(labels: &LabelTable) -> CallTree {
@@ -98,6 +99,7 @@ fn check(inverted: bool) {
 
     let expected = [
         ("frames", "8"),
+        ("legend", "process or thread, user code, kernel, inlined"),
         ("text", "main"),
         ("tooltip", "lex&lt;&amp;'a str&gt; (200 samples, 20.00%); self 200 samples, 20.00%; libparse.so"),
         ("narrow", "slow (4 samples, 0.40%); self 4 samples, 0.40%"),

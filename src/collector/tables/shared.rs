@@ -8,9 +8,9 @@ use crate::locks;
 
 pub(super) struct SharedTables {
     pub(super) inner: Mutex<Inner>,
-    /// Told of each job, and of the end. Only idle workers wait for it: each telling wakes one of them.
+    /// Signalled for each job, and at the end. Only idle workers wait for it, because a signal wakes one waiter.
     pub(super) work: Condvar,
-    /// Told of the end. Workers wait here in the middle of a conversion, until its user has time.
+    /// Signalled at the end. Workers wait for it in the middle of a conversion while its user has no time left.
     pub(super) time: Condvar,
     pub(super) cache: Option<Cache>,
 }

@@ -22,7 +22,7 @@ use crate::profile::FunctionTable;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Most functions of a table: those with most weight of their own. A browser shows that many at once.
+/// Most functions in a table. Functions with little self weight are left out.
 const MAX_FUNCTIONS: usize = 10_000;
 
 /// Writes a page of what is at and below a node. `out` should be buffered. A tree without weight is an error.

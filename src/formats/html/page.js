@@ -171,4 +171,7 @@
     };
     show();
     init();
+    // Deep stacks are higher than the window: their callers are seen first.
+    var picture = document.getElementById("picture");
+    if (!inverted) picture.scrollTop = picture.scrollHeight;
 })();

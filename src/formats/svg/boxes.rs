@@ -139,7 +139,7 @@ fn within(drawing: &Drawing<'_>, limits: Limits) -> Option<Boxes> {
             None => Sides { now: path.own, ..Sides::default() },
         };
         let total = path.nodes.iter().fold(Sides::default(), |sum, node| sum.plus(drawing.total(*node)));
-        // What is gone since the baseline has no width.
+        // Functions that only the baseline has get no width.
         if total.now > 0 && path.depth > 0 || own.now > 0 {
             let label = path.nodes.first().filter(|_| path.depth > 0).map(|node| tree.node(*node).label);
             numbers.set(path.depth.max(1), boxes.boxes.len());

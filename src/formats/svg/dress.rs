@@ -1,10 +1,10 @@
-//! Dresses what inferno has drawn: names, colours for light and dark, a legend.
+//! Gives inferno's picture names, colours for light and dark ground, and a legend.
 //!
 //! inferno's picture has a number on each box (see [`super::boxes`]). inferno's places of boxes, its zoom and its search stay. Boxes too
 //! narrow for a name become paths ([`super::narrow`]), and names stand in a table ([`super::names`]): that is a fifth of inferno's size.
 //! `script.js` puts it all together again before inferno's script begins. Without scripts, the picture is the same but has short names only.
 //!
-//! What comes out is in parts, because an SVG file and a page of HTML put them together differently.
+//! The result is in parts, because an SVG file and a page of HTML put them together differently.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -90,12 +90,12 @@ pub(in crate::formats) struct Dressed {
     pub(in crate::formats) table: Map<String, Value>,
     /// inferno's script and ours.
     pub(in crate::formats) script: String,
-    /// What follows, with the end of the element.
+    /// The rest of the element, with its end.
     pub(in crate::formats) body: Vec<u8>,
 }
 
 impl Dressed {
-    /// Writes the picture as a file of its own.
+    /// Writes an SVG file.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(&self.prolog)?;
         let tag = self.tag.strip_suffix('>').unwrap_or(&self.tag);

@@ -25,7 +25,7 @@ use super::boxes::BoxOf;
 use super::options::{SvgOptions, printable};
 use crate::profile::{LabelId, LabelTable, Sides};
 
-/// A name as it stands on boxes and in tooltips.
+/// The name of a function, for boxes and tooltips.
 struct Name {
     short: String,
     /// `None` if the short one is all of it.
@@ -42,7 +42,7 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// The names of these functions, in their order. `None` stands for what is too narrow to be drawn.
+    /// The names of these functions, in their order. `None` means functions that are too narrow to be drawn.
     pub(super) fn of(functions: impl Iterator<Item = Option<LabelId>>, labels: &LabelTable, options: &SvgOptions) -> NameTable {
         let mut table = NameTable { names: Vec::new(), objects: Vec::new(), numbers: FxHashMap::default() };
         let mut objects = FxHashMap::default();
@@ -74,12 +74,12 @@ impl NameTable {
         self.numbers.get(&function).copied().unwrap_or(0)
     }
 
-    /// The name that stands on a box.
+    /// The short name, for the box.
     pub(super) fn short(&self, of: &BoxOf) -> &str {
         self.names.get(self.number(of.label)).map_or("", |name| &name.short)
     }
 
-    /// What the attribute `b` of a box says. See the head of this file.
+    /// The attribute `b` of a box. See the head of this file.
     pub(super) fn reference(&self, of: &BoxOf, is_compared: bool) -> String {
         let mut text = in_base_36(self.number(of.label));
         text += &match of.own.now {
@@ -117,7 +117,7 @@ pub(in crate::formats) fn in_markup(table: &Map<String, Value>) -> String {
     json!(table).to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// The whole name of a function, or what stands for it.
+/// The whole name of a function, or a word in brackets if it has none.
 fn name_of(label: Option<LabelId>, labels: &LabelTable) -> String {
     match label.map(|label| labels.get(label)) {
         Some(Some(label)) if !label.name.trim().is_empty() => printable(&label.name),

@@ -128,15 +128,15 @@ impl FunctionRow {
     }
 }
 
-/// What a node weighs by itself and in all, and how often it was seen.
+/// The self weight and the total weight of a node, with observations.
 fn now(tree: &CallTree, id: NodeId) -> (Sides, Sides) {
     let (node, seen) = (tree.node(id), tree.observations(id));
     let sides = |now, seen_now| Sides { now, seen_now, ..Sides::default() };
     (sides(node.own, seen.own), sides(node.total, seen.total))
 }
 
-/// A row for each label of the table up to the last that the tree has, in their order: of what is at and below `top`. `weigh` tells what a node
-/// weighs by itself and in all.
+/// A row for each label of the table up to the last that the tree has, in their order: of what is at and below `top`. `weigh` returns self and
+/// total weight of a node.
 fn weights(tree: &CallTree, top: NodeId, labels: &LabelTable, weigh: impl Fn(NodeId) -> (Sides, Sides)) -> Vec<FunctionRow> {
     let index = |id| labels.index(tree.node(id).label);
     let ids = || (1..tree.nodes().len()).map(|id| NodeId(u32::try_from(id).unwrap_or(u32::MAX)));
