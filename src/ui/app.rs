@@ -8,7 +8,7 @@ use crate::profile::{
     Direction, EventSource, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp,
 };
 
-use super::keys::{Action, a_move, is_ctrl_c};
+use super::keys::{self, Action, a_move, is_ctrl_c};
 use super::messages::{Effect, Event, EventName, Message, SaveRequest, Saved, Status};
 use super::overlay::{Confirm, Help, Overlay, Picker, PromptKind};
 use super::place::Place;
@@ -210,6 +210,9 @@ impl App {
             self.on_overlay_key(key, effects);
         } else if let Some(action) = self.scene.keys.action(key) {
             self.act(action, effects);
+        } else if let Some(key) = keys::name(key) {
+            let (all, palette) = (self.scene.keys.first(Action::Help), self.scene.keys.first(Action::Palette));
+            self.scene.say(format!("{key} does nothing; {all} lists the keys, {palette} all actions"));
         }
     }
 
@@ -278,7 +281,11 @@ impl App {
             | Action::RangeNarrower
             | Action::RangeWider
             | Action::RangeLive => self.scene.change_range(action),
-            Action::Orientation => self.views.flame.root_on_top = !self.views.flame.root_on_top,
+            Action::Orientation => {
+                self.views.flame.root_on_top = !self.views.flame.root_on_top;
+                let place = if self.views.flame.root_on_top { "top" } else { "bottom" };
+                self.scene.say(format!("callers are at the {place}"));
+            }
             Action::BottomUp => self.turn_over(),
             Action::Sandwich => self.sandwich(),
             Action::Source => self.open_source(),
@@ -290,15 +297,22 @@ impl App {
                 self.scene.detail = self.scene.detail.next();
                 self.scene.say(self.scene.detail.describe().to_owned());
             }
-            Action::Chains => self.views.flame.chains = !self.views.flame.chains,
+            Action::Chains => {
+                self.views.flame.chains = !self.views.flame.chains;
+                let how = if self.views.flame.chains { "chains of calls share a row" } else { "each function has a row" };
+                self.scene.say(how.to_owned());
+            }
             Action::ColourMode => {
                 self.scene.theme.mode = match self.scene.theme.mode {
                     ColourMode::Kind => ColourMode::Own,
                     ColourMode::Own => ColourMode::Kind,
-                }
+                };
+                let by = if self.scene.theme.mode == ColourMode::Kind { "kind of code" } else { "self weight" };
+                self.scene.say(format!("colours are by {by}"));
             }
             Action::Save => self.open_prompt(PromptKind::Save, (self.save_offer.name)()),
             Action::Copy => self.copy(effects),
+            Action::Palette => self.overlay = Some(Overlay::Picker(Picker::actions(&self.scene.keys))),
             Action::Output => self.scene.output_open = !self.scene.output_open,
             Action::Help => self.overlay = Some(Overlay::Help(Help::default())),
             Action::Redraw => effects.push(Effect::Redraw),
@@ -324,6 +338,9 @@ impl App {
         // What has no order of its own changes that of the flame graph.
         if !self.views.get_mut(self.scene.view).next_order() {
             self.views.flame.next_order();
+        }
+        if matches!(self.scene.view, View::Flame | View::Time | View::Health) {
+            self.scene.say(format!("boxes are ordered by {}", self.views.flame.order_word()));
         }
     }
 

@@ -50,6 +50,7 @@ impl App {
                 KeyCode::Enter => {
                     match picker.chosen_row() {
                         Some(Row { choice: Choice::Attach, name, .. }) => self.attach(name, effects),
+                        Some(Row { choice: Choice::Do(action), .. }) => self.act(*action, effects),
                         Some(row) => self.choose(row.choice),
                         None => {}
                     }
@@ -163,8 +164,8 @@ impl App {
             Choice::Thread(tgid, tid) => self.aim(vec![tgid], Some(tid)),
             Choice::Cpu(cpu) => self.scene.query.target.cpu = Some(Cpu(cpu)),
             Choice::Source(source) => self.show_source(source),
-            // Has a name, and is done where that is known.
-            Choice::Attach => {}
+            // Done where the row's name and the effects are known.
+            Choice::Attach | Choice::Do(_) => {}
         }
         if self.scene.view == View::Processes {
             self.scene.view = View::Flame;

@@ -63,6 +63,7 @@ pub enum Action {
     Save,
     Copy,
     Output,
+    Palette,
     Help,
     Redraw,
     Suspend,
@@ -165,15 +166,15 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["Space", "z"], Action::Freeze, Section::Time, "freeze the picture / go on; sampling goes on underneath", "freeze"),
     bind(&["Tab"], Action::NextView, Section::Show, "next view", "view"),
     bind(&["?", "F1"], Action::Help, Section::Program, "this help; type / in it to search", "help"),
-    bind(&["q", "Ctrl-C"], Action::Quit, Section::Program, "quit", "quit"),
+    bind(&["q", "F10", "Ctrl-C"], Action::Quit, Section::Program, "quit", "quit"),
     bind(&["h", "Left"], Action::Left, Section::Move, "to the frame on the left; close a row", ""),
     bind(&["l", "Right"], Action::Right, Section::Move, "to the frame on the right; open a row", ""),
     bind(&["k", "Up"], Action::Up, Section::Move, "one row up", ""),
     bind(&["j", "Down"], Action::Down, Section::Move, "one row down", ""),
-    bind(&["B", "PgUp"], Action::PageUp, Section::Move, "one page up", ""),
-    bind(&["f", "PgDn"], Action::PageDown, Section::Move, "one page down", ""),
+    bind(&["B", "PgUp", "Ctrl-B", "Ctrl-U"], Action::PageUp, Section::Move, "one page up", ""),
+    bind(&["f", "PgDn", "Ctrl-F", "Ctrl-D"], Action::PageDown, Section::Move, "one page down", ""),
     bind(&["g", "Home", "<"], Action::Top, Section::Move, "to the top", ""),
-    bind(&["End", ">"], Action::Bottom, Section::Move, "to the bottom", ""),
+    bind(&["G", "End", ">"], Action::Bottom, Section::Move, "to the bottom", ""),
     bind(&["Esc", "Backspace"], Action::ZoomOut, Section::Zoom, "one level out: zoom, filters, target; never quits", ""),
     bind(&["r"], Action::ResetZoom, Section::Zoom, "back to the whole view", ""),
     bind(&["n"], Action::NextMatch, Section::Find, "next match", ""),
@@ -182,7 +183,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["x"], Action::RemoveFilter, Section::Find, "remove the last filter", ""),
     bind(&["X"], Action::RemoveAllFilters, Section::Find, "remove all filters and the target", ""),
     bind(&["T"], Action::ChooseThread, Section::Choose, "choose a thread", ""),
-    bind(&["G"], Action::ChooseCgroup, Section::Choose, "choose a cgroup", ""),
+    bind(&["H"], Action::ChooseCgroup, Section::Choose, "choose a cgroup (a hierarchy of processes)", ""),
     bind(&["C"], Action::ChooseCpu, Section::Choose, "choose a CPU", ""),
     bind(&["E"], Action::ChooseEvents, Section::Choose, "choose events instead of ticks: calls, faults, switches", ""),
     bind(&["m"], Action::CycleRange, Section::Time, "everything / last 10 s / last 60 s / fading", ""),
@@ -213,6 +214,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["v"], Action::ColourMode, Section::Show, "colour by kind or by own weight", ""),
     bind(&["O"], Action::Output, Section::Show, "the started command's output", ""),
     bind(&["y"], Action::Copy, Section::Program, "copy the selected frame's stack (works over ssh)", ""),
+    bind(&[":"], Action::Palette, Section::Program, "choose an action by its name", ""),
     bind(&["Ctrl-Z"], Action::Suspend, Section::Program, "stop, and back to the shell: fg goes on", ""),
     bind(&["Ctrl-L"], Action::Redraw, Section::Program, "draw the screen anew", ""),
 ];
@@ -436,7 +438,7 @@ mod tests {
         let key = |code, modifiers| KeyMap::default().action(KeyEvent::new(code, modifiers));
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
         assert_eq!(key(KeyCode::Char('?'), KeyModifiers::SHIFT), Some(Action::Help));
-        assert_eq!(key(KeyCode::Char('G'), KeyModifiers::SHIFT), Some(Action::ChooseCgroup));
+        assert_eq!(key(KeyCode::Char('G'), KeyModifiers::SHIFT), Some(Action::Bottom));
         assert_eq!(key(KeyCode::Enter, KeyModifiers::NONE), Some(Action::ZoomIn));
         assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), None);
     }
@@ -445,12 +447,12 @@ mod tests {
     fn a_rebound_key_is_taken_from_whoever_had_it() {
         let mut keys = KeyMap::default();
         let press = |keys: &KeyMap, c| keys.action(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
-        keys.rebind("bottom", &["G".to_owned(), "pgdn".to_owned()]).unwrap();
-        assert_eq!(press(&keys, 'G'), Some(Action::Bottom));
+        keys.rebind("bottom", &["H".to_owned(), "pgdn".to_owned()]).unwrap();
+        assert_eq!(press(&keys, 'H'), Some(Action::Bottom));
         assert_eq!(press(&keys, '>'), None, "what it had is free");
-        assert_eq!(keys.keys_of(Action::Bottom).collect::<Vec<_>>(), ["G", "PgDn"]);
+        assert_eq!(keys.keys_of(Action::Bottom).collect::<Vec<_>>(), ["H", "PgDn"]);
         assert_eq!((keys.first(Action::ChooseCgroup), keys.first(Action::PageDown)), ("(no key)", "f"));
-        assert_eq!(keys.rebind("page-down", &["G".to_owned()]).unwrap_err(), "`G` is the key of bottom already");
+        assert_eq!(keys.rebind("page-down", &["H".to_owned()]).unwrap_err(), "`H` is the key of bottom already");
         keys.rebind("quit", &[]).unwrap();
         assert_eq!(keys.first(Action::Quit), "Ctrl-C");
     }

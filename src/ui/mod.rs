@@ -4,6 +4,7 @@
 //! the run, draws what changed, and hands its effects to whoever holds the other end of [`Link`]. The drawing thread never
 //! waits for anything but events.
 
+mod amounts;
 mod app;
 mod areas;
 mod background;

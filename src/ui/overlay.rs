@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::{CgroupId, EventSource, LabelId, Names, Snapshot, Target, Tgid, Tid};
 
+use super::keys::{Action, KeyMap};
 use super::messages::{EventName, Status};
 use super::text;
 use super::views::processes::processes_of;
@@ -176,6 +177,7 @@ pub enum Choice {
     Source(EventSource),
     /// What the row is called.
     Attach,
+    Do(Action),
 }
 
 /// One row of a list.
@@ -249,6 +251,16 @@ impl Picker {
         let mut picker = Picker { free: true, ..Picker::new("events: Enter takes or shows, Del ends", rows) };
         picker.filter();
         picker
+    }
+
+    /// The actions that keys have, by name.
+    pub fn actions(keys: &KeyMap) -> Picker {
+        let rows = keys.rows().filter(|(binding, _)| binding.action != Action::Palette).map(|(binding, keys)| Row {
+            number: keys.first().map_or_else(String::new, |key| key.to_string()),
+            detail: binding.help.to_owned(),
+            ..Row::all(Choice::Do(binding.action), &binding.action.name().replace('-', " "))
+        });
+        Picker::new("actions", rows.collect())
     }
 
     /// Processes, those with the most samples first; the current one, or the one under the cursor, on top.

@@ -145,11 +145,6 @@ impl Scene {
         Areas::new(self.size, self.output_open, !self.is_file() || self.has_chips())
     }
 
-    /// What a weight of the tree is in samples, in words.
-    pub(in crate::ui) fn samples(&self, weight: u64) -> String {
-        super::text::grouped(self.snapshot.amount_of(weight))
-    }
-
     fn has_chips(&self) -> bool {
         !self.query.filters.is_empty()
             || !self.query.target.is_everything()

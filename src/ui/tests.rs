@@ -293,7 +293,7 @@ fn a_cgroup_is_chosen_by_its_path_or_by_its_number() {
     let mut bench = Bench::new();
     let path = (CgroupId(20), Arc::from("/system.slice/database.service"));
     bench.app.scene.status.cgroups = Arc::new([path].into_iter().collect());
-    bench.keys("G");
+    bench.keys("H");
     let screen = bench.screen(100, 24);
     let rows: Vec<&str> = screen.lines().filter(|line| line.contains('│') && line.contains(" % ")).collect();
     assert!(rows[0].contains("10") && rows[0].contains("65.0 %") && rows[0].contains("no path is known"), "{screen}");
@@ -302,10 +302,10 @@ fn a_cgroup_is_chosen_by_its_path_or_by_its_number() {
     bench.key(KeyCode::Enter);
     assert_eq!((bench.app.scene.target().cgroup, bench.app.scene.snapshot.tree.total()), (Some(CgroupId(20)), 35));
     assert!(bench.screen(120, 24).contains(" cgroup database.service × "), "{}", bench.screen(120, 24));
-    bench.keys("G10");
+    bench.keys("H10");
     bench.key(KeyCode::Enter);
     assert_eq!(bench.app.scene.snapshot.tree.total(), 65);
-    bench.keys("G");
+    bench.keys("H");
     bench.key(KeyCode::Enter);
     assert_eq!(bench.app.scene.snapshot.tree.total(), 100, "all of them are on top");
 }
@@ -415,6 +415,33 @@ fn bottom_up_begins_with_what_ran() {
     bench.keys("uj");
     assert_eq!(bench.app.scene.direction(), Direction::BottomUp);
     assert_eq!(bench.cursor(), "memcpy");
+}
+
+#[test]
+fn actions_are_found_by_name_and_keys_without_one_say_so() {
+    let mut bench = Bench::new();
+    bench.keys(":by weight");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("order by name or weight"), "{screen}");
+    for _ in 0.."by weight".len() {
+        bench.key(KeyCode::Backspace);
+    }
+    bench.keys("bottom up");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.scene.direction(), Direction::BottomUp);
+    // This action opens a prompt.
+    bench.keys(":keep");
+    bench.key(KeyCode::Enter);
+    assert!(bench.screen(80, 24).contains("keep stacks with /"), "{}", bench.screen(80, 24));
+    bench.key(KeyCode::Esc);
+    bench.keys("Q");
+    assert!(bench.screen(80, 24).contains("Q does nothing; ? lists the keys, : all actions"), "{}", bench.screen(80, 24));
+    for (key, words) in
+        [("i", "callers are at the bottom"), ("a", "chains of calls share a row"), ("v", "colours are by self weight")]
+    {
+        bench.keys(key);
+        assert!(bench.screen(80, 24).contains(words), "{words}: {}", bench.screen(80, 24));
+    }
 }
 
 #[test]

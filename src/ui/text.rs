@@ -68,6 +68,16 @@ pub(super) fn seconds(ns: u64) -> String {
     if ns.is_multiple_of(1_000_000_000) { (ns / 1_000_000_000).to_string() } else { format!("{:.2}", ns as f64 / 1e9) }
 }
 
+/// CPU time: `0.08 s`, `12.3 s`, `412 s`, `2.1 h`.
+pub(super) fn cpu_time(seconds: f64) -> String {
+    match seconds {
+        ..9.995 => format!("{seconds:.2} s"),
+        ..99.95 => format!("{seconds:.1} s"),
+        ..9999.5 => format!("{} s", grouped(seconds.round() as u64)),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
 /// A change of a share in per cent of the whole, `+4.2`: with as many digits as a reader can use.
 pub(super) fn points(by: f64) -> String {
     let points = by * 100.0;
@@ -137,6 +147,8 @@ mod tests {
         assert_eq!((count(843), count(12_345), count(4_100_000)), ("843".into(), "12.3k".into(), "4.1M".into()));
         assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!((percent(3, 8), percent(8, 8), percent(1, 5000)), ("37.5".into(), "100".into(), "0.02".into()));
+        let times = [0.0, 0.081, 9.99, 9.999, 12.34, 99.99, 412.4, 9999.9].map(cpu_time);
+        assert_eq!(times, ["0.00 s", "0.08 s", "9.99 s", "10.0 s", "12.3 s", "100 s", "412 s", "2.8 h"]);
         assert_eq!((clock(42), clock(3723)), ("00:42".into(), "1:02:03".into()));
     }
 }

@@ -35,7 +35,7 @@ fn a_machine_is_seen_at_once_and_the_picture_moves() {
         let before = samples(&terminal.screen());
         terminal.wait_for(|screen| samples(screen) != before, SOON);
         // The header is honest: what is lost, what is complete, what it costs.
-        terminal.wait_for(|screen| ["lost", "complete", "own"].iter().all(|word| screen.contains(word)), SOON);
+        terminal.wait_for(|screen| ["lost", "complete", " MB"].iter().all(|word| screen.contains(word)), SOON);
         quit(terminal);
     }
     drop(chain);
@@ -234,18 +234,18 @@ fn a_cgroup_and_a_cpu_are_chosen() {
     let pids = format!("{},{}", chain.pid(), threads.pid());
     let terminal = Terminal::start(&["-F", "499", "-p", &pids], 36, 132, &[]);
     terminal.wait_for(|screen| screen.contains("inner") && screen.contains("parse_text"), SOON);
-    terminal.keys("G");
+    terminal.keys("H");
     terminal.wait_for_text("all cgroups", SOON);
     terminal.keys("Esc");
     // The path is there within a second or two of the first sample; the list is as it was when it was opened.
     std::thread::sleep(Duration::from_millis(2500));
-    terminal.keys("G");
+    terminal.keys("H");
     terminal.text("lonely");
     terminal.wait_for(|screen| screen.contains("lonely.scope  /flametop-test-"), SOON);
     terminal.keys("Enter");
     terminal.wait_for(|screen| screen.contains("cgroup lonely.scope") && screen.contains("inner"), SOON);
     terminal.wait_for(|screen| !screen.contains("parse_text"), SOON);
-    terminal.keys("G Enter");
+    terminal.keys("H Enter");
     terminal.wait_for(|screen| screen.contains("parse_text") && screen.contains("inner"), SOON);
     terminal.keys("C");
     let screen = terminal.wait_for(|screen| screen.contains("all CPUs"), SOON);
@@ -261,7 +261,7 @@ fn stacks_at_events_are_switched_on_and_off_again() {
     root_or_fail();
     let storm = ["-F", "499", "--", "sh", "-c", "while :; do /bin/true; done"];
     let terminal = Terminal::start(&storm, 36, 132, &[]);
-    terminal.wait_for(|screen| screen.contains("CPUs") && screen.contains("samples"), SOON);
+    terminal.wait_for(|screen| screen.contains("CPUs") && screen.contains("s of CPU"), SOON);
     let programs = || bpf_programs_of(terminal.pid()).into_iter().filter(|program| program.name.starts_with("on_")).count();
     assert_eq!(programs(), 0);
     terminal.keys("E");
@@ -279,7 +279,7 @@ fn stacks_at_events_are_switched_on_and_off_again() {
     terminal.text("page-faults");
     terminal.wait_for_text("shown", SOON);
     terminal.keys("Delete");
-    terminal.wait_for(|screen| screen.contains("cpu-clock 499 Hz") && screen.contains(" samples "), SOON);
+    terminal.wait_for(|screen| screen.contains("cpu-clock 499 Hz") && screen.contains("s of CPU"), SOON);
     let until = std::time::Instant::now() + SOON;
     while programs() > 0 {
         assert!(std::time::Instant::now() < until, "the event's program is still there");

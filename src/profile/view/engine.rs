@@ -320,6 +320,7 @@ impl Engine {
             capabilities,
             one: if builder.fades() { one } else { 1 },
             heat: (request.heat && capabilities.time).then(|| Arc::new(builder.heat(now))),
+            seconds: covered(&profile, request.query.range, now).map(|time| time as f64 / 1e9),
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),
             losses: Losses { coarse: self.names.refused(), coarse_most: self.names.refused_most(), ..profile.losses },

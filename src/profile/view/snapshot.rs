@@ -66,6 +66,9 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Where stacks that are not complete ended; see [`crate::profile::ViewBuilder::short_stacks`].
     pub short: Arc<[ShortStacks]>,
+    /// Seconds in which what is shown was sampled. Where the past fades, a second counts for as much as its samples do. `None` if samples
+    /// have no time.
+    pub seconds: Option<f64>,
     /// Samples in the store.
     pub stored: usize,
     /// Time of the first and the last stored sample.

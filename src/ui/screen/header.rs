@@ -94,16 +94,16 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
     }
 }
 
-/// Samples, losses, completeness, cost. Short, the samples are left to the root's box.
+/// Counts (not of CPU time, which the root's box has), losses, completeness, cost. `short` leaves out counts.
 fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.scene.snapshot;
     let totals = &snapshot.totals;
-    let mut figures = vec![(format!("{} {}", text::count(snapshot.amount()), app.scene.unit_word()), Style::new())];
-    if app.scene.status.frequency == 0 {
-        return figures;
+    let mut figures = Vec::new();
+    if app.scene.is_file() || !short && app.scene.ticks() == 0 {
+        figures.push((format!("{} {}", text::count(snapshot.amount()), app.scene.unit_word()), Style::new()));
     }
-    if short {
-        figures.clear();
+    if app.scene.is_file() {
+        return figures;
     }
     // Only samples. The health view counts other lost events.
     let lost = snapshot.losses.ring_full;
@@ -117,7 +117,7 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
         let what = if short { "" } else { "stacks " };
         figures.push((format!("{what}{} % complete", text::percent(totals.complete, totals.user)), style));
     }
-    let cost = format!("own {:.1} % {}", app.scene.status.own_cpu, text::bytes(app.scene.status.own_memory));
+    let cost = format!("flametop {:.1} % {}", app.scene.status.own_cpu, text::bytes(app.scene.status.own_memory));
     figures.push((cost, app.scene.theme.dim()));
     figures
 }
@@ -227,7 +227,7 @@ impl Strip {
         let per_second = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
         let rate = match app.scene.ticks() {
             0 => format!("{}/s", text::count(per_second)),
-            ticks => format!("{:.1} CPUs", per_second as f64 / f64::from(ticks)),
+            ticks => format!("{:.1} of {} CPUs", per_second as f64 / f64::from(ticks), app.scene.status.cpus),
         };
         let legend = match seconds_a_column {
             1 => rate,

@@ -142,11 +142,11 @@ pub(super) fn describe(app: &App, source: &Source) -> String {
         String::new()
     };
     format!(
-        " here: self {} ({} %)  total {} ({} %) of {} samples{rest}  {name}",
-        app.scene.samples(*own),
+        " here: self {} ({} %)  total {} ({} %) of {}{rest}  {name}",
+        app.scene.amount(*own),
         percent(*own),
-        app.scene.samples((*total).min(whole)),
+        app.scene.amount((*total).min(whole)),
         percent(*total),
-        app.scene.samples(whole)
+        app.scene.amount_with_unit(whole)
     )
 }

@@ -24,7 +24,7 @@ fn what_follows_is_compared_with_what_was_marked() {
     assert!(screen.contains("+65.0") && screen.contains("-65.0"), "postgres has grown, nginx is gone\n{screen}");
     bench.keys("jl");
     let screen = bench.screen(120, 24);
-    assert!(screen.contains("was 35 (35.0 %)") && screen.contains("now 21 (100 %)"), "{screen}");
+    assert!(screen.contains("was 1.75 s (35.0 %)") && screen.contains("now 1.05 s (100 %)"), "{screen}");
     bench.keys("2");
     let screen = bench.screen(120, 24);
     let line = |name: &str| screen.lines().find(|line| line.contains(name)).unwrap().to_owned();
@@ -120,7 +120,7 @@ fn beside_a_fading_past_both_sides_are_told_in_samples() {
     let difference = bench.app.scene.snapshot.difference.clone().unwrap();
     assert_eq!((difference.whole().before, bench.app.scene.snapshot.one), (100, 1));
     assert!((70..90).contains(&difference.whole().now), "{:?}", difference.whole());
-    assert!(bench.screen(120, 24).contains("was 100 (100 %)"), "{}", bench.screen(120, 24));
+    assert!(bench.screen(120, 24).contains("was 5.00 s (100 %)"), "{}", bench.screen(120, 24));
     bench.keys("d");
     assert!(bench.app.scene.snapshot.difference.is_none() && bench.app.scene.snapshot.one > 1);
     assert!((70..90).contains(&bench.app.scene.snapshot.amount()));

@@ -123,7 +123,7 @@ fn o_opens_the_source_at_its_hottest_line() {
     let screen = reading.bench.screen(120, 24);
     assert!(screen.contains("ns::hot(int)  prog  /src/hot.c:7  self 100 %  total 100 % of all"), "{screen}");
     assert!(screen.contains("n next hot row  Tab instructions  o closes"), "{screen}");
-    assert!(screen.contains(" here: self 90 (90.0 %)  total 90 (90.0 %) of 100 samples  ns::hot(int)"), "{screen}");
+    assert!(screen.contains(" here: self 4.50 s (90.0 %)  total 4.50 s (90.0 %) of 5.00 s of CPU  ns::hot(int)"), "{screen}");
     // To hot lines and back, round in a circle.
     let at = |reading: &Reading| reading.bench.app.source.as_ref().unwrap().place.at;
     reading.bench.keys("n");

@@ -99,7 +99,10 @@ fn the_past_fades_when_asked_to() {
     // Samples of one to six seconds ago, of 100.
     let samples = bench.app.scene.snapshot.amount();
     assert!((70..90).contains(&samples), "{samples}");
-    assert!(screen.contains("postgres 3"), "later than nginx: more than a third is left of 35\n{screen}");
+    assert!(
+        screen.contains("postgres 1.5"),
+        "later than nginx: more than a third is left of 35 samples, which are 1.75 s\n{screen}"
+    );
     bench.keys("w");
     bench.key(KeyCode::Enter);
     let Some(Effect::Save(order)) = bench.others.last() else { panic!("{:?}", bench.others) };

@@ -73,7 +73,7 @@ fn weighed(flame: &Flame, scene: &Scene, node: NodeId) -> Vec<String> {
     };
     let percent = |weight| text::percent(weight, tree.total());
     let (own, total) = (percent(selected.own), percent(selected.total));
-    let counted = format!("  self {} ({own} %)  total {} ({total} %", scene.samples(selected.own), scene.samples(selected.total));
+    let counted = format!("  self {} ({own} %)  total {} ({total} %", scene.amount(selected.own), scene.amount(selected.total));
     // The share of the process, when the frame is in one.
     let process = tree.path(node).first().copied().filter(|first| *first != node);
     let process = process.filter(|id| scene.names.labels.get(tree.node(*id).label).is_some_and(|l| l.kind == FrameKind::Process));
@@ -109,7 +109,7 @@ fn compared(scene: &Scene, difference: &Difference, node: NodeId) -> Vec<String>
     }
     let (now, was) = (text::percent(sides.total.now, whole.now), text::percent(sides.total.before, whole.before));
     let counted =
-        format!("  now {} ({now} %)  was {} ({was} %)", scene.samples(sides.total.now), text::grouped(sides.total.before));
+        format!("  now {} ({now} %)  was {} ({was} %)", scene.amount(sides.total.now), scene.counted(sides.total.before));
     if node == CallTree::ROOT {
         return vec![counted];
     }

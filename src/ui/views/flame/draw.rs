@@ -99,8 +99,8 @@ struct Look {
 }
 
 enum Words {
-    /// A frame's names: one, or a chain's; and which of them is selected.
-    Frame { names: Vec<String>, selected: usize, mark: &'static str, figures: String },
+    /// A frame's names: one, or a chain's; and which of them is selected. Figures follow the name, the share stands at the right end.
+    Frame { names: Vec<String>, selected: usize, mark: &'static str, figures: String, share: String },
     /// So many narrow children.
     Rest(u32),
 }
@@ -133,7 +133,15 @@ fn look_of(scene: &Scene, layout: &Layout, cursor: Cursor, row: usize, span: &Sp
         style = scene.theme.selected();
     }
     let columns = (span.to - span.from) / if scene.theme.fractional() { 8 } else { 1 };
-    Look { style, words: words_of(scene, tree, (span, cursor), label, change, columns) }
+    let caller = row.checked_sub(1).and_then(|row| layout.rows.get(row)).and_then(|row| row.get(span.parent as usize));
+    let mut words = words_of(scene, tree, (span, cursor), label, change, columns);
+    if let (Words::Frame { share, figures, .. }, Some(caller)) = (&mut words, caller)
+        && figures.is_empty()
+        && change.is_none()
+    {
+        *share = share_of(tree, span, caller);
+    }
+    Look { style, words }
 }
 
 /// What a search did not find steps back, where there are colours to step back with.
@@ -153,6 +161,9 @@ fn unmatched(scene: &Scene, colours: BoxColours) -> Style {
 
 /// Columns in which a part of a name could be read: see [`fit_name`].
 const READABLE: u32 = 3;
+
+/// Least columns between a name and the share at the right end.
+const SPACE: usize = 2;
 
 fn words_of(
     scene: &Scene,
@@ -184,19 +195,30 @@ fn words_of(
     let figures = match (label.map(|label| label.kind), change) {
         (None, Some(change)) => match rate_of(scene) {
             Some(rate) => format!("{rate}  {}", scene.change(change)),
-            None => scene.samples(scene.snapshot.weight()),
+            None => scene.amount_with_unit(scene.snapshot.weight()),
         },
         // Processes always show their change, so that nobody has to look for it.
         (Some(FrameKind::Process), Some(change)) if rate_of(scene).is_some() => scene.change(change),
         (Some(_), Some(change)) if change.chance => String::new(),
         (Some(_), Some(change)) => scene.change(change),
-        (None | Some(FrameKind::Process), None) => {
-            format!("{}  {} %", scene.samples(span.weight), text::percent(span.weight, tree.total()))
+        (None, None) => match scene.use_of_all(span.weight) {
+            Some(rate) => format!("{}  {rate}", scene.amount_with_unit(span.weight)),
+            None => scene.amount_with_unit(span.weight),
+        },
+        (Some(FrameKind::Process), None) => {
+            let rate = scene.use_of(span.weight).unwrap_or_else(|| scene.amount(span.weight));
+            format!("{rate}  {} %", text::percent(span.weight, tree.total()))
         }
         (Some(_), None) => String::new(),
     };
     let mark = if scene.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
-    Words::Frame { names, selected, mark, figures }
+    Words::Frame { names, selected, mark, figures, share: String::new() }
+}
+
+/// The share of a function's box. Empty if it is that of its caller: then it would stand there row after row.
+fn share_of(tree: &CallTree, span: &Span, caller: &Span) -> String {
+    let [share, of_caller] = [span, caller].map(|span| text::percent(span.weight, tree.total()));
+    if share == of_caller { String::new() } else { format!("{share} %") }
 }
 
 /// The rate of everything now, where rates are compared: `1.96 CPUs`.
@@ -211,6 +233,13 @@ fn rate_of(scene: &Scene) -> Option<String> {
 }
 
 impl Words {
+    /// The share, if there is room for it beside these words.
+    fn share_beside(&self, words: &str, columns: usize) -> Option<&str> {
+        let Words::Frame { share, .. } = self else { return None };
+        let fits = !share.is_empty() && text::width(words) + text::width(share) + SPACE <= columns;
+        fits.then_some(share)
+    }
+
     /// As much as fits into so many columns.
     fn fit(&self, columns: usize, ascii: bool) -> String {
         match self {
@@ -218,7 +247,7 @@ impl Words {
                 let words = format!("+{}", text::count(u64::from(*count)));
                 if text::width(&words) <= columns { words } else { String::new() }
             }
-            Words::Frame { names, selected, mark, figures } => {
+            Words::Frame { names, selected, mark, figures, .. } => {
                 let arrow = if ascii { " > " } else { " → " };
                 // Brackets show which frame of a chain is selected.
                 let marked = |(at, name): (usize, &String)| match at == *selected && at + 1 < names.len() {
@@ -294,9 +323,25 @@ fn draw_fractional(span: &Span, look: &Look, next_begins: bool, line: Rect, buff
             cell.set_symbol(LEFT_BLOCKS[7]).set_style(Style::new().fg(ground).bg(Color::Reset));
         }
     }
-    let columns = usize::from(text_end.saturating_sub(x));
-    let words = look.words.fit(columns, false);
-    buffer.set_stringn(line.x + x, line.y, words, columns, look.style);
+    write_words(look, false, Rect { x: line.x + x, width: text_end.saturating_sub(x), ..line }, buffer);
+}
+
+/// Writes a box's words, and its share at the right end where there is room.
+fn write_words(look: &Look, ascii: bool, area: Rect, buffer: &mut Buffer) {
+    let columns = usize::from(area.width);
+    let words = look.words.fit(columns, ascii);
+    if let Some(share) = look.words.share_beside(&words, columns) {
+        let from = area.right() - u16::try_from(text::width(share)).unwrap_or(0);
+        buffer.set_stringn(from, area.y, share, columns, quiet(look.style));
+    }
+    buffer.set_stringn(area.x, area.y, words, columns, look.style);
+}
+
+/// Ink between the name's and the ground.
+fn quiet(style: Style) -> Style {
+    let (Some(Color::Rgb(r, g, b)), Some(Color::Rgb(ground_r, ground_g, ground_b))) = (style.fg, style.bg) else { return style };
+    let mix = |ink: u8, ground: u8| ((u16::from(ink) * 2 + u16::from(ground)) / 3) as u8;
+    style.fg(Color::Rgb(mix(r, ground_r), mix(g, ground_g), mix(b, ground_b)))
 }
 
 fn draw_plain(scene: &Scene, span: &Span, look: &Look, line: Rect, buffer: &mut Buffer) {
@@ -312,9 +357,7 @@ fn draw_plain(scene: &Scene, span: &Span, look: &Look, line: Rect, buffer: &mut 
         cell.set_symbol(edge);
         x += 1;
     }
-    let columns = usize::from(to.saturating_sub(x));
-    let words = look.words.fit(columns, scene.theme.ascii);
-    buffer.set_stringn(line.x + x, line.y, words, columns, look.style);
+    write_words(look, scene.theme.ascii, Rect { x: line.x + x, width: to.saturating_sub(x), ..line }, buffer);
 }
 
 /// The whole name of what the pointer is on, on the body's last line.
@@ -327,7 +370,7 @@ fn show_hovered(flame: &Flame, scene: &Scene, place: &Place, area: Rect, buffer:
     let name = if node == CallTree::ROOT { "all" } else { scene.names.labels.name(tree.node(node).label) };
     let rest = if place.rest { "narrow callees of " } else { "" };
     let weight = scene.snapshot.node(node).total.now;
-    let mut words = format!(" {rest}{name}  {}  {} % ", scene.samples(weight), text::percent(weight, scene.snapshot.weight()));
+    let mut words = format!(" {rest}{name}  {}  {} % ", scene.amount(weight), text::percent(weight, scene.snapshot.weight()));
     if let Some(difference) = &scene.snapshot.difference {
         words.push_str(&format!(" {} ", scene.change(difference.change(difference.node(node).total))));
     }

@@ -127,6 +127,14 @@ impl Flame {
         *self = Flame { root_on_top: self.root_on_top, order: self.order, chains: self.chains, ..Flame::default() };
     }
 
+    /// The property that siblings are ordered by, in a word.
+    pub fn order_word(&self) -> &'static str {
+        match self.order {
+            Order::Name => "name",
+            Order::Weight => "weight",
+        }
+    }
+
     /// The next order of siblings.
     pub fn turn_order(&mut self) {
         self.order = match self.order {

@@ -61,9 +61,9 @@ fn draw_row(scene: &Scene, row: &FunctionsRow, line: Rect, buffer: &mut Buffer) 
         FunctionsRow::Node { path, weight, own, children, open, .. } => {
             let figures = format!(
                 "{:>8} {:>7} %   {:>8} {:>7} %",
-                scene.samples(*own),
+                scene.amount(*own),
                 text::percent(*own, whole),
-                scene.samples(*weight),
+                scene.amount(*weight),
                 text::percent(*weight, whole)
             );
             put(buffer, line, line.x, line.y, &figures, scene.theme.dim());
@@ -85,7 +85,7 @@ fn draw_row(scene: &Scene, row: &FunctionsRow, line: Rect, buffer: &mut Buffer) 
 fn draw_figures(scene: &Scene, part: Sides, line: Rect, x: u16, buffer: &mut Buffer) -> u16 {
     let share = text::percent(part.now, scene.snapshot.weight());
     let Some(difference) = &scene.snapshot.difference else {
-        let figures = format!("{:>8} {share:>7} %   ", scene.samples(part.now));
+        let figures = format!("{:>8} {share:>7} %   ", scene.amount(part.now));
         return put(buffer, line, x, line.y, &figures, Style::new());
     };
     let change = difference.change(part);

@@ -21,7 +21,7 @@ pub(super) fn draw(processes: &Processes, scene: &Scene, area: Rect, buffer: &mu
         mark(ProcessSort::Pid),
         if scene.shown_event().is_some() { "ev/s" } else { "CPU %" },
         mark(ProcessSort::Cpu),
-        scene.unit_word(),
+        if scene.ticks() == 0 { scene.unit_word() } else { "CPU time" },
         mark(ProcessSort::Samples),
         "share",
         "",
@@ -48,7 +48,7 @@ fn draw_row(scene: &Scene, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
     let figures = format!(
         "{number:>8}  {:>6} {:>9}  {:>6}% ",
         format!("{:.1}", recent_use(scene, recent)),
-        text::grouped(shown),
+        scene.counted(shown),
         text::percent(shown, whole)
     );
     let x = put(buffer, line, line.x, line.y, &figures, Style::new());

@@ -1,0 +1,42 @@
+//! Weights in words: CPU time where the clock was sampled live, counts otherwise.
+
+use super::scene::Scene;
+use super::text;
+
+impl Scene {
+    /// A weight of the tree: `5.41 s` of CPU time, or a count.
+    pub(in crate::ui) fn amount(&self, weight: u64) -> String {
+        self.counted(self.snapshot.amount_of(weight))
+    }
+
+    /// So many samples or events: as CPU time or as a count.
+    pub(in crate::ui) fn counted(&self, amount: u64) -> String {
+        match self.ticks() {
+            0 => text::grouped(amount),
+            ticks => text::cpu_time(amount as f64 / f64::from(ticks)),
+        }
+    }
+
+    /// The same with its unit: `5.41 s of CPU`, `1,000 samples`.
+    pub(in crate::ui) fn amount_with_unit(&self, weight: u64) -> String {
+        let unit = if self.ticks() == 0 { self.unit_word() } else { "of CPU" };
+        format!("{} {unit}", self.amount(weight))
+    }
+
+    /// A weight of the tree for each second in which it was sampled: `0.98 CPUs`, or `5.2k/s`. `None` where samples have no time.
+    pub(in crate::ui) fn use_of(&self, weight: u64) -> Option<String> {
+        let seconds = self.snapshot.seconds.filter(|seconds| *seconds > 0.0)?;
+        let rate = self.rate(self.snapshot.amount_of(weight) as f64 / seconds);
+        Some(if self.ticks() == 0 { rate } else { format!("{rate} CPUs") })
+    }
+
+    /// The same beside what there is: `1.62 of 2 CPUs`.
+    pub(in crate::ui) fn use_of_all(&self, weight: u64) -> Option<String> {
+        let words = self.use_of(weight)?;
+        let all = if self.target().cpu.is_some() { 1 } else { self.status.cpus };
+        Some(match words.strip_suffix(" CPUs") {
+            Some(rate) => format!("{rate} of {all} CPUs"),
+            None => words,
+        })
+    }
+}
