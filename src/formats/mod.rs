@@ -8,7 +8,7 @@
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile); writers take the
 //! [`CallTree`] that a view shows, zoom included. [`save`] puts a file in its place whole or not at
-//! all. What is read is hostile: bounded, checked, and without control characters when it leaves this room.
+//! all. Readers take every file as hostile: bounded, checked, and without control characters when it leaves this room.
 #![deny(clippy::indexing_slicing)]
 
 pub mod folded;

@@ -23,20 +23,21 @@ impl Scene {
         format!("{} {unit}", self.amount(weight))
     }
 
-    /// A weight of the tree for each second in which it was sampled: `0.98 CPUs`, or `5.2k/s`. `None` where samples have no time.
-    pub(in crate::ui) fn use_of(&self, weight: u64) -> Option<String> {
-        let seconds = self.snapshot.seconds.filter(|seconds| *seconds > 0.0)?;
-        let rate = self.rate(self.snapshot.amount_of(weight) as f64 / seconds);
-        Some(if self.ticks() == 0 { rate } else { format!("{rate} CPUs") })
+    /// The CPUs that a weight of the tree kept busy, on average over the time that is shown. `None` for files and events: events may have been
+    /// attached later than sampling began.
+    fn cpus_of(&self, weight: u64) -> Option<String> {
+        let seconds = self.snapshot.seconds.filter(|seconds| *seconds > 0.0 && self.ticks() > 0)?;
+        Some(self.rate(self.snapshot.amount_of(weight) as f64 / seconds))
     }
 
-    /// The same beside what there is: `1.62 of 2 CPUs`.
+    /// The same in words: `0.98 CPUs`.
+    pub(in crate::ui) fn use_of(&self, weight: u64) -> Option<String> {
+        Some(format!("{} CPUs", self.cpus_of(weight)?))
+    }
+
+    /// The same beside the number of CPUs: `1.62 of 2 CPUs`.
     pub(in crate::ui) fn use_of_all(&self, weight: u64) -> Option<String> {
-        let words = self.use_of(weight)?;
         let all = if self.target().cpu.is_some() { 1 } else { self.status.cpus };
-        Some(match words.strip_suffix(" CPUs") {
-            Some(rate) => format!("{rate} of {all} CPUs"),
-            None => words,
-        })
+        Some(format!("{} of {}", self.cpus_of(weight)?, text::cpus(all)))
     }
 }

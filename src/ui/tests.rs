@@ -445,6 +445,23 @@ fn actions_are_found_by_name_and_keys_without_one_say_so() {
 }
 
 #[test]
+fn weights_are_cpu_time_and_cpus_and_of_events_counts() {
+    let mut bench = Bench::new();
+    let snapshot = Snapshot { seconds: Some(4.0), ..(*bench.app.scene.snapshot).clone() };
+    let snapshot = Arc::new(snapshot);
+    bench.send(Event::Snapshot(Arc::clone(&snapshot)));
+    // 100 samples at 20 Hz in four seconds, 65 of them of nginx.
+    let screen = bench.screen(100, 24);
+    assert!(screen.contains("all 5.00 s of CPU  1.25 of 1 CPU ") && screen.contains("nginx 0.81 CPUs  65.0 %"), "{screen}");
+    assert!(screen.contains("worker"), "{screen}");
+    bench.app.scene.query.source = Some(crate::profile::EventSource(1));
+    bench.screen(100, 24);
+    bench.send(Event::Snapshot(snapshot));
+    let screen = bench.screen(100, 24);
+    assert!(screen.contains("all 100 events ") && screen.contains("nginx 65  65.0 %"), "{screen}");
+}
+
+#[test]
 fn tab_changes_the_ending_of_a_file() {
     let mut bench = Bench::new();
     bench.keys("w");

@@ -68,6 +68,11 @@ pub(super) fn seconds(ns: u64) -> String {
     if ns.is_multiple_of(1_000_000_000) { (ns / 1_000_000_000).to_string() } else { format!("{:.2}", ns as f64 / 1e9) }
 }
 
+/// A number of CPUs: `1 CPU`, `2 CPUs`.
+pub(super) fn cpus(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "CPU" } else { "CPUs" })
+}
+
 /// CPU time: `0.08 s`, `12.3 s`, `412 s`, `2.1 h`.
 pub(super) fn cpu_time(seconds: f64) -> String {
     match seconds {

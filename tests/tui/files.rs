@@ -94,15 +94,17 @@ fn what_is_seen_is_saved_and_no_file_is_replaced_without_asking() {
     let terminal = shop.view(&[], 24, 132, &[]);
     prompt(&terminal, KEEP, "render");
     terminal.wait_for_text("all 430", SOON);
-    let (svg, folded) = (shop.path("seen.svg"), shop.path("seen.folded"));
-    for path in [&svg, &folded] {
+    let (svg, html, folded) = (shop.path("seen.svg"), shop.path("seen.html"), shop.path("seen.folded"));
+    for path in [&svg, &html, &folded] {
         prompt(&terminal, SAVE, path.to_str().unwrap());
         terminal.wait_for(|screen| screen.contains("saved "), SOON);
         terminal.keys("j");
     }
     let text = std::fs::read_to_string(&svg).unwrap();
     assert!(text.contains("<svg") && text.contains("escape_html") && text.contains("keep /render/"));
-    assert!(!text.contains("parse_headers"));
+    assert!(!text.contains("parse_headers") && text.contains("inverted = false"), "callers are at the bottom");
+    let text = std::fs::read_to_string(&html).unwrap();
+    assert!(text.starts_with("<!DOCTYPE html>") && text.contains("escape_html") && !text.contains("parse_headers"));
     let text = std::fs::read_to_string(&folded).unwrap();
     let total: u64 = text.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
     assert_eq!(total, 430, "{text}");
@@ -126,6 +128,6 @@ fn what_is_seen_is_saved_and_no_file_is_replaced_without_asking() {
     }
     let mut files: Vec<_> = std::fs::read_dir(shop.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     files.sort();
-    assert_eq!(files, ["seen.folded", "seen.svg", "shop.folded"]);
+    assert_eq!(files, ["seen.folded", "seen.html", "seen.svg", "shop.folded"]);
     quit(terminal);
 }

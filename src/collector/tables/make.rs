@@ -409,8 +409,8 @@ impl Work<'_> {
     }
 
     /// Charges the user for the time since the last charge. If the user's time is used up, waits until there is some, so that a long
-    /// conversion takes no more than its share. Returns whether to go on: one worker at least never waits, and one that waits for another user
-    /// than root is enough.
+    /// conversion takes its share only. Returns whether the conversion should continue: at least one worker never waits, and at most one waits
+    /// for a user other than root.
     pub(super) fn charge(&self, spent: Duration) -> bool {
         let mut inner = self.shared.lock();
         inner.queue.charge(self.user, spent.saturating_sub(self.charged.replace(spent)));

@@ -98,6 +98,7 @@ mod tests {
             assert!(page.contains(&format!("{policy} '{}'", hash(&text))), "{policy}");
         }
         assert_eq!(page.matches("<script").count(), 2, "the data and the script");
+        assert!(page.len() < 64_000, "{} bytes without data", page.len());
         assert!(!page.contains("onload="));
         let table: serde_json::Value = serde_json::from_str(&between(r#"id="names">"#, "</script>")).unwrap();
         // The process is no function, and recursion counts once.

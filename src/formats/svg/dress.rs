@@ -37,7 +37,7 @@ const USUAL_WIDTH: f64 = 1200.0;
 /// Per cent of the picture below which a box is part of a path: six pixels, on which no name fits.
 const NARROW: f64 = 0.5;
 
-/// All that the dress needs to know of a picture.
+/// A picture before it is dressed.
 pub(super) struct Picture<'a> {
     pub(super) boxes: &'a Boxes,
     pub(super) labels: &'a LabelTable,
@@ -90,7 +90,7 @@ pub(in crate::formats) struct Dressed {
     pub(in crate::formats) table: Map<String, Value>,
     /// inferno's script and ours.
     pub(in crate::formats) script: String,
-    /// The rest of the element, with its end.
+    /// The boxes and texts, with the end of the element.
     pub(in crate::formats) body: Vec<u8>,
 }
 
@@ -325,7 +325,7 @@ impl Group {
     }
 }
 
-/// A name that fits into so many characters: its end, as on the screen.
+/// Cuts a name at its begin to this many characters, as on the screen.
 fn fitted(name: &str, characters: usize) -> Cow<'_, str> {
     if characters < 2 {
         return "".into();
@@ -338,7 +338,7 @@ fn fitted(name: &str, characters: usize) -> Cow<'_, str> {
     format!("…{}", name.get(from..).unwrap_or_default()).into()
 }
 
-/// Writes which colour stands for what.
+/// Writes the legend of colours.
 fn write_legend(picture: &Picture<'_>, classes: &mut Classes, top: u64, out: &mut dyn Write) -> io::Result<()> {
     let palette = picture.options.palette;
     let entries: Vec<(Colours, &str)> = match &picture.comparison {

@@ -92,7 +92,7 @@ pub(super) fn draw(part: &Part<'_>, functions: &[FunctionRow], options: &SvgOpti
     inferno.font_width = CHARACTER_WIDTH;
     inferno.search_color = SEARCH_COLOUR.parse().unwrap_or(inferno.search_color);
     inferno.deterministic = true;
-    // What is too narrow is gone already.
+    // Narrow boxes are merged before.
     inferno.min_width = 0.0;
     // "Flame chart" to inferno means: take the lines in reverse order, unsorted.
     inferno.flame_chart = true;

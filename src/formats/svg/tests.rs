@@ -227,6 +227,41 @@ fn deep_stacks_of_equal_weight_are_cut_where_they_are_deepest_and_that_is_told()
     assert_eq!(titles.iter().filter(|title| title.starts_with("visit (10 samples")).count(), 40 * (deepest - 2));
 }
 
+/// Stacks as programs have them: a few callers for each function, deeper where more is done.
+fn many_stacks(count: u32, functions: u32) -> (CallTree, LabelTable) {
+    let labels = LabelTable::default();
+    let mut builder = TreeBuilder::new();
+    let mut random = 1u32;
+    let mut next = move || {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        random >> 16
+    };
+    for _ in 0..count {
+        let (mut node, mut function) = (CallTree::ROOT, 0);
+        for _ in 0..10 + next() % 30 {
+            let callee = if next() % 24 == 0 { 2 + next() % 2 } else { 1 };
+            function = (function * 31 + callee) % functions;
+            node = builder
+                .child(node, labels.intern(&format!("module_{}::function_{function}", function % 97), "lib.so", FrameKind::User));
+        }
+        builder.add(node, 1);
+    }
+    (builder.finish(), labels)
+}
+
+#[test]
+fn pictures_are_small() {
+    for (stacks, functions, most) in [(1_429, 2_003, 300_000), (100_000, 20_011, 3_000_000)] {
+        let (tree, labels) = many_stacks(stacks, functions);
+        let begin = std::time::Instant::now();
+        let (svg, report) = drawn(&tree, &labels, CallTree::ROOT);
+        println!("{stacks} stacks, {} boxes: {} bytes", report.frames, svg.len());
+        assert!(report.frames > 3000, "{report:?}");
+        assert!(svg.len() < most, "{stacks} stacks, {} boxes: {} bytes", report.frames, svg.len());
+        assert!(begin.elapsed() < std::time::Duration::from_secs(1), "{:?}", begin.elapsed());
+    }
+}
+
 #[test]
 fn a_tree_without_weight_is_nothing_to_save() {
     let error = write(&CallTree::default(), &LabelTable::default(), CallTree::ROOT, &SvgOptions::default(), &mut Vec::new());

@@ -227,7 +227,7 @@ impl Strip {
         let per_second = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
         let rate = match app.scene.ticks() {
             0 => format!("{}/s", text::count(per_second)),
-            ticks => format!("{:.1} of {} CPUs", per_second as f64 / f64::from(ticks), app.scene.status.cpus),
+            ticks => format!("{:.1} of {}", per_second as f64 / f64::from(ticks), text::cpus(app.scene.status.cpus)),
         };
         let legend = match seconds_a_column {
             1 => rate,
