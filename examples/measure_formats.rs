@@ -44,13 +44,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     step("tree", start);
     let start = Instant::now();
     let mut out = BufWriter::new(File::create("/tmp/measure.svg")?);
-    let drawn = svg::write(&tree, &names.labels, CallTree::ROOT, &svg::SvgOptions::default(), &mut out)?;
+    let part = Part { tree: &tree, difference: None, labels: &names.labels, root: CallTree::ROOT };
+    let drawn = svg::write(part, &svg::SvgOptions::default(), &mut out)?;
     drop(out);
     step("svg", start);
     println!("{drawn:?}, {} bytes", fs::metadata("/tmp/measure.svg")?.len());
     let start = Instant::now();
     let mut out = BufWriter::new(File::create("/tmp/measure.html")?);
-    let part = Part { tree: &tree, difference: None, labels: &names.labels, root: CallTree::ROOT };
     html::write(part, &svg::SvgOptions::default(), &mut out)?;
     drop(out);
     step("html", start);

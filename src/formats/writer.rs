@@ -18,10 +18,7 @@ pub fn write(
 ) -> Result<Option<String>, FormatError> {
     let Part { tree, difference, labels, root } = part;
     match (format, difference) {
-        (Format::Svg, None) => svg::write(tree, labels, root, picture, out).map(|drawn| drawn.cut()),
-        (Format::Svg, Some(difference)) => {
-            svg::write_difference(tree, difference, labels, root, picture, out).map(|drawn| drawn.cut())
-        }
+        (Format::Svg, _) => svg::write(part, picture, out).map(|drawn| drawn.cut()),
         (Format::Html, _) => html::write(part, picture, out).map(|drawn| drawn.cut()),
         (Format::Folded, None) => folded::write(tree, labels, root, folded, out).map(|_| None),
         (Format::Folded, Some(difference)) => folded::write_difference(tree, difference, labels, root, folded, out).map(|_| None),

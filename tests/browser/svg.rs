@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write;
 
+use flametop::formats::Part;
 use flametop::formats::save::{Overwrite, save};
 use flametop::formats::svg::{self, SvgOptions};
 use flametop::palette::Palette;
@@ -66,6 +67,10 @@ window.addEventListener("load", function() { setTimeout(function() {
 }, 100); });
 ]]></script>"##;
 
+fn part<'a>(tree: &'a CallTree, labels: &'a LabelTable) -> Part<'a> {
+    Part { tree, difference: None, labels, root: CallTree::ROOT }
+}
+
 /// 1,000 samples. `slow` has 4 of them: its box is narrower than a name.
 pub(super) fn tree(labels: &LabelTable) -> CallTree {
     use FrameKind::{Inlined, Kernel, Process, User};
@@ -92,7 +97,7 @@ fn check(inverted: bool) {
     let labels = LabelTable::default();
     let tree = tree(&labels);
     let options = SvgOptions { inverted, subtitle: Some("a <test> & nothing else".into()), ..SvgOptions::default() };
-    let write = |out: &mut dyn Write| svg::write(&tree, &labels, CallTree::ROOT, &options, out).map(|_| ());
+    let write = |out: &mut dyn Write| svg::write(part(&tree, &labels), &options, out).map(|_| ());
     save(&path, Overwrite::No, write).unwrap();
 
     let seen = seen_in(&with_script(&path, SCRIPT, directory.path()));
@@ -159,7 +164,7 @@ fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend
     let tree = builder.finish();
     for palette in [Palette::Standard, Palette::ColourBlind] {
         let options = SvgOptions { palette, ..SvgOptions::default() };
-        let write = |out: &mut dyn Write| svg::write(&tree, &labels, CallTree::ROOT, &options, out).map(|_| ());
+        let write = |out: &mut dyn Write| svg::write(part(&tree, &labels), &options, out).map(|_| ());
         save(&path, Overwrite::Yes, write).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         // A viewer without scripts sees the rest of the file.
@@ -221,7 +226,7 @@ fn hostile_names_are_text() {
     }
     let tree = builder.finish();
     let options = SvgOptions { title: names[0].to_owned(), subtitle: Some(names[1].to_owned()), ..SvgOptions::default() };
-    let write = |out: &mut dyn Write| svg::write(&tree, &labels, CallTree::ROOT, &options, out).map(|_| ());
+    let write = |out: &mut dyn Write| svg::write(part(&tree, &labels), &options, out).map(|_| ());
     save(&path, Overwrite::No, write).unwrap();
     let script = r#"<script><![CDATA[
 window.addEventListener("load", function() { setTimeout(function() {

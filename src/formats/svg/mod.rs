@@ -21,7 +21,7 @@ use inferno::flamegraph::{Direction, Options, from_lines};
 
 use super::paths::Texts;
 use super::{FormatError, Part};
-use crate::profile::{CallTree, Difference, FunctionRow, Label, LabelTable, NodeId, Sides};
+use crate::profile::{Difference, FunctionRow, Label, Sides};
 use boxes::{Drawing, few_enough};
 pub(super) use dress::Dressed;
 use dress::{CHARACTER_WIDTH, FONT_SIZE, Picture, dress};
@@ -32,32 +32,12 @@ pub use options::{Drawn, SvgOptions};
 /// The screen's colour of what a search has found. `style.css` has it too.
 const SEARCH_COLOUR: &str = "#be50c8";
 
-/// Draws what is at and below `root`; the callers of `root` are drawn below it at full width, as after zooming.
+/// Writes a picture of a node and all below it. The callers of the node are drawn at full width, as after zooming.
 ///
-/// `out` should be buffered. A tree without weight is an error.
-pub fn write(
-    tree: &CallTree,
-    labels: &LabelTable,
-    root: NodeId,
-    options: &SvgOptions,
-    out: &mut dyn Write,
-) -> Result<Drawn, FormatError> {
-    let (picture, drawn) = draw(&Part { tree, difference: None, labels, root }, &[], options)?;
-    picture.write(out)?;
-    Ok(drawn)
-}
-
-/// Draws what is at and below `root` of the tree of both sides of a comparison: as wide as it is now, red where its share has
-/// grown and blue where it has shrunk. What is gone has no width and is not there.
-pub fn write_difference(
-    tree: &CallTree,
-    difference: &Difference,
-    labels: &LabelTable,
-    root: NodeId,
-    options: &SvgOptions,
-    out: &mut dyn Write,
-) -> Result<Drawn, FormatError> {
-    let (picture, drawn) = draw(&Part { tree, difference: Some(difference), labels, root }, &[], options)?;
+/// In a comparison, boxes are as wide as their weight of now: red where their share has grown, blue where it has shrunk. Functions that only the
+/// baseline has get no box. `out` should be buffered. A tree without weight is an error.
+pub fn write(part: Part<'_>, options: &SvgOptions, out: &mut dyn Write) -> Result<Drawn, FormatError> {
+    let (picture, drawn) = draw(&part, &[], options)?;
     picture.write(out)?;
     Ok(drawn)
 }

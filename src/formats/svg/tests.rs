@@ -1,12 +1,16 @@
 use super::boxes::MAX_BOXES;
 use super::*;
 use crate::palette::Palette;
-use crate::profile::{FrameKind, Measure, TreeBuilder};
+use crate::profile::{CallTree, FrameKind, LabelTable, Measure, NodeId, TreeBuilder};
 use std::borrow::Cow;
+
+fn part<'a>(tree: &'a CallTree, labels: &'a LabelTable) -> Part<'a> {
+    Part { tree, difference: None, labels, root: CallTree::ROOT }
+}
 
 fn drawn(tree: &CallTree, labels: &LabelTable, root: NodeId) -> (String, Drawn) {
     let mut out = Vec::new();
-    let drawn = write(tree, labels, root, &SvgOptions::default(), &mut out).unwrap();
+    let drawn = write(Part { root, ..part(tree, labels) }, &SvgOptions::default(), &mut out).unwrap();
     (String::from_utf8(out).unwrap(), drawn)
 }
 
@@ -71,7 +75,7 @@ fn short_names_stand_on_boxes_and_whole_ones_in_tooltips() {
     builder.add(node, 3);
     let mut out = Vec::new();
     let options = SvgOptions { short: |name| Cow::Owned(name.replace("(int)", "")), ..SvgOptions::default() };
-    write(&builder.finish(), &labels, CallTree::ROOT, &options, &mut out).unwrap();
+    write(part(&builder.finish(), &labels), &options, &mut out).unwrap();
     let svg = String::from_utf8(out).unwrap();
     is_well_formed(&svg);
     let short = "parse<\"'&> (clone)";
@@ -127,7 +131,8 @@ fn beside_a_baseline_colours_say_what_has_changed() {
         Measure::Shares,
     );
     let mut out = Vec::new();
-    write_difference(&both, &difference, &labels, CallTree::ROOT, &SvgOptions::default(), &mut out).unwrap();
+    let compared = Part { difference: Some(&difference), ..part(&both, &labels) };
+    write(compared, &SvgOptions::default(), &mut out).unwrap();
     let svg = String::from_utf8(out).unwrap();
     is_well_formed(&svg);
     let mut titles = titles(&svg);
@@ -264,6 +269,6 @@ fn pictures_are_small() {
 
 #[test]
 fn a_tree_without_weight_is_nothing_to_save() {
-    let error = write(&CallTree::default(), &LabelTable::default(), CallTree::ROOT, &SvgOptions::default(), &mut Vec::new());
+    let error = write(part(&CallTree::default(), &LabelTable::default()), &SvgOptions::default(), &mut Vec::new());
     assert!(matches!(error, Err(FormatError::NothingToSave)));
 }
