@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::inotify;
 
 use super::*;
-use common::Terminal;
+use common::{Terminal, root_box};
 
 /// A directory on a disk, and one in memory, whose file systems are asked in different ways.
 const PLACES: [&str; 2] = ["/var/tmp", "/dev/shm"];
@@ -101,11 +101,6 @@ fn an_absolute_link_in_another_root_does_not_lead_into_ours() {
     assert!(program.exists() && !watch.has_seen_something(), "the host's device was opened for a process with another root");
 }
 
-/// How many samples the header tells of: `12.3k` of `… 12.3k samples …`.
-fn samples(screen: &str) -> String {
-    screen.split(" samples").next().and_then(|before| before.rsplit(' ').next()).unwrap_or_default().to_owned()
-}
-
 #[test]
 fn the_live_view_goes_on_and_ends_beside_a_fifo() {
     let _alone = alone();
@@ -120,8 +115,8 @@ fn the_live_view_goes_on_and_ends_beside_a_fifo() {
         std::thread::sleep(Duration::from_millis(2500));
         assert!(lair.path().join("f5").symlink_metadata().is_ok(), "the attack has not taken place");
         // Samples still come after the attack has begun.
-        let before = samples(&terminal.screen());
-        terminal.wait_for(|screen| samples(screen) != before, SOON);
+        let before = root_box(&terminal.screen()).expect("the screen shows its root");
+        terminal.wait_for(|screen| root_box(screen).is_some_and(|line| line != before), SOON);
         terminal.keys("?");
         terminal.wait_for_text("back to the whole view", SOON);
         terminal.keys("Esc");

@@ -35,6 +35,11 @@ impl Terminal {
     }
 }
 
+/// The line of the root's box: `all 9.45 s of CPU  1.28 of 2 CPUs`, if this screen shows it.
+pub(crate) fn root_box(screen: &str) -> Option<String> {
+    screen.lines().find(|line| line.starts_with("all ")).map(str::to_owned)
+}
+
 /// Runs flametop without a terminal, to its end.
 pub(crate) fn flametop(args: &[&str]) -> std::process::Output {
     std::process::Command::new(FLAMETOP)

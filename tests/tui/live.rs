@@ -1,7 +1,7 @@
 //! The live view of a running machine.
 
 use super::*;
-use common::{Mouse, Program, bpf_programs_of, root_or_fail};
+use common::{Mouse, Program, bpf_programs_of, root_box, root_or_fail};
 
 /// flametop on one busy program, with its functions on screen.
 fn watching(rows: u16, cols: u16) -> (common::Running, Terminal) {
@@ -31,9 +31,8 @@ fn a_machine_is_seen_at_once_and_the_picture_moves() {
         // Of all processes: where there are many, the chain may be narrow. A filter makes it wide.
         prompt(&terminal, KEEP, "^inner$");
         terminal.wait_for(|screen| screen.contains("outer") && screen.contains("middle") && screen.contains("inner"), SOON);
-        let samples = |screen: &str| screen.lines().find(|line| line.starts_with("all ")).map(str::to_owned);
-        let before = samples(&terminal.screen());
-        terminal.wait_for(|screen| samples(screen) != before, SOON);
+        let before = root_box(&terminal.screen());
+        terminal.wait_for(|screen| root_box(screen) != before, SOON);
         // The header is honest: what is lost, what is complete, what it costs.
         terminal.wait_for(|screen| ["lost", "complete", " MB"].iter().all(|word| screen.contains(word)), SOON);
         quit(terminal);
@@ -291,19 +290,18 @@ fn stacks_at_events_are_switched_on_and_off_again() {
 #[test]
 fn a_frozen_picture_stands_still_and_goes_on() {
     let (_chain, terminal) = watching(24, 80);
-    let samples = |screen: &str| screen.lines().find(|line| line.starts_with("all ")).map(str::to_owned);
     terminal.keys("Space");
     // Pictures still come, of the same samples: the header's clock shows that.
     terminal.wait_for_text("frozen", SOON);
     terminal.wait_quiet(Duration::from_millis(300), Duration::from_secs(3));
-    let frozen = samples(&terminal.screen());
+    let frozen = root_box(&terminal.screen());
     let (before, mut same) = (terminal.written(), true);
     if terminal.wait_for_output(before, Duration::from_secs(2)) {
-        same = samples(&terminal.screen()) == frozen;
+        same = root_box(&terminal.screen()) == frozen;
     }
     assert!(same, "a frozen picture has moved:\n{}", terminal.screen());
     terminal.keys("z");
-    terminal.wait_for(|screen| !screen.contains("frozen") && samples(screen) != frozen, SOON);
+    terminal.wait_for(|screen| !screen.contains("frozen") && root_box(screen) != frozen, SOON);
     quit(terminal);
 }
 
@@ -473,9 +471,9 @@ fn the_mouse_selects_zooms_and_scrolls() {
     // Until the smaller screen is drawn, there is nothing to scroll.
     terminal.wait_for(|screen| screen.lines().nth(8).is_some_and(|line| line.contains("q quit")), SOON);
     terminal.mouse(Mouse::WheelDown, 4, 5);
-    terminal.wait_for(|screen| !screen.lines().any(|line| line.starts_with("all ")) && screen.contains("middle"), SOON);
+    terminal.wait_for(|screen| root_box(screen).is_none() && screen.contains("middle"), SOON);
     terminal.mouse(Mouse::WheelUp, 4, 5);
-    terminal.wait_for(|screen| screen.lines().any(|line| line.starts_with("all ")), SOON);
+    terminal.wait_for(|screen| root_box(screen).is_some(), SOON);
     quit(terminal);
 }
 
