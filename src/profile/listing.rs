@@ -7,6 +7,16 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ids::{FrameId, LabelId};
+
+/// A place in source code.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub struct SourceLocation {
+    /// The file as the compiler wrote it down, with the directory it ran in; safe to print.
+    pub file: Arc<str>,
+    /// Line, counted from 1.
+    pub line: u32,
+}
+
 /// A function, to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {

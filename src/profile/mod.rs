@@ -19,7 +19,7 @@ pub use ids::{
     ProcessAddress, StackId, Tgid, ThreadIndex, Tid, Timestamp, UserId,
 };
 pub use kernel::{AskKernel, KernelSymbol};
-pub use listing::{Listing, Row, RowWeights, Rows};
+pub use listing::{Listing, Row, RowWeights, Rows, SourceLocation};
 pub use names::folding::Folding;
 pub use names::frame::Frame;
 pub use names::labels::{FrameKind, Label, LabelTable};

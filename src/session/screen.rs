@@ -14,7 +14,7 @@ use crate::formats::save::{self, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{Format, FormatError, Part, writer};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};
-use crate::ui::{CodePlace, Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, plain_name};
+use crate::ui::{Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, plain_name};
 
 /// From one picture to the next while samples come in: four a second are promised, and threads wake late on a machine that is
 /// busy. More often at first.
@@ -109,7 +109,7 @@ impl Ends {
             let events = events.clone();
             let answer = symbolizer.locate_named(label, frame);
             async move {
-                let place = answer.await.ok().flatten().map(|place| CodePlace { file: place.file, line: place.line });
+                let place = answer.await.ok().flatten();
                 drop(events.send(Event::Located(label, frame, place)).await);
             }
         }));

@@ -62,14 +62,13 @@ pub use crate::symbolize::service::debuginfod::path_in_answer;
 pub use crate::symbolize::service::debuginfod::{DEBUGINFOD_FIND, program_called};
 pub use crate::symbolize::symbols::demangle::{Detail, demangle};
 pub use crate::symbolize::symbols::file_functions::{FunctionPlace, functions_of};
-pub use dwarf::SourceLocation;
 #[doc(hidden)]
 pub use listing::fuzzing::ListingReader;
 pub use resolver::{Function, Resolver, code_names};
 
 use crate::locks;
 use crate::object::crew;
-use crate::profile::{AskKernel, FrameId, FrameWeight, LabelId, Listing, NameRequest, Names, Renewed, UserId};
+use crate::profile::{AskKernel, FrameId, FrameWeight, LabelId, Listing, NameRequest, Names, Renewed, SourceLocation, UserId};
 use crate::symbolize::service::locate::Locator;
 use listing::{Lister, Question};
 use service::Service;

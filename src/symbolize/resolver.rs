@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustc_hash::FxHashMap;
 
-use super::dwarf::{Dwarf, SourceLocation, location};
+use super::dwarf::{Dwarf, location};
 use super::jit::growing_file::{CodeFile, Format};
 use super::jit::jitdump::JitDump;
 use super::jit::perf_map::PerfMap;
@@ -18,7 +18,7 @@ use crate::object::debug_files::Places;
 use crate::object::elf::Image;
 use crate::object::object_files::Images;
 use crate::object::reason::Reason;
-use crate::profile::{ElfAddress, Object, ObjectKind};
+use crate::profile::{ElfAddress, Object, ObjectKind, SourceLocation};
 
 /// When debug information holds more than this, it is opened anew.
 const MAX_HELD: usize = 1 << 30;

@@ -3,10 +3,10 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::messages::CodePlace;
 use super::paint::{put, put_right};
 use super::text;
 use super::theme::Theme;
+use crate::profile::SourceLocation;
 
 /// The line, and what stands in it whatever the view.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(super) struct DetailLine<'a> {
     /// What a search found, in more words and in fewer; empty without a search.
     pub searched: &'a [String],
     /// Where in the source the function under the cursor is hottest.
-    pub hottest: Option<&'a CodePlace>,
+    pub hottest: Option<&'a SourceLocation>,
 }
 
 impl DetailLine<'_> {

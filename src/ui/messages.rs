@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::palette::Palette;
 use crate::profile::{
     Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Names, Request, Snapshot,
+    SourceLocation,
 };
 
 /// Something that stacks could be taken at.
@@ -88,15 +89,6 @@ pub enum Saved {
     Failed(String),
 }
 
-/// A place in source code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CodePlace {
-    /// The file as the compiler had it; safe to print.
-    pub file: Arc<str>,
-    /// Line, counted from 1.
-    pub line: u32,
-}
-
 /// What happens to the program.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
@@ -117,7 +109,7 @@ pub enum Event {
     /// A function's source and instructions; or why there are none, in a sentence.
     Listing(LabelId, Result<Arc<Listing>, String>),
     /// Where in the source an address of a function is, if that is known.
-    Located(LabelId, FrameId, Option<CodePlace>),
+    Located(LabelId, FrameId, Option<SourceLocation>),
 }
 
 /// What the program is to do.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::profile::{FrameId, FrameKind, LabelId, Listing, Snapshot};
+use crate::profile::{FrameId, FrameKind, LabelId, Listing, Snapshot, SourceLocation};
 
 use super::app::App;
 use super::keys::{Action, a_move};
-use super::messages::{CodePlace, Effect};
+use super::messages::Effect;
 use super::source::Source;
 use super::view::View;
 
@@ -128,7 +128,7 @@ impl App {
         }
     }
 
-    pub(super) fn take_place(&mut self, asked: (LabelId, FrameId), place: Option<CodePlace>) {
+    pub(super) fn take_place(&mut self, asked: (LabelId, FrameId), place: Option<SourceLocation>) {
         if self.hottest.asked == Some(asked) {
             self.hottest.found = place.map(|place| (asked.0, place));
         }
@@ -151,7 +151,7 @@ impl App {
     }
 
     /// File and line where the function under the cursor is hottest, if they are known.
-    pub fn hottest_place(&self) -> Option<&CodePlace> {
+    pub fn hottest_place(&self) -> Option<&SourceLocation> {
         let wanted = self.addresses_wanted().filter(|_| self.source.is_none())?;
         self.hottest.found.as_ref().filter(|(label, _)| *label == wanted).map(|(_, place)| place)
     }

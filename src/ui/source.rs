@@ -8,10 +8,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, RowWeights, Rows, Timestamp};
+use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, RowWeights, Rows, SourceLocation, Timestamp};
 
 use super::keys::Action;
-use super::messages::CodePlace;
 use super::position::Position;
 
 /// Which of the two is on screen.
@@ -257,5 +256,5 @@ impl Source {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hottest {
     pub(super) asked: Option<(LabelId, FrameId)>,
-    pub(super) found: Option<(LabelId, CodePlace)>,
+    pub(super) found: Option<(LabelId, SourceLocation)>,
 }

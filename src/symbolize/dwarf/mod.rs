@@ -28,7 +28,7 @@ use super::dwarf::units::{Asked, Units};
 use crate::object::debug_files::Places;
 use crate::object::elf::Image;
 use crate::object::reason::Reason;
-use crate::profile::{ElfAddress, sanitize};
+use crate::profile::{ElfAddress, SourceLocation, sanitize};
 
 /// Files of split DWARF opened of one object, as many as a large program has sources.
 const MAX_SPLIT: usize = 4096;
@@ -41,15 +41,6 @@ const MAX_NAME: usize = 64 << 10;
 const MAX_CHAIN: usize = 64;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
-
-/// A place in source code.
-#[derive(Clone, PartialEq, Eq, Debug, Hash)]
-pub struct SourceLocation {
-    /// The file as the compiler wrote it down, with the directory it ran in; safe to print.
-    pub file: Arc<str>,
-    /// Line, counted from 1.
-    pub line: u32,
-}
 
 /// One function at an address: the outermost is the one that has an address of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

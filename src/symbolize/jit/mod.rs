@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 use dashmap::DashMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::dwarf::{SourceLocation, location};
+use super::dwarf::location;
 use super::jit::code_ranges::{Fresh, Piece};
 use super::jit::growing_file::CodeFile;
 use super::jit::jitdump::JitDump;
@@ -49,7 +49,7 @@ use super::symbols::demangle::{Detail, demangle};
 use crate::locks::lock;
 use crate::object::open::{OpenFile, in_time};
 use crate::object::reason::{Counts, Problem, Reason};
-use crate::profile::{FrameId, FrameKind, LabelId, Names, Object, ObjectId, Tgid, UserId, sanitize};
+use crate::profile::{FrameId, FrameKind, LabelId, Names, Object, ObjectId, SourceLocation, Tgid, UserId, sanitize};
 
 /// Entries of all processes together, in bytes: 600,000.
 const MAX_MEMORY: usize = 24 << 20;

@@ -6,8 +6,8 @@ use tokio::sync::oneshot;
 
 use super::Service;
 use super::latest::Newest;
-use crate::profile::{Frame, FrameId, LabelId, ObjectId, ObjectKind, sanitize};
-use crate::symbolize::dwarf::{SourceLocation, location};
+use crate::profile::{Frame, FrameId, LabelId, ObjectId, ObjectKind, SourceLocation, sanitize};
+use crate::symbolize::dwarf::location;
 use crate::symbolize::kernel::vmlinux::same_function;
 use crate::symbolize::symbols::demangle::{Detail, demangle};
 

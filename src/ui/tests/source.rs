@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::profile::FileOffset;
-use crate::profile::{Frame, FrameId, LabelId, Listing, Object, ObjectKind, Row, Rows};
+use crate::profile::{Frame, FrameId, LabelId, Listing, Object, ObjectKind, Row, Rows, SourceLocation};
 
 /// `main` calls `hot`, whose samples are at three addresses: 60, 30 and 10 of them. A listing has ten lines and six instructions.
 struct Reading {
@@ -311,7 +311,7 @@ fn the_detail_line_tells_where_the_function_is_hottest() {
     let asked = reading.asked();
     let Some(Effect::Locate(label, frame)) = asked.last() else { panic!("{asked:?}") };
     assert_eq!((*label, *frame), (reading.hot, reading.frames[0]));
-    let place = |line| Some(CodePlace { file: "/src/hot.c".into(), line });
+    let place = |line| Some(SourceLocation { file: "/src/hot.c".into(), line });
     reading.bench.send(Event::Located(reading.hot, reading.frames[1], place(1)));
     assert!(!reading.bench.screen(160, 24).contains("/src/hot.c"), "of another address");
     reading.bench.send(Event::Located(reading.hot, reading.frames[0], place(7)));
