@@ -5,6 +5,7 @@
 use std::io::{self, Chain, Cursor, Read};
 
 use super::FormatError;
+use super::table::{Foreign, MAGIC_BYTES};
 
 /// How the text was stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,21 +25,6 @@ const CHUNK: usize = 256 << 10;
 /// The longest line: 5,000 frames of 10,000 bytes fit.
 const MAX_LINE: usize = 64 << 20;
 
-/// First bytes by which other kinds of profile are known, so that the message can say what to do.
-const OTHER_FORMATS: [(&[u8], &str, &str); 7] = [
-    (
-        b"\x1f\x8b",
-        "gzip-compressed data",
-        "unpack it with `gzip -dc` first; if it is a pprof profile, convert it to folded stacks",
-    ),
-    (b"\x28\xb5\x2f\xfd", "zstd-compressed data", "unpack it with `zstd -dc` first"),
-    (b"\xfd7zXZ\0", "xz-compressed data", "unpack it with `xz -dc` first"),
-    (b"BZh", "bzip2-compressed data", "unpack it with `bzip2 -dc` first"),
-    (b"PERFILE2", "a recording of perf", "make folded stacks of it with `perf script | inferno-collapse-perf`"),
-    (b"\x7fELF", "an executable", "give a file of folded stacks"),
-    (b"<?xml", "XML, perhaps a finished flame graph", "give the folded stacks it was made from"),
-];
-
 /// Reads lines and counts them.
 pub(super) struct Lines<R> {
     input: Decoded<R>,
@@ -55,13 +41,13 @@ pub(super) struct Lines<R> {
 impl<R: Read> Lines<R> {
     /// Looks at the first bytes for a byte order mark, and for signs of another format.
     pub(super) fn new(mut input: R) -> Result<Lines<R>, FormatError> {
-        let mut head = [0u8; 8];
+        let mut head = [0u8; MAGIC_BYTES];
         let length = fill(&mut input, &mut head).map_err(FormatError::Read)?;
         let head = head.get(..length).unwrap_or_default();
         if head.is_empty() {
             return Err(FormatError::EmptyFile);
         }
-        if let Some((_, what, advice)) = OTHER_FORMATS.iter().find(|(magic, ..)| head.starts_with(magic)) {
+        if let Some(Foreign { what, advice, .. }) = Foreign::of(head) {
             return Err(FormatError::OtherFormat { what, advice });
         }
         let (encoding, mark) = match head {

@@ -1,4 +1,4 @@
-//! The formats that flametop writes or reads. Help, prompts and errors list them by this table.
+//! The formats that flametop writes or reads, and others that it knows by sight. Help, prompts and errors list them by these tables.
 
 /// A kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +11,15 @@ pub enum Format {
     Folded,
 }
 
+/// The input of a writer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Takes {
+    /// The tree of a view, with its filters, range and zoom.
+    Tree,
+    /// All samples, each with its time and thread.
+    Profile,
+}
+
 /// What is known of a format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -18,26 +27,94 @@ pub struct Entry {
     pub format: Format,
     /// The endings of its files, without the dot. The first is offered.
     pub endings: &'static [&'static str],
+    /// The first bytes of its files, if they are always the same.
+    pub magic: Option<&'static [u8]>,
     /// Whether such files can be opened.
     pub is_read: bool,
     /// Whether such files can be written.
     pub is_written: bool,
+    /// The input of its writer.
+    pub takes: Takes,
+    /// Whether it tells lines of source.
+    pub shows_lines: bool,
     /// A few words for help.
     pub what: &'static str,
 }
 
 /// All formats.
 pub const FORMATS: &[Entry] = &[
-    Entry { format: Format::Svg, endings: &["svg"], is_read: false, is_written: true, what: "a flame graph for a browser" },
+    Entry {
+        format: Format::Svg,
+        endings: &["svg"],
+        magic: Some(b"<?xml"),
+        is_read: false,
+        is_written: true,
+        takes: Takes::Tree,
+        shows_lines: true,
+        what: "a flame graph for a browser",
+    },
     Entry {
         format: Format::Html,
         endings: &["html", "htm"],
+        magic: Some(b"<!DOCTYPE html"),
         is_read: false,
         is_written: true,
+        takes: Takes::Tree,
+        shows_lines: true,
         what: "a flame graph with a table of functions",
     },
-    Entry { format: Format::Folded, endings: &["folded", "txt"], is_read: true, is_written: true, what: "folded stacks" },
+    Entry {
+        format: Format::Folded,
+        endings: &["folded", "txt"],
+        magic: None,
+        is_read: true,
+        is_written: true,
+        takes: Takes::Tree,
+        shows_lines: false,
+        what: "folded stacks",
+    },
 ];
+
+/// First bytes of a file that are enough to know its format.
+pub(super) const MAGIC_BYTES: usize = 16;
+
+/// A format that cannot be opened, and what can be done about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Foreign {
+    /// The first bytes of its files.
+    magic: &'static [u8],
+    /// Its name, with an article.
+    pub(super) what: &'static str,
+    /// How to get folded stacks from it.
+    pub(super) advice: &'static str,
+}
+
+const fn foreign(magic: &'static [u8], what: &'static str, advice: &'static str) -> Foreign {
+    Foreign { magic, what, advice }
+}
+
+/// Formats that people take for folded stacks.
+const FOREIGN: &[Foreign] = &[
+    foreign(
+        b"\x1f\x8b",
+        "gzip-compressed data",
+        "unpack it with `gzip -dc` first; if it is a pprof profile, convert it to folded stacks",
+    ),
+    foreign(b"\x28\xb5\x2f\xfd", "zstd-compressed data", "unpack it with `zstd -dc` first"),
+    foreign(b"\xfd7zXZ\0", "xz-compressed data", "unpack it with `xz -dc` first"),
+    foreign(b"BZh", "bzip2-compressed data", "unpack it with `bzip2 -dc` first"),
+    foreign(b"PERFILE2", "a recording of perf", "make folded stacks of it with `perf script | inferno-collapse-perf`"),
+    foreign(b"\x7fELF", "an executable", "give a file of folded stacks"),
+    foreign(b"<?xml", "XML, perhaps a finished flame graph", "give the folded stacks it was made from"),
+    foreign(b"<!DOCTYPE html", "a page of HTML, perhaps a finished flame graph", "give the folded stacks it was made from"),
+];
+
+impl Foreign {
+    /// The foreign format of a file that begins like this.
+    pub(super) fn of(head: &[u8]) -> Option<&'static Foreign> {
+        FOREIGN.iter().find(|foreign| head.starts_with(foreign.magic))
+    }
+}
 
 impl Format {
     /// The format of files with this ending, in upper or lower case.
@@ -46,10 +123,19 @@ impl Format {
         FORMATS.iter().find(has_it).map(|entry| entry.format)
     }
 
+    /// Its row in [`FORMATS`].
+    fn entry(self) -> Option<&'static Entry> {
+        FORMATS.iter().find(|entry| entry.format == self)
+    }
+
     /// The ending of its files, without the dot.
     pub fn ending(self) -> &'static str {
-        let endings = FORMATS.iter().find(|entry| entry.format == self).map(|entry| entry.endings);
-        endings.and_then(<[_]>::first).copied().unwrap_or_default()
+        self.entry().and_then(|entry| entry.endings.first()).copied().unwrap_or_default()
+    }
+
+    /// Whether it tells lines of source.
+    pub fn shows_lines(self) -> bool {
+        self.entry().is_some_and(|entry| entry.shows_lines)
     }
 }
 
@@ -91,11 +177,14 @@ mod tests {
         for entry in FORMATS {
             assert!(entry.is_read || entry.is_written, "{entry:?}");
             assert_eq!(Format::of_ending(entry.format.ending()), Some(entry.format));
+            // Files that cannot be opened are known by their first bytes.
+            assert_eq!(entry.magic.and_then(Foreign::of).is_some(), !entry.is_read, "{entry:?}");
             for ending in entry.endings {
                 assert_eq!(Format::of_ending(&ending.to_uppercase()), Some(entry.format), "{ending}");
                 assert!(described().contains(&format!(".{ending}")), "{ending}");
             }
         }
+        assert!(FOREIGN.iter().all(|foreign| foreign.magic.len() <= MAGIC_BYTES));
         assert_eq!(Format::of_ending("png"), None);
         assert_eq!(known_endings(), ".svg, .html, .htm, .folded and .txt");
         assert_eq!(offered_endings(), [".svg", ".html", ".folded"]);

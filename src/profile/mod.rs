@@ -41,6 +41,7 @@ pub use view::builder::{MAX_FILTERS, Progress, ViewBuilder};
 pub use view::difference::{Change, Comparison, Difference, Measure, NodeSides};
 pub use view::engine::Engine;
 pub use view::functions::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
+pub use view::hottest::hottest_addresses;
 pub use view::query::{Direction, Filter, FilterMode, Grouping, Mark, Pattern, Query, Request, Target, TimeRange};
 pub use view::search::{SearchResult, Searcher};
 pub use view::sides::Sides;

@@ -70,7 +70,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     }
     let outcome = runtime.block_on(async {
         let engine = ends.spawn_engine(shared.engine(), true)?;
-        ends.spawn_saver(options.looks.icicle);
+        ends.spawn_saver(&shared, options.looks.icicle);
         ends.spawn_readers(&shared);
         spawn(&ends, sampling.orders(), watched);
         ends.spawn_signals()?;

@@ -21,6 +21,7 @@ mod doctor;
 mod event_commands;
 #[cfg(feature = "live")]
 pub(crate) mod event_targets;
+mod lines;
 #[cfg(feature = "live")]
 mod live;
 mod looks;

@@ -3,6 +3,7 @@
 use crate::formats::save::Overwrite;
 use crate::formats::{Format, Part, writer};
 use crate::session::clock::{below_title, now, picture_name};
+use crate::session::lines::{LINES_WITHIN, lines_of};
 use crate::session::looks::palette_of;
 use crate::session::options::{folding, limits};
 use crate::session::progress::Progress;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustc_hash::FxHashMap;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -23,7 +25,9 @@ use crate::formats::save::{Pipe, SaveError, check, is_standard_output, remove_un
 use crate::formats::svg::SvgOptions;
 use crate::locks;
 use crate::privileges;
-use crate::profile::{CallTree, EventSource, EventStatus, Query, Request, Snapshot, Totals, UserEnd, UserId};
+use crate::profile::{
+    CallTree, EventSource, EventStatus, LabelId, Query, Request, Snapshot, SourceLocation, Totals, UserEnd, UserId,
+};
 use crate::ui::{Sampled, picture_facts, plain_name};
 
 use super::child::{Child, Output, Terms, shown};
@@ -113,7 +117,16 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
         cpus: sampling.cpus,
         seconds: Some(sampling.lasted().as_secs_f64()),
     };
-    let cut = write(&options, output, format, &snapshot, sampled, pipe)?;
+    let part = whole(&snapshot);
+    let patience = if signals.came() { by.saturating_duration_since(Instant::now()) } else { LINES_WITHIN };
+    let lines = lines_of(&shared, &snapshot.names, &part, format, source, patience.min(LINES_WITHIN));
+    let lines = runtime.block_on(async {
+        tokio::select! {
+            lines = lines => lines,
+            () = signals.reach(Signals::IN_A_HURRY) => FxHashMap::default(),
+        }
+    });
+    let cut = write(&options, output, format, &snapshot, sampled, lines, pipe)?;
     report(&options, output, &snapshot, &sampling, ended.as_ref(), cut);
     Ok(match ended {
         Some(Ended::Target(_, status)) => status,
@@ -331,6 +344,11 @@ async fn reader(path: &Path, by: Instant, signals: &mut Signals) -> Result<Optio
     }
 }
 
+/// The whole recording.
+fn whole(snapshot: &Snapshot) -> Part<'_> {
+    Part { tree: &snapshot.tree, difference: None, labels: &snapshot.names.labels, root: CallTree::ROOT }
+}
+
 /// Writes the file. Returns what is not in it.
 fn write(
     options: &cli::Record,
@@ -338,16 +356,17 @@ fn write(
     format: Format,
     snapshot: &Snapshot,
     sampled: Sampled<'_>,
+    lines: FxHashMap<LabelId, SourceLocation>,
     pipe: Option<Pipe>,
 ) -> Result<Option<String>> {
-    let (tree, labels) = (&*snapshot.tree, &snapshot.names.labels);
-    let part = Part { tree, difference: None, labels, root: CallTree::ROOT };
+    let part = whole(snapshot);
     let picture = SvgOptions {
         title: title(options),
         subtitle: Some(below_title(picture_facts(snapshot, unit(options), Some(sampled)))),
         count_name: unit(options).to_owned(),
         inverted: options.icicle,
         palette: palette_of(options.palette),
+        lines,
         short: plain_name,
     };
     let folded = FoldedOptions { annotations: !options.no_annotations };
@@ -528,6 +547,7 @@ mod tests {
             Format::Svg,
             &snapshot,
             Sampled { host: "here", frequency: 99, cpus: 1, seconds: Some(1.0) },
+            FxHashMap::default(),
             None,
         )
         .unwrap();

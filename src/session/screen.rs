@@ -1,6 +1,7 @@
 //! What the live view and the view of a file share: the engine's thread, saving, signals, and the channels to the screen.
 
 use crate::session::clock::{below_title, now};
+use crate::session::lines::{LINES_WITHIN, lines_of};
 use crate::session::shared::Shared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{self, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{Format, FormatError, Part, writer};
-use crate::profile::{Addresses, Engine, FrameId, LabelId, LabelTable, Request, Snapshot};
+use crate::profile::{Addresses, Engine, FrameId, LabelId, Request, Snapshot};
 use crate::ui::{Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, plain_name};
 
 /// From one picture to the next while samples come in: four a second are promised, and threads wake late on a machine that is
@@ -116,13 +117,13 @@ impl Ends {
     }
 
     /// Saves what the screen asks for, off the drawing thread. Pictures have callers at the bottom, or at the top if `is_icicle`.
-    pub(super) fn spawn_saver(&self, is_icicle: bool) {
+    pub(super) fn spawn_saver(&self, shared: &Shared, is_icicle: bool) {
         let Some(mut saves) = self.saves.take() else { return };
-        let events = self.events.clone();
+        let (shared, events) = (shared.clone(), self.events.clone());
         tokio::task::spawn_blocking(move || {
             while let Some(mut order) = saves.blocking_recv() {
                 order.path = expand_home(&order.path);
-                let saved = match save_view(&order, &order.names.labels, is_icicle) {
+                let saved = match save_view(&order, &shared, is_icicle) {
                     Ok((saved, cut)) => Saved::Done { path: order.path, bytes: saved.bytes, cut },
                     Err(SaveError::Exists { .. }) => Saved::Exists(order.path),
                     Err(error) => Saved::Failed(error.to_string()),
@@ -222,7 +223,7 @@ impl Drop for StopWhenDropped {
 }
 
 /// Writes what is seen. Returns what is not in the file, too.
-fn save_view(order: &SaveRequest, labels: &LabelTable, is_icicle: bool) -> Result<(save::Saved, Option<String>), SaveError> {
+fn save_view(order: &SaveRequest, shared: &Shared, is_icicle: bool) -> Result<(save::Saved, Option<String>), SaveError> {
     let format = Format::of(&order.path)?;
     let mut tree = Arc::clone(&order.tree);
     if order.one > 1 && order.difference.is_none() {
@@ -231,13 +232,16 @@ fn save_view(order: &SaveRequest, labels: &LabelTable, is_icicle: bool) -> Resul
     let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
     let zoom = Place { path: order.zoom.clone(), rest: false };
     let (root, _) = zoom.find(&tree);
-    let part = Part { tree: &tree, difference: order.difference.as_deref(), labels, root };
+    let part = Part { tree: &tree, difference: order.difference.as_deref(), labels: &order.names.labels, root };
+    let lines = lines_of(shared, &order.names, &part, format, order.source, LINES_WITHIN);
+    let lines = tokio::runtime::Handle::current().block_on(lines);
     let picture = SvgOptions {
         title: order.title.clone(),
         subtitle: Some(below_title(order.facts.clone())),
         inverted: is_icicle,
         count_name: order.count_name.to_owned(),
         palette: order.palette,
+        lines,
         short: plain_name,
     };
     let mut cut = None;

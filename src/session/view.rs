@@ -52,7 +52,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     ends.status.send_replace(app.scene.status.clone());
     let outcome = runtime.block_on(async {
         let engine = ends.spawn_engine(engine, false)?;
-        ends.spawn_saver(options.looks.icicle);
+        ends.spawn_saver(&shared, options.looks.icicle);
         ends.spawn_readers(&shared);
         ends.spawn_signals()?;
         let outcome = crate::ui::run(app, link).await.context("the terminal failed");

@@ -53,7 +53,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 pub use crate::object::reason::{Counts, Problem, Reason};
 pub use crate::symbolize::kernel::vmlinux::kernel_debug_information;
@@ -226,6 +226,12 @@ impl Symbolizer {
     pub fn locate_named(&self, label: LabelId, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
         let work = self.work();
         work.locator.ask_named(&work.service, label, frame)
+    }
+
+    /// File and line of each of these functions, by one of its addresses. Each answer comes when it is found; a caller drops
+    /// the receiver when it waits no longer. Functions without debug information get no answer.
+    pub fn locate_all(&self, functions: Vec<(LabelId, FrameId)>) -> mpsc::UnboundedReceiver<(LabelId, SourceLocation)> {
+        Locator::ask_all(&self.work().service, functions)
     }
 
     /// A function's source and instructions, and which of these addresses are on which row; the heaviest address first. Of several

@@ -143,6 +143,7 @@ impl App {
             names: Arc::clone(&self.scene.snapshot.names),
             one: self.scene.snapshot.one,
             count_name: self.scene.unit_word(),
+            source: self.scene.query.source,
             difference: self.scene.snapshot.difference.clone(),
             zoom: self.views.flame.zoom.path.clone(),
             title: self.scene.title(),

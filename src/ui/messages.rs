@@ -145,6 +145,8 @@ pub struct SaveRequest {
     pub one: u64,
     /// What is counted: samples, or events.
     pub count_name: &'static str,
+    /// The source of its samples; `None` for all sources.
+    pub source: Option<EventSource>,
     /// What it is compared with, if it is.
     pub difference: Option<Arc<Difference>>,
     /// The zoomed frame, as labels from the root.

@@ -8,7 +8,7 @@ use flametop::formats::Part;
 use flametop::formats::save::{Overwrite, save};
 use flametop::formats::svg::{self, SvgOptions};
 use flametop::palette::Palette;
-use flametop::profile::{CallTree, FrameKind, LabelTable, TreeBuilder, sanitize};
+use flametop::profile::{CallTree, FrameKind, LabelTable, SourceLocation, TreeBuilder, sanitize};
 
 use super::chromium::{Screenshot, WIDTH, decoded, seen_in, with_script};
 
@@ -96,7 +96,9 @@ fn check(inverted: bool) {
     let path = directory.path().join("saved.svg");
     let labels = LabelTable::default();
     let tree = tree(&labels);
-    let options = SvgOptions { inverted, subtitle: Some("a <test> & nothing else".into()), ..SvgOptions::default() };
+    let parse = labels.intern("parse", "", FrameKind::User);
+    let lines = [(parse, SourceLocation { file: "/src/<parse>.c".into(), line: 12 })].into_iter().collect();
+    let options = SvgOptions { inverted, subtitle: Some("a <test> & nothing else".into()), lines, ..SvgOptions::default() };
     let write = |out: &mut dyn Write| svg::write(part(&tree, &labels), &options, out).map(|_| ());
     save(&path, Overwrite::No, write).unwrap();
 
@@ -108,7 +110,7 @@ fn check(inverted: bool) {
         ("text", "main"),
         ("tooltip", "lex&lt;&amp;'a str&gt; (200 samples, 20.00%); self 200 samples, 20.00%; libparse.so"),
         ("narrow", "slow (4 samples, 0.40%); self 4 samples, 0.40%"),
-        ("details", "Function: parse (250 samples, 25.00%); self 46 samples, 4.60%"),
+        ("details", "Function: parse (250 samples, 25.00%); self 46 samples, 4.60%; hottest line /src/&lt;parse&gt;.c:12"),
         ("before", "25.0000%"),
         ("unzoom_hidden_before", "true"),
         ("zoomed", "100.0000%"),

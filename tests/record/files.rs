@@ -15,6 +15,45 @@ fn standard_output_takes_folded_stacks_and_nothing_else() {
     assert_eq!(place.files(), [""; 0]);
 }
 
+/// The table of names in a picture.
+#[track_caller]
+fn names_of_picture(path: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(path).unwrap();
+    let table =
+        text.split(r#"<script type="application/json" id="names">"#).nth(1).and_then(|rest| rest.split("</script>").next());
+    serde_json::from_str(table.expect("no table of names")).unwrap()
+}
+
+/// Number of the first line of `text` after a line with `before` that has `wanted`.
+fn line_after(text: &str, before: &str, wanted: &str) -> u64 {
+    let lines = text.lines().enumerate().skip_while(|(_, line)| !line.contains(before));
+    lines.skip(1).find(|(_, line)| line.contains(wanted)).expect("the source has it").0 as u64 + 1
+}
+
+#[test]
+fn pictures_tell_the_line_where_a_function_is_hottest() {
+    let place = Place::new();
+    let program = Program::build_with("chain.c", &["-g"]);
+    let chain = program.run(&[]);
+    let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/chain.c")).unwrap();
+    for name in ["x.svg", "x.html"] {
+        let output = place.record(&["-F", "499", "-p", &chain.pid_text(), "-d", "2", "-o", name]);
+        assert!(output.status.success(), "{}", words(&output));
+        let table = names_of_picture(&place.path(name));
+        let line = |function: &str| {
+            let names = table["names"].as_array().unwrap();
+            let name = names.iter().find(|name| name[0] == function).unwrap_or_else(|| panic!("{function} is not in {table}"));
+            let file = name[3].as_u64().and_then(|place| table["files"][place as usize - 1].as_str());
+            assert!(file.is_some_and(|file| file.ends_with("chain.c")), "{name} {table}");
+            name[4].as_u64().unwrap()
+        };
+        let loop_of_inner = line_after(&source, "long inner(", "for (");
+        assert!((loop_of_inner..loop_of_inner + 3).contains(&line("inner")), "line {} of {loop_of_inner}", line("inner"));
+        // A function that only calls: where it calls.
+        assert_eq!(line("middle"), line_after(&source, "long middle(", "inner(rounds)"));
+    }
+}
+
 #[test]
 fn fetching_debug_files_needs_servers_and_the_program_for_it() {
     let place = Place::new();

@@ -7,7 +7,7 @@
     var rows = table.functions.map(function(row) {
         var name = table.names[row[0]], kind = table.kinds[row[1]];
         return {short: name[0], whole: name[2] || name[0], object: name[1] ? table.objects[name[1] - 1] : "", kind: kind,
-            own: row[2], total: row[3], own_before: row[4] || 0, total_before: row[5] || 0};
+            line: name[3] ? table.files[name[3] - 1] + ":" + name[4] : "", own: row[2], total: row[3], own_before: row[4] || 0, total_before: row[5] || 0};
     });
     function share(weight, whole) {
         return (weight * 100 / (whole || 1)).toFixed(2) + "%";
@@ -70,7 +70,7 @@
         body.replaceChildren.apply(body, found.slice(0, shown).map(function(row) {
             var line = element("tr");
             line.tabIndex = 0;
-            line.title = row.whole + "\n" + row.kind[0];
+            line.title = row.whole + "\n" + row.kind[0] + (row.line ? "\nhottest line " + row.line : "");
             line.row = row;
             columns.forEach(function(column) {
                 var cell = element("td", column.text(row), column.kind);

@@ -6,8 +6,12 @@
 //! unit      "samples"
 //! whole     the weight of everything: [now] or, in a comparison, [now, before]
 //! objects   ["libc.so.6", …]
-//! names     [[short], [short, object + 1], [short, object + 1 or 0, whole], …]      object: a place in `objects`
+//! files     ["/src/parse.c", …]
+//! names     [[short, object, whole, file, line], …]
 //! ```
+//!
+//! `object` is a place in `objects` and `file` one in `files`, both counted from 1. `whole` is 0 if the short name is all of it. The line is the
+//! one where the function is hottest. Unknown values are 0, and zeros at the end are left out.
 //!
 //! Each box has the attribute `b`: the place of its name in the table (base 36), then its own weight, then its weight before:
 //!
@@ -39,20 +43,44 @@ struct Name {
     whole: Option<String>,
     /// Its place in the list of objects.
     object: Option<usize>,
+    /// Its place in the list of files, and the line.
+    line: Option<(usize, u32)>,
+}
+
+/// Texts, each once.
+#[derive(Default)]
+struct Listed {
+    texts: Vec<String>,
+    places: FxHashMap<String, usize>,
+}
+
+impl Listed {
+    /// The place of a text. Adds it and counts its bytes if it is new.
+    fn place(&mut self, text: &str, bytes: &mut usize) -> usize {
+        let text = printable(text);
+        if let Some(place) = self.places.get(&text) {
+            return *place;
+        }
+        *bytes += text.len();
+        self.texts.push(text.clone());
+        self.places.insert(text, self.places.len());
+        self.places.len() - 1
+    }
 }
 
 /// The names of all boxes of a picture.
+#[derive(Default)]
 pub(super) struct NameTable {
     names: Vec<Name>,
-    objects: Vec<String>,
+    objects: Listed,
+    files: Listed,
     numbers: FxHashMap<Option<LabelId>, usize>,
 }
 
 impl NameTable {
     /// The names of these functions, in their order. `None` means functions that are too narrow to be drawn.
     pub(super) fn of(functions: impl Iterator<Item = Option<LabelId>>, labels: &LabelTable, options: &SvgOptions) -> NameTable {
-        let mut table = NameTable { names: Vec::new(), objects: Vec::new(), numbers: FxHashMap::default() };
-        let mut objects = FxHashMap::default();
+        let mut table = NameTable::default();
         let mut bytes = 0;
         for function in functions {
             if table.numbers.contains_key(&function) {
@@ -61,13 +89,9 @@ impl NameTable {
             let whole = name_of(function, labels);
             let label = function.and_then(|label| labels.get(label)).filter(|label| !label.object.is_empty());
             let fits = bytes < MOST_BYTES;
-            let object = label.filter(|_| fits).map(|label| {
-                let next = objects.len();
-                *objects.entry(printable(&label.object)).or_insert_with_key(|object| {
-                    bytes += object.len();
-                    next
-                })
-            });
+            let object = label.filter(|_| fits).map(|label| table.objects.place(&label.object, &mut bytes));
+            let line = function.and_then(|label| options.lines.get(&label)).filter(|_| fits);
+            let line = line.map(|place| (table.files.place(&place.file, &mut bytes), place.line));
             let (short, whole) = match (options.short)(&whole) {
                 short if !fits => (short.chars().take(CUT).collect(), None),
                 Cow::Owned(short) if short != whole => (short, Some(whole)),
@@ -75,11 +99,8 @@ impl NameTable {
             };
             bytes += short.len() + whole.as_ref().map_or(0, String::len);
             table.numbers.insert(function, table.names.len());
-            table.names.push(Name { short, whole, object });
+            table.names.push(Name { short, whole, object, line });
         }
-        let mut in_order: Vec<(String, usize)> = objects.into_iter().collect();
-        in_order.sort_unstable_by_key(|(_, place)| *place);
-        table.objects = in_order.into_iter().map(|(object, _)| object).collect();
         table
     }
 
@@ -109,17 +130,23 @@ impl NameTable {
 
     /// The table.
     pub(super) fn table(&self, whole: Sides, is_compared: bool, unit: &str) -> Map<String, Value> {
-        let name = |name: &Name| match (name.object.map_or(0, |place| place + 1), &name.whole) {
-            (0, None) => json!([name.short]),
-            (object, None) => json!([name.short, object]),
-            (object, Some(whole)) => json!([name.short, object, whole]),
+        let name = |name: &Name| {
+            let object = name.object.map_or(0, |place| place + 1);
+            let whole = name.whole.as_ref().map_or(0.into(), |whole| json!(whole));
+            let (file, line) = name.line.map_or((0, 0), |(place, line)| (place + 1, line));
+            let mut row = vec![json!(name.short), object.into(), whole, file.into(), line.into()];
+            while row.last() == Some(&0.into()) {
+                row.pop();
+            }
+            Value::from(row)
         };
         let names: Vec<Value> = self.names.iter().map(name).collect();
         let weights: &[u64] = if is_compared { &[whole.now, whole.before] } else { &[whole.now] };
         let entries = [
             ("unit", printable(unit).into()),
             ("whole", json!(weights)),
-            ("objects", json!(self.objects)),
+            ("objects", json!(self.objects.texts)),
+            ("files", json!(self.files.texts)),
             ("names", names.into()),
         ];
         entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
@@ -155,7 +182,7 @@ fn in_base_36(mut number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::FrameKind;
+    use crate::profile::{FrameKind, SourceLocation};
 
     #[test]
     fn hostile_names_take_a_bounded_number_of_bytes() {
@@ -176,7 +203,9 @@ mod tests {
         let of = |label, own, total, before| BoxOf { label, own: sides(own, 0), total: sides(total, before) };
         let (main, parse) = (label("main", "shop"), label("parse<\"&\">(int)", "libparse.so"));
         let boxes = [of(main, 0, 9, 8), of(parse, 5, 9, 7), of(parse, 4, 4, 0), of(label(" ", ""), 0, 1, 0), of(None, 1, 1, 0)];
-        let options = SvgOptions { short: |name| Cow::Owned(name.replace("(int)", "")), ..SvgOptions::default() };
+        let line = parse.map(|label| (label, SourceLocation { file: "/src/parse.c".into(), line: 7 }));
+        let lines = line.into_iter().collect();
+        let options = SvgOptions { short: |name| Cow::Owned(name.replace("(int)", "")), lines, ..SvgOptions::default() };
         let names = NameTable::of(boxes.iter().map(|of| of.label), &labels, &options);
         assert_eq!(boxes.map(|of| names.reference(&of, false)), ["0", "1-5", "1!", "2", "3!"]);
         assert_eq!(names.reference(&boxes[1], true), "1-5~7");
@@ -184,8 +213,10 @@ mod tests {
         let text = in_markup(&names.table(sides(9, 8), true, "samples"));
         assert!(!text.contains(['<', '>', '&']), "{text}");
         let table: Value = serde_json::from_str(&text).unwrap();
-        let expected = json!([["main", 1], ["parse<\"&\">", 2, "parse<\"&\">(int)"], ["[unknown]"], ["[too narrow to draw]"],]);
+        let expected =
+            json!([["main", 1], ["parse<\"&\">", 2, "parse<\"&\">(int)", 1, 7], ["[unknown]"], ["[too narrow to draw]"],]);
         assert_eq!((&table["names"], &table["whole"]), (&expected, &json!([9, 8])));
+        assert_eq!(table["files"], json!(["/src/parse.c"]));
         assert_eq!([0, 35, 36, 1295, 1296].map(in_base_36), ["0", "z", "10", "zz", "100"]);
     }
 }

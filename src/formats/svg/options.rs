@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use rustc_hash::FxHashMap;
+
 use crate::palette::Palette;
-use crate::profile::sanitize;
+use crate::profile::{LabelId, SourceLocation, sanitize};
 
 /// How the flame graph is drawn.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub struct SvgOptions {
     pub count_name: String,
     /// The colours of kinds.
     pub palette: Palette,
+    /// The lines of functions, for tooltips. Default: none.
+    pub lines: FxHashMap<LabelId, SourceLocation>,
     /// Makes a short name, which stands on a box. Default: the name as it is.
     pub short: fn(&str) -> Cow<'_, str>,
 }
@@ -30,6 +34,7 @@ impl Default for SvgOptions {
             inverted: false,
             count_name: "samples".into(),
             palette: Palette::default(),
+            lines: FxHashMap::default(),
             short: |name| Cow::Borrowed(name),
         }
     }

@@ -21,6 +21,8 @@ function put_together() {
             lines.push(share(weight, table.whole[0]) + " now, " + share(+parts[4], table.whole[1]) + " before");
         if (name[1])
             lines.push(table.objects[name[1] - 1]);
+        if (name[3])
+            lines.push("hottest line " + table.files[name[3] - 1] + ":" + name[4]);
         find_child(g, "title").textContent = lines.join("\n");
     }
     function add(parent, kind, attributes) {

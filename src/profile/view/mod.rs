@@ -12,6 +12,7 @@ pub(crate) mod difference;
 pub(crate) mod engine;
 pub(crate) mod fading;
 pub(crate) mod functions;
+pub(crate) mod hottest;
 pub(crate) mod query;
 pub(crate) mod search;
 pub(crate) mod sides;

@@ -1,7 +1,10 @@
 //! Files and lines of addresses, looked up beside the naming of frames.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::Service;
@@ -22,6 +25,9 @@ pub(crate) struct Located {
 
 /// Places that are executed at each address, innermost function first; those of inlined calls without a name are left out.
 type Places = Vec<Option<SourceLocation>>;
+
+/// Addresses of an object that are looked up at once.
+const BATCH: usize = 64;
 
 /// Finds lines for the cursor: those of a frame, or those of a frame in one of the functions that are there.
 #[derive(Default)]
@@ -56,6 +62,50 @@ impl Locator {
             chain.into_iter().rev().find(|located| located.label == label)?.location
         })
     }
+
+    /// Asks about many functions, each by one of its addresses. Answers come object by object: the objects with the most questions
+    /// first, the kernel last. The work ends when the receiver is dropped.
+    pub(crate) fn ask_all(
+        service: &Arc<Service>,
+        questions: Vec<(LabelId, FrameId)>,
+    ) -> UnboundedReceiver<(LabelId, SourceLocation)> {
+        let (sender, receiver) = unbounded_channel();
+        let (handle, service) = (service.handle.clone(), Arc::clone(service));
+        let answer = move || {
+            for (object, questions) in by_object(&service, questions) {
+                // Two functions of the kernel may be in different files: see `places`.
+                let batch = if object == ObjectId::KERNEL { 1 } else { BATCH };
+                for questions in questions.chunks(batch) {
+                    let frames: Vec<FrameId> = questions.iter().map(|(_, frame)| *frame).collect();
+                    for ((label, _), chain) in questions.iter().zip(chains(&service, object, &frames).unwrap_or_default()) {
+                        let current = service.names.labels.current(*label);
+                        let found = chain.into_iter().rev().find(|located| located.label == current);
+                        let Some(location) = found.and_then(|located| located.location) else { continue };
+                        drop(sender.send((*label, location)));
+                    }
+                    if sender.is_closed() || service.stopped.load(Ordering::Relaxed) {
+                        return service.objects.shrink();
+                    }
+                }
+                service.objects.shrink();
+            }
+        };
+        drop(handle.spawn_blocking(answer));
+        receiver
+    }
+}
+
+/// The questions of each object.
+fn by_object(service: &Service, questions: Vec<(LabelId, FrameId)>) -> Vec<(ObjectId, Vec<(LabelId, FrameId)>)> {
+    let mut objects: BTreeMap<ObjectId, Vec<(LabelId, FrameId)>> = BTreeMap::new();
+    for (label, frame) in questions {
+        if let Some(known) = service.names.frames.get(frame) {
+            objects.entry(known.object()).or_default().push((label, frame));
+        }
+    }
+    let mut in_order: Vec<_> = objects.into_iter().collect();
+    in_order.sort_by_key(|(object, questions)| (*object == ObjectId::KERNEL, std::cmp::Reverse(questions.len())));
+    in_order
 }
 
 /// The functions at each address of an object, root first as [`Names::labels_of`](crate::profile::Names::labels_of) tells them,
