@@ -25,6 +25,21 @@ pub(super) fn below_title(mut facts: Vec<String>) -> String {
     facts.join(" · ")
 }
 
+/// Seconds that the local time of day is ahead of UTC now; `None` if that is not known. To be asked before there are other threads: the time
+/// zone is a matter of the environment, which others may change.
+#[cfg(feature = "live")]
+pub(super) fn local_offset() -> Option<i64> {
+    time::UtcOffset::current_local_offset().ok().map(|offset| i64::from(offset.whole_seconds()))
+}
+
+/// Nanoseconds from the clock of samples to the local time of day, which is so many seconds ahead of UTC.
+#[cfg(feature = "live")]
+pub(super) fn to_wall(local_offset: i64) -> Option<i64> {
+    let utc = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let local = utc.tv_sec.checked_add(local_offset)?.checked_mul(1_000_000_000)?.checked_add(utc.tv_nsec)?;
+    local.checked_sub_unsigned(now().0)
+}
+
 /// `CLOCK_MONOTONIC` now, the clock of all samples.
 pub(super) fn now() -> crate::profile::Timestamp {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -1,6 +1,6 @@
 //! The live view: of everything, of some processes, or of a command.
 
-use crate::session::clock::save_offer;
+use crate::session::clock::{local_offset, save_offer, to_wall};
 use crate::session::event_commands::spawn;
 use crate::session::looks::theme;
 use crate::session::options::{folding, limits};
@@ -19,7 +19,7 @@ use crate::formats::save::{SaveError, create};
 use crate::locks;
 use crate::privileges;
 use crate::profile::{Query, Target, Tgid};
-use crate::ui::{App, Event, Message, Status};
+use crate::ui::{App, Event, Message, Span, Status};
 
 use super::child::{Child, Output, Terms, read_lines};
 use super::cost::Cost;
@@ -35,15 +35,20 @@ use super::{config, event_targets};
 const OUTPUT_LINES: usize = 1000;
 const OUTPUT_EVERY: Duration = Duration::from_millis(100);
 
+/// Seconds that the screen shows of a machine: long enough for good shares, short enough to be "now".
+const NOW: u64 = 60;
+
 /// Runs the live view until the reader quits.
 pub(super) fn run(options: cli::Live) -> Result<()> {
     need_a_terminal()?;
     let settings = config::load(options.looks.config.as_deref())?;
     let theme = theme(&options.looks, &settings);
     privileges::keep(duties(&options.sampling, &options.program, true));
+    let local_offset = local_offset();
     let runtime = runtime()?;
     let shared = Shared::live(limits(&options.sampling, Some(LIVE_WINDOW)), &runtime);
     let mut child = start_child(&options)?;
+    let has_command = child.is_some();
     let output = child.as_mut().and_then(|child| child.output.take());
     let has_pane = output.is_some();
     let family = child.as_ref().map(|child| match options.sampling.pids.len() {
@@ -60,6 +65,10 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let query = Query { target, source, folding: folding(&options.sampling), ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme, query, save_offer());
     app.scene.keys = settings.keys;
+    // A command is seen from its start, a machine as it is now.
+    if !has_command {
+        app.scene.begin_with(Span::Last(NOW));
+    }
     app.scene.everything = family;
     app.scene.output_open = has_pane;
     app.scene.message = as_root.map(|text| Message { text, bad: false });
@@ -76,7 +85,8 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         ends.spawn_signals()?;
         // On a thread of its own: the drawing thread reads no files and waits for no lock.
         let frequency = options.sampling.frequency;
-        let watching = tokio::spawn(watch_status(sampling.watcher(), shared.clone(), frequency, ends.status.clone()));
+        let watching =
+            tokio::spawn(watch_status(sampling.watcher(), shared.clone(), frequency, local_offset, ends.status.clone()));
         let outcome = tokio::select! {
             outcome = crate::ui::run(app, link) => outcome.context("the screen failed"),
             outcome = watching => outcome.unwrap_or_else(|_| bail!("the thread that watches the run failed; please report this")),
@@ -139,7 +149,13 @@ fn start_child(options: &cli::Live) -> Result<Option<Child>> {
 }
 
 /// Tells the screen once a second how the run stands. Comes back only if sampling failed.
-async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status: watch::Sender<Status>) -> Result<()> {
+async fn watch_status(
+    sampling: Watcher,
+    shared: Shared,
+    frequency: u32,
+    local_offset: Option<i64>,
+    status: watch::Sender<Status>,
+) -> Result<()> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut cost = Cost::new();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
@@ -165,6 +181,7 @@ async fn watch_status(sampling: Watcher, shared: Shared, frequency: u32, status:
             cpus: sampling.cpus,
             online: Arc::clone(&around.online),
             cgroups: Arc::clone(&around.paths),
+            wall: local_offset.and_then(to_wall),
             elapsed,
             live: ended.is_none(),
             ended: ended.map(|ended| match ended {

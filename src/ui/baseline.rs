@@ -1,5 +1,6 @@
 //! What is marked as the baseline, and whether what is seen is shown as a difference to it.
 
+use super::span::Span;
 use crate::profile::Mark;
 
 /// What is compared with what.
@@ -11,6 +12,8 @@ pub struct Compare {
     pub on: bool,
     /// Whether it is of shares also where rates are known.
     pub by_shares: bool,
+    /// The reader has marked nothing: the baseline is the time before the last seconds. With the span to go back to.
+    pub(super) before: Option<Span>,
     /// Marks so far.
     pub(super) marks: u64,
 }

@@ -4,6 +4,10 @@
 //!            b             b: what is seen becomes the baseline, a copy that stays
 //! ───────────┼────────►    d: what was sampled since, beside it; with a range of time, a process or a filter chosen, that
 //!  baseline  │  since
+//!
+//!                 d        d without a baseline: the last 10 s, beside the 60 s before them; or the time that is chosen, beside
+//! ─────┼──────┼───┼────    six times as much before it
+//!      │ 60 s │10 s
 //! ```
 
 use crate::profile::{Baseline, Change, Mark, Measure, Query, TimeRange, Timestamp};
@@ -14,6 +18,17 @@ use super::messages::Message;
 use super::scene::Scene;
 use super::span::Span;
 use super::text;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Seconds that are compared with the time before if no other time is chosen.
+const RECENT: u64 = 10;
+
+/// How many times as long the time before is.
+const TIMES_BEFORE: u64 = 6;
+
+/// Nanoseconds before: less is no basis for a difference.
+const LEAST_BEFORE: u64 = SECOND;
 
 impl Scene {
     /// Marks what is seen.
@@ -35,6 +50,7 @@ impl Scene {
             TimeRange::All => TimeRange::Between(Timestamp(0), now),
         };
         self.compare.marks += 1;
+        self.compare.before = None;
         self.compare.baseline = Some(Mark { number: self.compare.marks, query: Query { range, ..self.query.clone() } });
         let key = self.keys.first(Action::Compare);
         let what = match (self.compare.on, self.is_file()) {
@@ -48,32 +64,83 @@ impl Scene {
 
     /// Shows the difference, or what is seen alone.
     pub(super) fn toggle_difference(&mut self) {
-        if self.compare.baseline.is_none() {
-            let key = self.keys.first(Action::MarkBaseline);
-            return self.say(format!("nothing to compare with yet: {key} marks what is seen"));
-        }
-        self.compare.on = !self.compare.on;
         if self.compare.on {
-            self.say_what_is_compared();
+            return self.leave_difference();
+        }
+        if self.compare.baseline.is_none()
+            && let Err(why) = self.mark_the_time_before()
+        {
+            return self.say(why);
+        }
+        self.compare.on = true;
+        self.say_what_is_compared();
+    }
+
+    /// Shows what is seen alone.
+    pub(super) fn leave_difference(&mut self) {
+        self.compare.on = false;
+        if let Some(before) = self.compare.before.take() {
+            self.compare.baseline = None;
+            if self.span == Span::Last(RECENT) {
+                self.span = before;
+            }
         }
     }
 
-    /// Tells what the figures of a difference are, and its colours.
-    fn say_what_is_compared(&mut self) {
-        let (grown, shrunk, chance) = self.theme.names_of_changes();
-        let is_of_rates = !self.compare.by_shares && !self.is_file();
-        let unit = match (is_of_rates, self.shown_event().is_some()) {
-            (false, _) => "points of the share of all",
-            (true, false) => "CPUs",
-            (true, true) => "events a second",
+    /// Marks the time before the one that is chosen, or before the last seconds. The error says why that cannot be.
+    fn mark_the_time_before(&mut self) -> Result<(), String> {
+        let key = self.keys.first(Action::MarkBaseline);
+        let refused = |what: &str| format!("{what}; {key} marks what is seen");
+        let Some((first, _)) = self.snapshot.span.filter(|_| !self.is_file()) else {
+            return Err(refused("nothing to compare with yet"));
         };
+        let now = self.frozen.unwrap_or(self.snapshot.now);
+        let (span, from, length) = match self.span {
+            Span::Between(from, to) => (self.span, from, to.since(from)),
+            Span::Last(seconds) if self.span != self.home => {
+                (self.span, Timestamp(now.0.saturating_sub(seconds * SECOND)), seconds * SECOND)
+            }
+            _ => (Span::Last(RECENT), Timestamp(now.0.saturating_sub(RECENT * SECOND)), RECENT * SECOND),
+        };
+        if from.since(first) < LEAST_BEFORE {
+            let time = match span {
+                Span::Last(seconds) => format!("the last {seconds} s"),
+                _ => "the selected time".to_owned(),
+            };
+            return Err(refused(&format!("nothing was sampled before {time}")));
+        }
+        self.compare.marks += 1;
+        let range = TimeRange::Between(Timestamp(from.0.saturating_sub(length * TIMES_BEFORE)).max(first), from);
+        self.compare.baseline = Some(Mark { number: self.compare.marks, query: Query { range, ..self.query.clone() } });
+        self.compare.before = Some(self.span);
+        self.span = span;
+        Ok(())
+    }
+
+    /// Tells the unit of a difference, its colours, and how to get the other unit.
+    fn say_what_is_compared(&mut self) {
         let key = self.keys.first(Action::Measure);
         let other = if self.is_file() {
             String::new()
         } else {
-            format!("; {key} compares {}", if is_of_rates { "shares" } else { "rates" })
+            format!("; {key} compares {}", if self.compares_rates() { "shares" } else { "rates" })
         };
-        self.say(format!("difference in {unit}: {grown} has grown, {shrunk} has shrunk, {chance} may be chance{other}"));
+        let unit = match (self.compares_rates(), self.shown_event().is_some()) {
+            (false, _) => "points of the share of all",
+            (true, false) => "CPUs",
+            (true, true) => "events a second",
+        };
+        self.say(format!("difference in {unit}: {}{other}", self.key_of_colours()));
+    }
+
+    fn compares_rates(&self) -> bool {
+        !self.compare.by_shares && !self.is_file()
+    }
+
+    /// The colours of a difference, in words.
+    pub(super) fn key_of_colours(&self) -> String {
+        let (grown, shrunk, chance) = self.theme.names_of_changes();
+        format!("{grown} has grown, {shrunk} has shrunk, {chance} may be chance")
     }
 
     /// Compares shares instead of rates, or rates again.
@@ -110,13 +177,29 @@ impl Scene {
         }
     }
 
-    /// From when on samples are compared with the baseline, if all of them are to be.
+    /// The end of the baseline, if that lies within the time on screen: only later samples are compared with it.
     pub(super) fn since_baseline(&self) -> Option<Timestamp> {
-        let mark = self.compare.baseline.as_ref().filter(|_| self.compare.on && self.span == Span::All)?;
-        match mark.query.range {
-            TimeRange::Between(_, to) => Some(to),
-            TimeRange::All | TimeRange::Last(_) | TimeRange::Fading(..) => None,
-        }
+        let mark = self.compare.baseline.as_ref().filter(|_| self.compare.on)?;
+        let TimeRange::Between(_, to) = mark.query.range else { return None };
+        let now = self.frozen.unwrap_or(self.snapshot.now);
+        let is_within = match self.span {
+            Span::All => true,
+            Span::Last(seconds) => now.since(to) < seconds * SECOND,
+            Span::Fading(_) | Span::Between(..) => false,
+        };
+        is_within.then_some(to)
+    }
+
+    /// The baseline in words, for the chip.
+    pub(super) fn baseline_words(&self) -> String {
+        let sign = if self.theme.ascii { "difference" } else { "Δ" };
+        let range = self.compare.baseline.as_ref().map(|mark| mark.query.range);
+        let of = match (range, self.snapshot.baseline) {
+            (Some(TimeRange::Between(from, to)), _) if self.status.wall.is_some() => self.between(from, to),
+            (_, Baseline::Samples(samples)) => format!("{} samples", text::count(samples)),
+            (_, Baseline::None | Baseline::TooLarge) => "baseline".to_owned(),
+        };
+        format!("{sign} to {of}")
     }
 
     /// The engine may have found that there is too much to keep.

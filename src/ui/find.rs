@@ -32,8 +32,14 @@ impl App {
         match chip {
             Chip::Filter(index) if index < self.scene.query.filters.len() => drop(self.scene.query.filters.remove(index)),
             Chip::Filter(_) => {}
+            // A click on the usual time steps it; a click on another one takes that away.
+            Chip::Range => {
+                if !self.scene.leave_range() {
+                    self.scene.change_range(Action::CycleRange);
+                }
+            }
             Chip::Target => self.scene.query.target = Target::default(),
-            Chip::Difference => self.scene.compare.on = false,
+            Chip::Difference => self.scene.leave_difference(),
             Chip::Folded => self.fold_inlined(false),
             Chip::Interpreter => self.fold_interpreter(true),
         }

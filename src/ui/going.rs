@@ -3,6 +3,7 @@
 use crate::profile::{Target, Tgid, Tid};
 
 use super::app::App;
+use super::span::Span;
 use super::view::View;
 use super::views::Opened;
 
@@ -16,12 +17,15 @@ impl App {
 
     /// One level out; with nothing left to leave, nothing happens.
     pub(super) fn zoom_out(&mut self) {
-        let left = self.views.get_mut(self.scene.view).zoom_out() || self.scene.query.filters.pop().is_some();
+        let selected = matches!(self.scene.span, Span::Between(..));
+        let left = self.views.get_mut(self.scene.view).zoom_out()
+            || selected && self.scene.leave_range()
+            || self.scene.query.filters.pop().is_some();
         if left {
         } else if !self.scene.query.target.is_everything() {
             self.scene.query.target = Target::default();
         } else if self.scene.compare.on {
-            self.scene.compare.on = false;
+            self.scene.leave_difference();
         } else {
             self.scene.search = None;
         }

@@ -51,6 +51,8 @@ pub struct Status {
     pub online: Arc<[u16]>,
     /// Paths of cgroups, as far as they are known.
     pub cgroups: Arc<FxHashMap<CgroupId, Arc<str>>>,
+    /// Nanoseconds from the clock of samples to the local time of day, counted from 1970. `None` if that is not known.
+    pub wall: Option<i64>,
     /// Seconds since sampling began.
     pub elapsed: u64,
     /// Whether samples still come.

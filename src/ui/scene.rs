@@ -20,6 +20,8 @@ use super::view::View;
 /// What stands in the second line until it is taken away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chip {
+    /// The time on screen.
+    Range,
     /// A filter, by its place among them.
     Filter(usize),
     /// Whose samples are shown.
@@ -56,6 +58,8 @@ pub struct Scene {
     pub search: Option<Pattern>,
     /// Which time is looked at.
     pub span: Span,
+    /// The usual time on screen.
+    pub home: Span,
     /// When the picture was frozen, if it is.
     pub frozen: Option<Timestamp>,
     /// What is compared with what.
@@ -86,6 +90,7 @@ impl Scene {
             message: None,
             search: None,
             span: Span::All,
+            home: Span::All,
             frozen: None,
             compare: Compare::default(),
             output_open: false,
@@ -138,6 +143,11 @@ impl Scene {
             FrameKind::User | FrameKind::Inlined | FrameKind::Jit => shorten(&label.name, self.detail),
             FrameKind::Python | FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
         }
+    }
+
+    /// Sets the usual time on screen, and shows it.
+    pub fn begin_with(&mut self, home: Span) {
+        (self.span, self.home) = (home, home);
     }
 
     /// How the screen is divided; the same for drawing and for the mouse.

@@ -1,4 +1,4 @@
-//! Which time is looked at: chosen by keys, or by the mouse in the time strip.
+//! The time on screen: choosing it by keys or on the time strip, and the words of its chip.
 
 use crate::profile::{SLOTS, TimeRange, Timestamp};
 
@@ -6,6 +6,7 @@ use super::keys::Action;
 use super::messages::Message;
 use super::scene::Scene;
 use super::span::Span;
+use super::text;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -15,17 +16,59 @@ const SHORTEST: u64 = SECOND / SLOTS as u64;
 impl Scene {
     /// The range of the query.
     pub(super) fn range(&self) -> TimeRange {
-        match (self.span, self.frozen) {
-            (Span::All, frozen) if self.since_baseline().is_some() => {
-                TimeRange::Between(self.since_baseline().unwrap_or_default(), frozen.unwrap_or(Timestamp(u64::MAX)))
-            }
-            (Span::All, None) => TimeRange::All,
-            (Span::Last(seconds), None) => TimeRange::Last(seconds * SECOND),
-            (Span::All, Some(at)) => TimeRange::Between(Timestamp(0), at),
-            (Span::Last(seconds), Some(at)) => TimeRange::Between(Timestamp(at.0.saturating_sub(seconds * SECOND)), at),
-            (Span::Fading(seconds), frozen) => TimeRange::Fading(seconds * SECOND, frozen.unwrap_or(Timestamp(u64::MAX))),
+        let end = self.frozen.unwrap_or(Timestamp(u64::MAX));
+        match (self.span, self.since_baseline()) {
+            (Span::All | Span::Last(_), Some(since)) => TimeRange::Between(since, end),
+            (Span::All, None) if self.frozen.is_none() => TimeRange::All,
+            (Span::All, None) => TimeRange::Between(Timestamp(0), end),
+            (Span::Last(seconds), None) if self.frozen.is_none() => TimeRange::Last(seconds * SECOND),
+            (Span::Last(seconds), None) => TimeRange::Between(Timestamp(end.0.saturating_sub(seconds * SECOND)), end),
+            (Span::Fading(seconds), _) => TimeRange::Fading(seconds * SECOND, end),
             (Span::Between(from, to), _) => TimeRange::Between(from, to),
         }
+    }
+
+    /// The range in words, for its chip. `None` for a file, which has no time.
+    pub(super) fn range_words(&self) -> Option<String> {
+        if self.is_file() {
+            return None;
+        }
+        let words = match (self.span, self.since_baseline()) {
+            (Span::All | Span::Last(_), Some(since)) => match self.time_of_day(since) {
+                Some(time) => format!("since {time}"),
+                None => "since the baseline".to_owned(),
+            },
+            (Span::All, None) => "since start".to_owned(),
+            (Span::Last(seconds), None) => format!("last {seconds} s"),
+            (Span::Fading(seconds), _) => format!("fading, half {seconds} s"),
+            (Span::Between(from, to), _) => self.between(from, to),
+        };
+        Some(words)
+    }
+
+    /// A time in words: `14:31:02–14:31:06`, with hundredths if it is shorter than two seconds.
+    pub(super) fn between(&self, from: Timestamp, to: Timestamp) -> String {
+        let length = to.since(from);
+        let (Some(begin), Some(end)) = (self.time_of_day(from), self.time_of_day(to)) else {
+            return format!("{} s selected", text::seconds(length));
+        };
+        let dash = if self.theme.ascii { "-" } else { "–" };
+        if from == Timestamp(0) {
+            return format!("start{dash}{end}");
+        }
+        let is_whole = from.0.is_multiple_of(SECOND) && to.0.is_multiple_of(SECOND);
+        if is_whole || length >= 2 * SECOND {
+            format!("{begin}{dash}{end}")
+        } else {
+            format!("{begin}, {} s", text::seconds(length))
+        }
+    }
+
+    /// The local time of day of a moment, if the machine's is known: `14:31:02`.
+    pub(super) fn time_of_day(&self, at: Timestamp) -> Option<String> {
+        let seconds = (i128::from(at.0) + i128::from(self.status.wall?)).div_euclid(i128::from(SECOND));
+        let of_day = u64::try_from(seconds.rem_euclid(24 * 60 * 60)).ok()?;
+        Some(format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60))
     }
 
     pub(super) fn change_range(&mut self, action: Action) {
@@ -50,10 +93,11 @@ impl Scene {
         let between = |from: u64, to: u64| Span::Between(Timestamp(from), Timestamp(to));
         self.span = match action {
             Action::CycleRange => match self.span {
-                Span::All => Span::Last(10),
-                Span::Last(10) => Span::Last(60),
-                Span::Last(_) => Span::Fading(10),
-                _ => Span::All,
+                Span::All => Span::Last(60),
+                Span::Last(10) => Span::Fading(10),
+                Span::Last(_) => Span::Last(10),
+                Span::Fading(_) => Span::All,
+                Span::Between(..) => self.home,
             },
             Action::RangeEarlier if matches!(self.span, Span::Between(..)) => {
                 let from = from.saturating_sub(shift).max(first);
@@ -70,10 +114,17 @@ impl Scene {
             Action::RangeWider => between(from.saturating_sub(shift).max(first), (to + shift).min(last)),
             Action::RangeLive => {
                 self.frozen = None;
-                Span::All
+                self.home
             }
             _ => between(from, to),
         };
+    }
+
+    /// Goes back to the usual time. Returns whether another one was chosen.
+    pub(super) fn leave_range(&mut self) -> bool {
+        let was_chosen = self.span != self.home;
+        self.span = self.home;
+        was_chosen
     }
 
     /// Selects the seconds that the time strip's columns stand for.

@@ -50,7 +50,7 @@ impl Scene {
             Span::All => {}
             Span::Last(seconds) => facts.push(format!("last {seconds} s")),
             Span::Fading(seconds) => facts.push(format!("fading, {seconds} s")),
-            Span::Between(from, to) => facts.push(format!("{:.1} s selected", to.0.saturating_sub(from.0) as f64 / 1e9)),
+            Span::Between(from, to) => facts.push(self.between(from, to)),
         }
         facts
     }

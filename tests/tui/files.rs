@@ -69,7 +69,7 @@ fn a_saved_difference_is_a_difference_again() {
     let text = "a;b 12 31\na;c 5 5\nd 0 9\n";
     std::fs::write(&path, text).unwrap();
     let terminal = Terminal::start(&["view", path.to_str().unwrap()], 24, 100, &[]);
-    terminal.wait_for(|screen| screen.contains("difference to 17 samples") && screen.contains("all 45"), SOON);
+    terminal.wait_for(|screen| screen.contains("Δ to 17 samples") && screen.contains("all 45"), SOON);
     terminal.wait_for(|screen| !screen.contains("b 12"), SOON);
     prompt(&terminal, SAVE, again.to_str().unwrap());
     terminal.wait_for_text("saved", SOON);

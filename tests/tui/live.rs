@@ -16,6 +16,14 @@ fn watching(rows: u16, cols: u16) -> (common::Running, Terminal) {
     (chain, terminal)
 }
 
+/// The length of a time that the screen tells after these words: of `14:31:02–14:31:06`, 4.
+fn seconds_in(screen: &str, words: &str) -> Option<u64> {
+    let time = screen.split(words).nth(1)?.split_whitespace().next()?;
+    let of_day = |time: &str| time.split(':').try_fold(0, |sum, part| Some(sum * 60 + part.parse::<u64>().ok()?));
+    let (from, to) = time.split_once('–')?;
+    Some((of_day(to)? + 24 * 60 * 60 - of_day(from)?) % (24 * 60 * 60))
+}
+
 /// Share of complete stacks, in per cent, as the header has it.
 fn complete(screen: &str) -> f64 {
     let share = screen.lines().next().and_then(|header| header.split(" % complete").next()?.split_whitespace().last());
@@ -366,13 +374,14 @@ fn what_began_after_the_baseline_has_grown() {
     let terminal = Terminal::start(&["-F", "499", "-p", &pids], 36, 132, &[]);
     terminal.wait_for(|screen| screen.contains("inner") && complete(screen) >= 99.5, SOON);
     terminal.keys("d");
-    terminal.wait_for_text("nothing to compare with yet: b marks", SOON);
+    terminal.wait_for_text("nothing was sampled before the last 10 s; b marks", SOON);
     terminal.keys("b");
     terminal.wait_for_text("what is seen is the baseline now; d shows", SOON);
     signal(&before, rustix::process::Signal::STOP);
     signal(&after, rustix::process::Signal::CONT);
     terminal.keys("d");
-    terminal.wait_for_text("difference to", SOON);
+    // The chip has the time of the baseline.
+    terminal.wait_for(|screen| seconds_in(screen, "Δ to ").is_some() && screen.contains(" since "), SOON);
     // All of the one is gone, and all there is is of the other.
     let change = |screen: &str, row: &str, sign: char| {
         let row = screen.lines().find(|line| line.split_whitespace().next() == Some(row)).unwrap_or_default();
@@ -394,7 +403,7 @@ fn what_began_after_the_baseline_has_grown() {
         SOON,
     );
     terminal.keys("1 Esc Esc Esc");
-    terminal.wait_for(|screen| !screen.contains("difference to"), SOON);
+    terminal.wait_for(|screen| !screen.contains("Δ to"), SOON);
     signal(&before, rustix::process::Signal::CONT);
     quit(terminal);
 }
@@ -408,9 +417,9 @@ fn a_part_of_a_second_is_selected_on_the_map_of_time() {
     terminal.keys("Enter Down Down");
     terminal.wait_for(|screen| detail(screen).contains("shows what ran in these 0.0"), SOON);
     terminal.keys("Enter");
-    terminal.wait_for(|screen| screen.contains(" s selected") && screen.contains("inner"), SOON);
-    terminal.keys("c m m m");
-    terminal.wait_for(|screen| screen.contains("fading, half in 10 s") && screen.contains("inner"), SOON);
+    terminal.wait_for(|screen| screen.contains(" s ×") && screen.contains("inner"), SOON);
+    terminal.keys("c m m");
+    terminal.wait_for(|screen| screen.contains("fading, half 10 s") && screen.contains("inner"), SOON);
     quit(terminal);
 }
 
@@ -480,18 +489,50 @@ fn the_mouse_selects_zooms_and_scrolls() {
 #[test]
 fn a_drag_over_the_time_strip_selects_seconds() {
     let (_chain, terminal) = watching(24, 100);
+    terminal.wait_for_text(" last 60 s ", SOON);
     // Until there are enough seconds to drag over.
-    let strip = |screen: &str| screen.lines().nth(1).map_or(0, |line| line.chars().skip(1).take_while(|c| *c != ' ').count());
-    terminal.wait_for(|screen| strip(screen) >= 5, SOON);
-    terminal.mouse(Mouse::Press, 1, 2);
-    terminal.wait_for_text("1 s selected", SOON);
-    terminal.mouse(Mouse::Drag, 1, 4);
-    terminal.wait_for_text("3 s selected", SOON);
-    terminal.mouse(Mouse::Drag, 6, 3);
-    terminal.wait_for_text("2 s selected", SOON);
-    terminal.mouse(Mouse::Release, 6, 3);
-    terminal.keys("c");
-    terminal.wait_for_text("live", SOON);
+    let strip = |screen: &str| {
+        let line: Vec<char> = screen.lines().nth(1).unwrap_or_default().chars().collect();
+        let is_bar = |c: &char| "▁▂▃▄▅▆▇█".contains(*c);
+        (line.iter().position(is_bar).unwrap_or(0) as u16, line.iter().filter(|c| is_bar(c)).count())
+    };
+    terminal.wait_for(|screen| strip(screen).1 >= 5, SOON);
+    let begin = strip(&terminal.screen()).0;
+    let selects = |seconds: u64| terminal.wait_for(|screen| seconds_in(screen, "CPUs ") == Some(seconds), SOON);
+    terminal.mouse(Mouse::Press, 1, begin + 1);
+    selects(1);
+    terminal.mouse(Mouse::Drag, 1, begin + 3);
+    selects(3);
+    terminal.mouse(Mouse::Drag, 6, begin + 2);
+    selects(2);
+    terminal.mouse(Mouse::Release, 6, begin + 2);
+    terminal.keys("Esc");
+    terminal.wait_for_text(" last 60 s ", SOON);
+    quit(terminal);
+}
+
+#[test]
+fn what_changed_in_the_last_seconds_is_told_by_one_key() {
+    root_or_fail();
+    let (before, after) = (Program::build("chain.c").run(&[]), Program::build("threads.c").run(&[]));
+    signal(&after, rustix::process::Signal::STOP);
+    let pids = format!("{},{}", before.pid(), after.pid());
+    let terminal = Terminal::start(&["-F", "499", "-p", &pids], 36, 132, &[]);
+    terminal.wait_for_text("live 00:12", SOON);
+    signal(&before, rustix::process::Signal::STOP);
+    signal(&after, rustix::process::Signal::CONT);
+    terminal.wait_for_text("live 00:18", SOON);
+    terminal.keys("d");
+    // The 60 s before are the baseline. Here are fewer.
+    let is_told = |screen: &str| {
+        screen.contains(" last 10 s ×") && seconds_in(screen, "Δ to ").is_some_and(|seconds| (8..=14).contains(&seconds))
+    };
+    terminal.wait_for(is_told, SOON);
+    terminal.wait_for(|screen| screen.contains("chain -") && screen.contains("threads +"), SOON);
+    // The same key leads back.
+    terminal.keys("d");
+    terminal.wait_for(|screen| screen.contains(" last 60 s ") && !screen.contains("Δ to"), SOON);
+    signal(&before, rustix::process::Signal::CONT);
     quit(terminal);
 }
 

@@ -56,7 +56,7 @@ fn beside_another_file() {
     let baseline = shop.path("before.folded");
     std::fs::write(&baseline, other).unwrap();
     let baseline = ["--baseline", baseline.to_str().unwrap()];
-    compare("difference_132x36", &shop.view(&baseline, 36, 132, &[]), |screen| screen.contains("difference to"));
+    compare("difference_132x36", &shop.view(&baseline, 36, 132, &[]), |screen| screen.contains("Δ to"));
     let plain = shop.view(&[&baseline[..], &["--ascii", "--color", "never"]].concat(), 24, 80, &[]);
     compare("difference_80x24_ascii", &plain, |_| true);
     let terminal = shop.view(&baseline, 24, 80, &[]);

@@ -9,6 +9,7 @@ use crate::ui::app::App;
 use crate::ui::detail::DetailLine;
 use crate::ui::overlay::{Overlay, Prompt, PromptKind};
 use crate::ui::text;
+use crate::ui::view::View;
 
 use crate::ui::paint::put;
 
@@ -94,6 +95,7 @@ fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
     let width = |hints: &[(&str, &str)]| -> usize { hints.iter().map(|(k, h)| text::width(k) + text::width(h) + 3).sum() };
     let crumbs = match &app.source {
         Some(source) => format!("source of {}", app.scene.names.labels.name(source.label)),
+        None if app.scene.compare.on && matches!(app.scene.view, View::Flame | View::Functions) => app.scene.key_of_colours(),
         None => app.views.get(app.scene.view).breadcrumb(&app.scene),
     };
     // Help and quit are always there; others go from the end of the list when there is no room.

@@ -4,10 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use crate::profile::{Baseline, FilterMode, TimeRange};
+use crate::profile::{FilterMode, TimeRange};
 use crate::ui::app::App;
 use crate::ui::scene::Chip;
-use crate::ui::span::Span;
 use crate::ui::text;
 use crate::ui::view::View;
 
@@ -26,13 +25,10 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let status = &app.scene.status;
-    let state = match (app.scene.frozen.is_some(), app.scene.span, status.live) {
-        (true, ..) => "frozen".to_owned(),
-        (_, Span::Between(from, to), _) => format!("{} s selected", text::seconds(to.since(from))),
-        (_, Span::Last(seconds), true) => format!("last {seconds} s"),
-        (_, Span::Fading(seconds), true) => format!("fading, half in {seconds} s"),
-        (_, _, true) => format!("live {}", text::clock(status.elapsed)),
-        (..) => status.ended.clone().unwrap_or_default(),
+    let state = match (app.scene.frozen.is_some(), status.live) {
+        (true, _) => "frozen".to_owned(),
+        (false, true) => format!("live {}", text::clock(status.elapsed)),
+        (false, false) => status.ended.clone().unwrap_or_default(),
     };
     let width_of = |figures: &[(String, Style)]| -> usize { figures.iter().map(|(words, _)| text::width(words) + 2).sum() };
     let least_right = width_of(&figures(app, true));
@@ -40,7 +36,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let long = 16 + text::width(&app.scene.target_name()) + text::width(&state) + least_right > usize::from(area.width);
     let state =
         if long && !status.live && status.ended.is_some() && app.scene.frozen.is_none() { "ended".to_owned() } else { state };
-    let attention = app.scene.frozen.is_some() || matches!(app.scene.span, Span::Between(..)) || status.ended.is_some();
+    let attention = app.scene.frozen.is_some() || status.ended.is_some();
     let target = app.scene.target_name();
     let source = app.scene.source_words();
     let dot = if app.scene.theme.ascii { " - " } else { " · " };
@@ -48,7 +44,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         (&status.host, Style::new(), 3),
         (&target, app.scene.theme.strong(), 0),
         (&source, Style::new(), if app.scene.shown_event().is_some() { 0 } else { 2 }),
-        (&state, if attention { app.scene.theme.warning() } else { Style::new() }, 1),
+        (&state, if attention { app.scene.theme.key().add_modifier(Modifier::BOLD) } else { Style::new() }, 1),
     ];
     let needed = |least: u8| -> usize {
         let shown = parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least);
@@ -122,56 +118,130 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     figures
 }
 
-/// Draws the second line: the time strip on the left, the chips on the right.
+/// The second line. Its parts keep their places; only chips come and go, at the cost of the strip.
+///
+/// ```text
+///  1.3 of 2 CPUs   last 60 s  ▁▂▅█▇▅▅▂▁▁▂▅        keep /parse/ ×     1 flame  2 functions  3 processes  4 time  5 health
+///  rate            range      strip                chips              tabs
+/// ```
+///
+/// Where there is no room for the tabs' names, only that of the view on screen is there. Below that there are no tabs.
+struct SecondLine {
+    /// CPUs in use, or events a second, in the last whole second.
+    rate: String,
+    range: Option<(u16, String)>,
+    /// The room for the strip.
+    strip: Rect,
+    chips: Vec<(Chip, u16, String)>,
+    tabs: Vec<(View, u16, String)>,
+}
+
+/// A line of so many columns has names on all tabs.
+const NAMED_TABS: u16 = 132;
+
+/// Columns below which there are no tabs.
+const TABS: u16 = 76;
+
+/// Columns for the range, whatever it is: the strip must not move while time is selected on it.
+const RANGE: u16 = 22;
+
+/// Columns that the strip needs.
+const LEAST_STRIP: u16 = 10;
+
+impl SecondLine {
+    fn new(app: &App, area: Rect) -> SecondLine {
+        let tabs = tabs(app, area);
+        let end = tabs.first().map_or(area.right(), |(_, x, _)| *x);
+        let (rate, rate_width) = rate(app);
+        let mut x = area.x + 1 + rate_width;
+        let range = app.scene.range_words().map(|words| {
+            let is_usual = app.scene.span == app.scene.home && app.scene.since_baseline().is_none();
+            let words = if is_usual { format!(" {words} ") } else { format!(" {words} {} ", close(app)) };
+            let at = x;
+            x += RANGE;
+            (at, words)
+        });
+        let chips = chips(app, x, end);
+        let end = chips.first().map_or(end, |(_, x, _)| *x);
+        let width = end.saturating_sub(x + 1);
+        let strip = Rect { x, width: if width < LEAST_STRIP { 0 } else { width }, ..area };
+        SecondLine { rate, range, strip, chips, tabs }
+    }
+}
+
+/// Draws the second line.
 pub(super) fn draw_time(app: &App, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    for (_, x, words) in chips(app, area) {
-        put(buffer, area, x, area.y, &words, app.scene.theme.chip());
+    let line = SecondLine::new(app, area);
+    let theme = &app.scene.theme;
+    put(buffer, area, area.x + 1, area.y, &line.rate, theme.strong());
+    if let Some((x, words)) = &line.range {
+        let is_usual = app.scene.span == app.scene.home && app.scene.since_baseline().is_none();
+        put(buffer, area, *x, area.y, words, if is_usual { theme.key() } else { theme.chip() });
     }
-    let tabs = tabs_begin(app, area);
-    if let Some(x) = tabs {
-        draw_tabs(app, area, x, buffer);
+    for (_, x, words) in &line.chips {
+        put(buffer, area, *x, area.y, words, theme.chip());
     }
-    let Some(strip) = Strip::new(app, area) else { return };
-    let bars = if app.scene.theme.ascii { &ASCII_BARS } else { &BARS };
+    for (view, x, words) in &line.tabs {
+        put(buffer, area, *x, area.y, words, if *view == app.scene.view { theme.chip() } else { theme.dim() });
+    }
+    let Some(strip) = Strip::new(app, line.strip) else { return };
+    let bars = if theme.ascii { &ASCII_BARS } else { &BARS };
     for (column, weight) in strip.columns.iter().enumerate() {
         let height = match weight {
             0 => 0,
             weight => 1 + (u128::from(*weight) * 7 / u128::from(strip.full.max(1))).min(7) as usize,
         };
         let second = strip.first_second + column as u64 * strip.seconds_a_column;
-        let mut style = app.scene.theme.bar();
-        if strip.selected.is_some_and(|(from, to)| !(from..to).contains(&second)) {
-            style = app.scene.theme.dim();
-        }
-        let x = area.x + 1 + column as u16;
-        put(buffer, area, x, area.y, bars[height.min(8)], style);
+        let is_outside = strip.selected.is_some_and(|(from, to)| !(from..to).contains(&second));
+        let style = if is_outside { theme.dim() } else { theme.bar() };
+        put(buffer, area, strip.area.x + column as u16, area.y, bars[height.min(8)], style);
     }
-    let end = area.x + 1 + strip.columns.len() as u16;
-    put(buffer, strip.area, end + 1, area.y, &strip.legend, app.scene.theme.dim());
 }
 
-/// The column of the first chip, or of the area's end.
-fn chips_begin(app: &App, area: Rect) -> u16 {
-    chips(app, area).first().map_or(area.right(), |(_, x, _)| *x)
+/// The tabs at the right edge, each with its column.
+fn tabs(app: &App, area: Rect) -> Vec<(View, u16, String)> {
+    if area.width < TABS {
+        return Vec::new();
+    }
+    let words = View::ALL.map(|view| {
+        let (number, name) = view.title();
+        let is_named = area.width >= NAMED_TABS || view == app.scene.view;
+        (view, if is_named { format!(" {number} {name} ") } else { format!(" {number} ") })
+    });
+    let mut x = area.right() - u16::try_from(words.iter().map(|(_, words)| words.len()).sum::<usize>()).unwrap_or(0);
+    let mut tabs = Vec::new();
+    for (view, words) in words {
+        let begin = x;
+        x += u16::try_from(words.len()).unwrap_or(0);
+        tabs.push((view, begin, words));
+    }
+    tabs
 }
 
-/// Where the tabs begin, left of the chips; `None` when they would leave too little for the time strip.
-fn tabs_begin(app: &App, area: Rect) -> Option<u16> {
-    let width = u16::try_from(tabs_width()).ok()?;
-    chips_begin(app, area).checked_sub(width).filter(|x| x.saturating_sub(area.x) >= area.width / 3)
+/// The rate of the last whole second in words, and the columns that they take whatever the rate is.
+fn rate(app: &App) -> (String, u16) {
+    let timeline = &app.scene.snapshot.timeline;
+    if app.scene.is_file() {
+        return (String::new(), 0);
+    }
+    let last = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
+    match app.scene.ticks() {
+        0 => (format!("{}/s", text::count(last)), 9),
+        ticks => {
+            let all = text::cpus(app.scene.status.cpus);
+            let width = format!("{}.0 of {all}  ", app.scene.status.cpus).len();
+            (format!("{:.1} of {all}", last as f64 / f64::from(ticks)), u16::try_from(width).unwrap_or(0))
+        }
+    }
 }
 
 /// The view whose tab is at a column.
 pub(in crate::ui) fn tab_at(app: &App, area: Rect, x: u16) -> Option<View> {
-    let mut at = tabs_begin(app, area)?;
-    View::ALL.into_iter().find(|view| {
-        let begin = at;
-        at += u16::try_from(view.title().1.len() + 4).unwrap_or(0);
-        (begin..at).contains(&x)
-    })
+    let within = |begin: u16, words: &str| (begin..begin + text::width(words) as u16).contains(&x);
+    SecondLine::new(app, area).tabs.into_iter().find(|(_, begin, words)| within(*begin, words)).map(|(view, ..)| view)
 }
 
 /// What the time strip shows: a column is one or several seconds.
@@ -183,7 +253,6 @@ struct Strip {
     /// Weight of a full column: every CPU busy, or the most there was.
     full: u64,
     selected: Option<(u64, u64)>,
-    legend: String,
 }
 
 impl Strip {
@@ -192,14 +261,13 @@ impl Strip {
         (first, first + self.seconds_a_column - 1)
     }
 
+    /// In this room.
     fn new(app: &App, area: Rect) -> Option<Strip> {
         let timeline = &app.scene.snapshot.timeline;
-        if app.scene.status.frequency == 0 || timeline.weights.is_empty() {
+        if app.scene.is_file() || timeline.weights.is_empty() || area.is_empty() {
             return None;
         }
-        let end = tabs_begin(app, area).unwrap_or_else(|| chips_begin(app, area));
-        let area = Rect { width: end.saturating_sub(area.x + 1), ..area };
-        let room = usize::from(area.width).checked_sub(3).filter(|room| *room >= 8)?;
+        let room = usize::from(area.width);
         let seconds = timeline.weights.len();
         let seconds_a_column = seconds.div_ceil(room).max(1);
         // Columns begin at multiples of their width, so that the strip moves by whole columns.
@@ -224,37 +292,31 @@ impl Strip {
             }
             TimeRange::Between(from, to) => Some((from.0 / 1_000_000_000, to.0.div_ceil(1_000_000_000))),
         };
-        let per_second = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
-        let rate = match app.scene.ticks() {
-            0 => format!("{}/s", text::count(per_second)),
-            ticks => format!("{:.1} of {}", per_second as f64 / f64::from(ticks), text::cpus(app.scene.status.cpus)),
-        };
-        let legend = match seconds_a_column {
-            1 => rate,
-            n => format!("{rate}, {n} s a column"),
-        };
-        let area = Rect { width: area.width, ..area };
-        Some(Strip { area, first_second, seconds_a_column: seconds_a_column as u64, columns, full, selected, legend })
+        Some(Strip { area, first_second, seconds_a_column: seconds_a_column as u64, columns, full, selected })
     }
 }
 
 /// The first and the last second that a column of the time strip stands for; `None` beside the strip.
 pub(in crate::ui) fn seconds_at(app: &App, area: Rect, x: u16) -> Option<(u64, u64)> {
-    let strip = Strip::new(app, area)?;
-    let column = usize::from(x.checked_sub(area.x + 1)?);
+    let strip = Strip::new(app, SecondLine::new(app, area).strip)?;
+    let column = usize::from(x.checked_sub(strip.area.x)?);
     (column < strip.columns.len()).then(|| strip.seconds(column))
 }
 
 /// The same of the column that is nearest: whoever drags need not keep to the strip.
 pub(in crate::ui) fn seconds_near(app: &App, area: Rect, x: u16) -> Option<(u64, u64)> {
-    let strip = Strip::new(app, area)?;
-    let column = usize::from(x.saturating_sub(area.x + 1));
+    let strip = Strip::new(app, SecondLine::new(app, area).strip)?;
+    let column = usize::from(x.saturating_sub(strip.area.x));
     Some(strip.seconds(column.min(strip.columns.len().saturating_sub(1))))
 }
 
-/// The chips from left to right: what each is, its column, its words.
-fn chips(app: &App, area: Rect) -> Vec<(Chip, u16, String)> {
-    let close = if app.scene.theme.ascii { "x" } else { "×" };
+fn close(app: &App) -> &'static str {
+    if app.scene.theme.ascii { "x" } else { "×" }
+}
+
+/// The chips that end at column `end`, from left to right: what each is, its column, its words. There is no room before column `begin`.
+fn chips(app: &App, begin: u16, end: u16) -> Vec<(Chip, u16, String)> {
+    let close = close(app);
     let filters = app.scene.filters().iter().enumerate().map(|(index, filter)| {
         let mode = if filter.mode == FilterMode::Keep { "keep" } else { "drop" };
         (Chip::Filter(index), format!(" {mode} /{}/ {close} ", text::cut(filter.pattern.source(), 24)))
@@ -270,17 +332,13 @@ fn chips(app: &App, area: Rect) -> Vec<(Chip, u16, String)> {
         words.push((Chip::Interpreter, format!(" interpreter {close} ")));
     }
     if app.scene.compare.on {
-        let of = match app.scene.snapshot.baseline {
-            Baseline::Samples(samples) => format!("{} samples", text::count(samples)),
-            Baseline::None | Baseline::TooLarge => "baseline".to_owned(),
-        };
-        words.push((Chip::Difference, format!(" difference to {of} {close} ")));
+        words.push((Chip::Difference, format!(" {} {close} ", app.scene.baseline_words())));
     }
-    let mut x = area.right();
+    let mut x = end;
     let mut chips = Vec::new();
     for (chip, words) in words.into_iter().rev() {
         let width = u16::try_from(text::width(&words)).unwrap_or(u16::MAX);
-        let Some(left) = x.checked_sub(width + 1).filter(|left| *left > area.x) else { break };
+        let Some(left) = x.checked_sub(width.saturating_add(1)).filter(|left| *left >= begin) else { break };
         chips.push((chip, left, words));
         x = left;
     }
@@ -290,6 +348,8 @@ fn chips(app: &App, area: Rect) -> Vec<(Chip, u16, String)> {
 
 /// The chip at a column.
 pub(in crate::ui) fn chip_at(app: &App, area: Rect, x: u16) -> Option<Chip> {
+    let line = SecondLine::new(app, area);
+    let range = line.range.into_iter().map(|(at, words)| (Chip::Range, at, words));
     let within = |at: u16, words: &str| (at..at + text::width(words) as u16).contains(&x);
-    chips(app, area).into_iter().find(|(_, at, words)| within(*at, words)).map(|(chip, ..)| chip)
+    range.chain(line.chips).find(|(_, at, words)| within(*at, words)).map(|(chip, ..)| chip)
 }

@@ -7,13 +7,13 @@ use crate::profile::{Baseline, Clock};
 fn what_follows_is_compared_with_what_was_marked() {
     let mut bench = Bench::new();
     bench.keys("d");
-    assert!(bench.screen(80, 24).contains("b marks what is seen"));
+    assert!(bench.screen(80, 24).contains("nothing was sampled before the last 10 s; b marks what is seen"));
     bench.keys("b");
     assert!(bench.screen(100, 24).contains("what is seen is the baseline now; d shows how what follows differs"));
     bench.keys("d");
     assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::Between(Timestamp(7 * SECOND), Timestamp(u64::MAX)));
     // Since then nothing was sampled; of the five seconds there are, the last has only postgres.
-    assert!(bench.screen(120, 24).contains("difference to 100 samples"));
+    assert!(bench.screen(120, 24).contains("Δ to 100 samples"));
     bench.keys("m");
     let difference = bench.app.scene.snapshot.difference.clone().unwrap();
     assert_eq!(difference.whole().before, 100);
@@ -32,7 +32,7 @@ fn what_follows_is_compared_with_what_was_marked() {
     // The chip is taken away with a click, and all is as it was.
     bench.keys("1");
     let screen = bench.screen(120, 24);
-    let column = screen.lines().nth(1).unwrap().chars().collect::<String>().find("difference").unwrap();
+    let column = screen.lines().nth(1).unwrap().chars().collect::<String>().find("Δ to").unwrap();
     bench.click(u16::try_from(screen.lines().nth(1).unwrap()[..column].chars().count()).unwrap(), 1);
     assert!(!bench.app.scene.compare.on && bench.app.scene.snapshot.difference.is_none());
 }
@@ -55,10 +55,10 @@ fn rates_are_compared_where_time_is_known() {
     bench.keys("2");
     let screen = bench.screen(120, 24);
     let line = |screen: &str, name: &str| screen.lines().find(|line| line.contains(name)).unwrap().to_owned();
-    assert!(line(&screen, "function").contains("CPUs") && line(&screen, "parse").contains("-0.33"), "{screen}");
+    assert!(line(&screen, "function   ").contains("CPUs") && line(&screen, "parse").contains("-0.33"), "{screen}");
     bench.keys("%");
     let screen = bench.screen(120, 24);
-    assert!(line(&screen, "function").contains("points") && line(&screen, "parse").contains("-40.0"), "{screen}");
+    assert!(line(&screen, "function   ").contains("points") && line(&screen, "parse").contains("-40.0"), "{screen}");
     assert!(screen.contains("difference in points of the share of all"), "{screen}");
     bench.keys("%1");
     // The time after the end of sampling is no idle time.
@@ -66,7 +66,7 @@ fn rates_are_compared_where_time_is_known() {
     bench.app.scene.frozen = None;
     bench.profile.write().unwrap().end_clock(Timestamp(6 * SECOND));
     bench.keys("dbd");
-    bench.app.scene.span = Span::Last(100);
+    bench.app.scene.span = Span::Between(Timestamp(0), Timestamp(100 * SECOND));
     bench.keys("g");
     assert!(bench.screen(120, 24).contains("now 1.00 CPUs  was 1.00 CPUs"), "{}", bench.screen(120, 24));
     // Seconds in a past that fades weigh as their samples do.
@@ -82,7 +82,7 @@ fn a_marked_process_is_seen_beside_another_one() {
     bench.keys("b");
     bench.app.aim(vec![Tgid(20)], None);
     bench.keys("d");
-    bench.app.scene.span = Span::Last(100);
+    bench.app.scene.span = Span::Between(Timestamp(0), Timestamp(100 * SECOND));
     bench.keys("g");
     let difference = bench.app.scene.snapshot.difference.clone().unwrap();
     assert_eq!((difference.whole().now, difference.whole().before), (35, 65));
@@ -106,9 +106,11 @@ fn a_marked_process_is_seen_beside_another_one() {
     bench.key(KeyCode::Enter);
     let Some(Effect::Save(order)) = bench.others.last() else { panic!("{:?}", bench.others) };
     assert!(order.difference.is_some() && order.title.contains("difference"));
-    bench.key(KeyCode::Esc);
-    bench.key(KeyCode::Esc);
-    assert!(!bench.app.scene.compare.on, "Esc leaves it after the target");
+    for _ in 0..3 {
+        assert!(bench.app.scene.compare.on, "Esc leaves it after the time and the target");
+        bench.key(KeyCode::Esc);
+    }
+    assert!(!bench.app.scene.compare.on && bench.app.scene.span == Span::All && bench.app.scene.target().is_everything());
 }
 
 #[test]
