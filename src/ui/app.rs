@@ -48,6 +48,8 @@ pub struct App {
     /// The events that there are, once somebody has asked.
     pub(super) event_names: Option<Arc<[EventName]>>,
     pub(super) asked: Option<Request>,
+    /// The view to go back to from callers and callees.
+    pub(super) came_from: Option<View>,
     /// The rows that the tables have now.
     rows_of: RowsOf,
     /// The seconds in the time strip where the mouse's button went down.
@@ -78,6 +80,7 @@ impl App {
             output: Vec::new(),
             event_names: None,
             asked: None,
+            came_from: None,
             rows_of: RowsOf::default(),
             drag_from: None,
             search_before: None,
@@ -267,7 +270,7 @@ impl App {
             Action::ChooseEvents => self.open_events(effects),
             Action::NextView => self.turn_view(1),
             Action::PreviousView => self.turn_view(View::ALL.len() - 1),
-            Action::Show(view) => self.scene.view = view,
+            Action::Show(view) => self.show(view),
             Action::Freeze if self.scene.is_file() => self.scene.say("a file stands still".to_owned()),
             // Before the first picture there is nothing to hold on to.
             Action::Freeze if self.scene.frozen.is_some() || self.scene.snapshot.now == Timestamp(0) => self.scene.frozen = None,
@@ -377,11 +380,20 @@ impl App {
         self.scene.say(text.to_owned());
     }
 
+    /// Shows callers and callees of what is selected. From there, back to where they were opened.
     fn sandwich(&mut self) {
-        if let Some(label) = self.selected_label() {
-            self.views.functions.open_function(label);
-            self.scene.view = View::Functions;
+        if self.go_back() {
+            return;
         }
+        if let Some(label) = self.selected_label() {
+            self.open_sandwich(label);
+        }
+    }
+
+    pub(super) fn open_sandwich(&mut self, label: LabelId) {
+        self.came_from = (self.scene.view != View::Functions).then_some(self.scene.view);
+        self.views.functions.open_function(label);
+        self.scene.view = View::Functions;
     }
 
     /// The function under the cursor of whichever view is on screen.

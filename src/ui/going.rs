@@ -18,6 +18,9 @@ impl App {
     /// One level out; with nothing left to leave, nothing happens.
     pub(super) fn zoom_out(&mut self) {
         let selected = matches!(self.scene.span, Span::Between(..));
+        if self.go_back() {
+            return;
+        }
         let left = self.views.get_mut(self.scene.view).zoom_out()
             || selected && self.scene.leave_range()
             || self.scene.query.filters.pop().is_some();
@@ -39,6 +42,20 @@ impl App {
 
     pub(super) fn turn_view(&mut self, by: usize) {
         let at = View::ALL.iter().position(|view| *view == self.scene.view).unwrap_or(0);
-        self.scene.view = View::ALL[(at + by) % View::ALL.len()];
+        self.show(View::ALL[(at + by) % View::ALL.len()]);
+    }
+
+    /// Shows a view. There is no way back from it.
+    pub(super) fn show(&mut self, view: View) {
+        self.came_from = None;
+        self.scene.view = view;
+    }
+
+    /// Goes back from callers and callees to the view that they were opened in. Returns whether that was so.
+    pub(super) fn go_back(&mut self) -> bool {
+        let Some(view) = self.came_from.take().filter(|_| self.scene.view == View::Functions) else { return false };
+        self.views.functions.close();
+        self.scene.view = view;
+        true
     }
 }

@@ -63,7 +63,7 @@ impl App {
             self.remove_chip(chip);
         } else if let Some(view) = screen::header::tab_at(self, area, at.x) {
             self.source = None;
-            self.scene.view = view;
+            self.show(view);
         } else if let Some((first, last)) = screen::header::seconds_at(self, area, at.x) {
             self.drag_from = Some((first, last));
             self.scene.select_seconds(first, last);

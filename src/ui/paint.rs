@@ -8,9 +8,6 @@ use ratatui::widgets::{Block, BorderType, Borders, Clear, Widget};
 use super::scene::Scene;
 use super::text;
 
-/// Columns of a [`bar`].
-pub(super) const BAR: u16 = 10;
-
 /// Writes text from `x` on, cut at the area's right edge; returns the column after it.
 pub(super) fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, words: &str, style: Style) -> u16 {
     if y >= area.bottom() || x >= area.right() {
@@ -29,14 +26,14 @@ pub(super) fn put_right(buffer: &mut Buffer, area: Rect, y: u16, words: &str, st
     x
 }
 
-/// A bar of `part` in `whole`.
-pub(super) fn bar(scene: &Scene, part: u64, whole: u64, line: Rect, x: u16, buffer: &mut Buffer) -> u16 {
+/// Draws a bar that fills this part of `area`, from 0 to 1.
+pub(super) fn bar(scene: &Scene, part: f64, area: Rect, style: Style, buffer: &mut Buffer) {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let units = (u128::from(part) * u128::from(BAR) * 8 / u128::from(whole.max(1))) as usize;
+    let all = usize::from(area.width) * 8;
+    let units = ((part * all as f64).round() as usize).min(all);
     let glyphs =
         if scene.theme.ascii { "#".repeat(units / 8) } else { format!("{}{}", "█".repeat(units / 8), EIGHTHS[units % 8]) };
-    put(buffer, line, x, line.y, &glyphs, scene.theme.bar());
-    x + BAR
+    put(buffer, area, area.x, area.y, &glyphs, style);
 }
 
 /// A box in the middle of `area` for something that lies over it, cleared and framed; its inside comes back.

@@ -67,8 +67,7 @@ impl App {
                 let label = source.label;
                 self.source = None;
                 if action == Action::Sandwich {
-                    self.views.functions.open_function(label);
-                    self.scene.view = View::Functions;
+                    self.open_sandwich(label);
                     return true;
                 }
                 return false;

@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 use super::position::Position;
 use super::scene::Scene;
 use super::text;
+use super::theme::Theme;
 
 use super::paint::put_right;
 
@@ -25,7 +26,7 @@ pub(super) fn draw<Row>(
         let place = Rect { y: line, height: 1, ..body };
         draw_row(scene, row, place, buffer);
         if at == position.at {
-            buffer.set_style(place, scene.theme.selected());
+            draw_selection(scene, place, buffer);
         }
     }
     if is_cut && lines > 0 {
@@ -35,6 +36,25 @@ pub(super) fn draw<Row>(
         let words = format!("  {}{dash}{} of {}", grouped(first), grouped(last), grouped(rows.len()));
         put_right(buffer, area, area.y, &words, scene.theme.dim());
         draw_bar(scene, Rect { x: body.right(), width: 1, ..body }, (position.scroll, lines, rows.len()), buffer);
+    }
+}
+
+/// The sign in a heading for the column that orders the rows.
+pub(super) fn sorted_by(theme: &Theme) -> &'static str {
+    if theme.ascii { " v" } else { " ▼" }
+}
+
+/// Marks a row as selected. Bars and swatches keep their colours.
+fn draw_selection(scene: &Scene, line: Rect, buffer: &mut Buffer) {
+    let style = scene.theme.selected();
+    for x in line.x..line.right() {
+        let Some(cell) = buffer.cell_mut((x, line.y)) else { continue };
+        let is_block = cell.symbol().chars().all(|c| ('\u{2580}'..='\u{259f}').contains(&c));
+        match (is_block, style.bg) {
+            (false, _) => cell.set_style(style),
+            (true, Some(ground)) => cell.set_bg(ground),
+            (true, None) => cell,
+        };
     }
 }
 

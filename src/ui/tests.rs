@@ -289,6 +289,29 @@ fn p_and_enter_drill_into_the_process_under_the_cursor() {
 }
 
 #[test]
+fn from_callers_and_callees_there_is_a_way_back() {
+    let mut bench = Bench::new();
+    bench.keys("/^parse$");
+    bench.key(KeyCode::Enter);
+    bench.keys("n");
+    let cursor = bench.app.cursor().clone();
+    for back in [KeyCode::Char('s'), KeyCode::Esc] {
+        bench.keys("s");
+        let screen = bench.screen(120, 24);
+        assert!(bench.app.scene.view == View::Functions && screen.contains("called by, in per cent of its total"), "{screen}");
+        assert!(screen.lines().any(|line| line.contains("100 %") && line.contains("  ▸ ▌worker")), "{screen}");
+        bench.key(back);
+        assert_eq!((bench.app.scene.view, bench.app.cursor()), (View::Flame, &cursor));
+        assert!(bench.app.views.functions.open.is_none());
+    }
+    // A view that was chosen is no way: `s` opens there.
+    bench.keys("s12s");
+    assert!(bench.app.scene.view == View::Functions && bench.app.views.functions.open.is_some());
+    bench.key(KeyCode::Esc);
+    assert!(bench.app.scene.view == View::Functions && bench.app.views.functions.open.is_none());
+}
+
+#[test]
 fn a_cgroup_is_chosen_by_its_path_or_by_its_number() {
     let mut bench = Bench::new();
     let path = (CgroupId(20), Arc::from("/system.slice/database.service"));

@@ -19,7 +19,7 @@ fn names_of_running_programs_never_reach_the_terminal_raw() {
     // Each thread by its name.
     terminal.wait_for(|screen| screen.contains("apart"), SOON);
     for (keys, sign) in [
-        ("2", "self*"),
+        ("2", "self ▼"),
         // The heading is there before the first rows are, and no key has anything to open then.
         ("", "▸ "),
         ("j j Enter", "called by"),

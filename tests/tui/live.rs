@@ -334,7 +334,7 @@ fn functions_processes_and_health() {
     let terminal = Terminal::start(&["-F", "499", "-p", &threads.pid_text()], 36, 132, &[]);
     terminal.wait_for_text("parse_text", SOON);
     terminal.keys("2");
-    terminal.wait_for(|screen| screen.contains("self*") && screen.contains("burn"), SOON);
+    terminal.wait_for(|screen| screen.contains("self ▼") && screen.contains("burn"), SOON);
     prompt(&terminal, SEARCH, "^parse_text$");
     terminal.wait_for(|screen| detail(screen).contains("matches"), SOON);
     terminal.keys("n Enter");
@@ -358,7 +358,7 @@ fn functions_processes_and_health() {
     terminal.wait_for_text("threads", SOON);
     terminal.keys("Enter");
     terminal.wait_for(|screen| screen.contains("parse_text") && screen.contains("all "), SOON);
-    for sign in ["self*", "PID", "a column is a second", "What flametop costs", "parse_main"] {
+    for sign in ["self ▼", "PID", "a column is a second", "What flametop costs", "parse_main"] {
         terminal.keys("Tab");
         terminal.wait_for_text(sign, SOON);
     }

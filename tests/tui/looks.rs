@@ -14,7 +14,7 @@ fn is_colour(parameters: &str) -> bool {
 /// Every view and overlay once.
 fn wander(terminal: &Terminal) {
     for (keys, sign) in
-        [("j j l", "serve"), ("2", "self*"), ("5", "What flametop costs"), ("?", "Esc closes"), ("Esc 1", "all 1,000")]
+        [("j j l", "serve"), ("2", "function  "), ("5", "What flametop costs"), ("?", "Esc closes"), ("Esc 1", "all 1,000")]
     {
         terminal.keys(keys);
         terminal.wait_for_text(sign, SOON);
@@ -186,7 +186,7 @@ fn names_in_a_file_never_reach_the_terminal_raw() {
     let terminal = shop.view(&[], 24, 80, &[]);
     terminal.keys("j j j j");
     terminal.keys("2");
-    terminal.wait_for_text("self*", SOON);
+    terminal.wait_for_text("self ▼", SOON);
     terminal.keys("j 1");
     prompt(&terminal, SEARCH, "nnnn");
     terminal.keys("n");

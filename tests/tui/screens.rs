@@ -115,7 +115,7 @@ fn functions_with_callers_and_callees() {
     for (size, rows, cols) in SIZES {
         let terminal = shop.view(&[], rows, cols, &[]);
         terminal.keys("2");
-        compare(&format!("functions_{size}"), &terminal, |screen| screen.contains("escape_html") && screen.contains("self*"));
+        compare(&format!("functions_{size}"), &terminal, |screen| screen.contains("escape_html") && screen.contains("self ▼"));
         prompt(&terminal, SEARCH, "render");
         terminal.keys("n Enter");
         compare(&format!("functions_open_{size}"), &terminal, |screen| screen.contains("called by") && screen.contains("calls"));

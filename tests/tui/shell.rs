@@ -51,9 +51,9 @@ fn comes_back_and_ends(mut terminal: Terminal) {
     terminal.wait_for(is_drawn, SOON);
     assert_eq!(is_taken(&terminal), (true, true, true));
     terminal.keys("2");
-    terminal.wait_for_text("self*", SOON);
+    terminal.wait_for_text("self ▼", SOON);
     terminal.keys("q");
-    terminal.wait_for(|screen| !screen.contains("self*") && screen.contains("shell>"), SOON);
+    terminal.wait_for(|screen| !screen.contains("self ▼") && screen.contains("shell>"), SOON);
     assert_eq!(is_taken(&terminal), (false, is_taken(&terminal).1, false));
     terminal.text("stty -a | grep -o ' icanon'; exit 7\r");
     terminal.wait_for_text(" icanon", SOON);

@@ -102,6 +102,9 @@ fn draw_rows(app: &App, source: &Source, rows: &Rows, area: Rect, buffer: &mut B
     }
 }
 
+/// Columns of a bar.
+const BAR: u16 = 10;
+
 fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, line: Rect, buffer: &mut Buffer) {
     let (own, total) = source.weights.rows.get(index).copied().unwrap_or_default();
     let whole = source.whole();
@@ -109,7 +112,9 @@ fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, 
     let share = |part: u64| if part == 0 { String::new() } else { text::percent(part.min(whole), whole) };
     let figures = format!("{:>7} {:>7}  ", share(own), share(total));
     let x = put(buffer, line, line.x, line.y, &figures, if own > 0 { Style::new() } else { app.scene.theme.dim() });
-    let x = bar(&app.scene, own.min(whole), whole, line, x, buffer);
+    let place = Rect { x, width: BAR.min(line.right().saturating_sub(x)), ..line };
+    bar(&app.scene, own as f64 / whole.max(1) as f64, place, app.scene.theme.bar(), buffer);
+    let x = x + BAR;
     let place = match source.pane {
         Pane::Source => format!(" {:>digits$}  ", row.place),
         Pane::Code => format!(" {:>digits$x}  ", row.place),

@@ -143,7 +143,7 @@ fn names_have_three_details_and_searching_knows_all_of_them() {
     bench.key(KeyCode::Enter);
     bench.keys("2");
     let screen = bench.screen(120, 24);
-    assert!(screen.contains("▸ find ") && !screen.contains("▸ std::map"), "{screen}");
+    assert!(screen.contains("▸ ▌find ") && !screen.contains("▌std::map"), "{screen}");
     bench.keys("D");
     assert!(bench.screen(120, 24).contains("std::map<int>::find(int)"));
 }

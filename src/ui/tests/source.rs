@@ -321,7 +321,8 @@ fn the_detail_line_tells_where_the_function_is_hottest() {
     assert!(!reading.bench.screen(160, 24).contains("/src/hot.c"), "that is another function's");
     reading.bench.keys("j2");
     reading.bench.send(Event::Located(reading.hot, reading.frames[0], place(7)));
-    assert!(reading.bench.screen(160, 24).contains("ns::hot(int)  prog  /src/hot.c:7"));
+    let screen = reading.bench.screen(160, 24);
+    assert!(screen.contains("ns::hot(int)  prog  self ") && screen.contains("%)  /src/hot.c:7"), "{screen}");
 }
 
 #[test]

@@ -5,15 +5,45 @@ mod rows;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
 
 pub(in crate::ui) use rows::Functions;
+use rows::FunctionsRow;
 
 use super::behaviour::{Button, Opened, ViewBehaviour};
 use crate::profile::{LabelId, Request};
 use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
+use crate::ui::names::fit_name;
 use crate::ui::paint::put;
 use crate::ui::scene::Scene;
+use crate::ui::text;
+
+/// Columns below which the line about a function leaves out its object.
+const NAME_AND_OBJECT: usize = 60;
+
+impl Functions {
+    /// The weight of the row under the cursor, in words. In a comparison it is empty: the table has all figures.
+    fn figures(&self, scene: &Scene) -> String {
+        if scene.snapshot.difference.is_some() {
+            return String::new();
+        }
+        let weighed = |words: &str, weight: u64, whole: u64| {
+            format!("{words} {} ({} %)", scene.amount(weight), text::percent(weight, whole))
+        };
+        let whole = scene.snapshot.weight();
+        match self.rows(&scene.snapshot).get(self.position.at) {
+            Some(FunctionsRow::Function { own, total, .. }) => {
+                format!("{}  {}", weighed("self", own.now, whole), weighed("total", total.now, whole))
+            }
+            Some(FunctionsRow::Node { callers, weight, of, .. }) => {
+                let words = if *callers { "calls it" } else { "is called" };
+                format!("{words} for {} of {}", scene.amount(*weight), scene.amount(*of))
+            }
+            Some(FunctionsRow::Heading { .. }) | None => String::new(),
+        }
+    }
+}
 
 impl ViewBehaviour for Functions {
     fn ask(&self, request: &mut Request) {
@@ -39,11 +69,15 @@ impl ViewBehaviour for Functions {
 
     fn draw_detail(&self, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
         let left = line.draw_searched(buffer);
-        if let Some(label) = self.selected_label(scene).and_then(|label| scene.names.labels.get(label)) {
-            let x = put(buffer, left, left.x + 1, left.y, &label.name, scene.theme.strong());
-            let x = put(buffer, left, x + 2, left.y, &label.object, scene.theme.dim());
-            line.draw_hottest(left, x, buffer);
-        }
+        let Some(label) = self.selected_label(scene).and_then(|label| scene.names.labels.get(label)) else { return };
+        let figures = self.figures(scene);
+        // The name needs more room than its object.
+        let object = if usize::from(left.width) < text::width(&figures) + NAME_AND_OBJECT { "" } else { &*label.object };
+        let room = usize::from(left.width).saturating_sub(text::width(&figures) + text::width(object) + 6);
+        let x = put(buffer, left, left.x + 1, left.y, &fit_name(&label.name, room.max(8)), scene.theme.strong());
+        let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, object, scene.theme.dim()) };
+        let x = put(buffer, left, x + 2, left.y, &figures, Style::new());
+        line.draw_hottest(left, x, buffer);
     }
 
     fn go(&mut self, scene: &Scene, action: Action) {
@@ -56,7 +90,7 @@ impl ViewBehaviour for Functions {
     }
 
     fn zoom_out(&mut self) -> bool {
-        self.open.take().is_some()
+        self.close()
     }
 
     fn next_order(&mut self) -> bool {

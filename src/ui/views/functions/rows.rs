@@ -24,12 +24,12 @@ pub enum FunctionsRow {
     Heading {
         callers: bool,
     },
-    /// A caller or callee, with the labels that lead to it from the open function.
+    /// A caller or callee, with the labels that lead to it from the open function. It has this part of that function's total weight.
     Node {
         callers: bool,
         path: Vec<LabelId>,
         weight: u64,
-        own: u64,
+        of: u64,
         children: bool,
         open: bool,
     },
@@ -96,14 +96,21 @@ impl Functions {
             if let Some(neighbours) = neighbours.filter(|_| open) {
                 for (callers, tree) in [(true, &neighbours.callers), (false, &neighbours.callees)] {
                     rows.push(FunctionsRow::Heading { callers });
-                    self.push_branches(&mut rows, tree, callers, CallTree::ROOT, &mut Vec::new());
+                    self.push_branches(&mut rows, (tree, callers, row.total.now), CallTree::ROOT, &mut Vec::new());
                 }
             }
         }
         rows
     }
 
-    fn push_branches(&self, rows: &mut Vec<FunctionsRow>, tree: &CallTree, callers: bool, node: NodeId, path: &mut Vec<LabelId>) {
+    /// Adds what is below a node of a tree of callers or callees. `of` is the weight of the function that they are of.
+    fn push_branches(
+        &self,
+        rows: &mut Vec<FunctionsRow>,
+        (tree, callers, of): (&CallTree, bool, u64),
+        node: NodeId,
+        path: &mut Vec<LabelId>,
+    ) {
         let mut children: Vec<NodeId> = tree.children(node).collect();
         children.sort_by_key(|id| (std::cmp::Reverse(tree.node(*id).total), id.0));
         for child in children.into_iter().take(MAX_BRANCHES) {
@@ -114,12 +121,12 @@ impl Functions {
                 callers,
                 path: path.clone(),
                 weight: found.total,
-                own: found.own,
+                of,
                 children: tree.children(child).next().is_some(),
                 open,
             });
             if open {
-                self.push_branches(rows, tree, callers, child, path);
+                self.push_branches(rows, (tree, callers, of), child, path);
             }
             path.pop();
         }
@@ -131,6 +138,11 @@ impl Functions {
         self.anchor = Some((label, 0));
         self.is_opening = true;
         self.expanded.clear();
+    }
+
+    /// Closes the callers and callees, if they are open.
+    pub fn close(&mut self) -> bool {
+        self.open.take().is_some()
     }
 
     /// Gives what is open and under the cursor other labels.

@@ -52,7 +52,8 @@ fn draw_row(scene: &Scene, row: &ProcessRow, line: Rect, buffer: &mut Buffer) {
         text::percent(shown, whole)
     );
     let x = put(buffer, line, line.x, line.y, &figures, Style::new());
-    let x = bar(scene, shown, whole, line, x, buffer);
+    bar(scene, shown as f64 / whole.max(1) as f64, Rect { x, width: 10, ..line }, scene.theme.bar(), buffer);
+    let x = x + 10;
     let mut x = put(buffer, line, x, line.y, &format!(" {complete:>9}  "), scene.theme.dim());
     match row {
         ProcessRow::Exited { sums, processes, open } => {
