@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
@@ -18,7 +19,7 @@ use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
 use crate::locks;
 use crate::privileges;
-use crate::profile::{Query, Target, Tgid};
+use crate::profile::{Query, Target, Tgid, UserId};
 use crate::ui::{App, Event, Message, Span, Status};
 
 use super::child::{Child, Output, Terms, read_lines};
@@ -28,7 +29,7 @@ use super::runtime::runtime;
 use super::sampling::{END_WITHIN, Ended, LIVE_WINDOW, Sampling, Watcher};
 use super::screen::ends;
 use super::terminal::need_a_terminal;
-use super::user::{User, runs_as_root};
+use super::user::{User, all_users, runs_as_root};
 use super::{config, event_targets};
 
 /// The newest lines of a command's output that are kept for its pane, and how often they are shown.
@@ -181,6 +182,7 @@ async fn watch_status(
             cpus: sampling.cpus,
             online: Arc::clone(&around.online),
             cgroups: Arc::clone(&around.paths),
+            users: Arc::clone(&around.users),
             wall: local_offset.and_then(to_wall),
             elapsed,
             live: ended.is_none(),
@@ -197,12 +199,13 @@ async fn watch_status(
     }
 }
 
-/// What the pickers show and samples do not tell: which CPUs are on, what cgroups are called.
+/// Facts for pickers and tables that samples do not tell: the CPUs that are on, the names of cgroups and users.
 #[derive(Default)]
 struct Around {
     cgroups: Option<Cgroups>,
     paths: Arc<CgroupPaths>,
     online: Arc<[u16]>,
+    users: Arc<FxHashMap<UserId, Arc<str>>>,
     /// Many cgroups take time to look through: never more than a fiftieth of it.
     rest_until: Option<Instant>,
 }
@@ -219,6 +222,9 @@ impl Around {
             let wanted = locks::read(&profile).threads.cgroups();
             self.paths = self.cgroups.get_or_insert_with(Cgroups::new).paths(&wanted);
             self.online = features::cpus_on().into();
+            if self.users.is_empty() {
+                self.users = Arc::new(all_users());
+            }
             self.rest_until = Some(Instant::now() + began.elapsed() * 50);
             self
         });

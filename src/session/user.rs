@@ -7,8 +7,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::profile::{UserId, sanitize};
 
 use anyhow::{Context, Result, bail};
+use rustc_hash::FxHashMap;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities, set_thread_groups, set_thread_res_gid,
@@ -96,6 +100,17 @@ impl User {
     pub(super) fn uid(&self) -> Uid {
         Uid::from_raw(self.ids.user)
     }
+}
+
+/// The names of the users that `/etc/passwd` lists.
+pub(super) fn all_users() -> FxHashMap<UserId, Arc<str>> {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut users = FxHashMap::default();
+    for user in passwd.lines().filter_map(User::parse) {
+        // The first line of a number is the one that counts.
+        users.entry(UserId(user.ids.user)).or_insert_with(|| sanitize(&user.name).into());
+    }
+    users
 }
 
 /// A number that the kernel takes for one: `u32::MAX` means "leave as it is".

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::palette::Palette;
 use crate::profile::{
     Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Names, Request, Snapshot,
-    SourceLocation,
+    SourceLocation, UserId,
 };
 
 /// Something that stacks could be taken at.
@@ -51,6 +51,8 @@ pub struct Status {
     pub online: Arc<[u16]>,
     /// Paths of cgroups, as far as they are known.
     pub cgroups: Arc<FxHashMap<CgroupId, Arc<str>>>,
+    /// Names of users.
+    pub users: Arc<FxHashMap<UserId, Arc<str>>>,
     /// Nanoseconds from the clock of samples to the local time of day, counted from 1970. `None` if that is not known.
     pub wall: Option<i64>,
     /// Seconds since sampling began.

@@ -8,7 +8,7 @@ use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern as Fuzzy};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 use rustc_hash::FxHashMap;
 
-use crate::profile::{CgroupId, EventSource, LabelId, Names, Snapshot, Target, Tgid, Tid};
+use crate::profile::{CgroupId, EventSource, LabelId, Names, ProcessFacts, Snapshot, Target, Tgid, Tid};
 
 use super::keys::{Action, KeyMap};
 use super::messages::{EventName, Status};
@@ -285,7 +285,7 @@ impl Picker {
         let mut rows: Vec<Row> = processes
             .iter()
             .map(|process| {
-                let (command, exited) = snapshot.processes.get(&process.tgid).cloned().unwrap_or_default();
+                let ProcessFacts { command, exited, .. } = snapshot.processes.get(&process.tgid).cloned().unwrap_or_default();
                 Row {
                     choice: Choice::Process(process.tgid),
                     number: process.tgid.to_string(),

@@ -342,7 +342,18 @@ fn functions_processes_and_health() {
     let after = |heading: &str| screen.lines().skip_while(|line| !line.contains(heading)).nth(1).unwrap_or_default().to_owned();
     assert!(after("called by").contains("parse_main") && after("calls").contains("burn"), "{screen}");
     terminal.keys("3");
-    terminal.wait_for(|screen| screen.contains(&threads.pid_text()) && screen.contains("3 threads"), SOON);
+    // Number, user, CPU use, CPU time, three threads, name; at the end the hottest function.
+    let row =
+        |screen: &str| screen.lines().skip(3).find(|line| line.contains(&threads.pid_text())).unwrap_or_default().to_owned();
+    terminal.wait_for(
+        |screen| {
+            let row = row(screen);
+            let words: Vec<&str> = row.split_whitespace().collect();
+            words.get(1) == Some(&"root") && row.contains(" 3  ▸ threads") && words.last().is_some_and(|word| *word == "▌burn")
+        },
+        SOON,
+    );
+    terminal.wait_for(|screen| detail(screen).contains("100 % of what is shown"), SOON);
     terminal.keys("Right");
     terminal.wait_for(|screen| ["parser", "render", "writer"].iter().all(|name| screen.contains(name)), SOON);
     assert!(!terminal.screen().contains("sleeper"));

@@ -26,7 +26,7 @@ const MAX_THREAD_LIBRARIES: usize = 2;
 impl ProcessTable {
     /// Asks for the mappings of a process that was there before us and runs an interpreter for this user. They lead to the interpreter.
     pub(crate) fn expect_interpreter(&mut self, tgid: u32, user: UserId) {
-        self.states.get_mut(&tgid).into_iter().for_each(|state| state.user = user);
+        self.set_user(tgid, user);
         self.want_mappings(tgid);
     }
 

@@ -168,7 +168,10 @@ impl ProcessTable {
         let young_copy_of = found.is_young_copy.then_some(found.parent);
         let state = ProcessState { threads: found.threads.max(1), young_copy_of, ..self.begin(found.comm) };
         self.states.insert(found.tgid, state);
-        self.shared.insert(Tgid(found.tgid), Process { command_line: Arc::default(), parent: Tgid(found.parent), exited: None });
+        self.shared.insert(
+            Tgid(found.tgid),
+            Process { command_line: Arc::default(), parent: Tgid(found.parent), user: None, exited: None },
+        );
     }
 
     /// Returns the label of a thread's name. The user is charged if it is new. For samples: names that only events tell get no label.
@@ -287,7 +290,8 @@ impl ProcessTable {
             life: self.lives,
             ..ProcessState::new(from.comm)
         };
-        let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), exited: None };
+        let user = Some(child.user).filter(|user| *user != UNKNOWN_USER);
+        let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), user, exited: None };
         self.states.insert(tgid, child);
         self.copy_runtime(tgid);
         self.shared.insert(Tgid(tgid), process);
@@ -333,6 +337,14 @@ impl ProcessTable {
         }
     }
 
+    /// Notes whose a process is. Returns its state if that is new.
+    pub(super) fn set_user(&mut self, tgid: u32, user: UserId) -> Option<&mut ProcessState> {
+        let state = self.states.get_mut(&tgid).filter(|state| state.user != user)?;
+        state.user = user;
+        self.shared.get_mut(&Tgid(tgid)).into_iter().for_each(|mut process| process.user = Some(user));
+        Some(state)
+    }
+
     /// Prepares a process for a sample of its thread: adds and names it, and asks for what is not known.
     pub(crate) fn prepare(&mut self, record: &Record) {
         let (tgid, comm) = (record.tgid, record.comm);
@@ -342,8 +354,7 @@ impl ProcessTable {
             self.add_found(proc::FoundProcess { tgid, parent: 0, threads: 1, comm, is_young_copy: false });
             self.ask(tgid, What::Status);
         }
-        if let Some(state) = self.states.get_mut(&tgid).filter(|state| state.user != record.uid) {
-            state.user = record.uid;
+        if let Some(state) = self.set_user(tgid, record.uid) {
             // Its files were refused while another user was charged for it. This user may have room.
             if std::mem::take(&mut state.lacks_files) {
                 state.begin_reading();
@@ -438,7 +449,7 @@ pub(crate) struct Parts<'a> {
 }
 
 fn unknown_process() -> Process {
-    Process { command_line: Arc::default(), parent: Tgid(0), exited: None }
+    Process { command_line: Arc::default(), parent: Tgid(0), user: None, exited: None }
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub struct Process {
     pub command_line: Arc<str>,
     /// Who started it.
     pub parent: Tgid,
+    /// Its user. `None` until it is sampled.
+    pub user: Option<UserId>,
     /// When it exited, if it did.
     pub exited: Option<Timestamp>,
 }

@@ -6,6 +6,7 @@
 use crate::profile::ActivityRow;
 use crate::profile::Addresses;
 use crate::profile::Mark;
+use crate::profile::ProcessFacts;
 use crate::profile::store::renewal::Renewal;
 use crate::profile::view::fading;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
@@ -294,6 +295,7 @@ impl Engine {
         }
         let capabilities = profile.capabilities();
         let activity = builder.activity(&profile, now);
+        let hottest = if request.hottest { builder.hottest(&profile, now) } else { FxHashMap::default() };
         let snapshot = Snapshot {
             request: request.clone(),
             names: Arc::clone(&self.names),
@@ -309,7 +311,7 @@ impl Engine {
             neighbours: self.neighbours.clone(),
             addresses,
             search: search.flatten(),
-            processes: self.describe(&activity),
+            processes: self.describe(&activity, &hottest),
             activity: activity.into(),
             cgroups: builder.cgroups(&profile, now).into(),
             cpus: builder.cpus(now).into(),
@@ -432,12 +434,21 @@ impl Engine {
         }
     }
 
-    fn describe(&self, activity: &[ActivityRow]) -> Arc<FxHashMap<Tgid, (Arc<str>, bool)>> {
+    fn describe(&self, activity: &[ActivityRow], hottest: &FxHashMap<Tgid, LabelId>) -> Arc<FxHashMap<Tgid, ProcessFacts>> {
         let mut described = FxHashMap::default();
         for row in activity {
-            described.entry(row.thread.tgid).or_insert_with(|| match self.processes.get(&row.thread.tgid) {
-                Some(process) => (Arc::clone(&process.command_line), process.exited.is_some()),
-                None => (Arc::from(""), true),
+            let tgid = row.thread.tgid;
+            described.entry(tgid).or_insert_with(|| {
+                let hottest = hottest.get(&tgid).copied();
+                match self.processes.get(&tgid) {
+                    Some(process) => ProcessFacts {
+                        command: Arc::clone(&process.command_line),
+                        exited: process.exited.is_some(),
+                        user: process.user,
+                        hottest,
+                    },
+                    None => ProcessFacts { exited: true, hottest, ..ProcessFacts::default() },
+                }
             });
         }
         Arc::new(described)

@@ -165,6 +165,8 @@ pub struct Request {
     pub search: Option<Pattern>,
     /// Whether the map of time is on screen.
     pub heat: bool,
+    /// Whether the hottest function of each process is on screen.
+    pub hottest: bool,
     /// The order of the table of functions, if that is on screen.
     pub functions: Option<crate::profile::FunctionOrder>,
     /// The function whose callers and callees are on screen.

@@ -3,6 +3,7 @@
 use crate::profile::ActivityRow;
 use crate::profile::Addresses;
 use crate::profile::HeatMap;
+use crate::profile::ProcessFacts;
 use crate::profile::ShortStacks;
 use crate::profile::Timeline;
 use crate::profile::Totals;
@@ -54,8 +55,8 @@ pub struct Snapshot {
     pub search: Option<SearchResult>,
     /// What each thread did.
     pub activity: Arc<[ActivityRow]>,
-    /// The command lines of the processes in `activity`, and whether each has exited.
-    pub processes: Arc<FxHashMap<Tgid, (Arc<str>, bool)>>,
+    /// The facts of the processes in `activity`.
+    pub processes: Arc<FxHashMap<Tgid, ProcessFacts>>,
     /// What ran in each cgroup, the heaviest first, and on each CPU; target and filters not applied.
     pub cgroups: Arc<[(CgroupId, u64)]>,
     /// See `cgroups`.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{CgroupId, Cpu};
+use crate::profile::{CgroupId, Cpu, Tgid, UserId};
 
 /// What a thread did within the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,19 @@ pub struct ActivityRow {
     pub user: u64,
     /// Weight of the last three seconds, target and filters not applied.
     pub recent: u64,
+}
+
+/// Facts of a process besides its weight.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessFacts {
+    /// Its arguments joined by spaces; empty if they are not known.
+    pub command: Arc<str>,
+    /// Whether it has exited.
+    pub exited: bool,
+    /// Its user, if that is known.
+    pub user: Option<UserId>,
+    /// The function that had most self weight in the last three seconds, if [`Request::hottest`](crate::profile::Request::hottest) asks for it.
+    pub hottest: Option<LabelId>,
 }
 
 /// Stacks that are not complete, of one reason and one object.
@@ -103,27 +116,52 @@ impl ViewBuilder {
         }
     }
 
-    /// What each thread did, in the order they were first seen; only those that did anything in the range.
-    pub fn activity(&self, profile: &Profile, now: Timestamp) -> Vec<ActivityRow> {
-        let mut recent = vec![0u64; profile.threads.rows().len()];
-        let mut number = profile.samples.end();
-        // Of a picture that was frozen or a range that was selected, the last seconds are those before its end.
-        let now = match self.query.range {
+    /// The end of the range, or now if the range has not ended. The last seconds are those before it.
+    fn end_of_range(&self, now: Timestamp) -> Timestamp {
+        match self.query.range {
             TimeRange::Between(_, to) | TimeRange::Fading(_, to) => now.min(to),
             TimeRange::All | TimeRange::Last(_) => now,
-        };
-        let amount = self.amounts(now);
-        while let Some(sample) = number.checked_sub(1).and_then(|number| profile.samples.get(number)) {
-            if now.since(sample.time) > RECENT {
-                break;
+        }
+    }
+
+    /// The samples of the last seconds, the newest first.
+    fn recent<'a>(&self, profile: &'a Profile, now: Timestamp) -> impl Iterator<Item = &'a Sample> {
+        let now = self.end_of_range(now);
+        let numbers = (profile.samples.first()..profile.samples.end()).rev();
+        let newest_first = numbers.filter_map(|number| profile.samples.get(number));
+        newest_first.take_while(move |sample| now.since(sample.time) <= RECENT).filter(move |sample| sample.time <= now)
+    }
+
+    /// The function with most self weight of each process in the last seconds. Target and filters are not applied.
+    pub fn hottest(&self, profile: &Profile, now: Timestamp) -> FxHashMap<Tgid, LabelId> {
+        let mut weights: FxHashMap<(Tgid, LabelId), u64> = FxHashMap::default();
+        for sample in self.recent(profile, now).filter(|sample| self.is_of_source(sample)) {
+            let innermost = profile.stacks.frames(sample.stack).find_map(|frame| {
+                let mut innermost = None;
+                self.names.labels_shown(frame, self.query.folding, |label| innermost = Some(label));
+                innermost
+            });
+            if let Some((label, thread)) = innermost.zip(profile.threads.get(sample.thread)) {
+                *weights.entry((thread.tgid, label)).or_default() += sample.weight;
             }
-            if sample.time <= now
-                && let Some(slot) = recent.get_mut(sample.thread.0 as usize)
-            {
+        }
+        let mut hottest: FxHashMap<Tgid, (u64, LabelId)> = FxHashMap::default();
+        for ((tgid, label), weight) in weights {
+            let most = hottest.entry(tgid).or_insert((weight, label));
+            *most = (*most).max((weight, label));
+        }
+        hottest.into_iter().map(|(tgid, (_, label))| (tgid, label)).collect()
+    }
+
+    /// The activity of each thread that did anything in the range. The threads that were seen first come first.
+    pub fn activity(&self, profile: &Profile, now: Timestamp) -> Vec<ActivityRow> {
+        let mut recent = vec![0u64; profile.threads.rows().len()];
+        for sample in self.recent(profile, now) {
+            if let Some(slot) = recent.get_mut(sample.thread.0 as usize) {
                 *slot = slot.saturating_add(sample.weight);
             }
-            number -= 1;
         }
+        let amount = self.amounts(self.end_of_range(now));
         let rows = profile.threads.rows().iter().zip(&self.sums).zip(recent);
         rows.map(|((thread, sums), recent)| ActivityRow {
             thread: *thread,

@@ -9,11 +9,16 @@ use ratatui::layout::{Position, Rect};
 pub(in crate::ui) use rows::{Processes, processes_of};
 
 use super::behaviour::{Button, Opened, ViewBehaviour};
-use crate::profile::LabelId;
+use crate::profile::{LabelId, Request};
+use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
 use crate::ui::scene::Scene;
 
 impl ViewBehaviour for Processes {
+    fn ask(&self, request: &mut Request) {
+        request.hottest = true;
+    }
+
     fn refresh(&mut self, scene: &Scene) {
         self.follow_rows(&scene.snapshot, &scene.names, scene.areas().table_lines());
     }
@@ -28,6 +33,10 @@ impl ViewBehaviour for Processes {
 
     fn draw(&self, scene: &Scene, area: Rect, buffer: &mut Buffer) {
         draw::draw(self, scene, area, buffer);
+    }
+
+    fn draw_detail(&self, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
+        draw::draw_detail(self, scene, line, buffer);
     }
 
     fn go(&mut self, scene: &Scene, action: Action) {

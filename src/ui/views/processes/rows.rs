@@ -284,7 +284,7 @@ struct Entry {
 }
 
 fn has_exited(snapshot: &Snapshot, tgid: Tgid) -> bool {
-    snapshot.processes.get(&tgid).is_some_and(|(_, exited)| *exited)
+    snapshot.processes.get(&tgid).is_some_and(|process| process.exited)
 }
 
 /// Puts exited processes of one name together where there is more than one; what is not shown is left out.
@@ -322,7 +322,7 @@ fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{FrameKind, Thread};
+    use crate::profile::{FrameKind, ProcessFacts, Thread};
     use std::sync::Arc;
 
     /// Processes by number, name, weight, and whether they have exited.
@@ -335,7 +335,12 @@ mod tests {
         });
         let snapshot = Snapshot {
             activity: rows.collect(),
-            processes: Arc::new(processes.iter().map(|(tgid, .., exited)| (Tgid(*tgid), (Arc::from(""), *exited))).collect()),
+            processes: Arc::new(
+                processes
+                    .iter()
+                    .map(|(tgid, .., exited)| (Tgid(*tgid), ProcessFacts { exited: *exited, ..ProcessFacts::default() }))
+                    .collect(),
+            ),
             ..Snapshot::default()
         };
         (names, snapshot)
