@@ -46,6 +46,7 @@ pub use view::query::{Direction, Filter, FilterMode, Grouping, Mark, Pattern, Qu
 pub use view::search::{SearchResult, Searcher};
 pub use view::sides::Sides;
 pub use view::snapshot::{Baseline, Snapshot};
+pub use view::steady::{Steady, Weighed};
 pub use view::summaries::{ActivityRow, ProcessFacts, ShortStacks};
 pub use view::timeline::{HeatMap, PARTS, SLOTS, Timeline};
 pub use view::totals::Totals;

@@ -20,6 +20,7 @@ use super::functions::{FunctionOrder, FunctionTable, Neighbours};
 use super::query::{Direction, Grouping, Query, Request, TimeRange};
 use super::search::Searcher;
 use super::snapshot::{Baseline, Snapshot};
+use super::steady::Steady;
 use super::timeline::Timeline;
 use super::tree::CallTree;
 use crate::locks;
@@ -161,6 +162,8 @@ pub struct Engine {
     /// The one before: held so that it is not the drawing thread that gives its memory back.
     difference_before: Option<(Arc<CallTree>, Arc<Difference>)>,
     functions: Option<(FunctionOrder, Arc<FunctionTable>)>,
+    /// Keeps the order of functions calm, and the question that it is of.
+    steady: (Option<(FunctionOrder, Query, bool)>, Steady<LabelId>),
     neighbours: Option<(LabelId, Arc<Neighbours>)>,
     located: Option<Located>,
     searcher: Option<Searcher>,
@@ -231,6 +234,7 @@ impl Engine {
             difference: None,
             difference_before: None,
             functions: None,
+            steady: Default::default(),
             neighbours: None,
             located: None,
             searcher: None,
@@ -395,7 +399,19 @@ impl Engine {
                 None => FunctionTable::of(&tree, order, &self.names),
                 Some(before) => FunctionTable::comparing(&tree, before, measure, order, &self.names),
             };
-            self.functions = request.functions.map(|order| (order, Arc::new(table(order))));
+            self.functions = request.functions.map(|order| {
+                let mut table = table(order);
+                let asked = (order, request.query.clone(), request.compare);
+                if self.steady.0.as_ref() != Some(&asked) {
+                    self.steady = (Some(asked), Steady::default());
+                }
+                // What does not change is in exact order.
+                let moves = !matches!(request.query.range, TimeRange::Between(..));
+                if moves && read(&self.trees.profile).capabilities().time {
+                    table.keep_steady(order, &mut self.steady.1, now);
+                }
+                (order, Arc::new(table))
+            });
         }
         let wanted = request.neighbours_of.map(|label| self.names.labels.current(label));
         if changed || self.neighbours.as_ref().map(|(label, _)| *label) != wanted {

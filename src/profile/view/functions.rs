@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 
 use super::difference::{Comparison, Difference, Measure};
 use super::sides::Sides;
+use super::steady::{STEADY_ROWS, Steady, Weighed};
 use super::tree::{CallTree, NodeId, TreeBuilder};
-use crate::profile::ids::LabelId;
+use crate::profile::ids::{LabelId, Timestamp};
 use crate::profile::names::labels::{FrameKind, LabelTable};
 use crate::profile::names::table::Names;
 
@@ -100,6 +101,30 @@ impl FunctionTable {
             None => now(tree, id),
         };
         FunctionTable::sorted(weights(tree, top, labels, weigh), None, FunctionOrder::Own, labels)
+    }
+
+    /// Keeps the order of the heaviest rows calm, beside what it was a moment ago.
+    pub(super) fn keep_steady(&mut self, order: FunctionOrder, steady: &mut Steady<LabelId>, now: Timestamp) {
+        let part = |row: &FunctionRow| match order {
+            FunctionOrder::Own => Some(row.own),
+            FunctionOrder::Total => Some(row.total),
+            FunctionOrder::Name => None,
+        };
+        let weighed = |row: &FunctionRow| {
+            let part = part(row)?;
+            let (weight, variance) = match self.compared.map(|compared| compared.change(part)) {
+                None => (part.now as f64, (part.now as f64).powi(2) / part.seen_now.max(1) as f64),
+                Some(change) => (change.by.abs(), if change.chance { change.by.powi(2) } else { 0.0 }),
+            };
+            Some(Weighed { key: row.label, weight, variance })
+        };
+        let heaviest: Vec<Weighed<LabelId>> = self.rows.iter().take(STEADY_ROWS).map_while(weighed).collect();
+        if heaviest.is_empty() {
+            return;
+        }
+        steady.settle(now, &heaviest);
+        let (heaviest, _) = self.rows.split_at_mut(heaviest.len());
+        heaviest.sort_by_key(|row| steady.rank(row.label).unwrap_or(usize::MAX));
     }
 
     fn sorted(

@@ -17,6 +17,7 @@ pub(crate) mod query;
 pub(crate) mod search;
 pub(crate) mod sides;
 pub(crate) mod snapshot;
+pub(crate) mod steady;
 pub(crate) mod summaries;
 pub(crate) mod timeline;
 pub(crate) mod totals;

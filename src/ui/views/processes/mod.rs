@@ -13,6 +13,8 @@ use crate::profile::{LabelId, Request};
 use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
 use crate::ui::scene::Scene;
+use crate::ui::span::Span;
+use crate::ui::view::View;
 
 impl ViewBehaviour for Processes {
     fn ask(&self, request: &mut Request) {
@@ -20,6 +22,11 @@ impl ViewBehaviour for Processes {
     }
 
     fn refresh(&mut self, scene: &Scene) {
+        let moves = scene.view == View::Processes
+            && !scene.is_file()
+            && scene.frozen.is_none()
+            && !matches!(scene.span, Span::Between(..));
+        self.settle(&scene.snapshot, &scene.names, moves);
         self.follow_rows(&scene.snapshot, &scene.names, scene.areas().table_lines());
     }
 

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{ActivityRow, LabelId, Names, Snapshot, Tgid, Tid};
+use crate::profile::{ActivityRow, LabelId, Names, Snapshot, Steady, Tgid, Tid, Weighed};
 use crate::ui::keys::Action;
 use crate::ui::position::Position;
 
@@ -132,6 +132,8 @@ pub struct Processes {
     open: FxHashSet<RowKey>,
     /// The row under the cursor. `None` at the top, where the cursor stays.
     anchor: Option<RowKey>,
+    /// Keeps the order calm while samples come.
+    steady: Steady<RowKey>,
 }
 
 impl Processes {
@@ -141,6 +143,7 @@ impl Processes {
             RowKey::Exited(label) => RowKey::Exited(rename(label)),
             key => key,
         };
+        self.steady.forget();
         self.open = std::mem::take(&mut self.open).into_iter().map(rename).collect();
         self.anchor = self.anchor.map(rename);
     }
@@ -149,6 +152,7 @@ impl Processes {
     pub fn rows(&self, snapshot: &Snapshot, names: &Names) -> Vec<ProcessRow> {
         let mut entries = fold_exited(processes_of(snapshot), snapshot);
         self.order(names, &mut entries, |entry| &entry.sums);
+        entries.sort_by_key(|entry| self.steady.rank(entry.key()).unwrap_or(usize::MAX));
         let mut rows = Vec::new();
         for Entry { sums, mut folded } in entries {
             if folded.is_empty() {
@@ -195,6 +199,26 @@ impl Processes {
     /// To the first row: other rows are shown, or in another order.
     pub fn go_to_top(&mut self) {
         (self.position, self.anchor) = (Position::default(), None);
+        self.steady.forget();
+    }
+
+    /// Takes in the weights of now. Pictures that do not change are in exact order.
+    pub fn settle(&mut self, snapshot: &Snapshot, names: &Names, moves: bool) {
+        if !moves || matches!(self.sort, ProcessSort::Name | ProcessSort::Pid) {
+            return self.steady.forget();
+        }
+        let mut entries = fold_exited(processes_of(snapshot), snapshot);
+        self.order(names, &mut entries, |entry| &entry.sums);
+        let weighed = |entry: &Entry| {
+            let (recent, shown) = (entry.sums.recent as f64, entry.sums.shown as f64);
+            let (weight, variance) = match self.sort {
+                // Rows without anything recent are ordered by the rest.
+                ProcessSort::Cpu => (recent + shown * 1e-12, recent),
+                _ => (shown, shown),
+            };
+            Weighed { key: entry.key(), weight, variance }
+        };
+        self.steady.settle(snapshot.now, &entries.iter().map(weighed).collect::<Vec<_>>());
     }
 
     /// Finds the row under the cursor again.
@@ -281,6 +305,12 @@ impl Processes {
 struct Entry {
     sums: ProcessSums,
     folded: Vec<ProcessSums>,
+}
+
+impl Entry {
+    fn key(&self) -> RowKey {
+        if self.folded.is_empty() { RowKey::Process(self.sums.tgid) } else { RowKey::Exited(self.sums.name) }
+    }
 }
 
 fn has_exited(snapshot: &Snapshot, tgid: Tgid) -> bool {

@@ -1,0 +1,139 @@
+//! An order of rows that a reader can follow while their weights change.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::Timestamp;
+
+/// Least nanoseconds from one order to the next.
+const AT_LEAST: u64 = 1_000_000_000;
+
+/// Rows that are kept steady. The others are too far down to be read.
+pub(crate) const STEADY_ROWS: usize = 256;
+
+/// A row changes places with the one above it if it is heavier by this factor, and if the difference is more than chance.
+const HEAVIER: f64 = 1.05;
+
+/// A row to be ordered.
+#[derive(Clone, Copy, Debug)]
+pub struct Weighed<K> {
+    /// The row, wherever it stands.
+    pub key: K,
+    /// The weight that it is ordered by.
+    pub weight: f64,
+    /// The square of what chance may make of the weight: for samples that weigh 1 each, the weight itself.
+    pub variance: f64,
+}
+
+/// Remembers the order of rows. It changes at most once a second, and not for differences that may be chance.
+///
+/// Without it, half of all pictures of a busy machine have another order than the picture before.
+#[derive(Clone, Debug)]
+pub struct Steady<K> {
+    ordered_at: Option<Timestamp>,
+    ranks: FxHashMap<K, usize>,
+}
+
+impl<K> Default for Steady<K> {
+    fn default() -> Self {
+        Steady { ordered_at: None, ranks: FxHashMap::default() }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Steady<K> {
+    /// Forgets the order: rows are shown by another column, or other rows.
+    pub fn forget(&mut self) {
+        *self = Steady::default();
+    }
+
+    /// The place of a row.
+    pub fn rank(&self, key: K) -> Option<usize> {
+        self.ranks.get(&key).copied()
+    }
+
+    /// Takes in the rows of now, the heaviest first.
+    pub fn settle(&mut self, now: Timestamp, rows: &[Weighed<K>]) {
+        if self.ordered_at.is_some_and(|at| now >= at && now.since(at) < AT_LEAST) {
+            return;
+        }
+        self.ordered_at = Some(now);
+        let mut rows: Vec<Weighed<K>> = rows.iter().take(STEADY_ROWS).copied().collect();
+        // Known rows first, as they stand. New ones go up from the end, past all that are lighter.
+        rows.sort_by_key(|row| self.rank(row.key).unwrap_or(usize::MAX));
+        let mut settled: Vec<Weighed<K>> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let is_new = self.rank(row.key).is_none();
+            let passes = |above: &Weighed<K>| match is_new {
+                true => row.weight > above.weight,
+                false => {
+                    row.weight > above.weight * HEAVIER && (row.weight - above.weight).powi(2) > row.variance + above.variance
+                }
+            };
+            let below = settled.iter().rposition(|above| !passes(above)).map_or(0, |at| at + 1);
+            settled.insert(below, row);
+        }
+        self.ranks = settled.into_iter().enumerate().map(|(rank, row)| (row.key, rank)).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(weights: &[(u32, f64)]) -> Vec<Weighed<u32>> {
+        let mut rows: Vec<_> =
+            weights.iter().map(|(key, weight)| Weighed { key: *key, weight: *weight, variance: *weight }).collect();
+        rows.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        rows
+    }
+
+    fn order(steady: &Steady<u32>, keys: &[u32]) -> Vec<u32> {
+        let mut keys = keys.to_vec();
+        keys.sort_by_key(|key| steady.rank(*key));
+        keys
+    }
+
+    #[test]
+    fn rows_change_places_once_a_second_and_not_by_chance() {
+        let second = |number: u64| Timestamp(number * AT_LEAST / 2);
+        let mut steady = Steady::default();
+        steady.settle(second(0), &rows(&[(1, 400.0), (2, 390.0), (3, 10.0)]));
+        assert_eq!(order(&steady, &[1, 2, 3]), [1, 2, 3]);
+        // Too soon, whatever the difference.
+        steady.settle(second(1), &rows(&[(1, 4.0), (2, 390.0), (3, 10.0)]));
+        assert_eq!(order(&steady, &[1, 2, 3]), [1, 2, 3]);
+        // Within chance.
+        steady.settle(second(2), &rows(&[(1, 400.0), (2, 425.0), (3, 10.0)]));
+        assert_eq!(order(&steady, &[1, 2, 3]), [1, 2, 3]);
+        // Not within chance. A new row is put where it belongs.
+        steady.settle(second(4), &rows(&[(1, 400.0), (2, 450.0), (3, 10.0), (4, 401.0)]));
+        assert_eq!(order(&steady, &[1, 2, 3, 4]), [2, 4, 1, 3]);
+        steady.forget();
+        steady.settle(second(4), &rows(&[(1, 2.0), (2, 1.0), (3, 3.0)]));
+        assert_eq!(order(&steady, &[1, 2, 3]), [3, 1, 2]);
+    }
+
+    #[test]
+    fn equal_programs_keep_their_places_for_ten_seconds() {
+        // Weights as chance makes them, of two programs with a third of a CPU each over three seconds: from a generator that always
+        // gives the same numbers.
+        let mut state = 1u64;
+        let mut chance = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / f64::from(1u32 << 31)
+        };
+        let mut steady = Steady::default();
+        let mut changes = 0;
+        let mut before = Vec::new();
+        for picture in 0..50 {
+            let noise = |unit: f64| 100.0 + (unit - 0.5) * 2.0 * 10.0;
+            let now = rows(&[(1, noise(chance())), (2, noise(chance()))]);
+            steady.settle(Timestamp(picture * AT_LEAST / 5), &now);
+            let order = order(&steady, &[1, 2]);
+            changes += u32::from(!before.is_empty() && before != order);
+            before = order;
+        }
+        assert_eq!(changes, 0);
+    }
+}
