@@ -405,7 +405,7 @@ impl Engine {
                 if self.steady.0.as_ref() != Some(&asked) {
                     self.steady = (Some(asked), Steady::default());
                 }
-                // What does not change is in exact order.
+                // A picture that stands still is in exact order.
                 let moves = !matches!(request.query.range, TimeRange::Between(..));
                 if moves && read(&self.trees.profile).capabilities().time {
                     table.keep_steady(order, &mut self.steady.1, now);
