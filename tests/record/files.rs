@@ -17,8 +17,7 @@ fn standard_output_takes_folded_stacks_and_nothing_else() {
 
 /// The table of names in a picture.
 #[track_caller]
-fn names_of_picture(path: &Path) -> serde_json::Value {
-    let text = std::fs::read_to_string(path).unwrap();
+fn table_of_picture(text: &str) -> serde_json::Value {
     let table =
         text.split(r#"<script type="application/json" id="names">"#).nth(1).and_then(|rest| rest.split("</script>").next());
     serde_json::from_str(table.expect("no table of names")).unwrap()
@@ -39,7 +38,7 @@ fn pictures_tell_the_line_where_a_function_is_hottest() {
     for name in ["x.svg", "x.html"] {
         let output = place.record(&["-F", "499", "-p", &chain.pid_text(), "-d", "2", "-o", name]);
         assert!(output.status.success(), "{}", words(&output));
-        let table = names_of_picture(&place.path(name));
+        let table = table_of_picture(&std::fs::read_to_string(place.path(name)).unwrap());
         let line = |function: &str| {
             let names = table["names"].as_array().unwrap();
             let name = names.iter().find(|name| name[0] == function).unwrap_or_else(|| panic!("{function} is not in {table}"));
@@ -162,9 +161,8 @@ fn an_svg_is_well_formed_and_has_the_names() {
 /// The whole names in an SVG, which its script reads.
 #[track_caller]
 fn names_of(text: &str) -> Vec<String> {
-    let table = text.split("id=\"names\">").nth(1).and_then(|rest| rest.split("</script>").next()).expect("a table of names");
-    let table: serde_json::Value = serde_json::from_str(table).unwrap();
-    let whole = |name: &serde_json::Value| name.get(2).or(name.get(0)).unwrap().as_str().unwrap().to_owned();
+    let table = table_of_picture(text);
+    let whole = |name: &serde_json::Value| name[2].as_str().or(name[0].as_str()).unwrap().to_owned();
     table["names"].as_array().unwrap().iter().map(whole).collect()
 }
 
