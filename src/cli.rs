@@ -8,19 +8,43 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// See live, as a flame graph in the terminal, what every CPU of this machine is doing.
+/// Headings of the help.
+#[cfg(feature = "live")]
+const SAMPLES: &str = "What to sample";
+#[cfg(feature = "live")]
+const STACKS: &str = "Stacks and names";
+#[cfg(feature = "live")]
+const KEPT: &str = "How much to keep";
+#[cfg(feature = "live")]
+const COMMAND: &str = "The command";
+#[cfg(feature = "live")]
+const FILE: &str = "The file";
+const LOOKS: &str = "Looks";
+
+/// Below the options in the help.
+const EXAMPLES: &str = "Examples:
+  sudo flametop                           the whole machine
+  sudo flametop -p 4121                   one process
+  sudo flametop -- make -j8               a command and all that it starts
+  sudo flametop -e uprobe:libc:malloc     who calls malloc
+  sudo flametop record -d 30 -o cpu.svg   30 seconds, as a flame graph for a browser
+
+On the screen, ? lists all keys. `man flametop` has the details.";
+
+/// Show live, as a flame graph in the terminal, what every CPU of this machine is doing.
 ///
-/// Without a subcommand the live view starts: of everything, of some processes (-p), or of a command and all it starts (--).
+/// Without a subcommand, flametop shows the whole machine, some processes (-p), or a command and all that it starts (--).
 #[derive(Parser, Debug)]
 #[command(
     name = "flametop",
     version,
     max_term_width = 100,
+    after_help = EXAMPLES,
     args_conflicts_with_subcommands = true,
     subcommand_precedence_over_arg = true
 )]
 pub struct Cli {
-    /// What to do instead of showing the live view.
+    /// The subcommand; without one the live view starts.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The live view's options.
@@ -29,32 +53,32 @@ pub struct Cli {
     pub live: Live,
 }
 
-/// What to do instead of showing the live view.
+/// A subcommand.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Sample without a screen and write what was seen to a file
+    /// Sample without a screen, and write a flame graph or folded stacks
     #[cfg(feature = "live")]
     Record(Record),
     /// Open a file of folded stacks in the same views
     View(View),
-    /// Tell what this machine offers, and how to mend what it lacks
+    /// Check what flametop can do on this machine, and tell how to fix the rest
     #[cfg(feature = "live")]
     Doctor,
-    /// Tell how well the stacks of programs and libraries can be walked
+    /// Check the unwind tables of programs and libraries
     UnwindCheck(UnwindCheck),
-    /// Tell what the addresses of a program or library are called
+    /// Print the functions at addresses of a program or library
     Names(NamesOf),
-    /// Stops itself, and becomes the command when it is let go on: so that it is sampled from its first instruction.
+    /// Stop, and become the command when a signal comes: so the command is sampled from its first instruction.
     #[cfg(feature = "live")]
     #[command(name = "__hold", hide = true)]
     Hold(Hold),
 }
 
-/// How the process that becomes the command lives until then.
+/// Options of the process that becomes the command.
 #[cfg(feature = "live")]
 #[derive(Args, Debug, Clone)]
 pub struct Hold {
-    /// Begins a session of its own.
+    /// Begins a new session.
     #[arg(long)]
     pub session: bool,
     /// Takes the terminal that it writes to as its own.
@@ -68,20 +92,20 @@ pub struct Hold {
     pub command: Vec<OsString>,
 }
 
-/// Whose samples, and how many.
+/// Options of sampling.
 #[cfg(feature = "live")]
 #[derive(Args, Debug, Clone)]
 pub struct Sampling {
-    /// Only these processes
-    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    /// Sample only these processes
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..), help_heading = SAMPLES)]
     pub pids: Vec<u32>,
     /// Samples a second on each CPU
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=25_000))]
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=25_000), help_heading = SAMPLES)]
     pub frequency: u32,
-    /// Instead of by the clock, take stacks where this happens: FUNC of the kernel, uprobe:FILE:FUNC, tracepoint:CAT:NAME, page-faults, …
+    /// Take stacks at events instead of by the clock: FUNC of the kernel, uprobe:FILE:FUNC, tracepoint:CAT:NAME, page-faults, …
     ///
-    /// Who calls this function, how often, and from where. All events are counted; stacks are
-    /// taken of as many as --event-stacks allows. FUNC may be a glob (`vfs_*`), or a regular
+    /// Shows who calls a function, how often, and from where. All events are counted.
+    /// --event-stacks limits the stacks a second. FUNC may be a glob (`vfs_*`), or a regular
     /// expression between slashes.
     ///
     /// FUNC                          calls of a function of the kernel, by the cheapest means
@@ -94,120 +118,120 @@ pub struct Sampling {
     /// page-faults context-switches cpu-migrations cycles instructions cache-misses …
     ///                               counters, as perf calls them
     /// cpu                           the clock, beside other events
-    #[arg(short = 'e', long = "event", value_name = "EVENT", verbatim_doc_comment)]
+    #[arg(short = 'e', long = "event", value_name = "EVENT", verbatim_doc_comment, help_heading = SAMPLES)]
     pub events: Vec<String>,
-    /// Take at most this many stacks a second of events, on each CPU; what happens between is counted
-    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    /// Most stacks of events a second on each CPU; other events are only counted
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000), help_heading = SAMPLES)]
     pub event_stacks: u32,
-    /// Whose word is taken for the kernel's stack at fentry and fexit
-    #[arg(long, value_enum, value_name = "WHO", default_value_t = Backtrace::Kernel)]
+    /// Choose who walks the kernel's stack at fentry and fexit
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = Backtrace::Kernel, help_heading = STACKS)]
     pub backtrace: Backtrace,
-    /// Sample CPUs that have nothing to do, too
-    #[arg(long)]
+    /// Sample idle CPUs, too
+    #[arg(long, help_heading = SAMPLES)]
     pub idle: bool,
-    /// Show flametop itself, too: its own samples and events are otherwise left out and only counted
-    #[arg(long = "self")]
+    /// Show flametop itself, too; without this, its samples and events are only counted
+    #[arg(long = "self", help_heading = SAMPLES)]
     pub include_self: bool,
-    /// Do not show inlined functions: their samples are those of the function that they were inlined into
-    #[arg(long)]
+    /// Count inlined functions as part of the function that they were inlined into
+    #[arg(long, help_heading = STACKS)]
     pub no_inline: bool,
-    /// Show an interpreter's own frames, too: those between Python functions are otherwise a part of the functions that they run
-    #[arg(long)]
+    /// Show the interpreter's own C functions between Python functions
+    #[arg(long, help_heading = STACKS)]
     pub interpreter: bool,
-    /// Fetch debug files that are not installed, from the servers in DEBUGINFOD_URLS: the program debuginfod-find does it
-    #[arg(long)]
+    /// Fetch missing debug files from the servers in DEBUGINFOD_URLS, with debuginfod-find
+    #[arg(long, help_heading = STACKS)]
     pub debuginfod: bool,
-    /// How callers are found in programs and libraries
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Tables)]
+    /// Choose how callers are found in programs and libraries
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Tables, help_heading = STACKS)]
     pub unwind: Unwind,
-    /// Keep at most this much time: 90s, 10m, 2h [default: 10m in the live view, all of it in `record`]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    /// Keep samples of at most this time: 90s, 10m, 2h [default: 10m in the live view, all in `record`]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = KEPT)]
     pub window: Option<Duration>,
-    /// Keep at most this much in memory: 64M, 1G
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    /// Keep samples and names in at most this memory: 64M, 1G
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size, help_heading = KEPT)]
     pub memory: usize,
-    /// Keep at most this much of unwind tables in the kernel's memory
-    #[arg(long, value_name = "SIZE", default_value = "384M", value_parser = parse_size)]
+    /// Keep unwind tables in at most this much of the kernel's memory
+    #[arg(long, value_name = "SIZE", default_value = "384M", value_parser = parse_size, help_heading = KEPT)]
     pub kernel_memory: usize,
 }
 
-/// How callers are found in programs and libraries.
+/// Ways to find callers in programs and libraries.
 #[cfg(feature = "live")]
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwind {
-    /// By their unwind information: whole stacks of nearly everything
+    /// By unwind information: whole stacks of nearly every program
     Tables,
-    /// By frame pointers: only where everything is built with them
+    /// By frame pointers: whole stacks only of programs that are built with them
     Fp,
-    /// By unwind information, and stacks copied instead of read in place: slower; the first thing to try if a kernel misbehaves
+    /// By unwind information on a copy of the stack: slower; try it first if a kernel misbehaves
     Copied,
 }
 
-/// Whose word is taken for the kernel's stack at fentry and fexit.
+/// Ways to walk the kernel's stack at fentry and fexit.
 #[cfg(feature = "live")]
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backtrace {
-    /// The kernel's own walk
+    /// The kernel itself
     Kernel,
-    /// Frame records from the trampoline's on: the whole stack on arm64, the function and its caller on x86_64
+    /// flametop, by frame records from the trampoline's on: the whole stack on arm64, two functions on x86_64
     Manual,
-    /// The kernel's, and both compared: what differs is counted in the health view
+    /// Both; the kernel's is shown, and view 5 counts the differences
     Both,
-    /// The same, where the trampoline is looked for from the program's own frame upwards
+    /// Both; flametop looks for the trampoline from the program's own frame upwards
     Scan,
 }
 
-/// How the screen looks.
+/// Options of looks.
 #[derive(Args, Debug, Clone)]
 pub struct Looks {
-    /// Only characters that every terminal has (also when the locale is not UTF-8)
-    #[arg(long)]
+    /// Draw with ASCII characters only; this is the default if the locale is not UTF-8
+    #[arg(long, help_heading = LOOKS)]
     pub ascii: bool,
-    /// The terminal's background
-    #[arg(long, value_enum, default_value_t = Background::Auto)]
+    /// Set the terminal's background
+    #[arg(long, value_enum, default_value_t = Background::Auto, help_heading = LOOKS)]
     pub theme: Background,
-    /// How many colours to use
-    #[arg(long, value_enum, default_value_t = Colours::Auto)]
+    /// Set the number of colours
+    #[arg(long, value_enum, default_value_t = Colours::Auto, help_heading = LOOKS)]
     pub color: Colours,
-    /// Which colours [default: `standard`]; `colour-blind` keeps kinds apart for every kind of colour vision
-    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true)]
+    /// Choose the colours: `standard` (the default), or `colour-blind` for every kind of colour vision
+    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true, help_heading = LOOKS)]
     pub palette: Option<PaletteName>,
     /// Save pictures with callers at the top, as on the screen, instead of at the bottom
-    #[arg(long)]
+    #[arg(long, help_heading = LOOKS)]
     pub icicle: bool,
-    /// Keys and looks from this file [default: `flametop/config.toml` below `$XDG_CONFIG_HOME` or `~/.config`]
-    #[arg(long, value_name = "FILE")]
+    /// Read keys and looks from this file [default: `flametop/config.toml` below `$XDG_CONFIG_HOME` or `~/.config`]
+    #[arg(long, value_name = "FILE", help_heading = LOOKS)]
     pub config: Option<PathBuf>,
 }
 
-/// Which colours.
+/// Palettes.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaletteName {
-    /// Those of flame graphs
+    /// The colours of flame graphs
     Standard,
-    /// Those of Okabe and Ito
+    /// The colours of Okabe and Ito
     #[value(alias = "color-blind", alias = "okabe-ito")]
     ColourBlind,
 }
 
-/// What is chosen from a list, on the command line or in the configuration file.
+/// A value from a list, on the command line or in the configuration file.
 pub trait Choice: ValueEnum {}
 impl<T: ValueEnum> Choice for T {}
 
-/// The choice of this name, or the names of those there are.
+/// Returns the value of this name.
 ///
 /// # Errors
 ///
-/// When there is none of this name: with the names.
+/// There is no value of this name. The error has all names.
 pub fn choice<T: Choice>(text: &str) -> Result<T, Vec<String>> {
     let names = || T::value_variants().iter().filter_map(|value| Some(value.to_possible_value()?.get_name().to_owned()));
     T::from_str(text, false).map_err(|_| names().collect())
 }
 
-/// The terminal's background.
+/// Backgrounds of terminals.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// From COLORFGBG, else what the terminal answers, else dark
+    /// As COLORFGBG or the terminal tells; otherwise dark
     Auto,
     /// Dark
     Dark,
@@ -215,10 +239,10 @@ pub enum Background {
     Light,
 }
 
-/// How many colours to use.
+/// Numbers of colours.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colours {
-    /// From TERM, COLORTERM and NO_COLOR
+    /// As TERM, COLORTERM and NO_COLOR tell
     Auto,
     /// None
     Never,
@@ -236,19 +260,19 @@ pub enum Colours {
 #[cfg(feature = "live")]
 #[derive(Args, Debug, Clone)]
 pub struct Live {
-    /// Whose samples, and how many.
+    /// Options of sampling.
     #[command(flatten)]
     pub sampling: Sampling,
-    /// How the screen looks.
+    /// Options of looks.
     #[command(flatten)]
     pub looks: Looks,
-    /// Where the command's output goes: `pane` (below the view), `leave` (where it goes without flametop), or a new file
-    #[arg(long, value_name = "WHERE", default_value = "pane", requires = "program")]
+    /// Send the command's output to `pane` (below the view), to a new file, or to where it goes without flametop (`leave`)
+    #[arg(long, value_name = "WHERE", default_value = "pane", requires = "program", help_heading = COMMAND)]
     pub output: PathBuf,
-    /// Start the command as this user (a name or a number) instead of as the user that flametop runs as
-    #[arg(long, value_name = "NAME", requires = "program")]
+    /// Start the command as this user: a name or a number
+    #[arg(long, value_name = "NAME", requires = "program", help_heading = COMMAND)]
     pub user: Option<String>,
-    /// Start this command, and show it and all it starts
+    /// Start this command, and show it and all that it starts
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<OsString>,
 }
@@ -257,31 +281,31 @@ pub struct Live {
 #[cfg(feature = "live")]
 #[derive(Args, Debug, Clone)]
 pub struct Record {
-    /// Whose samples, and how many.
+    /// Options of sampling.
     #[command(flatten)]
     pub sampling: Sampling,
-    /// Stop after so many seconds (or 90s, 10m, 2h); without it at Ctrl-C or when the command ends
-    #[arg(short, long, value_name = "SECS", value_parser = parse_duration)]
+    /// Stop after this time: 30 (seconds), 90s, 10m, 2h; otherwise at Ctrl-C or at the end of the command
+    #[arg(short, long, value_name = "SECS", value_parser = parse_duration, help_heading = SAMPLES)]
     pub duration: Option<Duration>,
     /// Write to this file
-    #[arg(short, long, value_name = "FILE", help = output_help())]
+    #[arg(short, long, value_name = "FILE", help = output_help(), help_heading = FILE)]
     pub output: Option<PathBuf>,
-    /// Replace the file if it is there
-    #[arg(long)]
+    /// Replace an existing file
+    #[arg(long, help_heading = FILE)]
     pub force: bool,
-    /// Folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` behind kernel, inlined, JIT and Python frames
-    #[arg(long)]
+    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` behind kernel, inlined, JIT and Python frames
+    #[arg(long, help_heading = FILE)]
     pub no_annotations: bool,
     /// Draw callers at the top of a picture instead of at the bottom
-    #[arg(long)]
+    #[arg(long, help_heading = FILE)]
     pub icicle: bool,
-    /// Colours of a picture [default: `standard`]; `colour-blind` keeps kinds apart for every kind of colour vision
-    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true)]
+    /// Choose the colours of a picture: `standard` (the default) or `colour-blind`
+    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true, help_heading = FILE)]
     pub palette: Option<PaletteName>,
-    /// Start the command as this user (a name or a number) instead of as the user that flametop runs as
-    #[arg(long, value_name = "NAME", requires = "program")]
+    /// Start the command as this user: a name or a number
+    #[arg(long, value_name = "NAME", requires = "program", help_heading = COMMAND)]
     pub user: Option<String>,
-    /// Start this command, and record it and all it starts
+    /// Start this command, and record it and all that it starts
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<OsString>,
 }
@@ -289,12 +313,12 @@ pub struct Record {
 /// Options of `view`.
 #[derive(Args, Debug, Clone)]
 pub struct View {
-    /// The file; - is standard input
+    /// A file of folded stacks; - is standard input
     pub file: PathBuf,
-    /// Show how it differs from this file
+    /// Show the difference to this file
     #[arg(short, long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
-    /// How the screen looks.
+    /// Options of looks.
     #[command(flatten)]
     pub looks: Looks,
 }
@@ -302,10 +326,10 @@ pub struct View {
 /// Options of `unwind-check`.
 #[derive(Args, Debug, Clone)]
 pub struct UnwindCheck {
-    /// ELF files; of a directory all that are below it
+    /// ELF files, or directories of them
     #[arg(value_name = "FILE", required = true)]
     pub paths: Vec<PathBuf>,
-    /// Print only the sum and what is wrong
+    /// Print only the sums and the errors
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -316,20 +340,20 @@ pub struct NamesOf {
     /// An ELF file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Addresses as the file has them, in hexadecimal; without any, one a line from the standard input
+    /// Addresses in the file, in hexadecimal; without any, they are read from standard input, one a line
     #[arg(value_name = "ADDRESS")]
     pub addresses: Vec<String>,
-    /// Print names as the linker has them
+    /// Print names without demangling them
     #[arg(long)]
     pub mangled: bool,
 }
 
-/// Reads the command line; on a mistake, or when asked for help, says so and ends the program.
+/// Reads the command line. On a mistake, and for help, prints it and ends the program.
 pub fn parse() -> Cli {
     Cli::parse()
 }
 
-/// Reads these words as a command line, for tests of what is done with it.
+/// Reads these words as a command line, for tests.
 #[cfg(test)]
 pub(crate) fn parse_words(words: &[&str]) -> Cli {
     Cli::parse_from(words)

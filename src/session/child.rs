@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -86,6 +86,8 @@ pub(super) struct Child {
     pub(super) output: Option<File>,
     /// Set, it is killed instead of waited for.
     pub(super) hurry: Arc<AtomicBool>,
+    /// When it began, and the CPU time of other children then.
+    began: OnceLock<(Instant, Option<(Duration, Duration)>)>,
     terms: Terms,
 }
 
@@ -173,7 +175,15 @@ impl Child {
             }
         }
         let process = holder.spawn().with_context(|| format!("failed to start {name}"))?;
-        let child = Child { process, program: program.clone(), name, output: reading, hurry: Arc::default(), terms };
+        let child = Child {
+            process,
+            program: program.clone(),
+            name,
+            output: reading,
+            hurry: Arc::default(),
+            began: OnceLock::new(),
+            terms,
+        };
         child.wait_until_it_holds()?;
         Ok(child)
     }
@@ -208,13 +218,24 @@ impl Child {
 
     /// Lets it begin.
     pub(super) fn go(&self) -> Result<()> {
+        let _ = self.began.set((Instant::now(), cpu_of_children()));
         let pid = self.pid().context("the command has no process number")?;
         kill_process(pid, Signal::CONT).with_context(|| format!("failed to let {} begin", self.name))
     }
 
-    /// How it ended, if it has.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    fn ended(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
+    }
+
+    /// How it ended, if it has. The time until now is counted as its own.
+    pub(super) fn ending(&mut self) -> Option<Ending> {
+        let status = self.ended()?;
+        let used = self.began.get().and_then(|(began, before)| {
+            let (before, after) = ((*before)?, cpu_of_children()?);
+            let [user, kernel] = [after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)];
+            Some(Used { wall: began.elapsed(), user, kernel })
+        });
+        Some(Ending::of_command(&self.name, status, used))
     }
 
     /// Asks it and what it started to end, if it has not, waits for that, and at the end of all patience kills them.
@@ -345,14 +366,66 @@ pub(super) fn exit_status(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// Describes how a command ended: `make ended with status 2`.
-pub(super) fn describe(name: &str, status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(0), _) => format!("{name} ended"),
-        (Some(code), _) => format!("{name} ended with status {code}"),
-        (None, Some(signal)) => format!("{name} was ended by signal {signal}"),
-        (None, None) => format!("{name} ended"),
+/// The end of a command, or of processes that were watched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ending {
+    /// For the header: `exit 2 after 9.1 s`.
+    pub(super) short: String,
+    /// In a sentence: `make ended with status 2 after 9.1 s, 14.4 s of CPU (user 12.9 s, kernel 1.5 s)`.
+    pub(super) words: String,
+    /// The exit status, as a shell has it.
+    pub(super) status: u8,
+}
+
+impl Ending {
+    /// The end of processes that were watched.
+    pub(super) fn of_watched() -> Ending {
+        Ending { short: "ended".to_owned(), words: "the process has ended".to_owned(), status: 0 }
     }
+
+    fn of_command(name: &str, status: ExitStatus, used: Option<Used>) -> Ending {
+        let (short, how) = match (status.code(), status.signal()) {
+            (Some(code), _) => (format!("exit {code}"), format!("{name} ended with status {code}")),
+            (None, Some(signal)) => (format!("signal {signal}"), format!("{name} was ended by signal {signal}")),
+            (None, None) => ("ended".to_owned(), format!("{name} ended")),
+        };
+        let status = exit_status(status);
+        let Some(Used { wall, user, kernel }) = used else { return Ending { short, words: how, status } };
+        let [wall, cpu, user, kernel] = [wall, user + kernel, user, kernel].map(in_seconds);
+        Ending {
+            short: format!("{short} after {wall}"),
+            words: format!("{how} after {wall}, {cpu} of CPU (user {user}, kernel {kernel})"),
+            status,
+        }
+    }
+}
+
+/// The time that a command took.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    wall: Duration,
+    /// CPU time in user mode, with that of all processes that it waited for.
+    user: Duration,
+    kernel: Duration,
+}
+
+fn in_seconds(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds @ ..100.0 => format!("{seconds:.1} s"),
+        seconds => format!("{seconds:.0} s"),
+    }
+}
+
+/// CPU time of children that have ended and were waited for, in user mode and in the kernel: `cutime` and `cstime` of proc_pid_stat(5).
+fn cpu_of_children() -> Option<(Duration, Duration)> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, in parentheses, may have anything in it.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
+    let mut time = || {
+        let ticks: u64 = fields.next()?.parse().ok()?;
+        Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+    };
+    Some((time()?, time()?))
 }
 
 /// Whether a command can be started, and what is in the way.

@@ -6,6 +6,7 @@ use crate::session::looks::theme;
 use crate::session::options::{folding, limits};
 use crate::session::shared::Shared;
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,9 +21,9 @@ use crate::formats::save::{SaveError, create};
 use crate::locks;
 use crate::privileges;
 use crate::profile::{Query, Target, Tgid, UserId};
-use crate::ui::{App, Event, Message, Span, Status};
+use crate::ui::{self, App, Event, Message, Span, Status};
 
-use super::child::{Child, Output, Terms, read_lines};
+use super::child::{Child, Ending, Output, Terms, read_lines};
 use super::cost::Cost;
 use super::options::duties;
 use super::runtime::runtime;
@@ -89,14 +90,19 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         let watching =
             tokio::spawn(watch_status(sampling.watcher(), shared.clone(), frequency, local_offset, ends.status.clone()));
         let outcome = tokio::select! {
-            outcome = crate::ui::run(app, link) => outcome.context("the screen failed"),
+            outcome = ui::run(app, link) => outcome.context("the screen failed"),
             outcome = watching => outcome.unwrap_or_else(|_| bail!("the thread that watches the run failed; please report this")),
         };
         drop(engine);
         outcome
     });
+    // The line stays on the terminal, as that of time(1) does. A command that flametop ends gets none.
+    let ended = sampling.ended();
     sampling.finish(Instant::now() + END_WITHIN);
     ends.stop();
+    if let Some(Ended::Target(ending)) = ended.filter(|_| has_command && outcome.is_ok()) {
+        drop(writeln!(std::io::stderr(), "flametop: {}", ending.words));
+    }
     outcome
 }
 
@@ -187,7 +193,8 @@ async fn watch_status(
             elapsed,
             live: ended.is_none(),
             ended: ended.map(|ended| match ended {
-                Ended::Target(how, _) | Ended::Failed(how) => how,
+                Ended::Target(Ending { short, words, status }) => ui::Ended { short, words, failed: status != 0 },
+                Ended::Failed(words) => ui::Ended { short: "ended".to_owned(), words, failed: true },
             }),
             own_cpu,
             own_memory,
@@ -232,14 +239,12 @@ impl Around {
     }
 }
 
-fn problems(shared: &Shared) -> Vec<(String, String, String)> {
-    let describe = |problem: crate::symbolize::Problem| {
-        let why = match problem.unnamed {
-            0 => format!("{}; functions have names, but no lines", problem.reason),
-            1 => format!("{}; 1 frame without a name", problem.reason),
-            unnamed => format!("{}; {unnamed} frames without a name", problem.reason),
-        };
-        (problem.path.to_string(), why, problem.reason.remedy().to_owned())
+fn problems(shared: &Shared) -> Vec<ui::Problem> {
+    let describe = |problem: crate::symbolize::Problem| ui::Problem {
+        path: problem.path.to_string(),
+        reason: problem.reason.to_string(),
+        unnamed: problem.unnamed,
+        remedy: problem.reason.remedy().to_owned(),
     };
     shared.symbolizer.problems().into_iter().take(100).map(describe).collect()
 }

@@ -129,7 +129,7 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let cut = write(&options, output, format, &snapshot, sampled, lines, pipe)?;
     report(&options, output, &snapshot, &sampling, ended.as_ref(), cut);
     Ok(match ended {
-        Some(Ended::Target(_, status)) => status,
+        Some(Ended::Target(ending)) => ending.status,
         Some(Ended::Failed(_)) | None => 0,
     })
 }
@@ -462,8 +462,8 @@ fn report(
     cut: Option<String>,
 ) {
     let mut lines = Vec::new();
-    if let Some(Ended::Target(how, _)) = ended {
-        lines.push(how.clone());
+    if let Some(Ended::Target(ending)) = ended {
+        lines.push(ending.words.clone());
     }
     let totals = &snapshot.totals;
     let told = sampling.told();

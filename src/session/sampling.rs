@@ -20,7 +20,7 @@ use crate::locks;
 use crate::privileges;
 use crate::profile::{Clock, EventSource, EventStatus, Renewals, Sample, Tgid};
 
-use super::child::Child;
+use super::child::{Child, Ending};
 use super::compare_walks::MAX_WAITING;
 use super::event_targets::{self, Watched};
 use super::notes;
@@ -45,8 +45,8 @@ const END_OF_COMMAND_WITHIN: Duration = Duration::from_secs(6);
 /// How sampling came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The command that was started, or the processes that were watched, are gone: in words. And the command's exit status, as a shell has it.
-    Target(String, u8),
+    /// The command that was started, or the processes that were watched, are gone.
+    Target(Ending),
     /// Something failed: in words.
     Failed(String),
 }
@@ -338,8 +338,8 @@ impl Collecting {
         self.watched.retain(|tgid| super::child::lives(*tgid));
         loop {
             let stop = self.stop.get().copied();
-            let child_ended = self.child.as_mut().and_then(Child::ended);
-            let last = stop.or_else(|| child_ended.map(|_| Instant::now() + TABLES_WITHIN));
+            let child_ended = self.child.as_mut().and_then(Child::ending);
+            let last = stop.or_else(|| child_ended.as_ref().map(|_| Instant::now() + TABLES_WITHIN));
             if last.is_some() {
                 // The last samples are a moment old before they are handed over.
                 std::thread::sleep(Duration::from_millis(3));
@@ -347,15 +347,15 @@ impl Collecting {
             if let Err(error) = self.drain(&mut batch, last) {
                 return Some(Ended::Failed(error.to_string()));
             }
-            if let (Some(status), Some(child)) = (child_ended, &self.child) {
-                return Some(Ended::Target(super::child::describe(&child.name, status), super::child::exit_status(status)));
+            if let Some(ending) = child_ended {
+                return Some(Ended::Target(ending));
             }
             if stop.is_some() {
                 return None;
             }
             self.watched.retain(|tgid| !batch.exited.contains(tgid));
             if watching && self.watched.is_empty() && self.child.is_none() {
-                return Some(Ended::Target("the process has ended".to_owned(), 0));
+                return Some(Ended::Target(Ending::of_watched()));
             }
             if trimmed.elapsed() > Duration::from_secs(1) {
                 trimmed = Instant::now();

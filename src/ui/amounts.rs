@@ -30,6 +30,14 @@ impl Scene {
         Some(self.rate(self.snapshot.amount_of(weight) as f64 / seconds))
     }
 
+    /// The part of all CPUs that was in use in the time that is shown, from 0 to 1. `None` where that is not known.
+    pub(in crate::ui) fn share_of_machine(&self) -> Option<f64> {
+        let seconds = self.snapshot.seconds.filter(|seconds| *seconds > 0.0 && self.ticks() > 0 && !self.compare.on)?;
+        let all = if self.target().cpu.is_some() { 1 } else { self.status.cpus };
+        let most = seconds * f64::from(self.ticks()) * all as f64;
+        Some((self.snapshot.amount() as f64 / most.max(1.0)).clamp(0.0, 1.0))
+    }
+
     /// The same in words: `0.98 CPUs`.
     pub(in crate::ui) fn use_of(&self, weight: u64) -> Option<String> {
         Some(format!("{} CPUs", self.cpus_of(weight)?))

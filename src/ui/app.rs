@@ -103,7 +103,7 @@ impl App {
             Event::Paste(text) => self.on_paste(&text),
             Event::Resize(columns, rows) => self.scene.size = (columns, rows),
             Event::Snapshot(snapshot) => self.on_snapshot(snapshot),
-            Event::Status(status) => self.on_status(status),
+            Event::Status(status) => self.on_status(*status),
             Event::Listing(label, listing) => self.take_listing(label, listing),
             Event::Located(label, frame, place) => self.take_place((label, frame), place),
             Event::Saved(saved) => self.on_saved(saved),
@@ -115,6 +115,7 @@ impl App {
                 self.output.drain(..excess);
             }
         }
+        self.scene.note_failure();
         self.show_tops();
         self.ask(&mut effects);
         self.ask_for_code(&mut effects);
@@ -155,11 +156,9 @@ impl App {
     }
 
     fn on_status(&mut self, status: Status) {
-        if let (None, Some(how)) = (&self.scene.status.ended, &status.ended) {
-            self.scene.message = Some(Message {
-                text: format!("{how}; this is what was seen of it. {} quits", self.scene.keys.first(Action::Quit)),
-                bad: false,
-            });
+        if let (None, Some(ended)) = (&self.scene.status.ended, &status.ended) {
+            let text = format!("{}; {} quits", ended.words, self.scene.keys.first(Action::Quit));
+            self.scene.message = Some(Message { text, bad: ended.failed });
         }
         let ended = self.scene.status.events.iter().filter(|row| status.events.iter().all(|other| other.source != row.source));
         self.scene.ended_events.extend(ended.cloned());
@@ -305,6 +304,7 @@ impl App {
                 let how = if self.views.flame.chains { "chains of calls share a row" } else { "each function has a row" };
                 self.scene.say(how.to_owned());
             }
+            Action::MachineWidths => self.change_widths(),
             Action::ColourMode => {
                 self.scene.theme.mode = match self.scene.theme.mode {
                     ColourMode::Kind => ColourMode::Own,
@@ -322,6 +322,16 @@ impl App {
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Quit => effects.push(Effect::Quit),
         }
+    }
+
+    fn change_widths(&mut self) {
+        if self.scene.share_of_machine().is_none() {
+            return self.scene.say("this is for CPU time on a live machine, without a comparison".to_owned());
+        }
+        self.views.flame.of_machine = !self.views.flame.of_machine;
+        self.views.each(|view| view.refresh(&self.scene));
+        let of = if self.views.flame.of_machine { "the machine" } else { "what is shown" };
+        self.scene.say(format!("widths are shares of {of}"));
     }
 
     fn turn_over(&mut self) {

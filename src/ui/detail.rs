@@ -3,10 +3,12 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::messages::Problem;
 use super::paint::{put, put_right};
+use super::scene::Scene;
 use super::text;
 use super::theme::Theme;
-use crate::profile::SourceLocation;
+use crate::profile::{FrameKind, Label, SourceLocation};
 
 /// The line, and what stands in it whatever the view.
 #[derive(Clone, Copy)]
@@ -34,6 +36,13 @@ impl DetailLine<'_> {
         Rect { width: end.saturating_sub(area.x), ..area }
     }
 
+    /// Draws why a function has no name, and what helps, from `x` on. Returns whether there is such a reason.
+    pub(super) fn draw_reason(&self, scene: &Scene, label: &Label, area: Rect, x: u16, buffer: &mut Buffer) -> bool {
+        let Some(reason) = scene.why_unnamed(label) else { return false };
+        put(buffer, area, x + 2, area.y, &reason, self.theme.dim());
+        true
+    }
+
     /// Draws where the function is hottest, from `x` on. Where there is no room for all of it, its end is drawn, which tells most.
     pub(super) fn draw_hottest(&self, area: Rect, x: u16, buffer: &mut Buffer) {
         let Some(place) = self.hottest else { return };
@@ -44,5 +53,23 @@ impl DetailLine<'_> {
         if room >= 8 {
             put(buffer, area, x + 2, area.y, &words, self.theme.dim());
         }
+    }
+}
+
+impl Scene {
+    /// Why a function has no name, and what helps. `None` if it has a name or the reason is not known.
+    fn why_unnamed(&self, label: &Label) -> Option<String> {
+        if label.kind != FrameKind::Unknown {
+            return None;
+        }
+        let is_of_object = |path: &str| path.rsplit('/').next() == Some(&*label.object);
+        let is_made_at_run_time = &*label.object == "[anon]";
+        let problem = self.status.problems.iter().find(|problem| match is_made_at_run_time {
+            true => problem.path.starts_with("JIT code"),
+            false => is_of_object(&problem.path),
+        })?;
+        let Problem { path, reason, remedy, .. } = problem;
+        let of = if is_made_at_run_time { format!("{path}: ") } else { String::new() };
+        Some(if remedy.is_empty() { format!("{of}{reason}") } else { format!("{of}{reason}; {remedy}") })
     }
 }

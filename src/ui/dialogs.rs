@@ -128,7 +128,10 @@ impl App {
                 match prompt.kind {
                     PromptKind::Keep => self.scene.add_filter(FilterMode::Keep, pattern),
                     PromptKind::Drop => self.scene.add_filter(FilterMode::Drop, pattern),
-                    PromptKind::Search | PromptKind::Save => self.scene.search = Some(pattern),
+                    PromptKind::Search | PromptKind::Save => {
+                        self.scene.search = Some(pattern);
+                        self.go_to_first_match();
+                    }
                 }
                 true
             }

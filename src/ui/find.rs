@@ -6,11 +6,10 @@ use crate::profile::{Filter, FilterMode, LabelId, MAX_FILTERS, Pattern, Target};
 
 use super::app::App;
 use super::keys::Action;
-use super::messages::Message;
 use super::scene::Chip;
 use super::scene::Scene;
 use super::view::View;
-use super::views::ViewBehaviour;
+use super::views::{Match, ViewBehaviour};
 
 impl App {
     pub(super) fn search_selected(&mut self) {
@@ -62,8 +61,22 @@ impl App {
             self.scene.view = View::Flame;
             self.views.flame.next_match(&self.scene, &found, forward)
         });
-        if moved != Some(true) {
-            self.scene.message = Some(Message { text: format!("no match of /{}/ in view", pattern.source()), bad: true });
+        self.scene.say(match moved {
+            None | Some(Match { of: 0, .. }) => format!("no match of /{}/ in view", pattern.source()),
+            Some(Match { number, of }) => {
+                let order = if self.scene.view == View::Flame && of > 1 { ", the heaviest first" } else { "" };
+                format!("match {number} of {of}{order}")
+            }
+        });
+    }
+
+    /// Moves to the first place that a new search has found, unless the cursor is on one.
+    pub(super) fn go_to_first_match(&mut self) {
+        let Some(pattern) = self.scene.search.as_ref() else { return };
+        let label = self.selected_label().and_then(|label| self.scene.names.labels.get(label));
+        let is_on_one = label.is_some_and(|label| pattern.matches(&label.name));
+        if !is_on_one && matches!(self.scene.view, View::Flame | View::Functions) {
+            self.next_match(true);
         }
     }
 }
@@ -72,10 +85,7 @@ impl Scene {
     /// Adds a chip; too many are refused with a word.
     pub fn add_filter(&mut self, mode: FilterMode, pattern: Pattern) {
         if self.query.filters.len() == MAX_FILTERS {
-            self.message = Some(Message {
-                text: format!("{MAX_FILTERS} filters are the most; {} removes one", self.keys.first(Action::RemoveFilter)),
-                bad: true,
-            });
+            self.say(format!("{MAX_FILTERS} filters are the most; {} removes one", self.keys.first(Action::RemoveFilter)));
         } else {
             self.query.filters.push(Filter { mode, pattern });
         }

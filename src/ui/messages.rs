@@ -59,20 +59,44 @@ pub struct Status {
     pub elapsed: u64,
     /// Whether samples still come.
     pub live: bool,
-    /// What the command that was started has come to, once it has ended.
-    pub ended: Option<String>,
+    /// The end of the command that was started, or of the processes that were watched.
+    pub ended: Option<Ended>,
     /// Own CPU time over the last seconds, in per cent of one CPU.
     pub own_cpu: f64,
     /// Own resident memory in bytes.
     pub own_memory: usize,
     /// Samples of flametop itself that the clock has left out; of events, see [`EventStatus::own`].
     pub own_left_out: u64,
-    /// Objects whose names could not be had: object, reason, remedy.
-    pub problems: Vec<(String, String, String)>,
+    /// Objects without names.
+    pub problems: Vec<Problem>,
     /// How it stands with unwind tables, and which objects have none.
     pub notes: Vec<String>,
     /// Processes about which nothing could be read, in lines.
     pub unread: Vec<String>,
+}
+
+/// An object without names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problem {
+    /// Its path, or `JIT code of PROGRAM`.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+    /// How many of its frames have no name; 0 if only lines are missing.
+    pub unnamed: u64,
+    /// How to get the names; empty if there is no way.
+    pub remedy: String,
+}
+
+/// The end of a command or of processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// For the header: `exit 0 after 9.1 s`.
+    pub short: String,
+    /// In a sentence.
+    pub words: String,
+    /// It was not in order: the exit status is not 0.
+    pub failed: bool,
 }
 
 /// How a save ended.
@@ -102,7 +126,7 @@ pub enum Event {
     Paste(String),
     Resize(u16, u16),
     Snapshot(Arc<Snapshot>),
-    Status(Status),
+    Status(Box<Status>),
     Saved(Saved),
     /// The events that there are.
     EventNames(Arc<[EventName]>),

@@ -56,7 +56,7 @@ pub use areas::Areas;
 pub use background::has_dark_background;
 pub use baseline::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
-pub use messages::{Effect, Event, EventCommand, EventName, Message, SaveRequest, Saved, Status};
+pub use messages::{Effect, Ended, Event, EventCommand, EventName, Message, Problem, SaveRequest, Saved, Status};
 pub use names::{Detail, plain_name};
 pub use place::Place;
 pub use scene::{Chip, Scene};
@@ -153,13 +153,13 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                 let snapshot = Arc::clone(&link.snapshots.borrow_and_update());
                 apply(&mut app, Event::Snapshot(snapshot), &link, &mut guard)?;
                 let status = link.status.borrow_and_update().clone();
-                apply(&mut app, Event::Status(status), &link, &mut guard)?;
+                apply(&mut app, Event::Status(Box::new(status)), &link, &mut guard)?;
                 picture(&mut app, &link, &mut guard)?;
                 continue;
             }
             Ok(()) = link.status.changed() => {
                 let status = link.status.borrow_and_update().clone();
-                apply(&mut app, Event::Status(status), &link, &mut guard)?;
+                apply(&mut app, Event::Status(Box::new(status)), &link, &mut guard)?;
                 // While samples come in, the next picture comes in a moment and shows it.
                 if !app.scene.status.live {
                     picture(&mut app, &link, &mut guard)?;

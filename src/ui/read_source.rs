@@ -54,6 +54,7 @@ impl App {
             | Action::Grouping
             | Action::Orientation
             | Action::Chains
+            | Action::MachineWidths
             | Action::Order => {}
             Action::Copy => {
                 if let Some(Ok(rows)) = source.rows()

@@ -1,6 +1,7 @@
 //! What is looked at, and how: the newest answer, what was chosen, looks. All that drawing and views need besides their own state.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::profile::{
@@ -54,6 +55,8 @@ pub struct Scene {
     pub hover: Option<Place>,
     /// A short word.
     pub message: Option<Message>,
+    /// The last failures that messages told, the newest last.
+    pub failures: VecDeque<String>,
     /// What is searched for.
     pub search: Option<Pattern>,
     /// Which time is looked at.
@@ -88,6 +91,7 @@ impl Scene {
             view: View::default(),
             hover: None,
             message: None,
+            failures: VecDeque::new(),
             search: None,
             span: Span::All,
             home: Span::All,
@@ -166,6 +170,17 @@ impl Scene {
     /// Whether a file is looked at, which has no time, CPUs and cgroups.
     pub(super) fn is_file(&self) -> bool {
         self.status.frequency == 0
+    }
+
+    /// Keeps the message if it tells a failure: the next key takes it away.
+    pub(super) fn note_failure(&mut self) {
+        const KEPT: usize = 8;
+        let Some(message) = self.message.as_ref().filter(|message| message.bad) else { return };
+        if self.failures.back() != Some(&message.text) {
+            self.failures.push_back(message.text.clone());
+            let excess = self.failures.len().saturating_sub(KEPT);
+            self.failures.drain(..excess);
+        }
     }
 
     /// Shows a short word.

@@ -65,10 +65,15 @@ impl Scene {
     }
 
     /// The local time of day of a moment, if the machine's is known: `14:31:02`.
-    pub(super) fn time_of_day(&self, at: Timestamp) -> Option<String> {
-        let seconds = (i128::from(at.0) + i128::from(self.status.wall?)).div_euclid(i128::from(SECOND));
-        let of_day = u64::try_from(seconds.rem_euclid(24 * 60 * 60)).ok()?;
+    pub(in crate::ui) fn time_of_day(&self, at: Timestamp) -> Option<String> {
+        let of_day = self.second_of_day(at)?;
         Some(format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60))
+    }
+
+    /// The same in seconds.
+    pub(in crate::ui) fn second_of_day(&self, at: Timestamp) -> Option<u64> {
+        let seconds = (i128::from(at.0) + i128::from(self.status.wall?)).div_euclid(i128::from(SECOND));
+        u64::try_from(seconds.rem_euclid(24 * 60 * 60)).ok()
     }
 
     pub(super) fn change_range(&mut self, action: Action) {

@@ -79,18 +79,18 @@ fn a_constant_load_has_no_stripe_on_the_map_of_time() {
     // One glyph a cell tells how busy it was.
     let terminal = Terminal::start(&["-F", "99", "--color", "never", "--ascii"], 60, 100, &[]);
     terminal.keys("4");
-    terminal.wait_for_text("a row 20 ms of it", SOON);
+    terminal.wait_for_text("one row is 20 ms", SOON);
     let map = |screen: &str| -> Vec<Vec<char>> {
-        let lines = screen.lines().skip_while(|line| !line.contains("a row 20 ms")).skip(1).take(50);
+        let lines = screen.lines().skip_while(|line| !line.contains("one row is 20 ms")).skip(1).take(50);
         lines.map(|line| line.chars().skip(8).collect()).collect()
     };
-    // Eight columns of whole seconds, two cells each, between the first and the newest.
+    // Ten seconds of eight columns each. The first and the newest are not whole.
     let screen = terminal
-        .wait_for(|screen| map(screen).first().is_some_and(|line| line.iter().filter(|c| **c != ' ').count() >= 24), SOON);
+        .wait_for(|screen| map(screen).first().is_some_and(|line| line.iter().filter(|c| **c != ' ').count() >= 80), SOON);
     let lines = map(&screen);
     assert_eq!(lines.len(), 50, "{screen}");
-    let least = lines.iter().map(|line| (4..20).filter(|column| line.get(*column) == Some(&'#')).count()).min().unwrap_or(0);
-    assert!(least >= 12, "a row of 20 ms is busy in {least} of 16 cells only:\n{screen}");
+    let least = lines.iter().map(|line| (8..72).filter(|column| line.get(*column) == Some(&'#')).count()).min().unwrap_or(0);
+    assert!(least >= 48, "a row of 20 ms is busy in {least} of 64 cells only:\n{screen}");
     drop(all);
     quit(terminal);
 }

@@ -12,14 +12,35 @@ fn a_command_is_shown_with_its_output_and_its_end_and_the_screen_stays() {
     terminal.wait_for(|screen| screen.contains("from the pane") && screen.contains("inner"), SOON);
     let header = terminal.screen().lines().next().unwrap_or_default().to_owned();
     assert!(header.contains(" sh and children ") && !header.contains("all processes"), "{header}");
-    terminal.wait_for_text("status 3", SOON);
+    // How it ended and what it took: in the last line until the next key, and in the header.
+    let told = |screen: &str| {
+        screen
+            .lines()
+            .last()
+            .is_some_and(|line| line.contains("sh ended with status 3 after 2.") && line.contains(" s of CPU (user "))
+    };
+    let screen = terminal.wait_for(told, SOON);
+    assert!(screen.lines().next().is_some_and(|header| header.contains("exit 3 after 2.")), "{screen}");
     // The picture of what was is still there, and can be walked in.
     terminal.keys("g");
     terminal.wait_for(|screen| detail(screen).starts_with(" all "), SOON);
     assert!(terminal.screen().contains("inner"));
     terminal.keys("O");
     terminal.wait_for(|screen| !screen.contains("from the pane"), SOON);
-    quit(terminal);
+    // CPU use is that of its life. About all of it was in the two seconds of the program.
+    terminal.keys("3");
+    let use_of_chain = |screen: &str| {
+        let row = screen.lines().find(|line| line.contains(" chain ") && line.contains("exited"))?;
+        row.split_whitespace().nth(2)?.parse::<f64>().ok()
+    };
+    terminal.wait_for(|screen| use_of_chain(screen).is_some_and(|percent| (20.0..=101.0).contains(&percent)), SOON);
+    let mut terminal = terminal;
+    terminal.keys("q");
+    terminal.wait_exit_within(SOON);
+    // The same line is left on the terminal.
+    let left = terminal.screen();
+    assert!(left.contains("flametop: sh ended with status 3 after 2."), "{left}");
+    terminal.assert_restored();
 }
 
 #[test]

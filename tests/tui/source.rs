@@ -51,12 +51,9 @@ fn shares(screen: &str, text: &str) -> (f64, f64) {
 
 /// Searches for a function, once it is there, and puts the cursor on it.
 fn select(terminal: &Terminal, name: &str) {
-    terminal.wait_for(
-        |screen| screen.lines().skip(2).take_while(|line| !line.contains("── output")).any(|line| line.contains(name)),
-        SOON,
-    );
+    let has_it = |line: &str| line.split(|c: char| c != '_' && !c.is_alphanumeric()).any(|word| word == name);
+    terminal.wait_for(|screen| screen.lines().skip(2).take_while(|line| !line.contains("── output")).any(has_it), SOON);
     prompt(terminal, SEARCH, &format!("^{name}$"));
-    terminal.keys("n");
     terminal.wait_for(|screen| detail(screen).starts_with(&format!(" {name} ")), SOON);
 }
 

@@ -7,9 +7,11 @@ use ratatui::style::Modifier;
 
 use crate::ui::app::App;
 use crate::ui::detail::DetailLine;
+use crate::ui::keys::Action;
 use crate::ui::overlay::{Overlay, Prompt, PromptKind};
 use crate::ui::text;
 use crate::ui::view::View;
+use crate::ui::views::Hint;
 
 use crate::ui::paint::put;
 
@@ -85,13 +87,41 @@ fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
     put(buffer, area, x + 1, area.y, &words, style);
 }
 
-fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
-    let mut hints: Vec<(&str, &str)> = Vec::new();
-    for (binding, keys) in app.scene.keys.rows().filter(|(binding, _)| !binding.hint.is_empty()) {
-        if let Some(key) = keys.iter().find(|key| !app.scene.theme.ascii || key.is_ascii()) {
-            hints.push((key, binding.hint));
+/// The actions that are offered here and now, each with a word. Help and quit are the last.
+fn hints(app: &App) -> Vec<Hint> {
+    let mut hints = Vec::new();
+    if app.scene.frozen.is_some() {
+        hints.push((Action::Freeze, "go on"));
+    }
+    if app.source.is_some() {
+        hints.extend([
+            (Action::ZoomOut, "back"),
+            (Action::NextMatch, "next hot line"),
+            (Action::NextView, "source, instructions"),
+            (Action::Sandwich, "callers"),
+            (Action::Copy, "copy line"),
+        ]);
+    } else {
+        if app.scene.compare.on {
+            hints.push((Action::Compare, "end comparison"));
+        }
+        let of_view = app.views.get(app.scene.view).hints(&app.scene);
+        hints.extend(of_view.into_iter().filter(|(action, _)| *action != Action::Compare || !app.scene.compare.on));
+        if app.scene.frozen.is_none() && !app.scene.is_file() {
+            hints.push((Action::Freeze, "freeze"));
         }
     }
+    hints.extend([(Action::Help, "help"), (Action::Quit, "quit")]);
+    hints
+}
+
+fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
+    let ascii = app.scene.theme.ascii;
+    let key_of = |(action, words)| {
+        let key = app.scene.keys.keys_of(action).find(|key| !ascii || key.is_ascii())?;
+        Some((key, words))
+    };
+    let mut hints: Vec<(&str, &str)> = hints(app).into_iter().filter_map(key_of).collect();
     let width = |hints: &[(&str, &str)]| -> usize { hints.iter().map(|(k, h)| text::width(k) + text::width(h) + 3).sum() };
     let crumbs = match &app.source {
         Some(source) => format!("source of {}", app.scene.names.labels.name(source.label)),

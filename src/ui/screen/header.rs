@@ -28,7 +28,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let state = match (app.scene.frozen.is_some(), status.live) {
         (true, _) => "frozen".to_owned(),
         (false, true) => format!("live {}", text::clock(status.elapsed)),
-        (false, false) => status.ended.clone().unwrap_or_default(),
+        (false, false) => status.ended.as_ref().map(|ended| ended.short.clone()).unwrap_or_default(),
     };
     let width_of = |figures: &[(String, Style)]| -> usize { figures.iter().map(|(words, _)| text::width(words) + 2).sum() };
     let least_right = width_of(&figures(app, true));
@@ -36,7 +36,12 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let long = 16 + text::width(&app.scene.target_name()) + text::width(&state) + least_right > usize::from(area.width);
     let state =
         if long && !status.live && status.ended.is_some() && app.scene.frozen.is_none() { "ended".to_owned() } else { state };
-    let attention = app.scene.frozen.is_some() || status.ended.is_some();
+    let state_style = match &status.ended {
+        _ if app.scene.frozen.is_some() => app.scene.theme.key().add_modifier(Modifier::BOLD),
+        Some(ended) if ended.failed => app.scene.theme.warning(),
+        Some(_) => app.scene.theme.good(),
+        None => Style::new(),
+    };
     let target = app.scene.target_name();
     let source = app.scene.source_words();
     let dot = if app.scene.theme.ascii { " - " } else { " · " };
@@ -44,7 +49,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         (&status.host, Style::new(), 3),
         (&target, app.scene.theme.strong(), 0),
         (&source, Style::new(), if app.scene.shown_event().is_some() { 0 } else { 2 }),
-        (&state, if attention { app.scene.theme.key().add_modifier(Modifier::BOLD) } else { Style::new() }, 1),
+        (&state, state_style, 1),
     ];
     let needed = |least: u8| -> usize {
         let shown = parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least);

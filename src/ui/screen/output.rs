@@ -14,7 +14,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     let rule = if app.scene.theme.ascii { "-" } else { "─" };
     let title = match &app.scene.status.ended {
-        Some(how) => format!("{rule}{rule} output: {how} "),
+        Some(ended) => format!("{rule}{rule} output: {} ", ended.short),
         None => format!("{rule}{rule} output "),
     };
     let x = put(buffer, area, area.x, area.y, &title, app.scene.theme.key());

@@ -30,7 +30,7 @@ fn with_events() -> Bench {
         profile.record(thread, frames, sample);
     }
     let status = Status { clock: true, source: "cpu-clock 20 Hz".to_owned(), ..bench.app.scene.status.clone() };
-    bench.send(Event::Status(status));
+    bench.send(Event::Status(Box::new(status)));
     bench.keys("r");
     bench
 }
@@ -64,7 +64,7 @@ fn an_event_is_found_attached_shown_and_ended() {
 
     bench.send(Event::Attached("vfs_read".to_owned(), Ok(EventSource(1))));
     let status = Status { events: [row(1, "vfs_read", 12)].into(), ..bench.app.scene.status.clone() };
-    bench.send(Event::Status(status));
+    bench.send(Event::Status(Box::new(status)));
     assert_eq!(bench.app.scene.snapshot.tree.total(), 12);
     let screen = bench.screen(160, 24);
     assert!(screen.contains("vfs_read (fentry)") && screen.contains("12 events"), "{screen}");
@@ -86,7 +86,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     assert!(bench.app.overlay.is_none() && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
     // What was seen of it is there, and is called by its name.
     let status = Status { events: [].into(), ..bench.app.scene.status.clone() };
-    bench.send(Event::Status(status));
+    bench.send(Event::Status(Box::new(status)));
     bench.app.show_source(EventSource(1));
     assert!(bench.screen(160, 24).contains("vfs_read (no more)"), "{}", bench.screen(160, 24));
 }
@@ -115,7 +115,7 @@ fn what_was_passed_over_is_on_the_page_of_health() {
     let mut bench = with_events();
     let told = |bench: &mut Bench, event: EventStatus| {
         let status = Status { events: vec![event].into(), ..bench.app.scene.status.clone() };
-        bench.send(Event::Status(status));
+        bench.send(Event::Status(Box::new(status)));
         bench.keys("5");
         bench.screen(132, 60)
     };
@@ -132,7 +132,7 @@ fn what_was_passed_over_is_on_the_page_of_health() {
 fn what_was_left_out_of_flametop_itself_is_on_the_page_of_health() {
     let mut bench = with_events();
     let events = vec![EventStatus { own: 1585, ..row(1, "vfs_read", 79) }].into();
-    bench.send(Event::Status(Status { events, own_left_out: 12, ..bench.app.scene.status.clone() }));
+    bench.send(Event::Status(Box::new(Status { events, own_left_out: 12, ..bench.app.scene.status.clone() })));
     bench.keys("5");
     let screen = bench.screen(132, 60);
     assert!(screen.contains("12  samples of flametop itself; --self shows them"), "{screen}");

@@ -9,6 +9,18 @@ use crate::ui::keys::Action;
 use crate::ui::place::Place;
 use crate::ui::scene::Scene;
 
+/// An action and its word in the last line.
+pub(in crate::ui) type Hint = (Action, &'static str);
+
+/// A place that a search found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::ui) struct Match {
+    /// Its number, from 1; 0 if nothing was found.
+    pub(in crate::ui) number: usize,
+    /// How many places were found.
+    pub(in crate::ui) of: usize,
+}
+
 /// What differs from view to view. Implemented by the state of each.
 pub(in crate::ui) trait ViewBehaviour {
     /// Adds to a request what this view draws.
@@ -37,6 +49,9 @@ pub(in crate::ui) trait ViewBehaviour {
         format!("{number} {name}: {}", scene.target_name())
     }
 
+    /// Returns the actions that the last line offers, each with a word. The most useful come first: the last ones go when there is no room.
+    fn hints(&self, scene: &Scene) -> Vec<Hint>;
+
     /// Moves the cursor. `action` is one of `a_move!`.
     fn go(&mut self, scene: &Scene, action: Action);
 
@@ -60,9 +75,8 @@ pub(in crate::ui) trait ViewBehaviour {
         None
     }
 
-    /// Moves to the next place that a search found, or to the one before. Returns `None` if the view has no functions, and `false` if none
-    /// of them was found.
-    fn next_match(&mut self, _scene: &Scene, _found: &dyn Fn(LabelId) -> bool, _forward: bool) -> Option<bool> {
+    /// Moves to the next place that a search found, or to the one before. Returns `None` if the view has no functions.
+    fn next_match(&mut self, _scene: &Scene, _found: &dyn Fn(LabelId) -> bool, _forward: bool) -> Option<Match> {
         None
     }
 

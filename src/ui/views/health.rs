@@ -5,10 +5,11 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use crate::profile::UserEnd;
+use crate::ui::messages::Problem;
 use crate::ui::scene::Scene;
 use crate::ui::text;
 
-use super::behaviour::ViewBehaviour;
+use super::behaviour::{Hint, ViewBehaviour};
 use crate::ui::keys::Action;
 use crate::ui::paint::put;
 
@@ -26,6 +27,10 @@ impl ViewBehaviour for Health {
         for (y, (words, style)) in (area.y..area.bottom()).zip(lines.into_iter().skip(scroll)) {
             put(buffer, area, area.x + 1, y, &words, style);
         }
+    }
+
+    fn hints(&self, _: &Scene) -> Vec<Hint> {
+        vec![(Action::Up, "up"), (Action::Down, "down")]
     }
 
     fn go(&mut self, scene: &Scene, action: Action) {
@@ -73,13 +78,18 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
         let words = format!("{:>9}  {share:>5} %  reached _start or a thread's entry: complete", text::grouped(totals.complete));
         lines.push((words, plain));
     }
+    if !scene.failures.is_empty() {
+        lines.push((String::new(), plain));
+        lines.push(("What failed lately".to_owned(), heading));
+        lines.extend(scene.failures.iter().rev().map(|failure| (format!("  {failure}"), plain)));
+    }
     lines.push((String::new(), plain));
     lines.push(("What is not in the picture".to_owned(), heading));
     let losses = &snapshot.losses;
     let kinds = [
         (losses.ring_full, "samples lost: the ring buffer was full; a lower rate (-F) helps"),
         (losses.events_lost, "events of processes lost (mappings, names, exits); some frames may be unnamed"),
-        (losses.malformed, "records that made no sense"),
+        (losses.malformed, "damaged records"),
         (losses.over_memory, "samples let go because memory was full; --memory holds more"),
         (losses.coarse, "addresses without a name of their own, memory being full; --memory holds more"),
         (losses.aged_out, "samples older than the window; --window keeps more"),
@@ -135,8 +145,13 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
     if !scene.status.problems.is_empty() {
         lines.push((String::new(), plain));
         lines.push(("Objects without names, or without lines".to_owned(), heading));
-        for (object, why, remedy) in &scene.status.problems {
-            lines.push((format!("  {object}: {why}"), plain));
+        for Problem { path, reason, unnamed, remedy } in &scene.status.problems {
+            let how_many = match unnamed {
+                0 => "functions have names, but no lines".to_owned(),
+                1 => "1 frame without a name".to_owned(),
+                unnamed => format!("{unnamed} frames without a name"),
+            };
+            lines.push((format!("  {path}: {reason}; {how_many}"), plain));
             if !remedy.is_empty() {
                 lines.push((format!("    {remedy}"), scene.theme.dim()));
             }

@@ -11,5 +11,5 @@ pub(super) mod processes;
 mod states;
 pub(super) mod time;
 
-pub(super) use behaviour::{Button, Opened, ViewBehaviour};
+pub(super) use behaviour::{Button, Hint, Match, Opened, ViewBehaviour};
 pub(super) use states::Views;

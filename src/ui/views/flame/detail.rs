@@ -50,7 +50,10 @@ pub(super) fn draw(flame: &Flame, scene: &Scene, line: DetailLine<'_>, buffer: &
     let x = put(buffer, left, left.x + 1, left.y, &fit_name(&name, room.max(8)), scene.theme.strong());
     let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, &object, scene.theme.dim()) };
     let x = put(buffer, left, x, left.y, figures, Style::new());
-    line.draw_hottest(left, x, buffer);
+    let label = scene.names.labels.get(tree.node(node).label).filter(|_| node != CallTree::ROOT);
+    if !label.is_some_and(|label| line.draw_reason(scene, label, left, x, buffer)) {
+        line.draw_hottest(left, x, buffer);
+    }
 }
 
 /// The most words about weights and about the search, of what there is from most to fewest, that go into this many columns together.

@@ -18,7 +18,7 @@ use crate::ui::scene::Scene;
 use crate::ui::text;
 use crate::ui::theme::BoxColours;
 
-use crate::ui::paint::put;
+use crate::ui::paint::{put, put_right};
 
 /// Left blocks of 1 to 7 eighths.
 const LEFT_BLOCKS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
@@ -38,8 +38,62 @@ pub(super) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer
             draw_row(scene, &layout, cursor, row, spans, Rect::new(area.x, area.y + line, area.width, 1), buffer);
         }
     }
+    draw_idle(flame, scene, &layout, area, buffer);
+    tell_unseen_rows(flame, scene, &layout, area, buffer);
     if let Some(place) = &scene.hover {
         show_hovered(flame, scene, place, area, buffer);
+    }
+}
+
+/// Names the empty part of the picture, where widths are shares of the machine.
+fn draw_idle(flame: &Flame, scene: &Scene, layout: &Layout, area: Rect, buffer: &mut Buffer) {
+    let Some(root) = layout
+        .rows
+        .first()
+        .and_then(|row| row.first())
+        .filter(|_| flame.of_machine && flame.zoom == Place::default() && area.height > 0)
+    else {
+        return;
+    };
+    let unit = if scene.theme.fractional() { 8 } else { 1 };
+    let x = area.x + u16::try_from(root.to.div_ceil(unit)).unwrap_or(area.width) + 1;
+    let y = if flame.root_on_top { area.y } else { area.bottom() - 1 };
+    let words = format!("idle {:.1} %", (1.0 - flame.part) * 100.0);
+    if usize::from(area.right().saturating_sub(x)) >= text::width(&words) {
+        put(buffer, area, x, y, &words, scene.theme.dim());
+    }
+}
+
+/// Tells at the edge how many rows lie beyond it, and the hottest function in them.
+fn tell_unseen_rows(flame: &Flame, scene: &Scene, layout: &Layout, area: Rect, buffer: &mut Buffer) {
+    let first = flame.scroll + usize::from(area.height);
+    let unseen = layout.rows.get(first..).unwrap_or_default();
+    if unseen.is_empty() || area.height < 3 {
+        return;
+    }
+    let tree = &scene.snapshot.tree;
+    let spans = unseen.iter().flatten().filter(|span| span.rest == 0);
+    let Some(hottest) = spans.max_by_key(|span| (tree.node(span.last).own, std::cmp::Reverse(span.last))) else { return };
+    let node = tree.node(hottest.last);
+    let name = scene.names.labels.get(node.label).map_or_else(String::new, |label| fit_name(&scene.shown_name(label), 32));
+    let more = if layout.is_cut { "+" } else { "" };
+    let (arrow, edge) = match (scene.theme.ascii, flame.root_on_top) {
+        (true, true) => ("v", area.bottom() - 1),
+        (true, false) => ("^", area.y),
+        (false, true) => ("▼", area.bottom() - 1),
+        (false, false) => ("▲", area.y),
+    };
+    let rows = if unseen.len() == 1 { "row" } else { "rows" };
+    let mut words = format!(" {arrow} {}{more} {rows} more", unseen.len());
+    if node.own > 0 {
+        words += &format!(", hottest {name} {} %", text::percent(node.own, tree.total()));
+    }
+    if !flame.chains {
+        words += &format!("   {} folds chains", scene.keys.first(Action::Chains));
+    }
+    words.push(' ');
+    if text::width(&words) < usize::from(area.width) {
+        put_right(buffer, area, edge, &words, scene.theme.chip());
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Layout {
     pub rows: Vec<Vec<Span>>,
     /// How many rows at the beginning lead to the zoomed frame; the last of them is the zoomed frame itself.
     pub lead: usize,
+    /// There are more rows than were wanted.
+    pub is_cut: bool,
 }
 
 /// What a layout is made for.
@@ -88,15 +90,16 @@ impl Layout {
             let first = narrow_children(tree, labels, node, options);
             rows.push(first);
         }
-        while rows.len() < options.max_rows {
-            let Some(above) = rows.last() else { break };
+        let mut is_cut = false;
+        while let Some(above) = rows.last() {
             let next = row_below(tree, labels, above, options);
-            if next.is_empty() {
+            is_cut = !next.is_empty() && rows.len() >= options.max_rows;
+            if next.is_empty() || is_cut {
                 break;
             }
             rows.push(next);
         }
-        Layout { rows, lead }
+        Layout { rows, lead, is_cut }
     }
 
     /// The box at a position.

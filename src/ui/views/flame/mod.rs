@@ -12,7 +12,7 @@ use ratatui::layout::{Position, Rect};
 
 pub(in crate::ui) use state::Flame;
 
-use super::behaviour::{Button, Opened, ViewBehaviour};
+use super::behaviour::{Button, Hint, Match, Opened, ViewBehaviour};
 use crate::profile::LabelId;
 use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
@@ -43,6 +43,7 @@ impl Flame {
 impl ViewBehaviour for Flame {
     fn refresh(&mut self, scene: &Scene) {
         self.follow_tree(&scene.names, &scene.snapshot.tree);
+        self.part = if self.of_machine { scene.share_of_machine().unwrap_or(1.0) } else { 1.0 };
     }
 
     fn rename(&mut self, rename: &dyn Fn(LabelId) -> LabelId) {
@@ -85,6 +86,19 @@ impl ViewBehaviour for Flame {
         Opened::Here
     }
 
+    fn hints(&self, scene: &Scene) -> Vec<Hint> {
+        let mut hints = vec![(Action::ZoomIn, "zoom")];
+        if self.zoom != Place::default() {
+            hints.insert(0, (Action::ZoomOut, "out"));
+        }
+        hints.extend([(Action::Sandwich, "callers"), (Action::Source, "source"), (Action::Search, "search")]);
+        if !scene.is_file() {
+            hints.extend([(Action::Compare, "what changed"), (Action::CycleRange, "time"), (Action::ChooseProcess, "process")]);
+        }
+        hints.extend([(Action::Keep, "keep"), (Action::Drop, "drop"), (Action::Save, "save"), (Action::NextView, "view")]);
+        hints
+    }
+
     fn zoom_out(&mut self) -> bool {
         self.zoom_back()
     }
@@ -98,7 +112,7 @@ impl ViewBehaviour for Flame {
         self.cursor.path.last().copied()
     }
 
-    fn next_match(&mut self, scene: &Scene, found: &dyn Fn(LabelId) -> bool, forward: bool) -> Option<bool> {
+    fn next_match(&mut self, scene: &Scene, found: &dyn Fn(LabelId) -> bool, forward: bool) -> Option<Match> {
         let boxes = self.boxes(scene);
         Some(self.find_next(&scene.snapshot.tree, &boxes, found, forward, usize::from(scene.areas().body.height)))
     }

@@ -8,6 +8,7 @@ use super::layout::{Layout, Options, Order, Span, frames_of, place_of};
 use crate::ui::keys::Action;
 use crate::ui::place::Place;
 use crate::ui::theme::Theme;
+use crate::ui::views::Match;
 
 /// Rows laid out at most below the first one on screen, so that the cursor can move out of sight and be followed.
 const MARGIN_ROWS: usize = 64;
@@ -29,6 +30,10 @@ pub struct Flame {
     pub order: Order,
     /// Chains of single callees in one box.
     pub chains: bool,
+    /// Whether widths are shares of the machine: an idle machine is an empty picture then.
+    pub of_machine: bool,
+    /// The part of the width that the root has.
+    pub(super) part: f64,
     /// A key has said that other frames are folded, and the tree has not come yet.
     expects_other_frames: bool,
 }
@@ -43,6 +48,8 @@ impl Default for Flame {
             root_on_top: true,
             order: Order::Name,
             chains: false,
+            of_machine: false,
+            part: 1.0,
             expects_other_frames: false,
         }
     }
@@ -54,7 +61,10 @@ impl Flame {
         let unit = if theme.fractional() { 8 } else { 1 };
         let depth = self.cursor.path.len().max(self.zoom.path.len());
         let max_rows = (self.scroll + usize::from(body.height)).max(depth + 2) + MARGIN_ROWS;
-        let width = u32::from(body.width) * unit;
+        let all = u32::from(body.width) * unit;
+        // The root never vanishes.
+        let part = if self.zoom == Place::default() { self.part } else { 1.0 };
+        let width = ((f64::from(all) * part) as u32).clamp(8 * unit, all.max(8 * unit)).min(all);
         Layout::new(tree, labels, &self.zoom, Options { width, unit, order: self.order, chains: self.chains, max_rows })
     }
 
@@ -124,7 +134,14 @@ impl Flame {
 
     /// Everything again, from the root.
     pub fn reset(&mut self) {
-        *self = Flame { root_on_top: self.root_on_top, order: self.order, chains: self.chains, ..Flame::default() };
+        *self = Flame {
+            root_on_top: self.root_on_top,
+            order: self.order,
+            chains: self.chains,
+            of_machine: self.of_machine,
+            part: self.part,
+            ..Flame::default()
+        };
     }
 
     /// The property that siblings are ordered by, in a word.
@@ -243,40 +260,40 @@ impl Flame {
         }
     }
 
-    /// To the next box that the search found, row by row; `false` if there is none.
-    pub fn find_next(
+    /// To the next box that the search found, the heaviest first.
+    pub(in crate::ui) fn find_next(
         &mut self,
         tree: &CallTree,
         layout: &Layout,
         found: impl Fn(LabelId) -> bool,
         forward: bool,
         height: usize,
-    ) -> bool {
+    ) -> Match {
         // The innermost frame of a chain that matches.
         let match_in = |span: &Span| {
             let frames = if span.rest == 0 { frames_of(tree, span) } else { Vec::new() };
             frames.into_iter().rev().find(|id| *id != CallTree::ROOT && found(tree.node(*id).label))
         };
-        let matches: Vec<(usize, usize)> = layout
+        let boxes = layout
             .rows
             .iter()
             .enumerate()
-            .flat_map(|(row, spans)| {
-                spans.iter().enumerate().filter(|(_, span)| match_in(span).is_some()).map(move |(at, _)| (row, at))
-            })
-            .collect();
-        let here = layout.locate(tree, &self.cursor).unwrap_or((0, 0));
-        let next = if forward {
-            matches.iter().find(|at| **at > here).or(matches.first())
-        } else {
-            matches.iter().rev().find(|at| **at < here).or(matches.last())
+            .flat_map(|(row, spans)| spans.iter().enumerate().map(move |(at, span)| (row, at, span)));
+        let mut matches: Vec<_> = boxes.filter_map(|(row, at, span)| Some((span.weight, (row, at), match_in(span)?))).collect();
+        matches.sort_by_key(|(weight, at, _)| (std::cmp::Reverse(*weight), *at));
+        let here = layout.locate(tree, &self.cursor);
+        let current = matches.iter().position(|(_, at, _)| Some(*at) == here);
+        let count = matches.len();
+        let next = match (current, forward) {
+            (Some(at), true) => (at + 1) % count.max(1),
+            (Some(at), false) => at.checked_sub(1).unwrap_or(count.saturating_sub(1)),
+            (None, true) => 0,
+            (None, false) => count.saturating_sub(1),
         };
-        let Some(&(row, index)) = next else { return false };
-        if let Some(node) = layout.rows.get(row).and_then(|spans| match_in(spans.get(index)?)) {
-            self.cursor = Place::of(tree, node);
-            self.follow(row, height);
-        }
-        true
+        let Some(&(_, (row, _), node)) = matches.get(next) else { return Match::default() };
+        self.cursor = Place::of(tree, node);
+        self.follow(row, height);
+        Match { number: next + 1, of: count }
     }
 
     /// The node under the cursor.

@@ -10,7 +10,7 @@ use ratatui::style::Style;
 pub(in crate::ui) use rows::Functions;
 use rows::FunctionsRow;
 
-use super::behaviour::{Button, Opened, ViewBehaviour};
+use super::behaviour::{Button, Hint, Match, Opened, ViewBehaviour};
 use crate::profile::{LabelId, Request};
 use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
@@ -77,7 +77,15 @@ impl ViewBehaviour for Functions {
         let x = put(buffer, left, left.x + 1, left.y, &fit_name(&label.name, room.max(8)), scene.theme.strong());
         let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, object, scene.theme.dim()) };
         let x = put(buffer, left, x + 2, left.y, &figures, Style::new());
-        line.draw_hottest(left, x, buffer);
+        if !line.draw_reason(scene, label, left, x, buffer) {
+            line.draw_hottest(left, x, buffer);
+        }
+    }
+
+    fn hints(&self, _: &Scene) -> Vec<Hint> {
+        let open = if self.open.is_some() { (Action::ZoomOut, "close") } else { (Action::ZoomIn, "callers, callees") };
+        let order = (Action::Order, "order");
+        vec![open, (Action::Source, "source"), (Action::Search, "search"), order, (Action::Keep, "keep"), (Action::Drop, "drop")]
     }
 
     fn go(&mut self, scene: &Scene, action: Action) {
@@ -102,7 +110,7 @@ impl ViewBehaviour for Functions {
         self.label_under_cursor(&scene.snapshot)
     }
 
-    fn next_match(&mut self, scene: &Scene, found: &dyn Fn(LabelId) -> bool, forward: bool) -> Option<bool> {
+    fn next_match(&mut self, scene: &Scene, found: &dyn Fn(LabelId) -> bool, forward: bool) -> Option<Match> {
         Some(self.find_next(&scene.snapshot, found, forward, scene.areas().table_lines()))
     }
 

@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 use crate::profile::{CallTree, FunctionOrder, FunctionTable, LabelId, Names, Neighbours, NodeId, Sides, Snapshot};
 use crate::ui::keys::Action;
 use crate::ui::position::Position;
+use crate::ui::views::Match;
 
 /// The rows of the table of functions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -259,7 +260,13 @@ impl Functions {
     }
 
     /// To the next function that the search found.
-    pub fn find_next(&mut self, snapshot: &Snapshot, found: impl Fn(LabelId) -> bool, forward: bool, height: usize) -> bool {
+    pub(in crate::ui) fn find_next(
+        &mut self,
+        snapshot: &Snapshot,
+        found: impl Fn(LabelId) -> bool,
+        forward: bool,
+        height: usize,
+    ) -> Match {
         let rows = self.rows(snapshot);
         let matches: Vec<usize> = rows
             .iter()
@@ -268,14 +275,14 @@ impl Functions {
             .map(|(at, _)| at)
             .collect();
         let next = if forward {
-            matches.iter().find(|at| **at > self.position.at).or(matches.first())
+            matches.iter().position(|at| *at > self.position.at).unwrap_or(0)
         } else {
-            matches.iter().rev().find(|at| **at < self.position.at).or(matches.last())
+            matches.iter().rposition(|at| *at < self.position.at).unwrap_or(matches.len().saturating_sub(1))
         };
-        let Some(&at) = next else { return false };
+        let Some(&at) = matches.get(next) else { return Match::default() };
         self.position.jump(at, rows.len(), height);
         self.note_anchor(&rows);
-        true
+        Match { number: next + 1, of: matches.len() }
     }
 
     /// The next column to sort by.

@@ -37,6 +37,8 @@ struct Layout {
     hottest: Option<u16>,
     by: ProcessSort,
     full: f64,
+    /// Sampling has ended: CPU use is that of the whole time, not of the last seconds.
+    is_over: bool,
 }
 
 impl Layout {
@@ -59,10 +61,12 @@ impl Layout {
             ProcessSort::Cpu | ProcessSort::Name | ProcessSort::Pid => ProcessSort::Cpu,
         };
         let hottest = (area.width >= VERY_WIDE).then(|| area.right() - (area.width / 4).clamp(20, 44));
+        let is_over = !scene.status.live && !scene.is_file();
+        let by = if is_over { ProcessSort::Samples } else { by };
         let most = rows.iter().map(|row| figure(row, by)).max().unwrap_or(0);
         // The bar of CPU use is full at one CPU at least: on an idle machine all bars are short.
         let least = if by == ProcessSort::Cpu { u64::from(scene.ticks()) * ViewBuilder::RECENT / 1_000_000_000 } else { 0 };
-        Layout { number, user, recent, bar, amount, threads, name: x, hottest, by, full: most.max(least) as f64 }
+        Layout { number, user, recent, bar, amount, threads, name: x, hottest, by, full: most.max(least) as f64, is_over }
     }
 }
 
@@ -115,7 +119,7 @@ fn draw_heading(processes: &Processes, scene: &Scene, area: Rect, layout: &Layou
         put(buffer, column, column.x, area.y, "user", dim);
     }
     put_right(buffer, layout.recent, area.y, &marked(recent, ProcessSort::Cpu), dim);
-    put(buffer, layout.bar, layout.bar.x, area.y, if layout.by == ProcessSort::Cpu { "3 s" } else { "" }, dim);
+    put(buffer, layout.bar, layout.bar.x, area.y, if layout.by == ProcessSort::Cpu { "3 s" } else { "all" }, dim);
     // The sign has the blank before the column, too.
     let column = Rect { x: layout.amount.x - 2, width: layout.amount.width + 2, ..layout.amount };
     put_right(buffer, column, area.y, &marked(amount, ProcessSort::Samples), dim);
@@ -142,7 +146,13 @@ fn draw_row(scene: &Scene, row: &ProcessRow, line: Rect, layout: &Layout, buffer
     if let Some(column) = layout.user.map(at).filter(|_| !matches!(row, ProcessRow::Thread { .. })) {
         put(buffer, column, column.x, line.y, &user_of(scene, tgid_of(row)), theme.dim());
     }
-    put_right(buffer, at(layout.recent), line.y, &format!("{:.1}", recent_use(scene, recent)), plain);
+    put_right(
+        buffer,
+        at(layout.recent),
+        line.y,
+        &format!("{:.1}", if layout.is_over { whole_use(scene, shown) } else { recent_use(scene, recent) }),
+        plain,
+    );
     let part = figure(row, layout.by) as f64 / layout.full.max(1.0);
     bar(scene, part, at(layout.bar), if is_gone { theme.dim() } else { theme.bar() }, buffer);
     put_right(buffer, at(layout.amount), line.y, &scene.counted(shown), plain);
@@ -245,6 +255,16 @@ pub(super) fn draw_detail(processes: &Processes, scene: &Scene, line: DetailLine
     let most = usize::from(left.width).saturating_sub(text::width(&figures) + 4).max(usize::from(left.width) / 2);
     let x = put(buffer, left, left.x + 1, left.y, &text::cut(&words, most), scene.theme.strong());
     put(buffer, left, x + 2, left.y, &figures, Style::new());
+}
+
+/// The same over all the time that is shown.
+fn whole_use(scene: &Scene, shown: u64) -> f64 {
+    let seconds = scene.snapshot.seconds.filter(|seconds| *seconds > 0.0);
+    let per_second = seconds.map_or(0.0, |seconds| shown as f64 / seconds);
+    match scene.ticks() {
+        0 => per_second,
+        ticks => per_second * 100.0 / f64::from(ticks),
+    }
 }
 
 /// CPU use over the last seconds, in per cent of one CPU; of events how many there were a second.

@@ -8,7 +8,7 @@ use ratatui::layout::{Position, Rect};
 
 pub(in crate::ui) use rows::{Processes, processes_of};
 
-use super::behaviour::{Button, Opened, ViewBehaviour};
+use super::behaviour::{Button, Hint, Opened, ViewBehaviour};
 use crate::profile::{LabelId, Request};
 use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
@@ -44,6 +44,17 @@ impl ViewBehaviour for Processes {
 
     fn draw_detail(&self, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
         draw::draw_detail(self, scene, line, buffer);
+    }
+
+    fn hints(&self, _: &Scene) -> Vec<Hint> {
+        vec![
+            (Action::ZoomIn, "flame graph of it"),
+            (Action::Right, "threads"),
+            (Action::Order, "order"),
+            (Action::CycleRange, "time"),
+            (Action::ChooseCgroup, "cgroup"),
+            (Action::ChooseCpu, "CPU"),
+        ]
     }
 
     fn go(&mut self, scene: &Scene, action: Action) {

@@ -1,11 +1,11 @@
-//! View 4: when it ran. A column for each second, its beginning at the top.
+//! Draws view 4: CPU use over time. A column for each second, its beginning at the top.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 
 use super::map::{Grid, TimeMap, begin_of, weight_of};
-use crate::profile::{HeatMap, PARTS, SLOTS, TimeRange};
+use crate::profile::{HeatMap, PARTS, SLOTS, TimeRange, Timestamp};
 use crate::ui::keys::Action;
 use crate::ui::scene::Scene;
 use crate::ui::text;
@@ -27,20 +27,64 @@ pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer
         return;
     };
     let Some(grid) = map.grid(scene, area) else { return };
-    let milliseconds = |slots: u64| slots * 1000 / SLOTS as u64;
-    let more = if scene.shown_event().is_some() { "more events" } else { "busier" };
-    let heading = format!("a column is a second, a row {} ms of it; brighter is {more}", milliseconds(grid.slots));
-    put(buffer, area, area.x + 1, area.y, &heading, scene.theme.dim());
+    let row = grid.slots * 1000 / SLOTS as u64;
+    let heading = format!("one column is 1 s, from top to bottom; one row is {row} ms");
+    let x = put(buffer, area, area.x + 1, area.y, &heading, scene.theme.dim());
+    draw_key(scene, Rect { x: x + 3, width: area.right().saturating_sub(x + 3), height: 1, ..area }, buffer);
     let full = full(scene, heat, &grid);
-    let lines = grid.rows().div_ceil(u64::from(grid.rows_a_line)) as u16;
-    for line in 0..lines.min(grid.area.height) {
-        let row = u64::from(line * grid.rows_a_line);
-        // Four or five labels are enough to read all rows by.
-        if line.is_multiple_of(lines.div_ceil(5)) {
-            let label = format!("{:>4} ms", milliseconds(row * grid.slots));
-            put(buffer, area, area.x, grid.area.y + line, &label, scene.theme.dim());
-        }
+    for line in 0..grid.area.height {
         draw_line(map, scene, heat, (&grid, full), line, buffer);
+    }
+    // Four labels are enough to read all rows by.
+    for label in 0..4u16 {
+        let line = grid.area.y + label * grid.area.height / 4;
+        put(buffer, area, area.x, line, &format!("{:>4} ms", label * 250), scene.theme.dim());
+    }
+    draw_axis(scene, heat, &grid, buffer);
+}
+
+/// Draws the key of colours, if it fits: from nothing to all CPUs.
+fn draw_key(scene: &Scene, area: Rect, buffer: &mut Buffer) {
+    let most = if scene.ticks() == 0 { "most events".to_owned() } else { text::cpus(scene.status.cpus) };
+    if usize::from(area.width) < 12 + text::width(&most) {
+        return;
+    }
+    let mut x = put(buffer, area, area.x, area.y, "0 ", scene.theme.dim());
+    for step in 0..8u16 {
+        let busy = f64::from(step) / 7.0;
+        let (symbol, style) = match scene.theme.fractional() {
+            true => ("█", Style::new().fg(scene.theme.heat(busy, false, true))),
+            false => (shade(scene, busy), scene.theme.bar()),
+        };
+        x = put(buffer, area, x, area.y, symbol, style);
+    }
+    put(buffer, area, x + 1, area.y, &most, scene.theme.dim());
+}
+
+/// Draws the times of day below the map, or how long ago it was.
+fn draw_axis(scene: &Scene, heat: &HeatMap, grid: &Grid, buffer: &mut Buffer) {
+    const APART: u64 = 16;
+    let axis = Rect { y: grid.area.bottom(), height: 1, ..grid.area };
+    let columns = u64::from(grid.columns);
+    let seconds = u64::from(axis.width) / columns;
+    // Labels stand at round times.
+    let apart = [1, 2, 5, 10, 15, 30, 60].into_iter().find(|apart| apart * columns >= APART).unwrap_or(60);
+    let newest = heat.first_second + heat.seconds.len() as u64;
+    for second in grid.first_second..(grid.first_second + seconds).min(newest) {
+        let at = Timestamp(second * 1_000_000_000);
+        let (words, is_round) = match scene.time_of_day(at) {
+            Some(time) => (time, scene.second_of_day(at).is_some_and(|of_day| of_day.is_multiple_of(apart))),
+            None => {
+                let ago = scene.snapshot.now.since(at) / 1_000_000_000;
+                (format!("{ago} s ago"), ago.is_multiple_of(apart))
+            }
+        };
+        let x = axis.x + ((second - grid.first_second) * columns) as u16;
+        if is_round && text::width(&words) < usize::from(axis.right() - x) {
+            let tick = if scene.theme.ascii { "|" } else { "└" };
+            let after = put(buffer, axis, x, axis.y, tick, scene.theme.dim());
+            put(buffer, axis, after, axis.y, &words, scene.theme.dim());
+        }
     }
 }
 
@@ -55,41 +99,35 @@ fn full(scene: &Scene, heat: &HeatMap, grid: &Grid) -> f64 {
 
 fn draw_line(map: &TimeMap, scene: &Scene, heat: &HeatMap, (grid, full): (&Grid, f64), line: u16, buffer: &mut Buffer) {
     let y = grid.area.y + line;
+    let (from, to) = map.selection(heat, grid.slots);
+    let is_selected = |slot: u64| (from..to).contains(&slot);
+    // The future is no idle time.
+    let is_past = |slot: u64| begin_of(slot) <= scene.snapshot.now || is_selected(slot);
+    let newest = heat.first_second + heat.seconds.len() as u64;
     let seconds = u64::from(grid.area.width / grid.columns);
-    let selected = map.selection(heat, grid.slots);
-    for second in 0..seconds {
-        let slot_in = |row: u64| (grid.first_second + second) * SLOTS as u64 + row * grid.slots;
-        let row = u64::from(line * grid.rows_a_line);
-        let is_selected = |slot: u64| (selected.0..selected.1).contains(&slot);
-        let x = grid.area.x + second as u16 * grid.columns;
-        if grid.first_second + second >= heat.first_second + heat.seconds.len() as u64 {
-            break;
-        }
-        let (upper, lower) = (slot_in(row), slot_in(row + 1));
+    for second in grid.first_second..(grid.first_second + seconds).min(newest) {
+        let slot_of = |part: u16| second * SLOTS as u64 + grid.row_at(line, part) * grid.slots;
+        let x = grid.area.x + (second - grid.first_second) as u16 * grid.columns;
+        let (upper, lower) = (slot_of(0), slot_of(1));
         for column in x..x + grid.columns {
-            let Some(cell) = buffer.cell_mut((column, y)) else { continue };
-            if grid.rows_a_line == 2 {
-                // What is yet to come is no idle time.
-                let is_past = |slot: u64| begin_of(slot) <= scene.snapshot.now || is_selected(slot);
-                if !is_past(upper) {
-                    continue;
-                }
+            let Some(cell) = buffer.cell_mut((column, y)).filter(|_| is_past(upper)) else { continue };
+            if grid.parts == 2 {
                 let colour = |slot: u64| match is_past(slot) {
                     true => scene.theme.heat(busy(heat, grid, slot, full), is_selected(slot), in_range(scene, slot)),
                     false => Color::Reset,
                 };
-                cell.set_symbol("▀").set_style(Style::new().fg(colour(upper)));
-                if row + 1 < grid.rows() {
-                    cell.set_bg(colour(lower));
-                }
+                cell.set_symbol("▀").set_style(Style::new().fg(colour(upper)).bg(colour(lower)));
             } else {
-                let shades = if scene.theme.ascii { &ASCII_SHADES } else { &SHADES };
-                let shade = (busy(heat, grid, upper, full) * 4.0).ceil().clamp(0.0, 4.0) as usize;
-                cell.set_symbol(shades[shade]);
+                cell.set_symbol(shade(scene, busy(heat, grid, upper, full)));
                 cell.set_style(if is_selected(upper) { scene.theme.selected() } else { scene.theme.bar() });
             }
         }
     }
+}
+
+fn shade(scene: &Scene, busy: f64) -> &'static str {
+    let shades = if scene.theme.ascii { &ASCII_SHADES } else { &SHADES };
+    shades[((busy * 4.0).ceil() as usize).min(4)]
 }
 
 /// How busy all CPUs were in a row of a second: 0 to 1.
@@ -121,11 +159,13 @@ pub(super) fn describe(map: &TimeMap, scene: &Scene) -> String {
         0 => format!("{} events", text::grouped(weight / PARTS)),
         ticks => format!("{:.1} CPUs busy", weight as f64 / PARTS as f64 / f64::from(ticks) / (length as f64 / 1e9)),
     };
-    let ago = scene.snapshot.now.since(begin_of(from)) as f64 / 1e9;
+    let ago = |slot: u64| scene.snapshot.now.since(begin_of(slot)) as f64 / 1e9;
     let key = scene.keys.first(Action::ZoomIn);
-    let what = match map.anchor {
-        None => format!("{key} begins a selection here"),
-        Some(_) => format!("{key} shows what ran in these {} s", text::seconds(length)),
-    };
-    format!(" {ago:.2} s ago: {busy}   {what}")
+    match map.anchor {
+        None => format!(" {:.2} s ago: {busy}   {key} begins a selection here", ago(from)),
+        Some(_) => {
+            let length = text::seconds(length);
+            format!(" from {:.2} to {:.2} s ago ({length} s): {busy}   {key} shows what ran then", ago(from), ago(to))
+        }
+    }
 }

@@ -21,6 +21,12 @@ const LABELS: u16 = 8;
 /// Lines above the map: what it shows.
 const HEADING: u16 = 1;
 
+/// Lines below the map: the time of day.
+const AXIS: u16 = 1;
+
+/// Most columns of a second.
+const WIDEST: u64 = 8;
+
 /// Where the reader is on the map.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeMap {
@@ -32,7 +38,7 @@ pub struct TimeMap {
     pub dragged: bool,
 }
 
-/// What is where on the screen.
+/// The places of the map on the screen. Rows are stretched, so that the map fills its area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grid {
     /// The map itself, without labels.
@@ -43,8 +49,8 @@ pub struct Grid {
     pub columns: u16,
     /// Slots in a row.
     pub slots: u64,
-    /// Rows on a line: two where cells are drawn in halves.
-    pub rows_a_line: u16,
+    /// Colours in a line: two where cells are drawn in halves.
+    pub parts: u16,
 }
 
 impl Grid {
@@ -54,21 +60,25 @@ impl Grid {
             x: body.x + LABELS,
             y: body.y + HEADING,
             width: body.width.checked_sub(LABELS)?,
-            height: body.height.checked_sub(HEADING)?,
+            height: body.height.checked_sub(HEADING + AXIS)?,
         };
         if area.is_empty() || heat.seconds.is_empty() {
             return None;
         }
-        let rows_a_line = if halves { 2 } else { 1 };
-        let fits = |slots: &u64| (A_SECOND / slots).div_ceil(u64::from(rows_a_line)) <= u64::from(area.height);
+        let parts = if halves { 2 } else { 1 };
+        let fits = |slots: &u64| A_SECOND / slots <= u64::from(area.height) * u64::from(parts);
         let slots = [1, 2, 5, 10, 25, 50].into_iter().find(fits)?;
-        let seconds = heat.seconds.len() as u64;
-        // Wide columns while there are few.
-        let columns = (u64::from(area.width) / seconds.max(30)).clamp(1, 2) as u16;
-        let shown = u64::from(area.width / columns).max(1);
+        let (seconds, width) = (heat.seconds.len() as u64, u64::from(area.width));
+        // Wide columns while there are few. They change seldom, since each change draws all of the map anew.
+        let columns =
+            (0..=WIDEST.ilog2()).rev().map(|shift| 1 << shift).find(|columns| seconds.max(10) * columns <= width).unwrap_or(1);
+        let shown = (width / columns).max(1);
         let newest = heat.first_second + seconds;
-        let first_second = newest.saturating_sub(shown).max(heat.first_second).min(cursor / A_SECOND);
-        Some(Grid { area, first_second, columns, slots, rows_a_line })
+        // Where not all seconds fit, the map moves by an eighth of its width at once: a map that moves each second cannot be read.
+        let step = (shown / 8).max(1);
+        let first = if seconds <= shown { heat.first_second } else { (newest - shown).div_ceil(step) * step };
+        let first_second = first.min(cursor / A_SECOND).max(heat.first_second);
+        Some(Grid { area, first_second, columns: columns as u16, slots, parts })
     }
 
     /// Rows of the map.
@@ -76,12 +86,17 @@ impl Grid {
         A_SECOND / self.slots
     }
 
+    /// The row of a part of a line.
+    pub fn row_at(&self, line: u16, part: u16) -> u64 {
+        let parts = u64::from(self.parts);
+        (u64::from(line) * parts + u64::from(part)) * self.rows() / (u64::from(self.area.height) * parts).max(1)
+    }
+
     /// The first slot at a place.
     pub fn slot_at(&self, at: Position) -> u64 {
         let column = at.x.clamp(self.area.x, self.area.right() - 1) - self.area.x;
         let line = at.y.clamp(self.area.y, self.area.bottom() - 1) - self.area.y;
-        let row = (u64::from(line) * u64::from(self.rows_a_line)).min(self.rows() - 1);
-        (self.first_second + u64::from(column / self.columns)) * A_SECOND + row * self.slots
+        (self.first_second + u64::from(column / self.columns)) * A_SECOND + self.row_at(line, 0) * self.slots
     }
 }
 

@@ -8,7 +8,7 @@ use ratatui::layout::{Position, Rect};
 
 pub(in crate::ui) use map::TimeMap;
 
-use super::behaviour::{Button, Opened, ViewBehaviour};
+use super::behaviour::{Button, Hint, Opened, ViewBehaviour};
 use crate::profile::Request;
 use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
@@ -59,6 +59,14 @@ impl ViewBehaviour for TimeMap {
     fn draw_detail(&self, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
         let left = line.draw_searched(buffer);
         put(buffer, left, left.x, left.y, &draw::describe(self, scene), scene.theme.strong());
+    }
+
+    fn hints(&self, scene: &Scene) -> Vec<Hint> {
+        match (scene.is_file(), self.anchor) {
+            (true, _) => Vec::new(),
+            (false, None) => vec![(Action::ZoomIn, "begin a selection"), (Action::RangeLive, "usual time")],
+            (false, Some(_)) => vec![(Action::ZoomIn, "show it"), (Action::ZoomOut, "leave it")],
+        }
     }
 
     fn go(&mut self, scene: &Scene, action: Action) {
