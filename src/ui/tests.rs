@@ -3,6 +3,7 @@
 mod compare;
 mod events;
 mod names;
+mod orientation;
 mod source;
 mod time;
 
@@ -286,99 +287,6 @@ fn p_and_enter_drill_into_the_process_under_the_cursor() {
     assert_eq!(bench.app.scene.target().tgids, [Tgid(10)]);
     bench.key(KeyCode::Esc);
     assert_eq!(bench.app.scene.snapshot.tree.total(), 100);
-}
-
-#[test]
-fn rows_below_the_screen_are_told_with_what_is_hot_there() {
-    let mut bench = Bench::new();
-    let screen = bench.screen(100, 9);
-    // Four lines of header, detail and keys; five rows of seven.
-    assert!(screen.contains(" ▼ 2 rows more, hottest parse 40.0 %   a folds chains "), "{screen}");
-    bench.keys("i");
-    let screen = bench.screen(100, 9);
-    assert!(screen.lines().nth(2).unwrap().contains(" ▲ 2 rows more, hottest parse 40.0 %"), "{screen}");
-    assert!(!bench.screen(100, 24).contains("rows more"));
-}
-
-#[test]
-fn widths_may_be_shares_of_the_machine() {
-    let mut bench = Bench::new();
-    bench.keys("M");
-    assert!(bench.screen(100, 24).contains("this is for CPU time"), "{}", bench.screen(100, 24));
-    // 100 samples of a twentieth of a second are five seconds. One CPU has six.
-    let clock = crate::profile::Clock { period: SECOND / 20, cpus: 1, since: Timestamp(SECOND), until: None };
-    bench.profile.write().unwrap().set_clock(clock);
-    // Asked again.
-    bench.keys("IIM");
-    let screen = bench.screen(100, 24);
-    assert!(screen.lines().nth(2).unwrap().contains("idle 16.7 %"), "{screen}");
-    assert!(screen.contains("widths are shares of the machine"));
-    // A zoomed frame has the whole width again.
-    bench.keys("jl");
-    bench.key(KeyCode::Enter);
-    assert!(!bench.screen(100, 24).contains("idle"));
-    bench.key(KeyCode::Esc);
-    assert!(bench.screen(100, 24).contains("idle"));
-    bench.keys("M");
-    assert!(!bench.screen(100, 24).contains("idle"));
-}
-
-#[test]
-fn failures_can_be_read_again_in_view_5() {
-    let mut bench = Bench::new();
-    bench.send(Event::Saved(Saved::Failed("failed to write out.svg: no room".to_owned())));
-    bench.keys("5");
-    let screen = bench.screen(100, 40);
-    assert!(screen.contains("What failed lately") && screen.contains("  failed to write out.svg: no room"), "{screen}");
-}
-
-#[test]
-fn a_function_without_a_name_tells_why() {
-    let mut bench = Bench::new();
-    let label = bench.app.scene.names.labels.intern("prog+0x12", "prog", FrameKind::Unknown);
-    let frame = bench.app.scene.names.intern_named(label);
-    let process = bench.app.scene.names.labels.intern("nginx", "", FrameKind::Process);
-    let thread = Thread { tgid: Tgid(10), tid: Tid(10), process, name: process, ..Thread::default() };
-    let sample = Sample { time: Timestamp(6 * SECOND), weight: 20, ..Sample::default() };
-    bench.profile.write().unwrap().record(thread, [frame], sample);
-    let problem = Problem {
-        path: "/usr/bin/prog".to_owned(),
-        reason: "it has no symbols".to_owned(),
-        unnamed: 1,
-        remedy: "install prog-dbg".to_owned(),
-    };
-    bench.app.scene.status.problems = vec![problem];
-    bench.keys("g");
-    bench.keys("/prog.0x12");
-    bench.key(KeyCode::Enter);
-    let screen = bench.screen(160, 24);
-    assert!(screen.contains("it has no symbols; install prog-dbg"), "{screen}");
-    bench.keys("2n");
-    let screen = bench.screen(160, 24);
-    assert!(screen.contains("it has no symbols; install prog-dbg"), "{screen}");
-}
-
-#[test]
-fn from_callers_and_callees_there_is_a_way_back() {
-    let mut bench = Bench::new();
-    bench.keys("/^parse$");
-    bench.key(KeyCode::Enter);
-    bench.keys("n");
-    let cursor = bench.app.cursor().clone();
-    for back in [KeyCode::Char('s'), KeyCode::Esc] {
-        bench.keys("s");
-        let screen = bench.screen(120, 24);
-        assert!(bench.app.scene.view == View::Functions && screen.contains("called by, in per cent of its total"), "{screen}");
-        assert!(screen.lines().any(|line| line.contains("100 %") && line.contains("  ▸ ▌worker")), "{screen}");
-        bench.key(back);
-        assert_eq!((bench.app.scene.view, bench.app.cursor()), (View::Flame, &cursor));
-        assert!(bench.app.views.functions.open.is_none());
-    }
-    // A view that was chosen is no way: `s` opens there.
-    bench.keys("s12s");
-    assert!(bench.app.scene.view == View::Functions && bench.app.views.functions.open.is_some());
-    bench.key(KeyCode::Esc);
-    assert!(bench.app.scene.view == View::Functions && bench.app.views.functions.open.is_none());
 }
 
 #[test]
