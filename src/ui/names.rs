@@ -556,10 +556,10 @@ fn ends_with_operator(name: &str) -> bool {
     name.trim_end_matches(['<', '>', '=', '-']).ends_with("operator")
 }
 
-/// Where the segments of a path begin. `{{closure}}` and `<…>` say nothing without the function that they are of, so they begin none.
+/// Where the segments of a path begin. Closures (`{{closure}}`, `{closure#0}`) and `<…>` say nothing without their function, so they begin none.
 fn segment_starts(name: &str) -> impl Iterator<Item = usize> + '_ {
     let starts = name.match_indices("::").map(|(at, _)| at + 2);
-    std::iter::once(0).chain(starts.filter(|start| !name[*start..].starts_with("{{") && !name[*start..].starts_with("<…>")))
+    std::iter::once(0).chain(starts.filter(|start| !name[*start..].starts_with('{') && !name[*start..].starts_with("<…>")))
 }
 
 #[cfg(test)]

@@ -62,7 +62,9 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let right_width = width_of(&right);
     let room = usize::from(area.width).saturating_sub(right_width);
     let least = (0..=3).rev().find(|least| needed(*least) <= room).unwrap_or(0);
-    let mut x = put(buffer, area, area.x, area.y, " flametop ", app.scene.theme.key().add_modifier(Modifier::BOLD));
+    // On a narrow screen the figures need all of the line.
+    let own_name = if room >= 11 { " flametop " } else { "" };
+    let mut x = put(buffer, area, area.x, area.y, own_name, app.scene.theme.key().add_modifier(Modifier::BOLD));
     let left = Rect { width: u16::try_from(room).unwrap_or(area.width), ..area };
     let mut first = true;
     for (words, style, _) in parts.iter().filter(|part| !part.0.is_empty() && part.2 <= least) {

@@ -16,7 +16,7 @@ use crate::ui::names::fit_name;
 use crate::ui::place::Place;
 use crate::ui::scene::Scene;
 use crate::ui::text;
-use crate::ui::theme::BoxColours;
+use crate::ui::theme::{BoxColours, Depth};
 
 use crate::ui::paint::{put, put_right};
 
@@ -172,6 +172,10 @@ fn look_of(scene: &Scene, layout: &Layout, cursor: Cursor, row: usize, span: &Sp
         None => scene.theme.frame(label, shift, faded || span.rest > 0, own),
     };
     let mut style = Style::new().bg(colours.ground).fg(colours.ink);
+    if scene.theme.depth == Depth::None {
+        // Without colours, the line tells where a box ends.
+        style = style.add_modifier(Modifier::UNDERLINED);
+    }
     if let Some(found) = &scene.snapshot.search {
         let is_found = |id: &NodeId| *id != CallTree::ROOT && found.matches(tree.node(*id).label);
         if span.rest == 0 && frames_of(tree, span).iter().any(is_found) {
@@ -265,7 +269,7 @@ fn words_of(
         }
         (Some(_), None) => String::new(),
     };
-    let mark = if scene.theme.depth == crate::ui::theme::Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
+    let mark = if scene.theme.depth == Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
     Words::Frame { names, selected, mark, figures, share: String::new() }
 }
 
