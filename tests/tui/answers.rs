@@ -142,38 +142,3 @@ fn what_begins_beside_a_busy_program_takes_nothing_from_it() {
     );
     quit(terminal);
 }
-
-#[test]
-fn a_steady_load_keeps_its_order_in_the_tables() {
-    root_or_fail();
-    let burning = |function: &str| {
-        let text = format!(
-            "#include <stdio.h>\n#include <unistd.h>\nvolatile unsigned long sum;\n\
-             __attribute__((noinline)) void {function}(void) {{ for (unsigned long i = 0; i < 100000000; i++) sum += i; }}\n\
-             int main(void) {{ alarm(120); puts(\"ready\"); fflush(stdout); for (;;) {{ {function}(); sum++; }} }}\n"
-        );
-        Program::build_text(&format!("{function}.c"), &text, &[]).run(&[])
-    };
-    let programs = [burning("first_fire"), burning("other_fire")];
-    let pids = format!("{},{}", programs[0].pid(), programs[1].pid());
-    for (view, heading) in [("2", "self ▼"), ("3", "CPU % ▼")] {
-        let terminal = Terminal::start(&["-F", "99", "-p", &pids], 36, 132, &[]);
-        terminal.keys(view);
-        terminal.wait_for(|screen| screen.contains("live 00:05") && screen.contains(heading), SOON);
-        let order = |screen: &str| -> Vec<&str> {
-            let found = |line: &str| ["first_fire", "other_fire"].into_iter().find(|name| line.contains(name));
-            screen.lines().skip_while(|line| !line.contains(heading)).skip(1).take(2).filter_map(found).collect()
-        };
-        let mut seen: Vec<String> = Vec::new();
-        for _ in 0..40 {
-            std::thread::sleep(Duration::from_millis(250));
-            let screen = terminal.screen();
-            let now = order(&screen).join(" ");
-            assert!(now.contains("first_fire") && now.contains("other_fire"), "{screen}");
-            seen.push(now);
-        }
-        let changes = seen.windows(2).filter(|two| two[0] != two[1]).count();
-        assert_eq!(changes, 0, "view {view}: {seen:#?}");
-        quit(terminal);
-    }
-}

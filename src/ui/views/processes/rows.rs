@@ -213,7 +213,8 @@ impl Processes {
             let (recent, shown) = (entry.sums.recent as f64, entry.sums.shown as f64);
             let (weight, variance) = match self.sort {
                 // Rows without anything recent are ordered by the rest.
-                ProcessSort::Cpu => (recent + shown * 1e-12, recent),
+                // In three seconds, other programs on the same CPU make as much difference as chance does.
+                ProcessSort::Cpu => (recent + shown * 1e-12, recent * 4.0),
                 _ => (shown, shown),
             };
             Weighed { key: entry.key(), weight, variance }

@@ -1,0 +1,81 @@
+//! A load that stays the same gives a picture that stays the same: rows of tables keep their places.
+//!
+//! In a test program of its own, because other tests would be a load that changes. Needs root and gcc; fails without, never skips.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Program, Running, Terminal, alone};
+
+const SOON: Duration = Duration::from_secs(40);
+
+/// Pictures that are looked at, and the time from one to the next.
+const PICTURES: usize = 40;
+const APART: Duration = Duration::from_millis(250);
+
+/// Pictures in the three seconds over which view 3 tells CPU use.
+const OF_THREE_SECONDS: usize = 12;
+
+/// Most ticks of the kernel (of 10 ms) by which the CPU times of two programs may differ in three seconds if their load is the same: 4 %.
+const SAME: u64 = 12;
+
+/// A program that keeps a CPU busy in a function of this name.
+fn burning(function: &str) -> Running {
+    let text = format!(
+        "#include <stdio.h>\n#include <unistd.h>\nvolatile unsigned long sum;\n\
+         __attribute__((noinline)) void {function}(void) {{ for (unsigned long i = 0; i < 100000000; i++) sum += i; }}\n\
+         int main(void) {{ alarm(300); puts(\"ready\"); fflush(stdout); for (;;) {{ {function}(); sum++; }} }}\n"
+    );
+    Program::build_text(&format!("{function}.c"), &text, &[]).run(&[])
+}
+
+/// CPU time of a process in ticks, as the kernel counts it: proc_pid_stat(5), `utime` and `stime`.
+fn cpu_time(program: &Running) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.pid())).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// Whether both programs had the same CPU time in all stretches of three seconds.
+fn is_steady(times: &[(u64, u64)]) -> bool {
+    times.windows(OF_THREE_SECONDS + 1).all(|window| {
+        let (first, last) = (window[0], window[OF_THREE_SECONDS]);
+        (last.0 - first.0).abs_diff(last.1 - first.1) <= SAME
+    })
+}
+
+#[test]
+fn equal_programs_keep_their_places_in_the_tables() {
+    let _alone = alone();
+    let programs = [burning("first_fire"), burning("other_fire")];
+    let pids = format!("{},{}", programs[0].pid(), programs[1].pid());
+    for (view, heading) in [("2", "self ▼"), ("3", "CPU % ▼")] {
+        let mut terminal = Terminal::start(&["-F", "99", "-p", &pids], 36, 132, &[]);
+        terminal.keys(view);
+        terminal.wait_for(|screen| screen.contains("live 00:05") && screen.contains(heading), SOON);
+        let order = |screen: &str| -> String {
+            let found = |line: &str| ["first_fire", "other_fire"].into_iter().find(|name| line.contains(name));
+            let rows = screen.lines().skip_while(|line| !line.contains(heading)).skip(1).take(2);
+            rows.filter_map(found).collect::<Vec<_>>().join(" ")
+        };
+        // A machine that does something else meanwhile says nothing about the tables.
+        let steady = (0..8).find_map(|_| {
+            let (mut seen, mut times) = (Vec::new(), Vec::new());
+            for _ in 0..PICTURES {
+                std::thread::sleep(APART);
+                let screen = terminal.screen();
+                assert_eq!(order(&screen).split(' ').count(), 2, "{screen}");
+                seen.push(order(&screen));
+                times.push((cpu_time(&programs[0]), cpu_time(&programs[1])));
+            }
+            is_steady(&times).then_some(seen)
+        });
+        let seen = steady.expect("in 80 seconds, two busy programs never had the same CPU time for ten: the machine is too busy");
+        let changes = seen.windows(2).filter(|two| two[0] != two[1]).count();
+        assert_eq!(changes, 0, "view {view}: {seen:#?}");
+        terminal.keys("q");
+        assert!(terminal.wait_exit_within(SOON).success());
+    }
+}
