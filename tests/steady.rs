@@ -1,6 +1,6 @@
 //! A load that stays the same gives a picture that stays the same: rows of tables keep their places.
 //!
-//! In a test program of its own, because other tests would be a load that changes. Needs root and gcc; fails without, never skips.
+//! It runs alone, because other tests would change the load. Needs root and gcc; fails without, never skips.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

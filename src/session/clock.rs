@@ -32,7 +32,7 @@ pub(super) fn local_offset() -> Option<i64> {
     time::UtcOffset::current_local_offset().ok().map(|offset| i64::from(offset.whole_seconds()))
 }
 
-/// Nanoseconds from the clock of samples to the local time of day, which is so many seconds ahead of UTC.
+/// Nanoseconds from the clock of samples to the local time of day. `local_offset` is in seconds ahead of UTC.
 #[cfg(feature = "live")]
 pub(super) fn to_wall(local_offset: i64) -> Option<i64> {
     let utc = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);

@@ -67,7 +67,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let query = Query { target, source, folding: folding(&options.sampling), ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme, query, save_offer());
     app.scene.keys = settings.keys;
-    // A command is seen from its start, a machine as it is now.
+    // The usual time of a command is its whole life, that of a machine the last minute.
     if !has_command {
         app.scene.begin_with(Span::Last(NOW));
     }

@@ -17,7 +17,7 @@ impl Scene {
         }
     }
 
-    /// The same with its unit: `5.41 s of CPU`, `1,000 samples`.
+    /// A weight of the tree with its unit: `5.41 s of CPU`, `1,000 samples`.
     pub(in crate::ui) fn amount_with_unit(&self, weight: u64) -> String {
         let unit = if self.ticks() == 0 { self.unit_word() } else { "of CPU" };
         format!("{} {unit}", self.amount(weight))

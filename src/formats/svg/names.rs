@@ -30,7 +30,7 @@ use super::options::{SvgOptions, printable};
 use crate::profile::{LabelId, LabelTable, Sides};
 
 /// Bytes of names and objects that a picture has whole. Names of Rust programs take 0.3 MB for 1,700 functions. Hostile programs may have
-/// tens of thousands of names of 4 KB: after so many bytes, names are cut.
+/// tens of thousands of names of 4 KB: above this limit, names are cut.
 const MOST_BYTES: usize = 8 << 20;
 
 /// Characters of a name after that.

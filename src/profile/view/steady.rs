@@ -9,7 +9,7 @@ use crate::profile::Timestamp;
 /// Least nanoseconds from one order to the next.
 const AT_LEAST: u64 = 1_000_000_000;
 
-/// Rows that are kept steady. The others are too far down to be read.
+/// Rows that are kept steady. Nobody reads rows that are further down.
 pub(crate) const STEADY_ROWS: usize = 256;
 
 /// A row changes places with the one above it if it is heavier by this factor, and by this part of what chance may make of the difference.

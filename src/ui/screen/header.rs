@@ -136,14 +136,15 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
 struct SecondLine {
     /// CPUs in use, or events a second, in the last whole second.
     rate: String,
-    range: Option<(u16, String)>,
+    /// Its column, its words, and whether it is the usual one.
+    range: Option<(u16, String, bool)>,
     /// The room for the strip.
     strip: Rect,
     chips: Vec<(Chip, u16, String)>,
     tabs: Vec<(View, u16, String)>,
 }
 
-/// A line of so many columns has names on all tabs.
+/// Least columns of a line with names on all tabs.
 const NAMED_TABS: u16 = 132;
 
 /// Columns below which there are no tabs.
@@ -166,7 +167,7 @@ impl SecondLine {
             let words = if is_usual { format!(" {words} ") } else { format!(" {words} {} ", close(app)) };
             let at = x;
             x += RANGE;
-            (at, words)
+            (at, words, is_usual)
         });
         let chips = chips(app, x, end);
         let end = chips.first().map_or(end, |(_, x, _)| *x);
@@ -184,9 +185,8 @@ pub(super) fn draw_time(app: &App, area: Rect, buffer: &mut Buffer) {
     let line = SecondLine::new(app, area);
     let theme = &app.scene.theme;
     put(buffer, area, area.x + 1, area.y, &line.rate, theme.strong());
-    if let Some((x, words)) = &line.range {
-        let is_usual = app.scene.span == app.scene.home && app.scene.since_baseline().is_none();
-        put(buffer, area, *x, area.y, words, if is_usual { theme.key() } else { theme.chip() });
+    if let Some((x, words, is_usual)) = &line.range {
+        put(buffer, area, *x, area.y, words, if *is_usual { theme.key() } else { theme.chip() });
     }
     for (_, x, words) in &line.chips {
         put(buffer, area, *x, area.y, words, theme.chip());
@@ -356,7 +356,7 @@ fn chips(app: &App, begin: u16, end: u16) -> Vec<(Chip, u16, String)> {
 /// The chip at a column.
 pub(in crate::ui) fn chip_at(app: &App, area: Rect, x: u16) -> Option<Chip> {
     let line = SecondLine::new(app, area);
-    let range = line.range.into_iter().map(|(at, words)| (Chip::Range, at, words));
+    let range = line.range.into_iter().map(|(at, words, _)| (Chip::Range, at, words));
     let within = |at: u16, words: &str| (at..at + text::width(words) as u16).contains(&x);
     range.chain(line.chips).find(|(_, at, words)| within(*at, words)).map(|(chip, ..)| chip)
 }

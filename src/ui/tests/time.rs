@@ -134,3 +134,47 @@ fn a_drag_over_the_time_strip_selects_from_where_it_began_to_where_it_is() {
     bench.mouse(MouseEventKind::Drag(left), strip + 3, time.y);
     assert_eq!(bench.app.scene.span, Span::All, "what begins elsewhere selects no time");
 }
+
+#[test]
+fn the_range_is_a_chip_with_clock_times() {
+    let mut bench = Bench::new();
+    let chip = |bench: &mut Bench| bench.screen(132, 24).lines().nth(1).unwrap().to_owned();
+    bench.app.scene.begin_with(Span::Last(60));
+    bench.keys("g");
+    assert!(chip(&mut bench).contains("   last 60 s   ") && !chip(&mut bench).contains('×'), "{}", chip(&mut bench));
+    // A click steps the usual time, and takes another one away.
+    let line = chip(&mut bench);
+    let column = line[..line.find("last 60 s").unwrap()].chars().count() as u16 - 1;
+    bench.click(column, 1);
+    assert!(chip(&mut bench).contains(" last 10 s × "), "{}", chip(&mut bench));
+    bench.click(column, 1);
+    assert_eq!(bench.app.scene.span, Span::Last(60));
+    // Sampling's clock began at 23:59:57 local time.
+    bench.app.scene.status.wall = Some((24 * 60 * 60 - 3) * SECOND as i64);
+    bench.app.scene.span = between(2, 5);
+    assert!(chip(&mut bench).contains(" 23:59:59–00:00:02 × "), "{}", chip(&mut bench));
+    bench.app.scene.span = Span::Between(Timestamp(4 * SECOND + SECOND / 2), Timestamp(5 * SECOND));
+    assert!(chip(&mut bench).contains(" 00:00:01, 0.50 s × "), "{}", chip(&mut bench));
+    // Esc goes back.
+    bench.key(KeyCode::Esc);
+    assert_eq!(bench.app.scene.span, Span::Last(60));
+}
+
+#[test]
+fn a_selected_time_is_compared_with_the_time_before_it() {
+    let mut bench = Bench::new();
+    bench.app.scene.begin_with(Span::Last(60));
+    bench.app.scene.span = between(5, 7);
+    bench.keys("d");
+    let baseline = bench.app.scene.compare.baseline.clone().unwrap();
+    // Six times two seconds, as far as there are samples.
+    let first = bench.app.scene.snapshot.span.unwrap().0;
+    assert_eq!(baseline.query.range, TimeRange::Between(first, Timestamp(5 * SECOND)));
+    assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::Between(Timestamp(5 * SECOND), Timestamp(7 * SECOND)));
+    bench.keys("d");
+    assert!(bench.app.scene.compare.baseline.is_none() && bench.app.scene.span == between(5, 7));
+    // Seconds that begin with the first sample have nothing before them.
+    bench.app.scene.span = between(1, 3);
+    bench.keys("d");
+    assert!(bench.screen(132, 24).contains("nothing was sampled before the selected time; b marks what is seen"));
+}
