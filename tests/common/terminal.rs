@@ -79,6 +79,9 @@ impl Shared {
                     *from += at + question.len();
                     replies.extend_from_slice(reply);
                 }
+                // The end may be the beginning of a question. What is before it is not looked at again: a screen that is drawn for a
+                // minute would take longer with each piece, until it cannot be followed.
+                *from = (*from).max(raw.len().saturating_sub(question.len() - 1));
             }
         }
         if !replies.is_empty() {
