@@ -53,8 +53,8 @@ pub use crate::collector::wire::records::Walked;
 use crate::collector::wire::records::{DUMP_REFUSED, HAS_DUMP, Record};
 use crate::object::io_timeout::{self, FailureDomain};
 use crate::profile::{EventSource, EventStatus, Names, Processes, Tgid};
-use probes::Probes;
 pub use probes::{Backtrace, EventRequest, EventSpec};
+use probes::{Probes, Refused};
 use requests::Requests;
 use tables::{Cache, Tables};
 pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
@@ -234,6 +234,11 @@ impl Collector {
             return Ok(EventSource::CLOCK);
         }
         self.probes.attach(event, &online()?)
+    }
+
+    /// Tries which events this machine refuses. Nothing is left attached.
+    pub fn refused_events(&mut self) -> Refused {
+        self.probes.refused(&online().unwrap_or_default())
     }
 
     /// Takes no more stacks at these events. Samples that were taken stay.

@@ -1,11 +1,12 @@
 //! What the screen asks about events: which there are, and where stacks are to be taken.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use super::event_targets::{Watched, request};
 use super::sampling::AttachCommand;
 use super::screen::Ends;
-use crate::collector::probes::{COUNTERS, KernelFunctions, tracepoints};
+use crate::collector::probes::{COUNTERS, KernelFunctions, Refused, tracepoints};
 use crate::profile::EventSource;
 use crate::ui::{Event, EventCommand, EventName};
 
@@ -18,11 +19,14 @@ pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u3
             let (collecting, screen, pids) = (collecting.clone(), screen.clone(), pids.clone());
             match order {
                 EventCommand::Detach(source) => drop(collecting.send(AttachCommand::Detach(source))),
-                EventCommand::List => {
-                    let listed = tokio::task::spawn_blocking(all_names).await.unwrap_or_default();
+                // These two are not waited for: the next order may be to detach.
+                EventCommand::List => drop(tokio::spawn(async move {
+                    let (answer, answered) = tokio::sync::oneshot::channel();
+                    drop(collecting.send(AttachCommand::Try(answer)));
+                    let refused = answered.await.unwrap_or_default();
+                    let listed = tokio::task::spawn_blocking(move || all_names(&refused)).await.unwrap_or_default();
                     drop(screen.send(Event::EventNames(listed.into())).await);
-                }
-                // Not waited for: the next order may be to detach.
+                })),
                 EventCommand::Attach(name) => drop(tokio::spawn(async move {
                     let attached = attach(name.clone(), collecting, pids).await;
                     drop(screen.send(Event::Attached(name, attached)).await);
@@ -42,11 +46,13 @@ async fn attach(name: String, collecting: Sender<AttachCommand>, pids: Vec<u32>)
     answered.await.map_err(|_| gone())?
 }
 
-/// All that stacks can be taken at, but for functions of programs: those are to be typed.
-fn all_names() -> Vec<EventName> {
-    let counters = COUNTERS.iter().map(|counter| EventName { name: counter.name.to_owned(), help: counter.help });
-    let tracepoints = tracepoints().into_iter().map(|name| EventName { name, help: "tracepoint" });
+/// All that stacks can be taken at, and why some of it is refused. Functions of programs are not among it: those are to be typed.
+fn all_names(refused: &Refused) -> Vec<EventName> {
+    let event =
+        |name: &str, help, refused: Option<&str>| EventName { name: name.to_owned(), help, refused: refused.map(Arc::from) };
+    let counters = COUNTERS.iter().map(|counter| event(counter.name, counter.help, refused.counter(counter.name)));
+    let tracepoints = tracepoints().into_iter().map(|name| event(&name, "tracepoint", refused.tracepoints.as_deref()));
     let functions = KernelFunctions::read().unwrap_or_default();
-    let functions = functions.names().iter().map(|name| EventName { name: name.clone(), help: "function of the kernel" });
+    let functions = functions.names().iter().map(|name| event(name, "function of the kernel", refused.functions.as_deref()));
     counters.chain(tracepoints).chain(functions).collect()
 }

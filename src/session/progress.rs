@@ -22,7 +22,7 @@ impl Progress {
     pub(super) fn line(&mut self, profile: &Profile, elapsed: Duration, duration: Option<Duration>) -> String {
         for sample in profile.samples.slices_from(self.next).flatten() {
             match sample.user_end {
-                UserEnd::Unspecified | UserEnd::KernelThread => continue,
+                end if !end.has_stack() => continue,
                 UserEnd::Root => self.whole += 1,
                 UserEnd::FramePointerEnd => self.is_unsure = true,
                 _ => {}

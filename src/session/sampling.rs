@@ -1,5 +1,6 @@
 //! Sampling while something else goes on: the collecting thread, and what it tells about itself.
 
+use crate::collector::probes::Refused;
 use crate::collector::sources::walk::Walk;
 use crate::session::clock::now;
 use crate::session::compare_walks::Comparison;
@@ -301,8 +302,10 @@ impl Drop for Sampling {
 pub(super) enum AttachCommand {
     /// Take stacks at these events, too; the answer is the source's number, or a sentence.
     Attach(EventRequest, tokio::sync::oneshot::Sender<Result<EventSource, String>>),
-    /// No more.
+    /// Take no more stacks there.
     Detach(EventSource),
+    /// Tell which events this machine refuses.
+    Try(tokio::sync::oneshot::Sender<Refused>),
 }
 
 struct Collecting {
@@ -410,6 +413,9 @@ impl Collecting {
                     }
                     // Nobody waits for it any more when the screen is gone.
                     drop(answer.send(attached));
+                }
+                AttachCommand::Try(answer) => {
+                    drop(answer.send(privileges::attaching(|| self.collector.refused_events())));
                 }
                 AttachCommand::Detach(source) => {
                     self.collector.detach_event(source);

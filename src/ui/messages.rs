@@ -19,6 +19,8 @@ pub struct EventName {
     pub name: String,
     /// What it is.
     pub help: &'static str,
+    /// Why this machine refuses it. `None` if it does not.
+    pub refused: Option<Arc<str>>,
 }
 
 /// What is asked about events.

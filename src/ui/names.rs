@@ -3,8 +3,11 @@
 //! A name is scanned once from its beginning. Brackets are followed only as far as they close; a name whose brackets do not is
 //! left as it is, because whatever is taken out of it could be its most telling part.
 
+mod script;
+
 use std::borrow::Cow;
 
+use self::script::ScriptName;
 use super::text::{cut, tail, width};
 
 /// How much of a name is shown. Names themselves, and what is searched for in them, are not touched by it.
@@ -47,12 +50,16 @@ impl Detail {
 /// | `<a::B<T> as c::Trait>::method` | `a::B::method` | `method` |
 /// | `net/http.(*conn).serve` | the same | `serve` |
 /// | `main.F[...].func1` | `main.F.func1` | `F.func1` |
+/// | `fib /srv/w.js:2:13` | `fib w.js:2` | `fib` |
 /// | `do_idle.cold`, `libc.so.6+0x12` | the same | the same |
 pub(super) fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
     // Most names have nothing that could be taken out.
     let plain = !name.bytes().any(|byte| matches!(byte, b'<' | b'(' | b'[' | b'{' | b' ' | b':' | b'.'));
     if detail == Detail::Full || plain || is_an_address(name) || name.starts_with('[') {
         return Cow::Borrowed(name);
+    }
+    if let Some(script) = ScriptName::of(name) {
+        return Cow::Owned(if detail == Detail::Last { script.last() } else { script.short() });
     }
     if name.split('.').any(is_of_python) {
         let plain = name.replace(".<locals>", "");
@@ -419,6 +426,9 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
     }
     if columns < 3 {
         return String::new();
+    }
+    if let Some(script) = ScriptName::of(name) {
+        return script.fit(columns);
     }
     if name.split('.').any(is_of_python) {
         return fit_python(name, columns);

@@ -193,12 +193,14 @@ pub struct Row {
     pub share: String,
     /// For example the command line.
     pub detail: String,
+    /// It cannot be had on this machine; the detail says why.
+    pub refused: bool,
 }
 
 impl Row {
     /// The row that leaves nothing out.
     fn all(choice: Choice, name: &str) -> Row {
-        Row { choice, number: String::new(), name: name.to_owned(), share: String::new(), detail: String::new() }
+        Row { choice, number: String::new(), name: name.to_owned(), share: String::new(), detail: String::new(), refused: false }
     }
 }
 
@@ -234,6 +236,7 @@ impl Picker {
             name: "cpu".to_owned(),
             share: mark(EventSource::CLOCK),
             detail: status.source.clone(),
+            refused: false,
         });
         let attached = status.events.iter().map(|event| Row {
             choice: Choice::Source(event.source),
@@ -241,11 +244,15 @@ impl Picker {
             name: event.name.clone(),
             share: mark(event.source),
             detail: format!("{}, stacks of {}", event.how, text::count(event.stacks)),
+            refused: false,
         });
         let row = |name: &str, help: &str| Row { detail: help.to_owned(), ..Row::all(Choice::Attach, name) };
         let is_on = |name: &str| status.events.iter().any(|event| event.name == name);
         let clock_off = (!status.clock).then(|| row("cpu", "the clock"));
-        let others = names.iter().filter(|event| !is_on(&event.name)).map(|event| row(&event.name, event.help));
+        let others = names.iter().filter(|event| !is_on(&event.name)).map(|event| match &event.refused {
+            Some(why) => Row { refused: true, ..row(&event.name, &format!("refused: {why}")) },
+            None => row(&event.name, event.help),
+        });
         let mut rows: Vec<Row> = clock.into_iter().chain(attached).chain(clock_off).chain(others).collect();
         rows.push(row("", "as it is written"));
         let mut picker = Picker { free: true, ..Picker::new("events: Enter takes or shows, Del ends", rows) };
@@ -292,6 +299,7 @@ impl Picker {
                     name: names.labels.name(process.name).to_owned(),
                     share: format!("{} %", text::percent(process.all, all)),
                     detail: if exited { format!("(exited) {command}") } else { command.to_string() },
+                    refused: false,
                 }
             })
             .collect();
@@ -319,6 +327,7 @@ impl Picker {
             name: names.labels.name(name).to_owned(),
             share: format!("{} %", text::percent(weight, all)),
             detail: format!("process {tgid}"),
+            refused: false,
         });
         Picker::new("thread", rows.collect())
     }
@@ -335,6 +344,7 @@ impl Picker {
                 name: last.unwrap_or("(no path is known)").to_owned(),
                 share: format!("{} %", text::percent(*weight, all)),
                 detail: path.unwrap_or_default().to_owned(),
+                refused: false,
             }
         });
         Picker::new("cgroup", std::iter::once(Row::all(Choice::AllCgroups, "all cgroups")).chain(rows).collect())
@@ -351,6 +361,7 @@ impl Picker {
             name: "CPU".to_owned(),
             share: format!("{} %", text::percent(weight, all)),
             detail: if status.online.contains(&cpu) { String::new() } else { "off".to_owned() },
+            refused: false,
         });
         Picker::new("CPU", std::iter::once(Row::all(Choice::AllCpus, "all CPUs")).chain(rows).collect())
     }
@@ -502,6 +513,7 @@ mod tests {
             name: name.to_owned(),
             share: String::new(),
             detail: String::new(),
+            refused: false,
         };
         let mut picker = Picker::new("process", vec![row(1423, "postgres"), row(42, "nginx"), row(7, "node42")]);
         for c in "42".chars() {

@@ -69,7 +69,7 @@ fn code_of_two_processes_has_the_labels_of_their_maps() {
             let frames = frames.map(|(address, is_return)| bench.frame(object, address, is_return));
             bench.name(&frames, runtime.tgid(), 0..0);
             let named = frames.map(|frame| bench.named(frame));
-            let run = jit("JS:*run /srv/app.js:1:2");
+            let run = jit("run /srv/app.js:1:2");
             assert_eq!(
                 named,
                 [run.clone(), run, jit("foo::bar()"), anonymous()],

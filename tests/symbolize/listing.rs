@@ -229,11 +229,7 @@ fn instructions_of_code_made_at_run_time_are_those_in_the_memory_of_its_process(
     bench.name(&[later], tgid, 0..0);
     let whole = std::fs::read_to_string(&map).unwrap();
     std::fs::write(&map, format!("{whole}{:x} 10 JS:*later /srv/app.js:9:9\n", start + 0x10_0000)).unwrap();
-    assert!(
-        bench.listing(label, &frames).is_ok() && bench.named(later).name.starts_with("JS:*later"),
-        "{:?}",
-        bench.named(later)
-    );
+    assert!(bench.listing(label, &frames).is_ok() && bench.named(later).name.starts_with("later "), "{:?}", bench.named(later));
     // Something else is there by now.
     std::fs::write(&map, format!("{start:x} {:x} JS:*other /srv/app.js:1:2\n", last + 1 - start)).unwrap();
     let why = bench.listing(label, &frames).unwrap_err();

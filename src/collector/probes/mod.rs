@@ -16,6 +16,7 @@
 mod failure;
 mod kernel_functions;
 mod programs;
+mod refused;
 mod spec;
 mod tracefs;
 
@@ -37,6 +38,7 @@ use crate::profile::{EventSource, EventStatus, Tgid};
 use failure::Failed;
 pub use kernel_functions::{KernelFunctions, nearest};
 use programs::{MAX_SOURCES, OwnMaps, ProbeSettings, Programs};
+pub use refused::Refused;
 pub use spec::{Backtrace, COUNTERS, Counter, EventRequest, EventSpec, Mechanism, NamePattern, UserPlace};
 use tracefs::TraceFs;
 
@@ -351,6 +353,8 @@ pub fn tracepoints() -> Vec<String> {
 
 /// A function that every kernel has and lets be traced.
 const TRIED_FUNCTION: &str = "vfs_read";
+/// A tracepoint that every kernel has.
+const TRIED_EVENT: (&str, &str) = ("sched", "sched_process_exec");
 
 /// Tries each mechanism for a moment, and says in words why it does not work.
 pub(super) fn try_all(shared: SharedMaps) -> Vec<(Mechanism, Result<(), String>)> {
@@ -359,7 +363,8 @@ pub(super) fn try_all(shared: SharedMaps) -> Vec<(Mechanism, Result<(), String>)
     let mut attempt = |mechanism: Mechanism| {
         let (spec, places) = match mechanism {
             Mechanism::Tracepoint => {
-                (EventSpec::Tracepoint { category: "sched".to_owned(), name: "sched_process_exec".to_owned() }, Vec::new())
+                let (category, name) = TRIED_EVENT;
+                (EventSpec::Tracepoint { category: category.to_owned(), name: name.to_owned() }, Vec::new())
             }
             Mechanism::PerfEvent => (EventSpec::Counter(COUNTERS[2]), Vec::new()),
             Mechanism::Uprobe | Mechanism::Uretprobe => {

@@ -99,11 +99,16 @@ impl UserEnd {
         UserEnd::ALL.get(usize::from(number)).copied().unwrap_or_default()
     }
 
+    /// Whether there was a user stack to walk. Kernel threads have none; a process that exits or is in execve has none any more.
+    pub fn has_stack(self) -> bool {
+        !matches!(self, UserEnd::Unspecified | UserEnd::KernelThread | UserEnd::NoMemory | UserEnd::Registers)
+    }
+
     /// One line that says what it means and what helps.
     pub fn explain(self) -> (&'static str, &'static str) {
         match self {
             UserEnd::Unspecified => ("not told by the file", ""),
-            UserEnd::KernelThread => ("kernel thread, no user stack", ""),
+            UserEnd::KernelThread => ("kernel threads", ""),
             UserEnd::FramePointerEnd => (
                 "the chain of frame pointers ended",
                 "complete if that was in _start or a thread's entry; code built with -fno-omit-frame-pointer gets there",
@@ -119,7 +124,7 @@ impl UserEnd {
             UserEnd::Unreadable => {
                 ("the stack's memory was not readable", "the page was not in memory: it was never written, or it is swapped out")
             }
-            UserEnd::Root => ("complete: ended at the outermost function", ""),
+            UserEnd::Root => ("ended at the outermost function", ""),
             UserEnd::NoTable => {
                 ("the unwind table of its object was still being made", "passes in a moment; kept for the next start")
             }
@@ -141,7 +146,7 @@ impl UserEnd {
                 ("the return address or frame pointer was 0", "the outermost frame of programs without unwind information there")
             }
             UserEnd::Changing => ("mappings were being changed at that moment", ""),
-            UserEnd::NoMemory => ("the process was exiting", ""),
+            UserEnd::NoMemory => ("exiting: the process's memory was gone", ""),
             UserEnd::Bits32 => ("a program of 32 bits", "those are not walked"),
             UserEnd::Unread => (
                 "the process's mappings could not be read in time",
@@ -151,7 +156,7 @@ impl UserEnd {
                 "the copy of the stack was too short",
                 "until a program's unwind table is there, its samples are walked in a copy of 16 to 64 KiB",
             ),
-            UserEnd::Registers => ("no registers that can be trusted: it was becoming another program (execve)", ""),
+            UserEnd::Registers => ("in execve: one program was gone, the next had not begun", ""),
             UserEnd::Time => (
                 "walking took too long, cut at the root side",
                 "a walk may take 100 µs, all of a CPU together 8 % of its time: lower -F if many stacks are cut",

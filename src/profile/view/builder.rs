@@ -415,7 +415,7 @@ impl ViewBuilder {
         }
         let node = self.node_for(profile, sample);
         self.tree.add_weighed(node, weight, observations);
-        let has_user_stack = !matches!(sample.user_end, UserEnd::KernelThread | UserEnd::Unspecified);
+        let has_user_stack = sample.user_end.has_stack();
         // A walk by tables knows; else the outermost function's name tells.
         let complete = match sample.user_end {
             UserEnd::Root => true,

@@ -27,9 +27,9 @@ pub(crate) mod code_ranges;
 pub(crate) mod growing_file;
 pub(crate) mod jitdump;
 pub(crate) mod jitdump_lines;
+mod names;
 pub(crate) mod perf_map;
 pub(crate) mod process;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,9 +43,9 @@ use super::dwarf::location;
 use super::jit::code_ranges::{Fresh, Piece};
 use super::jit::growing_file::CodeFile;
 use super::jit::jitdump::JitDump;
+use super::jit::names::readable;
 use super::jit::perf_map::PerfMap;
 use super::jit::process::Process;
-use super::symbols::demangle::{Detail, demangle};
 use crate::locks::lock;
 use crate::object::open::{OpenFile, in_time};
 use crate::object::reason::{Counts, Problem, Reason};
@@ -519,12 +519,6 @@ impl JitState {
 
 fn is_same(identity: (u64, u64), file: &OpenFile) -> bool {
     (file.facts.device, file.facts.inode) == identity
-}
-
-/// A function's name as its runtime has it; what compilers have mangled is made readable.
-fn readable(name: &[u8]) -> Cow<'_, str> {
-    let mangled = [&b"_Z"[..], b"__Z", b"_R"].iter().any(|prefix| name.starts_with(prefix));
-    if mangled { demangle(name, Detail::default()) } else { String::from_utf8_lossy(name) }
 }
 
 fn label(names: &Names, id: FrameId, name: &[u8]) -> LabelId {

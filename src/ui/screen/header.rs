@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use crate::profile::{FilterMode, TimeRange};
+use crate::profile::{CallTree, FilterMode, TimeRange};
 use crate::ui::app::App;
 use crate::ui::scene::Chip;
 use crate::ui::text;
@@ -97,6 +97,9 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
     }
 }
 
+/// So few samples are no reason to warn of their stacks.
+const FEW_SAMPLES: u64 = 100;
+
 /// Counts (not of CPU time, which the root's box has), losses, completeness, cost. `short` leaves out counts.
 fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.scene.snapshot;
@@ -116,7 +119,14 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
         figures.push((format!("let go {}", text::count(snapshot.losses.over_memory)), app.scene.theme.warning()));
     }
     if totals.user > 0 {
-        let style = if totals.complete * 100 >= totals.user * 95 { app.scene.theme.good() } else { app.scene.theme.warning() };
+        let seen = snapshot.tree.observations(CallTree::ROOT).total;
+        let style = if totals.complete * 100 >= totals.user * 95 {
+            app.scene.theme.good()
+        } else if seen < FEW_SAMPLES {
+            app.scene.theme.dim()
+        } else {
+            app.scene.theme.warning()
+        };
         let what = if short { "" } else { "stacks " };
         figures.push((format!("{what}{} % complete", text::percent(totals.complete, totals.user)), style));
     }

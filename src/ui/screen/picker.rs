@@ -33,8 +33,9 @@ pub(super) fn draw(app: &App, picker: &Picker, area: Rect, buffer: &mut Buffer) 
     for (line, (at, row)) in rows.enumerate().skip(scroll).take(lines).enumerate() {
         let y = inner.y + 1 + line as u16;
         let selected = at == picker.at;
+        let style = if row.refused { app.scene.theme.dim() } else { app.scene.theme.strong() };
         let x = put(buffer, inner, inner.x, y, &format!("{:>8} {:>7}  ", row.number, row.share), Style::new());
-        let x = put(buffer, inner, x, y, &text::cut(&row.name, picker.longest_name()), app.scene.theme.strong());
+        let x = put(buffer, inner, x, y, &text::cut(&row.name, picker.longest_name()), style);
         put(buffer, inner, x + 2, y, &row.detail, app.scene.theme.dim());
         if selected {
             buffer.set_style(Rect::new(inner.x, y, inner.width, 1), app.scene.theme.selected());

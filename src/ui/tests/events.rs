@@ -44,6 +44,19 @@ fn orders(bench: &mut Bench) -> Vec<EventCommand> {
 }
 
 #[test]
+fn an_event_that_is_refused_is_told_so_before_it_is_chosen() {
+    let mut bench = with_events();
+    bench.keys("Evfs");
+    let why = Some("this kernel has no such thing".into());
+    let name = |name: &str, refused| EventName { name: name.to_owned(), help: "function of the kernel", refused };
+    bench.send(Event::EventNames([name("vfs_read", why), name("vfs_write", None)].into()));
+    let screen = bench.screen(120, 24);
+    let line = |name: &str| screen.lines().find(|line| line.contains(name)).unwrap();
+    assert!(line("vfs_read").contains("refused: this kernel has no such thing"), "{screen}");
+    assert!(line("vfs_write").contains("function of the kernel"), "{screen}");
+}
+
+#[test]
 fn an_event_is_found_attached_shown_and_ended() {
     let mut bench = with_events();
     bench.keys("E");
@@ -51,7 +64,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     assert!(bench.screen(120, 24).contains("cpu-clock 20 Hz"));
     // Typed before the names are there.
     bench.keys("vfrd");
-    let name = |name: &str| EventName { name: name.to_owned(), help: "function of the kernel" };
+    let name = |name: &str| EventName { name: name.to_owned(), help: "function of the kernel", refused: None };
     bench.send(Event::EventNames(["vfs_write", "vfs_read", "tcp_sendmsg"].map(name).to_vec().into()));
     let screen = bench.screen(120, 24);
     assert!(

@@ -49,35 +49,49 @@ impl ViewBehaviour for Health {
 /// How many objects are named for each reason.
 const MOST_OBJECTS: usize = 4;
 
+/// How many stacks are complete, why others are not, and what has no stack.
+fn stacks(scene: &Scene) -> Vec<(String, Style)> {
+    let (plain, dim) = (Style::new(), scene.theme.dim());
+    let snapshot = &scene.snapshot;
+    let totals = &snapshot.totals;
+    let mut lines = vec![("User stacks, of what is shown".to_owned(), scene.theme.key())];
+    let row = |weight, of, what: &str| {
+        let share = text::percent(weight, of);
+        (format!("{:>9}  {share:>5} %  {what}", text::grouped(weight)), plain)
+    };
+    if totals.user > 0 {
+        lines.push(row(totals.complete, totals.user, "complete: from where the program or thread begins"));
+    }
+    for (end, weight) in totals.reasons() {
+        let (what, remedy) = end.explain();
+        lines.push(row(weight, totals.user, what));
+        if !remedy.is_empty() {
+            lines.push((format!("{:22}{remedy}", ""), dim));
+        }
+        let objects = snapshot.short.iter().filter(|short| short.end == end);
+        for short in objects.clone().take(MOST_OBJECTS) {
+            lines.push((format!("{:>32}  in {}", text::grouped(short.weight), short.object), dim));
+        }
+        let more = objects.count().saturating_sub(MOST_OBJECTS);
+        if more > 0 {
+            lines.push((format!("{more:>32}  more objects"), dim));
+        }
+    }
+    let without = UserEnd::ALL.into_iter().zip(totals.ends).filter(|(end, weight)| !end.has_stack() && *weight > 0);
+    for (at, (end, weight)) in without.enumerate() {
+        if at == 0 {
+            lines.push((format!("{:22}Without a user stack:", ""), dim));
+        }
+        lines.push((format!("{:>9}  {:>7}  {}", text::grouped(weight), "", end.explain().0), plain));
+    }
+    lines
+}
+
 fn lines(scene: &Scene) -> Vec<(String, Style)> {
     let plain = Style::new();
     let heading = scene.theme.key();
     let snapshot = &scene.snapshot;
-    let totals = &snapshot.totals;
-    let mut lines = vec![("How user stacks end, of what is shown".to_owned(), heading)];
-    for (end, weight) in UserEnd::ALL.into_iter().zip(totals.ends) {
-        if weight > 0 {
-            let (what, remedy) = end.explain();
-            let share = text::percent(weight, totals.weight);
-            lines.push((format!("{:>9}  {share:>5} %  {what}", text::grouped(weight)), plain));
-            if !remedy.is_empty() {
-                lines.push((format!("{:22}{remedy}", ""), scene.theme.dim()));
-            }
-            let objects = snapshot.short.iter().filter(|short| short.end == end);
-            for short in objects.clone().take(MOST_OBJECTS) {
-                lines.push((format!("{:>32}  in {}", text::grouped(short.weight), short.object), scene.theme.dim()));
-            }
-            let more = objects.count().saturating_sub(MOST_OBJECTS);
-            if more > 0 {
-                lines.push((format!("{:>32}  more objects", more), scene.theme.dim()));
-            }
-        }
-    }
-    if totals.user > 0 {
-        let share = text::percent(totals.complete, totals.user);
-        let words = format!("{:>9}  {share:>5} %  reached _start or a thread's entry: complete", text::grouped(totals.complete));
-        lines.push((words, plain));
-    }
+    let mut lines = stacks(scene);
     if !scene.failures.is_empty() {
         lines.push((String::new(), plain));
         lines.push(("What failed lately".to_owned(), heading));
