@@ -4,6 +4,8 @@ mod common;
 
 use std::collections::BTreeSet;
 
+use flametop::ui::{BINDINGS, Section};
+
 /// The options that the program's own help lists, of all its commands.
 fn options() -> BTreeSet<String> {
     let mut options = BTreeSet::new();
@@ -56,12 +58,50 @@ fn the_readme_uses_only_options_that_exist() {
     }
 }
 
-#[test]
-fn the_manual_page_knows_every_action_that_keys_can_be_bound_to() {
-    let page = include_str!("../assets/flametop.1").replace("\\-", "-");
-    let words: BTreeSet<&str> = page.split(|c: char| c.is_whitespace() || matches!(c, ',' | '.')).collect();
-    for binding in flametop::ui::BINDINGS {
-        let name = binding.action.name();
-        assert!(words.contains(name.as_str()), "assets/flametop.1 does not name the action {name}");
+/// The keys as the manual page has them, from the table that the program itself uses.
+fn keys_for_the_manual_page() -> String {
+    let escape = |text: &str| text.replace('\\', "\\e").replace('-', "\\-").replace('"', "\\(dq");
+    let mut page = ".SH KEYS\nKeys of the screen. In brackets: what the action is called in the configuration file.\n".to_owned();
+    for section in Section::ALL {
+        page.push_str(&format!(".SS {}\n", section.title()));
+        for binding in BINDINGS.iter().filter(|binding| binding.section == section) {
+            let keys = binding.keys.iter().filter(|key| key.is_ascii()).map(|key| escape(key)).collect::<Vec<_>>();
+            let (help, name) = (escape(binding.help), escape(&binding.action.name()));
+            page.push_str(&format!(".TP\n.B \"{}\"\n{help} [{name}]\n", keys.join(", ")));
+        }
     }
+    page
+}
+
+#[test]
+fn the_manual_page_lists_the_keys_of_the_table() {
+    let page = include_str!("../assets/flametop.1");
+    let from = page.find(".SH KEYS\n").unwrap();
+    let to = page.find(".SH FILES\n").unwrap();
+    let expected = keys_for_the_manual_page();
+    if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+        std::fs::write("assets/flametop.1", format!("{}{expected}{}", &page[..from], &page[to..])).unwrap();
+        return;
+    }
+    assert!(
+        page[from..to] == expected,
+        "assets/flametop.1 has other keys than the table in src/ui/keys.rs; `INSTA_UPDATE=always cargo test --test documents` writes them"
+    );
+}
+
+#[test]
+fn the_manual_page_formats_without_a_complaint() {
+    let output =
+        std::process::Command::new("man").args(["--warnings", "-l", "assets/flametop.1"]).env("MANWIDTH", "100").output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            println!("NOT TESTED: there is no `man` here");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && complaints.trim().is_empty(), "{complaints}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("callers and callees of the selected function [sandwich]"));
 }

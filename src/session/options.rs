@@ -33,7 +33,7 @@ pub(super) fn debuginfod_find() -> Result<PathBuf> {
 
 /// The frames that the options ask not to show.
 pub(super) fn folding(options: &Sampling) -> Folding {
-    Folding { inlined: options.no_inline, interpreter: !options.interpreter }
+    Folding { inlined: options.no_inline, interpreter: !options.interpreter, recursion: false }
 }
 
 /// The limits that the options set; without `window`, time has none but the options'.

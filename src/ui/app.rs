@@ -294,6 +294,7 @@ impl App {
             Action::Order => self.change_order(),
             Action::Grouping => self.change_grouping(),
             Action::Inlined => self.fold_inlined(!self.scene.query.folding.inlined),
+            Action::Recursion => self.fold_recursion(!self.scene.query.folding.recursion),
             Action::Interpreter => self.fold_interpreter(!self.scene.query.folding.interpreter),
             Action::NameDetail => {
                 self.scene.detail = self.scene.detail.next();
@@ -387,6 +388,14 @@ impl App {
         } else {
             "frames of interpreters are shown"
         };
+        self.scene.say(text.to_owned());
+    }
+
+    /// Shows all calls of a direct recursion as one, or each on its own.
+    pub(super) fn fold_recursion(&mut self, fold: bool) {
+        self.scene.query.folding.recursion = fold;
+        self.views.flame.expect_other_frames();
+        let text = if fold { "all calls of a direct recursion are one box" } else { "each call of a recursion is a box" };
         self.scene.say(text.to_owned());
     }
 

@@ -40,6 +40,7 @@ impl App {
             Chip::Target => self.scene.query.target = Target::default(),
             Chip::Difference => self.scene.leave_difference(),
             Chip::Folded => self.fold_inlined(false),
+            Chip::Recursion => self.fold_recursion(true),
             Chip::Interpreter => self.fold_interpreter(true),
         }
     }

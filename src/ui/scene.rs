@@ -33,6 +33,8 @@ pub enum Chip {
     Folded,
     /// That frames are shown that an interpreter has to run its functions.
     Interpreter,
+    /// That each call of a direct recursion is shown.
+    Recursion,
 }
 
 /// What is looked at, and how.
@@ -80,7 +82,8 @@ pub struct Scene {
 
 impl Scene {
     /// Nothing seen yet.
-    pub(super) fn new(names: Arc<Names>, theme: Theme, query: Query) -> Scene {
+    pub(super) fn new(names: Arc<Names>, theme: Theme, mut query: Query) -> Scene {
+        query.folding.recursion = true;
         Scene {
             names,
             theme,
@@ -135,6 +138,11 @@ impl Scene {
         !self.query.folding.interpreter && !self.is_file()
     }
 
+    /// Whether each call of a direct recursion is shown.
+    pub fn shows_recursion(&self) -> bool {
+        !self.query.folding.recursion
+    }
+
     /// Which way up the tree grows.
     pub fn direction(&self) -> Direction {
         self.query.direction
@@ -165,6 +173,7 @@ impl Scene {
             || self.compare.on
             || self.query.folding.inlined
             || self.shows_interpreter()
+            || self.shows_recursion()
     }
 
     /// Whether a file is looked at, which has no time, CPUs and cgroups.

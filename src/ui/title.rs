@@ -68,6 +68,9 @@ impl Scene {
         if self.query.folding.inlined {
             title.push_str(", inlined functions folded");
         }
+        if self.snapshot.tree.has_recursion() {
+            title.push_str(", recursion folded");
+        }
         if self.shows_interpreter() {
             title.push_str(", with frames of interpreters");
         }

@@ -8,10 +8,14 @@ pub struct Folding {
     pub inlined: bool,
     /// Frames of an interpreter that serve to run its functions ([`Frame::Interpreter`](crate::profile::Frame::Interpreter)).
     pub interpreter: bool,
+    /// Direct recursion: of a function that calls itself, the outermost frame is shown for all. [`CallTree::repeats`] tells how deep it went.
+    ///
+    /// [`CallTree::repeats`]: crate::profile::CallTree::repeats
+    pub recursion: bool,
 }
 
 impl Default for Folding {
     fn default() -> Folding {
-        Folding { inlined: false, interpreter: true }
+        Folding { inlined: false, interpreter: true, recursion: false }
     }
 }

@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(after, [outer, inner]);
         let shown = |frame, fold| {
             let mut shown = Vec::new();
-            let folding = Folding { inlined: fold, interpreter: false };
+            let folding = Folding { inlined: fold, interpreter: false, recursion: false };
             names.labels_shown(frame, folding, |label| shown.push(label));
             shown
         };

@@ -99,6 +99,8 @@ pub struct ViewBuilder {
     pub(super) node_of: FxHashMap<u64, NodeId>,
     /// Without a grouping level the group is always the root, and a plain array serves.
     pub(super) node_of_ungrouped: Vec<u32>,
+    /// Of stacks that end in a folded recursion: how many frames of it they have.
+    pub(super) recursions: FxHashMap<StackId, u32>,
     pub(super) stack_filter_bits: Vec<u16>,
     pub(super) stack_complete: Vec<u8>,
     /// Where samples of one function are, if that is all that is wanted.
@@ -145,6 +147,7 @@ impl ViewBuilder {
             held: VecDeque::new(),
             node_of: FxHashMap::default(),
             node_of_ungrouped: Vec::new(),
+            recursions: FxHashMap::default(),
             stack_filter_bits: Vec::new(),
             stack_complete: Vec::new(),
             addresses: None,

@@ -82,6 +82,7 @@ impl Difference {
                 }
                 let at = if index == 0 { at } else { both.child(at, node.label) };
                 place[index] = at;
+                both.note_repeats(at, tree.repeats(NodeId(index as u32)));
                 both.add(at, (node.own as f64 * factor) as i64);
                 if nodes.len() <= at.0 as usize {
                     nodes.resize(at.0 as usize + 1, NodeSides::default());

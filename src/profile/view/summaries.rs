@@ -80,6 +80,7 @@ impl ViewBuilder {
     pub fn take_tree(&mut self) -> CallTree {
         self.node_of = FxHashMap::default();
         self.node_of_ungrouped = Vec::new();
+        self.recursions = FxHashMap::default();
         self.stack_complete = Vec::new();
         self.stack_filter_bits = Vec::new();
         std::mem::take(&mut self.tree).finish()

@@ -10,6 +10,8 @@
 //! a number of observations, as in a tree of events of which each stands for hundreds, a second list has the observations behind each node:
 //! 16 bytes more.
 
+use rustc_hash::FxHashMap;
+
 use super::sides::Sides;
 use crate::profile::ids::LabelId;
 
@@ -51,11 +53,15 @@ pub struct CallTree {
     nodes: Vec<TreeNode>,
     /// By the node's number; empty where the weights are observations.
     observations: Vec<Observations>,
+    repeats: Repeats,
 }
+
+/// How many frames in a row a node stands for, where that is more than one.
+type Repeats = FxHashMap<NodeId, u32>;
 
 impl Default for CallTree {
     fn default() -> Self {
-        CallTree { nodes: vec![TreeNode::default()], observations: Vec::new() }
+        CallTree { nodes: vec![TreeNode::default()], observations: Vec::new(), repeats: Repeats::default() }
     }
 }
 
@@ -71,7 +77,7 @@ impl CallTree {
             return CallTree::default();
         }
         sum_up(&mut nodes, &mut []);
-        CallTree { nodes, observations: Vec::new() }
+        CallTree { nodes, observations: Vec::new(), repeats: Repeats::default() }
     }
 
     /// The node. An id of another tree gives the root.
@@ -89,6 +95,17 @@ impl CallTree {
         let node = self.node(id);
         let weights = Observations { total: node.total, own: node.own };
         self.observations.get(id.0 as usize).copied().unwrap_or(weights)
+    }
+
+    /// Returns how many calls in a row a node stands for, in the deepest of its stacks: 1 unless recursion is
+    /// [folded](crate::profile::Folding::recursion).
+    pub fn repeats(&self, id: NodeId) -> u32 {
+        self.repeats.get(&id).copied().unwrap_or(1)
+    }
+
+    /// Whether a node stands for several calls in a row.
+    pub fn has_recursion(&self) -> bool {
+        !self.repeats.is_empty()
     }
 
     /// What everything weighs, as one side of a comparison.
@@ -177,6 +194,7 @@ pub struct TreeBuilder {
     /// Last child of each node, so that siblings stay in the order first seen.
     last_child: Vec<u32>,
     index: hashbrown::HashTable<u32>,
+    repeats: Repeats,
     /// What was added since totals were last brought up to date.
     added: Added,
 }
@@ -221,6 +239,7 @@ impl TreeBuilder {
             observations: Vec::new(),
             last_child: vec![0],
             index: hashbrown::HashTable::new(),
+            repeats: Repeats::default(),
             added: Added::default(),
         }
     }
@@ -262,6 +281,19 @@ impl TreeBuilder {
             hash(node.parent, node.label)
         });
         NodeId(id)
+    }
+
+    /// Returns the label of a node. The root has none of its own.
+    pub(super) fn label(&self, id: NodeId) -> Option<LabelId> {
+        self.nodes.get(id.0 as usize).filter(|_| id != CallTree::ROOT).map(|node| node.label)
+    }
+
+    /// Notes that a node stands for so many calls in a row.
+    pub(super) fn note_repeats(&mut self, id: NodeId, repeats: u32) {
+        if repeats > 1 {
+            let most = self.repeats.entry(id).or_default();
+            *most = repeats.max(*most);
+        }
     }
 
     /// Adds observations to what ends at `node`; a negative weight takes back what was added before.
@@ -325,12 +357,13 @@ impl TreeBuilder {
         self.bring_totals_up_to_date();
         tree.nodes.clone_from(&self.nodes);
         tree.observations.clone_from(&self.observations);
+        tree.repeats.clone_from(&self.repeats);
     }
 
     /// The finished tree.
     pub fn finish(mut self) -> CallTree {
         sum_up(&mut self.nodes, &mut self.observations);
-        CallTree { nodes: self.nodes, observations: self.observations }
+        CallTree { nodes: self.nodes, observations: self.observations, repeats: self.repeats }
     }
 
     /// How many nodes there are.

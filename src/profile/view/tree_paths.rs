@@ -56,14 +56,18 @@ impl ViewBuilder {
             new.push((at, frame));
             at = parent;
         };
+        let mut repeats = self.recursions.get(&at).copied().unwrap_or(1);
         for (at, frame) in new.into_iter().rev() {
             let mut labels = std::mem::take(&mut self.scratch);
             self.labels_of(frame, &mut labels);
             for label in &labels {
-                node = self.child(node, *label);
+                node = self.step(node, *label, &mut repeats);
             }
             self.scratch = labels;
             self.remember(group, at, node);
+            if repeats > 1 {
+                self.recursions.insert(at, repeats);
+            }
         }
         node
     }
@@ -77,11 +81,12 @@ impl ViewBuilder {
             return node;
         }
         let mut node = CallTree::ROOT;
+        let mut repeats = 1;
         let mut labels = Vec::new();
         for frame in profile.stacks.frames(sample.stack) {
             self.labels_of(frame, &mut labels);
             for label in labels.iter().rev() {
-                node = self.child(node, *label);
+                node = self.step(node, *label, &mut repeats);
             }
         }
         if let Some(thread) = profile.threads.get(sample.thread) {
@@ -99,6 +104,29 @@ impl ViewBuilder {
         note(&mut self.frames, self.names.frames.index(frame));
         labels.clear();
         self.names.labels_shown(frame, self.query.folding, |label| labels.push(label));
+    }
+
+    /// From a node to that of the next frame. A frame of a folded recursion stays where it is; `repeats` counts those in a row.
+    fn step(&mut self, node: NodeId, label: LabelId, repeats: &mut u32) -> NodeId {
+        if self.query.folding.recursion && self.is_of(node, label) {
+            *repeats += 1;
+            self.tree.note_repeats(node, *repeats);
+            return node;
+        }
+        *repeats = 1;
+        self.child(node, label)
+    }
+
+    /// Whether a node is of the same function as a label. Compilers inline functions into themselves: that is recursion, too.
+    /// `[anon]` and the like are many functions.
+    fn is_of(&self, node: NodeId, label: LabelId) -> bool {
+        let Some(of_node) = self.tree.label(node) else { return false };
+        let (Some(first), Some(second)) = (self.names.labels.get(of_node), self.names.labels.get(label)) else { return false };
+        if of_node == label {
+            return !first.name.starts_with('[');
+        }
+        let is_native = |kind| matches!(kind, FrameKind::User | FrameKind::Inlined);
+        is_native(first.kind) && is_native(second.kind) && first.name == second.name && first.object == second.object
     }
 
     fn child(&mut self, node: NodeId, label: LabelId) -> NodeId {

@@ -348,6 +348,9 @@ fn chips(app: &App, begin: u16, end: u16) -> Vec<(Chip, u16, String)> {
     if app.scene.shows_interpreter() {
         words.push((Chip::Interpreter, format!(" interpreter {close} ")));
     }
+    if app.scene.shows_recursion() {
+        words.push((Chip::Recursion, format!(" recursion {close} ")));
+    }
     if app.scene.compare.on {
         words.push((Chip::Difference, format!(" {} {close} ", app.scene.baseline_words())));
     }

@@ -125,6 +125,35 @@ fn frames_of_an_interpreter_are_folded_until_a_key_shows_them() {
 }
 
 #[test]
+fn a_recursion_is_one_box_until_a_key_shows_each_call() {
+    let mut bench = Bench::new();
+    let names = Arc::clone(&bench.app.scene.names);
+    let process = names.labels.intern("fibonacci", "", FrameKind::Process);
+    let thread = Thread { tgid: Tgid(7), tid: Tid(7), process, name: process, ..Thread::default() };
+    let frame = |name: &str| names.intern_named(names.labels.intern(name, "fibonacci", FrameKind::User));
+    let (main, fib, leaf) = (frame("main"), frame("fib"), frame("leaf"));
+    let mut profile = Profile::new(Limits::default());
+    for (time, deep) in (SECOND..).zip([15, 3, 8]) {
+        let frames = std::iter::once(main).chain(std::iter::repeat_n(fib, deep)).chain([leaf]);
+        let sample = Sample { time: Timestamp(time), user_end: UserEnd::Root, ..Sample::default() };
+        profile.record(thread, frames, sample);
+    }
+    bench.engine = Engine::new(names, Arc::default(), Arc::new(RwLock::new(profile)));
+    bench.keys("2");
+    bench.keys("1>k");
+    assert_eq!(bench.cursor(), "fibonacci;main;fib");
+    let screen = bench.screen(120, 24);
+    assert_eq!(screen.matches("fib ×15").count(), 2, "box and detail line\n{screen}");
+    bench.keys("R");
+    let screen = bench.screen(120, 36);
+    assert!(!screen.contains("×15") && screen.matches("fib").count() > 15 && screen.contains(" recursion × "), "{screen}");
+    assert!(!bench.app.scene.title().contains("recursion"));
+    bench.keys("R");
+    assert_eq!(bench.cursor(), "fibonacci;main;fib");
+    assert!(bench.app.scene.title().ends_with(", recursion folded"), "{}", bench.app.scene.title());
+}
+
+#[test]
 fn names_have_three_details_and_searching_knows_all_of_them() {
     let mut bench = inlining();
     bench.keys(">k");

@@ -79,7 +79,7 @@ fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64, window:
             Some(OF_INTERPRETER) if query.folding.interpreter => vec![],
             Some(chain) => CHAINS[chain].iter().take(shown).map(|name| NAMES[*name]).collect(),
         };
-        let names: Vec<&str> = path.iter().flat_map(labels).collect();
+        let mut names: Vec<&str> = path.iter().flat_map(labels).collect();
         let within = match query.range {
             TimeRange::All => *time >= now.saturating_sub(window),
             TimeRange::Last(span) => *time >= now.saturating_sub(span),
@@ -98,6 +98,9 @@ fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64, window:
             Grouping::Process => format!("{group} {tgid}"),
             _ => group.to_owned(),
         };
+        if query.folding.recursion {
+            names.dedup();
+        }
         let line: Vec<&str> = match query.direction {
             Direction::TopDown => std::iter::once(&*label).chain(names).collect(),
             Direction::BottomUp => names.into_iter().rev().chain([&*label]).collect(),
@@ -119,15 +122,15 @@ fn queries() -> impl Strategy<Value = Query> {
             pattern: Pattern::new(source).unwrap(),
         });
     let target = prop_oneof![3 => Just(vec![]), 1 => Just(vec![Tgid(2)]), 1 => Just(vec![Tgid(1), Tgid(3)])];
-    (range, prop::collection::vec(filter, 0..3), target, any::<[bool; 4]>()).prop_map(
-        |(range, filters, tgids, [up, apart, inlined, interpreter])| Query {
+    (range, prop::collection::vec(filter, 0..3), target, any::<[bool; 5]>()).prop_map(
+        |(range, filters, tgids, [up, apart, inlined, interpreter, recursion])| Query {
             range,
             filters,
             target: Target { tgids, ..Target::default() },
             source: None,
             direction: if up { Direction::BottomUp } else { Direction::TopDown },
             grouping: if apart { Grouping::Process } else { Grouping::Name },
-            folding: Folding { inlined, interpreter },
+            folding: Folding { inlined, interpreter, recursion },
         },
     )
 }
@@ -164,6 +167,55 @@ proptest! {
         let shown: u64 = builder.activity(&world.profile, Timestamp(now)).iter().map(|row| row.shown).sum();
         prop_assert_eq!(shown, tree.total());
     }
+}
+
+#[test]
+fn a_folded_recursion_is_one_node_that_tells_how_deep_it_went() {
+    const MAIN: usize = 0;
+    const FIB: usize = 1;
+    const LEAF: usize = 2;
+    let mut world = world(Limits::NONE);
+    for (at, path) in
+        [&[MAIN, FIB, FIB, FIB, FIB, LEAF][..], &[MAIN, FIB], &[MAIN, FIB, FIB], &[MAIN, LEAF, FIB, LEAF]].iter().enumerate()
+    {
+        world.push(at as u64, 2, path);
+    }
+    let tree = |direction| {
+        let folding = Folding { recursion: true, ..Folding::default() };
+        let query = Query { folding, direction, grouping: Grouping::Name, ..Query::default() };
+        let mut builder = ViewBuilder::new(Arc::clone(&world.names), query);
+        // Two at a time: what comes later goes on in what is there.
+        while builder.update(&world.profile, Timestamp(9), 2) == Progress::More {}
+        builder.tree()
+    };
+    let repeats = |tree: &CallTree| {
+        let of = |id: NodeId| {
+            tree.path(id).iter().map(|id| world.names.labels.name(tree.node(*id).label)).collect::<Vec<_>>().join(";")
+        };
+        let ids = (0..tree.nodes().len()).map(|id| NodeId(id as u32));
+        let repeated: Vec<_> =
+            ids.filter(|id| tree.repeats(*id) > 1).map(|id| (of(id), tree.repeats(id), tree.node(id).own)).collect();
+        repeated
+    };
+    let down = tree(Direction::TopDown);
+    assert_eq!(repeats(&down), [("even;main;alpha".to_owned(), 4, 2)]);
+    let lines = [("even;main;alpha", 2), ("even;main;alpha;beta", 1), ("even;main;beta;alpha;beta", 1)];
+    assert_eq!(world.folded(&down), lines.map(|(line, weight)| (line.to_owned(), weight)).into());
+    let up = tree(Direction::BottomUp);
+    assert_eq!(repeats(&up), [("beta;alpha".to_owned(), 4, 0), ("alpha".to_owned(), 2, 0)]);
+}
+
+#[test]
+fn code_without_a_name_is_no_recursion() {
+    let mut world = world(Limits::NONE);
+    let label = world.names.labels.intern("[anon]", "[jit]", FrameKind::Jit);
+    let frame = world.names.intern_named(label);
+    let process = world.names.labels.intern("java", "", FrameKind::Process);
+    world.profile.record(Thread { process, ..Thread::default() }, [frame; 3], Sample::default());
+    let folding = Folding { recursion: true, ..Folding::default() };
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query { folding, ..Query::default() });
+    builder.update(&world.profile, Timestamp(9), usize::MAX);
+    assert_eq!(world.folded(&builder.tree()), BTreeMap::from([("java;[anon];[anon];[anon]".to_owned(), 1)]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
 
+use super::draw::times_of;
 use super::state::Flame;
 use crate::profile::{CallTree, Change, Difference, FrameKind, Measure, NodeId, Sides, TreeNode};
 use crate::ui::detail::DetailLine;
@@ -37,7 +38,8 @@ pub(super) fn draw(flame: &Flame, scene: &Scene, line: DetailLine<'_>, buffer: &
         None => ("all".to_owned(), String::new()),
         Some(label) => {
             let mark = label.kind.mark();
-            let name = if mark.is_empty() { label.name.to_string() } else { format!("{} {mark}", label.name) };
+            let name = format!("{}{}", label.name, times_of(scene, tree, node));
+            let name = if mark.is_empty() { name } else { format!("{name} {mark}") };
             (name, label.object.to_string())
         }
     };

@@ -153,8 +153,9 @@ struct Look {
 }
 
 enum Words {
-    /// A frame's names: one, or a chain's; and which of them is selected. Figures follow the name, the share stands at the right end.
-    Frame { names: Vec<String>, selected: usize, mark: &'static str, figures: String, share: String },
+    /// A frame's names: one, or a chain's; and which of them is selected. How often a single frame repeats and figures follow the name,
+    /// the share stands at the right end.
+    Frame { names: Vec<String>, selected: usize, times: String, mark: &'static str, figures: String, share: String },
     /// So many narrow children.
     Rest(u32),
 }
@@ -220,6 +221,9 @@ fn unmatched(scene: &Scene, colours: BoxColours) -> Style {
 /// Columns in which a part of a name could be read: see [`fit_name`].
 const READABLE: u32 = 3;
 
+/// Columns of a cut name beside which there is room for how often it repeats.
+const LEAST_NAME: usize = 8;
+
 /// Least columns between a name and the share at the right end.
 const SPACE: usize = 2;
 
@@ -240,8 +244,11 @@ fn words_of(
         Some(label) if columns < READABLE => vec![label.name.to_string()],
         Some(label) if span.last == span.node => vec![scene.shown_name(label).into_owned()],
         Some(_) => {
-            let labels = frames_of(tree, span).into_iter().map(|id| scene.names.labels.get(tree.node(id).label));
-            labels.map(|label| label.map_or_else(String::new, |label| scene.shown_name(label).into_owned())).collect()
+            let named = |id| match scene.names.labels.get(tree.node(id).label) {
+                Some(label) => format!("{}{}", scene.shown_name(label), times_of(scene, tree, id)),
+                None => String::new(),
+            };
+            frames_of(tree, span).into_iter().map(named).collect()
         }
     };
     let selected = match names.len() {
@@ -269,8 +276,17 @@ fn words_of(
         }
         (Some(_), None) => String::new(),
     };
+    let times = if names.len() == 1 { times_of(scene, tree, span.node) } else { String::new() };
     let mark = if scene.theme.depth == Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
-    Words::Frame { names, selected, mark, figures, share: String::new() }
+    Words::Frame { names, selected, times, mark, figures, share: String::new() }
+}
+
+/// ` ×15` of a function that calls itself, at most 15 deep. Empty for all others.
+pub(super) fn times_of(scene: &Scene, tree: &CallTree, node: NodeId) -> String {
+    match tree.repeats(node) {
+        1 => String::new(),
+        repeats => format!(" {}{repeats}", if scene.theme.ascii { 'x' } else { '×' }),
+    }
 }
 
 /// The share of a function's box. Empty if it is that of its caller: then it would stand there row after row.
@@ -305,7 +321,7 @@ impl Words {
                 let words = format!("+{}", text::count(u64::from(*count)));
                 if text::width(&words) <= columns { words } else { String::new() }
             }
-            Words::Frame { names, selected, mark, figures, .. } => {
+            Words::Frame { names, selected, times, mark, figures, .. } => {
                 let arrow = if ascii { " > " } else { " → " };
                 // Brackets show which frame of a chain is selected.
                 let marked = |(at, name): (usize, &String)| match at == *selected && at + 1 < names.len() {
@@ -313,14 +329,16 @@ impl Words {
                     false => name.clone(),
                 };
                 let names: Vec<String> = names.iter().enumerate().map(marked).collect();
-                let all = names.join(arrow);
+                let all = format!("{}{times}", names.join(arrow));
                 let with = |more: &str| format!("{all} {more}");
                 let words = if !figures.is_empty() && text::width(&with(figures)) <= columns {
                     with(figures)
                 } else if !mark.is_empty() && text::width(&with(mark)) <= columns {
                     with(mark)
-                } else if names.len() == 1 {
-                    fit_name(&all, columns)
+                } else if let [name] = names.as_slice() {
+                    let room = columns.saturating_sub(text::width(times));
+                    let both = room >= LEAST_NAME || text::width(name) <= room;
+                    if both { fit_name(name, room) + times } else { fit_name(name, columns) }
                 } else if text::width(&all) <= columns {
                     all
                 } else {
