@@ -164,6 +164,16 @@ impl Scene {
         }
     }
 
+    /// Returns the unit of changes, as the heading of a column. Empty without a comparison.
+    pub(super) fn change_unit(&self) -> &'static str {
+        match self.snapshot.difference.as_ref().map(|difference| difference.measure()) {
+            None => "",
+            Some(Measure::Shares) => "points",
+            Some(Measure::Rates { .. }) if self.ticks() == 0 => "change",
+            Some(Measure::Rates { .. }) => "CPUs",
+        }
+    }
+
     /// Formats a change: points of a share, CPUs, or events a second.
     pub(super) fn change(&self, change: Change) -> String {
         let sign = if change.by < 0.0 { '-' } else { '+' };

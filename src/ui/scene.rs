@@ -37,6 +37,15 @@ pub enum Chip {
     Recursion,
 }
 
+/// What the pointer is on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Hovered {
+    /// A box of the flame graph.
+    Box(Place),
+    /// A line of a table, counted from the one below its heading. Rows move, the pointer does not.
+    Line(usize),
+}
+
 /// What is looked at, and how.
 pub struct Scene {
     /// Names of labels; read without a lock.
@@ -54,7 +63,7 @@ pub struct Scene {
     /// The view on screen.
     pub view: View,
     /// What the pointer is on.
-    pub hover: Option<Place>,
+    pub hover: Option<Hovered>,
     /// A short word.
     pub message: Option<Message>,
     /// The last failures that messages told, the newest last.

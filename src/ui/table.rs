@@ -5,11 +5,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::position::Position;
-use super::scene::Scene;
+use super::scene::{Hovered, Scene};
 use super::text;
 use super::theme::Theme;
 
-use super::paint::put_right;
+use super::paint::{put, put_right};
 
 /// Draws the rows; the first line of `area` is the heading, drawn already.
 pub(super) fn draw<Row>(
@@ -36,6 +36,28 @@ pub(super) fn draw<Row>(
         let words = format!("  {}{dash}{} of {}", grouped(first), grouped(last), grouped(rows.len()));
         put_right(buffer, area, area.y, &words, scene.theme.dim());
         draw_bar(scene, Rect { x: body.right(), width: 1, ..body }, (position.scroll, lines, rows.len()), buffer);
+    }
+}
+
+/// The row of a table that a line of the screen shows, counted from below the heading.
+pub(super) fn hovered_line(scene: &Scene, at: ratatui::layout::Position) -> Option<Hovered> {
+    let body = scene.areas().body;
+    let line = usize::from(at.y).checked_sub(usize::from(body.y) + 1)?;
+    body.contains(at).then_some(Hovered::Line(line))
+}
+
+/// Tells all about the row under the pointer, on the last line of the table. The line below the view has the selected row.
+pub(super) fn show_hovered<Row>(
+    scene: &Scene,
+    area: Rect,
+    (position, rows): (Position, &[Row]),
+    describe: impl Fn(&Row) -> String,
+    buffer: &mut Buffer,
+) {
+    let Some(Hovered::Line(line)) = scene.hover else { return };
+    let at = position.scroll + line;
+    if let Some(row) = rows.get(at).filter(|_| at != position.at && line + 1 < usize::from(area.height)) {
+        put(buffer, area, area.x, area.bottom() - 1, &format!(" {} ", describe(row)), scene.theme.chip());
     }
 }
 

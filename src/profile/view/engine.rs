@@ -13,6 +13,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use rustc_hash::FxHashMap;
 
+use super::activity;
 use super::baseline::{OtherNames, excerpt};
 use super::builder::{Progress, ViewBuilder};
 use super::difference::{Difference, Measure};
@@ -298,7 +299,11 @@ impl Engine {
             return Err(OtherNames);
         }
         let capabilities = profile.capabilities();
-        let activity = builder.activity(&profile, now);
+        let mut activity = builder.activity(&profile, now);
+        let other = self.baseline.as_ref().and_then(|other| other.trees.as_ref());
+        if let Some(other) = other.filter(|_| difference.is_some()) {
+            activity = activity::beside(activity, &other.shown.builder.activity(&read(&other.profile), now));
+        }
         let hottest = if request.hottest { builder.hottest(&profile, now) } else { FxHashMap::default() };
         let snapshot = Snapshot {
             request: request.clone(),

@@ -4,6 +4,7 @@
 //! store ─ builder ─► tree, functions, timeline, summaries ─ engine ─► snapshot
 //! ```
 
+pub(crate) mod activity;
 pub(crate) mod addresses;
 pub(crate) mod baseline;
 pub(crate) mod builder;

@@ -1,5 +1,6 @@
 //! What a view tells: its tree, its sums, and what pickers list.
 
+use crate::profile::ActivityRow;
 use crate::profile::Addresses;
 use crate::profile::CallTree;
 use crate::profile::FrameWeight;
@@ -8,7 +9,6 @@ use crate::profile::LabelId;
 use crate::profile::Names;
 use crate::profile::Profile;
 use crate::profile::Sample;
-use crate::profile::Thread;
 use crate::profile::TimeRange;
 use crate::profile::Timeline;
 use crate::profile::Timestamp;
@@ -23,23 +23,6 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::profile::{CgroupId, Cpu, Tgid, UserId};
-
-/// What a thread did within the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ActivityRow {
-    /// Who.
-    pub thread: Thread,
-    /// Weight within the range, filters and target not applied: for pickers.
-    pub all: u64,
-    /// Weight that the view shows.
-    pub shown: u64,
-    /// Weight shown whose user stack reached a root.
-    pub complete: u64,
-    /// Weight shown that has a user stack to complete.
-    pub user: u64,
-    /// Weight of the last three seconds, target and filters not applied.
-    pub recent: u64,
-}
 
 /// Facts of a process besides its weight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -171,6 +154,7 @@ impl ViewBuilder {
             complete: amount(sums.complete),
             user: amount(sums.user),
             recent,
+            before: 0,
         })
         .filter(|row| row.all > 0)
         .collect()

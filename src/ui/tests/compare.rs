@@ -60,7 +60,17 @@ fn rates_are_compared_where_time_is_known() {
     let screen = bench.screen(120, 24);
     assert!(line(&screen, "function   ").contains("points") && line(&screen, "parse").contains("-40.0"), "{screen}");
     assert!(screen.contains("difference in points of the share of all"), "{screen}");
-    bench.keys("%1");
+    // So are processes; what is gone is there.
+    bench.keys("%3");
+    let screen = bench.screen(120, 24);
+    let figures = |name: &str| {
+        let line = line(&screen, name).replace('"', "");
+        line.split_whitespace().take(4).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(figures("nginx"), ["10", "0.00", "0.54", "-0.54"], "{screen}");
+    assert_eq!(figures("postgres"), ["20", "0.53", "0.29", "+0.23"], "{screen}");
+    assert!(screen.find("nginx  ").unwrap() < screen.find("postgres  ").unwrap(), "the most changed first\n{screen}");
+    bench.keys("1");
     // The time after the end of sampling is no idle time.
     bench.app.scene.span = Span::All;
     bench.app.scene.frozen = None;

@@ -94,3 +94,29 @@ fn from_callers_and_callees_there_is_a_way_back() {
     bench.key(KeyCode::Esc);
     assert!(bench.app.scene.view == View::Functions && bench.app.views.functions.open.is_none());
 }
+
+#[test]
+fn the_pointer_tells_all_about_a_row_of_a_table() {
+    let mut bench = Bench::new();
+    bench.keys("2");
+    let body = bench.app.scene.areas().body;
+    let hovered = |bench: &mut Bench| {
+        let screen = bench.screen(120, 24);
+        screen.lines().nth(usize::from(body.bottom()) - 1).unwrap().trim_matches(['"', ' ']).to_owned()
+    };
+    assert_eq!(hovered(&mut bench), "");
+    // The first row has the cursor, and the line below the view tells of it.
+    bench.mouse(MouseEventKind::Moved, 30, body.y + 1);
+    assert_eq!(hovered(&mut bench), "");
+    bench.mouse(MouseEventKind::Moved, 30, body.y + 2);
+    let row = bench.screen(120, 24).lines().nth(usize::from(body.y) + 2).unwrap().to_owned();
+    let words = hovered(&mut bench);
+    let name = words.split_whitespace().next().unwrap();
+    assert!(row.contains(name) && words.contains("  self ") && words.contains("  total "), "{words}\n{row}");
+    bench.keys("3");
+    assert_eq!(hovered(&mut bench), "", "a key takes it away");
+    bench.mouse(MouseEventKind::Moved, 30, body.y + 2);
+    assert!(hovered(&mut bench).contains(" % of what is shown"), "{}", hovered(&mut bench));
+    bench.mouse(MouseEventKind::Moved, 30, body.y + 9);
+    assert_eq!(hovered(&mut bench), "", "there is no row");
+}

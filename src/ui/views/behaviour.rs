@@ -6,8 +6,7 @@ use ratatui::layout::{Position, Rect};
 use crate::profile::{LabelId, Request, Tgid, Tid};
 use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
-use crate::ui::place::Place;
-use crate::ui::scene::Scene;
+use crate::ui::scene::{Hovered, Scene};
 
 /// An action and its word in the last line.
 pub(in crate::ui) type Hint = (Action, &'static str);
@@ -92,7 +91,7 @@ pub(in crate::ui) trait ViewBehaviour {
     fn let_go(&mut self, _scene: &mut Scene) {}
 
     /// Returns what the pointer is on.
-    fn hovered(&self, _scene: &Scene, _at: Position) -> Option<Place> {
+    fn hovered(&self, _scene: &Scene, _at: Position) -> Option<Hovered> {
         None
     }
 

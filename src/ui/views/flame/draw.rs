@@ -14,7 +14,7 @@ use crate::profile::{CallTree, Change, FrameKind, Label, Measure, NodeId};
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
 use crate::ui::place::Place;
-use crate::ui::scene::Scene;
+use crate::ui::scene::{Hovered, Scene};
 use crate::ui::text;
 use crate::ui::theme::{BoxColours, Depth};
 
@@ -40,7 +40,7 @@ pub(super) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer
     }
     draw_idle(flame, scene, &layout, area, buffer);
     tell_unseen_rows(flame, scene, &layout, area, buffer);
-    if let Some(place) = &scene.hover {
+    if let Some(Hovered::Box(place)) = &scene.hover {
         show_hovered(flame, scene, place, area, buffer);
     }
 }

@@ -18,7 +18,7 @@ use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
 use crate::ui::place::Place;
-use crate::ui::scene::Scene;
+use crate::ui::scene::{Hovered, Scene};
 use layout::{Layout, Span, place_of};
 
 impl Flame {
@@ -124,8 +124,8 @@ impl ViewBehaviour for Flame {
         (again || button == Button::Right).then_some(Action::ZoomIn)
     }
 
-    fn hovered(&self, scene: &Scene, at: Position) -> Option<Place> {
-        self.box_at(scene, at).map(|hovered| place_of(&scene.snapshot.tree, &hovered))
+    fn hovered(&self, scene: &Scene, at: Position) -> Option<Hovered> {
+        self.box_at(scene, at).map(|hovered| Hovered::Box(place_of(&scene.snapshot.tree, &hovered)))
     }
 
     fn wheel(&mut self, scene: &Scene, down: bool) -> bool {

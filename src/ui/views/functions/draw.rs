@@ -87,17 +87,13 @@ pub(super) fn draw(functions: &Functions, scene: &Scene, area: Rect, buffer: &mu
         draw_row(scene, row, line, &layout, buffer);
     };
     table::draw(scene, area, (functions.position, &rows), draw_row, buffer);
+    table::show_hovered(scene, area, (functions.position, &rows), |row| super::describe(scene, row), buffer);
 }
 
 fn draw_heading(functions: &Functions, scene: &Scene, area: Rect, layout: &Layout, buffer: &mut Buffer) {
     let dim = scene.theme.dim();
     let mut x = area.x;
-    let by = match scene.snapshot.difference.as_ref().map(|difference| difference.measure()) {
-        None => "",
-        Some(Measure::Shares) => "points",
-        Some(Measure::Rates { .. }) if scene.ticks() == 0 => "change",
-        Some(Measure::Rates { .. }) => "CPUs",
-    };
+    let by = scene.change_unit();
     for (words, order) in [("self", FunctionOrder::Own), ("total", FunctionOrder::Total)] {
         let mark = if functions.sort == order { table::sorted_by(&scene.theme) } else { "  " };
         let column = Rect { width: SHARE, ..area };

@@ -16,15 +16,16 @@ use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
 use crate::ui::paint::put;
-use crate::ui::scene::Scene;
+use crate::ui::scene::{Hovered, Scene};
+use crate::ui::table;
 use crate::ui::text;
 
 /// Columns below which the line about a function leaves out its object.
 const NAME_AND_OBJECT: usize = 60;
 
 impl Functions {
-    /// The weight of the row under the cursor, in words. In a comparison it is empty: the table has all figures.
-    fn figures(&self, scene: &Scene) -> String {
+    /// The weight of a row, in words. In a comparison it is empty: the table has all figures.
+    fn figures(scene: &Scene, row: Option<&FunctionsRow>) -> String {
         if scene.snapshot.difference.is_some() {
             return String::new();
         }
@@ -32,7 +33,7 @@ impl Functions {
             format!("{words} {} ({} %)", scene.amount(weight), text::percent(weight, whole))
         };
         let whole = scene.snapshot.weight();
-        match self.rows(&scene.snapshot).get(self.position.at) {
+        match row {
             Some(FunctionsRow::Function { own, total, .. }) => {
                 format!("{}  {}", weighed("self", own.now, whole), weighed("total", total.now, whole))
             }
@@ -43,6 +44,19 @@ impl Functions {
             Some(FunctionsRow::Heading { .. }) | None => String::new(),
         }
     }
+}
+
+/// The whole name of a row's function, its module and weight.
+fn describe(scene: &Scene, row: &FunctionsRow) -> String {
+    let label = match row {
+        FunctionsRow::Function { label, .. } => Some(*label),
+        FunctionsRow::Node { path, .. } => path.last().copied(),
+        FunctionsRow::Heading { callers: true } => return "functions that call it".to_owned(),
+        FunctionsRow::Heading { callers: false } => return "functions that it calls".to_owned(),
+    };
+    let Some(label) = label.and_then(|label| scene.names.labels.get(label)) else { return String::new() };
+    let words = [&*label.name, &*label.object, &Functions::figures(scene, Some(row))].map(str::to_owned);
+    words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("  ")
 }
 
 impl ViewBehaviour for Functions {
@@ -70,7 +84,7 @@ impl ViewBehaviour for Functions {
     fn draw_detail(&self, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
         let left = line.draw_searched(buffer);
         let Some(label) = self.selected_label(scene).and_then(|label| scene.names.labels.get(label)) else { return };
-        let figures = self.figures(scene);
+        let figures = Functions::figures(scene, self.rows(&scene.snapshot).get(self.position.at));
         // The name needs more room than its object.
         let object = if usize::from(left.width) < text::width(&figures) + NAME_AND_OBJECT { "" } else { &*label.object };
         let room = usize::from(left.width).saturating_sub(text::width(&figures) + text::width(object) + 6);
@@ -112,6 +126,10 @@ impl ViewBehaviour for Functions {
 
     fn next_match(&mut self, scene: &Scene, found: &dyn Fn(LabelId) -> bool, forward: bool) -> Option<Match> {
         Some(self.find_next(&scene.snapshot, found, forward, scene.areas().table_lines()))
+    }
+
+    fn hovered(&self, scene: &Scene, at: Position) -> Option<Hovered> {
+        table::hovered_line(scene, at)
     }
 
     fn click(&mut self, scene: &Scene, at: Position, button: Button) -> Option<Action> {

@@ -5,13 +5,20 @@
 //!   26952 root       47.8 ████████     3.36 s    1    python3  -c while True: sum(range(9))       ▌builtin_sum
 //!         root        3.7 ▌            0.23 s       ▸ gcc ×23  exited
 //! ```
+//!
+//! In a comparison, the columns of weights are those of the two sides and of the change, ordered by the change:
+//!
+//! ```text
+//!     PID user          now      was     CPUs ▼          process                                     hottest function
+//!   26952 root         0.97     0.02    +0.95 ████████     python3  -c while True: sum(range(9))       ▌builtin_sum
+//! ```
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::rows::{ProcessRow, ProcessSort, ProcessSums, Processes};
-use crate::profile::{ActivityRow, Tgid, ViewBuilder};
+use crate::profile::{ActivityRow, Measure, Sides, Tgid, ViewBuilder};
 use crate::ui::detail::DetailLine;
 use crate::ui::names::fit_name;
 use crate::ui::paint::{bar, put, put_right};
@@ -25,14 +32,20 @@ const WIDE: u16 = 100;
 /// Least columns of a screen with hottest functions.
 const VERY_WIDE: u16 = 120;
 
+/// The columns of weights.
+enum Figures {
+    /// What there is: CPU use of the last seconds, the weight in the range, the number of threads.
+    Now { recent: Rect, amount: Rect, threads: Option<Rect> },
+    /// The two sides of a comparison, and the change.
+    Compared { now: Rect, was: Rect, change: Rect },
+}
+
 /// The columns of the table, and the weight of a full bar.
 struct Layout {
     number: Rect,
     user: Option<Rect>,
-    recent: Rect,
+    figures: Figures,
     bar: Rect,
-    amount: Rect,
-    threads: Option<Rect>,
     name: u16,
     hottest: Option<u16>,
     by: ProcessSort,
@@ -52,10 +65,15 @@ impl Layout {
         };
         let number = column(8, 1);
         let user = is_wide.then(|| column(8, 1));
-        let recent = column(7, 1);
-        let bar = column(if is_wide { 8 } else { 5 }, 1);
-        let amount = column(8, 1);
-        let threads = is_wide.then(|| column(4, 2));
+        let long = if is_wide { 8 } else { 5 };
+        let (figures, bar) = if scene.snapshot.difference.is_some() {
+            let (now, was, change) = (column(8, 1), column(8, 1), column(8, 2));
+            (Figures::Compared { now, was, change }, column(long, 1))
+        } else {
+            let (recent, bar) = (column(7, 1), column(long, 1));
+            let (amount, threads) = (column(8, 1), is_wide.then(|| column(4, 2)));
+            (Figures::Now { recent, amount, threads }, bar)
+        };
         let by = match processes.sort {
             ProcessSort::Samples => ProcessSort::Samples,
             ProcessSort::Cpu | ProcessSort::Name | ProcessSort::Pid => ProcessSort::Cpu,
@@ -63,10 +81,11 @@ impl Layout {
         let hottest = (area.width >= VERY_WIDE).then(|| area.right() - (area.width / 4).clamp(20, 44));
         let is_over = !scene.status.live && !scene.is_file();
         let by = if is_over { ProcessSort::Samples } else { by };
-        let most = rows.iter().map(|row| figure(row, by)).max().unwrap_or(0);
+        let most = rows.iter().map(|row| figure(scene, row, by)).fold(0.0, f64::max);
         // The bar of CPU use is full at one CPU at least: on an idle machine all bars are short.
-        let least = if by == ProcessSort::Cpu { u64::from(scene.ticks()) * ViewBuilder::RECENT / 1_000_000_000 } else { 0 };
-        Layout { number, user, recent, bar, amount, threads, name: x, hottest, by, full: most.max(least) as f64, is_over }
+        let one_cpu = f64::from(scene.ticks()) * ViewBuilder::RECENT as f64 / 1e9;
+        let least = if by == ProcessSort::Cpu && matches!(figures, Figures::Now { .. }) { one_cpu } else { 0.0 };
+        Layout { number, user, figures, bar, name: x, hottest, by, full: most.max(least), is_over }
     }
 }
 
@@ -78,10 +97,21 @@ fn weights(row: &ProcessRow) -> (u64, u64) {
     }
 }
 
-/// The weight of a row that its bar shows.
-fn figure(row: &ProcessRow, by: ProcessSort) -> u64 {
+/// The weights of a row on the two sides of a comparison.
+fn sides(row: &ProcessRow, whole: Sides) -> Sides {
+    match row {
+        ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => sums.sides(whole),
+        ProcessRow::Thread { row } => Sides::estimated(row.shown, row.before, whole),
+    }
+}
+
+/// What the bar of a row shows: its weight, or its change.
+fn figure(scene: &Scene, row: &ProcessRow, by: ProcessSort) -> f64 {
+    if let Some(difference) = &scene.snapshot.difference {
+        return difference.change(sides(row, difference.whole())).by.abs();
+    }
     let (recent, shown) = weights(row);
-    if by == ProcessSort::Samples { shown } else { recent }
+    if by == ProcessSort::Samples { shown as f64 } else { recent as f64 }
 }
 
 /// Draws the table.
@@ -94,6 +124,11 @@ pub(super) fn draw(processes: &Processes, scene: &Scene, area: Rect, buffer: &mu
     }
     let draw_row = |scene: &Scene, row: &ProcessRow, line: Rect, buffer: &mut Buffer| draw_row(scene, row, line, &layout, buffer);
     table::draw(scene, area, (processes.position, &rows), draw_row, buffer);
+    let describe = |row: &ProcessRow| {
+        let (words, figures) = describe(scene, row);
+        format!("{words}  {figures}")
+    };
+    table::show_hovered(scene, area, (processes.position, &rows), describe, buffer);
 }
 
 /// Why there is no row.
@@ -112,19 +147,28 @@ fn draw_heading(processes: &Processes, scene: &Scene, area: Rect, layout: &Layou
     let dim = scene.theme.dim();
     let marked =
         |words: &str, sort| format!("{words}{}", if processes.sort == sort { table::sorted_by(&scene.theme) } else { "" });
-    let recent = if scene.shown_event().is_some() { "ev/s" } else { "CPU %" };
-    let amount = if scene.ticks() == 0 { scene.unit_word() } else { "CPU time" };
     put_right(buffer, layout.number, area.y, &marked("PID", ProcessSort::Pid), dim);
     if let Some(column) = layout.user {
         put(buffer, column, column.x, area.y, "user", dim);
     }
-    put_right(buffer, layout.recent, area.y, &marked(recent, ProcessSort::Cpu), dim);
-    put(buffer, layout.bar, layout.bar.x, area.y, if layout.by == ProcessSort::Cpu { "3 s" } else { "all" }, dim);
-    // The sign has the blank before the column, too.
-    let column = Rect { x: layout.amount.x - 2, width: layout.amount.width + 2, ..layout.amount };
-    put_right(buffer, column, area.y, &marked(amount, ProcessSort::Samples), dim);
-    if let Some(column) = layout.threads {
-        put_right(buffer, column, area.y, "thr", dim);
+    // The sign has the blanks before the column, too.
+    let wider = |column: Rect| Rect { x: column.x - 2, width: column.width + 2, ..column };
+    match &layout.figures {
+        Figures::Now { recent, amount, threads } => {
+            let of_seconds = if scene.shown_event().is_some() { "ev/s" } else { "CPU %" };
+            let of_range = if scene.ticks() == 0 { scene.unit_word() } else { "CPU time" };
+            put_right(buffer, *recent, area.y, &marked(of_seconds, ProcessSort::Cpu), dim);
+            put(buffer, layout.bar, layout.bar.x, area.y, if layout.by == ProcessSort::Cpu { "3 s" } else { "all" }, dim);
+            put_right(buffer, wider(*amount), area.y, &marked(of_range, ProcessSort::Samples), dim);
+            if let Some(column) = threads {
+                put_right(buffer, *column, area.y, "thr", dim);
+            }
+        }
+        Figures::Compared { now, was, change } => {
+            put_right(buffer, *now, area.y, &marked("now", ProcessSort::Samples), dim);
+            put_right(buffer, *was, area.y, "was", dim);
+            put_right(buffer, wider(*change), area.y, &marked(scene.change_unit(), ProcessSort::Cpu), dim);
+        }
     }
     put(buffer, area, layout.name + 2, area.y, &marked("process", ProcessSort::Name), dim);
     if let Some(x) = layout.hottest {
@@ -135,7 +179,6 @@ fn draw_heading(processes: &Processes, scene: &Scene, area: Rect, layout: &Layou
 fn draw_row(scene: &Scene, row: &ProcessRow, line: Rect, layout: &Layout, buffer: &mut Buffer) {
     let theme = &scene.theme;
     let at = |column: Rect| Rect { y: line.y, ..column };
-    let (recent, shown) = weights(row);
     let (number, is_gone) = match row {
         ProcessRow::Exited { .. } => (String::new(), true),
         ProcessRow::Process { sums, exited, .. } => (sums.tgid.to_string(), *exited),
@@ -146,19 +189,9 @@ fn draw_row(scene: &Scene, row: &ProcessRow, line: Rect, layout: &Layout, buffer
     if let Some(column) = layout.user.map(at).filter(|_| !matches!(row, ProcessRow::Thread { .. })) {
         put(buffer, column, column.x, line.y, &user_of(scene, tgid_of(row)), theme.dim());
     }
-    put_right(
-        buffer,
-        at(layout.recent),
-        line.y,
-        &format!("{:.1}", if layout.is_over { whole_use(scene, shown) } else { recent_use(scene, recent) }),
-        plain,
-    );
-    let part = figure(row, layout.by) as f64 / layout.full.max(1.0);
-    bar(scene, part, at(layout.bar), if is_gone { theme.dim() } else { theme.bar() }, buffer);
-    put_right(buffer, at(layout.amount), line.y, &scene.counted(shown), plain);
-    if let (Some(column), ProcessRow::Process { sums, .. }) = (layout.threads, row) {
-        put_right(buffer, at(column), line.y, &sums.threads.len().to_string(), theme.dim());
-    }
+    let bar_style = draw_figures(scene, row, plain, line.y, layout, buffer);
+    let part = if layout.full > 0.0 { figure(scene, row, layout.by) / layout.full } else { 0.0 };
+    bar(scene, part, at(layout.bar), if is_gone { theme.dim() } else { bar_style }, buffer);
     let names = Rect { width: layout.hottest.map_or(line.right(), |x| x - 2).saturating_sub(line.x), ..line };
     draw_name(scene, row, names, layout.name, buffer);
     let process = if let ProcessRow::Process { sums, .. } = row { scene.snapshot.processes.get(&sums.tgid) } else { None };
@@ -169,6 +202,41 @@ fn draw_row(scene: &Scene, row: &ProcessRow, line: Rect, layout: &Layout, buffer
         }
         let room = usize::from(line.right().saturating_sub(x + 1));
         put(buffer, line, x + 1, line.y, &fit_name(&scene.shown_name(label), room), plain);
+    }
+}
+
+/// Draws the weights of a row. Returns the style of its bar.
+fn draw_figures(scene: &Scene, row: &ProcessRow, plain: Style, y: u16, layout: &Layout, buffer: &mut Buffer) -> Style {
+    let at = |column: &Rect| Rect { y, ..*column };
+    match (&layout.figures, &scene.snapshot.difference) {
+        (Figures::Compared { now, was, change }, Some(difference)) => {
+            let sides = sides(row, difference.whole());
+            let (of_now, of_before) = match difference.measure() {
+                Measure::Shares => {
+                    let share = |part, of| format!("{} %", text::percent(part, of));
+                    (share(sides.now, difference.whole().now), share(sides.before, difference.whole().before))
+                }
+                Measure::Rates { now, before, .. } => {
+                    (scene.rate(sides.now as f64 / now), scene.rate(sides.before as f64 / before))
+                }
+            };
+            put_right(buffer, at(now), y, &of_now, plain);
+            put_right(buffer, at(was), y, &of_before, scene.theme.dim());
+            let by = difference.change(sides);
+            put_right(buffer, at(change), y, &scene.change(by), scene.theme.changed(by));
+            scene.theme.changed(by)
+        }
+        (Figures::Now { recent, amount, threads }, _) => {
+            let (of_seconds, shown) = weights(row);
+            let of_seconds = if layout.is_over { whole_use(scene, shown) } else { recent_use(scene, of_seconds) };
+            put_right(buffer, at(recent), y, &format!("{of_seconds:.1}"), plain);
+            put_right(buffer, at(amount), y, &scene.counted(shown), plain);
+            if let (Some(column), ProcessRow::Process { sums, .. }) = (threads, row) {
+                put_right(buffer, at(column), y, &sums.threads.len().to_string(), scene.theme.dim());
+            }
+            scene.theme.bar()
+        }
+        _ => scene.theme.bar(),
     }
 }
 
@@ -234,6 +302,14 @@ pub(super) fn draw_detail(processes: &Processes, scene: &Scene, line: DetailLine
     let left = line.draw_searched(buffer);
     let rows = processes.rows(&scene.snapshot, &scene.names);
     let Some(row) = rows.get(processes.position.at) else { return };
+    let (words, figures) = describe(scene, row);
+    let most = usize::from(left.width).saturating_sub(text::width(&figures) + 4).max(usize::from(left.width) / 2);
+    let x = put(buffer, left, left.x + 1, left.y, &text::cut(&words, most), scene.theme.strong());
+    put(buffer, left, x + 2, left.y, &figures, Style::new());
+}
+
+/// The whole command of a row; its share and its cgroup.
+fn describe(scene: &Scene, row: &ProcessRow) -> (String, String) {
     let (name, thread, complete, user): (_, Option<&ActivityRow>, _, _) = match row {
         ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => {
             (sums.name, sums.threads.first(), sums.complete, sums.user)
@@ -251,10 +327,7 @@ pub(super) fn draw_detail(processes: &Processes, scene: &Scene, line: DetailLine
     }
     let command = scene.snapshot.processes.get(&tgid_of(row)).map(|process| &process.command);
     let command = command.filter(|command| !command.is_empty() && !matches!(row, ProcessRow::Exited { .. }));
-    let words = command.map_or_else(|| scene.names.labels.name(name).to_owned(), |command| command.to_string());
-    let most = usize::from(left.width).saturating_sub(text::width(&figures) + 4).max(usize::from(left.width) / 2);
-    let x = put(buffer, left, left.x + 1, left.y, &text::cut(&words, most), scene.theme.strong());
-    put(buffer, left, x + 2, left.y, &figures, Style::new());
+    (command.map_or_else(|| scene.names.labels.name(name).to_owned(), |command| command.to_string()), figures)
 }
 
 /// The same over all the time that is shown.

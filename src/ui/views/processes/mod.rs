@@ -12,8 +12,9 @@ use super::behaviour::{Button, Hint, Opened, ViewBehaviour};
 use crate::profile::{LabelId, Request};
 use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
-use crate::ui::scene::Scene;
+use crate::ui::scene::{Hovered, Scene};
 use crate::ui::span::Span;
+use crate::ui::table;
 use crate::ui::view::View;
 
 impl ViewBehaviour for Processes {
@@ -71,6 +72,10 @@ impl ViewBehaviour for Processes {
     fn next_order(&mut self) -> bool {
         self.next_sort();
         true
+    }
+
+    fn hovered(&self, scene: &Scene, at: Position) -> Option<Hovered> {
+        table::hovered_line(scene, at)
     }
 
     fn click(&mut self, scene: &Scene, at: Position, button: Button) -> Option<Action> {

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{ActivityRow, LabelId, Names, Snapshot, Steady, Tgid, Tid, Weighed};
+use crate::profile::{ActivityRow, Change, Difference, LabelId, Names, Sides, Snapshot, Steady, Tgid, Tid, Weighed};
 use crate::ui::keys::Action;
 use crate::ui::position::Position;
 
@@ -23,8 +23,28 @@ pub struct ProcessSums {
     pub user: u64,
     /// See [`ActivityRow`].
     pub recent: u64,
+    /// See [`ActivityRow`].
+    pub before: u64,
     /// Its threads, each once; none where several processes are one row.
     pub threads: Vec<ActivityRow>,
+}
+
+impl ProcessSums {
+    fn add(&mut self, row: &ActivityRow) {
+        // A new field does not compile until it is summed up here.
+        let ActivityRow { thread: _, all, shown, complete, user, recent, before } = row;
+        self.all += all;
+        self.shown += shown;
+        self.complete += complete;
+        self.user += user;
+        self.recent += recent;
+        self.before += before;
+    }
+
+    /// Its weights on the two sides of a comparison.
+    pub(super) fn sides(&self, whole: Sides) -> Sides {
+        Sides::estimated(self.shown, self.before, whole)
+    }
 }
 
 /// Sums the threads of each process up, in the order the processes were first seen.
@@ -42,28 +62,19 @@ pub(in crate::ui) fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
                 complete: 0,
                 user: 0,
                 recent: 0,
+                before: 0,
                 threads: Vec::new(),
             });
             sums.len() - 1
         });
         let process = &mut sums[index];
         process.name = row.thread.process;
-        process.all += row.all;
-        process.shown += row.shown;
-        process.complete += row.complete;
-        process.user += row.user;
-        process.recent += row.recent;
+        process.add(row);
         let thread = *thread_at.entry((row.thread.tgid, row.thread.tid)).or_insert(process.threads.len());
         match process.threads.get_mut(thread) {
             Some(known) => {
-                *known = ActivityRow {
-                    thread: row.thread,
-                    all: known.all + row.all,
-                    shown: known.shown + row.shown,
-                    complete: known.complete + row.complete,
-                    user: known.user + row.user,
-                    recent: known.recent + row.recent,
-                }
+                known.thread = row.thread;
+                known.add(row);
             }
             None => process.threads.push(*row),
         }
@@ -151,7 +162,7 @@ impl Processes {
     /// The rows as they are on screen: only what the view shows.
     pub fn rows(&self, snapshot: &Snapshot, names: &Names) -> Vec<ProcessRow> {
         let mut entries = fold_exited(processes_of(snapshot), snapshot);
-        self.order(names, &mut entries, |entry| &entry.sums);
+        self.order(snapshot, names, &mut entries, |entry| &entry.sums);
         entries.sort_by_key(|entry| self.steady.rank(entry.key()).unwrap_or(usize::MAX));
         let mut rows = Vec::new();
         for Entry { sums, mut folded } in entries {
@@ -160,7 +171,7 @@ impl Processes {
                 continue;
             }
             let open = self.open.contains(&RowKey::Exited(sums.name));
-            self.order(names, &mut folded, |process| process);
+            self.order(snapshot, names, &mut folded, |process| process);
             let processes = folded.iter().map(|process| process.tgid).collect();
             rows.push(ProcessRow::Exited { sums, processes, open });
             if open {
@@ -170,9 +181,24 @@ impl Processes {
         rows
     }
 
-    fn order<T>(&self, names: &Names, entries: &mut [T], sums: impl Fn(&T) -> &ProcessSums) {
+    fn order<T>(&self, snapshot: &Snapshot, names: &Names, entries: &mut [T], sums: impl Fn(&T) -> &ProcessSums) {
         use std::cmp::Reverse;
-        match self.sort {
+        match (self.sort, snapshot.difference.as_deref()) {
+            (ProcessSort::Cpu, Some(difference)) => {
+                // What may be chance comes after all that is not.
+                let key = |entry: &T| {
+                    let change = change_of(difference, sums(entry));
+                    (change.chance, Reverse((change.by.abs() * 1e9) as u64), sums(entry).tgid)
+                };
+                entries.sort_by_key(key);
+            }
+            (sort, _) => self.order_by(sort, names, entries, sums),
+        }
+    }
+
+    fn order_by<T>(&self, sort: ProcessSort, names: &Names, entries: &mut [T], sums: impl Fn(&T) -> &ProcessSums) {
+        use std::cmp::Reverse;
+        match sort {
             ProcessSort::Cpu => entries.sort_by_key(|entry| (Reverse((sums(entry).recent, sums(entry).shown)), sums(entry).tgid)),
             ProcessSort::Samples => entries.sort_by_key(|entry| (Reverse(sums(entry).shown), sums(entry).tgid)),
             ProcessSort::Name => {
@@ -188,7 +214,7 @@ impl Processes {
     fn push(&self, rows: &mut Vec<ProcessRow>, mut sums: ProcessSums, snapshot: &Snapshot, folded: bool) {
         let open = self.open.contains(&RowKey::Process(sums.tgid));
         let mut threads = if open { sums.threads.clone() } else { Vec::new() };
-        threads.retain(|row| row.shown > 0);
+        threads.retain(|row| row.shown + row.before > 0);
         threads.sort_by_key(|row| (std::cmp::Reverse((row.recent, row.shown)), row.thread.tid));
         sums.threads.retain(|row| row.shown > 0);
         let exited = has_exited(snapshot, sums.tgid);
@@ -208,14 +234,21 @@ impl Processes {
             return self.steady.forget();
         }
         let mut entries = fold_exited(processes_of(snapshot), snapshot);
-        self.order(names, &mut entries, |entry| &entry.sums);
+        self.order(snapshot, names, &mut entries, |entry| &entry.sums);
         let weighed = |entry: &Entry| {
             let (recent, shown) = (entry.sums.recent as f64, entry.sums.shown as f64);
-            let (weight, variance) = match self.sort {
-                // Rows without anything recent are ordered by the rest.
-                // In three seconds, other programs on the same CPU make as much difference as chance does.
-                ProcessSort::Cpu => (recent + shown * 1e-12, recent * 4.0),
-                _ => (shown, shown),
+            let (weight, variance) = match (self.sort, snapshot.difference.as_deref()) {
+                (ProcessSort::Cpu, Some(difference)) => {
+                    let change = change_of(difference, &entry.sums);
+                    let by = change.by.abs();
+                    if change.chance { (by * 1e-3, (by * 1e-3).powi(2)) } else { (by, 0.0) }
+                }
+                (sort, _) => match sort {
+                    // Rows without anything recent are ordered by the rest.
+                    // In three seconds, other programs on the same CPU make as much difference as chance does.
+                    ProcessSort::Cpu => (recent + shown * 1e-12, recent * 4.0),
+                    _ => (shown, shown),
+                },
             };
             Weighed { key: entry.key(), weight, variance }
         };
@@ -302,6 +335,11 @@ impl Processes {
     }
 }
 
+/// How a process differs from what it was.
+pub(super) fn change_of(difference: &Difference, sums: &ProcessSums) -> Change {
+    difference.change(sums.sides(difference.whole()))
+}
+
 /// A process; or several exited ones of one name, and their sums.
 struct Entry {
     sums: ProcessSums,
@@ -322,7 +360,7 @@ fn has_exited(snapshot: &Snapshot, tgid: Tgid) -> bool {
 fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut first_of: FxHashMap<LabelId, usize> = FxHashMap::default();
-    for process in processes.into_iter().filter(|process| process.shown > 0) {
+    for process in processes.into_iter().filter(|process| process.shown + process.before > 0) {
         let at = match has_exited(snapshot, process.tgid) {
             true => *first_of.entry(process.name).or_insert(entries.len()),
             false => entries.len(),
@@ -335,7 +373,7 @@ fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
                     entry.sums.threads.clear();
                 }
                 // A new field does not compile until it is summed up here.
-                let ProcessSums { tgid, name: _, all, shown, complete, user, recent, threads: _ } = &process;
+                let ProcessSums { tgid, name: _, all, shown, complete, user, recent, before, threads: _ } = &process;
                 let sums = &mut entry.sums;
                 sums.tgid = sums.tgid.min(*tgid);
                 sums.all += all;
@@ -343,6 +381,7 @@ fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
                 sums.complete += complete;
                 sums.user += user;
                 sums.recent += recent;
+                sums.before += before;
                 entry.folded.push(process);
             }
         }
@@ -362,7 +401,7 @@ mod tests {
         let rows = processes.iter().map(|(tgid, name, weight, _)| {
             let name = names.labels.intern(name, "", FrameKind::Process);
             let thread = Thread { tgid: Tgid(*tgid), tid: Tid(*tgid), process: name, name, ..Thread::default() };
-            ActivityRow { thread, all: weight + 1, shown: *weight, complete: 1, user: 2, recent: 0 }
+            ActivityRow { thread, all: weight + 1, shown: *weight, complete: 1, user: 2, ..ActivityRow::default() }
         });
         let snapshot = Snapshot {
             activity: rows.collect(),
