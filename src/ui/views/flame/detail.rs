@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
 
-use super::draw::times_of;
+use super::boxes::times_of;
 use super::state::Flame;
 use crate::profile::{CallTree, Change, Difference, FrameKind, Measure, NodeId, Sides, TreeNode};
 use crate::ui::detail::DetailLine;

@@ -1,27 +1,19 @@
 //! View 1: the flame graph.
-//!
-//! With colours, boxes meet at eighths of a column: the cell in which one box ends and the next begins is drawn with a
-//! left-block glyph, the left box's colour on the right box's. Where two boxes meet at a cell's edge the left one leaves an
-//! eighth free, so that neighbours stay apart. Without colours, boxes begin with `│` on whole columns.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
 
-use super::layout::{Layout, Span, frames_of};
+use super::boxes::{Boxes, Cursor};
+use super::layout::Layout;
 use super::state::Flame;
-use crate::profile::{CallTree, Change, FrameKind, Label, Measure, NodeId};
+use crate::profile::CallTree;
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
 use crate::ui::place::Place;
 use crate::ui::scene::{Hovered, Scene};
 use crate::ui::text;
-use crate::ui::theme::{BoxColours, Depth};
 
 use crate::ui::paint::{put, put_right};
-
-/// Left blocks of 1 to 7 eighths.
-const LEFT_BLOCKS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// Draws the graph, or why there is none.
 pub(super) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer) {
@@ -32,11 +24,11 @@ pub(super) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer
     let layout = flame.layout(tree, &scene.names.labels, &scene.theme, area);
     let (cursor, cursor_found) = flame.cursor.find(tree);
     let cursor = Cursor { node: cursor_found.then_some(cursor), rest: flame.cursor.rest };
+    let difference = scene.snapshot.difference.as_deref();
+    let boxes = Boxes { scene, tree, layout: &layout, difference, root: None, cursor };
     for line in 0..area.height {
         let row = flame.row_at(usize::from(line), usize::from(area.height));
-        if let Some(spans) = layout.rows.get(row) {
-            draw_row(scene, &layout, cursor, row, spans, Rect::new(area.x, area.y + line, area.width, 1), buffer);
-        }
+        boxes.draw_row(row, Rect::new(area.x, area.y + line, area.width, 1), buffer);
     }
     draw_idle(flame, scene, &layout, area, buffer);
     tell_unseen_rows(flame, scene, &layout, area, buffer);
@@ -112,328 +104,6 @@ fn empty(scene: &Scene, area: Rect, buffer: &mut Buffer) {
         (false, false) => "there are no samples",
     };
     put(buffer, area, area.x + 1, area.y + area.height / 3, words, scene.theme.dim());
-}
-
-fn draw_row(scene: &Scene, layout: &Layout, cursor: Cursor, row: usize, spans: &[Span], line: Rect, buffer: &mut Buffer) {
-    let mut shift = false;
-    let mut last_ground = None;
-    for (index, span) in spans.iter().enumerate() {
-        let mut look = look_of(scene, layout, cursor, row, span, shift);
-        // Neighbours of one colour are told apart by lightness.
-        if last_ground == Some((look.style.bg, span.from)) {
-            shift = !shift;
-            look = look_of(scene, layout, cursor, row, span, shift);
-        }
-        let next_begins = spans.get(index + 1).is_some_and(|next| next.from == span.to);
-        if scene.theme.fractional() {
-            draw_fractional(span, &look, next_begins, line, buffer);
-        } else {
-            draw_plain(scene, span, &look, line, buffer);
-        }
-        last_ground = Some((look.style.bg, span.to));
-    }
-}
-
-/// What is selected, found in the tree once a picture.
-#[derive(Clone, Copy)]
-struct Cursor {
-    node: Option<NodeId>,
-    rest: bool,
-}
-
-impl Cursor {
-    fn is_on(self, tree: &CallTree, span: &Span) -> bool {
-        self.node.is_some_and(|node| self.rest == (span.rest > 0) && frames_of(tree, span).contains(&node))
-    }
-}
-
-struct Look {
-    style: Style,
-    words: Words,
-}
-
-enum Words {
-    /// A frame's names: one, or a chain's; and which of them is selected. How often a single frame repeats and figures follow the name,
-    /// the share stands at the right end.
-    Frame { names: Vec<String>, selected: usize, times: String, mark: &'static str, figures: String, share: String },
-    /// So many narrow children.
-    Rest(u32),
-}
-
-fn look_of(scene: &Scene, layout: &Layout, cursor: Cursor, row: usize, span: &Span, shift: bool) -> Look {
-    let tree = &scene.snapshot.tree;
-    // The last frame of a chain has its weight.
-    let node = tree.node(span.last);
-    let label = if span.last == CallTree::ROOT { None } else { scene.names.labels.get(node.label) };
-    let own = if node.total == 0 { 0.0 } else { node.own as f64 / node.total as f64 };
-    let faded = row + 1 < layout.lead;
-    let change = scene.snapshot.difference.as_ref().map(|difference| difference.change(difference.node(span.node).total));
-    let colours = match change {
-        Some(change) => scene.theme.change(change, shift, faded || span.rest > 0),
-        None => scene.theme.frame(label, shift, faded || span.rest > 0, own),
-    };
-    let mut style = Style::new().bg(colours.ground).fg(colours.ink);
-    if scene.theme.depth == Depth::None {
-        // Without colours, the line tells where a box ends.
-        style = style.add_modifier(Modifier::UNDERLINED);
-    }
-    if let Some(found) = &scene.snapshot.search {
-        let is_found = |id: &NodeId| *id != CallTree::ROOT && found.matches(tree.node(*id).label);
-        if span.rest == 0 && frames_of(tree, span).iter().any(is_found) {
-            style = scene.theme.found(colours);
-        } else {
-            style = style.patch(unmatched(scene, colours));
-        }
-    }
-    if label.is_some_and(|label| label.provisional) {
-        style = style.add_modifier(Modifier::ITALIC);
-    }
-    if cursor.is_on(tree, span) {
-        style = scene.theme.selected();
-    }
-    let columns = (span.to - span.from) / if scene.theme.fractional() { 8 } else { 1 };
-    let caller = row.checked_sub(1).and_then(|row| layout.rows.get(row)).and_then(|row| row.get(span.parent as usize));
-    let mut words = words_of(scene, tree, (span, cursor), label, change, columns);
-    if let (Words::Frame { share, figures, .. }, Some(caller)) = (&mut words, caller)
-        && figures.is_empty()
-        && change.is_none()
-    {
-        *share = share_of(tree, span, caller);
-    }
-    Look { style, words }
-}
-
-/// What a search did not find steps back, where there are colours to step back with.
-fn unmatched(scene: &Scene, colours: BoxColours) -> Style {
-    match (scene.theme.dark, colours.ground) {
-        (true, Color::Rgb(r, g, b)) => {
-            let dim = |value: u8| value / 2;
-            Style::new().bg(Color::Rgb(dim(r), dim(g), dim(b))).fg(Color::Rgb(210, 210, 215))
-        }
-        (false, Color::Rgb(r, g, b)) => {
-            let pale = |value: u8| 255 - (255 - value) / 2;
-            Style::new().bg(Color::Rgb(pale(r), pale(g), pale(b)))
-        }
-        _ => Style::new(),
-    }
-}
-
-/// Columns in which a part of a name could be read: see [`fit_name`].
-const READABLE: u32 = 3;
-
-/// Columns of a cut name beside which there is room for how often it repeats.
-const LEAST_NAME: usize = 8;
-
-/// Least columns between a name and the share at the right end.
-const SPACE: usize = 2;
-
-fn words_of(
-    scene: &Scene,
-    tree: &CallTree,
-    (span, cursor): (&Span, Cursor),
-    label: Option<&Label>,
-    change: Option<Change>,
-    columns: u32,
-) -> Words {
-    if span.rest > 0 {
-        return Words::Rest(span.rest);
-    }
-    let names = match label {
-        None => vec!["all".to_owned()],
-        // Most boxes are as narrow as that: work on names that nobody sees would be most of a picture's.
-        Some(label) if columns < READABLE => vec![label.name.to_string()],
-        Some(label) if span.last == span.node => vec![scene.shown_name(label).into_owned()],
-        Some(_) => {
-            let named = |id| match scene.names.labels.get(tree.node(id).label) {
-                Some(label) => format!("{}{}", scene.shown_name(label), times_of(scene, tree, id)),
-                None => String::new(),
-            };
-            frames_of(tree, span).into_iter().map(named).collect()
-        }
-    };
-    let selected = match names.len() {
-        1 => 0,
-        count => frames_of(tree, span).iter().position(|id| Some(*id) == cursor.node).unwrap_or(count - 1),
-    };
-    // Processes and the root say how much they are; functions would only repeat it row after row. What has changed says by how
-    // much, whatever it is.
-    let figures = match (label.map(|label| label.kind), change) {
-        (None, Some(change)) => match rate_of(scene) {
-            Some(rate) => format!("{rate}  {}", scene.change(change)),
-            None => scene.amount_with_unit(scene.snapshot.weight()),
-        },
-        // Processes always show their change, so that nobody has to look for it.
-        (Some(FrameKind::Process), Some(change)) if rate_of(scene).is_some() => scene.change(change),
-        (Some(_), Some(change)) if change.chance => String::new(),
-        (Some(_), Some(change)) => scene.change(change),
-        (None, None) => match scene.use_of_all(span.weight) {
-            Some(rate) => format!("{}  {rate}", scene.amount_with_unit(span.weight)),
-            None => scene.amount_with_unit(span.weight),
-        },
-        (Some(FrameKind::Process), None) => {
-            let rate = scene.use_of(span.weight).unwrap_or_else(|| scene.amount(span.weight));
-            format!("{rate}  {} %", text::percent(span.weight, tree.total()))
-        }
-        (Some(_), None) => String::new(),
-    };
-    let times = if names.len() == 1 { times_of(scene, tree, span.node) } else { String::new() };
-    let mark = if scene.theme.depth == Depth::None { label.map_or("", |label| label.kind.mark()) } else { "" };
-    Words::Frame { names, selected, times, mark, figures, share: String::new() }
-}
-
-/// ` ×15` of a function that calls itself, at most 15 deep. Empty for all others.
-pub(super) fn times_of(scene: &Scene, tree: &CallTree, node: NodeId) -> String {
-    match tree.repeats(node) {
-        1 => String::new(),
-        repeats => format!(" {}{repeats}", if scene.theme.ascii { 'x' } else { '×' }),
-    }
-}
-
-/// The share of a function's box. Empty if it is that of its caller: then it would stand there row after row.
-fn share_of(tree: &CallTree, span: &Span, caller: &Span) -> String {
-    let [share, of_caller] = [span, caller].map(|span| text::percent(span.weight, tree.total()));
-    if share == of_caller { String::new() } else { format!("{share} %") }
-}
-
-/// The rate of everything now, where rates are compared: `1.96 CPUs`.
-fn rate_of(scene: &Scene) -> Option<String> {
-    match scene.snapshot.difference.as_ref()?.measure() {
-        Measure::Shares => None,
-        Measure::Rates { now, .. } => {
-            let unit = if scene.ticks() == 0 { "" } else { " CPUs" };
-            Some(format!("{}{unit}", scene.rate(scene.snapshot.weight() as f64 / now)))
-        }
-    }
-}
-
-impl Words {
-    /// The share, if there is room for it beside these words.
-    fn share_beside(&self, words: &str, columns: usize) -> Option<&str> {
-        let Words::Frame { share, .. } = self else { return None };
-        let fits = !share.is_empty() && text::width(words) + text::width(share) + SPACE <= columns;
-        fits.then_some(share)
-    }
-
-    /// As much as fits into so many columns.
-    fn fit(&self, columns: usize, ascii: bool) -> String {
-        match self {
-            Words::Rest(count) => {
-                let words = format!("+{}", text::count(u64::from(*count)));
-                if text::width(&words) <= columns { words } else { String::new() }
-            }
-            Words::Frame { names, selected, times, mark, figures, .. } => {
-                let arrow = if ascii { " > " } else { " → " };
-                // Brackets show which frame of a chain is selected.
-                let marked = |(at, name): (usize, &String)| match at == *selected && at + 1 < names.len() {
-                    true => format!("[{name}]"),
-                    false => name.clone(),
-                };
-                let names: Vec<String> = names.iter().enumerate().map(marked).collect();
-                let all = format!("{}{times}", names.join(arrow));
-                let with = |more: &str| format!("{all} {more}");
-                let words = if !figures.is_empty() && text::width(&with(figures)) <= columns {
-                    with(figures)
-                } else if !mark.is_empty() && text::width(&with(mark)) <= columns {
-                    with(mark)
-                } else if let [name] = names.as_slice() {
-                    let room = columns.saturating_sub(text::width(times));
-                    let both = room >= LEAST_NAME || text::width(name) <= room;
-                    if both { fit_name(name, room) + times } else { fit_name(name, columns) }
-                } else if text::width(&all) <= columns {
-                    all
-                } else {
-                    fit_chain(&names, *selected, arrow, columns)
-                };
-                if ascii { words.replace('…', "~") } else { words }
-            }
-        }
-    }
-}
-
-/// A chain keeps its end, which has its weight, or what of it is selected; then its beginning, as far as there is room.
-fn fit_chain(names: &[String], selected: usize, arrow: &str, columns: usize) -> String {
-    let (Some(first), Some(wanted)) = (names.first(), names.get(selected)) else { return String::new() };
-    let before = if selected > 1 { format!("{arrow}…{arrow}") } else { arrow.to_owned() };
-    let after = if selected + 1 < names.len() { format!("{arrow}…") } else { String::new() };
-    let room = columns.saturating_sub(text::width(&before) + text::width(&after));
-    if room < 12 || selected == 0 {
-        return fit_name(wanted, columns);
-    }
-    let wanted = fit_name(wanted, room * 2 / 3);
-    let first = fit_name(first, room - text::width(&wanted));
-    format!("{first}{before}{wanted}{after}")
-}
-
-fn draw_fractional(span: &Span, look: &Look, next_begins: bool, line: Rect, buffer: &mut Buffer) {
-    let ground = look.style.bg.unwrap_or(Color::Reset);
-    let cells = |units: u32| u16::try_from(units / 8).unwrap_or(u16::MAX);
-    let (first, lead) = (cells(span.from), span.from % 8);
-    let (end, tail) = (cells(span.to), span.to % 8);
-    // The first cell may be shared with the left neighbour, who has drawn its part: only the ground is ours there.
-    let mut x = first;
-    if lead > 0 {
-        if let Some(cell) = buffer.cell_mut((line.x + x, line.y)) {
-            cell.set_bg(ground);
-            if cell.symbol() == " " {
-                // Nobody on the left. There are no right blocks, so the terminal's own ground is drawn as a left block on
-                // ours: reversed, because that ground has no other name.
-                cell.set_symbol(LEFT_BLOCKS[lead as usize]).set_fg(ground).set_bg(Color::Reset);
-                cell.modifier.insert(Modifier::REVERSED);
-            }
-        }
-        x += 1;
-    }
-    for at in x..end {
-        if let Some(cell) = buffer.cell_mut((line.x + at, line.y)) {
-            cell.set_symbol(" ").set_style(look.style);
-        }
-    }
-    let mut text_end = end;
-    if tail > 0 {
-        if let Some(cell) = buffer.cell_mut((line.x + end, line.y)) {
-            cell.set_symbol(LEFT_BLOCKS[tail as usize]).set_style(Style::new().fg(ground).bg(Color::Reset));
-        }
-    } else if next_begins && end > x + 1 {
-        text_end = end - 1;
-        if let Some(cell) = buffer.cell_mut((line.x + text_end, line.y)) {
-            cell.set_symbol(LEFT_BLOCKS[7]).set_style(Style::new().fg(ground).bg(Color::Reset));
-        }
-    }
-    write_words(look, false, Rect { x: line.x + x, width: text_end.saturating_sub(x), ..line }, buffer);
-}
-
-/// Writes a box's words, and its share at the right end where there is room.
-fn write_words(look: &Look, ascii: bool, area: Rect, buffer: &mut Buffer) {
-    let columns = usize::from(area.width);
-    let words = look.words.fit(columns, ascii);
-    if let Some(share) = look.words.share_beside(&words, columns) {
-        let from = area.right() - u16::try_from(text::width(share)).unwrap_or(0);
-        buffer.set_stringn(from, area.y, share, columns, quiet(look.style));
-    }
-    buffer.set_stringn(area.x, area.y, words, columns, look.style);
-}
-
-/// Ink between the name's and the ground.
-fn quiet(style: Style) -> Style {
-    let (Some(Color::Rgb(r, g, b)), Some(Color::Rgb(ground_r, ground_g, ground_b))) = (style.fg, style.bg) else { return style };
-    let mix = |ink: u8, ground: u8| ((u16::from(ink) * 2 + u16::from(ground)) / 3) as u8;
-    style.fg(Color::Rgb(mix(r, ground_r), mix(g, ground_g), mix(b, ground_b)))
-}
-
-fn draw_plain(scene: &Scene, span: &Span, look: &Look, line: Rect, buffer: &mut Buffer) {
-    let (from, to) = (span.from as u16, span.to as u16);
-    for at in from..to {
-        if let Some(cell) = buffer.cell_mut((line.x + at, line.y)) {
-            cell.set_symbol(" ").set_style(look.style);
-        }
-    }
-    let edge = if scene.theme.ascii { "|" } else { "│" };
-    let mut x = from;
-    if let Some(cell) = buffer.cell_mut((line.x + x, line.y)) {
-        cell.set_symbol(edge);
-        x += 1;
-    }
-    write_words(look, scene.theme.ascii, Rect { x: line.x + x, width: to.saturating_sub(x), ..line }, buffer);
 }
 
 /// The whole name of what the pointer is on, on the body's last line.

@@ -1,5 +1,6 @@
 //! View 1: the flame graph.
 
+pub(super) mod boxes;
 mod detail;
 mod draw;
 mod layout;
