@@ -63,6 +63,15 @@ impl Place {
     }
 }
 
+/// A caller or callee of a function, with the labels that lead to it. With an empty path it is the function itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Branch {
+    /// A caller, not a callee.
+    pub callers: bool,
+    /// From the function's caller or callee on.
+    pub path: Vec<LabelId>,
+}
+
 /// Nodes that are searched for a label: more than an interpreter has frames between two functions.
 const MAX_SEARCHED: usize = 1000;
 

@@ -13,7 +13,7 @@ use super::baseline::Compare;
 use super::keys::KeyMap;
 use super::messages::{Message, Status};
 use super::names::{Detail, shorten};
-use super::place::Place;
+use super::place::{Branch, Place};
 use super::span::Span;
 use super::theme::Theme;
 use super::view::View;
@@ -42,6 +42,8 @@ pub enum Chip {
 pub enum Hovered {
     /// A box of the flame graph.
     Box(Place),
+    /// A caller or callee of the open function.
+    Branch(Branch),
     /// A line of a table, counted from the one below its heading. Rows move, the pointer does not.
     Line(usize),
 }

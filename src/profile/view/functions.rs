@@ -215,13 +215,16 @@ impl Neighbours {
             if let Some(above) = inside[node.parent as usize] {
                 let here = callees.child(above, node.label);
                 callees.add(here, node.own.cast_signed());
+                callees.note_repeats(here, tree.repeats(id));
                 inside[index] = Some(here);
             } else if node.label == label && node.total > 0 {
                 inside[index] = Some(CallTree::ROOT);
                 callees.add(CallTree::ROOT, node.own.cast_signed());
-                let outermost = tree
-                    .ancestors(NodeId(node.parent))
-                    .fold(CallTree::ROOT, |below, caller| callers.child(below, tree.node(caller).label));
+                let outermost = tree.ancestors(NodeId(node.parent)).fold(CallTree::ROOT, |below, caller| {
+                    let here = callers.child(below, tree.node(caller).label);
+                    callers.note_repeats(here, tree.repeats(caller));
+                    here
+                });
                 callers.add(outermost, node.total.cast_signed());
             }
         }

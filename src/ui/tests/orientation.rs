@@ -82,7 +82,7 @@ fn from_callers_and_callees_there_is_a_way_back() {
     for back in [KeyCode::Char('s'), KeyCode::Esc] {
         bench.keys("s");
         let screen = bench.screen(120, 24);
-        assert!(bench.app.scene.view == View::Functions && screen.contains("called by, in per cent of its total"), "{screen}");
+        assert!(bench.app.scene.view == View::Functions && screen.contains("called by, % of its total"), "{screen}");
         assert!(screen.lines().any(|line| line.contains("100 %") && line.contains("  ▸ ▌worker")), "{screen}");
         bench.key(back);
         assert_eq!((bench.app.scene.view, bench.app.cursor()), (View::Flame, &cursor));
@@ -119,4 +119,42 @@ fn the_pointer_tells_all_about_a_row_of_a_table() {
     assert!(hovered(&mut bench).contains(" % of what is shown"), "{}", hovered(&mut bench));
     bench.mouse(MouseEventKind::Moved, 30, body.y + 9);
     assert_eq!(hovered(&mut bench), "", "there is no row");
+}
+
+#[test]
+fn beside_a_wide_table_the_open_function_has_flame_graphs_of_callers_and_callees() {
+    let mut bench = Bench::new();
+    bench.keys("2");
+    bench.keys("/^worker$");
+    bench.key(KeyCode::Enter);
+    bench.keys("s");
+    let narrow = bench.screen(110, 24);
+    assert!(!narrow.contains("▲ callers"), "{narrow}");
+    let screen = bench.screen(132, 24);
+    // The place of a name in the graphs, by its last occurrence in a line.
+    let place = |screen: &str, name: &str| {
+        let found = |(y, line): (usize, &str)| {
+            let line = line.trim_start_matches('"');
+            let at = line.rfind(name).filter(|at| line[..*at].chars().count() > 55)?;
+            Some((line[..at].chars().count() as u16, y as u16))
+        };
+        screen.lines().enumerate().find_map(found).unwrap_or_else(|| panic!("no {name} in\n{screen}"))
+    };
+    let (main, worker, parse) = (place(&screen, "main"), place(&screen, "worker 3.00 s of CPU"), place(&screen, "parse"));
+    assert!(main.1 + 1 == worker.1 && worker.1 + 1 == parse.1, "{screen}");
+    assert!(screen.contains("▲ callers") && parse.0 == worker.0, "{screen}");
+    bench.mouse(MouseEventKind::Moved, parse.0, parse.1);
+    assert!(bench.screen(132, 24).contains(" parse  is called for 2.00 s (66.7 %) "), "{}", bench.screen(132, 24));
+    // A click opens the way to it in the table, another one the function.
+    let start = place(&screen, "_start");
+    bench.click(start.0, start.1);
+    let label = |bench: &Bench, label: Option<LabelId>| label.map(|label| bench.app.scene.names.labels.name(label).to_owned());
+    let under = bench.app.views.functions.label_under_cursor(&bench.app.scene.snapshot);
+    assert_eq!(label(&bench, under).as_deref(), Some("_start"));
+    assert_eq!(label(&bench, bench.app.views.functions.open).as_deref(), Some("worker"));
+    bench.click(start.0, start.1);
+    assert_eq!(label(&bench, bench.app.views.functions.open).as_deref(), Some("_start"));
+    bench.keys("g");
+    let screen = bench.screen(132, 24);
+    assert!(place(&screen, "_start 5.00 s of CPU").1 + 1 == place(&screen, "main").1, "{screen}");
 }

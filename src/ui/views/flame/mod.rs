@@ -3,7 +3,7 @@
 pub(super) mod boxes;
 mod detail;
 mod draw;
-mod layout;
+pub(super) mod layout;
 mod state;
 
 use std::borrow::Cow;

@@ -12,6 +12,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::rows::{Functions, FunctionsRow};
+use super::sandwich::Sandwich;
 use crate::profile::{FunctionOrder, FunctionTable, LabelId, Measure, Sides};
 use crate::ui::names::fit_name;
 use crate::ui::paint::{bar, put, put_right};
@@ -75,6 +76,10 @@ fn longest_bar(table: &FunctionTable, scene: &Scene, by: FunctionOrder) -> f64 {
 
 /// Draws the table.
 pub(super) fn draw(functions: &Functions, scene: &Scene, area: Rect, buffer: &mut Buffer) {
+    let (area, sandwich) = Sandwich::beside(functions, scene, area);
+    if let Some(sandwich) = &sandwich {
+        sandwich.draw(scene, functions.rows(&scene.snapshot).get(functions.position.at), buffer);
+    }
     let layout = Layout::new(functions, scene, area);
     draw_heading(functions, scene, area, &layout, buffer);
     if scene.snapshot.functions.is_none() {
@@ -130,7 +135,7 @@ fn draw_row(scene: &Scene, row: &FunctionsRow, line: Rect, layout: &Layout, buff
         FunctionsRow::Heading { callers } => {
             let words = if *callers { "called by" } else { "calls" };
             let x = put(buffer, line, layout.name + SIGNS + 1, line.y, words, theme.key());
-            put(buffer, line, x, line.y, ", in per cent of its total", theme.dim());
+            put(buffer, line, x, line.y, ", % of its total", theme.dim());
         }
         FunctionsRow::Node { path, weight, of, children, open, .. } => {
             let figures = format!("{:>6} %", text::percent(*weight, *of));

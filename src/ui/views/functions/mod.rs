@@ -2,6 +2,7 @@
 
 mod draw;
 mod rows;
+mod sandwich;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -9,6 +10,7 @@ use ratatui::style::Style;
 
 pub(in crate::ui) use rows::Functions;
 use rows::FunctionsRow;
+use sandwich::Sandwich;
 
 use super::behaviour::{Button, Hint, Match, Opened, ViewBehaviour};
 use crate::profile::{LabelId, Request};
@@ -16,6 +18,7 @@ use crate::ui::detail::DetailLine;
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
 use crate::ui::paint::put;
+use crate::ui::place::Branch;
 use crate::ui::scene::{Hovered, Scene};
 use crate::ui::table;
 use crate::ui::text;
@@ -42,6 +45,17 @@ impl Functions {
                 format!("{words} for {} of {}", scene.amount(*weight), scene.amount(*of))
             }
             Some(FunctionsRow::Heading { .. }) | None => String::new(),
+        }
+    }
+}
+
+impl Functions {
+    /// Selects a caller or callee; if it is selected already, opens its function.
+    fn click_branch(&mut self, scene: &Scene, branch: &Branch, button: Button) {
+        let before = self.position;
+        self.select_branch(branch, &scene.snapshot, scene.areas().table_lines());
+        if let Some(label) = branch.path.last().filter(|_| before == self.position || button == Button::Right) {
+            self.open_function(*label);
         }
     }
 }
@@ -129,10 +143,21 @@ impl ViewBehaviour for Functions {
     }
 
     fn hovered(&self, scene: &Scene, at: Position) -> Option<Hovered> {
-        table::hovered_line(scene, at)
+        let (table, sandwich) = Sandwich::beside(self, scene, scene.areas().body);
+        match sandwich {
+            Some(sandwich) if !table.contains(at) => sandwich.at(scene, at).map(Hovered::Branch),
+            _ => table::hovered_line(scene, at),
+        }
     }
 
     fn click(&mut self, scene: &Scene, at: Position, button: Button) -> Option<Action> {
+        let (table, sandwich) = Sandwich::beside(self, scene, scene.areas().body);
+        if let Some(sandwich) = sandwich.filter(|_| !table.contains(at)) {
+            if let Some(branch) = sandwich.at(scene, at) {
+                self.click_branch(scene, &branch, button);
+            }
+            return None;
+        }
         // The first line is the heading; a click there sorts.
         let Some(line) = usize::from(at.y - scene.areas().body.y).checked_sub(1) else { return Some(Action::Order) };
         let before = self.position;

@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::profile::{CallTree, FunctionOrder, FunctionTable, LabelId, Names, Neighbours, NodeId, Sides, Snapshot};
 use crate::ui::keys::Action;
+use crate::ui::place::Branch;
 use crate::ui::position::Position;
 use crate::ui::views::Match;
 
@@ -206,6 +207,25 @@ impl Functions {
         let rows = self.rows(snapshot);
         self.position.at = at.min(rows.len().saturating_sub(1));
         self.note_anchor(&rows);
+    }
+
+    /// Opens the way to a caller or callee, and puts the cursor on it; if it is too light to be listed, on the last row of the way.
+    pub(super) fn select_branch(&mut self, branch: &Branch, snapshot: &Snapshot, height: usize) {
+        for length in 1..branch.path.len() {
+            self.expanded.insert((branch.callers, branch.path[..length].to_vec()));
+        }
+        let rows = self.rows(snapshot);
+        let place = |wanted: &[LabelId]| {
+            rows.iter().position(|row| match row {
+                FunctionsRow::Function { open, .. } => *open && wanted.is_empty(),
+                FunctionsRow::Node { callers, path, .. } => *callers == branch.callers && path == wanted,
+                FunctionsRow::Heading { .. } => false,
+            })
+        };
+        if let Some(at) = (0..=branch.path.len()).rev().find_map(|length| place(&branch.path[..length])) {
+            self.position.jump(at, rows.len(), height);
+            self.note_anchor(&rows);
+        }
     }
 
     /// The function or branch under the cursor.
