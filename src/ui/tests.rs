@@ -4,6 +4,7 @@ mod compare;
 mod events;
 mod names;
 mod orientation;
+mod sizes;
 mod source;
 mod time;
 

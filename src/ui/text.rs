@@ -53,6 +53,27 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
     }
 }
 
+/// A line in as many lines as it needs, broken at blanks. What goes on begins where the text did: behind the figures, if there are any.
+pub(super) fn wrap(line: &str, columns: usize) -> Vec<String> {
+    /// Figures end before this column.
+    const FIGURES: usize = 34;
+    if width(line) <= columns {
+        return vec![line.to_owned()];
+    }
+    let figures = head(line, FIGURES.min(columns / 2));
+    let text = figures.rfind("  ").map_or(0, |at| at + 2);
+    let indent = " ".repeat(width(&line[..text]));
+    let mut lines = vec![line[..text].to_owned()];
+    for word in line[text..].split_inclusive(' ') {
+        let last = lines.last_mut().filter(|last| width(last) + width(word.trim_end()) <= columns || last.len() == indent.len());
+        match last {
+            Some(last) => last.push_str(word),
+            None => lines.push(format!("{indent}{word}")),
+        }
+    }
+    lines
+}
+
 /// A count in at most five columns: `843`, `12.3k`, `4.1M`.
 pub(super) fn count(n: u64) -> String {
     match n {
@@ -145,6 +166,15 @@ mod tests {
                 assert!(width(head(text, columns)) <= columns && width(tail(text, columns)) <= columns, "{text:?} in {columns}");
             }
         }
+    }
+
+    #[test]
+    fn long_lines_go_on_behind_their_figures() {
+        let line = "     1,204   0.9 %  code without unwind information";
+        assert_eq!(wrap(line, 60), [line]);
+        assert_eq!(wrap(line, 36), ["     1,204   0.9 %  code without ", "             unwind information"]);
+        assert_eq!(wrap("  /usr/lib/libfoo.so: stripped", 20), ["  /usr/lib/libfoo.so: ", "  stripped"]);
+        assert!(wrap(&"名前 ".repeat(40), 12).iter().all(|line| width(line.trim_end()) <= 12));
     }
 
     #[test]

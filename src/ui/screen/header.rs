@@ -59,6 +59,11 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if width_of(&right) + needed(1) > usize::from(area.width) {
         right = figures(app, true);
     }
+    if width_of(&right) > usize::from(area.width)
+        && let Some((cost, _)) = right.last_mut()
+    {
+        *cost = format!("flametop {:.1} %", status.own_cpu);
+    }
     let right_width = width_of(&right);
     let room = usize::from(area.width).saturating_sub(right_width);
     let least = (0..=3).rev().find(|least| needed(*least) <= room).unwrap_or(0);

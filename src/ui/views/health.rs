@@ -22,7 +22,7 @@ pub struct Health {
 
 impl ViewBehaviour for Health {
     fn draw(&self, scene: &Scene, area: Rect, buffer: &mut Buffer) {
-        let lines = lines(scene);
+        let lines = wrapped(scene, area);
         let scroll = self.scroll.min(lines.len().saturating_sub(usize::from(area.height)));
         for (y, (words, style)) in (area.y..area.bottom()).zip(lines.into_iter().skip(scroll)) {
             put(buffer, area, area.x + 1, y, &words, style);
@@ -35,15 +35,25 @@ impl ViewBehaviour for Health {
 
     fn go(&mut self, scene: &Scene, action: Action) {
         let page = usize::from(scene.areas().body.height).max(1);
-        self.scroll = match action {
+        let last = wrapped(scene, scene.areas().body).len().saturating_sub(page);
+        let scroll = match action {
             Action::Up => self.scroll.saturating_sub(1),
             Action::Down => self.scroll + 1,
             Action::PageUp => self.scroll.saturating_sub(page),
             Action::PageDown => self.scroll + page,
             Action::Top => 0,
+            Action::Bottom => last,
             _ => self.scroll,
         };
+        self.scroll = scroll.min(last);
     }
+}
+
+/// The lines, none of them longer than the view is wide.
+fn wrapped(scene: &Scene, area: Rect) -> Vec<(String, Style)> {
+    let columns = usize::from(area.width).saturating_sub(2).max(20);
+    let parts = |(line, style): (String, Style)| text::wrap(&line, columns).into_iter().map(move |part| (part, style));
+    lines(scene).into_iter().flat_map(parts).collect()
 }
 
 /// How many objects are named for each reason.

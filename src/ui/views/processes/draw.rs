@@ -29,15 +29,18 @@ use crate::ui::text;
 /// Least columns of a screen with users and numbers of threads.
 const WIDE: u16 = 100;
 
+/// Least columns of a screen with the weight in the range, and in a comparison with that of the baseline.
+const MEDIUM: u16 = 56;
+
 /// Least columns of a screen with hottest functions.
 const VERY_WIDE: u16 = 120;
 
 /// The columns of weights.
 enum Figures {
     /// What there is: CPU use of the last seconds, the weight in the range, the number of threads.
-    Now { recent: Rect, amount: Rect, threads: Option<Rect> },
+    Now { recent: Rect, amount: Option<Rect>, threads: Option<Rect> },
     /// The two sides of a comparison, and the change.
-    Compared { now: Rect, was: Rect, change: Rect },
+    Compared { now: Rect, was: Option<Rect>, change: Rect },
 }
 
 /// The columns of the table, and the weight of a full bar.
@@ -67,11 +70,13 @@ impl Layout {
         let user = is_wide.then(|| column(8, 1));
         let long = if is_wide { 8 } else { 5 };
         let (figures, bar) = if scene.snapshot.difference.is_some() {
-            let (now, was, change) = (column(8, 1), column(8, 1), column(8, 2));
+            let (now, was) = (column(8, 1), (area.width >= MEDIUM).then(|| column(8, 1)));
+            let change = column(8, 2);
             (Figures::Compared { now, was, change }, column(long, 1))
         } else {
             let (recent, bar) = (column(7, 1), column(long, 1));
-            let (amount, threads) = (column(8, 1), is_wide.then(|| column(4, 2)));
+            let amount = (area.width >= MEDIUM).then(|| column(8, 1));
+            let threads = is_wide.then(|| column(4, 2));
             (Figures::Now { recent, amount, threads }, bar)
         };
         let by = match processes.sort {
@@ -159,14 +164,18 @@ fn draw_heading(processes: &Processes, scene: &Scene, area: Rect, layout: &Layou
             let of_range = if scene.ticks() == 0 { scene.unit_word() } else { "CPU time" };
             put_right(buffer, *recent, area.y, &marked(of_seconds, ProcessSort::Cpu), dim);
             put(buffer, layout.bar, layout.bar.x, area.y, if layout.by == ProcessSort::Cpu { "3 s" } else { "all" }, dim);
-            put_right(buffer, wider(*amount), area.y, &marked(of_range, ProcessSort::Samples), dim);
+            if let Some(column) = amount {
+                put_right(buffer, wider(*column), area.y, &marked(of_range, ProcessSort::Samples), dim);
+            }
             if let Some(column) = threads {
                 put_right(buffer, *column, area.y, "thr", dim);
             }
         }
         Figures::Compared { now, was, change } => {
             put_right(buffer, *now, area.y, &marked("now", ProcessSort::Samples), dim);
-            put_right(buffer, *was, area.y, "was", dim);
+            if let Some(column) = was {
+                put_right(buffer, *column, area.y, "was", dim);
+            }
             put_right(buffer, wider(*change), area.y, &marked(scene.change_unit(), ProcessSort::Cpu), dim);
         }
     }
@@ -221,7 +230,9 @@ fn draw_figures(scene: &Scene, row: &ProcessRow, plain: Style, y: u16, layout: &
                 }
             };
             put_right(buffer, at(now), y, &of_now, plain);
-            put_right(buffer, at(was), y, &of_before, scene.theme.dim());
+            if let Some(column) = was {
+                put_right(buffer, at(column), y, &of_before, scene.theme.dim());
+            }
             let by = difference.change(sides);
             put_right(buffer, at(change), y, &scene.change(by), scene.theme.changed(by));
             scene.theme.changed(by)
@@ -230,7 +241,9 @@ fn draw_figures(scene: &Scene, row: &ProcessRow, plain: Style, y: u16, layout: &
             let (of_seconds, shown) = weights(row);
             let of_seconds = if layout.is_over { whole_use(scene, shown) } else { recent_use(scene, of_seconds) };
             put_right(buffer, at(recent), y, &format!("{of_seconds:.1}"), plain);
-            put_right(buffer, at(amount), y, &scene.counted(shown), plain);
+            if let Some(column) = amount {
+                put_right(buffer, at(column), y, &scene.counted(shown), plain);
+            }
             if let (Some(column), ProcessRow::Process { sums, .. }) = (threads, row) {
                 put_right(buffer, at(column), y, &sums.threads.len().to_string(), scene.theme.dim());
             }
