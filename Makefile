@@ -66,6 +66,7 @@ soak: build ## run the live view for an hour beside programs that come and go, a
 
 picture: build ## make the pictures in README.md anew
 	@$(WITH_CLANG) scripts/picture.sh $(FLAMETOP) assets/screen.svg
+	@$(WITH_CLANG) PICTURE_LATE=16 PICTURE_WAIT=24s PICTURE_KEYS="d Down Down" scripts/picture.sh $(FLAMETOP) assets/difference.svg
 	@$(WITH_CLANG) PICTURE_KEYS="O Down Down Down Down Down Down Down" scripts/picture.sh $(FLAMETOP) assets/python.svg python3 scripts/demo-shop.py
 	@place=$$(mktemp -d); cp scripts/demo-shop.py $$place/shop.py; $(firstword $(wildcard /usr/bin/python3) python3) $$place/shop.py & shop=$$!; sleep 1; $(FLAMETOP) record -F 97 -d 8 -p $$shop -o assets/saved.svg --force; kill $$shop; rm -r $$place
 	@chmod 644 assets/saved.svg

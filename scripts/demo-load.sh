@@ -1,13 +1,14 @@
 #!/bin/bash
 # Keeps this machine busy for a few seconds with work whose names are worth looking at, for the picture in README.md.
 #
-#   scripts/demo-load.sh [SECONDS]
+#   scripts/demo-load.sh [SECONDS [LATE]]     one of the programs begins LATE seconds after the others
 #
 # A small shop with its customers (scripts/demo-shop.cpp), and beside it, nicer, programs that the tests build anyway and those of
 # every Debian: what the picture shows can be had again anywhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-20}
+late=${2:-0}
 programs=$(mktemp -d)
 workers=()
 cleanup() {
@@ -27,7 +28,9 @@ rustc --edition=2024 -C opt-level=1 -C force-frame-pointers=yes --remap-path-pre
 "$programs/shop" "$((seconds + 5))" &
 workers+=($!)
 for name in names rusty; do
-    nice -n 8 "$programs/$name" "$((seconds + 5))" >/dev/null &
+    wait=0
+    if [ "$name" = rusty ]; then wait=$late; fi
+    (sleep "$wait" && exec nice -n 8 "$programs/$name" "$((seconds + 5))" >/dev/null) &
     workers+=($!)
 done
 (

@@ -16,13 +16,16 @@ if [ $# -gt 0 ]; then
     cp "$2" "$copy/shop.py"
     set -- -- "$1" "$copy/shop.py"
 else
-    scripts/demo-load.sh 25 &
+    # Groups of equal weight have been seen to wait for seconds beside this load (Linux 6.18 with autogroups).
+    setsid bash -c 'echo 19 2>/dev/null >/proc/self/autogroup || true; exec "$@"' load scripts/demo-load.sh 40 "${PICTURE_LATE:-0}" &
     load=$!
+    # The compilers are done.
+    sleep 6
     trap 'kill "$load" 2>/dev/null || true' EXIT
 fi
 
 as_root=()
 if [ "$(id -u)" != 0 ]; then as_root=(sudo --); fi
 "${as_root[@]}" "${CARGO_TARGET_DIR:-target}/release/examples/screenshot" --rows 36 --cols 132 --title flametop \
-    --wait 12s --keys "${PICTURE_KEYS:-Down Down Down Down Down}" --settle 2s --output "$picture.new" -- "$flametop" --color true "$@"
+    --wait "${PICTURE_WAIT:-12s}" --keys "${PICTURE_KEYS:-Down Down Down Down Down}" --settle 2s --output "$picture.new" -- "$flametop" --color true "$@"
 mv -f "$picture.new" "$picture"

@@ -140,7 +140,7 @@ impl Scene {
     /// The colours of a difference, in words.
     pub(super) fn key_of_colours(&self) -> String {
         let (grown, shrunk, chance) = self.theme.names_of_changes();
-        format!("{grown} has grown, {shrunk} has shrunk, {chance} may be chance")
+        format!("{grown} grew, {shrunk} shrank, {chance} may be chance")
     }
 
     /// Compares shares instead of rates, or rates again.

@@ -283,11 +283,13 @@ impl Theme {
 
     /// A chip: an active filter.
     pub fn chip(&self) -> Style {
+        // It lies over boxes, whose edges may be reversed cells.
+        let plain = Style::new().remove_modifier(Modifier::all());
         match self.depth {
-            Depth::None => Style::new().add_modifier(Modifier::REVERSED),
-            Depth::Sixteen => Style::new().bg(Color::Blue).fg(Color::White),
-            _ if self.dark => Style::new().bg(self.rgb((50, 70, 110))).fg(self.rgb((225, 232, 245))),
-            _ => Style::new().bg(self.rgb((205, 218, 240))).fg(self.rgb((20, 35, 70))),
+            Depth::None => plain.add_modifier(Modifier::REVERSED),
+            Depth::Sixteen => plain.bg(Color::Blue).fg(Color::White),
+            _ if self.dark => plain.bg(self.rgb((50, 70, 110))).fg(self.rgb((225, 232, 245))),
+            _ => plain.bg(self.rgb((205, 218, 240))).fg(self.rgb((20, 35, 70))),
         }
     }
 

@@ -44,7 +44,7 @@ fn rates_are_compared_where_time_is_known() {
     let clock = Clock { period: SECOND / 20, cpus: 1, since: Timestamp(SECOND), until: None };
     bench.profile.write().unwrap().set_clock(clock);
     bench.keys("bd");
-    assert!(bench.screen(120, 24).contains("difference in CPUs: red has grown"), "{}", bench.screen(120, 24));
+    assert!(bench.screen(120, 24).contains("difference in CPUs: red grew"), "{}", bench.screen(120, 24));
     bench.app.scene.span = Span::Between(Timestamp(5 * SECOND), Timestamp(7 * SECOND));
     bench.keys("g");
     let screen = bench.screen(120, 24);

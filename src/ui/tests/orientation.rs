@@ -1,5 +1,7 @@
 //! Where the reader is: beyond the edges, in the machine, on the way back; and what a frame or a failure says of itself.
 
+use ratatui::style::Modifier;
+
 use super::*;
 
 #[test]
@@ -8,6 +10,17 @@ fn rows_below_the_screen_are_told_with_what_is_hot_there() {
     let screen = bench.screen(100, 9);
     // Four lines of header, detail and keys; five rows of seven.
     assert!(screen.contains(" ▼ 2 rows more, hottest parse 40.0 %   a folds chains "), "{screen}");
+    // The edges of boxes beneath are not seen through it, wherever they are.
+    for columns in 56..76 {
+        bench.screen(columns, 10);
+        let mut terminal = Terminal::new(TestBackend::new(columns, 10)).unwrap();
+        terminal.draw(|frame| draw(&bench.app, frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let chip = bench.app.scene.theme.chip().bg.unwrap();
+        let is_reversed = |cell: &&ratatui::buffer::Cell| cell.bg == chip && cell.modifier.contains(Modifier::REVERSED);
+        let reversed = buffer.content().iter().filter(is_reversed).count();
+        assert_eq!(reversed, 0, "on {columns} columns");
+    }
     bench.keys("i");
     let screen = bench.screen(100, 9);
     assert!(screen.lines().nth(2).unwrap().contains(" ▲ 2 rows more, hottest parse 40.0 %"), "{screen}");

@@ -11,6 +11,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::detail::describe;
 use super::rows::{Functions, FunctionsRow};
 use super::sandwich::Sandwich;
 use crate::profile::{FunctionOrder, FunctionTable, LabelId, Measure, Sides};
@@ -92,7 +93,7 @@ pub(super) fn draw(functions: &Functions, scene: &Scene, area: Rect, buffer: &mu
         draw_row(scene, row, line, &layout, buffer);
     };
     table::draw(scene, area, (functions.position, &rows), draw_row, buffer);
-    table::show_hovered(scene, area, (functions.position, &rows), |row| super::describe(scene, row), buffer);
+    table::show_hovered(scene, area, (functions.position, &rows), |row| describe(scene, row), buffer);
 }
 
 fn draw_heading(functions: &Functions, scene: &Scene, area: Rect, layout: &Layout, buffer: &mut Buffer) {

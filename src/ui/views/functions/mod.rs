@@ -1,5 +1,6 @@
 //! View 2: functions by self and total, with callers and callees of the open one.
 
+mod detail;
 mod draw;
 mod rows;
 mod sandwich;
@@ -8,8 +9,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
 
+use detail::figures;
 pub(in crate::ui) use rows::Functions;
-use rows::FunctionsRow;
 use sandwich::Sandwich;
 
 use super::behaviour::{Button, Hint, Match, Opened, ViewBehaviour};
@@ -27,29 +28,6 @@ use crate::ui::text;
 const NAME_AND_OBJECT: usize = 60;
 
 impl Functions {
-    /// The weight of a row, in words. In a comparison it is empty: the table has all figures.
-    fn figures(scene: &Scene, row: Option<&FunctionsRow>) -> String {
-        if scene.snapshot.difference.is_some() {
-            return String::new();
-        }
-        let weighed = |words: &str, weight: u64, whole: u64| {
-            format!("{words} {} ({} %)", scene.amount(weight), text::percent(weight, whole))
-        };
-        let whole = scene.snapshot.weight();
-        match row {
-            Some(FunctionsRow::Function { own, total, .. }) => {
-                format!("{}  {}", weighed("self", own.now, whole), weighed("total", total.now, whole))
-            }
-            Some(FunctionsRow::Node { callers, weight, of, .. }) => {
-                let words = if *callers { "calls it" } else { "is called" };
-                format!("{words} for {} of {}", scene.amount(*weight), scene.amount(*of))
-            }
-            Some(FunctionsRow::Heading { .. }) | None => String::new(),
-        }
-    }
-}
-
-impl Functions {
     /// Selects a caller or callee; if it is selected already, opens its function.
     fn click_branch(&mut self, scene: &Scene, branch: &Branch, button: Button) {
         let before = self.position;
@@ -58,19 +36,6 @@ impl Functions {
             self.open_function(*label);
         }
     }
-}
-
-/// The whole name of a row's function, its module and weight.
-fn describe(scene: &Scene, row: &FunctionsRow) -> String {
-    let label = match row {
-        FunctionsRow::Function { label, .. } => Some(*label),
-        FunctionsRow::Node { path, .. } => path.last().copied(),
-        FunctionsRow::Heading { callers: true } => return "functions that call it".to_owned(),
-        FunctionsRow::Heading { callers: false } => return "functions that it calls".to_owned(),
-    };
-    let Some(label) = label.and_then(|label| scene.names.labels.get(label)) else { return String::new() };
-    let words = [&*label.name, &*label.object, &Functions::figures(scene, Some(row))].map(str::to_owned);
-    words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("  ")
 }
 
 impl ViewBehaviour for Functions {
@@ -98,7 +63,7 @@ impl ViewBehaviour for Functions {
     fn draw_detail(&self, scene: &Scene, line: DetailLine<'_>, buffer: &mut Buffer) {
         let left = line.draw_searched(buffer);
         let Some(label) = self.selected_label(scene).and_then(|label| scene.names.labels.get(label)) else { return };
-        let figures = Functions::figures(scene, self.rows(&scene.snapshot).get(self.position.at));
+        let figures = figures(scene, self.rows(&scene.snapshot).get(self.position.at));
         // The name needs more room than its object.
         let object = if usize::from(left.width) < text::width(&figures) + NAME_AND_OBJECT { "" } else { &*label.object };
         let room = usize::from(left.width).saturating_sub(text::width(&figures) + text::width(object) + 6);
