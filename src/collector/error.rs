@@ -13,9 +13,9 @@ pub(crate) const HOW_TO_BE_ALLOWED: &str = "run it with sudo, or give it the cap
 #[non_exhaustive]
 pub enum CollectorError {
     /// The kernel refuses us what only a privileged process may do.
-    #[error("flametop may not {what}: {HOW_TO_BE_ALLOWED}")]
+    #[error("flametop needs root to {what}: {HOW_TO_BE_ALLOWED}")]
     NotPermitted {
-        /// The thing that it may not do, after "may not".
+        /// The thing that it may not do, after "to".
         what: &'static str,
         /// What the kernel said.
         source: io::Error,

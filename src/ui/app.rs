@@ -342,7 +342,7 @@ impl App {
         };
         self.views.flame.reset();
         let text = match self.scene.query.direction {
-            Direction::TopDown => "callers first",
+            Direction::TopDown => "top-down again",
             Direction::BottomUp => "bottom-up: what was running, then its callers",
         };
         self.scene.message = Some(Message { text: text.to_owned(), bad: false });

@@ -10,6 +10,7 @@ use crate::profile::{Cpu, FilterMode, Pattern, Target};
 use super::app::App;
 use super::messages::{Effect, Message, SaveRequest};
 use super::overlay::{Choice, Overlay, Picker, Prompt, PromptKind, Row};
+use super::screen;
 use super::view::View;
 
 impl App {
@@ -63,7 +64,7 @@ impl App {
                     true
                 }
             },
-            Overlay::Help(help) => help.on_key(key),
+            Overlay::Help(help) => help.on_key(key, screen::help::extent(self, help)),
             Overlay::Confirm(_) => {
                 if matches!(key.code, KeyCode::Char('y' | 'Y'))
                     && let Some(order) = self.pending_save.take()

@@ -49,6 +49,7 @@ impl App {
     pub(super) fn show(&mut self, view: View) {
         self.came_from = None;
         self.scene.view = view;
+        self.views.get_mut(view).refresh(&self.scene);
     }
 
     /// Goes back from callers and callees to the view that they were opened in. Returns whether that was so.

@@ -444,8 +444,8 @@ pub struct Help {
 }
 
 impl Help {
-    /// Takes a key; `false` closes the help.
-    pub fn on_key(&mut self, key: KeyEvent) -> bool {
+    /// Takes a key; `false` closes the help. `last` is the last line that may be the first on screen, `page` how many lines are there.
+    pub fn on_key(&mut self, key: KeyEvent, (last, page): (usize, usize)) -> bool {
         match key.code {
             KeyCode::Esc if self.typing => {
                 self.typing = false;
@@ -454,8 +454,10 @@ impl Help {
             KeyCode::Enter if self.typing => self.typing = false,
             KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
             KeyCode::Down => self.scroll += 1,
-            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(10),
-            KeyCode::PageDown => self.scroll += 10,
+            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(page),
+            KeyCode::PageDown => self.scroll += page,
+            KeyCode::Home => self.scroll = 0,
+            KeyCode::End => self.scroll = last,
             _ if self.typing => {
                 self.line.on_key(key);
                 self.scroll = 0;
@@ -463,11 +465,14 @@ impl Help {
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
             KeyCode::Char('j') => self.scroll += 1,
-            KeyCode::Char('f' | ' ') => self.scroll += 10,
-            KeyCode::Char('B') => self.scroll = self.scroll.saturating_sub(10),
+            KeyCode::Char('f' | ' ') => self.scroll += page,
+            KeyCode::Char('B') => self.scroll = self.scroll.saturating_sub(page),
+            KeyCode::Char('g') => self.scroll = 0,
+            KeyCode::Char('G') => self.scroll = last,
             KeyCode::Esc | KeyCode::Char('q' | '?') | KeyCode::F(1) | KeyCode::Enter => return false,
             _ => {}
         }
+        self.scroll = self.scroll.min(last);
         true
     }
 }

@@ -12,28 +12,92 @@ use crate::ui::text;
 
 use crate::ui::paint::{put, window};
 
+/// Columns of one list: of keys, and of what they do.
+const KEYS: u16 = 16;
+const MORE_KEYS: u16 = 22;
+const LIST: u16 = 80;
+
 /// Draws the help over the view.
 pub(super) fn draw(app: &App, help: &Help, area: Rect, buffer: &mut Buffer) {
-    let title = if help.typing || !help.line.text().is_empty() {
-        format!("keys with “{}”", help.line.text())
-    } else {
-        "keys  (/ searches, Esc closes)".to_owned()
-    };
-    let title = if app.scene.theme.ascii { title.replace(['“', '”'], "\"") } else { title };
-    let inner = window(&app.scene, area, 84, area.height, &title, buffer);
     let lines = lines(app, help.line.text());
-    let scroll = help.scroll.min(lines.len().saturating_sub(usize::from(inner.height)));
-    for (y, line) in (inner.y..inner.bottom()).zip(lines.into_iter().skip(scroll)) {
+    let shape = Shape::new(area, lines.len());
+    let scroll = help.scroll.min(shape.last());
+    let inner = window(&app.scene, area, shape.width, area.height, &title(app, help, scroll, &shape), buffer);
+    let list = inner.width / shape.lists;
+    for (at, line) in lines.into_iter().skip(scroll).take(shape.shown()).enumerate() {
+        let (column, y) = ((at / shape.height) as u16, inner.y + (at % shape.height) as u16);
+        let area = Rect { x: inner.x + column * list, width: list, ..inner };
         match line {
             Line::Heading(words) => {
-                put(buffer, inner, inner.x + 1, y, words, app.scene.theme.strong());
+                put(buffer, area, area.x + 1, y, words, app.scene.theme.strong());
             }
             Line::Row { keys, help, style } => {
-                put(buffer, inner, inner.x + 2, y, &keys, style);
-                put(buffer, inner, inner.x + 18, y, &help, Style::new());
+                let room = if list >= LIST { MORE_KEYS } else { KEYS };
+                put(buffer, area, area.x + 2, y, &as_many_as_fit(&keys, usize::from(room) - 1), style);
+                put(buffer, area, area.x + 2 + room, y, &help, Style::new());
             }
         }
     }
+}
+
+/// The last line that may be the first on screen, and how many lines are on screen.
+pub(in crate::ui) fn extent(app: &App, help: &Help) -> (usize, usize) {
+    let shape = Shape::new(app.scene.areas().body, lines(app, help.line.text()).len());
+    (shape.last(), shape.shown())
+}
+
+/// How the lines are laid out: in one list, or on a wide screen in two beside each other.
+struct Shape {
+    lists: u16,
+    width: u16,
+    height: usize,
+    lines: usize,
+}
+
+impl Shape {
+    fn new(area: Rect, lines: usize) -> Shape {
+        // A frame is around them.
+        let height = usize::from(area.height).saturating_sub(2).max(1);
+        let lists = if area.width >= 150 && lines > height { 2 } else { 1 };
+        Shape { lists, width: (lists * (LIST + 4) + 2).min(area.width), height, lines }
+    }
+
+    fn shown(&self) -> usize {
+        self.height * usize::from(self.lists)
+    }
+
+    fn last(&self) -> usize {
+        self.lines.saturating_sub(self.shown())
+    }
+}
+
+fn title(app: &App, help: &Help, scroll: usize, shape: &Shape) -> String {
+    let ascii = app.scene.theme.ascii;
+    if help.typing || !help.line.text().is_empty() {
+        let title = format!("keys with “{}”", help.line.text());
+        return if ascii { title.replace(['“', '”'], "\"") } else { title };
+    }
+    if shape.last() == 0 {
+        return "keys  / searches  Esc closes".to_owned();
+    }
+    let (arrows, dash) = if ascii { ("up down", '-') } else { ("↑↓", '–') };
+    let (first, end) = (scroll + 1, (scroll + shape.shown()).min(shape.lines));
+    format!("keys  {arrows} scroll  / searches  Esc closes  {first}{dash}{end} of {}", shape.lines)
+}
+
+/// The first keys of a list that fit together.
+fn as_many_as_fit(keys: &str, columns: usize) -> String {
+    let mut fitting = String::new();
+    for key in keys.split(' ') {
+        if text::width(&fitting) + text::width(key) + 1 > columns {
+            break;
+        }
+        if !fitting.is_empty() {
+            fitting.push(' ');
+        }
+        fitting.push_str(key);
+    }
+    if fitting.is_empty() { text::cut(keys, columns) } else { fitting }
 }
 
 enum Line {
@@ -75,7 +139,7 @@ fn lines(app: &App, wanted: &str) -> Vec<Line> {
             let label = app.scene.names.labels.intern("colour", "", kind);
             let colours = app.scene.theme.frame(app.scene.names.labels.get(label), false, false, 0.0);
             let style = Style::new().bg(colours.ground).fg(colours.ink);
-            let keys = text::cut("  sample  ", 10);
+            let keys = "sample".to_owned();
             lines.push(Line::Row { keys, help, style });
         }
     }

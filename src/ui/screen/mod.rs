@@ -9,7 +9,7 @@ use crate::ui::overlay::Overlay;
 
 mod footer;
 pub(super) mod header;
-mod help;
+pub(super) mod help;
 mod output;
 mod picker;
 mod source;

@@ -25,7 +25,7 @@ pub(in crate::ui) trait ViewBehaviour {
     /// Adds to a request what this view draws.
     fn ask(&self, _request: &mut Request) {}
 
-    /// Takes in a new answer, [`Scene::snapshot`]. Called for all views.
+    /// Takes in a new answer, [`Scene::snapshot`]. Called for all views, and for one that comes on screen.
     fn refresh(&mut self, _scene: &Scene) {}
 
     /// Gives the labels in the state other ids. Called for all views.

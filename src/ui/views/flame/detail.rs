@@ -83,6 +83,14 @@ fn weighed(flame: &Flame, scene: &Scene, node: NodeId) -> Vec<String> {
     let process = tree.path(node).first().copied().filter(|first| *first != node);
     let process = process.filter(|id| scene.names.labels.get(tree.node(*id).label).is_some_and(|l| l.kind == FrameKind::Process));
     let mut forms = Vec::new();
+    if node == CallTree::ROOT
+        && !flame.cursor.rest
+        && let (Some(seconds), Some(rate)) = (scene.snapshot.seconds, scene.use_of_all(selected.total))
+    {
+        // Its own weight is 0, and its share is all.
+        let (all, time) = (scene.amount_with_unit(selected.total), text::cpu_time(seconds));
+        return vec![format!("  {all} in {time} = {rate}"), format!("  {all}")];
+    }
     if let Some(process) = process {
         let of = tree.node(process);
         let name = scene.names.labels.name(of.label);

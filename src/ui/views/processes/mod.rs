@@ -23,10 +23,11 @@ impl ViewBehaviour for Processes {
     }
 
     fn refresh(&mut self, scene: &Scene) {
-        let moves = scene.view == View::Processes
-            && !scene.is_file()
-            && scene.frozen.is_none()
-            && !matches!(scene.span, Span::Between(..));
+        // Thousands of threads cost too much to sum up for a table that nobody sees.
+        if scene.view != View::Processes {
+            return;
+        }
+        let moves = !scene.is_file() && scene.frozen.is_none() && !matches!(scene.span, Span::Between(..));
         self.settle(&scene.snapshot, &scene.names, moves);
         self.follow_rows(&scene.snapshot, &scene.names, scene.areas().table_lines());
     }
