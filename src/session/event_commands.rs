@@ -46,7 +46,7 @@ async fn attach(name: String, collecting: Sender<AttachCommand>, pids: Vec<u32>)
     answered.await.map_err(|_| gone())?
 }
 
-/// All that stacks can be taken at, and why some of it is refused. Functions of programs are not among it: those are to be typed.
+/// Lists the events, with the reasons of those that are refused. Functions of programs are not in the list: the user types them.
 fn all_names(refused: &Refused) -> Vec<EventName> {
     let event =
         |name: &str, help, refused: Option<&str>| EventName { name: name.to_owned(), help, refused: refused.map(Arc::from) };

@@ -15,6 +15,7 @@ mod dialogs;
 mod event_choice;
 mod find;
 mod going;
+mod graph;
 mod keys;
 mod messages;
 mod mouse;

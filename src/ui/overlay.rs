@@ -193,7 +193,7 @@ pub struct Row {
     pub share: String,
     /// For example the command line.
     pub detail: String,
-    /// It cannot be had on this machine; the detail says why.
+    /// This machine refuses it. The detail says why.
     pub refused: bool,
 }
 

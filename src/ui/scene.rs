@@ -37,7 +37,7 @@ pub enum Chip {
     Recursion,
 }
 
-/// What the pointer is on.
+/// A thing under the pointer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hovered {
     /// A box of the flame graph.

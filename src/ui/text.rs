@@ -53,7 +53,7 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
     }
 }
 
-/// A line in as many lines as it needs, broken at blanks. What goes on begins where the text did: behind the figures, if there are any.
+/// Breaks a line at blanks into as many lines as it needs. The second and later lines are indented to the column of the text behind the figures.
 pub(super) fn wrap(line: &str, columns: usize) -> Vec<String> {
     /// Figures end before this column.
     const FIGURES: usize = 34;

@@ -272,7 +272,7 @@ fn stacks_at_events_are_switched_on_and_off_again() {
     terminal.wait_for(|screen| screen.contains("CPUs") && screen.contains("s of CPU"), SOON);
     let programs = || bpf_programs_of(terminal.pid()).into_iter().filter(|program| program.name.starts_with("on_")).count();
     assert_eq!(programs(), 0);
-    // What this machine refuses is told before it is chosen, and trying leaves nothing behind.
+    // The list says what this machine refuses. Trying leaves nothing attached.
     if !std::path::Path::new("/sys/bus/event_source/devices/cpu").exists() {
         terminal.keys("E");
         terminal.text("cycles");

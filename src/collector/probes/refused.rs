@@ -1,9 +1,9 @@
-//! Which events this machine refuses, and why: so that a list of events can say it before one is chosen.
+//! Finds the events that this machine refuses. A list of events can then say so before the reader chooses one.
 
 use super::{COUNTERS, EventRequest, EventSpec, NamePattern, Probes, TRIED_EVENT, TRIED_FUNCTION, no_counter};
 use crate::collector::error::CollectorError;
 
-/// What cannot be attached to on this machine, each with the reason in words.
+/// The events that cannot be attached on this machine, each with the reason in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// Counters that do not work, by name.

@@ -1,4 +1,4 @@
-//! What each thread did, alone or beside a baseline.
+//! The activity of threads, alone or beside a baseline.
 
 use rustc_hash::FxHashMap;
 
@@ -6,7 +6,7 @@ use super::sides::Sides;
 use crate::profile::Thread;
 use crate::profile::ids::{Tgid, Tid};
 
-/// What a thread did within the range.
+/// The activity of a thread within the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActivityRow {
     /// The thread.

@@ -99,7 +99,7 @@ pub struct ViewBuilder {
     pub(super) node_of: FxHashMap<u64, NodeId>,
     /// Without a grouping level the group is always the root, and a plain array serves.
     pub(super) node_of_ungrouped: Vec<u32>,
-    /// Of stacks that end in a folded recursion: how many frames of it they have.
+    /// The number of frames of a folded recursion, by the stack that ends in it.
     pub(super) recursions: FxHashMap<StackId, u32>,
     pub(super) stack_filter_bits: Vec<u16>,
     pub(super) stack_complete: Vec<u8>,

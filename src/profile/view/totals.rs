@@ -9,7 +9,7 @@ pub struct Totals {
     pub weight: u64,
     /// Those whose user stack reached a root.
     pub complete: u64,
-    /// Those that had a user stack to walk: see [`UserEnd::has_stack`].
+    /// Samples with a user stack: see [`UserEnd::has_stack`].
     pub user: u64,
     /// How the user stacks ended, by [`UserEnd`].
     pub ends: [u64; UserEnd::ALL.len()],

@@ -56,7 +56,7 @@ pub struct CallTree {
     repeats: Repeats,
 }
 
-/// How many frames in a row a node stands for, where that is more than one.
+/// The number of consecutive frames of a node, where there is more than one.
 type Repeats = FxHashMap<NodeId, u32>;
 
 impl Default for CallTree {
@@ -97,13 +97,13 @@ impl CallTree {
         self.observations.get(id.0 as usize).copied().unwrap_or(weights)
     }
 
-    /// Returns how many calls in a row a node stands for, in the deepest of its stacks: 1 unless recursion is
+    /// Returns the depth of the recursion that a node shows as one: the most consecutive frames of its stacks. It is 1 unless recursion is
     /// [folded](crate::profile::Folding::recursion).
     pub fn repeats(&self, id: NodeId) -> u32 {
         self.repeats.get(&id).copied().unwrap_or(1)
     }
 
-    /// Whether a node stands for several calls in a row.
+    /// Returns whether a node shows a folded recursion.
     pub fn has_recursion(&self) -> bool {
         !self.repeats.is_empty()
     }
@@ -283,12 +283,12 @@ impl TreeBuilder {
         NodeId(id)
     }
 
-    /// Returns the label of a node. The root has none of its own.
+    /// Returns the label of a node, and `None` for the root.
     pub(super) fn label(&self, id: NodeId) -> Option<LabelId> {
         self.nodes.get(id.0 as usize).filter(|_| id != CallTree::ROOT).map(|node| node.label)
     }
 
-    /// Notes that a node stands for so many calls in a row.
+    /// Notes the depth of a recursion that a node shows as one.
     pub(super) fn note_repeats(&mut self, id: NodeId, repeats: u32) {
         if repeats > 1 {
             let most = self.repeats.entry(id).or_default();

@@ -1,4 +1,4 @@
-//! What functions that were made at run time are called, from what their runtimes write.
+//! Names of functions that were made at run time, as their runtimes write them.
 
 use std::borrow::Cow;
 

@@ -56,7 +56,7 @@ mod tests {
         ("processTicks node:internal/process/task_queues:71:35", "processTicks task_queues:71", "processTicks"),
         ("(anonymous) /srv/w.js:9:4", "(anonymous) w.js:9", "w.js:9"),
         ("(eval) :1:1", "(eval) :1", ":1"),
-        // What is none of them.
+        // Not a name of a script.
         ("caller app.js:1", "caller app.js:1", "caller app.js:1"),
     ];
 

@@ -118,7 +118,7 @@ fn the_pointer_tells_all_about_a_row_of_a_table() {
         screen.lines().nth(usize::from(body.bottom()) - 1).unwrap().trim_matches(['"', ' ']).to_owned()
     };
     assert_eq!(hovered(&mut bench), "");
-    // The first row has the cursor, and the line below the view tells of it.
+    // The first row has the cursor. The line below the view describes it.
     bench.mouse(MouseEventKind::Moved, 30, body.y + 1);
     assert_eq!(hovered(&mut bench), "");
     bench.mouse(MouseEventKind::Moved, 30, body.y + 2);

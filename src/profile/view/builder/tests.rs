@@ -184,7 +184,7 @@ fn a_folded_recursion_is_one_node_that_tells_how_deep_it_went() {
         let folding = Folding { recursion: true, ..Folding::default() };
         let query = Query { folding, direction, grouping: Grouping::Name, ..Query::default() };
         let mut builder = ViewBuilder::new(Arc::clone(&world.names), query);
-        // Two at a time: what comes later goes on in what is there.
+        // Two at a time, so that later stacks continue earlier ones.
         while builder.update(&world.profile, Timestamp(9), 2) == Progress::More {}
         builder.tree()
     };

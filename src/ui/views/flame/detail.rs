@@ -3,10 +3,10 @@
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
 
-use super::boxes::times_of;
 use super::state::Flame;
 use crate::profile::{CallTree, Change, Difference, FrameKind, Measure, NodeId, Sides, TreeNode};
 use crate::ui::detail::DetailLine;
+use crate::ui::graph::boxes::times_of;
 use crate::ui::names::fit_name;
 use crate::ui::scene::Scene;
 use crate::ui::text;

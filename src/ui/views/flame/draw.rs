@@ -3,10 +3,10 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::boxes::{Boxes, Cursor};
-use super::layout::Layout;
 use super::state::Flame;
 use crate::profile::CallTree;
+use crate::ui::graph::boxes::{Boxes, Cursor};
+use crate::ui::graph::layout::Layout;
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
 use crate::ui::place::Place;

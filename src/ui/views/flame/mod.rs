@@ -1,9 +1,7 @@
 //! View 1: the flame graph.
 
-pub(super) mod boxes;
 mod detail;
 mod draw;
-pub(super) mod layout;
 mod state;
 
 use std::borrow::Cow;
@@ -16,11 +14,11 @@ pub(in crate::ui) use state::Flame;
 use super::behaviour::{Button, Hint, Match, Opened, ViewBehaviour};
 use crate::profile::LabelId;
 use crate::ui::detail::DetailLine;
+use crate::ui::graph::layout::{Layout, Span, place_of};
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
 use crate::ui::place::Place;
 use crate::ui::scene::{Hovered, Scene};
-use layout::{Layout, Span, place_of};
 
 impl Flame {
     /// The boxes on screen.

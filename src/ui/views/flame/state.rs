@@ -4,7 +4,7 @@ use ratatui::layout::Rect;
 
 use crate::profile::{CallTree, LabelId, LabelTable, Names, NodeId};
 
-use super::layout::{Layout, Options, Order, Span, frames_of, place_of};
+use crate::ui::graph::layout::{Layout, Options, Order, Span, frames_of, place_of};
 use crate::ui::keys::Action;
 use crate::ui::place::Place;
 use crate::ui::theme::Theme;

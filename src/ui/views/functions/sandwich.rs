@@ -15,18 +15,18 @@ use ratatui::layout::{Position, Rect};
 
 use super::rows::{Functions, FunctionsRow};
 use crate::profile::{CallTree, LabelId, Neighbours};
+use crate::ui::graph::boxes::{Boxes, Cursor};
+use crate::ui::graph::layout::{Layout, Options, Order};
 use crate::ui::paint::put;
 use crate::ui::place::{Branch, Place};
 use crate::ui::scene::{Hovered, Scene};
 use crate::ui::text;
-use crate::ui::views::flame::boxes::{Boxes, Cursor};
-use crate::ui::views::flame::layout::{Layout, Options, Order};
 
 /// Least columns of a screen that has room for both, and least of the table beside the graphs.
 const WIDE: u16 = 120;
 const TABLE: u16 = 56;
 
-/// The function's line moves by so many lines only: not each time a deep stack comes or goes.
+/// The function's line moves by whole steps of this many lines, so that it does not move each time a deep stack comes or goes.
 const STEP: usize = 8;
 
 /// The graphs, laid out.
@@ -56,7 +56,7 @@ impl<'a> Sandwich<'a> {
         // The first line is the heading, one is the function's.
         let lines = usize::from(area.height) - 2;
         let unit = if scene.theme.fractional() { 8 } else { 1 };
-        // One row more than there is room for, so that it can be told that there are more.
+        // One row more than there is room for: it shows that there are more.
         let max_rows = lines + 2;
         let options = Options { width: u32::from(area.width) * unit, unit, order: Order::Name, chains: false, max_rows };
         let layout = |tree: &CallTree| Layout::new(tree, &scene.names.labels, &Place::default(), options);
@@ -78,7 +78,7 @@ impl<'a> Sandwich<'a> {
         if callers { (&self.callers, &self.neighbours.callers) } else { (&self.callees, &self.neighbours.callees) }
     }
 
-    /// What a place of the screen shows.
+    /// Returns the caller or callee at a position of the screen.
     pub(super) fn at(&self, scene: &Scene, at: Position) -> Option<Branch> {
         if !self.area.contains(at) || at.y == self.area.y {
             return None;
@@ -108,7 +108,7 @@ impl<'a> Sandwich<'a> {
         }
     }
 
-    /// The node that a row of the table stands for, if it is of that side.
+    /// Returns the node of a row of the table, if the row belongs to that side.
     fn node_of(&self, row: &FunctionsRow, callers: bool) -> Option<crate::profile::NodeId> {
         match row {
             FunctionsRow::Function { open: true, .. } => Some(CallTree::ROOT),

@@ -110,7 +110,7 @@ fn sides(row: &ProcessRow, whole: Sides) -> Sides {
     }
 }
 
-/// What the bar of a row shows: its weight, or its change.
+/// Returns the length of a row's bar: its weight, or its change.
 fn figure(scene: &Scene, row: &ProcessRow, by: ProcessSort) -> f64 {
     if let Some(difference) = &scene.snapshot.difference {
         return difference.change(sides(row, difference.whole())).by.abs();

@@ -185,7 +185,7 @@ impl Processes {
         use std::cmp::Reverse;
         match (self.sort, snapshot.difference.as_deref()) {
             (ProcessSort::Cpu, Some(difference)) => {
-                // What may be chance comes after all that is not.
+                // Rows that may have changed by chance are the last.
                 let key = |entry: &T| {
                     let change = change_of(difference, sums(entry));
                     (change.chance, Reverse((change.by.abs() * 1e9) as u64), sums(entry).tgid)

@@ -20,22 +20,22 @@ const LEFT_BLOCKS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "
 
 /// A tree that is drawn.
 #[derive(Clone, Copy)]
-pub(in crate::ui::views) struct Boxes<'a> {
-    pub(in crate::ui::views) scene: &'a Scene,
-    pub(in crate::ui::views) tree: &'a CallTree,
-    pub(in crate::ui::views) layout: &'a Layout,
+pub(in crate::ui) struct Boxes<'a> {
+    pub(in crate::ui) scene: &'a Scene,
+    pub(in crate::ui) tree: &'a CallTree,
+    pub(in crate::ui) layout: &'a Layout,
     /// The weights of its nodes on both sides, in a comparison.
-    pub(in crate::ui::views) difference: Option<&'a Difference>,
-    /// The function that the root stands for. `None` for everything.
-    pub(in crate::ui::views) root: Option<LabelId>,
-    pub(in crate::ui::views) cursor: Cursor,
+    pub(in crate::ui) difference: Option<&'a Difference>,
+    /// The function of the root. `None` for everything.
+    pub(in crate::ui) root: Option<LabelId>,
+    pub(in crate::ui) cursor: Cursor,
 }
 
-/// What is selected, found in the tree once a picture.
+/// The selected box, found in the tree once for each picture.
 #[derive(Clone, Copy, Default)]
-pub(in crate::ui::views) struct Cursor {
-    pub(in crate::ui::views) node: Option<NodeId>,
-    pub(in crate::ui::views) rest: bool,
+pub(in crate::ui) struct Cursor {
+    pub(in crate::ui) node: Option<NodeId>,
+    pub(in crate::ui) rest: bool,
 }
 
 impl Cursor {
@@ -65,7 +65,7 @@ impl<'a> Boxes<'a> {
     }
 
     /// Draws one row, counted from the root.
-    pub(in crate::ui::views) fn draw_row(&self, row: usize, line: Rect, buffer: &mut Buffer) {
+    pub(in crate::ui) fn draw_row(&self, row: usize, line: Rect, buffer: &mut Buffer) {
         let Some(spans) = self.layout.rows.get(row) else { return };
         let mut shift = false;
         let mut last_ground = None;
@@ -204,7 +204,7 @@ const LEAST_NAME: usize = 8;
 const SPACE: usize = 2;
 
 /// ` ×15` of a function that calls itself, at most 15 deep. Empty for all others.
-pub(super) fn times_of(scene: &Scene, tree: &CallTree, node: NodeId) -> String {
+pub(in crate::ui) fn times_of(scene: &Scene, tree: &CallTree, node: NodeId) -> String {
     match tree.repeats(node) {
         1 => String::new(),
         repeats => format!(" {}{repeats}", if scene.theme.ascii { 'x' } else { '×' }),

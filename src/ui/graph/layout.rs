@@ -143,12 +143,12 @@ impl Layout {
 }
 
 /// Returns the place of a box. A chain has that of its last frame.
-pub(super) fn place_of(tree: &CallTree, span: &Span) -> Place {
+pub(in crate::ui) fn place_of(tree: &CallTree, span: &Span) -> Place {
     Place { rest: span.rest > 0, ..Place::of(tree, span.last) }
 }
 
 /// The frames of a box, from its first to its last.
-pub(super) fn frames_of(tree: &CallTree, span: &Span) -> Vec<NodeId> {
+pub(in crate::ui) fn frames_of(tree: &CallTree, span: &Span) -> Vec<NodeId> {
     if span.last == span.node {
         return vec![span.node];
     }
