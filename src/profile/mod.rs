@@ -36,7 +36,7 @@ pub use store::stacks::StackTable;
 pub(crate) use store::stacks::Walk;
 pub use store::threads::{Thread, ThreadTable};
 pub use unit::Unit;
-pub use view::activity::ActivityRow;
+pub use view::activity::{Activity, ActivityRow};
 pub use view::addresses::{Addresses, FrameWeight};
 pub use view::builder::{MAX_FILTERS, Progress, ViewBuilder};
 pub use view::difference::{Change, Comparison, Difference, Measure, NodeSides};

@@ -302,7 +302,7 @@ impl Drop for Sampling {
 pub(super) enum AttachCommand {
     /// Take stacks at these events, too; the answer is the source's number, or a sentence.
     Attach(EventRequest, tokio::sync::oneshot::Sender<Result<EventSource, String>>),
-    /// Take no more stacks at this source.
+    /// Stop taking stacks at this source.
     Detach(EventSource),
     /// Tell which events this machine refuses.
     Try(tokio::sync::oneshot::Sender<Refused>),

@@ -157,7 +157,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["!"], Action::Drop, Section::Find, "drop samples whose stack matches"),
     bind(&["p"], Action::ChooseProcess, Section::Choose, "choose a process (the selected one is on top)"),
     bind(&["w"], Action::Save, Section::Program, "write what is seen to a file: its ending tells the format"),
-    bind(&["Space", "z"], Action::Freeze, Section::Time, "freeze the picture / go on; sampling goes on underneath"),
+    bind(&["Space", "z"], Action::Freeze, Section::Time, "freeze the picture / continue; sampling continues"),
     bind(&["Tab"], Action::NextView, Section::Show, "next view"),
     bind(&["?", "F1"], Action::Help, Section::Program, "this help; type / in it to search"),
     bind(&["q", "F10", "Ctrl-C"], Action::Quit, Section::Program, "quit"),
@@ -211,7 +211,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["O"], Action::Output, Section::Show, "the started command's output"),
     bind(&["y"], Action::Copy, Section::Program, "copy the selected frame's stack (works over ssh)"),
     bind(&[":"], Action::Palette, Section::Program, "choose an action by its name"),
-    bind(&["Ctrl-Z"], Action::Suspend, Section::Program, "stop, and back to the shell: fg goes on"),
+    bind(&["Ctrl-Z"], Action::Suspend, Section::Program, "suspend: back to the shell, whose fg continues"),
     bind(&["Ctrl-L"], Action::Redraw, Section::Program, "draw the screen anew"),
 ];
 

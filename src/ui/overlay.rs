@@ -273,7 +273,7 @@ impl Picker {
     /// Processes, those with the most samples first; the current one, or the one under the cursor, on top.
     pub fn processes(names: &Names, snapshot: &Snapshot, current: Option<Tgid>, cursor: Option<LabelId>) -> Picker {
         let mut processes = processes_of(snapshot);
-        processes.sort_by_key(|process| std::cmp::Reverse(process.all));
+        processes.sort_by_key(|process| std::cmp::Reverse(process.weights.all));
         let wanted = |label: LabelId| {
             let name = names.labels.name(label);
             processes.iter().position(|process| {
@@ -288,7 +288,7 @@ impl Picker {
             let process = processes.remove(first);
             processes.insert(0, process);
         }
-        let all: u64 = processes.iter().map(|process| process.all).sum();
+        let all: u64 = processes.iter().map(|process| process.weights.all).sum();
         let mut rows: Vec<Row> = processes
             .iter()
             .map(|process| {
@@ -297,7 +297,7 @@ impl Picker {
                     choice: Choice::Process(process.tgid),
                     number: process.tgid.to_string(),
                     name: names.labels.name(process.name).to_owned(),
-                    share: format!("{} %", text::percent(process.all, all)),
+                    share: format!("{} %", text::percent(process.weights.all, all)),
                     detail: if exited { format!("(exited) {command}") } else { command.to_string() },
                     refused: false,
                 }
@@ -315,7 +315,7 @@ impl Picker {
         for row in snapshot.activity.iter() {
             if target.tgids.is_empty() || target.tgids.contains(&row.thread.tgid) {
                 let sum = sums.entry((row.thread.tgid, row.thread.tid)).or_insert((row.thread.name, 0));
-                *sum = (row.thread.name, sum.1 + row.all);
+                *sum = (row.thread.name, sum.1 + row.weights.all);
             }
         }
         let all: u64 = sums.values().map(|(_, weight)| weight).sum();

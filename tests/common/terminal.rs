@@ -79,8 +79,8 @@ impl Shared {
                     *from += at + question.len();
                     replies.extend_from_slice(reply);
                 }
-                // The end may be the beginning of a question. What is before it is not looked at again: a screen that is drawn for a
-                // minute would take longer with each piece, until it cannot be followed.
+                // The end may be the beginning of a question. Earlier bytes are not searched again. Otherwise each new piece of
+                // output would take longer than the last.
                 *from = (*from).max(raw.len().saturating_sub(question.len() - 1));
             }
         }

@@ -6,11 +6,9 @@ use super::sides::Sides;
 use crate::profile::Thread;
 use crate::profile::ids::{Tgid, Tid};
 
-/// The activity of a thread within the range.
+/// The weights of a thread or process within the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ActivityRow {
-    /// The thread.
-    pub thread: Thread,
+pub struct Activity {
     /// Weight within the range, filters and target not applied: for pickers.
     pub all: u64,
     /// Weight that the view shows.
@@ -25,11 +23,11 @@ pub struct ActivityRow {
     pub before: u64,
 }
 
-impl ActivityRow {
-    /// Adds what another row counted. The thread stays this one's.
-    pub fn add(&mut self, other: &ActivityRow) {
+impl Activity {
+    /// Adds other weights.
+    pub fn add(&mut self, other: &Activity) {
         // A new field does not compile until it is summed up here.
-        let ActivityRow { thread: _, all, shown, complete, user, recent, before } = other;
+        let Activity { all, shown, complete, user, recent, before } = other;
         self.all += all;
         self.shown += shown;
         self.complete += complete;
@@ -37,6 +35,25 @@ impl ActivityRow {
         self.recent += recent;
         self.before += before;
     }
+
+    /// Returns whether the view shows any of it, now or in the baseline.
+    pub fn is_shown(&self) -> bool {
+        self.shown > 0 || self.before > 0
+    }
+
+    /// Returns the weights on the two sides of a comparison, as a part of `whole`.
+    pub fn sides(&self, whole: Sides) -> Sides {
+        Sides::estimated(self.shown, self.before, whole)
+    }
+}
+
+/// The activity of a thread within the range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ActivityRow {
+    /// The thread.
+    pub thread: Thread,
+    /// Its weights.
+    pub weights: Activity,
 }
 
 /// Puts the activity of a baseline beside that of now. Threads that only the baseline has come last.
@@ -45,19 +62,19 @@ pub(super) fn beside(mut now: Vec<ActivityRow>, before: &[ActivityRow]) -> Vec<A
     for (at, row) in now.iter().enumerate() {
         place.insert((row.thread.tgid, row.thread.tid), at);
     }
-    for row in before.iter().filter(|row| row.shown > 0) {
+    for row in before.iter().filter(|row| row.weights.shown > 0) {
         let at = *place.entry((row.thread.tgid, row.thread.tid)).or_insert(now.len());
         if at == now.len() {
             now.push(ActivityRow { thread: row.thread, ..ActivityRow::default() });
         }
-        now[at].before += row.shown;
+        now[at].weights.before += row.weights.shown;
     }
     now
 }
 
 impl Sides {
     /// Estimates how often a part of `whole` was seen, from its weights: only sums over stacks count observations.
-    pub fn estimated(now: u64, before: u64, whole: Sides) -> Sides {
+    fn estimated(now: u64, before: u64, whole: Sides) -> Sides {
         let seen = |weight: u64, seen: u64, of: u64| match of {
             0 => 0,
             of => (u128::from(weight) * u128::from(seen) / u128::from(of)) as u64,
@@ -75,14 +92,13 @@ mod tests {
     fn threads_of_both_sides_are_one_row_and_others_come_last() {
         let row = |tgid, tid, shown| ActivityRow {
             thread: Thread { tgid: Tgid(tgid), tid: Tid(tid), ..Thread::default() },
-            all: 9,
-            shown,
-            ..ActivityRow::default()
+            weights: Activity { all: 9, shown, ..Activity::default() },
         };
         let rows = beside(vec![row(1, 1, 5), row(1, 2, 3)], &[row(1, 2, 4), row(2, 2, 6), row(1, 2, 1), row(3, 3, 0)]);
-        let told: Vec<_> = rows.iter().map(|row| (row.thread.tgid.0, row.thread.tid.0, row.shown, row.before)).collect();
+        let told: Vec<_> =
+            rows.iter().map(|row| (row.thread.tgid.0, row.thread.tid.0, row.weights.shown, row.weights.before)).collect();
         assert_eq!(told, [(1, 1, 5, 0), (1, 2, 3, 5), (2, 2, 0, 6)]);
-        assert_eq!(rows[2].all, 0, "a picker does not have it");
+        assert_eq!(rows[2].weights.all, 0, "a picker does not have it");
     }
 
     #[test]

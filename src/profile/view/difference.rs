@@ -249,6 +249,31 @@ mod tests {
     }
 
     #[test]
+    fn a_steady_load_differs_from_itself_by_chance_only_in_a_hundred_tries() {
+        // Numbers that look random, always the same.
+        let mut state = 7u64;
+        let mut below = move |end: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % end
+        };
+        // Two busy CPUs at 99 Hz. Of twenty functions, the first ones have most of the time.
+        let mut sampled = |seconds: u64| {
+            let paths: Vec<[u32; 1]> = (0..2 * 99 * seconds).map(|_| [1 + (below(20) * below(20) / 20) as u32]).collect();
+            tree(&paths.iter().map(|path| (path.as_slice(), 1)).collect::<Vec<_>>())
+        };
+        let (mut boxes, mut changed) = (0, 0);
+        for _ in 0..100 {
+            let (both, difference) = Difference::of(&sampled(10), &sampled(60), rates(10.0, 60.0));
+            assert!(difference.change(difference.whole()).chance, "as many samples a second on both sides");
+            for node in both.children(CallTree::ROOT) {
+                boxes += 1;
+                changed += usize::from(!difference.change(difference.node(node).total).chance);
+            }
+        }
+        assert!(boxes > 1500 && changed <= boxes / 100, "{changed} of {boxes} boxes are said to have changed, and none has");
+    }
+
+    #[test]
     fn rates_of_few_samples_may_be_chance() {
         let change = |now, before, measure| Comparison { whole: Sides::default(), measure }.change(Sides::of(now, before)).chance;
         assert!(change(6, 4, rates(1.0, 1.0)) && !change(99, 50, rates(1.0, 1.0)));

@@ -260,6 +260,22 @@ mod tests {
     }
 
     #[test]
+    fn callers_and_callees_keep_the_depth_of_a_folded_recursion() {
+        let mut builder = TreeBuilder::new();
+        let path = [1, 2, 3].map(LabelId).into_iter().scan(CallTree::ROOT, |node, label| {
+            *node = builder.child(*node, label);
+            Some(*node)
+        });
+        let [outer, middle, inner] = path.collect::<Vec<_>>()[..] else { panic!() };
+        builder.add(inner, 1);
+        builder.note_repeats(outer, 5);
+        builder.note_repeats(inner, 7);
+        let found = Neighbours::of(&builder.finish(), LabelId(2));
+        let depth = |tree: &CallTree, label| tree.child_with(CallTree::ROOT, LabelId(label)).map(|id| tree.repeats(id));
+        assert_eq!((depth(&found.callers, 1), depth(&found.callees, 3), middle.0), (Some(5), Some(7), 2));
+    }
+
+    #[test]
     fn neighbours_are_merged_over_all_places() {
         let found = Neighbours::of(&tree(&[(&[1, 5, 7], 2), (&[2, 5, 7], 3), (&[2, 5], 1), (&[5, 5, 8], 4)]), LabelId(5));
         let child = |tree: &CallTree, label| tree.child_with(CallTree::ROOT, LabelId(label)).map(|id| tree.node(id).total);

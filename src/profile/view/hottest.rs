@@ -9,7 +9,7 @@ use crate::profile::{EventSource, FrameId, LabelId, Names, Profile, StackId};
 /// The weight of an address: of the samples that end there, and of all that go through it.
 type Weight = (u64, u64);
 
-/// Most stacks that are looked at, the newest. Callers hold the profile's lock meanwhile, and samples of others have to wait: a user
+/// The most stacks that a search reads. It takes the newest ones. Callers hold the profile's lock meanwhile, and samples of others have to wait: a user
 /// whose programs make millions of stacks must not be able to hold them up.
 const MOST_STACKS: usize = 1 << 19;
 

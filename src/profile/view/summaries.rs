@@ -1,5 +1,6 @@
 //! What a view tells: its tree, its sums, and what pickers list.
 
+use crate::profile::Activity;
 use crate::profile::ActivityRow;
 use crate::profile::Addresses;
 use crate::profile::CallTree;
@@ -149,14 +150,16 @@ impl ViewBuilder {
         let rows = profile.threads.rows().iter().zip(&self.sums).zip(recent);
         rows.map(|((thread, sums), recent)| ActivityRow {
             thread: *thread,
-            all: amount(sums.all),
-            shown: amount(sums.shown),
-            complete: amount(sums.complete),
-            user: amount(sums.user),
-            recent,
-            before: 0,
+            weights: Activity {
+                all: amount(sums.all),
+                shown: amount(sums.shown),
+                complete: amount(sums.complete),
+                user: amount(sums.user),
+                recent,
+                before: 0,
+            },
         })
-        .filter(|row| row.all > 0)
+        .filter(|row| row.weights.all > 0)
         .collect()
     }
 
@@ -199,7 +202,7 @@ impl ViewBuilder {
         all
     }
 
-    /// How far back [`ActivityRow::recent`] looks, in nanoseconds.
+    /// How far back [`Activity::recent`] looks, in nanoseconds.
     pub const RECENT: u64 = RECENT;
 }
 

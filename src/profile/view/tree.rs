@@ -98,7 +98,7 @@ impl CallTree {
     }
 
     /// Returns the depth of the recursion that a node shows as one: the most consecutive frames of its stacks. It is 1 unless recursion is
-    /// [folded](crate::profile::Folding::recursion).
+    /// [folded](crate::profile::Folding::recursion). Samples that have left the range count until the view is made anew.
     pub fn repeats(&self, id: NodeId) -> u32 {
         self.repeats.get(&id).copied().unwrap_or(1)
     }

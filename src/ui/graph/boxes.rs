@@ -1,7 +1,7 @@
 //! The boxes of a call tree: their looks, their words, and how they meet.
 //!
-//! With colours, boxes meet at eighths of a column: the cell in which one box ends and the next begins is drawn with a
-//! left-block glyph, the left box's colour on the right box's. Where two boxes meet at a cell's edge the left one leaves an
+//! With colours, boxes meet at eighths of a column. The cell that two boxes share is a left-block glyph: the left box's colour on that of the
+//! right one. Where two boxes meet at a cell's edge the left one leaves an
 //! eighth free, so that neighbours stay apart. Without colours, boxes begin with `│` on whole columns.
 
 use ratatui::buffer::Buffer;
@@ -71,7 +71,7 @@ impl<'a> Boxes<'a> {
         let mut last_ground = None;
         for (index, span) in spans.iter().enumerate() {
             let mut look = self.look_of(row, span, shift);
-            // Neighbours of one colour are told apart by lightness.
+            // Neighbours of one colour differ in lightness.
             if last_ground == Some((look.style.bg, span.from)) {
                 shift = !shift;
                 look = self.look_of(row, span, shift);
@@ -151,8 +151,8 @@ impl<'a> Boxes<'a> {
             1 => 0,
             count => frames_of(tree, span).iter().position(|id| Some(*id) == cursor.node).unwrap_or(count - 1),
         };
-        // Processes and the root say how much they are; functions would only repeat it row after row. What has changed says by how
-        // much, whatever it is.
+        // Processes and the root say how much they are; functions would only repeat it row after row. In a comparison, each box
+        // tells its change.
         let figures = match (label.map(|label| label.kind), change) {
             (Some(_), None) if span.last == CallTree::ROOT => scene.amount_with_unit(span.weight),
             (None, Some(change)) => match rate_of(scene) {
@@ -179,7 +179,7 @@ impl<'a> Boxes<'a> {
     }
 }
 
-/// What a search did not find steps back, where there are colours to step back with.
+/// Returns the style of a box that a search did not find: dimmed, where there are colours.
 fn unmatched(scene: &Scene, colours: BoxColours) -> Style {
     match (scene.theme.dark, colours.ground) {
         (true, Color::Rgb(r, g, b)) => {
@@ -236,7 +236,7 @@ impl Words {
         fits.then_some(share)
     }
 
-    /// As much as fits into so many columns.
+    /// Returns as much of the words as fits into the columns.
     fn fit(&self, columns: usize, ascii: bool) -> String {
         match self {
             Words::Rest(count) => {

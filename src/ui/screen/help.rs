@@ -15,7 +15,7 @@ use crate::ui::paint::{put, window};
 /// Columns of one list: of keys, and of what they do.
 const KEYS: u16 = 16;
 const MORE_KEYS: u16 = 22;
-const LIST: u16 = 80;
+const LIST: u16 = 82;
 
 /// Draws the help over the view.
 pub(super) fn draw(app: &App, help: &Help, area: Rect, buffer: &mut Buffer) {
@@ -59,7 +59,7 @@ impl Shape {
         // A frame is around them.
         let height = usize::from(area.height).saturating_sub(2).max(1);
         let lists = if area.width >= 150 && lines > height { 2 } else { 1 };
-        Shape { lists, width: (lists * (LIST + 4) + 2).min(area.width), height, lines }
+        Shape { lists, width: (lists * (LIST + 2) + 2).min(area.width), height, lines }
     }
 
     fn shown(&self) -> usize {

@@ -148,7 +148,10 @@ fn a_recursion_is_one_box_until_a_key_shows_each_call() {
     let screen = bench.screen(120, 36);
     assert!(!screen.contains("×15") && screen.matches("fib").count() > 15 && screen.contains(" recursion × "), "{screen}");
     assert!(!bench.app.scene.title().contains("recursion"));
-    bench.keys("R");
+    let (line, time) = (screen.lines().nth(1).unwrap().trim_matches('"'), bench.app.scene.areas().time);
+    let column = line[..line.find(" recursion ×").unwrap()].chars().count() + 1;
+    bench.screen(120, 36);
+    bench.click(u16::try_from(column).unwrap(), time.y);
     assert_eq!(bench.cursor(), "fibonacci;main;fib");
     assert!(bench.app.scene.title().ends_with(", recursion folded"), "{}", bench.app.scene.title());
 }

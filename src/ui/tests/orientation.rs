@@ -171,3 +171,77 @@ fn beside_a_wide_table_the_open_function_has_flame_graphs_of_callers_and_callees
     let screen = bench.screen(132, 24);
     assert!(place(&screen, "_start 5.00 s of CPU").1 + 1 == place(&screen, "main").1, "{screen}");
 }
+
+#[test]
+fn health_tells_how_many_stacks_are_complete_why_others_are_not_and_what_has_none() {
+    let mut bench = Bench::new();
+    let names = Arc::clone(&bench.app.scene.names);
+    let mut profile = Profile::new(Limits::default());
+    let frame = names.intern_named(names.labels.intern("main", "prog", FrameKind::User));
+    for (user_end, count) in
+        [(UserEnd::Root, 7), (UserEnd::Gap, 2), (UserEnd::Cut, 1), (UserEnd::NoMemory, 4), (UserEnd::KernelThread, 3)]
+    {
+        for _ in 0..count {
+            profile.record(Thread::default(), [frame], Sample { time: Timestamp(SECOND), user_end, ..Sample::default() });
+        }
+    }
+    bench.engine = Engine::new(names, Arc::default(), Arc::new(RwLock::new(profile)));
+    bench.keys("2");
+    bench.keys("5");
+    let screen = bench.screen(120, 40);
+    let lines: Vec<&str> = screen.lines().map(|line| line.trim_matches('"').trim()).collect();
+    let at = |words: &str| lines.iter().position(|line| *line == words).unwrap_or_else(|| panic!("no {words} in\n{screen}"));
+    let rows = [
+        "7   70.0 %  complete: from where the program or thread begins",
+        "2   20.0 %  code without unwind information",
+        "1   10.0 %  deeper than the walk goes, cut at the root side",
+        "Without a user stack:",
+        "3           kernel threads",
+        "4           exiting: the process's memory was gone",
+    ];
+    let places = rows.map(at);
+    assert!(places.is_sorted(), "{screen}");
+    // So few samples warn of nothing.
+    assert!(screen.contains("stacks 70.0 % complete"), "{screen}");
+}
+
+#[test]
+fn the_end_of_the_help_is_a_key_away_and_on_wide_screens_there_are_two_lists() {
+    let mut bench = Bench::new();
+    bench.screen(100, 24);
+    bench.keys("?");
+    let first = bench.screen(100, 24);
+    assert!(first.contains(" 1–") && first.contains("Move") && !first.contains("Colours"), "{first}");
+    bench.key(KeyCode::End);
+    let last = bench.screen(100, 24);
+    assert!(last.contains("Colours") && !last.contains(" Move "), "{last}");
+    bench.key(KeyCode::Down);
+    assert_eq!(bench.screen(100, 24), last, "no further");
+    bench.key(KeyCode::Home);
+    assert_eq!(bench.screen(100, 24), first);
+    let wide = bench.screen(180, 50);
+    let line = wide.lines().find(|line| line.contains(" h Left ")).unwrap();
+    assert!(line.matches("  ").count() > 2 && wide.contains("Colours") && wide.contains("Move"), "{wide}");
+}
+
+#[test]
+fn the_cursor_is_on_the_same_process_when_its_table_comes_back() {
+    let mut bench = Bench::new();
+    bench.keys("3j");
+    let selected = |bench: &Bench| bench.app.views.processes.selected(&bench.app.scene.snapshot, &bench.app.scene.names);
+    let before = selected(&bench);
+    assert!(before.is_some());
+    bench.keys("1");
+    // Meanwhile another process is the busiest: the rows change places.
+    let names = Arc::clone(&bench.app.scene.names);
+    let process = names.labels.intern("make", "", FrameKind::Process);
+    let frame = names.intern_named(names.labels.intern("main", "make", FrameKind::User));
+    let thread = Thread { tgid: Tgid(30), tid: Tid(30), process, name: process, ..Thread::default() };
+    for _ in 0..500 {
+        let sample = Sample { time: Timestamp(6 * SECOND + 1), user_end: UserEnd::Root, ..Sample::default() };
+        bench.profile.write().unwrap().record(thread, [frame], sample);
+    }
+    bench.keys("g3");
+    assert!(bench.screen(120, 24).contains("make"));
+    assert_eq!(selected(&bench), before);
+}

@@ -164,7 +164,7 @@ proptest! {
         let tree = builder.tree();
         prop_assert_eq!(world.folded(&tree), expected(kept, &query, now, window));
         prop_assert_eq!(builder.totals(Timestamp(now)).weight, tree.total());
-        let shown: u64 = builder.activity(&world.profile, Timestamp(now)).iter().map(|row| row.shown).sum();
+        let shown: u64 = builder.activity(&world.profile, Timestamp(now)).iter().map(|row| row.weights.shown).sum();
         prop_assert_eq!(shown, tree.total());
     }
 }
@@ -203,6 +203,22 @@ fn a_folded_recursion_is_one_node_that_tells_how_deep_it_went() {
     assert_eq!(world.folded(&down), lines.map(|(line, weight)| (line.to_owned(), weight)).into());
     let up = tree(Direction::BottomUp);
     assert_eq!(repeats(&up), [("beta;alpha".to_owned(), 4, 0), ("alpha".to_owned(), 2, 0)]);
+}
+
+#[test]
+fn a_process_that_exits_or_is_in_execve_has_no_stack_to_miss() {
+    let mut world = world(Limits::NONE);
+    let frame = world.frame(0);
+    let ends = [UserEnd::Root, UserEnd::Gap, UserEnd::NoMemory, UserEnd::Registers, UserEnd::KernelThread, UserEnd::Unspecified];
+    for user_end in ends {
+        world.profile.record(Thread::default(), [frame], Sample { user_end, ..Sample::default() });
+    }
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+    builder.update(&world.profile, Timestamp(9), usize::MAX);
+    let totals = builder.totals(Timestamp(9));
+    assert_eq!((totals.weight, totals.user, totals.complete), (6, 2, 1));
+    assert_eq!(totals.reasons(), [(UserEnd::Gap, 1)]);
+    assert_eq!(totals.ends[UserEnd::NoMemory as usize], 1, "it is told all the same");
 }
 
 #[test]
@@ -366,7 +382,7 @@ fn what_is_a_half_life_older_weighs_half() {
     let now = Timestamp(68_000);
     while builder.update(&world.profile, now, 5000) == Progress::More {}
     let (rows, short) = (builder.activity(&world.profile, now), builder.short_stacks(now));
-    assert!(rows.len() == 1 && rows[0].all > 0, "{rows:?}");
+    assert!(rows.len() == 1 && rows[0].weights.all > 0, "{rows:?}");
     assert!(!short.is_empty() && short.iter().all(|short| short.weight > 0 && short.end != UserEnd::Gap), "{short:?}");
     // Frozen, it is as of then, and what came since is not in it.
     let until = Timestamp(30_500);

@@ -18,7 +18,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::rows::{ProcessRow, ProcessSort, ProcessSums, Processes};
-use crate::profile::{ActivityRow, Measure, Sides, Tgid, ViewBuilder};
+use crate::profile::{Activity, ActivityRow, Measure, Tgid, ViewBuilder};
 use crate::ui::detail::DetailLine;
 use crate::ui::names::fit_name;
 use crate::ui::paint::{bar, put, put_right};
@@ -94,28 +94,20 @@ impl Layout {
     }
 }
 
-/// The weights of a row: of the last seconds, and of the range.
-fn weights(row: &ProcessRow) -> (u64, u64) {
+/// The weights of a row.
+fn weights(row: &ProcessRow) -> &Activity {
     match row {
-        ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => (sums.recent, sums.shown),
-        ProcessRow::Thread { row } => (row.recent, row.shown),
-    }
-}
-
-/// The weights of a row on the two sides of a comparison.
-fn sides(row: &ProcessRow, whole: Sides) -> Sides {
-    match row {
-        ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => sums.sides(whole),
-        ProcessRow::Thread { row } => Sides::estimated(row.shown, row.before, whole),
+        ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => &sums.weights,
+        ProcessRow::Thread { row } => &row.weights,
     }
 }
 
 /// Returns the length of a row's bar: its weight, or its change.
 fn figure(scene: &Scene, row: &ProcessRow, by: ProcessSort) -> f64 {
     if let Some(difference) = &scene.snapshot.difference {
-        return difference.change(sides(row, difference.whole())).by.abs();
+        return difference.change(weights(row).sides(difference.whole())).by.abs();
     }
-    let (recent, shown) = weights(row);
+    let Activity { recent, shown, .. } = *weights(row);
     if by == ProcessSort::Samples { shown as f64 } else { recent as f64 }
 }
 
@@ -219,7 +211,7 @@ fn draw_figures(scene: &Scene, row: &ProcessRow, plain: Style, y: u16, layout: &
     let at = |column: &Rect| Rect { y, ..*column };
     match (&layout.figures, &scene.snapshot.difference) {
         (Figures::Compared { now, was, change }, Some(difference)) => {
-            let sides = sides(row, difference.whole());
+            let sides = weights(row).sides(difference.whole());
             let (of_now, of_before) = match difference.measure() {
                 Measure::Shares => {
                     let share = |part, of| format!("{} %", text::percent(part, of));
@@ -238,8 +230,8 @@ fn draw_figures(scene: &Scene, row: &ProcessRow, plain: Style, y: u16, layout: &
             scene.theme.changed(by)
         }
         (Figures::Now { recent, amount, threads }, _) => {
-            let (of_seconds, shown) = weights(row);
-            let of_seconds = if layout.is_over { whole_use(scene, shown) } else { recent_use(scene, of_seconds) };
+            let Activity { recent: last, shown, .. } = *weights(row);
+            let of_seconds = if layout.is_over { whole_use(scene, shown) } else { recent_use(scene, last) };
             put_right(buffer, at(recent), y, &format!("{of_seconds:.1}"), plain);
             if let Some(column) = amount {
                 put_right(buffer, at(column), y, &scene.counted(shown), plain);
@@ -323,14 +315,13 @@ pub(super) fn draw_detail(processes: &Processes, scene: &Scene, line: DetailLine
 
 /// The whole command of a row; its share and its cgroup.
 fn describe(scene: &Scene, row: &ProcessRow) -> (String, String) {
-    let (name, thread, complete, user): (_, Option<&ActivityRow>, _, _) = match row {
-        ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => {
-            (sums.name, sums.threads.first(), sums.complete, sums.user)
-        }
-        ProcessRow::Thread { row } => (row.thread.name, Some(row), row.complete, row.user),
+    let (name, thread): (_, Option<&ActivityRow>) = match row {
+        ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => (sums.name, sums.threads.first()),
+        ProcessRow::Thread { row } => (row.thread.name, Some(row)),
     };
+    let Activity { shown, complete, user, .. } = *weights(row);
     let whole = scene.snapshot.amount();
-    let mut figures = format!("{} % of what is shown", text::percent(weights(row).1, whole));
+    let mut figures = format!("{} % of what is shown", text::percent(shown, whole));
     if user > 0 {
         figures += &format!("  stacks {} % complete", text::percent(complete, user));
     }

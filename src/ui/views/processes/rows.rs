@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{ActivityRow, Change, Difference, LabelId, Names, Sides, Snapshot, Steady, Tgid, Tid, Weighed};
+use crate::profile::{Activity, ActivityRow, Change, Difference, LabelId, Names, Snapshot, Steady, Tgid, Tid, Weighed};
 use crate::ui::keys::Action;
 use crate::ui::position::Position;
 
@@ -13,38 +13,10 @@ pub struct ProcessSums {
     pub tgid: Tgid,
     /// Its newest name.
     pub name: LabelId,
-    /// See [`ActivityRow`].
-    pub all: u64,
-    /// See [`ActivityRow`].
-    pub shown: u64,
-    /// See [`ActivityRow`].
-    pub complete: u64,
-    /// See [`ActivityRow`].
-    pub user: u64,
-    /// See [`ActivityRow`].
-    pub recent: u64,
-    /// See [`ActivityRow`].
-    pub before: u64,
+    /// The sum over its threads.
+    pub weights: Activity,
     /// Its threads, each once; none where several processes are one row.
     pub threads: Vec<ActivityRow>,
-}
-
-impl ProcessSums {
-    fn add(&mut self, row: &ActivityRow) {
-        // A new field does not compile until it is summed up here.
-        let ActivityRow { thread: _, all, shown, complete, user, recent, before } = row;
-        self.all += all;
-        self.shown += shown;
-        self.complete += complete;
-        self.user += user;
-        self.recent += recent;
-        self.before += before;
-    }
-
-    /// Its weights on the two sides of a comparison.
-    pub(super) fn sides(&self, whole: Sides) -> Sides {
-        Sides::estimated(self.shown, self.before, whole)
-    }
 }
 
 /// Sums the threads of each process up, in the order the processes were first seen.
@@ -57,24 +29,19 @@ pub(in crate::ui) fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
             sums.push(ProcessSums {
                 tgid: row.thread.tgid,
                 name: row.thread.process,
-                all: 0,
-                shown: 0,
-                complete: 0,
-                user: 0,
-                recent: 0,
-                before: 0,
+                weights: Activity::default(),
                 threads: Vec::new(),
             });
             sums.len() - 1
         });
         let process = &mut sums[index];
         process.name = row.thread.process;
-        process.add(row);
+        process.weights.add(&row.weights);
         let thread = *thread_at.entry((row.thread.tgid, row.thread.tid)).or_insert(process.threads.len());
         match process.threads.get_mut(thread) {
             Some(known) => {
                 known.thread = row.thread;
-                known.add(row);
+                known.weights.add(&row.weights);
             }
             None => process.threads.push(*row),
         }
@@ -199,8 +166,10 @@ impl Processes {
     fn order_by<T>(&self, sort: ProcessSort, names: &Names, entries: &mut [T], sums: impl Fn(&T) -> &ProcessSums) {
         use std::cmp::Reverse;
         match sort {
-            ProcessSort::Cpu => entries.sort_by_key(|entry| (Reverse((sums(entry).recent, sums(entry).shown)), sums(entry).tgid)),
-            ProcessSort::Samples => entries.sort_by_key(|entry| (Reverse(sums(entry).shown), sums(entry).tgid)),
+            ProcessSort::Cpu => {
+                entries.sort_by_key(|entry| (Reverse((sums(entry).weights.recent, sums(entry).weights.shown)), sums(entry).tgid))
+            }
+            ProcessSort::Samples => entries.sort_by_key(|entry| (Reverse(sums(entry).weights.shown), sums(entry).tgid)),
             ProcessSort::Name => {
                 entries.sort_by(|a, b| {
                     let key = |entry| (names.labels.name(sums(entry).name), sums(entry).tgid);
@@ -214,9 +183,9 @@ impl Processes {
     fn push(&self, rows: &mut Vec<ProcessRow>, mut sums: ProcessSums, snapshot: &Snapshot, folded: bool) {
         let open = self.open.contains(&RowKey::Process(sums.tgid));
         let mut threads = if open { sums.threads.clone() } else { Vec::new() };
-        threads.retain(|row| row.shown + row.before > 0);
-        threads.sort_by_key(|row| (std::cmp::Reverse((row.recent, row.shown)), row.thread.tid));
-        sums.threads.retain(|row| row.shown > 0);
+        threads.retain(|row| row.weights.is_shown());
+        threads.sort_by_key(|row| (std::cmp::Reverse((row.weights.recent, row.weights.shown)), row.thread.tid));
+        sums.threads.retain(|row| row.weights.shown > 0);
         let exited = has_exited(snapshot, sums.tgid);
         rows.push(ProcessRow::Process { sums, open, exited, folded });
         rows.extend(threads.into_iter().map(|row| ProcessRow::Thread { row }));
@@ -236,7 +205,7 @@ impl Processes {
         let mut entries = fold_exited(processes_of(snapshot), snapshot);
         self.order(snapshot, names, &mut entries, |entry| &entry.sums);
         let weighed = |entry: &Entry| {
-            let (recent, shown) = (entry.sums.recent as f64, entry.sums.shown as f64);
+            let (recent, shown) = (entry.sums.weights.recent as f64, entry.sums.weights.shown as f64);
             let (weight, variance) = match (self.sort, snapshot.difference.as_deref()) {
                 (ProcessSort::Cpu, Some(difference)) => {
                     let change = change_of(difference, &entry.sums);
@@ -337,7 +306,7 @@ impl Processes {
 
 /// How a process differs from what it was.
 pub(super) fn change_of(difference: &Difference, sums: &ProcessSums) -> Change {
-    difference.change(sums.sides(difference.whole()))
+    difference.change(sums.weights.sides(difference.whole()))
 }
 
 /// A process; or several exited ones of one name, and their sums.
@@ -360,7 +329,7 @@ fn has_exited(snapshot: &Snapshot, tgid: Tgid) -> bool {
 fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut first_of: FxHashMap<LabelId, usize> = FxHashMap::default();
-    for process in processes.into_iter().filter(|process| process.shown + process.before > 0) {
+    for process in processes.into_iter().filter(|process| process.weights.is_shown()) {
         let at = match has_exited(snapshot, process.tgid) {
             true => *first_of.entry(process.name).or_insert(entries.len()),
             false => entries.len(),
@@ -372,16 +341,8 @@ fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
                     entry.folded.push(entry.sums.clone());
                     entry.sums.threads.clear();
                 }
-                // A new field does not compile until it is summed up here.
-                let ProcessSums { tgid, name: _, all, shown, complete, user, recent, before, threads: _ } = &process;
-                let sums = &mut entry.sums;
-                sums.tgid = sums.tgid.min(*tgid);
-                sums.all += all;
-                sums.shown += shown;
-                sums.complete += complete;
-                sums.user += user;
-                sums.recent += recent;
-                sums.before += before;
+                entry.sums.tgid = entry.sums.tgid.min(process.tgid);
+                entry.sums.weights.add(&process.weights);
                 entry.folded.push(process);
             }
         }
@@ -401,7 +362,10 @@ mod tests {
         let rows = processes.iter().map(|(tgid, name, weight, _)| {
             let name = names.labels.intern(name, "", FrameKind::Process);
             let thread = Thread { tgid: Tgid(*tgid), tid: Tid(*tgid), process: name, name, ..Thread::default() };
-            ActivityRow { thread, all: weight + 1, shown: *weight, complete: 1, user: 2, ..ActivityRow::default() }
+            ActivityRow {
+                thread,
+                weights: Activity { all: weight + 1, shown: *weight, complete: 1, user: 2, ..Activity::default() },
+            }
         });
         let snapshot = Snapshot {
             activity: rows.collect(),
@@ -419,10 +383,23 @@ mod tests {
     fn lines(table: &Processes, names: &Names, snapshot: &Snapshot) -> Vec<String> {
         let line = |row: ProcessRow| match row {
             ProcessRow::Exited { sums, processes, .. } => {
-                format!("{} x{} {} {}/{}", names.labels.name(sums.name), processes.len(), sums.shown, sums.complete, sums.user)
+                format!(
+                    "{} x{} {} {}/{}",
+                    names.labels.name(sums.name),
+                    processes.len(),
+                    sums.weights.shown,
+                    sums.weights.complete,
+                    sums.weights.user
+                )
             }
             ProcessRow::Process { sums, exited, .. } => {
-                format!("{} {} {}{}", sums.tgid, names.labels.name(sums.name), sums.shown, if exited { " exited" } else { "" })
+                format!(
+                    "{} {} {}{}",
+                    sums.tgid,
+                    names.labels.name(sums.name),
+                    sums.weights.shown,
+                    if exited { " exited" } else { "" }
+                )
             }
             ProcessRow::Thread { row } => format!("thread {}", row.thread.tid),
         };
