@@ -59,8 +59,9 @@ struct bpf_iter_num {
 } __attribute__((aligned(8)));
 
 /*
- * Fields of all kernels in one struct: each is looked for by its name, and those that a kernel lacks are asked for first. (A
- * struct of its own for each kernel would do, too, and cost libbpf a search through all types of the kernel each.)
+ * One struct has the fields of all kernels. libbpf finds each field by its name, and programs ask first whether this kernel has it. For
+ * each struct, libbpf searches all types of the kernel, which takes 0.8 ms. So a struct is missing here if a helper knows the same, or if
+ * its layout never changed.
  */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -120,9 +121,9 @@ struct cred {
 	struct user_namespace *user_ns;
 };
 
+/* Its fields are read by their places: see RB_RIGHT. */
 struct rb_node {
-	struct rb_node *rb_right;
-	struct rb_node *rb_left;
+	unsigned long parent_and_colour;
 };
 
 struct rb_root {
@@ -223,17 +224,7 @@ struct vm_fault {
 };
 #endif
 
-struct kernfs_node {
-	__u64 id;
-};
-
-struct cgroup {
-	struct kernfs_node *kn;
-};
-
-struct css_set {
-	struct cgroup *dfl_cgrp;
-};
+struct css_set;
 
 struct task_struct {
 	char comm[16];

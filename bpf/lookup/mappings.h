@@ -284,12 +284,16 @@ static __always_inline __u64 find_in_maple_tree(
 	return 0;
 }
 
+/* rb_node::rb_right and rb_node::rb_left of include/linux/rbtree_types.h: there since 2.6.18. */
+#define RB_RIGHT 8
+#define RB_LEFT 16
+
 /* The same up to 6.0. */
 static __always_inline __u64 find_in_rbtree(struct mm_struct *mm, __u64 address, struct vma_scratch *scratch, int *result)
 {
 	__u64 offset = bpf_core_field_offset(((struct vm_area_struct *)0)->vm_rb);
-	__u64 right = offset + bpf_core_field_offset(((struct rb_node *)0)->rb_right);
-	__u64 left = offset + bpf_core_field_offset(((struct rb_node *)0)->rb_left);
+	__u64 right = offset + RB_RIGHT;
+	__u64 left = offset + RB_LEFT;
 	__u64 start_at = bpf_core_field_offset(((struct vm_area_struct *)0)->vm_start);
 	__u64 end_at = bpf_core_field_offset(((struct vm_area_struct *)0)->vm_end);
 	char *copy = (char *)scratch->words;

@@ -47,12 +47,13 @@ pub use crate::collector::processes::reading::Unread;
 pub use crate::collector::processes::scripts::ScriptCounts;
 use crate::collector::processes::table::{Happened, ProcessTable};
 use crate::collector::sources::clock::{Reading, Sampler, Settings};
+use crate::collector::sources::rings::ring_bytes;
 use crate::collector::sys::perf_ring::EventRings;
 use crate::collector::wire::perf_records::{Event, Parsed, Timed};
 pub use crate::collector::wire::records::Walked;
 use crate::collector::wire::records::{DUMP_REFUSED, HAS_DUMP, Record};
 use crate::object::io_timeout::{self, FailureDomain};
-use crate::profile::{EventSource, EventStatus, Names, Processes, Tgid};
+use crate::profile::{EventSource, EventStatus, Names, Processes, Tgid, Timestamp};
 pub use probes::{Backtrace, EventRequest, EventSpec};
 use probes::{Probes, Refused};
 use requests::Requests;
@@ -315,6 +316,11 @@ impl Collector {
         notes
     }
 
+    /// Forgets processes that ended before this time: no sample needs them.
+    pub fn forget_before(&mut self, time: Timestamp) {
+        self.table.forget_before(time);
+    }
+
     /// What the walk by tables has done so far.
     pub fn walked(&self) -> Walked {
         self.sampler.walked()
@@ -538,13 +544,6 @@ fn online() -> Result<Vec<u32>, CollectorError> {
     machine::online_cpus().map_err(|source| CollectorError::Read { path: "/sys/devices/system/cpu/online", source })
 }
 
-/// Room for half a second of samples of 512 bytes (about 57 frames) from CPUs that are all busy, or for a few of those that are
-/// as deep as can be, of 17 KiB; 2 to 64 MiB. Half of it wakes us.
-fn ring_bytes(frequency: u32, cpus: usize) -> u32 {
-    let wanted = u64::from(frequency).saturating_mul(1024).saturating_mul(cpus as u64);
-    u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1 << 21, 1 << 26).next_power_of_two()
-}
-
 /// A program that starts and ends writes about 1.5 KB of events, a twentieth of it names. With the ring of names, half as large, and the
 /// pages of their heads, 256 KiB are what an unprivileged user may lock for each CPU (`kernel.perf_event_mlock_kb`: 516); large machines
 /// get less each.
@@ -608,13 +607,6 @@ mod tests {
             done.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         assert_eq!(cpus.len(), all);
-    }
-
-    #[test]
-    fn the_ring_grows_with_cpus_and_frequency_within_bounds() {
-        assert_eq!(ring_bytes(99, 2), 1 << 21);
-        assert_eq!(ring_bytes(999, 64), 1 << 26);
-        assert_eq!(ring_bytes(u32::MAX, 8192), 1 << 26);
     }
 
     #[test]

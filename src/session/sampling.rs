@@ -368,6 +368,9 @@ impl Collecting {
                 let mut profile = locks::write(&self.shared.profile);
                 profile.set_beside(usage.tables, known);
                 profile.trim(now());
+                let oldest = profile.oldest(now());
+                drop(profile);
+                self.collector.forget_before(oldest);
             }
             self.renew_names();
             self.obey();

@@ -11,7 +11,8 @@ use super::failure::Failed;
 use super::spec::{Backtrace, Mechanism};
 use crate::collector::bpf_errors::{bpf_error, forget_complaint};
 use crate::collector::error::CollectorError;
-use crate::collector::sources::clock::{SharedMaps, counters_of, most_dump_pages, possible_cpus};
+use crate::collector::sources::clock::{SharedMaps, counters_of, possible_cpus};
+use crate::collector::sources::rings::most_dump_pages;
 use crate::collector::sys::bpf_memory::Counters;
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]

@@ -46,12 +46,24 @@ impl ProcessTable {
             self.forget(time, tgid);
         }
         while self.remembered.len() > MAX_REMEMBERED || self.remembered_bytes > MAX_REMEMBERED_BYTES {
-            let Some((time, tgid, bytes)) = self.remembered.pop_front() else { break };
-            self.remembered_bytes -= bytes;
-            self.remove_shared(time, tgid);
+            self.forget_oldest();
         }
         self.keep_bounds();
         self.tidy_files();
+    }
+
+    /// Forgets the processes that ended before this time: no sample needs them.
+    pub(crate) fn forget_before(&mut self, time: Timestamp) {
+        while self.remembered.front().is_some_and(|(exited, ..)| *exited < time.0) {
+            self.forget_oldest();
+        }
+    }
+
+    /// Forgets the process that is remembered longest.
+    fn forget_oldest(&mut self) {
+        let Some((time, tgid, bytes)) = self.remembered.pop_front() else { return };
+        self.remembered_bytes -= bytes;
+        self.remove_shared(time, tgid);
     }
 
     /// Removes files that no process maps, and reads processes again whose refused files would find room now.

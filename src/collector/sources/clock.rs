@@ -1,6 +1,7 @@
 //! The clock's BPF program, the clock on each CPU, and the ring buffer that its records come through.
 
 use crate::collector::machine::kernel_is_at_least;
+use crate::collector::sources::rings::{Rings, dump_ring_bytes, most_dump_pages};
 use crate::collector::sources::walk::Walk;
 use crate::collector::sys::machine;
 use crate::collector::sys::scheduling;
@@ -8,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::collector::bpf_errors::{bpf_error, forget_complaint};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject};
 
 use rustix::event::{Timespec, epoll};
 
@@ -23,7 +24,6 @@ use crate::collector::sys::perf_event::{self, Clock};
 use crate::collector::tables::{Cache, Tables};
 use crate::collector::wire::pending::Pending;
 use crate::collector::wire::records::{self, MAX_FRAMES, Walked};
-use crate::locks;
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {
@@ -89,10 +89,9 @@ pub(crate) struct SharedMaps {
 pub(crate) struct Sampler {
     clocks: BTreeMap<u32, Link>,
     fork: Option<Link>,
-    ring: RingBuffer<'static>,
+    rings: Rings,
     /// Readable when the program woke us.
     wakes: OwnedFd,
-    pending: Arc<Mutex<Pending>>,
     counters: Counters,
     forks: Counters,
     skeleton: SamplerSkel<'static>,
@@ -151,23 +150,7 @@ impl Sampler {
 
         let attach = |error| bpf_error("follow forks by the tracepoint sched_process_fork", &error);
         let fork = if settings.follow_forks { Some(skeleton.progs.follow_fork.attach_trace().map_err(attach)?) } else { None };
-        let pending = Arc::new(Mutex::new(Pending::default()));
-        let sink = pending.clone();
-        let mut builder = RingBufferBuilder::new();
-        let take = move |record: &[u8]| {
-            locks::lock(&sink).push(record);
-            0
-        };
-        let ring_failed = |error| bpf_error("map the ring buffer", &error);
-        builder.add(&skeleton.maps.records, take).map_err(ring_failed)?;
-        // Read after the samples: a dump is sent before its sample.
-        let sink = pending.clone();
-        let take = move |dump: &[u8]| {
-            locks::lock(&sink).push_dump(dump);
-            0
-        };
-        builder.add(&skeleton.maps.stack_dumps, take).map_err(ring_failed)?;
-        let ring = builder.build().map_err(ring_failed)?;
+        let rings = Rings::new(&skeleton.maps.records, &skeleton.maps.stack_dumps)?;
         let wakes = wakes_of(&skeleton.maps.records)
             .map_err(|source| CollectorError::Read { path: "the ring buffer's wake-ups", source })?;
         let clock = Clock::CpuClock;
@@ -176,9 +159,8 @@ impl Sampler {
         Ok(Sampler {
             clocks: BTreeMap::new(),
             fork,
-            ring,
+            rings,
             wakes,
-            pending,
             counters,
             forks,
             skeleton,
@@ -277,13 +259,13 @@ impl Sampler {
 
     /// Takes all records out of the ring buffer and gives what is pending to `with`.
     pub(crate) fn drain<R>(&mut self, with: impl FnOnce(&mut Pending) -> R) -> Result<R, CollectorError> {
-        self.ring.consume().map_err(|error| bpf_error("read the ring buffer", &error))?;
-        Ok(with(&mut locks::lock(&self.pending)))
+        self.rings.read()?;
+        Ok(with(&mut self.rings.pending()))
     }
 
     /// Records so far that could not be read.
     pub(crate) fn malformed(&self) -> u64 {
-        locks::lock(&self.pending).count_of_malformed()
+        self.rings.pending().count_of_malformed()
     }
 
     /// Ticks so far that found the ring buffer full, on all CPUs.
@@ -435,25 +417,6 @@ fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Res
     });
     sized.map_err(|error| bpf_error("size the BPF maps", &error))?;
     open.load().map_err(|error| bpf_error("load the BPF programs", &error))
-}
-
-/// Returns how many pages of stacks each CPU may copy in a second: `most_dump_pages` of bpf/walk/dump.h. Copying 8,192 takes less than one
-/// percent of the CPU.
-pub(crate) fn most_dump_pages(walk: Walk) -> u32 {
-    match walk {
-        Walk::Tables | Walk::Anew | Walk::Copied => 8192,
-        Walk::Dumped => u32::MAX,
-        Walk::FramePointers | Walk::Compared | Walk::Nothing | Walk::Twice => 0,
-    }
-}
-
-/// Returns the size of the ring of dumps: 200 small ones or 60 large ones, which is more than come between two drains, because each request
-/// for a table wakes the reader.
-fn dump_ring_bytes(walk: Walk) -> u32 {
-    match most_dump_pages(walk) {
-        0 => 4096,
-        _ => 4 << 20,
-    }
 }
 
 /// What becomes readable when a program wakes the ring buffer's reader. By edges: otherwise it would be readable whenever

@@ -1,4 +1,5 @@
 //! Sources of samples that are not set at code: the sampling clock.
 
 pub(crate) mod clock;
+pub(crate) mod rings;
 pub(crate) mod walk;

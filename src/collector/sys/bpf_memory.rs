@@ -8,8 +8,8 @@ use std::ptr;
 /// Bytes of the words that maps are read by.
 const WORD: usize = size_of::<u64>();
 
-/// A part of a BPF map that can be mapped. What is looked at seldom is mapped for that long only: it counts as our memory.
-struct MappedPart {
+/// A part of a BPF map that can be mapped. It counts as our memory, so seldom used parts are mapped only while they are read.
+pub(super) struct MappedPart {
     page: *mut libc::c_void,
     mapped: usize,
     /// Where the part begins in the first page.
@@ -17,7 +17,8 @@ struct MappedPart {
 }
 
 impl MappedPart {
-    fn new(map: BorrowedFd<'_>, offset: usize, length: usize, protection: libc::c_int) -> io::Result<MappedPart> {
+    /// Maps `length` bytes of a map from `offset` on.
+    pub(super) fn new(map: BorrowedFd<'_>, offset: usize, length: usize, protection: libc::c_int) -> io::Result<MappedPart> {
         let slack = offset % rustix::param::page_size();
         let mapped = slack + length;
         let at = i64::try_from(offset - slack).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -27,7 +28,8 @@ impl MappedPart {
         if page == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(MappedPart { page, mapped, slack }) }
     }
 
-    fn start(&self) -> *mut u8 {
+    /// Its first byte.
+    pub(super) fn start(&self) -> *mut u8 {
         self.page.cast::<u8>().wrapping_add(self.slack)
     }
 
@@ -73,7 +75,7 @@ pub(crate) fn read_mapped(map: BorrowedFd<'_>, offset: usize, length: usize) -> 
     Ok(MappedPart::new(map, offset, length, libc::PROT_READ)?.read(0..length / WORD))
 }
 
-/// The words of a BPF map's value, mapped for reading.
+/// Words of a BPF map's value, mapped for reading.
 pub(crate) struct MappedWords {
     part: MappedPart,
     words: usize,
@@ -83,9 +85,9 @@ pub(crate) struct MappedWords {
 unsafe impl Send for MappedWords {}
 
 impl MappedWords {
-    /// Maps the first `bytes` bytes of a map.
-    pub(crate) fn new(map: BorrowedFd<'_>, bytes: usize) -> io::Result<MappedWords> {
-        Ok(MappedWords { part: MappedPart::new(map, 0, bytes, libc::PROT_READ)?, words: bytes / 4 })
+    /// Maps `bytes` bytes of a map from `offset` on, both multiples of 4.
+    pub(crate) fn new(map: BorrowedFd<'_>, offset: usize, bytes: usize) -> io::Result<MappedWords> {
+        Ok(MappedWords { part: MappedPart::new(map, offset, bytes, libc::PROT_READ)?, words: bytes / 4 })
     }
 
     /// Returns the word of this number.
@@ -93,8 +95,8 @@ impl MappedWords {
         if number >= self.words {
             return None;
         }
-        // SAFETY: within what is mapped, and aligned: the mapping begins with a page. Other threads of ours may write to it meanwhile, so
-        // it is read as what changes by itself.
+        // SAFETY: within what is mapped, and aligned: the mapping begins with a page, the part with a word. Other threads of ours may write to it meanwhile, so
+        // the read is volatile.
         Some(unsafe { self.part.start().cast::<u32>().add(number).read_volatile() })
     }
 }

@@ -9,3 +9,4 @@ pub(crate) mod machine;
 pub(crate) mod perf_event;
 pub(crate) mod perf_ring;
 pub(crate) mod scheduling;
+pub(crate) mod windowed_ring;

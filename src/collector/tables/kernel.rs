@@ -9,11 +9,13 @@
 
 use crate::collector::sys::bpf_memory;
 use crate::collector::wire::records::ObjectKey;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use rustc_hash::FxHashMap;
 
 use super::layout::{Layout, MAX_RANGES, Range};
 use super::pool::{Extent, MAX_SEGMENTS, Pool, SEGMENT_WORDS};
@@ -35,6 +37,9 @@ const IS_PARTIAL: u16 = 0x8000;
 
 /// Bytes of a segment.
 pub(crate) const SEGMENT_BYTES: u32 = SEGMENT_WORDS * 4;
+
+/// Words of a segment that are mapped together: 16 KiB.
+const VIEW_WORDS: u32 = 1 << 12;
 
 /// How long a program that has begun to walk may take, and much more: it runs for microseconds, with interrupts off, but a
 /// virtual CPU may be stopped in between.
@@ -107,8 +112,8 @@ pub(crate) struct Kernel {
     files: MapHandle,
     /// The values of `segments`; `None` where there is no segment.
     values: Vec<Option<MapHandle>>,
-    /// The same, mapped for reading once something was looked up there.
-    views: Vec<Option<MappedWords>>,
+    /// Parts of the same that are mapped for reading, by segment and number of the part: see [`Kernel::forget_views`].
+    views: FxHashMap<(u32, u32), MappedWords>,
     pool: Pool,
     /// Most bytes that the segments may take.
     bound: u64,
@@ -130,7 +135,7 @@ impl Kernel {
             objects,
             files,
             values: Vec::new(),
-            views: Vec::new(),
+            views: FxHashMap::default(),
             pool: Pool::new(most),
             bound: u64::from(most) * u64::from(SEGMENT_BYTES),
             others: Held::default(),
@@ -283,14 +288,22 @@ impl Kernel {
 
     /// Returns a word of a segment.
     fn word(&mut self, segment: u32, number: u32) -> Option<u32> {
-        let place = segment as usize;
-        if self.views.get(place).is_none_or(Option::is_none) {
-            let value = self.values.get(place)?.as_ref()?;
-            let view = MappedWords::new(value.as_fd(), SEGMENT_BYTES as usize).ok()?;
-            self.views.resize_with(self.views.len().max(place + 1), || None);
-            *self.views.get_mut(place)? = Some(view);
-        }
-        self.views.get(place)?.as_ref()?.get(number as usize)
+        let key = (segment, number / VIEW_WORDS);
+        let view = match self.views.entry(key) {
+            Entry::Occupied(view) => view.into_mut(),
+            Entry::Vacant(place) => {
+                let value = self.values.get(segment as usize)?.as_ref()?;
+                let from = key.1 * VIEW_WORDS;
+                let words = VIEW_WORDS.min(SEGMENT_WORDS.checked_sub(from)?);
+                place.insert(MappedWords::new(value.as_fd(), from as usize * 4, words as usize * 4).ok()?)
+            }
+        };
+        view.get((number % VIEW_WORDS) as usize)
+    }
+
+    /// Unmaps the parts of segments in which rules were looked up. Mapped parts count as our memory, and lookups come in bursts.
+    pub(crate) fn forget_views(&mut self) {
+        self.views = FxHashMap::default();
     }
 
     /// From now on this file's code is walked by that table.
@@ -331,7 +344,7 @@ impl Kernel {
             // No object is in it any more. The kernel frees it when the last program that may have seen it has ended.
             let _ = undisturbed(|| self.segments.delete(&number.to_ne_bytes()));
             self.values.iter_mut().skip(number as usize).take(1).for_each(|value| *value = None);
-            self.views.iter_mut().skip(number as usize).take(1).for_each(|view| *view = None);
+            self.views.retain(|(segment, _), _| *segment != number);
         }
     }
 

@@ -454,6 +454,7 @@ impl Inner {
     /// Frees the room of evicted tables, places waiting ones, and evicts more if room is short. To be called once a second.
     /// `now` is in units of 2³⁰ ns of `CLOCK_MONOTONIC`.
     pub(super) fn tidy(&mut self, now: u32, clock: Instant) {
+        self.kernel.forget_views();
         self.kernel.collect();
         self.place_waiting(clock);
         self.make_room(now);

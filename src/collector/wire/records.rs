@@ -37,6 +37,9 @@ pub(crate) const DUMP_REFUSED: u8 = 4;
 /// The functions of an interpreter were sent before: `SAMPLE_HAS_SCRIPT`. Their record follows the sample's own bytes.
 pub(crate) const HAS_SCRIPT: u8 = 8;
 
+/// Most bytes of a stack dump.
+pub(crate) const MAX_DUMP: usize = size_of::<StackDumpRecord>();
+
 /// Bytes of a page of a dump, and most pages: `DUMP_PAGE`, `LARGE_DUMP_PAGES`.
 const DUMP_PAGE: usize = 4096;
 const LARGE_DUMP_PAGES: usize = 17;

@@ -384,6 +384,7 @@ pub struct Profile {
     names: Option<Arc<Names>>,
     /// See [`Profile::set_aside`].
     aside: usize,
+    aside_since: Option<Timestamp>,
     /// See [`Profile::set_beside`].
     beside: usize,
 }
@@ -497,9 +498,15 @@ impl Profile {
             + self.beside
     }
 
-    /// Counts these bytes as held, instead of those that were told before: the baseline has them.
-    pub fn set_aside(&mut self, bytes: usize) {
-        self.aside = bytes;
+    /// Counts these bytes as held, instead of those that were told before: the baseline has them. Its oldest sample is of `since`.
+    pub fn set_aside(&mut self, bytes: usize, since: Option<Timestamp>) {
+        (self.aside, self.aside_since) = (bytes, since);
+    }
+
+    /// The time of the oldest sample that is here or set aside, or else `now`. No sample needs processes that ended before it.
+    pub fn oldest(&self, now: Timestamp) -> Timestamp {
+        let first = self.samples.first_time().unwrap_or(now);
+        self.aside_since.map_or(first, |since| since.min(first))
     }
 
     /// Counts as held, instead of what was told before, so many bytes of symbol tables and debug information, and of what is known of
@@ -602,6 +609,11 @@ mod tests {
         assert_eq!(profile.samples.end(), 5000);
         assert_eq!(profile.samples.get(3072).map(|sample| sample.time.0), Some(3_072_000));
         assert!(profile.samples.get(3071).is_none());
+        let now = Timestamp(6_000_000);
+        assert_eq!(profile.oldest(now), Timestamp(3_072_000));
+        profile.set_aside(100, Some(Timestamp(7_000)));
+        assert_eq!(profile.oldest(now), Timestamp(7_000));
+        assert_eq!(Profile::default().oldest(now), now);
     }
 
     #[test]

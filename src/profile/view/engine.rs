@@ -348,17 +348,18 @@ impl Engine {
         }
         self.baseline = None;
         let profile = &self.trees.profile;
-        let mut bytes = 0;
+        let (mut bytes, mut since) = (0, None);
         if let Some(mark) = mark {
             let limit = read(profile).limits().memory / 4;
             let time = covered(&read(profile), mark.query.range, now);
+            since = read(profile).samples.first_time();
             let kept = excerpt(&self.names, &mark.query, profile, limit)?;
             bytes = kept.as_ref().map_or(0, Profile::memory);
             let samples = kept.iter().flat_map(|kept| kept.samples.slices_from(0).flatten()).map(|sample| sample.weight).sum();
             let trees = kept.map(|kept| Trees::new(&self.names, Arc::new(RwLock::new(kept))));
             self.baseline = Some(Other { mark: mark.clone(), trees, samples, time });
         }
-        locks::write(profile).set_aside(bytes);
+        locks::write(profile).set_aside(bytes, since);
         Ok(())
     }
 

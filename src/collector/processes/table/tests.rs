@@ -1,7 +1,5 @@
 //! The process table under made-up events; nothing here touches the kernel.
 
-use crate::profile::FileOffset;
-use crate::profile::KernelAddress;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -13,7 +11,7 @@ use crate::collector::wire::records;
 use crate::collector::wire::records::Record;
 use crate::collector::wire::records::tests::record_bytes;
 use crate::interpreters::python::{Code, Lines};
-use crate::profile::{BuildId, Frame, FrameKind, ObjectId, ObjectKind, UserEnd, UserId};
+use crate::profile::{BuildId, FileOffset, Frame, FrameKind, KernelAddress, ObjectId, ObjectKind, UserEnd, UserId};
 
 /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
 const NOBODY: u32 = 5_000_000;
@@ -245,8 +243,12 @@ fn a_process_ends_with_its_last_thread_and_is_kept_for_late_samples() {
     assert_eq!(world.table.states.len(), 1);
     world.table.tidy(world.time + 4 * SECOND, &mut happened);
     assert_eq!(world.table.states.len(), 0);
-    // It had a sample, so its name is still wanted.
-    assert!(world.shared.get(&Tgid(NOBODY)).is_some_and(|process| process.exited.is_some()));
+    // It had a sample, so its name is still wanted, until that sample is gone.
+    let exited = world.shared.get(&Tgid(NOBODY)).and_then(|process| process.exited).unwrap();
+    world.table.forget_before(exited);
+    assert!(world.shared.contains_key(&Tgid(NOBODY)));
+    world.table.forget_before(Timestamp(exited.0 + 1));
+    assert!(!world.shared.contains_key(&Tgid(NOBODY)));
 }
 
 #[test]
