@@ -386,7 +386,9 @@ impl Collector {
             if round > 0 && !asked {
                 break;
             }
-            let answers = self.table.answers(asked || is_last, until);
+            // If no sample needs the answers, they are taken at the next drain. Waiting for them would cost two switches of threads.
+            let waits = is_last || asked && self.table.is_sample_waiting();
+            let answers = self.table.answers(waits, until);
             if !answers.is_empty() {
                 // The process may have begun another program after the watermark but before the answer was read.
                 self.read_events();

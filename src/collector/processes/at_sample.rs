@@ -23,7 +23,7 @@ impl ProcessTable {
     pub(super) fn at_sample(&mut self, tgid: u32) -> AtSample {
         let remapped = self.remapped.begin(tgid);
         let none = ProcessState::new([0; COMM_LENGTH]);
-        let state = self.states.get(&tgid).unwrap_or(&none);
+        let state = self.states.get(&tgid).map_or(&none, |state| state);
         let was_known = state.known == Known::Yes;
         let told = if was_known { &state.mappings } else { &state.since };
         AtSample { tgid, life: state.life, user: state.user, comm: state.comm, told: told.clone(), was_known, remapped }
@@ -70,7 +70,7 @@ impl ProcessTable {
         let lacks_remapped = !then.was_known;
         let old =
             ProcessState { life: then.life, known, mappings, lacks_remapped, user: then.user, ..ProcessState::new(then.comm) };
-        let present = self.states.insert(then.tgid, old);
+        let present = self.states.insert(then.tgid, Box::new(old));
         let resolved = resolve(self);
         match present {
             Some(state) => drop(self.states.insert(then.tgid, state)),

@@ -33,7 +33,7 @@ impl ProcessTable {
     /// Adds a sample whose process was forgotten while the sample waited: with its kernel stack, and as one whose process was not read.
     pub(crate) fn resolve_forgotten(&mut self, record: &Record, batch: &mut Batch) -> bool {
         let state = ProcessState { known: Known::Unread, user: record.uid, ..ProcessState::new(record.comm) };
-        self.states.insert(record.tgid, state);
+        self.states.insert(record.tgid, Box::new(state));
         let is_done = self.resolve(record, batch, Waits::NoMore);
         self.states.remove(&record.tgid);
         is_done
@@ -106,6 +106,11 @@ impl ProcessTable {
         }
     }
 
+    /// Whether any sample waits for an answer.
+    pub(crate) fn is_sample_waiting(&self) -> bool {
+        !self.parking.samples.is_empty()
+    }
+
     /// Whether questions are waiting or being answered.
     #[cfg(test)]
     pub(crate) fn is_expecting(&self) -> bool {
@@ -117,11 +122,11 @@ impl ProcessTable {
         if is_last { AT_THE_END } else { AT_ONCE }
     }
 
-    /// Returns the answers that have come. With `asked`, also waits for answers until `until`.
-    pub(crate) fn answers(&mut self, asked: bool, until: Instant) -> Vec<Answer> {
+    /// Returns the answers that have come. With `waits`, also waits for answers until `until`.
+    pub(crate) fn answers(&mut self, waits: bool, until: Instant) -> Vec<Answer> {
         let mut answers = std::mem::take(&mut self.early);
         let patience = until.saturating_duration_since(Instant::now());
-        answers.extend(if asked { self.reader.answers_within(patience) } else { self.reader.answers() });
+        answers.extend(if waits { self.reader.answers_within(patience) } else { self.reader.answers() });
         answers
     }
 }

@@ -167,21 +167,23 @@ impl Inner {
         None
     }
 
-    /// Adds a question to its user's queue. Returns `false` if that is full.
-    fn push(&mut self, question: Question) -> bool {
+    /// Adds a question to its user's queue, or returns it if that is full.
+    fn push(&mut self, question: Question) -> Result<(), Question> {
         let limit = if question.user == UserId(0) { MAX_WAITING_OF_ROOT } else { MAX_WAITING_OF_USER };
         let questions = self.waiting.entry(question.user).or_default();
         let has_room = questions.len() < limit && (self.waiting_count < MAX_WAITING || question.user == UserId(0));
-        if has_room {
+        if !has_room {
             if questions.is_empty() {
-                self.turns.push_back(question.user);
+                self.waiting.remove(&question.user);
             }
-            questions.push_back(question);
-            self.waiting_count += 1;
-        } else if questions.is_empty() {
-            self.waiting.remove(&question.user);
+            return Err(question);
         }
-        has_room
+        if questions.is_empty() {
+            self.turns.push_back(question.user);
+        }
+        questions.push_back(question);
+        self.waiting_count += 1;
+        Ok(())
     }
 
     /// Counts the workers that are not left behind.
@@ -230,14 +232,8 @@ impl ProcessReader {
 
     /// Asks questions. Returns those for which there is no room.
     pub(crate) fn ask(&self, questions: impl IntoIterator<Item = Question>) -> Vec<Question> {
-        let mut refused = Vec::new();
         let mut inner = self.shared.lock();
-        for question in questions {
-            let copy = question.clone();
-            if !inner.push(question) {
-                refused.push(copy);
-            }
-        }
+        let refused = questions.into_iter().filter_map(|question| inner.push(question).err()).collect();
         drop(inner);
         self.tick();
         refused

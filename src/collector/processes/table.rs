@@ -66,7 +66,8 @@ pub(crate) struct ProcessTable {
     /// Bytes of all functions of interpreters, as counted last.
     pub(super) functions_memory: usize,
     pub(super) mappings_forgotten: u64,
-    pub(super) states: FxHashMap<u32, ProcessState>,
+    /// In boxes: a state is 600 bytes, and the map keeps twice as many places as there ever were processes.
+    pub(super) states: FxHashMap<u32, Box<ProcessState>>,
     pub(super) shared: Arc<Processes>,
     pub(super) comms: FxHashMap<[u8; COMM_LENGTH], LabelId>,
     /// Files that were mapped lately, newest last.
@@ -167,7 +168,7 @@ impl ProcessTable {
     pub(crate) fn add_found(&mut self, found: proc::FoundProcess) {
         let young_copy_of = found.is_young_copy.then_some(found.parent);
         let state = ProcessState { threads: found.threads.max(1), young_copy_of, ..self.begin(found.comm) };
-        self.states.insert(found.tgid, state);
+        self.states.insert(found.tgid, Box::new(state));
         self.shared.insert(
             Tgid(found.tgid),
             Process { command_line: Arc::default(), parent: Tgid(found.parent), user: None, exited: None },
@@ -247,7 +248,7 @@ impl ProcessTable {
         let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
         let state = ProcessState { known: Known::Yes, read_at: time, user, sampled, ..self.begin(comm) };
         self.runtimes.remove(tgid);
-        self.states.insert(tgid, state);
+        self.states.insert(tgid, Box::new(state));
         let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
         process.command_line = Arc::default();
         process.exited = None;
@@ -273,7 +274,7 @@ impl ProcessTable {
         self.want_command_line(parent);
         self.lives += 1;
         let none = ProcessState::new([0; COMM_LENGTH]);
-        let from = self.states.get(&parent).unwrap_or(&none);
+        let from = self.states.get(&parent).map_or(&none, |state| state);
         let child = ProcessState {
             mappings: from.mappings.clone(),
             known: if from.known == Known::Yes { Known::Yes } else { Known::No },
@@ -292,7 +293,7 @@ impl ProcessTable {
         };
         let user = Some(child.user).filter(|user| *user != UNKNOWN_USER);
         let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), user, exited: None };
-        self.states.insert(tgid, child);
+        self.states.insert(tgid, Box::new(child));
         self.copy_runtime(tgid);
         self.shared.insert(Tgid(tgid), process);
     }

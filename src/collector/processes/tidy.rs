@@ -103,7 +103,7 @@ impl ProcessTable {
 
     /// Brings everything within its bound. To be called about once a second.
     pub(super) fn keep_bounds(&mut self) {
-        let held = self.states.values().map(ProcessState::mappings_memory).sum::<usize>();
+        let held = self.states.values().map(|state| state.mappings_memory()).sum::<usize>();
         self.mappings_memory = held;
         if held > self.bounds.mappings {
             self.forget_mappings();
@@ -117,7 +117,7 @@ impl ProcessTable {
 
     /// Bytes held about processes. Mappings are counted once a second.
     pub(crate) fn memory(&self) -> usize {
-        let of_states = self.states.capacity() * (size_of::<ProcessState>() + 8);
+        let of_states = self.states.len() * size_of::<ProcessState>() + self.states.capacity() * 24;
         let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
         let places =
             self.states.values().map(|state| state.scripts.places.capacity() + state.scripts.serving.capacity()).sum::<usize>();
@@ -127,7 +127,7 @@ impl ProcessTable {
     }
 
     fn forget_mappings(&mut self) {
-        let most = self.states.values().map(ProcessState::mappings_memory).max().unwrap_or(0);
+        let most = self.states.values().map(|state| state.mappings_memory()).max().unwrap_or(0);
         let many = self.states.values_mut().filter(|state| state.mappings_memory() > most / 4);
         for state in many {
             state.begin_reading();
@@ -139,9 +139,9 @@ impl ProcessTable {
     /// Starts the caches of frames anew if they are too many together: of the processes that have the most.
     fn tidy_frames(&mut self) {
         let of_state = |state: &ProcessState| state.frames.len() + state.scripts.places.len() + state.scripts.serving.len();
-        let total: usize = self.states.values().map(of_state).sum();
+        let total: usize = self.states.values().map(|state| of_state(state)).sum();
         if total > MAX_FRAMES {
-            let most = self.states.values().map(of_state).max().unwrap_or(0);
+            let most = self.states.values().map(|state| of_state(state)).max().unwrap_or(0);
             let many = self.states.values_mut().filter(|state| of_state(state) > most / 4);
             many.for_each(|state| {
                 state.frames = FxHashMap::default();
@@ -161,7 +161,7 @@ impl ProcessTable {
         self.functions_memory = of_users.values().sum();
         let most = of_users.into_iter().max_by_key(|(_, bytes)| *bytes);
         let Some((user, _)) = most.filter(|_| self.functions_memory > self.bounds.functions) else { return };
-        let largest = self.states.values().filter(|state| state.user == user).map(bytes).max().unwrap_or(0);
+        let largest = self.states.values().filter(|state| state.user == user).map(|state| bytes(state)).max().unwrap_or(0);
         let large = self.states.values_mut().filter(|state| state.user == user && bytes(state) > largest / 4);
         large.for_each(|state| state.scripts.functions = Arc::default());
     }

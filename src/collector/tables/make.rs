@@ -18,6 +18,7 @@ use super::WORKERS;
 use super::cache::{Cache, Content};
 use super::digest::{self, Verified};
 use super::files::KnownFile;
+use super::housekeeping::Chore;
 use super::identity::{self, FoundImage, NotFound};
 use super::layout::Layout;
 use super::queue::{Job, Next, RATE, Sought};
@@ -52,10 +53,10 @@ const FULL: Duration = Duration::from_secs(5);
 
 /// Makes tables until the worker is told to stop, or there are enough others.
 pub(super) fn work(shared: &SharedTables) {
-    let (mut worked, mut stored) = (false, false);
     let waits = Waits::default();
     waits.follow_this_thread();
-    while let Some((id, job)) = next_job(shared, &waits, &mut worked, &mut stored) {
+    while let Some((id, job)) = next_job(shared, &waits) {
+        let mut stored = false;
         let before = cpu_time();
         let charged = Cell::default();
         let making = AssertUnwindSafe(|| make_for(shared, &job, &mut stored, &charged));
@@ -66,6 +67,7 @@ pub(super) fn work(shared: &SharedTables) {
         let rest = cost.saturating_sub(charged.get());
         let mut inner = shared.lock();
         inner.crew.end(id);
+        inner.housekeeping.note(stored);
         inner.queue.charge_wait(job.user, waits.take_waited());
         match outcome {
             Outcome::Made(done) => {
@@ -90,8 +92,8 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Waits for the next job; `None` when it is time to stop. When the queue becomes empty, gives memory back and prunes the cache.
-fn next_job(shared: &SharedTables, waits: &Waits, worked: &mut bool, stored: &mut bool) -> Option<(JobId, Job)> {
+/// Waits for the next job; `None` when it is time to stop. Does the chores while the queue is empty.
+fn next_job(shared: &SharedTables, waits: &Waits) -> Option<(JobId, Job)> {
     let mut inner = shared.lock();
     loop {
         let now = Instant::now();
@@ -105,21 +107,27 @@ fn next_job(shared: &SharedTables, waits: &Waits, worked: &mut bool, stored: &mu
         let Inner { queue, crew, .. } = &mut *inner;
         match queue.pop(now, |user| crew.may_begin(user, now)) {
             Next::Job(job) => {
-                *worked = true;
                 return Some((crew.begin(job.user, waits.clone()), job));
             }
             Next::Wait(pause) => {
                 inner = shared.work.wait_timeout(inner, pause).unwrap_or_else(PoisonError::into_inner).0;
             }
-            Next::Nothing if std::mem::take(worked) => {
-                drop(inner);
-                allocator::release_memory();
-                if std::mem::take(stored) {
-                    shared.cache.iter().for_each(Cache::prune);
+            Next::Nothing => {
+                inner = match inner.housekeeping.next(now) {
+                    Chore::Release => {
+                        drop(inner);
+                        allocator::release_memory();
+                        shared.lock()
+                    }
+                    Chore::Prune => {
+                        drop(inner);
+                        shared.cache.iter().for_each(Cache::prune);
+                        shared.lock()
+                    }
+                    Chore::Later(pause) => shared.work.wait_timeout(inner, pause).unwrap_or_else(PoisonError::into_inner).0,
+                    Chore::Nothing => shared.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
                 }
-                inner = shared.lock();
             }
-            Next::Nothing => inner = shared.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
         }
     }
 }

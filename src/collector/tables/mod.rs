@@ -23,6 +23,7 @@
 mod cache;
 mod digest;
 mod files;
+mod housekeeping;
 mod identity;
 mod kernel;
 mod layout;

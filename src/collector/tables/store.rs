@@ -20,6 +20,7 @@ use rustc_hash::FxHashMap;
 
 use super::cache::Content;
 use super::files::{Files, KnownFile};
+use super::housekeeping::Housekeeping;
 use super::kernel::{Held, Kernel, MAX_OBJECTS, NotPlaced, Placed};
 use super::queue::{Queue, WORKERS};
 use super::shares::{Among, Candidate, choose};
@@ -158,6 +159,7 @@ pub(super) struct Inner {
     sought: HashMap<(Arc<str>, Identity), Instant>,
     /// The jobs that workers work on, and threads for them.
     pub(super) crew: Crew,
+    pub(super) housekeeping: Housekeeping,
     pub(super) threads: usize,
     /// Workers that wait in the middle of a conversion until its user has CPU time again.
     pub(super) throttled: usize,
@@ -189,6 +191,7 @@ impl Inner {
             hints: FxHashMap::default(),
             sought: HashMap::new(),
             crew: Crew::new(WORKERS),
+            housekeeping: Housekeeping::default(),
             threads: 0,
             throttled: 0,
             unplaced: Vec::new(),

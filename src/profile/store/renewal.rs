@@ -30,9 +30,9 @@ use crate::profile::names::frame::Frame;
 use crate::profile::names::table::{CHAIN, FrameTable, Names};
 use crate::profile::store::samples::Profile;
 
-/// Names are copied when they take twice as much as after the last time, and half as many samples were let go since then as there are now.
-/// But never while they take less than this part of their limit.
-const LEAST_PART: usize = 16;
+/// Names are copied when two things hold: they take twice as much as after the last time, and half as many samples have gone since then as
+/// there are now. But they are never copied while they take less than this part of their limit.
+const LEAST_PART: usize = 32;
 /// Names are also copied if something was refused since the last time, after this pause: nanoseconds.
 const PAUSE: u64 = 60_000_000_000;
 /// The shortest pause between two times: nanoseconds.

@@ -59,6 +59,8 @@ const MAX_ROUNDS: usize = 2;
 /// How long debug information that is larger than all may be together is held after it was last asked. The kernel's takes 100 MB and
 /// is opened in a quarter of a second.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Time between two searches for unused tables.
+const SWEEP_EVERY: Duration = Duration::from_secs(2);
 
 /// What all handles and workers share.
 pub(super) struct Service {
@@ -78,7 +80,7 @@ pub(super) struct Service {
     pending: AtomicUsize,
     pub(super) idle: Notify,
     pub(super) stopped: AtomicBool,
-    /// Whether somebody waits to let go of what is large.
+    /// Whether the task of [`Service::let_go_later`] runs.
     letting_go: AtomicBool,
     /// Whether the task of [`Service::watch`] runs.
     watching: AtomicBool,
@@ -446,23 +448,33 @@ impl Service {
         self.start_worker(1);
     }
 
-    /// Starts a task that lets go of debug information that alone is over the bound, once nothing was asked for a while.
+    /// Starts a task that lets go of tables that nobody asks for any more. It ends when none are held.
     fn let_go_later(self: &Arc<Self>) {
-        if !self.objects.is_over() || self.letting_go.swap(true, Ordering::AcqRel) {
+        if !self.objects.holds_tables() || self.letting_go.swap(true, Ordering::AcqRel) {
             return;
         }
         let service = Arc::downgrade(self);
         drop(self.handle.spawn(async move {
-            let mut before = None;
+            let (mut before, mut asked) = (0, Instant::now());
             loop {
-                tokio::time::sleep(PATIENCE).await;
+                tokio::time::sleep(SWEEP_EVERY).await;
                 let Some(service) = service.upgrade().filter(|service| !service.stopped.load(Ordering::Relaxed)) else { return };
                 let questions = service.objects.questions();
-                if before.replace(questions) == Some(questions) {
+                if questions != before {
+                    (before, asked) = (questions, Instant::now());
+                }
+                let sweeping = Arc::clone(&service);
+                let lets_go = move || {
+                    if asked.elapsed() >= PATIENCE {
+                        sweeping.objects.let_go();
+                    }
+                    sweeping.objects.let_go_unused();
+                };
+                let _ = tokio::task::spawn_blocking(lets_go).await;
+                if !service.objects.holds_tables() {
                     service.letting_go.store(false, Ordering::Release);
-                    let lets_go = move || service.objects.let_go();
-                    drop(tokio::task::spawn_blocking(lets_go));
-                    return;
+                    // A worker that read tables in between did not start this task, because it still ran.
+                    return service.let_go_later();
                 }
             }
         }));

@@ -6,8 +6,9 @@
 //! the file that is still open.
 
 use crate::symbolize::tally::Tally;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -29,6 +30,11 @@ use crate::symbolize::symbols::index::{NameRef, SymbolIndex};
 const MAX_TABLES: usize = 48 << 20;
 /// Files held open. A process has 1,024 descriptors by default.
 const MAX_FILES: usize = 256;
+/// How long the tables of an object are held after it was last asked, and those that are quickly read again: a program of some hundred
+/// kilobytes takes a millisecond.
+const UNUSED: Duration = Duration::from_secs(30);
+const UNUSED_SMALL: Duration = Duration::from_secs(4);
+const SMALL: usize = 256 << 10;
 /// Names remembered per object, so that a function's name is read and demangled once.
 const MAX_LABELS: usize = 8192;
 /// Processes tried for an object whose file could not be opened.
@@ -59,6 +65,8 @@ pub(crate) struct EntryState {
     /// Whether one was asked for.
     asked_for: bool,
     used: u64,
+    /// When it was asked last.
+    asked: Option<Instant>,
     attempts: u32,
     /// How often debug information could not be opened.
     refused: u32,
@@ -130,6 +138,8 @@ pub(crate) struct Objects {
     files: AtomicUsize,
     /// Most bytes that tables may take, if that is less than [`MAX_TABLES`]; 0: no lower limit was set.
     limit: AtomicUsize,
+    /// Whether debug information was dropped since memory was released.
+    freed: AtomicBool,
     /// Where the kernel's files are.
     pub(crate) root: Root,
 }
@@ -145,8 +155,7 @@ impl Objects {
             let Some((id, mut state)) = id.zip(entry.state.try_lock().ok()) else { continue };
             // Labels are of the other tables.
             let state = EntryState { labels: FxHashMap::default(), called: FxHashMap::default(), ..std::mem::take(&mut *state) };
-            let held = if let Debug::Open(_, held) = &state.dwarf { *held } else { 0 };
-            next.tables.fetch_add(held + state.index.as_ref().map_or(0, |index| index.memory()), Ordering::Relaxed);
+            next.tables.fetch_add(Objects::held(&state), Ordering::Relaxed);
             next.files.fetch_add(state.images.as_ref().map_or(0, |images| images.count()), Ordering::Relaxed);
             let copy = Entry { state: Mutex::new(state), tally: Arc::clone(&entry.tally) };
             next.entries.insert(*id, Arc::new(copy));
@@ -165,6 +174,7 @@ impl Objects {
     /// The object's files, opened now if they were not yet or had to be closed.
     pub(crate) fn images(&self, state: &mut EntryState, object: &Object, hosts: &[Host]) -> Result<Arc<Images>, Reason> {
         state.used = self.clock.fetch_add(1, Ordering::Relaxed);
+        state.asked = Some(Instant::now());
         let remembered = std::mem::take(&mut state.hosts);
         let hosts = if hosts.is_empty() { remembered } else { hosts.to_vec() };
         state.hosts.clone_from(&hosts);
@@ -291,6 +301,12 @@ impl Objects {
         state.failed = Some(reason);
     }
 
+    /// Bytes of an object's tables.
+    fn held(state: &EntryState) -> usize {
+        let dwarf = if let Debug::Open(_, held) = &state.dwarf { *held } else { 0 };
+        dwarf + state.index.as_ref().map_or(0, |index| index.memory())
+    }
+
     /// Gives up what an object holds.
     pub(crate) fn drop_images(&self, state: &mut EntryState) {
         self.drop_index(state);
@@ -307,7 +323,7 @@ impl Objects {
             self.tables.fetch_sub(*held, Ordering::Relaxed);
             state.dwarf = Debug::Unknown;
             state.called = FxHashMap::default();
-            release_memory();
+            self.freed.store(true, Ordering::Relaxed);
         }
     }
 
@@ -331,19 +347,38 @@ impl Objects {
         }
     }
 
-    /// Brings tables and files back within their bounds. Objects that are worked on are left alone. No state may be held.
+    /// Brings tables and files back within their bounds, and an eighth below that, since this looks at all objects. Objects that are worked
+    /// on are left alone. No state may be held.
     pub(crate) fn shrink(&self) {
-        self.shrink_to(self.max_tables(), MAX_FILES, true);
+        let (tables, files) = self.usage();
+        if tables > self.max_tables() || files > MAX_FILES {
+            self.shrink_to(self.max_tables() / 8 * 7, MAX_FILES / 8 * 7, true);
+        }
     }
 
-    /// The same, once nothing has been asked for a while: what alone is larger than the bound goes too.
+    /// Does the same when there were no questions for a while. Then even a single object goes that is larger than the bound.
     pub(crate) fn let_go(&self) {
         self.shrink_to(self.max_tables(), MAX_FILES, false);
     }
 
-    /// Whether tables are over their bound, because one object's are.
-    pub(crate) fn is_over(&self) -> bool {
-        self.tables.load(Ordering::Relaxed) > self.max_tables()
+    /// Drops the tables of objects without questions for some time. Releases memory if any were dropped since the last time.
+    pub(crate) fn let_go_unused(&self) {
+        let entries: Vec<Arc<Entry>> = self.entries.iter().map(|entry| Arc::clone(&entry)).collect();
+        for entry in entries {
+            let Ok(mut state) = entry.state.try_lock() else { continue };
+            let unused = if Objects::held(&state) <= SMALL { UNUSED_SMALL } else { UNUSED };
+            if state.asked.is_some_and(|asked| asked.elapsed() >= unused) {
+                self.drop_index(&mut state);
+            }
+        }
+        if self.freed.swap(false, Ordering::Relaxed) {
+            release_memory();
+        }
+    }
+
+    /// Whether any tables are held.
+    pub(crate) fn holds_tables(&self) -> bool {
+        self.tables.load(Ordering::Relaxed) > 0
     }
 
     /// A number that grows with each question.
@@ -446,6 +481,27 @@ mod tests {
         assert_eq!(objects.usage(), (tables / 3, 1), "what is worked with stays");
         objects.shrink_to(1, 1, false);
         assert_eq!(objects.usage(), (0, 1), "until nothing is asked any more");
+    }
+
+    #[test]
+    fn tables_that_nobody_asks_for_go_and_come_back() {
+        let (objects, object) = (Objects::default(), own_executable());
+        let read = |id| {
+            let entry = objects.entry(ObjectId(id));
+            let images = objects.images(&mut entry.state(), &object, &[]).unwrap();
+            objects.index(&mut entry.state(), &images).unwrap();
+        };
+        read(10);
+        read(11);
+        let (tables, files) = objects.usage();
+        objects.let_go_unused();
+        assert_eq!(objects.usage(), (tables, files));
+        objects.entry(ObjectId(10)).state().asked = Instant::now().checked_sub(Duration::from_secs(60));
+        objects.let_go_unused();
+        assert_eq!(objects.usage(), (tables / 2, files), "the file stays open");
+        assert!(objects.entry(ObjectId(10)).state().index.is_none());
+        read(10);
+        assert_eq!(objects.usage(), (tables, files));
     }
 
     #[test]
