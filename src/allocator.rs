@@ -11,6 +11,15 @@ pub fn release_memory() {
     }
 }
 
+/// Bytes that were freed and that the allocator keeps, resident or not.
+pub fn kept() -> usize {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time, from any thread: mallinfo(3).
+    return unsafe { libc::mallinfo2() }.fordblks;
+    #[cfg(not(target_env = "gnu"))]
+    0
+}
+
 /// Has the allocator keep little of what is freed, in the whole process: 4 MiB, in one arena. By itself it keeps up to twice the
 /// largest piece that was ever freed, at most 64 MiB, at the end of each of 8 arenas a CPU, and `malloc_trim` leaves those alone:
 /// beside compilers, after five minutes, more than all that was in use.

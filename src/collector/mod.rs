@@ -102,9 +102,9 @@ impl Collector {
         Collector::start_with_ring(options, names, processes, ring_bytes)
     }
 
-    /// Bytes held about processes and what they map.
+    /// Bytes held about processes, what they map, and files with unwind tables.
     pub fn memory(&self) -> usize {
-        self.table.memory()
+        self.table.memory() + self.tables.as_ref().map_or(0, Tables::memory)
     }
 
     /// From now on names are made in these tables: the others are let go.

@@ -29,6 +29,7 @@ pub use names::text::sanitize;
 pub use store::capabilities::Capabilities;
 pub use store::clock::Clock;
 pub use store::events::EventStatus;
+pub use store::held::Held;
 pub use store::processes::{NameRequest, Process, Processes};
 pub use store::renewal::{Renewals, Renewed};
 pub use store::samples::{Limits, Losses, Profile, Sample, SampleStore, UserEnd};

@@ -13,13 +13,13 @@ impl Cost {
         Cost { cpu: own_cpu_time(), at: Instant::now() }
     }
 
-    /// CPU in per cent of one since the last call, and resident bytes.
-    pub(super) fn measure(&mut self) -> (f64, usize) {
+    /// CPU in per cent of one since the last call.
+    pub(super) fn measure(&mut self) -> f64 {
         let (cpu, at) = (own_cpu_time(), Instant::now());
         let wall = at.duration_since(self.at).as_secs_f64().max(0.001);
         let share = (cpu.saturating_sub(self.cpu)).as_secs_f64() * 100.0 / wall;
         (self.cpu, self.at) = (cpu, at);
-        (share, own_memory())
+        share
     }
 }
 
@@ -29,9 +29,10 @@ pub(super) fn own_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Resident bytes: the second number of /proc/self/statm, in pages.
-pub(super) fn own_memory() -> usize {
+/// Resident bytes, and how many of them are files and buffers of the kernel: the second and third number of /proc/self/statm, in pages.
+pub(super) fn own_memory() -> (usize, usize) {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: usize = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    pages * rustix::param::page_size()
+    let mut numbers = text.split_whitespace().map(|pages| pages.parse().unwrap_or(0) * rustix::param::page_size());
+    let (resident, mapped) = (numbers.nth(1), numbers.next());
+    (resident.unwrap_or(0), mapped.unwrap_or(0))
 }

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, watch};
 
+use crate::allocator;
 use crate::cli;
 use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
@@ -24,7 +25,7 @@ use crate::profile::{Query, Target, Tgid, UserId};
 use crate::ui::{self, App, Event, Message, Span, Status};
 
 use super::child::{Child, Ending, Output, Terms, read_lines};
-use super::cost::Cost;
+use super::cost::{Cost, own_memory};
 use super::options::duties;
 use super::runtime::runtime;
 use super::sampling::{END_WITHIN, Ended, LIVE_WINDOW, Sampling, Watcher};
@@ -176,7 +177,8 @@ async fn watch_status(
         if let Some(Ended::Failed(why)) = ended {
             bail!("sampling stopped: {why}");
         }
-        let (own_cpu, own_memory) = cost.measure();
+        let own_cpu = cost.measure();
+        let (own_memory, own_mapped) = own_memory();
         let elapsed = if ended.is_some() { stood.unwrap_or_default() } else { sampling.since.elapsed().as_secs() };
         stood = Some(elapsed);
         status.send_replace(Status {
@@ -198,6 +200,8 @@ async fn watch_status(
             }),
             own_cpu,
             own_memory,
+            own_mapped,
+            own_freed: allocator::kept(),
             own_left_out: told.own_left_out,
             problems: problems(&shared),
             notes: told.notes,

@@ -493,7 +493,7 @@ fn report(
             lines.push(format!("{count} {what}"));
         }
     }
-    let mut cost = format!("cost: {:.2} s of CPU, {} MB", own_cpu_time().as_secs_f64(), own_memory() / 1_000_000);
+    let mut cost = format!("cost: {:.2} s of CPU, {} MB", own_cpu_time().as_secs_f64(), own_memory().0 / 1_000_000);
     if told.own_left_out > 0 {
         cost.push_str(&format!("; {} samples of flametop itself left out (--self shows them)", told.own_left_out));
     }

@@ -67,6 +67,10 @@ pub struct Status {
     pub own_cpu: f64,
     /// Own resident memory in bytes.
     pub own_memory: usize,
+    /// The part of it that is files and buffers of the kernel, mapped.
+    pub own_mapped: usize,
+    /// Bytes that were freed and that the allocator keeps, resident or not.
+    pub own_freed: usize,
     /// Samples of flametop itself that the clock has left out; of events, see [`EventStatus::own`].
     pub own_left_out: u64,
     /// Objects without names.

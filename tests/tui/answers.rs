@@ -142,3 +142,41 @@ fn what_begins_beside_a_busy_program_takes_nothing_from_it() {
     );
     quit(terminal);
 }
+
+/// The bytes of each line of view 5 about memory, in the order of the screen.
+fn memory_told(screen: &str) -> Vec<(f64, String)> {
+    let parse = |line: &str| {
+        let mut words = line.split_whitespace();
+        let number: f64 = words.next()?.parse().ok()?;
+        let unit = match words.next()? {
+            "B" => 1.0,
+            "kB" => 1e3,
+            "MB" => 1e6,
+            _ => return None,
+        };
+        Some((number * unit, words.collect::<Vec<_>>().join(" ")))
+    };
+    let lines = screen.lines().skip_while(|line| !line.contains("resident memory"));
+    lines.map_while(parse).collect()
+}
+
+#[test]
+fn view_5_says_where_memory_is() {
+    root_or_fail();
+    let busy = Program::build("chain.c");
+    let _running = [busy.run(&[]), busy.run(&[])];
+    let terminal = Terminal::start(&["-F", "499"], 60, 120, &[]);
+    terminal.wait_for_text("chain", SOON);
+    terminal.keys("5");
+    std::thread::sleep(Duration::from_secs(8));
+    let screen = terminal.wait_for(|screen| screen.contains("resident memory") && screen.contains("freed"), SOON);
+    let told = memory_told(&screen);
+    println!("{told:?}");
+    let part = |what: &str| told.iter().find(|(_, words)| words.contains(what)).map_or(0.0, |(bytes, _)| *bytes);
+    let (resident, rest) = (part("resident memory"), part("everything else"));
+    let parts: f64 = told.iter().skip(1).map(|(bytes, _)| bytes).sum();
+    assert!((parts - resident).abs() < resident / 10.0, "{parts} of {resident}: {screen}");
+    // The least is what threads and libraries take: 2.5 MB of 23.
+    assert!(rest < (resident / 10.0).max(4e6), "{rest} of {resident} is not explained: {screen}");
+    quit(terminal);
+}

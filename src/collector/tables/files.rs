@@ -76,6 +76,13 @@ pub(super) struct KnownFile {
 }
 
 impl Files {
+    /// Bytes held, about.
+    pub(super) fn memory(&self) -> usize {
+        self.by_build_id.capacity() * (size_of::<((BuildId, For), (ObjectKey, Arc<str>))>() + 1)
+            + self.by_inode.capacity() * (size_of::<((u64, u64), Vec<ByInode>)>() + 1)
+            + self.by_inode.len() * 2 * size_of::<ByInode>()
+    }
+
     /// Adds a file that a process of `user` runs.
     pub(super) fn insert(&mut self, file: KnownFile, user: UserId) {
         let KnownFile { key, modified, build_id, is_hosts, path } = file;

@@ -159,6 +159,11 @@ impl Tables {
         self.shared.lock().tidy((now >> 30) as u32, Instant::now());
     }
 
+    /// Bytes held about files and their tables in the kernel.
+    pub(crate) fn memory(&self) -> usize {
+        self.shared.lock().memory()
+    }
+
     pub(crate) fn status(&self) -> TablesStatus {
         self.shared.lock().status()
     }

@@ -475,6 +475,16 @@ impl Inner {
         self.hints.retain(|key, _| is_partial(key));
     }
 
+    /// Bytes held, about.
+    pub(super) fn memory(&self) -> usize {
+        /// A path, a place in the kernel, and files that lead to it.
+        const OF_OBJECT: usize = size_of::<(u64, Object)>() + 400;
+        self.states.capacity() * (size_of::<(ObjectKey, TableState)>() + 1)
+            + self.by_content.capacity() * (size_of::<(Content, u64)>() + 1)
+            + self.objects.len() * OF_OBJECT
+            + self.files.memory()
+    }
+
     /// Tries to place the waiting tables, root's first.
     fn place_waiting(&mut self, clock: Instant) {
         let mut waiting = std::mem::take(&mut self.unplaced);

@@ -3,6 +3,7 @@
 pub(crate) mod capabilities;
 pub(crate) mod clock;
 pub(crate) mod events;
+pub(crate) mod held;
 pub(crate) mod processes;
 pub(crate) mod renewal;
 pub(crate) mod samples;

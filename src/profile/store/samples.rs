@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::capabilities::Capabilities;
 use super::clock::Clock;
+use super::held::Held;
 use super::stacks::StackTable;
 use super::threads::{Thread, ThreadTable};
 use crate::profile::ids::{Cpu, EventSource, FrameId, StackId, ThreadIndex, Timestamp, UserId};
@@ -386,7 +387,8 @@ pub struct Profile {
     aside: usize,
     aside_since: Option<Timestamp>,
     /// See [`Profile::set_beside`].
-    beside: usize,
+    tables: usize,
+    known: usize,
 }
 
 impl Profile {
@@ -495,7 +497,19 @@ impl Profile {
             + self.threads.memory()
             + self.names.as_ref().map_or(0, |names| names.memory())
             + self.aside
-            + self.beside
+            + self.tables.min(self.limits.tables())
+            + self.known.min(self.limits.memory / 8)
+    }
+
+    /// The same by what it is for, without limits and without trees.
+    pub fn held(&self) -> Held {
+        Held {
+            samples: self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.aside,
+            names: self.names.as_ref().map_or(0, |names| names.memory()),
+            tables: self.tables,
+            known: self.known,
+            trees: 0,
+        }
     }
 
     /// Counts these bytes as held, instead of those that were told before: the baseline has them. Its oldest sample is of `since`.
@@ -515,7 +529,7 @@ impl Profile {
     /// At most [`Limits::tables`] of the first: one object's may be more while it is worked with, and that takes no samples. At most an
     /// eighth of the memory of the second, which is bounded where it is kept.
     pub fn set_beside(&mut self, tables: usize, known: usize) {
-        self.beside = tables.min(self.limits.tables()) + known.min(self.limits.memory / 8);
+        (self.tables, self.known) = (tables, known);
     }
 
     /// Lets go what is too old or too much as of `now`. To be called about once a second.

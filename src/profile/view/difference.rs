@@ -68,6 +68,11 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.nodes.capacity() * size_of::<NodeSides>()
+    }
+
     /// Returns the tree of both, and what its nodes weigh on each side.
     pub fn of(now: &CallTree, before: &CallTree, measure: Measure) -> (CallTree, Difference) {
         let comparison = Comparison { whole: Sides::of(now.total(), before.total()), measure };

@@ -28,6 +28,7 @@ use crate::locks;
 use crate::profile::ids::EventSource;
 use crate::profile::ids::{LabelId, Tgid, Timestamp};
 use crate::profile::names::table::Names;
+use crate::profile::store::held::Held;
 use crate::profile::store::processes::Processes;
 use crate::profile::store::samples::{Losses, Profile, SLICE};
 
@@ -58,6 +59,11 @@ impl Answer {
             made_at: None,
             answers: 0,
         }
+    }
+
+    /// Bytes of both trees and of the builder.
+    fn memory(&self) -> usize {
+        self.builder.memory() + self.tree.memory() + self.before.memory()
     }
 
     /// Brings the tree up to date, and returns whether it changed. Where the past fades, a weight of 1 of now weighs `one` in it.
@@ -122,6 +128,11 @@ struct Trees {
 impl Trees {
     fn new(names: &Arc<Names>, profile: Arc<RwLock<Profile>>) -> Trees {
         Trees { names: Arc::clone(names), profile, shown: Answer::new(names, Query::default()), upright: None, one: 1 }
+    }
+
+    /// Bytes of all trees.
+    fn memory(&self) -> usize {
+        self.shown.memory() + self.upright.as_ref().map_or(0, Answer::memory)
     }
 
     /// Brings the tree that is shown up to date, and returns whether it changed.
@@ -335,10 +346,20 @@ impl Engine {
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),
             losses: Losses { coarse: self.names.refused(), coarse_most: self.names.refused_most(), ..profile.losses },
-            memory: profile.memory(),
+            held: Held { trees: self.memory(), ..profile.held() },
         };
         drop(profile);
         Ok(snapshot)
+    }
+
+    /// Bytes of trees and of what they are made with.
+    fn memory(&self) -> usize {
+        let other = self.baseline.as_ref().and_then(|other| other.trees.as_ref()).map_or(0, Trees::memory);
+        let differences = [&self.difference, &self.difference_before].into_iter().flatten();
+        let differences: usize = differences.map(|(tree, difference)| tree.memory() + difference.memory()).sum();
+        let functions = self.functions.as_ref().map_or(0, |(_, table)| size_of_val(table.rows.as_slice()));
+        let located = self.located.as_ref().map_or(0, |located| located.builder.memory());
+        self.trees.memory() + other + differences + functions + located
     }
 
     /// Takes what is marked out of the store, or lets go of what is not wanted any more.
@@ -502,10 +523,10 @@ mod tests {
         let range = TimeRange::Between(Timestamp(0), Timestamp(3000));
         let mark = Mark { number: 1, query: Query { range, ..Query::default() } };
         let mut request = Request { baseline: Some(mark), compare: true, ..Request::default() };
-        let before = profile.read().unwrap().memory();
+        let before = profile.read().unwrap().held().samples;
         let marked = engine.answer(&request, Timestamp(3000));
         assert_eq!(marked.baseline, Baseline::Samples(3000));
-        assert!(marked.memory > before, "what is kept aside is counted");
+        assert!(marked.held.samples > before, "what is kept aside is counted");
         // All of it leaves the store, which is compacted: ids change.
         for i in 0..3000 {
             sample(&names, &profile, 20_000 + i, &["main", "c"]);

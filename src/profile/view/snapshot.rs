@@ -20,6 +20,7 @@ use super::sides::Sides;
 use super::tree::{CallTree, NodeId};
 use crate::profile::ids::{CgroupId, Cpu, LabelId, Tgid, Timestamp};
 use crate::profile::names::table::Names;
+use crate::profile::store::held::Held;
 use crate::profile::store::samples::Losses;
 
 /// Everything the screen needs to draw, fixed at one moment.
@@ -76,8 +77,8 @@ pub struct Snapshot {
     pub span: Option<(Timestamp, Timestamp)>,
     /// What is not there.
     pub losses: Losses,
-    /// Bytes of samples, stacks, threads, names and symbol tables.
-    pub memory: usize,
+    /// Bytes that are held.
+    pub held: Held,
 }
 
 impl Snapshot {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{CgroupId, Cpu, Tgid, UserId};
+use crate::profile::{CgroupId, Cpu, NodeId, StackId, Tgid, UserId};
 
 /// Facts of a process besides its weight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,17 @@ pub struct ShortStacks {
 }
 
 impl ViewBuilder {
+    /// Bytes held, without samples that the store has let go of.
+    pub(crate) fn memory(&self) -> usize {
+        let of_stacks = self.node_of_ungrouped.capacity() * size_of::<u32>()
+            + self.stack_filter_bits.capacity() * size_of::<u16>()
+            + self.stack_complete.capacity()
+            + self.node_of.capacity() * (size_of::<(u64, NodeId)>() + 1)
+            + self.recursions.capacity() * size_of::<(StackId, u32)>();
+        let of_threads = size_of_val(self.sums.as_slice()) + size_of_val(self.facts.as_slice());
+        self.tree.memory() + of_stacks + of_threads + self.frames.capacity() * size_of::<u64>()
+    }
+
     /// The tree as it is now.
     pub fn tree(&mut self) -> CallTree {
         self.tree.snapshot()

@@ -66,6 +66,13 @@ impl Default for CallTree {
 }
 
 impl CallTree {
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.nodes.capacity() * size_of::<TreeNode>()
+            + self.observations.capacity() * size_of::<Observations>()
+            + self.repeats.capacity() * size_of::<(NodeId, u32)>()
+    }
+
     /// The root, "all".
     pub const ROOT: NodeId = NodeId(0);
 
@@ -232,6 +239,14 @@ fn hash(parent: u32, label: LabelId) -> u64 {
 }
 
 impl TreeBuilder {
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.nodes.capacity() * size_of::<TreeNode>()
+            + self.observations.capacity() * size_of::<Observations>()
+            + (self.last_child.capacity() + self.index.capacity() * 8 / 7) * size_of::<u32>()
+            + self.repeats.capacity() * size_of::<(NodeId, u32)>()
+    }
+
     /// Only the root.
     pub fn new() -> TreeBuilder {
         TreeBuilder {

@@ -4,7 +4,7 @@
 //!
 //! | a few bytes of | become | bound |
 //! | --- | --- | --- |
-//! | units that share a table of abbreviations | a copy of the table for each | [`MAX_ABBREVIATIONS`] |
+//! | tables of abbreviations that overlap, or that units share | a copy of each table, and of some files one for each unit | [`MAX_ABBREVIATIONS`] |
 //! | functions that share a list of ranges | a copy of the list for each | [`MAX_RANGES`] |
 //! | calls inlined into each other | a level of recursion each | [`MAX_DEPTH`] |
 //! | a line program | 32 bytes a row, of a byte | [`MAX_LINES`] of a unit |
@@ -13,6 +13,8 @@
 //! Of files that nobody but root or we could have written, only what all of them are held in is looked at: walking through every
 //! entry takes as long as reading it.
 
+use std::collections::hash_map::Entry;
+
 use gimli::{AttributeValue, DwTag, EndianSlice, LittleEndian, Reader};
 use rustc_hash::FxHashMap;
 
@@ -20,7 +22,7 @@ use crate::object::reason::Reason;
 
 /// Units of one file. The kernel has 3,000, Chromium 40,000.
 pub(crate) const MAX_UNITS: usize = 400_000;
-/// Bytes that abbreviations of all units take, about. The kernel's take 90 MB.
+/// Bytes that all tables of abbreviations take, about. The kernel's take 90 MB.
 const MAX_ABBREVIATIONS: usize = 384 << 20;
 /// Functions and calls inlined in one file; a program of 100 MB has some 500,000.
 const MAX_FUNCTIONS: usize = 8_000_000;
@@ -36,32 +38,47 @@ const MAX_PATHS: usize = 64 << 20;
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
 
+/// Units and tables of abbreviations of a file.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counted {
+    pub(crate) units: usize,
+    /// Bytes that gimli takes for tables of abbreviations, about.
+    pub(crate) abbreviations: usize,
+}
+
+/// Who holds a table of abbreviations.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tables {
+    /// Each unit holds its own.
+    OfEachUnit,
+    /// Units share it: see `gimli::AbbreviationsCacheStrategy::Duplicates`.
+    Shared,
+}
+
 /// Refuses what would take memory, stack or time without end.
-pub(crate) fn check(dwarf: &Dwarf<'_>, trusted: bool) -> Result<(), Reason> {
+pub(crate) fn check(dwarf: &Dwarf<'_>, trusted: bool, holders: Tables) -> Result<Counted, Reason> {
     let mut tables: FxHashMap<usize, usize> = FxHashMap::default();
-    let (mut units, mut abbreviations) = (0, 0usize);
+    let mut counted = Counted::default();
     let mut sums = Sums::default();
     let mut headers = dwarf.units();
     while let Some(header) = headers.next().map_err(damaged)? {
-        units += 1;
+        counted.units += 1;
         let offset = header.debug_abbrev_offset();
-        let size = match tables.get(&offset.0) {
-            Some(size) => *size,
-            None => {
-                let Abbreviations { size, .. } = Abbreviations::at(dwarf, offset.0);
-                tables.insert(offset.0, size);
-                size
-            }
+        let (size, is_new) = match tables.entry(offset.0) {
+            Entry::Occupied(size) => (*size.get(), false),
+            Entry::Vacant(place) => (*place.insert(Abbreviations::at(dwarf, offset.0).size), true),
         };
-        abbreviations = abbreviations.saturating_add(size);
-        if units > MAX_UNITS || abbreviations > MAX_ABBREVIATIONS {
+        if is_new || holders == Tables::OfEachUnit {
+            counted.abbreviations = counted.abbreviations.saturating_add(size);
+        }
+        if counted.units > MAX_UNITS || counted.abbreviations > MAX_ABBREVIATIONS {
             return Err(Reason::TooLarge);
         }
         if !trusted {
             check_unit(dwarf, header, &mut sums)?;
         }
     }
-    Ok(())
+    Ok(counted)
 }
 
 pub(crate) fn damaged(_: gimli::Error) -> Reason {

@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use addr2line::{Context, FrameIter, LookupContinuation, LookupResult, SplitDwarfLoad};
-use gimli::{DwAt, DwarfPackage, EndianSlice, LittleEndian, UnitType};
+use gimli::{AbbreviationsCacheStrategy, DwAt, DwarfPackage, EndianSlice, LittleEndian, UnitType};
 use rustc_hash::FxHashSet;
 use self_cell::self_cell;
 
-use super::dwarf::limits::{check, damaged};
+use super::dwarf::limits::{Counted, Tables, check, damaged};
 use super::dwarf::sections::Sections;
 use super::dwarf::units::{Asked, Units};
 use crate::object::debug_files::Places;
@@ -32,6 +32,8 @@ use crate::profile::{ElfAddress, SourceLocation, sanitize};
 
 /// Files of split DWARF opened of one object, as many as a large program has sources.
 const MAX_SPLIT: usize = 4096;
+/// Bytes that a unit takes before it is asked, without its abbreviations and files, about.
+const OF_UNIT: usize = 1200;
 /// Pages of files larger than this are given back after each batch; of others after so many, as each gets again what it looks at.
 const WORTH_GIVING_BACK: u64 = 32 << 20;
 const BATCHES: u32 = 8;
@@ -94,11 +96,13 @@ impl Dwarf {
         let alternative = alternative.map(Sections::read).transpose()?.flatten();
         let files = Files { main, alternative, package: OnceCell::new(), split: boxcar::Vec::new(), places };
         let parts = Parts::try_new(files, |files| {
-            let dwarf = load(files)?;
             if !files.main.is_trusted() {
-                check(&dwarf, false)?;
+                let mut dwarf = load(files)?;
+                check(&dwarf, true, Tables::Shared)?;
+                dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+                check(&dwarf, false, Tables::Shared)?;
             }
-            let units = Units::of(&files.main, dwarf)?;
+            let units = Units::of(&files.main, load(files)?)?;
             let (seen, weight, batches) = (RefCell::default(), Cell::default(), Cell::default());
             let reader = UnitReader {
                 units,
@@ -143,15 +147,13 @@ impl Dwarf {
         })
     }
 
-    /// Bytes that are held of it, about: of all units their abbreviations, unless they are opened one by one; of those that were
-    /// looked at their lines, and functions; and sections that were unpacked. The factors are between those of C (the kernel: 5.1 MB of abbreviations take
-    /// 92 MB, all of its 163 MB of units with 16.7 MB of lines another 87 MB) and of Rust (this program, built for its
-    /// tests: 6.7 MB of units with 3.5 MB of lines take 39 MB).
+    /// Bytes that are held of it, about: the tables of abbreviations, the begin and the files of all units, unless units are opened one by
+    /// one; the lines and functions of units that were asked; and sections that were unpacked. The factors are between those of C (the
+    /// kernel: 163 MB of units with 16.7 MB of lines take 87 MB, and its abbreviations 92 MB) and of Rust (a program of 3,849 units with 6.7 MB
+    /// of lines takes 25 MB before it is asked).
     pub(super) fn memory(&self) -> usize {
         self.0.with_dependent(|files, reader| {
-            let abbreviations = files.main.section(gimli::SectionId::DebugAbbrev).len() * 18;
-            let whole = reader.whole.get().map_or(0, |_| abbreviations + reader.weight.get());
-            files.main.memory() + whole + reader.units.as_ref().map_or(0, Units::weight)
+            files.main.memory() + reader.weight.get() + reader.units.as_ref().map_or(0, Units::weight)
         })
     }
 
@@ -222,12 +224,13 @@ impl<'a> UnitReader<'a> {
             // Where there is a list that can be believed, units are opened by it. Else they say themselves what they have: gimli
             // calls itself for each empty entry of a list.
             dwarf.debug_aranges = gimli::DebugAranges::new(&[], LittleEndian);
-            // What others could have written was looked at already.
-            if files.main.is_trusted() {
-                check(&dwarf, true)?;
-            }
+            // The entries of files that others could have written were checked when they were opened.
+            let Counted { units, abbreviations } = check(&dwarf, true, Tables::Shared)?;
+            dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+            let lines = files.main.section(gimli::SectionId::DebugLine).len();
+            self.weight.set(self.weight.get() + abbreviations + units * OF_UNIT + lines);
             if let (Some(sup), Some(sections)) = (dwarf.sup(), &files.alternative) {
-                check(sup, sections.is_trusted())?;
+                check(sup, sections.is_trusted(), Tables::OfEachUnit)?;
             }
             Context::from_dwarf(dwarf).map_err(damaged)
         };
@@ -279,7 +282,7 @@ fn from_package<'a>(
         DwarfPackage::load(section, Slice::new(&[], LittleEndian)).ok()
     });
     let found = package.as_ref()?.find_cu(load.dwo_id, &load.parent).ok()?;
-    found.filter(|dwarf| check(dwarf, sections.is_trusted()).is_ok())
+    found.filter(|dwarf| check(dwarf, sections.is_trusted(), Tables::OfEachUnit).is_ok())
 }
 
 fn from_file<'a>(files: &'a Files, load: &SplitDwarfLoad<Slice<'a>>) -> Option<gimli::Dwarf<Slice<'a>>> {
@@ -298,7 +301,7 @@ fn from_file<'a>(files: &'a Files, load: &SplitDwarfLoad<Slice<'a>>) -> Option<g
             let mut dwarf =
                 gimli::Dwarf::load(|id| Ok::<_, Reason>(Slice::new(sections.split_section(id), LittleEndian))).ok()?;
             dwarf.make_dwo(&load.parent);
-            if check(&dwarf, sections.is_trusted()).is_ok() && is_of(&dwarf, load.dwo_id) {
+            if check(&dwarf, sections.is_trusted(), Tables::OfEachUnit).is_ok() && is_of(&dwarf, load.dwo_id) {
                 return Some(dwarf);
             }
         }

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::profile::UserEnd;
+use crate::profile::{Held, Snapshot, UserEnd};
 use crate::ui::messages::Problem;
 use crate::ui::scene::Scene;
 use crate::ui::text;
@@ -97,6 +97,25 @@ fn stacks(scene: &Scene) -> Vec<(String, Style)> {
     lines
 }
 
+/// The parts of the resident memory.
+fn memory(scene: &Scene, snapshot: &Snapshot) -> Vec<String> {
+    let Held { samples, names, tables, known, trees } = snapshot.held;
+    let (resident, mapped) = (scene.status.own_memory, scene.status.own_mapped);
+    let stored = format!("{} samples, their stacks and threads", text::grouped(snapshot.stored as u64));
+    let parts = [
+        (mapped, "this program, libraries, other files and the kernel's buffers, mapped"),
+        (samples, stored.as_str()),
+        (names, "names"),
+        (tables, "symbol tables and debug information"),
+        (known, "processes, files with unwind tables, the kernel's symbols"),
+        (trees, "trees of this screen"),
+    ];
+    let rest = resident.saturating_sub(mapped + snapshot.held.total());
+    let freed = scene.status.own_freed.min(rest);
+    let parts = parts.into_iter().chain([(freed, "freed, kept for later"), (rest - freed, "everything else")]);
+    parts.filter(|(bytes, _)| *bytes >= 100_000).map(|(bytes, what)| format!("{:>20}  {what}", text::bytes(bytes))).collect()
+}
+
 fn lines(scene: &Scene) -> Vec<(String, Style)> {
     let plain = Style::new();
     let heading = scene.theme.key();
@@ -151,14 +170,7 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
     lines.push(("What flametop costs".to_owned(), heading));
     lines.push((format!("{:>8.1}%  of one CPU over the last seconds", scene.status.own_cpu), plain));
     lines.push((format!("{:>9}  resident memory", text::bytes(scene.status.own_memory)), plain));
-    lines.push((
-        format!(
-            "{:>9}  of it for {} samples, their stacks and names, and symbol tables",
-            text::bytes(snapshot.memory),
-            text::grouped(snapshot.stored as u64)
-        ),
-        plain,
-    ));
+    lines.extend(memory(scene, snapshot).into_iter().map(|line| (line, scene.theme.dim())));
     for (title, rows) in [("Unwind tables", &scene.status.notes), ("Processes that cannot be read", &scene.status.unread)] {
         if !rows.is_empty() {
             lines.push((String::new(), plain));

@@ -1,0 +1,23 @@
+//! Where memory is.
+
+/// Bytes that are held, by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Samples, their stacks and threads, and the baseline.
+    pub samples: usize,
+    /// Names of functions, files and threads.
+    pub names: usize,
+    /// Symbol tables and debug information.
+    pub tables: usize,
+    /// What is known of processes, of files with unwind tables, and of the kernel.
+    pub known: usize,
+    /// Trees and tables that views show.
+    pub trees: usize,
+}
+
+impl Held {
+    /// All of it.
+    pub fn total(&self) -> usize {
+        self.samples + self.names + self.tables + self.known + self.trees
+    }
+}
