@@ -9,7 +9,7 @@ pub struct Held {
     pub names: usize,
     /// Symbol tables and debug information.
     pub tables: usize,
-    /// What is known of processes, of files with unwind tables, and of the kernel.
+    /// Facts about processes, files with unwind tables, and the kernel.
     pub known: usize,
     /// Trees and tables that views show.
     pub trees: usize,

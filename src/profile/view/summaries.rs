@@ -50,7 +50,7 @@ pub struct ShortStacks {
 }
 
 impl ViewBuilder {
-    /// Bytes held, without samples that the store has let go of.
+    /// Bytes held, without samples.
     pub(crate) fn memory(&self) -> usize {
         let of_stacks = self.node_of_ungrouped.capacity() * size_of::<u32>()
             + self.stack_filter_bits.capacity() * size_of::<u16>()

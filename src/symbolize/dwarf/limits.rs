@@ -1,17 +1,16 @@
-//! What is asked of debug information before it is believed: that reading it takes memory, stack and time within bounds.
+//! Checks of debug information before it is read: memory, stack and time must stay within bounds.
 //!
-//! gimli stands any bytes. But what addr2line makes of them can be much larger than they are, in ways that real programs do not use:
+//! gimli stands any bytes. But addr2line may need much more memory than they take, in ways that real programs do not use.
 //!
 //! | a few bytes of | become | bound |
 //! | --- | --- | --- |
-//! | tables of abbreviations that overlap, or that units share | a copy of each table, and of some files one for each unit | [`MAX_ABBREVIATIONS`] |
+//! | tables of abbreviations that overlap | a copy of each; in split files, one for each unit | [`MAX_ABBREVIATIONS`] |
 //! | functions that share a list of ranges | a copy of the list for each | [`MAX_RANGES`] |
 //! | calls inlined into each other | a level of recursion each | [`MAX_DEPTH`] |
 //! | a line program | 32 bytes a row, of a byte | [`MAX_LINES`] of a unit |
 //! | file names of a unit | a path each, with its directories | [`MAX_PATHS`] of a unit |
 //!
-//! Of files that nobody but root or we could have written, only what all of them are held in is looked at: walking through every
-//! entry takes as long as reading it.
+//! If only root or we could have written a file, its entries are not checked: that takes as long as reading them.
 
 use std::collections::hash_map::Entry;
 
@@ -46,7 +45,7 @@ pub(crate) struct Counted {
     pub(crate) abbreviations: usize,
 }
 
-/// Who holds a table of abbreviations.
+/// The holder of a table of abbreviations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tables {
     /// Each unit holds its own.
