@@ -14,8 +14,8 @@ pub fn release_memory() {
 /// Bytes that were freed and that the allocator keeps, resident or not.
 pub fn kept() -> usize {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it may be called at any time, from any thread: mallinfo(3).
-    return unsafe { libc::mallinfo2() }.fordblks;
+    // SAFETY: it may be called at any time, from any thread: mallinfo(3). mallinfo2 would need glibc 2.33. The number wraps at 4 GiB.
+    return unsafe { libc::mallinfo() }.fordblks.cast_unsigned() as usize;
     #[cfg(not(target_env = "gnu"))]
     0
 }

@@ -169,14 +169,15 @@ fn view_5_says_where_memory_is() {
     terminal.wait_for_text("chain", SOON);
     terminal.keys("5");
     std::thread::sleep(Duration::from_secs(8));
-    let screen = terminal.wait_for(|screen| screen.contains("resident memory") && screen.contains("freed"), SOON);
-    let told = memory_told(&screen);
-    println!("{told:?}");
-    let part = |what: &str| told.iter().find(|(_, words)| words.contains(what)).map_or(0.0, |(bytes, _)| *bytes);
-    let (resident, rest) = (part("resident memory"), part("everything else"));
-    let parts: f64 = told.iter().skip(1).map(|(bytes, _)| bytes).sum();
-    assert!((parts - resident).abs() < resident / 10.0, "{parts} of {resident}: {screen}");
-    // The least is what threads and libraries take: 2.5 MB of 23.
-    assert!(rest < (resident / 10.0).max(4e6), "{rest} of {resident} is not explained: {screen}");
+    // What large debug information takes is estimated, and the test's own program has much: it counts once those tables are dropped.
+    let is_explained = |screen: &str| {
+        let told = memory_told(screen);
+        let part = |what: &str| told.iter().find(|(_, words)| words.contains(what)).map_or(0.0, |(bytes, _)| *bytes);
+        let (resident, rest) = (part("resident memory"), part("everything else"));
+        let parts: f64 = told.iter().skip(1).map(|(bytes, _)| bytes).sum();
+        // The least is what threads and libraries take: 2.5 MB of 23.
+        resident > 0.0 && (parts - resident).abs() < resident / 10.0 && rest < (resident / 10.0).max(4e6)
+    };
+    terminal.wait_for(is_explained, Duration::from_secs(60));
     quit(terminal);
 }

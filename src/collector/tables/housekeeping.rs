@@ -1,7 +1,7 @@
-//! Chores of workers that have no table to make: they give memory back, and prune the cache on disk.
+//! Chores of workers: they give memory back, and prune the cache on disk.
 //!
-//! Programs that come and go empty the queue many times a second. Memory is walked through for a millisecond, and the cache may have
-//! thousands of files, so neither is done each time.
+//! Programs that come and go empty the queue many times a second. To release memory takes a millisecond, and the cache may have thousands of
+//! files, so neither is done each time. The cache is also pruned while tables wait to be made, if many bytes were stored.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 const RELEASE_EVERY: Duration = Duration::from_secs(2);
 /// Time from one pruning of the cache to the next.
 const PRUNE_EVERY: Duration = Duration::from_secs(30);
+/// Bytes in the cache beyond its bound, at most.
+const MOST_UNPRUNED: u64 = 32 << 20;
 
 /// A chore.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,32 +30,42 @@ pub(super) enum Chore {
 pub(super) struct Housekeeping {
     /// Whether tables were made since memory was released.
     worked: bool,
-    /// Whether tables were stored since the cache was pruned.
-    stored: bool,
+    /// Bytes that were stored since the cache was pruned.
+    stored: u64,
     released: Option<Instant>,
     pruned: Option<Instant>,
 }
 
 impl Housekeeping {
-    /// A table was made, and maybe stored.
-    pub(super) fn note(&mut self, stored: bool) {
+    /// A table was made, and so many bytes of it were stored.
+    pub(super) fn note(&mut self, stored: u64) {
         self.worked = true;
-        self.stored |= stored;
+        self.stored += stored;
     }
 
-    /// Takes the next chore. It counts as done.
+    /// Takes the chore that does not wait until the queue is empty: `true` if the cache is to be pruned now.
+    pub(super) fn must_prune(&mut self, now: Instant) -> bool {
+        let must = self.stored >= MOST_UNPRUNED;
+        if must {
+            (self.stored, self.pruned) = (0, Some(now));
+        }
+        must
+    }
+
+    /// Takes the next chore of an empty queue. It counts as done.
     pub(super) fn next(&mut self, now: Instant) -> Chore {
         let left = |done: Option<Instant>, every: Duration| {
             done.map_or(Duration::ZERO, |done| every.saturating_sub(now.saturating_duration_since(done)))
         };
         let (release, prune) = (left(self.released, RELEASE_EVERY), left(self.pruned, PRUNE_EVERY));
+        let has_stored = self.stored > 0;
         if self.worked && release.is_zero() {
             (self.worked, self.released) = (false, Some(now));
             Chore::Release
-        } else if self.stored && prune.is_zero() {
-            (self.stored, self.pruned) = (false, Some(now));
+        } else if has_stored && prune.is_zero() {
+            (self.stored, self.pruned) = (0, Some(now));
             Chore::Prune
-        } else if self.worked || self.stored {
+        } else if self.worked || has_stored {
             Chore::Later(if self.worked { release } else { prune })
         } else {
             Chore::Nothing
@@ -70,14 +82,18 @@ mod tests {
         let (mut housekeeping, begun) = (Housekeeping::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(housekeeping.next(at(0)), Chore::Nothing);
-        housekeeping.note(true);
+        housekeeping.note(1);
         assert_eq!([0; 3].map(|second| housekeeping.next(at(second))), [Chore::Release, Chore::Prune, Chore::Nothing]);
-        housekeeping.note(true);
+        housekeeping.note(1);
         assert_eq!(housekeeping.next(at(1)), Chore::Later(Duration::from_secs(1)));
         assert_eq!(housekeeping.next(at(2)), Chore::Release);
         assert_eq!(housekeeping.next(at(2)), Chore::Later(Duration::from_secs(28)));
-        housekeeping.note(false);
+        housekeeping.note(0);
         assert_eq!(housekeeping.next(at(30)), Chore::Release);
         assert_eq!([30; 2].map(|second| housekeeping.next(at(second))), [Chore::Prune, Chore::Nothing]);
+        housekeeping.note(MOST_UNPRUNED - 1);
+        assert!(!housekeeping.must_prune(at(31)));
+        housekeeping.note(1);
+        assert_eq!([31; 2].map(|second| housekeeping.must_prune(at(second))), [true, false]);
     }
 }

@@ -40,6 +40,8 @@ pub(crate) const SEGMENT_BYTES: u32 = SEGMENT_WORDS * 4;
 
 /// Words of a segment that are mapped together: 16 KiB.
 const VIEW_WORDS: u32 = 1 << 12;
+/// Most parts that are mapped at a time: 16 MiB. A process may have looked up rules in many tables.
+const MAX_VIEWS: usize = 1024;
 
 /// How long a program that has begun to walk may take, and much more: it runs for microseconds, with interrupts off, but a
 /// virtual CPU may be stopped in between.
@@ -289,6 +291,9 @@ impl Kernel {
     /// Returns a word of a segment.
     fn word(&mut self, segment: u32, number: u32) -> Option<u32> {
         let key = (segment, number / VIEW_WORDS);
+        if self.views.len() >= MAX_VIEWS && !self.views.contains_key(&key) {
+            self.forget_views();
+        }
         let view = match self.views.entry(key) {
             Entry::Occupied(view) => view.into_mut(),
             Entry::Vacant(place) => {

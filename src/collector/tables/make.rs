@@ -56,7 +56,7 @@ pub(super) fn work(shared: &SharedTables) {
     let waits = Waits::default();
     waits.follow_this_thread();
     while let Some((id, job)) = next_job(shared, &waits) {
-        let mut stored = false;
+        let mut stored = 0;
         let before = cpu_time();
         let charged = Cell::default();
         let making = AssertUnwindSafe(|| make_for(shared, &job, &mut stored, &charged));
@@ -103,6 +103,11 @@ fn next_job(shared: &SharedTables, waits: &Waits) -> Option<(JobId, Job)> {
             inner.threads = inner.threads.saturating_sub(1);
             shared.work.notify_all();
             return None;
+        }
+        if inner.housekeeping.must_prune(now) {
+            drop(inner);
+            shared.cache.iter().for_each(Cache::prune);
+            inner = shared.lock();
         }
         let Inner { queue, crew, .. } = &mut *inner;
         match queue.pop(now, |user| crew.may_begin(user, now)) {
@@ -154,7 +159,7 @@ fn place_of(job: &Job) -> FailureDomain {
 }
 
 /// `charged` is the CPU time that a user was charged for already.
-fn make_for(shared: &SharedTables, job: &Job, stored: &mut bool, charged: &Cell<Duration>) -> Outcome {
+fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<Duration>) -> Outcome {
     let opened = {
         let job = job.clone();
         io_timeout::within(job.user.0, place_of(&job), io_timeout::PATIENCE, move || {
@@ -229,7 +234,7 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     /// Makes the table of a file that only root can write. Its build id can be trusted.
-    fn of_host(&self, stored: &mut bool) -> Result<Known, Changed> {
+    fn of_host(&self, stored: &mut u64) -> Result<Known, Changed> {
         let content = self.id.map(|id| Content::Hosts(id, self.found.file.facts.length));
         let directory = Path::new(&*self.found.path).parent().map(Path::to_owned);
         let beside = OfHost { directory, id: self.id };
@@ -247,7 +252,7 @@ impl Maker<'_> {
     }
 
     /// Makes the table of any other file. All its bytes identify it, or the file itself does.
-    fn of_anybody(&self, stored: &mut bool) -> Result<Known, Changed> {
+    fn of_anybody(&self, stored: &mut u64) -> Result<Known, Changed> {
         let facts = &self.found.file.facts;
         let root = Root::Process(Tgid(self.job.tgid));
         let beside = OnDisk::under(self.job.user, root, Path::new(&*self.found.path).parent().map(Path::to_owned), self.id);
@@ -314,12 +319,14 @@ impl Maker<'_> {
         Some(cached)
     }
 
-    fn keep(&self, content: Option<Content>, made: &Made, stored: &mut bool) {
+    fn keep(&self, content: Option<Content>, made: &Made, stored: &mut u64) {
         let Ok((layout, summary)) = made else { return };
         let is_small = in_proportion(layout, self.found.file.facts.stored).is_ok();
         if let (Some(cache), Some(content), true) = (&self.shared.cache, content, is_small && self.is_whole.get()) {
             // An error does no harm: the next run makes the table again.
-            *stored |= cache.store(&content, layout, summary).is_ok();
+            if cache.store(&content, layout, summary).is_ok() {
+                *stored += layout.bytes() as u64;
+            }
         }
     }
 }

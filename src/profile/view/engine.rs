@@ -536,6 +536,7 @@ mod tests {
         let after = engine.answer(&request, Timestamp(23_000));
         let difference = after.difference.unwrap();
         assert_eq!(difference.whole(), Sides::of(after.totals.weight, 3000));
+        assert_eq!(profile.read().unwrap().oldest(Timestamp(23_000)), Timestamp(0), "processes of the baseline are still needed");
         let main = after.tree.children(after.tree.children(CallTree::ROOT).next().unwrap()).next().unwrap();
         let total = |name: &str| {
             let label = names.labels.intern(name, "", FrameKind::User);
@@ -551,6 +552,7 @@ mod tests {
         let with = profile.read().unwrap().memory();
         engine.answer(&Request::default(), Timestamp(23_000));
         assert!(profile.read().unwrap().memory() < with);
+        assert!(profile.read().unwrap().oldest(Timestamp(23_000)) > Timestamp(0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Checks of debug information before it is read: memory, stack and time must stay within bounds.
 //!
-//! gimli stands any bytes. But addr2line may need much more memory than they take, in ways that real programs do not use.
+//! gimli accepts any bytes. addr2line may need much more memory than they take. Real programs do not use the ways in the table.
 //!
 //! | a few bytes of | become | bound |
 //! | --- | --- | --- |

@@ -160,7 +160,7 @@ impl<'a> Units<'a> {
             return Ok(Unit::NotAlone);
         }
         let context = Context::from_dwarf(dwarf).map_err(damaged)?;
-        self.weight.set(self.weight.get() + table.size + alone.len() / 2 + 7 * lines_of(&unit));
+        self.weight.set(self.weight.get() + table.size + alone.len() / 4 + 4 * lines_of(&unit));
         Ok(Unit::Alone(context))
     }
 }

@@ -363,11 +363,16 @@ impl Objects {
 
     /// Drops the tables of objects without questions for some time. Releases memory if any were dropped since the last time.
     pub(crate) fn let_go_unused(&self) {
-        let entries: Vec<Arc<Entry>> = self.entries.iter().map(|entry| Arc::clone(&entry)).collect();
-        for entry in entries {
-            let Ok(mut state) = entry.state.try_lock() else { continue };
-            let unused = if Objects::held(&state) <= SMALL { UNUSED_SMALL } else { UNUSED };
-            if state.asked.is_some_and(|asked| asked.elapsed() >= unused) {
+        let is_unused = |state: &EntryState| {
+            let held = Objects::held(state);
+            let unused = if held <= SMALL { UNUSED_SMALL } else { UNUSED };
+            held > 0 && state.asked.is_some_and(|asked| asked.elapsed() >= unused)
+        };
+        // There may be a hundred thousand objects, and few of them hold tables.
+        let with_tables = self.entries.iter().filter(|entry| entry.state.try_lock().is_ok_and(|state| is_unused(&state)));
+        let with_tables: Vec<Arc<Entry>> = with_tables.map(|entry| Arc::clone(&entry)).collect();
+        for entry in with_tables {
+            if let Some(mut state) = entry.state.try_lock().ok().filter(|state| is_unused(state)) {
                 self.drop_index(&mut state);
             }
         }

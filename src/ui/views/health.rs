@@ -97,7 +97,7 @@ fn stacks(scene: &Scene) -> Vec<(String, Style)> {
     lines
 }
 
-/// The parts of the resident memory.
+/// The parts of the resident memory. It is not measured for files. Then all that is held is listed.
 fn memory(scene: &Scene, snapshot: &Snapshot) -> Vec<String> {
     let Held { samples, names, tables, known, trees } = snapshot.held;
     let (resident, mapped) = (scene.status.own_memory, scene.status.own_mapped);
@@ -113,7 +113,8 @@ fn memory(scene: &Scene, snapshot: &Snapshot) -> Vec<String> {
     let rest = resident.saturating_sub(mapped + snapshot.held.total());
     let freed = scene.status.own_freed.min(rest);
     let parts = parts.into_iter().chain([(freed, "freed, kept for later"), (rest - freed, "everything else")]);
-    parts.filter(|(bytes, _)| *bytes >= 100_000).map(|(bytes, what)| format!("{:>20}  {what}", text::bytes(bytes))).collect()
+    let least = if resident > 0 { 100_000 } else { 1 };
+    parts.filter(|(bytes, _)| *bytes >= least).map(|(bytes, what)| format!("{:>20}  {what}", text::bytes(bytes))).collect()
 }
 
 fn lines(scene: &Scene) -> Vec<(String, Style)> {
@@ -168,8 +169,10 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
     }
     lines.push((String::new(), plain));
     lines.push(("What flametop costs".to_owned(), heading));
-    lines.push((format!("{:>8.1}%  of one CPU over the last seconds", scene.status.own_cpu), plain));
-    lines.push((format!("{:>9}  resident memory", text::bytes(scene.status.own_memory)), plain));
+    if scene.status.own_memory > 0 {
+        lines.push((format!("{:>8.1}%  of one CPU over the last seconds", scene.status.own_cpu), plain));
+        lines.push((format!("{:>9}  resident memory", text::bytes(scene.status.own_memory)), plain));
+    }
     lines.extend(memory(scene, snapshot).into_iter().map(|line| (line, scene.theme.dim())));
     for (title, rows) in [("Unwind tables", &scene.status.notes), ("Processes that cannot be read", &scene.status.unread)] {
         if !rows.is_empty() {
