@@ -169,7 +169,7 @@ fn view_5_says_where_memory_is() {
     terminal.wait_for_text("chain", SOON);
     terminal.keys("5");
     std::thread::sleep(Duration::from_secs(8));
-    // What large debug information takes is estimated, and the test's own program has much: it counts once those tables are dropped.
+    // The size of large debug information is an estimate, and the test's own program has much of it. It is dropped after 30 s.
     let is_explained = |screen: &str| {
         let told = memory_told(screen);
         let part = |what: &str| told.iter().find(|(_, words)| words.contains(what)).map_or(0.0, |(bytes, _)| *bytes);

@@ -261,7 +261,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % end
         };
-        // Two busy CPUs at 99 Hz. Of twenty functions, the first ones have most of the time.
+        // Two busy CPUs at 99 Hz. The first of twenty functions have most of the time.
         let mut sampled = |seconds: u64| {
             let paths: Vec<[u32; 1]> = (0..2 * 99 * seconds).map(|_| [1 + (below(20) * below(20) / 20) as u32]).collect();
             tree(&paths.iter().map(|path| (path.as_slice(), 1)).collect::<Vec<_>>())

@@ -152,8 +152,8 @@ impl Dwarf {
     /// If units are not opened one by one, all tables of abbreviations count, and the begin and the files of each unit. The lines and functions
     /// of units that were asked count, and sections that were unpacked.
     ///
-    /// The factors were measured with two Rust programs of 3,600 and 3,800 units. Before they are asked they take 9 and 18 MB, and 14 are told.
-    /// A thousand questions add 16 and 10 MB, and 15 and 11 are told.
+    /// The factors were measured with two Rust programs of 3,600 and 3,800 units. Before the first question they take 9 and 18 MB; this
+    /// returns 14. A thousand questions add 16 and 10 MB; this returns 15 and 11.
     pub(super) fn memory(&self) -> usize {
         self.0.with_dependent(|files, reader| {
             files.main.memory() + reader.weight.get() + reader.units.as_ref().map_or(0, Units::weight)
