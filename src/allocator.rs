@@ -1,5 +1,87 @@
-//! The C library's allocator: memory that was freed goes back to the system.
+//! The C library's allocator. It gives memory that was freed back to the system, and counts what each thread takes.
 #![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The allocator of the process: that of the C library, with a count for each thread. An allocation takes a nanosecond more.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+thread_local! {
+    /// Bytes that this thread took, less those that it gave back.
+    static BALANCE: Cell<isize> = const { Cell::new(0) };
+}
+
+/// Bytes that a piece of `size` bytes takes: glibc has 8 bytes before each, and rounds up to 16.
+fn taken(size: usize) -> isize {
+    (size.saturating_add(8 + 15) & !15).max(32).cast_signed()
+}
+
+fn count(bytes: isize) {
+    // The thread may be about to end.
+    let _ = BALANCE.try_with(|balance| balance.set(balance.get().wrapping_add(bytes)));
+}
+
+// SAFETY: each call goes to the system's allocator as it came in.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(taken(layout.size()));
+        // SAFETY: see above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-taken(layout.size()));
+        // SAFETY: see above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(taken(layout.size()));
+        // SAFETY: see above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(taken(size) - taken(layout.size()));
+        // SAFETY: see above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+/// Counts the bytes that a library takes, where it does not tell.
+///
+/// It counts what the calling thread takes and gives back within [`Meter::measure`]. What it hands to other threads stays counted.
+#[derive(Default, Debug)]
+pub struct Meter(Cell<isize>);
+
+impl Meter {
+    /// Runs `work` and counts what it leaves allocated.
+    pub fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.run(work, 1)
+    }
+
+    /// Runs `work` within [`Meter::measure`] without counting it.
+    pub fn leave_out<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.run(work, -1)
+    }
+
+    /// Bytes counted so far, with what the allocator adds to each piece.
+    pub fn bytes(&self) -> usize {
+        self.0.get().max(0).cast_unsigned()
+    }
+
+    fn run<T>(&self, work: impl FnOnce() -> T, sign: isize) -> T {
+        let balance = || BALANCE.try_with(Cell::get).unwrap_or(0);
+        let before = balance();
+        let result = work();
+        self.0.set(self.0.get() + sign * balance().wrapping_sub(before));
+        result
+    }
+}
 
 /// Gives memory that was freed back to the system. The table of a large library, or its debug information, takes tens of megabytes in
 /// small pieces for a moment; the allocator would keep them.
@@ -34,5 +116,33 @@ pub fn keep_little_memory() {
         libc::mallopt(libc::M_TOP_PAD, 1 << 20);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 4 << 20);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 4 << 20);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_meter_counts_what_stays() {
+        let meter = Meter::default();
+        let (kept, others) = meter.measure(|| {
+            drop(vec![1u8; 1 << 20]);
+            (vec![1u8; 1000], meter.leave_out(|| vec![1u8; 4000]))
+        });
+        assert_eq!((kept.len() + others.len(), meter.bytes()), (5000, 1008));
+        meter.measure(|| drop(kept));
+        assert_eq!(meter.bytes(), 0);
+    }
+
+    #[test]
+    fn a_meter_counts_as_the_allocator_does() {
+        #[cfg(target_env = "gnu")]
+        for size in [1usize, 24, 25, 40, 41, 1000, 4097] {
+            let piece = vec![0u8; size];
+            // SAFETY: the piece is alive: malloc_usable_size(3).
+            let usable = unsafe { libc::malloc_usable_size(piece.as_ptr().cast_mut().cast()) };
+            assert_eq!(taken(size), (usable + 8).cast_signed(), "{size}");
+        }
     }
 }

@@ -200,11 +200,11 @@ impl Copy {
         }
     }
 
-    /// Returns bytes of our own memory, and mapped bytes.
-    pub(crate) fn memory(&self) -> (usize, u64) {
+    /// Returns the bytes that are mapped.
+    pub(crate) fn mapped(&self) -> u64 {
         match &self.bytes {
-            Bytes::Small(bytes) => (bytes.len(), 0),
-            Bytes::Large(mapped) => (0, mapped.bytes().len() as u64),
+            Bytes::Small(_) => 0,
+            Bytes::Large(mapped) => mapped.bytes().len() as u64,
         }
     }
 }

@@ -37,14 +37,6 @@ const MAX_PATHS: usize = 64 << 20;
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
 
-/// Units and tables of abbreviations of a file.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Counted {
-    pub(crate) units: usize,
-    /// Bytes that gimli takes for tables of abbreviations, about.
-    pub(crate) abbreviations: usize,
-}
-
 /// The holder of a table of abbreviations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tables {
@@ -55,29 +47,29 @@ pub(crate) enum Tables {
 }
 
 /// Refuses what would take memory, stack or time without end.
-pub(crate) fn check(dwarf: &Dwarf<'_>, trusted: bool, holders: Tables) -> Result<Counted, Reason> {
+pub(crate) fn check(dwarf: &Dwarf<'_>, trusted: bool, holders: Tables) -> Result<(), Reason> {
     let mut tables: FxHashMap<usize, usize> = FxHashMap::default();
-    let mut counted = Counted::default();
+    let (mut units, mut abbreviations) = (0, 0usize);
     let mut sums = Sums::default();
     let mut headers = dwarf.units();
     while let Some(header) = headers.next().map_err(damaged)? {
-        counted.units += 1;
+        units += 1;
         let offset = header.debug_abbrev_offset();
         let (size, is_new) = match tables.entry(offset.0) {
             Entry::Occupied(size) => (*size.get(), false),
             Entry::Vacant(place) => (*place.insert(Abbreviations::at(dwarf, offset.0).size), true),
         };
         if is_new || holders == Tables::OfEachUnit {
-            counted.abbreviations = counted.abbreviations.saturating_add(size);
+            abbreviations = abbreviations.saturating_add(size);
         }
-        if counted.units > MAX_UNITS || counted.abbreviations > MAX_ABBREVIATIONS {
+        if units > MAX_UNITS || abbreviations > MAX_ABBREVIATIONS {
             return Err(Reason::TooLarge);
         }
         if !trusted {
             check_unit(dwarf, header, &mut sums)?;
         }
     }
-    Ok(counted)
+    Ok(())
 }
 
 pub(crate) fn damaged(_: gimli::Error) -> Reason {

@@ -7,24 +7,24 @@
 //!                           that was asked for, parsed once
 //! ```
 //!
-//! DWARF is hostile like everything else: see [`dwarf_check`](super::dwarf::limits). What units that were looked at take is estimated ([`Dwarf::memory`]), so that
-//! whoever holds this can let go of it.
+//! DWARF is hostile like everything else: see [`limits`]. [`Dwarf::memory`] counts what gimli and addr2line take, so that whoever
+//! holds this can let go of it.
 
 pub(crate) mod limits;
 pub(crate) mod sections;
 pub(crate) mod units;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use addr2line::{Context, FrameIter, LookupContinuation, LookupResult, SplitDwarfLoad};
 use gimli::{AbbreviationsCacheStrategy, DwAt, DwarfPackage, EndianSlice, LittleEndian, UnitType};
-use rustc_hash::FxHashSet;
 use self_cell::self_cell;
 
-use super::dwarf::limits::{Counted, Tables, check, damaged};
+use super::dwarf::limits::{Tables, check, damaged};
 use super::dwarf::sections::Sections;
 use super::dwarf::units::{Asked, Units};
+use crate::allocator::Meter;
 use crate::object::debug_files::Places;
 use crate::object::elf::Image;
 use crate::object::reason::Reason;
@@ -32,8 +32,6 @@ use crate::profile::{ElfAddress, SourceLocation, sanitize};
 
 /// Files of split DWARF opened of one object, as many as a large program has sources.
 const MAX_SPLIT: usize = 4096;
-/// Bytes that a unit takes before it is asked, without its abbreviations and files, about.
-const OF_UNIT: usize = 1200;
 /// Pages of files larger than this are given back after each batch; of others after so many, as each gets again what it looks at.
 const WORTH_GIVING_BACK: u64 = 32 << 20;
 const BATCHES: u32 = 8;
@@ -67,11 +65,6 @@ struct UnitReader<'a> {
     /// All of them, else, or from the first on that refers to others.
     whole: OnceCell<Result<Context<Slice<'a>>, Reason>>,
     package: OnceCell<Option<DwarfPackage<Slice<'a>>>>,
-    /// Units that were looked at, by their place.
-    seen: RefCell<FxHashSet<(u64, usize)>>,
-    weight: Cell<usize>,
-    /// Where the last address was whose unit was weighed.
-    near: Cell<u64>,
     /// Batches so far.
     batches: Cell<u32>,
 }
@@ -85,13 +78,23 @@ self_cell!(
 );
 
 /// An object's debug information, ready to be asked.
-pub(super) struct Dwarf(Parts);
+pub(super) struct Dwarf {
+    parts: Parts,
+    /// What is held of it.
+    memory: Meter,
+}
 
 impl Dwarf {
     /// Of the image that has the sections. `Ok(None)` where it has none.
     ///
     /// Fails where they cannot be read, are damaged, or are more than is ever read.
     pub(super) fn open(image: &Image, alternative: Option<&Image>, places: Places) -> Result<Option<Dwarf>, Reason> {
+        let memory = Meter::default();
+        let parts = memory.measure(|| Dwarf::read(image, alternative, places))?;
+        Ok(parts.map(|parts| Dwarf { parts, memory }))
+    }
+
+    fn read(image: &Image, alternative: Option<&Image>, places: Places) -> Result<Option<Parts>, Reason> {
         let Some(main) = Sections::read(image)? else { return Ok(None) };
         let alternative = alternative.map(Sections::read).transpose()?.flatten();
         let files = Files { main, alternative, package: OnceCell::new(), split: boxcar::Vec::new(), places };
@@ -103,32 +106,27 @@ impl Dwarf {
                 check(&dwarf, false, Tables::Shared)?;
             }
             let units = Units::of(&files.main, load(files)?)?;
-            let (seen, weight, batches) = (RefCell::default(), Cell::default(), Cell::default());
-            let reader = UnitReader {
-                units,
-                whole: OnceCell::new(),
-                package: OnceCell::new(),
-                seen,
-                weight,
-                near: Cell::new(u64::MAX),
-                batches,
-            };
+            let reader = UnitReader { units, whole: OnceCell::new(), package: OnceCell::new(), batches: Cell::default() };
             if reader.units.is_none() {
                 reader.whole(files)?;
             }
             Ok::<_, Reason>(reader)
         })?;
-        let dwarf = Dwarf(parts);
         // Opening has looked at the begin of each unit, so at most pages there are; questions look at few.
-        dwarf.each(Sections::give_back);
-        Ok(Some(dwarf))
+        each_file(&parts, Sections::give_back);
+        Ok(Some(parts))
     }
 
     /// The functions at an address, innermost first; none where nothing is known.
     ///
     /// The number of calls told is bounded; an error is a unit that cannot be read.
     pub(super) fn calls(&self, address: ElfAddress, mut each: impl FnMut(Call<'_>)) -> Result<(), Reason> {
-        self.0.with_dependent(|files, reader| {
+        let mut each = |call: Call<'_>| self.memory.leave_out(|| each(call));
+        self.memory.measure(|| self.tell_calls(address, &mut each))
+    }
+
+    fn tell_calls(&self, address: ElfAddress, mut each: impl FnMut(Call<'_>)) -> Result<(), Reason> {
+        self.parts.with_dependent(|files, reader| {
             if reader.whole.get().is_none() && reader.calls_of_units(address, &mut each)? {
                 return Ok(());
             }
@@ -140,29 +138,18 @@ impl Dwarf {
                     LookupResult::Load { load, continuation } => lookup = continuation.resume(split(files, reader, &load)),
                 }
             };
-            // After its split part was found: whoever asks without that finds that there is none. And whether it is damaged or
-            // not: what comes before the damage is held as well.
-            reader.weigh(whole, address.0);
             tell(frames, &mut each).map(drop)
         })
     }
 
-    /// Bytes that are held, about.
-    ///
-    /// If units are not opened one by one, all tables of abbreviations count, and the begin and the files of each unit. The lines and functions
-    /// of units that were asked count, and sections that were unpacked.
-    ///
-    /// The factors were measured with two Rust programs of 3,600 and 3,800 units. Before the first question they take 9 and 18 MB; this
-    /// returns 14. A thousand questions add 16 and 10 MB; this returns 15 and 11.
+    /// Bytes that are held, without files that are mapped.
     pub(super) fn memory(&self) -> usize {
-        self.0.with_dependent(|files, reader| {
-            files.main.memory() + reader.weight.get() + reader.units.as_ref().map_or(0, Units::weight)
-        })
+        self.memory.bytes()
     }
 
     /// Whether zeros were read in place of what a file had.
     pub(super) fn is_torn(&self) -> bool {
-        let files = self.0.borrow_owner();
+        let files = self.parts.borrow_owner();
         let others = files.alternative.iter().chain(files.package.get().into_iter().flatten());
         files.main.is_torn() || others.chain(files.split.iter().map(|(_, split)| split)).any(Sections::is_torn)
     }
@@ -170,23 +157,23 @@ impl Dwarf {
     /// Gives pages that were looked at back to the kernel, at the end of a batch.
     pub(super) fn give_back(&self) {
         let mut mapped = 0;
-        self.each(|sections| mapped += sections.mapped());
-        let batches = self.0.with_dependent(|_, reader| {
+        each_file(&self.parts, |sections| mapped += sections.mapped());
+        let batches = self.parts.with_dependent(|_, reader| {
             reader.batches.set(reader.batches.get().wrapping_add(1));
             reader.batches.get()
         });
         if mapped > WORTH_GIVING_BACK || batches.is_multiple_of(BATCHES) {
-            self.each(Sections::give_back);
+            each_file(&self.parts, Sections::give_back);
         }
     }
+}
 
-    /// All files that it reads.
-    fn each(&self, mut ask: impl FnMut(&Sections)) {
-        let files = self.0.borrow_owner();
-        ask(&files.main);
-        files.alternative.iter().chain(files.package.get().into_iter().flatten()).for_each(&mut ask);
-        files.split.iter().for_each(|(_, split)| ask(split));
-    }
+/// Calls `ask` for each file that is read.
+fn each_file(parts: &Parts, mut ask: impl FnMut(&Sections)) {
+    let files = parts.borrow_owner();
+    ask(&files.main);
+    files.alternative.iter().chain(files.package.get().into_iter().flatten()).for_each(&mut ask);
+    files.split.iter().for_each(|(_, split)| ask(split));
 }
 
 /// The sections as gimli wants them.
@@ -228,29 +215,14 @@ impl<'a> UnitReader<'a> {
             // calls itself for each empty entry of a list.
             dwarf.debug_aranges = gimli::DebugAranges::new(&[], LittleEndian);
             // The entries of files that others could have written were checked when they were opened.
-            let Counted { units, abbreviations } = check(&dwarf, true, Tables::Shared)?;
+            check(&dwarf, true, Tables::Shared)?;
             dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
-            let lines = files.main.section(gimli::SectionId::DebugLine).len();
-            self.weight.set(self.weight.get() + abbreviations + units * OF_UNIT + lines);
             if let (Some(sup), Some(sections)) = (dwarf.sup(), &files.alternative) {
                 check(sup, sections.is_trusted(), Tables::OfEachUnit)?;
             }
             Context::from_dwarf(dwarf).map_err(damaged)
         };
         self.whole.get_or_init(open).as_ref().map_err(|reason| *reason)
-    }
-
-    /// Counts the unit of an address, if it is a new one. Addresses come in order: those close to the last are of its unit.
-    fn weigh(&self, whole: &Context<Slice<'a>>, address: u64) {
-        if self.near.replace(address >> 8) == address >> 8 {
-            return;
-        }
-        let Some(unit) = whole.find_dwarf_and_unit(address).skip_all_loads() else { return };
-        let offset = unit.header.debug_info_offset().map_or(0, |offset| offset.0);
-        if self.seen.borrow_mut().insert((unit.dwo_id.map_or(0, |id| id.0), offset)) {
-            let lines = unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().len());
-            self.weight.set(self.weight.get() + unit.header.unit_length() / 4 + 4 * lines);
-        }
     }
 }
 
@@ -353,7 +325,7 @@ mod tests {
 
     /// What addr2line tells when it is given the whole file at once.
     fn whole(dwarf: &Dwarf, address: u64) -> Told {
-        dwarf.0.with_dependent(|files, _| {
+        dwarf.parts.with_dependent(|files, _| {
             let context = Context::from_dwarf(load(files).unwrap()).unwrap();
             let mut told = Vec::new();
             tell(context.find_frames(address).skip_all_loads(), &mut |call| told.push(owned(call))).unwrap();
@@ -403,7 +375,7 @@ mod tests {
         for (flags, alone) in kinds {
             let image = build(directory.path(), flags);
             let dwarf = Dwarf::open(&image, None, Places::default()).unwrap().unwrap();
-            let is_open = || dwarf.0.with_dependent(|_, reader| reader.whole.get().is_some());
+            let is_open = || dwarf.parts.with_dependent(|_, reader| reader.whole.get().is_some());
             assert!(!is_open(), "{flags:?}: this compiler lists no addresses");
             let code = image.sections_named(|name| name == ".text").unwrap().remove(0);
             let (mut inlined, mut named) = (0, 0);
@@ -440,6 +412,6 @@ mod tests {
         let told: Vec<Told> = code.file.map(|address| one_by_one(&dwarf, address)).collect();
         let names = |name: &str| told.iter().filter(|told| told.iter().any(|call| call.0.as_deref() == Some(name))).count();
         assert!(names("_Z8of_otheri") > 0 && names("main") > 0, "{told:?}");
-        assert!(dwarf.0.with_dependent(|_, reader| reader.units.is_none()));
+        assert!(dwarf.parts.with_dependent(|_, reader| reader.units.is_none()));
     }
 }

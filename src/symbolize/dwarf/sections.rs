@@ -152,19 +152,12 @@ impl Sections {
         }
     }
 
-    /// Bytes of our own memory.
-    pub(crate) fn memory(&self) -> usize {
-        self.copies().map(|copy| copy.memory().0).sum()
-    }
-
     /// Bytes that are mapped.
     pub(crate) fn mapped(&self) -> u64 {
         let file = self.file.as_ref().map_or(0, |file| file.bytes().len() as u64);
-        file + self.copies().map(|copy| copy.memory().1).sum::<u64>()
-    }
-
-    fn copies(&self) -> impl Iterator<Item = &Copy> {
-        self.sections.iter().filter_map(|(_, bytes)| if let Bytes::Copied(copy) = bytes { Some(copy) } else { None })
+        let copies =
+            self.sections.iter().filter_map(|(_, bytes)| if let Bytes::Copied(copy) = bytes { Some(copy) } else { None });
+        file + copies.map(Copy::mapped).sum::<u64>()
     }
 }
 

@@ -12,7 +12,7 @@
 //! A unit that refers to others, or is a skeleton whose rest is in another file, cannot be read alone. Then, and where there is no
 //! whole list, all are read at once.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use addr2line::Context;
 use gimli::{ArangeHeader, DebugInfoOffset, EndianSlice, Format, LittleEndian, SectionId, UnitSectionOffset, UnitType};
@@ -20,6 +20,7 @@ use rustc_hash::FxHashMap;
 
 use super::limits::{Abbreviations, MAX_UNITS, damaged};
 use super::sections::Sections;
+use crate::allocator::Meter;
 use crate::object::numbers::u64_at;
 use crate::object::reason::Reason;
 
@@ -31,10 +32,8 @@ const MAX_RANGES: usize = 2 << 20;
 const MAX_TABLE: usize = 64 << 20;
 /// Units looked at for one address: of those that say that they have it, the first nearly always does.
 const MAX_AT: usize = 64;
-/// Bytes taken by what was opened for one address, about, after which no more is.
+/// Bytes taken by what was opened for one address, after which no more is.
 const MAX_NEW: usize = 256 << 20;
-/// What a unit that is opened takes by itself, about.
-const OF_UNIT: usize = 2 << 10;
 
 /// Of addresses: 32 bytes.
 struct UnitRange {
@@ -64,7 +63,6 @@ pub(crate) struct Units<'a> {
     opened: boxcar::Vec<Unit<'a>>,
     /// Begin of a unit → its place in `opened`.
     places: RefCell<FxHashMap<usize, usize>>,
-    weight: Cell<usize>,
 }
 
 impl<'a> Units<'a> {
@@ -80,9 +78,8 @@ impl<'a> Units<'a> {
             least_begin = least_begin.min(range.begin);
             range.least_begin = least_begin;
         }
-        let weight = Cell::new(ranges.len() * size_of::<UnitRange>());
         let (opened, places) = (boxcar::Vec::new(), RefCell::default());
-        Ok(Some(Units { sections, dwarf, ranges: ranges.into(), opened, places, weight }))
+        Ok(Some(Units { sections, dwarf, ranges: ranges.into(), opened, places }))
     }
 
     /// Asks the units that may have an address, until one knows it. `Ok(false)` where that is to be asked of all at once.
@@ -94,38 +91,32 @@ impl<'a> Units<'a> {
         let from = self.ranges.partition_point(|range| range.end <= address);
         let rest = self.ranges.get(from..).unwrap_or_default().iter();
         let near = rest.take_while(|range| range.least_begin <= address).filter(|range| range.begin <= address);
-        let before = self.weight();
+        let new = Meter::default();
         let mut asked = Vec::new();
         for range in near {
             if asked.contains(&range.unit) {
                 continue;
             }
             asked.push(range.unit);
-            match self.unit(range.unit) {
+            match new.measure(|| self.unit(range.unit)) {
                 Unit::Unreadable => {}
                 Unit::NotAlone => return Ok(false),
-                Unit::Alone(unit) => match ask(unit)? {
+                Unit::Alone(unit) => match new.measure(|| ask(unit))? {
                     Asked::Known => return Ok(true),
                     Asked::Unknown => {}
                     Asked::Elsewhere => return Ok(false),
                 },
             }
-            if asked.len() == MAX_AT || self.weight() - before > MAX_NEW {
+            if asked.len() == MAX_AT || new.bytes() > MAX_NEW {
                 break;
             }
         }
         Ok(true)
     }
 
-    /// Bytes that are held of those that were opened, about. See [`Dwarf::memory`](super::Dwarf::memory).
-    pub(crate) fn weight(&self) -> usize {
-        self.weight.get()
-    }
-
     fn unit(&self, begin: usize) -> &Unit<'a> {
         let known = self.places.borrow().get(&begin).copied();
         let place = known.unwrap_or_else(|| {
-            self.weight.set(self.weight.get() + OF_UNIT);
             let place = self.opened.push(self.open(begin).unwrap_or(Unit::Unreadable));
             self.places.borrow_mut().insert(begin, place);
             place
@@ -159,9 +150,7 @@ impl<'a> Units<'a> {
         if unit.dwo_id.is_some() {
             return Ok(Unit::NotAlone);
         }
-        let context = Context::from_dwarf(dwarf).map_err(damaged)?;
-        self.weight.set(self.weight.get() + table.size + alone.len() / 4 + 4 * lines_of(&unit));
-        Ok(Unit::Alone(context))
+        Ok(Unit::Alone(Context::from_dwarf(dwarf).map_err(damaged)?))
     }
 }
 
