@@ -21,7 +21,7 @@ use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
 use crate::locks;
 use crate::privileges;
-use crate::profile::{Query, Target, Tgid, UserId};
+use crate::profile::{Query, Request, Target, Tgid, UserId};
 use crate::ui::{self, App, Event, Message, Span, Status};
 
 use super::child::{Child, Ending, Output, Terms, read_lines};
@@ -88,8 +88,8 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         ends.spawn_signals()?;
         // On a thread of its own: the drawing thread reads no files and waits for no lock.
         let frequency = options.sampling.frequency;
-        let watching =
-            tokio::spawn(watch_status(sampling.watcher(), shared.clone(), frequency, local_offset, ends.status.clone()));
+        let channels = (ends.requests.clone(), ends.status.clone());
+        let watching = tokio::spawn(watch_status(sampling.watcher(), shared.clone(), frequency, local_offset, channels));
         let outcome = tokio::select! {
             outcome = ui::run(app, link) => outcome.context("the screen failed"),
             outcome = watching => outcome.unwrap_or_else(|_| bail!("the thread that watches the run failed; please report this")),
@@ -162,7 +162,7 @@ async fn watch_status(
     shared: Shared,
     frequency: u32,
     local_offset: Option<i64>,
-    status: watch::Sender<Status>,
+    (requests, status): (watch::Receiver<Request>, watch::Sender<Status>),
 ) -> Result<()> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut cost = Cost::new();
@@ -179,6 +179,8 @@ async fn watch_status(
         }
         let own_cpu = cost.measure();
         let (own_memory, own_mapped) = own_memory();
+        // It looks at all pieces that were freed, which takes a millisecond: only where it is read.
+        let own_freed = requests.borrow().memory.then(allocator::kept);
         let elapsed = if ended.is_some() { stood.unwrap_or_default() } else { sampling.since.elapsed().as_secs() };
         stood = Some(elapsed);
         status.send_replace(Status {
@@ -201,7 +203,7 @@ async fn watch_status(
             own_cpu,
             own_memory,
             own_mapped,
-            own_freed: allocator::kept(),
+            own_freed,
             own_left_out: told.own_left_out,
             problems: problems(&shared),
             notes: told.notes,

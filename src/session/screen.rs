@@ -30,7 +30,7 @@ pub(super) struct Ends {
     snapshots: watch::Sender<Arc<Snapshot>>,
     pub(super) status: watch::Sender<Status>,
     pub(super) events: mpsc::Sender<Event>,
-    requests: watch::Receiver<Request>,
+    pub(super) requests: watch::Receiver<Request>,
     listings: watch::Receiver<Option<(Arc<Addresses>, Option<FrameId>)>>,
     places: watch::Receiver<Option<(LabelId, FrameId)>>,
     saves: std::cell::Cell<Option<mpsc::UnboundedReceiver<SaveRequest>>>,

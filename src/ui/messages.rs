@@ -69,8 +69,8 @@ pub struct Status {
     pub own_memory: usize,
     /// The part of it that is files and buffers of the kernel, mapped.
     pub own_mapped: usize,
-    /// Bytes that were freed and that the allocator keeps, resident or not.
-    pub own_freed: usize,
+    /// Bytes that were freed and that the allocator keeps, resident or not. Known while the health view is on screen.
+    pub own_freed: Option<usize>,
     /// Samples of flametop itself that the clock has left out; of events, see [`EventStatus::own`].
     pub own_left_out: u64,
     /// Objects without names.

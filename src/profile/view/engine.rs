@@ -35,6 +35,8 @@ use crate::profile::store::samples::{Losses, Profile, SLICE};
 /// Answers after which a tree is looked through for what weighs nothing any more: some ten seconds.
 const TIDY_EVERY: u64 = 50;
 
+/// Nanoseconds after which the facts of processes are looked up again while they are not on screen.
+const DESCRIBED_FOR: u64 = 1_000_000_000;
 /// Slices of samples in which addresses are counted for one answer: of some ten million, which memory holds at most, a tenth. The
 /// next answer goes on.
 const MOST_SLICES: usize = 64;
@@ -179,6 +181,14 @@ pub struct Engine {
     neighbours: Option<(LabelId, Arc<Neighbours>)>,
     located: Option<Located>,
     searcher: Option<Searcher>,
+    described: Option<Described>,
+}
+
+/// Facts of processes: what was asked, when, and the answer.
+struct Described {
+    request: Request,
+    at: Timestamp,
+    facts: Arc<FxHashMap<Tgid, ProcessFacts>>,
 }
 
 /// Where samples of one function are.
@@ -250,6 +260,7 @@ impl Engine {
             neighbours: None,
             located: None,
             searcher: None,
+            described: None,
         }
     }
 
@@ -284,6 +295,7 @@ impl Engine {
         self.names = names;
         (self.difference, self.difference_before) = (None, None);
         (self.functions, self.neighbours, self.located, self.searcher) = (None, None, None, None);
+        self.described = None;
     }
 
     fn try_answer(&mut self, request: &Request, now: Timestamp) -> Result<Snapshot, OtherNames> {
@@ -316,6 +328,16 @@ impl Engine {
             activity = activity::beside(activity, &other.shown.builder.activity(&read(&other.profile), now));
         }
         let hottest = if request.hottest { builder.hottest(&profile, now) } else { FxHashMap::default() };
+        // A machine may have thousands. Where they are not on screen, only the picker needs them.
+        let is_fresh = |old: &&Described| !request.hottest && old.request == *request && now.since(old.at) < DESCRIBED_FOR;
+        let processes = match self.described.as_ref().filter(is_fresh) {
+            Some(old) => Arc::clone(&old.facts),
+            None => {
+                let facts = self.describe(&activity, &hottest);
+                self.described = Some(Described { request: request.clone(), at: now, facts: Arc::clone(&facts) });
+                facts
+            }
+        };
         let snapshot = Snapshot {
             request: request.clone(),
             names: Arc::clone(&self.names),
@@ -331,7 +353,7 @@ impl Engine {
             neighbours: self.neighbours.clone(),
             addresses,
             search: search.flatten(),
-            processes: self.describe(&activity, &hottest),
+            processes,
             activity: activity.into(),
             cgroups: builder.cgroups(&profile, now).into(),
             cpus: builder.cpus(now).into(),
@@ -477,6 +499,7 @@ impl Engine {
         }
     }
 
+    /// The facts of the processes in `activity`.
     fn describe(&self, activity: &[ActivityRow], hottest: &FxHashMap<Tgid, LabelId>) -> Arc<FxHashMap<Tgid, ProcessFacts>> {
         let mut described = FxHashMap::default();
         for row in activity {

@@ -167,6 +167,8 @@ pub struct Request {
     pub heat: bool,
     /// Whether the hottest function of each process is on screen.
     pub hottest: bool,
+    /// Whether the parts of flametop's own memory are on screen.
+    pub memory: bool,
     /// The order of the table of functions, if that is on screen.
     pub functions: Option<crate::profile::FunctionOrder>,
     /// The function whose callers and callees are on screen.

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::profile::{Held, Snapshot, UserEnd};
+use crate::profile::{Held, Request, Snapshot, UserEnd};
 use crate::ui::messages::Problem;
 use crate::ui::scene::Scene;
 use crate::ui::text;
@@ -21,6 +21,10 @@ pub struct Health {
 }
 
 impl ViewBehaviour for Health {
+    fn ask(&self, request: &mut Request) {
+        request.memory = true;
+    }
+
     fn draw(&self, scene: &Scene, area: Rect, buffer: &mut Buffer) {
         let lines = wrapped(scene, area);
         let scroll = self.scroll.min(lines.len().saturating_sub(usize::from(area.height)));
@@ -111,8 +115,12 @@ fn memory(scene: &Scene, snapshot: &Snapshot) -> Vec<String> {
         (trees, "trees of this screen"),
     ];
     let rest = resident.saturating_sub(mapped + snapshot.held.total());
-    let freed = scene.status.own_freed.min(rest);
-    let parts = parts.into_iter().chain([(freed, "freed, kept for later"), (rest - freed, "everything else")]);
+    let last = match scene.status.own_freed.map(|freed| freed.min(rest)) {
+        Some(freed) => [(freed, "freed, kept for later"), (rest - freed, "everything else")],
+        // It was not measured yet.
+        None => [(0, ""), (rest, "freed, and everything else")],
+    };
+    let parts = parts.into_iter().chain(last);
     let least = if resident > 0 { 100_000 } else { 1 };
     parts.filter(|(bytes, _)| *bytes >= least).map(|(bytes, what)| format!("{:>20}  {what}", text::bytes(bytes))).collect()
 }
