@@ -18,8 +18,8 @@
 #define RETURN_ADDRESS_BYTES 8
 /* Those that a caller finds as it left them. */
 #define REGISTERS_KEPT (1U << REG_SP | 1U << REG_FP | 1U << REG_RBX)
-/* What a rule may come back to another stack by. */
-#define MAY_SWITCH_BY(number) ((number) == REG_FP)
+/* Registers that may hold the stack pointer of another stack. OCaml's code keeps it in rbx while C runs. */
+#define MAY_SWITCH_BY(number) ((number) != REG_SP)
 
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 #define SYSCALL_CLONE 56

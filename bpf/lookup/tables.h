@@ -63,6 +63,7 @@ enum rule_form {
 	FORM_PLT = 0,
 	FORM_GOROUTINE = 1,
 	FORM_BELOW_TOP = 2,
+	FORM_TWICE = 4,
 };
 /* A gap because there is no table at all: as no table has it. */
 #define RULE_NO_TABLE (RULE_GAP | 1 << 3)

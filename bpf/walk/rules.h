@@ -40,6 +40,13 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		if (!known(walk, RULE_REGISTER_OF(rule), &base))
 			return ends(walk, USER_END_REGISTER);
 		cfa = base + RULE_OFFSET(rule);
+	} else if (RULE_KIND(rule) == RULE_SPECIAL && RULE_REGISTER_OF(rule) == FORM_TWICE) {
+		if (!known(walk, rule >> 56, &base))
+			return ends(walk, USER_END_REGISTER);
+		if (bpf_probe_read_user(&place, sizeof(place), (void *)(base + (rule >> 40 & 0xff) * 8)) ||
+		    bpf_probe_read_user(&cfa, sizeof(cfa), (void *)(place + (rule >> 48 & 0xff) * 8)))
+			return ends(walk, USER_END_UNREADABLE);
+		cfa += 8 * RULE_EXTRA(rule);
 	} else if (RULE_KIND(rule) == RULE_SPECIAL && RULE_REGISTER_OF(rule) != FORM_PLT) {
 		int reason = left_stack(walk, rule, &cfa, &pc);
 
@@ -69,9 +76,12 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 	if (cfa & 7)
 		return ends(walk, USER_END_BAD_FRAME);
 	if (left || (cfa <= sp && !(cfa == sp && RULE_RA_IN_REGISTER(rule)))) {
-		/* Stacks grow downwards: callers lie above. But a function may come back to another stack, also by its frame pointer, on arm64
-		 * by another register: Go's calls of the vDSO. */
-		if ((!left && (RULE_KIND(rule) != RULE_REGISTER || !MAY_SWITCH_BY(RULE_REGISTER_OF(rule)))) || walk->switches >= MAX_SWITCHES)
+		/* Stacks grow downwards: callers lie above. But a function may come back to another stack: by a register or a word that it has put
+		 * the stack pointer into. */
+		int by_register = RULE_KIND(rule) == RULE_REGISTER && MAY_SWITCH_BY(RULE_REGISTER_OF(rule));
+		int by_word = RULE_KIND(rule) == RULE_DEREF || (RULE_KIND(rule) == RULE_SPECIAL && RULE_REGISTER_OF(rule) == FORM_TWICE);
+
+		if (!(left || by_register || by_word) || walk->switches >= MAX_SWITCHES)
 			return ends(walk, USER_END_BAD_FRAME);
 		walk->switches++;
 		jumped = 1;
@@ -112,6 +122,9 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		break;
 	case 6:
 		place = ra_place + 8 * RULE_EXTRA(rule);
+		break;
+	case 7:
+		place = ra_place - 8;
 		break;
 	}
 	/* Below the stack pointer it was taken back already: compilers do not always say so after a pop. */

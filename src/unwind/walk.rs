@@ -180,7 +180,7 @@ impl Walk<'_> {
                     cfa: Cfa::Register(self.machine.arch.sp(), 0),
                     ra: Ra::AtCfa(-8),
                     fp: Fp::Unchanged,
-                    rbx: Rbx::Unknown,
+                    rbx: Rbx::Unchanged,
                     interrupted: false,
                     skips: false,
                 };
@@ -218,7 +218,7 @@ impl Walk<'_> {
                 Ok(add(self.memory.word(place)?, outer))
             }
             // On another stack, of which there is no copy.
-            Cfa::Goroutine { .. } | Cfa::BelowTop { .. } | Cfa::Thread { .. } => Err(UserEnd::Dump),
+            Cfa::DerefTwice { .. } | Cfa::Goroutine { .. } | Cfa::BelowTop { .. } | Cfa::Thread { .. } => Err(UserEnd::Dump),
         }
     }
 
@@ -232,7 +232,11 @@ impl Walk<'_> {
         }
         if cfa < sp || cfa == sp && !ra_in_register {
             // Stacks grow downwards: callers lie above, except where a function comes back to another stack.
-            let may_switch = matches!(frame.cfa, Cfa::Register(register, _) if may_switch_by(arch, register));
+            let may_switch = match frame.cfa {
+                Cfa::Register(register, _) => may_switch_by(arch, register),
+                Cfa::Indexed { .. } => false,
+                _ => true,
+            };
             let switches = may_switch && self.registers.switches < MOST_SWITCHES;
             return Err(if switches { UserEnd::Dump } else { UserEnd::BadFrame });
         }
@@ -340,10 +344,10 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a rule may come back to another stack by this register: by the frame pointer, on arm64 by what calls keep.
+/// Whether a rule may come back to another stack by this register: `MAY_SWITCH_BY` of bpf/arch.
 fn may_switch_by(arch: Arch, register: Reg) -> bool {
     match arch {
-        Arch::X86_64 => register == arch.fp(),
+        Arch::X86_64 => register != arch.sp(),
         Arch::Aarch64 => (19..=29).contains(&register.0),
     }
 }

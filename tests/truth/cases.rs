@@ -88,6 +88,11 @@ fn signals(form: Form, cases: &mut Vec<Case>) {
     cases.extend(["leaf", "alternate", "nested"].map(|mode| case(&format!("signals {mode}, {form:?}"), &built, &[mode])));
 }
 
+fn stacks(form: Form, cases: &mut Vec<Case>) {
+    let built = programs::c("stacks.c", form);
+    cases.extend(["word", "owner", "register"].map(|mode| case(&format!("stack left by {mode}, {form:?}"), &built, &[mode])));
+}
+
 fn processes(form: Form, cases: &mut Vec<Case>) {
     let built = programs::c("processes.c", form);
     cases.push(case(&format!("vfork, {form:?}"), &built, &["vfork"]));
@@ -127,6 +132,7 @@ pub(crate) fn quick() -> Vec<Case> {
     deep(Form::Usual, &mut cases);
     cut(&mut cases);
     signals(Form::Usual, &mut cases);
+    stacks(Form::Usual, &mut cases);
     processes(Form::Usual, &mut cases);
     loader(&mut cases);
     throws(Form::Usual, &mut cases);
@@ -149,6 +155,10 @@ pub(crate) fn of(form: Form) -> Vec<Case> {
     plain(form, &PLAIN, &mut cases);
     deep(form, &mut cases);
     signals(form, &mut cases);
+    // Its assembler keeps no frame pointers.
+    if form != Form::FramePointers {
+        stacks(form, &mut cases);
+    }
     processes(form, &mut cases);
     if form != Form::Musl {
         throws(form, &mut cases);

@@ -23,7 +23,7 @@ use crate::profile::BuildId;
 use crate::unwind::{Arch, Packed, Page};
 
 /// Changes whenever the converter makes other tables, or the format changes.
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 const MAGIC: [u8; 8] = *b"flametop";
 
 /// When there is more, the files that were not used for longest go.

@@ -20,6 +20,15 @@ pub(crate) enum Value {
     Sum(Sum),
     /// `*(sum) + offset`
     Loaded(Sum, i64),
+    /// `*(*(sum) + middle) + offset`
+    LoadedTwice {
+        /// Where the first load is from.
+        sum: Sum,
+        /// Added to what that gives, before the second load.
+        middle: i64,
+        /// Added to what that gives.
+        offset: i64,
+    },
     /// See [`crate::unwind::table::rule::Rule::Plt`].
     Plt {
         /// The first byte that has pushed.
@@ -74,6 +83,7 @@ pub(crate) fn evaluate(code: &[u8]) -> Option<Value> {
             0x92 => register(cursor.uleb()?, cursor.sleb()?),
             0x06 => match stack.pop()? {
                 Value::Sum(sum) => Value::Loaded(sum, 0),
+                Value::Loaded(sum, middle) => Value::LoadedTwice { sum, middle, offset: 0 },
                 _ => return None,
             },
             0x23 => add(stack.pop()?, constant(i64::try_from(cursor.uleb()?).ok()?))?,
@@ -143,6 +153,9 @@ fn add(left: Value, right: Value) -> Option<Value> {
         (Value::Loaded(sum, offset), other) | (other, Value::Loaded(sum, offset)) => {
             Some(Value::Loaded(sum, offset.checked_add(as_constant(other)?)?))
         }
+        (Value::LoadedTwice { sum, middle, offset }, other) | (other, Value::LoadedTwice { sum, middle, offset }) => {
+            Some(Value::LoadedTwice { sum, middle, offset: offset.checked_add(as_constant(other)?)? })
+        }
         _ => None,
     }
 }
@@ -179,6 +192,10 @@ mod tests {
         // breg6 -8; deref
         let loaded = Value::Loaded(Sum { base: Some(6), index: None, offset: -8 }, 0);
         assert_eq!(evaluate(&[0x76, 0x78, 0x06]), Some(loaded));
+        // breg7 56; deref; plus_uconst 0; deref; plus_uconst 8
+        let sum = Sum { base: Some(7), index: None, offset: 56 };
+        let twice = Value::LoadedTwice { sum, middle: 0, offset: 8 };
+        assert_eq!(evaluate(&[0x77, 56, 0x06, 0x23, 0, 0x06, 0x23, 8]), Some(twice));
         // breg7 152; deref; plus_uconst 8
         let loaded = Value::Loaded(Sum { base: Some(7), index: None, offset: 152 }, 8);
         assert_eq!(evaluate(&[0x77, 0x98, 0x01, 0x06, 0x23, 8]), Some(loaded));
@@ -192,8 +209,8 @@ mod tests {
 
     #[test]
     fn what_has_no_form_is_refused() {
-        // A load of a load; no operand; an unknown operation; an empty stack; too long.
-        for code in [&[0x76u8, 0, 0x06, 0x06][..], &[0x22], &[0xe0], &[], &[0x96; 65], &[0x77]] {
+        // Three loads; no operand; an unknown operation; an empty stack; too long.
+        for code in [&[0x76u8, 0, 0x06, 0x06, 0x06][..], &[0x22], &[0xe0], &[], &[0x96; 65], &[0x77]] {
             assert_eq!(evaluate(code), None, "{code:x?}");
         }
     }

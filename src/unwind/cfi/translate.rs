@@ -12,7 +12,7 @@ pub(crate) struct Translation {
     pub(crate) arch: Arch,
     /// Augmentation `S`: the caller was interrupted.
     pub(crate) interrupted: bool,
-    /// Whether rbx is followed in this object.
+    /// Whether rbx is followed in this object, also where it is saved.
     pub(crate) rbx: bool,
 }
 
@@ -41,7 +41,11 @@ impl Translation {
         };
         let ra = self.ra(state.ra, cfa)?;
         let fp = self.fp(state.fp, cfa)?;
-        let rbx = if self.rbx { self.rbx(state.rbx, cfa) } else { Rbx::Unknown };
+        let rbx = match self.arch {
+            Arch::X86_64 if self.rbx => self.rbx(state.rbx, cfa),
+            Arch::X86_64 => self.rbx(state.rbx, cfa).unless_saved(),
+            Arch::Aarch64 => Rbx::Unknown,
+        };
         Ok(Rule::Frame(Frame { cfa, ra, fp, rbx, interrupted: self.interrupted, skips: false }))
     }
 
@@ -59,6 +63,10 @@ impl Translation {
                 }
                 Some(Value::Loaded(Sum { base: Some(base), index: None, offset }, outer)) => {
                     Ok(Some(Cfa::Deref(register(base)?, small(offset)?, small(outer)?)))
+                }
+                Some(Value::LoadedTwice { sum: Sum { base: Some(base), index: None, offset }, middle, offset: outer }) => {
+                    let (base, middle) = (register(base)?, small(middle)?);
+                    Ok(Some(Cfa::DerefTwice { base, inner: small(offset)?, middle, outer: small(outer)? }))
                 }
                 Some(Value::Loaded(Sum { base: Some(base), index: Some((index, scale)), offset }, outer)) => {
                     let scale = u8::try_from(scale).map_err(|_| Invalid::CfaExpression)?;
@@ -179,14 +187,14 @@ mod tests {
         // push rbp … pop rbp: the slot at CFA − 16 is at rsp − 8 by now.
         let popped = CfiRow { fp: Column::Offset(-16), ..state(7, 8) };
         let cfa = Cfa::Register(Reg(7), 8);
-        assert_eq!(rule(X86, popped), frame(cfa, Ra::AtCfa(-8), Fp::Unchanged, Rbx::Unknown));
+        assert_eq!(rule(X86, popped), frame(cfa, Ra::AtCfa(-8), Fp::Unchanged, Rbx::Unchanged));
         let pushed = CfiRow { fp: Column::Offset(-16), ..state(7, 16) };
         let cfa = Cfa::Register(Reg(7), 16);
-        assert_eq!(rule(X86, pushed), frame(cfa, Ra::AtCfa(-8), Fp::AtCfa(-16), Rbx::Unknown));
+        assert_eq!(rule(X86, pushed), frame(cfa, Ra::AtCfa(-8), Fp::AtCfa(-16), Rbx::Unchanged));
         // By rbp nothing is known of rsp.
         let by_fp = CfiRow { fp: Column::Offset(-16), ..state(6, 8) };
         let cfa = Cfa::Register(Reg(6), 8);
-        assert_eq!(rule(X86, by_fp), frame(cfa, Ra::AtCfa(-8), Fp::AtCfa(-16), Rbx::Unknown));
+        assert_eq!(rule(X86, by_fp), frame(cfa, Ra::AtCfa(-8), Fp::AtCfa(-16), Rbx::Unchanged));
     }
 
     #[test]
@@ -217,10 +225,10 @@ mod tests {
             ra: Column::Offset(-8),
             ..CfiRow::default()
         };
-        assert_eq!(rule(X86, body), frame(Cfa::Deref(Reg(6), -8, 0), Ra::AtCfa(-8), Fp::AtFp(0), Rbx::Unknown));
+        assert_eq!(rule(X86, body), frame(Cfa::Deref(Reg(6), -8, 0), Ra::AtCfa(-8), Fp::AtFp(0), Rbx::Unchanged));
         // In the prologue: CFA = r10, rbp at *rbp.
         let prologue = CfiRow { fp: Column::Expression(&[0x76, 0x00]), ..state(10, 0) };
-        assert_eq!(rule(X86, prologue), frame(Cfa::Register(Reg(10), 0), Ra::AtCfa(-8), Fp::AtFp(0), Rbx::Unknown));
+        assert_eq!(rule(X86, prologue), frame(Cfa::Register(Reg(10), 0), Ra::AtCfa(-8), Fp::AtFp(0), Rbx::Unchanged));
     }
 
     #[test]

@@ -404,6 +404,7 @@ fn frame_step(frame: Frame, arch: Arch) -> Step {
     let cfa = match frame.cfa {
         Cfa::Register(base, offset) => register(base).wrapping_add_signed(offset.into()),
         Cfa::Deref(base, inner, outer) => at(register(base), inner).wrapping_add_signed(outer.into()),
+        Cfa::DerefTwice { base, inner, middle, outer } => at(at(register(base), inner), middle).wrapping_add_signed(outer.into()),
         Cfa::Indexed { base, index, scale, inner, outer } => {
             let sum = register(base).wrapping_add(register(index).wrapping_mul(scale.into()));
             at(sum, inner).wrapping_add_signed(outer.into())

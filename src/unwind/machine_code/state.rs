@@ -372,10 +372,10 @@ impl MachineState {
 }
 
 impl Facts {
-    /// The rule of the table; rbx is left out where it is not followed or does not fit.
+    /// The rule of the table. The place of rbx is left out where that is not followed or does not fit.
     pub(crate) fn packed(&self, rbx: bool) -> Option<Packed> {
         let without = |rule| match rule {
-            Rule::Frame(frame) => Rule::Frame(Frame { rbx: Rbx::Unknown, ..frame }),
+            Rule::Frame(frame) => Rule::Frame(Frame { rbx: frame.rbx.unless_saved(), ..frame }),
             rule => rule,
         };
         let with = Packed::new(self.rule, self.arch).filter(|_| rbx || self.arch == Arch::Aarch64);

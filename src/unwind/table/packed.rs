@@ -14,16 +14,18 @@ use crate::object::headers::Arch;
 ///           2 ROOT
 ///           3 SIGNAL
 ///           4 SPECIAL   register = form; rbx as below
-///               0 PLT         extra = first byte of the stub that has pushed
+///               0 PLT         extra = first byte of the stub that has pushed; rbx unchanged
 ///               1 GOROUTINE   slot = tls in bytes (x86_64); offset = m/8 (bits 40–47) | curg/8 (48–55) | sp/8 (56–63); + 8·extra
 ///               2 BELOW_TOP   offset = object/8 (bits 40–47) | depth/8 (48–55) | top/8 (56–63); + 8·extra
+///               4 TWICE       CFA = *(*(register + inner) + middle) + 8·extra;
+///                             offset = inner/8 (bits 40–47) | middle/8 (48–55) | register (56–60)
 ///               3 THREAD      (arm64) offset = m/8 (bits 40–47) | sp/8 (48–55); + 8·extra
 ///           5 REGISTER  CFA = register + offset
 ///           6 DEREF     CFA = *(register + offset) + 8·extra
 ///           7 INDEXED   CFA = *(register + (index << shift) + inner) + 8·extra
 ///                       offset = inner i16 (bits 40–55) | index (56–60) | shift (61–63)
 /// fp kind   0 unchanged   1 *(CFA + 8·slot)   2 *(FP + 8·slot)   3 *(SP + 8·slot)   4 register number slot   5 undefined
-///           6 (arm64) *(RA's place + 8·extra)
+///           6 (arm64) *(RA's place + 8·extra)       7 (arm64) *(RA's place − 8), where extra serves the CFA
 /// rbx       0 unknown     1 unchanged         2 *(CFA + 8·extra), kind REGISTER only
 ///           3 the thread has its next goroutine; on arm64 as 1
 /// ra kind   0 in memory: *(CFA − 8) on x86_64, *(CFA + 8·slot) on arm64
@@ -53,6 +55,7 @@ const PLT: u8 = 0;
 const GOROUTINE: u8 = 1;
 const BELOW_TOP: u8 = 2;
 const THREAD: u8 = 3;
+const TWICE: u8 = 4;
 
 /// The fields of a packed rule, each in its own variable.
 #[derive(Default)]
@@ -132,6 +135,8 @@ impl Packed {
             Rule::Invalid(reason) => (fields.kind, fields.register) = (INVALID, reason as u8),
             Rule::Plt { pushed } => {
                 (fields.kind, fields.register, fields.extra) = (SPECIAL, PLT, i8::try_from(pushed).ok()?);
+                // A stub changes no register.
+                fields.rbx = 1;
             }
             Rule::Frame(frame) => pack_frame(frame, arch, &mut fields)?,
         }
@@ -171,6 +176,11 @@ fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
         }
         Cfa::Deref(Reg(register), inner, outer) => {
             (fields.kind, fields.register, fields.offset) = (DEREF, register, inner);
+            extra = Some(words::<i8>(outer)?);
+        }
+        Cfa::DerefTwice { base, inner, middle, outer } => {
+            let register = i32::from(base.0) * 8;
+            (fields.kind, fields.register, fields.offset) = (SPECIAL, TWICE, three([inner, middle, register])?);
             extra = Some(words::<i8>(outer)?);
         }
         Cfa::Indexed { base, index, scale, inner, outer } => {
@@ -224,8 +234,12 @@ fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
             None
         }
         (Fp::AtCfa(offset), Ra::AtCfa(ra)) if arch == Arch::Aarch64 => {
-            fields.fp_kind = 6;
-            if extra.replace(words::<i8>(offset.checked_sub(ra)?)?).is_some() {
+            let below = offset.checked_sub(ra)?;
+            if extra.is_none() {
+                (fields.fp_kind, extra) = (6, Some(words::<i8>(below)?));
+            } else if below == -8 {
+                fields.fp_kind = 7;
+            } else {
                 return None;
             }
             None
@@ -279,6 +293,7 @@ fn unpack_frame(fields: &Fields, arch: Arch) -> Option<Frame> {
                     Cfa::Goroutine { tls, m: a, curg: b, sp: c, outer: extra }
                 }
                 (BELOW_TOP, _) => Cfa::BelowTop { object: a, depth: b, top: c, outer: extra },
+                (TWICE, _) => Cfa::DerefTwice { base: Reg(u8::try_from(c / 8).ok()?), inner: a, middle: b, outer: extra },
                 (THREAD, Arch::Aarch64) => Cfa::Thread { m: a, sp: b, outer: extra },
                 _ => return None,
             }
@@ -299,6 +314,7 @@ fn unpack_frame(fields: &Fields, arch: Arch) -> Option<Frame> {
         4 => Fp::Register(Reg(u8::try_from(fields.slot).ok()?)),
         5 => Fp::Undefined,
         6 => Fp::AtCfa(slot + extra),
+        7 if arch == Arch::Aarch64 => Fp::AtCfa(slot - 8),
         _ => return None,
     };
     let rbx = match fields.rbx {
@@ -338,6 +354,12 @@ mod tests {
                     outer
                 }),
                 (offset(), offset(), offset()).prop_map(|(m, sp, outer)| Cfa::Thread { m, sp, outer }),
+                (register(), offset(), offset(), offset()).prop_map(|(base, inner, middle, outer)| Cfa::DerefTwice {
+                    base,
+                    inner,
+                    middle,
+                    outer
+                }),
                 (offset(), offset(), offset(), offset()).prop_map(|(object, top, depth, outer)| Cfa::BelowTop {
                     object,
                     top,
@@ -411,6 +433,7 @@ mod tests {
         assert!(x86(Cfa::Deref(Reg(6), -8, 0), Fp::AtFp(0), Rbx::Unchanged));
         assert!(x86(Cfa::Goroutine { tls: -8, m: 0x30, curg: 0xc0, sp: 0x7f8, outer: 8 }, Fp::Unchanged, Rbx::Unknown));
         assert!(x86(Cfa::BelowTop { object: 0x30, top: 8, depth: 0x28, outer: 8 }, Fp::Unchanged, Rbx::Unknown));
+        assert!(x86(Cfa::DerefTwice { base: Reg(7), inner: 56, middle: 0, outer: 8 }, Fp::Unchanged, Rbx::Unknown));
         assert!(x86(Cfa::Indexed { base: Reg(7), index: Reg(9), scale: 8, inner: -16, outer: 8 }, Fp::AtCfa(-16), Rbx::Unknown));
         let arm = |ra, fp| {
             let frame = Frame { cfa: Cfa::Register(Reg(31), 4096), ra, fp, rbx: Rbx::Unknown, interrupted: true, skips: false };
@@ -420,6 +443,12 @@ mod tests {
         assert!(arm(Ra::AtCfa(-4088), Fp::AtCfa(-4096)));
         assert!(arm(Ra::AtCfa(-4088), Fp::Unchanged));
         assert!(arm(Ra::Register(Reg(30)), Fp::AtCfa(-4096)));
+        // As OCaml's calls of C have it.
+        let cfa = Cfa::Deref(Reg(31), 8, 16);
+        let saved = |fp| Frame { cfa, ra: Ra::AtCfa(-8), fp: Fp::AtCfa(fp), rbx: Rbx::Unknown, interrupted: true, skips: false };
+        let rule = Rule::Frame(saved(-16));
+        assert_eq!(Packed::new(rule, Arch::Aarch64).and_then(|packed| packed.rule(Arch::Aarch64)), Some(rule));
+        assert_eq!(Packed::new(Rule::Frame(saved(-24)), Arch::Aarch64), None);
         for reason in REASONS {
             let rule = Rule::Invalid(reason);
             assert_eq!(Packed::new(rule, Arch::X86_64), Some(Packed::invalid(reason)));

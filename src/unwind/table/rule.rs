@@ -92,6 +92,17 @@ pub enum Cfa {
     Register(Reg, i32),
     /// `CFA = *(register + inner) + outer`
     Deref(Reg, i32, i32),
+    /// `CFA = *(*(base + inner) + middle) + outer`: a stack whose owner has its stack pointer. OCaml 5's fibers.
+    DerefTwice {
+        /// The register.
+        base: Reg,
+        /// Added before the first load.
+        inner: i32,
+        /// Added before the second.
+        middle: i32,
+        /// Added to what was loaded.
+        outer: i32,
+    },
     /// `CFA = *(register + scale·index + inner) + outer`, OpenSSL's AES for blocks in parallel
     Indexed {
         /// The register.
@@ -175,7 +186,7 @@ pub enum Fp {
 /// The caller's rbx; on arm64 x28, in which Go has what it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rbx {
-    /// Not followed, or not known: no frame of this object is found by it.
+    /// Not known in the caller. Where it was saved, that is not followed in objects that have no frame that is found by it.
     Unknown,
     /// `rbx' = rbx`
     Unchanged,
@@ -184,6 +195,14 @@ pub enum Rbx {
     /// Not followed on x86_64, unchanged on arm64. In Go's `runtime.execute`: the goroutine that the thread has by now is not the one whose
     /// code has left for this stack.
     NextGoroutine,
+}
+
+impl Rbx {
+    /// Leaves out the place where rbx was saved. If no frame of an object is found by rbx, the place would only make more rules. Whether
+    /// rbx is unchanged stays: callers in other objects may need it.
+    pub fn unless_saved(self) -> Rbx {
+        if matches!(self, Rbx::AtCfa(_)) { Rbx::Unknown } else { self }
+    }
 }
 
 /// Why there is no rule. The numbers are in the packed form.
