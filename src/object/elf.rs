@@ -103,8 +103,16 @@ impl Image {
 
     /// The function that holds an address, by its unwind information.
     pub(crate) fn function_around(&self, address: ElfAddress) -> Option<Range<u64>> {
-        let functions = self.functions.get_or_init(|| FunctionBounds::of(&self.source));
-        functions.as_ref()?.around(&self.source, address)
+        self.functions()?.around(&self.source, address)
+    }
+
+    /// Where code that begins at an address ends at the latest: see [`FunctionBounds::end_of`].
+    pub(crate) fn end_of_code_at(&self, address: ElfAddress) -> Option<u64> {
+        self.functions()?.end_of(&self.source, address)
+    }
+
+    fn functions(&self) -> Option<&FunctionBounds> {
+        self.functions.get_or_init(|| FunctionBounds::of(&self.source)).as_ref()
     }
 
     /// Returns the instruction set of its code, if it is one of ours.

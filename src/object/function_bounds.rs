@@ -54,13 +54,31 @@ impl FunctionBounds {
 
     /// The function that holds an address.
     pub(crate) fn around(&self, source: &Source, address: ElfAddress) -> Option<Range<u64>> {
-        // How many entries begin at or before the address.
+        let after = self.first_after(source, address)?;
+        self.before(source, after, address)
+    }
+
+    /// Returns where code that begins at an address ends at the latest: with the function that holds it, otherwise where the next one begins.
+    /// `None` if no function is known from there on.
+    pub(crate) fn end_of(&self, source: &Source, address: ElfAddress) -> Option<u64> {
+        let after = self.first_after(source, address)?;
+        let around = self.before(source, after, address);
+        around.map(|around| around.end).or_else(|| (after < self.count).then(|| Some(self.entry(source, after)?.0)).flatten())
+    }
+
+    /// The first entry that begins after an address.
+    fn first_after(&self, source: &Source, address: ElfAddress) -> Option<u64> {
         let (mut least, mut most) = (0, self.count);
         while least < most {
             let middle = least.midpoint(most);
             if self.entry(source, middle)?.0 <= address.0 { least = middle + 1 } else { most = middle }
         }
-        let (start, place) = self.entry(source, least.checked_sub(1)?)?;
+        Some(least)
+    }
+
+    /// The function of the entry before this one, if it holds an address.
+    fn before(&self, source: &Source, entry: u64, address: ElfAddress) -> Option<Range<u64>> {
+        let (start, place) = self.entry(source, entry.checked_sub(1)?)?;
         let length = self.length(source, start, place)?;
         Some(start..start.checked_add(length)?).filter(|range| range.contains(&address.0))
     }
@@ -123,6 +141,13 @@ mod tests {
             }
             assert!(count > 1000, "{path}: {count} functions");
             assert_eq!(bounds.around(&source, ElfAddress(0)), None);
+            let first = bounds.entry(&source, 0).unwrap().0;
+            assert_eq!(bounds.end_of(&source, ElfAddress(0)), Some(first));
+            assert_eq!(
+                bounds.end_of(&source, ElfAddress(first)),
+                bounds.around(&source, ElfAddress(first)).map(|range| range.end)
+            );
+            assert_eq!(bounds.end_of(&source, ElfAddress(u64::MAX)), None);
             assert_eq!(bounds.around(&source, ElfAddress(u64::MAX)), None);
         }
     }

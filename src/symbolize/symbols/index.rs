@@ -16,7 +16,8 @@
 //!    table  outer │ inner │ outer  │ none
 //!    ```
 //! 3. A symbol without a size (assembly that lacks `.size`) holds what no symbol with a size holds, up to the next symbol or
-//!    the end of its section. A label inside a function names nothing.
+//!    the end of its section. It also ends with the function that holds it by the unwind information, or where the next one begins: that one's
+//!    symbol may have been stripped. A label inside a function names nothing.
 //! 4. Of several symbols at one address the best is kept: the longest; then `FUNC` before `IFUNC` before untyped; then
 //!    exported (global or weak) before local; then `.symtab` before `.dynsym`; then the fewest leading underscores (`read`
 //!    before `__read`), where the `_Z` and `_R` of mangled names do not count; then the shortest name; then the first in
@@ -38,6 +39,8 @@ const MAX_SCANNED: u64 = 8_000_000;
 const MAX_KEPT: usize = 2_000_000;
 /// Symbols read at once.
 const CHUNK: usize = 4096;
+/// Limit of searches for the end of a symbol without a size. A search takes about 20 reads.
+const MAX_ENDS: u32 = 16_384;
 /// Names read to choose among aliases, one `pread` each; after that the order in the file decides.
 const MAX_NAME_READS: u32 = 200_000;
 
@@ -274,11 +277,12 @@ struct Sweep<'a> {
     done: u64,
     intervals: Vec<Interval>,
     name_reads: u32,
+    ends: u32,
 }
 
 impl<'a> Sweep<'a> {
     fn new(images: &'a Images, count: usize) -> Sweep<'a> {
-        Sweep { images, open: Vec::new(), done: 0, intervals: Vec::with_capacity(count), name_reads: 0 }
+        Sweep { images, open: Vec::new(), done: 0, intervals: Vec::with_capacity(count), name_reads: 0, ends: 0 }
     }
 
     /// The symbols of one address, the best first but for their names.
@@ -298,11 +302,19 @@ impl<'a> Sweep<'a> {
         }
         self.done = address;
         let end = match chosen.size {
-            0 => self.images.own.code_around(address).map_or(address, |code| code.end),
+            0 => self.end_of_label(address),
             size => address + u64::from(size),
         };
         self.open.push(Open { end, name: chosen.name, sized: chosen.size > 0 });
         Ok(())
+    }
+
+    /// Where a symbol without a size ends, if no other begins before that.
+    fn end_of_label(&mut self, address: u64) -> u64 {
+        let section = self.images.own.code_around(address).map_or(address, |code| code.end);
+        self.ends += 1;
+        let function = if self.ends <= MAX_ENDS { self.images.own.end_of_code_at(ElfAddress(address)) } else { None };
+        function.map_or(section, |end| end.min(section))
     }
 
     fn close_until(&mut self, address: u64) {
