@@ -99,9 +99,16 @@ impl Program {
     /// nothing outlives a test that was killed.
     #[track_caller]
     pub(crate) fn run(&self, args: &[&str]) -> Running {
-        let child = Command::new(&self.path).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let mut running =
-            Running { child: child.unwrap_or_else(|error| panic!("failed to start {}: {error}", self.path.display())) };
+        let mut command = Command::new(&self.path);
+        command.args(args);
+        Self::run_command(command)
+    }
+
+    /// Starts a command that becomes such a program, and waits for it.
+    #[track_caller]
+    pub(crate) fn run_command(mut command: Command) -> Running {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut running = Running { child: child.unwrap_or_else(|error| panic!("failed to start {command:?}: {error}")) };
         let output = running.child.stdout.take().expect("piped above");
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -112,7 +119,7 @@ impl Program {
                 // Read on: a full pipe would stop the program.
             }
         });
-        assert!(told.recv_timeout(READY).is_ok(), "{} did not say that it is ready within {READY:?}", self.path.display());
+        assert!(told.recv_timeout(READY).is_ok(), "{command:?} did not say that it is ready within {READY:?}");
         running
     }
 }

@@ -5,7 +5,7 @@
 //! of functions are in the file.
 //!
 //! Here: which stacks are recorded. `ending`: how a recording ends, and its command with it. `files`: what is written, and what
-//! is refused. `jit`: names of code made at run time.
+//! is refused. `jit`: names of code made at run time. `odd`: programs whose code or symbols are unusual.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -16,6 +16,7 @@ mod events;
 mod far;
 mod files;
 mod jit;
+mod odd;
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;

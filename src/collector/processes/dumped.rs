@@ -17,7 +17,7 @@ use super::super::Batch;
 use super::super::tables::{RuleAt, Rules};
 use super::at_sample::Since;
 use super::dumps::{DumpCounts, Waiting};
-use super::mappings::{FileIndex, Files, Mapping, Mappings};
+use super::mappings::{BuildIdOf, FileIndex, Files, Mapping, Mappings};
 use super::resolve::Waits;
 use super::state::Known;
 use super::table::ProcessTable;
@@ -68,6 +68,9 @@ impl Code for MappedCode<'_> {
             FileIndex::ANONYMOUS => return At::Anonymous,
             FileIndex::VDSO => (Some(ObjectKey::VDSO), address - mapping.start),
             file => {
+                if self.files.get_mut(file).is_some_and(|file| file.build_id == BuildIdOf::NotElf) {
+                    return At::Anonymous;
+                }
                 let key = self.key_of(file);
                 self.unknown = key.is_none().then_some(*mapping);
                 (key, mapping.file_offset(address))

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::collector::wire::perf_records::Inode;
 use crate::object::build_id;
 use crate::object::open::{self, OpenError, OpenFile, Root};
-use crate::object::read_at::FileBytes;
+use crate::object::read_at::{FileBytes, read};
 use crate::profile::{BuildId, Tgid, UserId};
 
 /// A mapping of a file for which the kernel told only device and inode.
@@ -32,16 +32,27 @@ pub(crate) enum Missing {
     /// The file could not be opened or was another one: asking through another process may help.
     NotReachable,
     /// The file has none.
-    NotThere,
+    Absent,
+    /// The file is no ELF file.
+    NotElf,
 }
 
 /// Returns the build id of a file that a process has mapped. May wait for the file. `user` is charged.
 pub(crate) fn of_mapping(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<BuildId, Missing> {
     match find(user, tgid, mapped) {
-        Ok(file) => build_id::of_image(&FileBytes::new(file)).ok_or(Missing::NotThere),
-        Err(OpenError::NotAnswering | OpenError::NotRegular | OpenError::NotStorage) => Err(Missing::NotThere),
+        Ok(file) => {
+            let bytes = FileBytes::new(file);
+            let missing = if is_elf(&bytes) { Missing::Absent } else { Missing::NotElf };
+            build_id::of_image(&bytes).ok_or(missing)
+        }
+        Err(OpenError::NotAnswering | OpenError::NotRegular | OpenError::NotStorage) => Err(Missing::Absent),
         Err(_) => Err(Missing::NotReachable),
     }
+}
+
+/// Whether the first bytes are those of an ELF file.
+fn is_elf(bytes: &FileBytes) -> bool {
+    read(bytes, 0, 4, 4, "the first bytes").is_ok_and(|first| first == *b"\x7fELF")
 }
 
 pub(super) fn find(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<OpenFile, OpenError> {

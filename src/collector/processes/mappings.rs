@@ -51,6 +51,17 @@ impl File {
     fn cost(&self) -> usize {
         cost_of(&self.path)
     }
+
+    /// Whether it is memory that a program writes code into as it runs (.NET), not a program that was copied into memory (runc).
+    ///
+    /// Both are memfds. The first bytes tell; a file that could not be read is taken for the former.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        let is_program = match (self.identity, self.build_id) {
+            (Identity::BuildId(_), _) => true,
+            (_, build_id) => matches!(build_id, BuildIdOf::Found(_) | BuildIdOf::None),
+        };
+        self.path.starts_with("/memfd:") && !is_program
+    }
 }
 
 /// Returns the bytes that a file takes: its entry, its entry in the index, and its path.
@@ -99,6 +110,8 @@ pub(crate) enum BuildIdOf {
     Found(BuildId),
     /// It has none.
     None,
+    /// It is no ELF file.
+    NotElf,
     /// It could not be opened at that time. Asking through another process may help.
     NotReachable(u64),
 }
@@ -111,7 +124,7 @@ impl BuildIdOf {
         match self {
             BuildIdOf::Unknown => true,
             BuildIdOf::NotReachable(at) => now.saturating_sub(at) >= BuildIdOf::PAUSE,
-            BuildIdOf::Asked | BuildIdOf::Found(_) | BuildIdOf::None => false,
+            BuildIdOf::Asked | BuildIdOf::Found(_) | BuildIdOf::None | BuildIdOf::NotElf => false,
         }
     }
 }
@@ -170,7 +183,7 @@ impl Files {
         if path == "[vdso]" {
             return FileIndex::VDSO;
         }
-        if is_anonymous(path, identity) {
+        if has_no_file(path) {
             return FileIndex::ANONYMOUS;
         }
         let end = (0..=path.len().min(Files::MAX_PATH)).rev().find(|end| path.is_char_boundary(*end));
@@ -269,7 +282,8 @@ impl Files {
             mapped,
             match found {
                 Ok(id) => BuildIdOf::Found(id),
-                Err(Missing::NotThere) => BuildIdOf::None,
+                Err(Missing::Absent) => BuildIdOf::None,
+                Err(Missing::NotElf) => BuildIdOf::NotElf,
                 Err(Missing::NotReachable) => BuildIdOf::NotReachable(time),
             },
         );
@@ -307,13 +321,10 @@ impl FileIndex {
     }
 }
 
-/// Whether a mapping of this path has no ELF file behind it.
-///
-/// A memfd may hold a program (runc runs itself from one): it is a file when the kernel found a build id in it.
-fn is_anonymous(path: &str, identity: Identity) -> bool {
+/// Whether a mapping of this path has no file behind it. See [`File::is_anonymous`] for memfds.
+fn has_no_file(path: &str) -> bool {
     const NOT_FILES: [&str; 4] = ["/dev/zero", "/SYSV", "/anon_hugepage", "/[aio]"];
-    let memfd = path.starts_with("/memfd:") && matches!(identity, Identity::Inode(..));
-    memfd || !path.starts_with('/') || path.starts_with("//") || NOT_FILES.iter().any(|prefix| path.starts_with(prefix))
+    !path.starts_with('/') || path.starts_with("//") || NOT_FILES.iter().any(|prefix| path.starts_with(prefix))
 }
 
 /// A piece of executable memory.
@@ -522,19 +533,23 @@ mod tests {
     #[test]
     fn memory_without_an_elf_file_is_anonymous() {
         let mut files = Files::default();
-        for path in [
-            "//anon",
-            "[heap]",
-            "[stack]",
-            "",
-            "/memfd:jit (deleted)",
-            "/dev/zero (deleted)",
-            "anon_inode:[x]",
-            "/SYSV0000 (deleted)",
-        ] {
+        for path in ["//anon", "[heap]", "[stack]", "", "/dev/zero (deleted)", "anon_inode:[x]", "/SYSV0000 (deleted)"] {
             assert_eq!(files.intern(path, FILE, UserId(1)), FileIndex::ANONYMOUS, "{path}");
         }
         assert_eq!(files.intern("[vdso]", FILE, UserId(1)), FileIndex::VDSO);
+        let memfd = files.intern("/memfd:tool (deleted)", FILE, UserId(1));
+        let found = [
+            (BuildIdOf::Asked, true),
+            (BuildIdOf::NotElf, true),
+            (BuildIdOf::NotReachable(1), true),
+            (BuildIdOf::None, false),
+            (BuildIdOf::Found(BuildId::new(&[1; 20]).unwrap()), false),
+        ];
+        for (found, is_anonymous) in found {
+            let file = files.get_mut(memfd).unwrap();
+            file.build_id = found;
+            assert_eq!(file.is_anonymous(), is_anonymous, "{found:?}");
+        }
         let elf = Identity::BuildId(BuildId::new(&[1; 20]).unwrap());
         let memfd = files.intern("/memfd:runc (deleted)", elf, UserId(1));
         assert_eq!(files.get_mut(memfd).map(|file| file.path.to_string()).as_deref(), Some("/memfd:runc (deleted)"));

@@ -291,14 +291,11 @@ impl Place<'_> {
         };
         let of_file = |object, offset| Frame::File { object, offset: FileOffset(offset), is_return };
         let frame = match mapping.file {
-            FileIndex::ANONYMOUS => match jit_object(self.state, self.names, self.owner) {
-                // Code without an object has no names either, so one frame stands for all its addresses.
-                object @ ObjectId::ANONYMOUS => Frame::Process { object, address: ProcessAddress(0), is_return: false },
-                object => Frame::Process { object, address: ProcessAddress(address), is_return },
-            },
+            FileIndex::ANONYMOUS => self.jit_frame(address, is_return),
             FileIndex::VDSO => of_file(ObjectId::VDSO, address - mapping.start),
             FileIndex::REFUSED => Frame::AnyOf(ObjectId::MORE),
             file => match self.object_of(&mapping, file) {
+                Some(ObjectId::ANONYMOUS) => self.jit_frame(address, is_return),
                 Some(object) => of_file(object, mapping.file_offset(address)),
                 None => return NewFrame::Later,
             },
@@ -313,6 +310,15 @@ impl Place<'_> {
         }
         self.state.frames.insert(address << 1 | u64::from(is_return), frame);
         NewFrame::Frame(frame)
+    }
+
+    /// The frame of code without a file.
+    fn jit_frame(&mut self, address: u64, is_return: bool) -> Frame {
+        match jit_object(self.state, self.names, self.owner) {
+            // Code without an object has no names, so all its addresses share one frame.
+            object @ ObjectId::ANONYMOUS => Frame::Process { object, address: ProcessAddress(0), is_return: false },
+            object => Frame::Process { object, address: ProcessAddress(address), is_return },
+        }
     }
 
     /// The frame of a function at the line that runs; `None` if it is hidden.
@@ -373,8 +379,8 @@ impl Place<'_> {
         found
     }
 
-    /// Returns the object of a file. It is identified by its build id if that can be found, else by device and inode. `None` while the
-    /// build id is being read.
+    /// Returns the object of a file, [`ObjectId::ANONYMOUS`] if it is no program. It is identified by its build id if that can be found, else by
+    /// device and inode. `None` while the build id is being read.
     ///
     /// Files with the same path and build id are different objects for different users, and in different file namespaces: a user can
     /// mount a file of his own over any path that he sees, and give it the build id of the original.
@@ -401,6 +407,9 @@ impl Place<'_> {
                 }
             }
         };
+        if file.is_anonymous() {
+            return Some(ObjectId::ANONYMOUS);
+        }
         let (files, user) = whose;
         let object = Object { kind: ObjectKind::Elf, path: file.path.clone(), build_id, file: inode, files, user };
         let object = self.names.objects.intern(object);
