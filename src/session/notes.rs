@@ -4,7 +4,7 @@ use crate::collector::{Collector, DumpCounts, ObjectState, ScriptCounts, Unread}
 use crate::profile::sanitize;
 
 /// Lines about all unwind tables, and one for each object that has none.
-pub(super) fn of_tables(collector: &Collector) -> Vec<String> {
+pub(super) fn of_tables(collector: &Collector, without: &[String]) -> Vec<String> {
     let mut lines = collector.walk_notes();
     let Some(tables) = collector.tables() else { return lines };
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
@@ -42,8 +42,8 @@ pub(super) fn of_tables(collector: &Collector) -> Vec<String> {
     }
     lines.extend(of_dumps(&collector.dumps()));
     lines.extend(of_scripts(&collector.scripts()));
-    let without = collector.objects().into_iter().filter_map(|object| match object.state {
-        ObjectState::Without(why) => Some(format!("none for {}: {why}", sanitize(&object.path))),
+    let partial = collector.objects().into_iter().filter_map(|object| match object.state {
+        ObjectState::Without(_) => None,
         ObjectState::Ready(summary) if summary.covered < summary.text / 2 => {
             let percent = summary.covered * 100 / summary.text.max(1);
             Some(format!(
@@ -53,8 +53,17 @@ pub(super) fn of_tables(collector: &Collector) -> Vec<String> {
         }
         ObjectState::Ready(_) => None,
     });
-    lines.extend(without.take(50));
+    lines.extend(without.iter().cloned().chain(partial).take(50));
     lines
+}
+
+/// The files that have no unwind table, and why.
+pub(super) fn without_tables(collector: &Collector) -> Vec<String> {
+    let without = collector.objects().into_iter().filter_map(|object| match object.state {
+        ObjectState::Without(why) => Some(format!("no unwind table for {}: {why}", sanitize(&object.path))),
+        ObjectState::Ready(_) => None,
+    });
+    without.collect()
 }
 
 /// Samples whose unwind tables came after them.

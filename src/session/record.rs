@@ -480,7 +480,13 @@ fn report(
     }
     lines.push(line);
     lines.extend(cut);
-    lines.extend(incomplete(totals));
+    let reasons = incomplete(totals);
+    if reasons.iter().any(|reason| reason.ends_with(UserEnd::Gap.explain().0)) {
+        lines.extend(reasons);
+        lines.extend(told.without_tables.into_iter().take(MAIN_REASONS));
+    } else {
+        lines.extend(reasons);
+    }
     let losses = &snapshot.losses;
     for (count, what) in [
         (losses.ring_full, "samples lost because the ring buffer was full; a lower rate (-F) helps"),
@@ -517,7 +523,7 @@ mod tests {
         assert_eq!(
             incomplete(&totals),
             [
-                "incomplete: 173 (1.7 %), code without unwind information",
+                "incomplete: 173 (1.7 %), code without usable unwind information",
                 "incomplete: 4 (0.0 %), the unwind table of its object was still being made",
                 "incomplete: 2 (0.0 %), what should be the caller is no code",
             ]

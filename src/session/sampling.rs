@@ -83,6 +83,8 @@ pub(super) struct CollectorStatus {
     pub(super) own_left_out: u64,
     /// How it stands with unwind tables, in lines.
     pub(super) notes: Vec<String>,
+    /// The files without an unwind table, in lines that `notes` has, too.
+    pub(super) without_tables: Vec<String>,
     /// Processes about which nothing could be read, in lines.
     pub(super) unread: Vec<String>,
     /// How two ways of finding a stack compare, in words, if they were both gone.
@@ -394,12 +396,14 @@ impl Collecting {
 
     fn tell(&self) {
         let comparison = self.compared.as_ref().and_then(Comparison::describe);
-        let mut notes = notes::of_tables(&self.collector);
+        let without_tables = notes::without_tables(&self.collector);
+        let mut notes = notes::of_tables(&self.collector, &without_tables);
         notes.extend(comparison.clone());
         let unread = notes::of_unread(&self.collector.unread());
         let (events, own_left_out) = (self.collector.events(), self.collector.own_left_out());
         let mut told = locks::lock(&self.told);
-        *told = CollectorStatus { clock: self.collector.event_name(), events, own_left_out, notes, unread, comparison, ..*told };
+        let clock = self.collector.event_name();
+        *told = CollectorStatus { clock, events, own_left_out, notes, without_tables, unread, comparison, ..*told };
     }
 
     /// Attaches and detaches as ordered from the screen.

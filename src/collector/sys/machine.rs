@@ -1,7 +1,8 @@
 //! Clocks, CPUs, descriptors and processes of this machine.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use crate::profile::Timestamp;
 
@@ -42,6 +43,22 @@ pub(crate) fn inode_generation(file: &std::fs::File) -> Option<u32> {
     let result = unsafe { libc::ioctl(file.as_raw_fd(), GET_VERSION as _, generation.as_mut_ptr()) };
     let [generation, _] = generation;
     (result == 0).then_some(generation)
+}
+
+/// Whether the initial user namespace owns an open namespace: only root can have made that, and can have changed it.
+pub(crate) fn is_owned_by_initial_user_namespace(namespace: &std::fs::File) -> bool {
+    /// `NS_GET_USERNS` of linux/nsfs.h: `_IO(0xb7, 0x1)`.
+    const GET_USER_NAMESPACE: libc::c_ulong = 0xb701;
+    /// The inode number of the initial user namespace: `USER_NS_INIT_INO` of linux/nsfs.h.
+    const INITIAL: u64 = 0xefff_fffd;
+    // SAFETY: the call takes no memory. It returns a new descriptor, or -1.
+    let owner = unsafe { libc::ioctl(namespace.as_raw_fd(), GET_USER_NAMESPACE as _) };
+    if owner < 0 {
+        return false;
+    }
+    // SAFETY: the descriptor is new, so nobody else closes it.
+    let owner = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(owner) });
+    owner.metadata().is_ok_and(|about| about.ino() == INITIAL)
 }
 
 /// The CPUs that are online, in order.

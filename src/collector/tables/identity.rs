@@ -11,17 +11,19 @@
 //! ```
 //!
 //! overlayfs: the kernel's mapping has the superblock and inode of the layer's file, stat has those of the overlay. Only the lower 32
-//! bits of the inode number are compared (the upper bits may name the layer), and the overlay must be mounted in our own mount
-//! namespace: a user who mounts one in a user namespace could choose both numbers.
+//! bits of the inode number are compared (the upper bits may name the layer). A user who mounts an overlay in a user namespace could choose
+//! both numbers. So root must have mounted it: in our own mount namespace, or in that of the process if the initial user namespace owns it
+//! (containers that are not rootless).
 
 use crate::collector::sys::machine;
 use crate::collector::wire::records::ObjectKey;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
 use super::queue::{Job, Sought};
 use crate::collector::wire::perf_records::Identity;
@@ -143,7 +145,7 @@ fn is_it(file: &OpenFile, key: ObjectKey, tgid: u32) -> Result<bool, String> {
     if superblock != Some(key.device()) {
         let is_overlay = rustix::fs::fstatfs(near).is_ok_and(|about| about.f_type as u64 & 0xffff_ffff == OVERLAYFS);
         return match is_overlay && facts.inode as u32 == key.inode as u32 {
-            true if is_mounted_here(superblock.unwrap_or(facts.device)) => Ok(true),
+            true if is_mounted_by_root(superblock.unwrap_or(facts.device), tgid) => Ok(true),
             true => Err("it is on an overlay that a user has mounted: which file is mapped cannot be verified".to_owned()),
             false => Ok(false),
         };
@@ -172,11 +174,13 @@ fn superblock(file: &OpenFile, near: &File, expected: Option<u64>, tgid: u32) ->
 }
 
 fn read_mounts(path: &str) -> String {
+    File::open(path).map(read_all).unwrap_or_default()
+}
+
+/// The text of a mountinfo. After an error the part that was read is used.
+fn read_all(file: File) -> String {
     let mut text = Vec::new();
-    if let Ok(file) = File::open(path) {
-        // After an error the part that was read is used.
-        let _ = file.take(MOST_MOUNTINFO).read_to_end(&mut text);
-    }
+    let _ = file.take(MOST_MOUNTINFO).read_to_end(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
@@ -197,16 +201,38 @@ pub(crate) fn device_of_any_mount(mounts: &str) -> Option<u64> {
     device_of_mount(mounts, last)
 }
 
-/// Whether the overlay with this device number is mounted in our own mount namespace.
-fn is_mounted_here(device: u64) -> bool {
-    let mounts = read_mounts("/proc/self/mountinfo");
+/// Whether root has mounted the overlay with this device number.
+fn is_mounted_by_root(device: u64, tgid: u32) -> bool {
+    has_overlay(&read_mounts("/proc/self/mountinfo"), device)
+        || mounts_of_root(tgid).is_some_and(|mounts| has_overlay(&mounts, device))
+}
+
+fn has_overlay(mounts: &str, device: u64) -> bool {
     mounts.lines().any(|line| line.contains(" - overlay ") && device_in(line) == Some(device))
+}
+
+/// The mounts of a process whose mount namespace is one of root's. `None` if it is not, or changes meanwhile.
+///
+/// Users can only move to a mount namespace of their own, and cannot move back. So the namespace is checked before and after its mounts are
+/// read. The directory of the process stays open: another process with the same number has another directory.
+fn mounts_of_root(tgid: u32) -> Option<String> {
+    let process = File::open(format!("/proc/{tgid}")).ok()?;
+    let open = |name: &str| {
+        let opened = rustix::fs::openat(&process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        opened.map(File::from).ok()
+    };
+    let number = |file: &File| file.metadata().ok().map(|about| (about.dev(), about.ino()));
+    let before = open("ns/mnt")?;
+    if !machine::is_owned_by_initial_user_namespace(&before) {
+        return None;
+    }
+    let mounts = read_all(open("mountinfo")?);
+    (number(&open("ns/mnt")?)? == number(&before)?).then_some(mounts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_mount_is_found_by_its_id() {
@@ -216,6 +242,7 @@ mod tests {
         let own = read_mounts("/proc/self/mountinfo");
         let root = std::fs::metadata("/").unwrap().dev();
         assert!(own.lines().any(|line| device_in(line) == Some(root)));
-        assert!(!is_mounted_here(u64::MAX));
+        assert!(has_overlay(mounts, rustix::fs::makedev(0, 42)) && !has_overlay(mounts, rustix::fs::makedev(254, 0)));
+        assert!(!is_mounted_by_root(u64::MAX, std::process::id()));
     }
 }

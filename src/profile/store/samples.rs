@@ -130,8 +130,8 @@ impl UserEnd {
                 ("the unwind table of its object was still being made", "passes in a moment; kept for the next start")
             }
             UserEnd::Gap => (
-                "code without unwind information",
-                "the object was stripped of it, or is assembly: install its debug symbols, or build with -fasynchronous-unwind-tables",
+                "code without usable unwind information",
+                "it was stripped, is assembly, or its file cannot be used: see below. Debug symbols or -fasynchronous-unwind-tables help",
             ),
             UserEnd::Invalid => {
                 ("unwind information that is wrong or too special", "flametop unwind-check FILE tells what it is")

@@ -193,7 +193,7 @@ fn health_tells_how_many_stacks_are_complete_why_others_are_not_and_what_has_non
     let at = |words: &str| lines.iter().position(|line| *line == words).unwrap_or_else(|| panic!("no {words} in\n{screen}"));
     let rows = [
         "7   70.0 %  complete: from where the program or thread begins",
-        "2   20.0 %  code without unwind information",
+        "2   20.0 %  code without usable unwind information",
         "1   10.0 %  deeper than the walk goes, cut at the root side",
         "Without a user stack:",
         "3           kernel threads",
