@@ -11,6 +11,10 @@ use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 pub(crate) const MAX_OUTPUT: usize = 16 << 10;
 /// Longest mangled name tried; longer ones stay as they are.
 const MAX_INPUT: usize = 16 << 10;
+/// Limits of the search for the part of a name that can be read: bytes, and places where that part may end. Each place takes two attempts
+/// of a few microseconds.
+const MAX_BEGIN: usize = 512;
+const MAX_ENDS: usize = 96;
 /// Pieces a result is written in, at most: bounds the time of names that consist of empty parts.
 const MAX_PIECES: u32 = 200_000;
 /// Depth of a C++ name while it is parsed and written; the crate's own defaults are 96 and 128. A blocking thread's 2 MiB of
@@ -31,6 +35,8 @@ pub enum Detail {
 
 /// The readable form of a symbol: Rust (both schemes), C++ (Itanium), or as it is. Bytes that are not UTF-8 become `�`.
 ///
+/// A name of C++ that the library cannot read becomes its qualified name, without what cannot be read: `std::swap<…>`.
+///
 /// A symbol's version (`memcpy@@GLIBC_2.14`) is left out but in full detail; that a stub is one (`memcpy@plt`) stays.
 pub fn demangle(symbol: &[u8], detail: Detail) -> Cow<'_, str> {
     const STUB: &str = "@plt";
@@ -40,7 +46,7 @@ pub fn demangle(symbol: &[u8], detail: Detail) -> Cow<'_, str> {
     let name = String::from_utf8_lossy(symbol);
     let bare = if detail == Detail::Full { &name } else { without_version(&name) };
     if bare.len() <= MAX_INPUT
-        && let Some(readable) = rust(bare, detail).or_else(|| cpp(bare, detail))
+        && let Some(readable) = rust(bare, detail).or_else(|| cpp(bare, detail)).or_else(|| begin_of_cpp(bare))
     {
         return Cow::Owned(readable);
     }
@@ -113,6 +119,37 @@ fn cpp(name: &str, detail: Detail) -> Option<String> {
     (!output.text.is_empty()).then_some(output.text)
 }
 
+/// Returns the qualified name of a C++ function whose mangled name the library cannot read as a whole.
+///
+/// The mangled name is cut, and gets the end of a function without parameters: `_ZSt4swapIiENSt9enable_ifIX…` becomes
+/// `_ZSt4swapIiENSt9enable_ifEv`. The longest begin that can be read tells the name, without return type and parameters. The part that was
+/// cut off may belong to the name itself. To find out, a placeholder is put there: if the library shows it in the name, `…` takes its place.
+fn begin_of_cpp(name: &str) -> Option<String> {
+    const PLACEHOLDER: &str = "1_";
+    // The name of a local entity begins with that of its function: `_ZZ1fvE1x`.
+    let function = name.strip_prefix("_Z")?.trim_start_matches('Z');
+    if function.len() + 2 < name.len() {
+        return Some(begin_of_cpp(&["_Z", function].concat())? + "::…");
+    }
+    let read = |parts: &[&str]| cpp(&parts.concat(), Detail::Short);
+    // A type, a nested name, or arguments of a template begin with one of these.
+    let places = name.bytes().take(MAX_BEGIN).enumerate().skip(3).filter(|(_, byte)| b"INSPRKFDAMXLT".contains(byte));
+    let ends: Vec<usize> = places.map(|(at, _)| at).take(MAX_ENDS).collect();
+    let begins = ends.into_iter().rev().filter_map(|end| name.split_at_checked(end));
+    let (begin, rest, end, known) = begins
+        .flat_map(|(begin, rest)| ["Ev", "v"].map(|end| (begin, rest, end)))
+        .find_map(|(begin, rest, end)| Some((begin, rest, end, read(&[begin, end])?)))?;
+    let arguments = if rest.starts_with('I') { "I1_E" } else { "" };
+    let text = match read(&[begin, arguments, end]) {
+        Some(with) if !arguments.is_empty() && with == format!("{known}<_>") => format!("{known}<…>"),
+        _ => known.clone(),
+    };
+    let is_open = [arguments, ""].iter().any(|arguments| {
+        read(&[begin, arguments, PLACEHOLDER, end]).is_some_and(|longer| longer.starts_with(&known) && longer.ends_with("::_"))
+    });
+    Some(if is_open { format!("{text}::…") } else { text })
+}
+
 /// A string that refuses to grow without end.
 #[derive(Default)]
 struct Bounded {
@@ -171,6 +208,31 @@ mod tests {
         assert_eq!(demangle(b"bad\xff", Detail::Normal), "bad\u{fffd}");
     }
 
+    /// Expected: what c++filt has as name of the function.
+    #[test]
+    fn names_that_the_library_cannot_read_are_read_as_far_as_they_can() {
+        let swap = "_ZSt4swapIiENSt9enable_ifIXsrSt6__and_IJSt6__not_ISt15__is_tuple_likeIT_EESt21is_move_constructibleIS4_ESt18is_move_\
+                    assignableIS4_EEE5valueEvE4typeERS4_SE_";
+        let check = "_ZN2v84base17PrintCheckOperandIPKaEENSt9enable_ifIXaaaantsrSt11is_functionINSt14remove_pointerIT_E4typeEE5valuentsr\
+                     St7is_enumIS5_E5valuesr25has_output_operatorIS5_NS0_18CheckMessageStreamEEE5valueENSt7__cxx1112basic_stringIcSt11char_traits\
+                     IcESaIcEEEE4typeES5_";
+        let cases = [
+            (swap, "std::swap<int>"),
+            (check, "v8::base::PrintCheckOperand<signed char const*>"),
+            // The part that cannot be read is of the name: arguments of a function, of a class, and what follows those.
+            ("_ZSt4swapIXsrSt1aIT_E1bEEvv", "std::swap<…>"),
+            ("_ZN1a1bIXsrSt1cIT_E1dEEEvv", "a::b<…>::…"),
+            ("_ZN1a1bIXsrSt1cIT_E1dEE1eEv", "a::b<…>::…"),
+            ("_ZZN1a1bIiEENSt9enable_ifIXsrSt1cIT_E1dEE4typeES2_E1x", "a::b<int>::…"),
+        ];
+        for (symbol, name) in cases {
+            assert_eq!(cpp(symbol, Detail::Normal), None, "the library can read it by now: {symbol}");
+            assert_eq!(normal(symbol), name);
+        }
+        // A variant of a function of C for vectors is no name of C++.
+        assert_eq!(normal("_ZGVbN2v_cos"), "_ZGVbN2v_cos");
+    }
+
     #[test]
     fn symbol_versions_are_left_out() {
         assert_eq!(normal("memcpy@@GLIBC_2.14"), "memcpy");
@@ -186,7 +248,7 @@ mod tests {
         let nested = format!("_Z{}", "N".repeat(10_000));
         assert_eq!(normal(&nested), nested);
         let pointers = format!("_Z1f{}i", "P".repeat(10_000));
-        assert_eq!(normal(&pointers), pointers);
+        assert_eq!(normal(&pointers), "f");
         // Each parameter is a pair of the one before: 2^40 characters if it were written out.
         let mut doubling = String::from("_Z1f1AIiiE");
         for index in 0..40u8 {
