@@ -2,16 +2,16 @@
 
 use super::table::rows::Table;
 
-/// What a conversion asks its caller while it runs.
+/// Lets the caller of a conversion stop and steer it while it runs.
 ///
 /// Analysis of machine code may take seconds. Both methods are called from the thread that converts, every few milliseconds of
 /// work, so they should return at once.
 pub trait Control {
-    /// Returns whether to go on. After the first `false` the conversion ends and publishes nothing more.
+    /// Returns whether to continue. After the first `false` the conversion ends and publishes nothing more.
     fn keep_going(&self) -> bool;
 
-    /// Appends the ELF addresses at which samples were seen since the last call. Code around them is analysed first. Only the order
-    /// depends on them: the last table is the same without.
+    /// Appends the ELF addresses of samples since the last call. Code around them is analysed first. Only the order depends on
+    /// them: the last table is the same without.
     fn take_hints(&self, hints: &mut Vec<u64>);
 }
 

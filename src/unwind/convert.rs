@@ -1,4 +1,4 @@
-//! One object: all that it says about unwinding → one table.
+//! Converts all unwind information of one object to one table.
 
 use crate::unwind::go::gopclntab;
 use crate::unwind::table::block::Block;
@@ -23,18 +23,18 @@ use crate::object::read_at::{ReadAt, Unreadable};
 ///
 /// # Errors
 ///
-/// When it is no ELF file for these machines, or its headers lead nowhere. Damage in unwind information is not an error: it
-/// is counted in the table's report, and costs the functions that it is about.
+/// If the image is no ELF file for these machines, or its headers lead nowhere. Damage in unwind information is not an error: it
+/// is counted in the table's report, and only the damaged functions lose their rules.
 pub fn convert(image: &(impl ReadAt + ?Sized), beside: &dyn Beside) -> Result<Table, Unreadable> {
     let (mut table, evidence) = Evidence::of_information(image, beside)?;
     machine_code::fill(&evidence.elf, image, &mut table, &Unhurried, Duration::MAX, &mut |_| {});
     Ok(table)
 }
 
-/// Makes the table of an ELF image in steps: at once what unwind information says, then what is proved from machine code.
+/// Makes the table of an ELF image in steps: first the rules of unwind information, then those proved from machine code.
 ///
-/// `publish` gets a table at least once; then at most every 250 ms of CPU time, each better than the one before; the last is what
-/// [`convert`] makes. If code adds nothing to a table, that is not published again.
+/// `publish` gets a table at least once, then at most every 250 ms of CPU time. Each table is better than the one before; the
+/// last equals the table of [`convert`]. If code adds nothing to a table, it is not published again.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub fn convert_in_steps(
     convert_by(image, beside, control, machine_code::PUBLISHED_EVERY, publish)
 }
 
-/// The same with another time between tables.
+/// Does the work of [`convert_in_steps`] with another time between tables.
 pub(crate) fn convert_by(
     image: &(impl ReadAt + ?Sized),
     beside: &dyn Beside,
@@ -61,17 +61,17 @@ pub(crate) fn convert_by(
     Ok(machine_code::fill(&evidence.elf, image, &mut table, control, every, publish))
 }
 
-/// What a table was made from.
+/// The sources of a table.
 pub(crate) struct Evidence {
     pub(crate) elf: Elf,
     pub(crate) sources: Vec<Information>,
     pub(crate) blocks: Vec<Block>,
-    /// Code of which only machine code says something.
+    /// Code whose only evidence is the machine code itself.
     pub(crate) from_code: Vec<Range<u64>>,
 }
 
 impl Evidence {
-    /// Reads an image and, where little of its code is covered, what is beside it; and its code.
+    /// Reads an image and its code. If little of its code is covered, reads separate files, too.
     pub(crate) fn read(image: &(impl ReadAt + ?Sized), beside: &dyn Beside) -> Result<(Table, Evidence), Unreadable> {
         let (mut table, mut evidence) = Evidence::of_information(image, beside)?;
         let before = machine_code::gaps(&table, &evidence.elf.code());
@@ -80,7 +80,7 @@ impl Evidence {
         Ok((table, evidence))
     }
 
-    /// The same without its code.
+    /// Reads an image as [`Evidence::read`] does, but not its code.
     fn of_information(image: &(impl ReadAt + ?Sized), beside: &dyn Beside) -> Result<(Table, Evidence), Unreadable> {
         let elf = Elf::read(image)?;
         let (sources, failed) = sources(&elf, image);
@@ -88,8 +88,8 @@ impl Evidence {
         blocks.extend(known_code::find(&elf, image));
         let mut evidence = Evidence { elf, sources, blocks, from_code: Vec::new() };
         let mut table = evidence.table(image);
-        // Libraries are covered by more than 95 %; what is less may have assembly, and asking for files that are not there
-        // costs little.
+        // Unwind information covers more than 95 % of a library. An object with less may have assembly; asking for files that do
+        // not exist costs little.
         if table.report.covered < table.report.text / 10 * 9 {
             let more = debug_frame_files::find(&evidence.elf, image, beside);
             if !more.is_empty() {
@@ -101,13 +101,13 @@ impl Evidence {
         Ok((table, evidence))
     }
 
-    /// The table without what is known from code.
+    /// Returns the table without the rules from code.
     pub(crate) fn table(&self, image: &(impl ReadAt + ?Sized)) -> Table {
         build(&self.elf, image, &self.sources, &self.blocks)
     }
 }
 
-/// All unwind information of the file itself, that for exceptions first, and how many sections could not be read.
+/// Returns all unwind information of the file itself, that for exceptions first, and how many sections could not be read.
 fn sources(elf: &Elf, image: &(impl ReadAt + ?Sized)) -> (Vec<Information>, u64) {
     let by_section = elf.information(image, ".eh_frame", Format::EhFrame);
     let eh_frame = by_section.or_else(|| elf.eh_frame_by_header(image));
@@ -132,7 +132,7 @@ fn section<'a>(elf: &Elf, information: &'a Information) -> Section<'a> {
     }
 }
 
-/// What covers some code.
+/// The source of the rules for some code.
 #[derive(Clone, Copy)]
 enum Cover {
     /// A description: number of the section, number in it.
@@ -145,7 +145,7 @@ fn build(elf: &Elf, image: &(impl ReadAt + ?Sized), sources: &[Information], blo
     let sections: Vec<Section<'_>> = sources.iter().map(|source| section(elf, source)).collect();
     let entries: Vec<Entries<'_>> = sections.iter().map(Section::entries).collect();
     let mut covers = covers(&entries, blocks);
-    // Stable: where two begin together, what was found first.
+    // Stable: of two that begin together, the one found first stays first.
     covers.sort_by_key(|(start, _)| *start);
     let text = elf.text();
     let names = sources.iter().map(|source| source.name).collect();
@@ -179,7 +179,7 @@ struct Object<'o, 'a, I: ?Sized> {
 }
 
 impl<'a, I: ReadAt + ?Sized> Object<'_, 'a, I> {
-    /// The table. `report.rbx` says whether a CFA is computed from rbx: then it is made again, and follows rbx.
+    /// Makes the table. If a CFA is computed from rbx, `report.rbx` says so; then the table is made again, and follows rbx.
     fn table(&self, rbx: bool) -> Table {
         let base = self.text.first().map_or(0, |range| range.start);
         let mut builder = Builder::new(base);
@@ -208,7 +208,7 @@ impl<'a, I: ReadAt + ?Sized> Object<'_, 'a, I> {
             };
             let from = (*start).max(builder.end());
             if *start < builder.end() {
-                // `.debug_frame` says again what `.eh_frame` has said.
+                // `.debug_frame` repeats descriptions of `.eh_frame`.
                 builder.report.overlapping += u64::from(is_fde && source == covered_by);
             }
             let end = end.min(segment.end);
@@ -261,7 +261,7 @@ impl<'a, I: ReadAt + ?Sized> Object<'_, 'a, I> {
         self.entries.get(source as usize)?.fdes.get(number as usize)
     }
 
-    /// Adds the rows of a description inside `clip`. Whether a CFA is computed from rbx.
+    /// Adds the rows of a description inside `clip`. Returns whether a CFA is computed from rbx.
     fn describe(
         &self,
         machine: &mut Machine<'a>,

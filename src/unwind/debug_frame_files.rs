@@ -14,7 +14,7 @@ use crate::object::read_at::{FileBytes, ReadAt, checksum};
 use crate::object::unpack::unpack_debugdata;
 use crate::profile::{BuildId, UserId};
 
-/// A neighbourhood in which separate files are looked for.
+/// The places to search for an object's separate debugging files.
 pub trait Beside {
     /// The directory of the object's own file, as its process sees it.
     fn directory(&self) -> Option<PathBuf>;
@@ -24,7 +24,7 @@ pub trait Beside {
     fn build_id(&self) -> Option<BuildId>;
 }
 
-/// For objects that have no files beside them: the vDSO, bytes in memory.
+/// For objects that have no separate files: the vDSO, bytes in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Nowhere;
 
@@ -82,14 +82,14 @@ impl Beside for OnDisk {
     }
 }
 
-/// What there is besides the file's own sections: at most one from inside, and one from another file.
+/// Returns the unwind information besides the file's own sections: at most one from inside, and one from another file.
 pub(crate) fn find(elf: &Elf, image: &(impl ReadAt + ?Sized), beside: &dyn Beside) -> Vec<Information> {
     let inside = debugdata(elf, image);
     let outside = by_build_id(elf, beside).or_else(|| by_link(elf, image, beside));
     inside.into_iter().chain(outside).collect()
 }
 
-/// `.debug_frame` of a file of debugging information, if it is for the same machine and code.
+/// Reads `.debug_frame` of a file of debugging information, if it is for the same machine and code.
 fn debug_frame(own: &Elf, image: &(impl ReadAt + ?Sized), name: &'static str) -> Option<Information> {
     let other = Elf::read(image).ok().filter(|other| other.arch == own.arch)?;
     let information = other.information(image, ".debug_frame", Format::DebugFrame)?.ok()?;
@@ -105,12 +105,12 @@ fn debugdata(elf: &Elf, image: &(impl ReadAt + ?Sized)) -> Option<Information> {
 /// Sources that are separate files, as a report names them.
 pub const SEPARATE_FILES: [&str; 2] = ["build-id file", "debuglink file"];
 
-/// Whether there is a file of debugging information with the object's build id.
+/// Returns whether there is a file of debugging information with the object's build id.
 pub fn has_separate_file(beside: &dyn Beside) -> bool {
     build_id_file(beside).is_some()
 }
 
-/// The file with the object's build id, which must have the same build id itself.
+/// Opens the file with the object's build id. The file itself must have the same build id.
 fn build_id_file(beside: &dyn Beside) -> Option<FileBytes> {
     let id = beside.build_id()?;
     let file = beside.open(&debug_link::path_of(id)?)?;
@@ -121,7 +121,7 @@ fn by_build_id(elf: &Elf, beside: &dyn Beside) -> Option<Information> {
     debug_frame(elf, &build_id_file(beside)?, SEPARATE_FILES[0])
 }
 
-/// The file that `.gnu_debuglink` names, which must have the checksum that it says.
+/// Reads the file that `.gnu_debuglink` names. The file must have the checksum given there.
 fn by_link(elf: &Elf, image: &(impl ReadAt + ?Sized), beside: &dyn Beside) -> Option<Information> {
     let section = elf.section(".gnu_debuglink").filter(|section| section.size < 4096)?;
     let link = DebugLink::parse(&elf.bytes(image, section).ok()?)?;

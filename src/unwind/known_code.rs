@@ -1,5 +1,5 @@
-//! Code that is known by its bytes where no description covers it: stubs of the linkage table, entry points, returns from
-//! signal handlers.
+//! Finds code by its bytes where no description covers it: stubs of the linkage table, entry points, returns from signal
+//! handlers.
 
 use super::sections::Elf;
 use super::table::packed::Packed;
@@ -8,20 +8,20 @@ use crate::object::headers::Arch;
 use crate::object::read_at::{ReadAt, read};
 use crate::unwind::table::block::Block;
 
-/// `mov rax, 15 (rt_sigreturn); syscall`: what `__restore_rt` is in glibc and musl, and what gdb tells it by.
+/// `mov rax, 15 (rt_sigreturn); syscall`: the code of `__restore_rt` in glibc and musl. gdb recognises it by these bytes.
 const RESTORER_X86_64: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// `mov x8, 139 (rt_sigreturn); svc 0`: `__kernel_rt_sigreturn` of the vDSO, and musl's.
 const RESTORER_AARCH64: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 
-/// Linkage tables larger than this are not looked at: 2 million stubs.
+/// Larger linkage tables are ignored. This is room for 2 million stubs.
 const LARGEST_PLT: u64 = 32 << 20;
 
-/// Code is searched for returns from signal handlers up to this size: what musl is in, alone or linked statically. Code that
-/// runs is in memory already; searching it takes a millisecond.
+/// Largest code that is searched for returns from signal handlers: enough for musl, alone or linked statically. Code that runs is
+/// in memory already; searching it takes a millisecond.
 const LARGEST_SEARCHED: u64 = 16 << 20;
 const MOST_RESTORERS: usize = 16;
 
-/// `.init` has some 30 bytes; what calls constructors the old way may have more.
+/// `.init` has some 30 bytes; code that calls constructors the old way may have more.
 const LARGEST_INIT: u64 = 4096;
 
 fn restorer(arch: Arch) -> &'static [u8] {
@@ -31,7 +31,7 @@ fn restorer(arch: Arch) -> &'static [u8] {
     }
 }
 
-/// Whether a description that begins at `start` is of the kernel's return from a signal handler. It begins some bytes
+/// Returns whether a description that begins at `start` covers the kernel's return from a signal handler. It begins some bytes
 /// before the code: the return address of a handler is looked up one byte before, so C libraries put a nop there.
 pub(crate) fn is_restorer(elf: &Elf, image: &(impl ReadAt + ?Sized), start: u64) -> bool {
     let mut code = [0; 24];
@@ -41,7 +41,7 @@ pub(crate) fn is_restorer(elf: &Elf, image: &(impl ReadAt + ?Sized), start: u64)
     image.read_exact_at(offset, code).is_ok() && memchr::memmem::find(code, restorer(elf.arch)).is_some_and(|at| at <= 8)
 }
 
-/// Returns from signal handlers in code that nothing describes: musl's. Where something does, that wins.
+/// Finds returns from signal handlers in code without a description: musl's. A description, if there is one, wins.
 fn restorers(elf: &Elf, image: &(impl ReadAt + ?Sized)) -> Vec<Block> {
     let mut blocks = Vec::new();
     let Some(signal) = Packed::new(Rule::Signal, elf.arch) else { return blocks };
@@ -49,7 +49,7 @@ fn restorers(elf: &Elf, image: &(impl ReadAt + ?Sized)) -> Vec<Block> {
     for segment in elf.segments.iter().filter(|segment| segment.executable && segment.size <= LARGEST_SEARCHED) {
         let Ok(code) = read(image, segment.offset, segment.size, LARGEST_SEARCHED, "code") else { continue };
         for at in memchr::memmem::find_iter(&code, pattern).take(MOST_RESTORERS) {
-            // A handler returns to the first byte, which is looked up one before.
+            // A handler returns to the first byte, and return addresses are looked up one byte before.
             let Some(start) = segment.address.checked_add(at as u64).and_then(|start| start.checked_sub(1)) else { continue };
             let end = start + 1 + pattern.len() as u64;
             blocks.push(Block { source: "rt_sigreturn", wins: false, start, end, rows: vec![(start, signal)] });
@@ -58,8 +58,8 @@ fn restorers(elf: &Elf, image: &(impl ReadAt + ?Sized)) -> Vec<Block> {
     blocks
 }
 
-/// All that is known without descriptions, sorted by nothing. Go's own table knows more than the descriptions that
-/// Go writes for debuggers; otherwise descriptions win.
+/// Returns all code that is known without descriptions, unsorted. Go's own table knows more than the descriptions that Go writes
+/// for debuggers; otherwise descriptions win.
 pub(crate) fn find(elf: &Elf, image: &(impl ReadAt + ?Sized)) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     blocks.extend(entry(elf, image));
@@ -79,14 +79,14 @@ pub(crate) fn find(elf: &Elf, image: &(impl ReadAt + ?Sized)) -> Vec<Block> {
     blocks
 }
 
-/// What links functions on arm64.
+/// Returns the code that links functions on arm64.
 ///
 /// ```text
 /// .plt:   stp x16, x30, [sp, -16]!; …; br x17    CFA = sp, from the second instruction on sp + 16 with RA = *(CFA − 8)
 ///         adrp x16, …; ldr x17, …; add x16, …; br x17                  CFA = sp, RA in x30
 /// ```
 ///
-/// The linker's `_dl_runtime_resolve`, to which the first jumps, has a description that takes what was pushed there for its
+/// The first stub jumps to the dynamic linker's `_dl_runtime_resolve`. Its description takes the words pushed by the stub for its
 /// caller's:
 ///
 /// ```text
@@ -113,7 +113,7 @@ fn words(code: &[u8]) -> Vec<u32> {
     code.chunks_exact(4).filter_map(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word)).collect()
 }
 
-/// `CFA = sp + size`, the return address in the word below it; in x30 where nothing was pushed.
+/// Returns the rule `CFA = sp + size`. The return address is in the word below the CFA, or in x30 where nothing was pushed.
 fn frame_aarch64(size: i32) -> Packed {
     let ra = if size == 0 { Ra::Register(Reg(30)) } else { Ra::AtCfa(-8) };
     let cfa = Cfa::Register(Arch::Aarch64.sp(), size);
@@ -124,7 +124,7 @@ fn frame_aarch64(size: i32) -> Packed {
 fn plt_aarch64(start: u64, code: &[u32]) -> Option<Block> {
     let end = start.checked_add(4 * code.len() as u64)?;
     let mut rows = vec![(start, frame_aarch64(0))];
-    // The first stub alone pushes; it has 32 bytes. With branch protection there is a bti before.
+    // Only the first stub pushes; it has 32 bytes. With branch protection there is a bti before.
     if let Some(at) = code.iter().take(2).position(|word| *word == 0xa9bf_7bf0) {
         rows.push((start.checked_add(4 * at as u64 + 4)?, frame_aarch64(16)));
         rows.push((start.checked_add(32)?.min(end), frame_aarch64(0)));
@@ -154,7 +154,7 @@ fn resolver_aarch64(address: u64, code: &[u8]) -> Option<Block> {
     Some(Block { source: "_dl_runtime_resolve", wins: true, start, end, rows })
 }
 
-/// The program's entry, where it is code by hand that clears the frame pointer and goes on to C: nobody called it.
+/// The program's entry, if it is assembly that clears the frame pointer and continues to C. It has no caller.
 ///
 /// ```text
 /// x86_64 (musl):        xor rbp, rbp; mov rdi, rsp; lea rsi, …; and rsp, -16; call …
@@ -162,7 +162,7 @@ fn resolver_aarch64(address: u64, code: &[u8]) -> Option<Block> {
 /// x86_64 (glibc's dynamic linker):  mov rdi, rsp; call _dl_start; …; call _dl_init; …; jmp r12
 /// ```
 ///
-/// It ends behind its call or jump: what is called returns to that byte, which is looked up one before.
+/// It ends behind its call or jump. The called function returns to that byte, and return addresses are looked up one byte before.
 fn entry(elf: &Elf, image: &(impl ReadAt + ?Sized)) -> Option<Block> {
     let mut code = [0; 80];
     let offset = elf.file_offset(elf.entry)?;
@@ -190,7 +190,7 @@ fn entry_x86_64(code: &[u8]) -> Option<u64> {
     rest = rest.strip_prefix(&[0x31, 0xed]).or_else(|| rest.strip_prefix(&[0x48, 0x31, 0xed]))?;
     loop {
         let length = match rest {
-            // call, jmp: the end, and one byte that is returned to.
+            // call, jmp: the end, and the one byte that a callee returns to.
             [0xe8 | 0xe9, _, _, _, _, ..] => return Some((code.len() - rest.len() + 6) as u64),
             // mov or xor between registers; and rsp, -16; lea from rip
             [0x48 | 0x49 | 0x45 | 0x4c, 0x89 | 0x31, _, ..] => 3,
@@ -231,7 +231,8 @@ fn frame(size: i32) -> Packed {
     Packed::new(Rule::Frame(frame), Arch::X86_64).unwrap_or(Packed::GAP)
 }
 
-/// The rules in a linkage table: what is pushed, by the instructions that linkers put there. lld describes none of it.
+/// Returns the rules in a linkage table: each push moves the CFA. Stubs have the instructions that linkers put there; lld
+/// describes none of it.
 ///
 /// ```text
 /// first stub, lazy:   push [got+8]; jmp [got+16]               CFA = rsp + 16, then + 24
@@ -261,8 +262,8 @@ fn plt(start: u64, code: &[u8]) -> Option<Block> {
     Some(Block { source: ".plt", wins: false, start, end, rows })
 }
 
-/// `_init` and `_fini`, put together from pieces of the C library without a description: what runs when a library is opened
-/// and closed.
+/// Returns the rules of `_init` and `_fini`, which run when a library is opened and closed. They are put together from pieces of
+/// the C library without a description.
 ///
 /// ```text
 /// (endbr64;) sub rsp, 8                     CFA = rsp + 8

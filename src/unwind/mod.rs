@@ -1,4 +1,4 @@
-//! Unwind information of an object → a compact table of rules, by which stacks are walked without frame pointers.
+//! Converts unwind information of an object to a compact table of rules. With it stacks are walked without frame pointers.
 //!
 //! ```text
 //! ELF image ─ sections ─► .eh_frame, .debug_frame ─ cfi ─► rules ─┐
@@ -15,9 +15,9 @@
 //! - [`walk`]: the walk of a copied stack, by the same rules.
 //! - [`check`]: the same tables compared with what gimli reads.
 //!
-//! Pure: bytes in, rows out. Every address of an object has a rule, a reason why there is none, or is a gap. A rule says what the
-//! object's own unwind information says, or what its code is proved to do. Damage costs the function that it is in. Memory and time are
-//! in proportion to the file. Bytes are hostile.
+//! Pure: bytes in, rows out. Every address of an object has a rule, a reason why it has none, or is a gap. A rule says the same
+//! as the object's own unwind information, or is proved from its code. Damage costs only the function that it is in. Memory and
+//! time are in proportion to the file. Bytes are hostile.
 
 pub(crate) mod cfi;
 pub mod check;

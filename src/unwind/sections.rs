@@ -1,6 +1,6 @@
 //! The parts of an ELF file that unwinding needs: executable segments, sections by name, where `.eh_frame` is.
 //!
-//! Headers are hostile: their numbers are bounded, and nothing is allocated by what they claim beyond what the file has.
+//! Headers are hostile: their numbers are bounded, and no allocation trusts a number that is larger than the file.
 
 use super::cfi::entries::Format;
 use crate::object::headers::{
@@ -15,12 +15,12 @@ use crate::object::unpack::{Compression, LARGEST_SECTION, unpack};
 const SYMBOL_LABEL: u8 = 0;
 const SYMBOL_FUNCTION: u8 = 2;
 const SYMBOL_CHOOSER: u8 = 10;
-/// Of a symbol's name so much is looked at.
+/// Most bytes of a symbol's name that are read.
 const LONGEST_SYMBOL: usize = 512;
 
-/// Sections beyond these are not looked at; programs have some 40.
+/// Sections beyond this number are ignored; programs have some 40.
 const MOST_SECTIONS: u64 = 4096;
-/// Loadable segments beyond these are not looked at; programs have 4 or 5. Some searches are linear in them.
+/// Loadable segments beyond this number are ignored; programs have 4 or 5. Some searches are linear in them.
 const MOST_SEGMENTS: usize = 64;
 const LARGEST_NAMES: u64 = 1 << 20;
 
@@ -29,7 +29,7 @@ const LARGEST_NAMES: u64 = 1 << 20;
 pub(crate) struct Segment {
     pub(crate) address: u64,
     pub(crate) offset: u64,
-    /// Bytes that come from the file; those are what code is in.
+    /// Bytes that come from the file. Code is in these.
     pub(crate) size: u64,
     pub(crate) executable: bool,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Information {
     pub(crate) format: Format,
     pub(crate) address: u64,
     pub(crate) bytes: Vec<u8>,
-    /// Whether a zero length ends it: its size is not known.
+    /// Whether a zero length ends it, because its size is not known.
     pub(crate) terminated: bool,
 }
 
@@ -94,13 +94,13 @@ impl Elf {
         }
     }
 
-    /// The first section of that name which has bytes.
+    /// Returns the first section of that name which has bytes.
     pub(crate) fn section(&self, name: &str) -> Option<&SectionHeader> {
         let mut headers = self.sections.iter().filter(|section| section.name == name.as_bytes()).map(|section| &section.header);
         headers.find(|header| header.kind != SHT_NOBITS)
     }
 
-    /// A section's bytes, unpacked if need be.
+    /// Returns a section's bytes, unpacked if they are compressed.
     pub(crate) fn bytes(&self, image: &(impl ReadAt + ?Sized), section: &SectionHeader) -> Result<Vec<u8>, Unreadable> {
         let damaged = || Unreadable::Damaged("a compressed section");
         let bytes = read(image, section.offset, section.size, LARGEST_SECTION, "a section")?;
@@ -114,7 +114,7 @@ impl Elf {
         unpack(header.rest(), Compression::of(kind).ok_or_else(damaged)?, size)
     }
 
-    /// The unwind information in a section, or why it cannot be had; `None` if there is none.
+    /// Returns the unwind information in a section, or why it cannot be read; `None` if there is none.
     pub(crate) fn information(
         &self,
         image: &(impl ReadAt + ?Sized),
@@ -126,7 +126,7 @@ impl Elf {
         Some(bytes.map(|bytes| Information { name, format, address: section.address, bytes, terminated: false }))
     }
 
-    /// `.eh_frame` by the program headers, for files without section headers: it has no length there, and ends with a zero
+    /// Finds `.eh_frame` by the program headers, for files without section headers. It has no length there, and ends with a zero
     /// word or with its segment. LSB 5.0, 10.6.2 "The .eh_frame_hdr section".
     pub(crate) fn eh_frame_by_header(&self, image: &(impl ReadAt + ?Sized)) -> Option<Result<Information, Unreadable>> {
         let header_at = self.eh_frame_hdr?;
@@ -154,25 +154,27 @@ impl Elf {
         Some(bytes.map(|bytes| Information { name: ".eh_frame_hdr", format: Format::EhFrame, address, bytes, terminated: true }))
     }
 
-    /// The segment that an address is in.
+    /// Returns the segment that an address is in.
     pub(crate) fn segment_of(&self, address: u64) -> Option<&Segment> {
         self.segments.iter().find(|segment| (segment.address..segment.end()).contains(&address))
     }
 
-    /// Where in the file an address is.
+    /// Returns the offset of an address in the file.
     pub(crate) fn file_offset(&self, address: u64) -> Option<u64> {
         let segment = self.segment_of(address)?;
         segment.offset.checked_add(address - segment.address)
     }
 
-    /// How many bytes of code there are. Executable segments may have read-only data, too; sections tell, if they are there.
+    /// Returns how many bytes of code there are. Executable segments may have read-only data, too; sections tell, if they are
+    /// there.
     pub(crate) fn code_size(&self) -> u64 {
         let code = self.sections.iter().map(|section| &section.header).filter(|section| section.is_code());
         let size = code.fold(0u64, |sum, section| sum.saturating_add(section.size));
         if size > 0 { size } else { self.text().iter().map(|range| range.end - range.start).sum() }
     }
 
-    /// Where code is: executable sections inside of executable segments, or those as a whole; sorted, without overlaps.
+    /// Returns where code is: executable sections inside of executable segments, or those segments as a whole. The ranges are
+    /// sorted, without overlaps.
     pub(crate) fn code(&self) -> Vec<std::ops::Range<u64>> {
         let text = self.text();
         let sections = self.sections.iter().map(|section| &section.header).filter(|section| section.is_code());
@@ -195,8 +197,8 @@ impl Elf {
         code
     }
 
-    /// Addresses of functions by symbol tables of up to `most` bytes, and whether it is said that they are functions. Parts that
-    /// compilers put elsewhere (`f.cold`) are said to be, and are none.
+    /// Returns addresses of functions by symbol tables of up to `most` bytes, and whether their symbols call them functions.
+    /// Symbols of parts that compilers put elsewhere (`f.cold`) say so too, and are wrong.
     pub(crate) fn functions(&self, image: &(impl ReadAt + ?Sized), most: u64) -> Vec<(u64, bool)> {
         let headers = || self.sections.iter().map(|section| &section.header);
         let tables = headers().filter(|section| matches!(section.kind, SHT_SYMTAB | SHT_DYNSYM) && section.size <= most);
@@ -221,7 +223,7 @@ impl Elf {
         found
     }
 
-    /// Executable segments: sorted, without overlaps, `start..end`.
+    /// Returns the executable segments: sorted, without overlaps, `start..end`.
     pub(crate) fn text(&self) -> Vec<std::ops::Range<u64>> {
         let executable = self.segments.iter().filter(|segment| segment.executable && segment.size > 0);
         let mut text: Vec<_> = executable.map(|segment| segment.address..segment.end()).collect();

@@ -103,7 +103,7 @@ fn the_oracle_notices_any_rule_that_is_changed() {
     }
 }
 
-/// A reader that is neither ours nor gimli's: what `readelf --debug-dump=frames-interp` prints, row by row.
+/// Compares with a reader that is neither ours nor gimli's: the rows that `readelf --debug-dump=frames-interp` prints.
 #[test]
 fn the_tables_say_what_readelf_prints() {
     for path in some_files() {
@@ -113,7 +113,7 @@ fn the_tables_say_what_readelf_prints() {
     }
 }
 
-/// Compares all rows of which readelf prints CFA, rbp and return address in full; how many those were.
+/// Compares all rows whose CFA, rbp and return address readelf prints in full. Returns how many there were.
 fn by_readelf(path: &Path, table: &Table) -> usize {
     let printed = Command::new("readelf").arg("-wF").arg(path).env("LC_ALL", "C").output().expect("readelf (binutils) is needed");
     let printed = String::from_utf8_lossy(&printed.stdout);
@@ -130,7 +130,7 @@ fn by_readelf(path: &Path, table: &Table) -> usize {
             }
             _ => {
                 for (number, (address, values)) in rows.iter().enumerate() {
-                    // A row of no length is not one.
+                    // A row of length zero does not count.
                     if rows.get(number + 1).is_some_and(|(next, _)| next == address) || signal {
                         continue;
                     }
@@ -169,7 +169,7 @@ fn compare(table: &Table, address: u64, cfa: &str, ra: &str, rbp: &str) -> bool 
         _ => return false,
     };
     let Some(Rule::Frame(frame)) = rule else {
-        // The caller's stack pointer is not the CFA: readelf has that in another column.
+        // The caller's stack pointer is not the CFA: readelf prints that in another column.
         assert_eq!(rule, Some(Rule::Invalid(table::rule::Invalid::StackPointer)), "{address:#x}");
         return false;
     };
@@ -178,7 +178,7 @@ fn compare(table: &Table, address: u64, cfa: &str, ra: &str, rbp: &str) -> bool 
     true
 }
 
-/// Builds a C library without `.eh_frame`, and does things to it.
+/// Builds a C library without `.eh_frame`, and changes it.
 struct Built {
     directory: tempfile::TempDir,
 }
@@ -204,7 +204,7 @@ impl Built {
         assert!(ran.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
     }
 
-    /// The sources of the library's table, which is compared with gimli's.
+    /// Returns the sources of the library's table, which is compared with gimli's.
     fn sources(&self, beside: &dyn Beside) -> Vec<&'static str> {
         let image = std::fs::read(self.path("lib.so")).unwrap();
         let (table, evidence) = Evidence::read(image.as_slice(), beside).unwrap();
@@ -232,7 +232,7 @@ fn debug_frame_is_found_in_separate_files_that_prove_to_be_the_objects() {
     built.run("strip", &["--strip-debug", "lib.so"]);
     let without = built.sources(&OnDisk::of(&built.path("lib.so")));
     assert!(!without.iter().any(|source| source.contains("file")), "{without:?}");
-    // By build id, under a root of its own.
+    // By build id, under a separate root.
     let id = crate::object::build_id::of_image(std::fs::read(built.path("lib.so")).unwrap().as_slice()).unwrap();
     let digits = id.to_string();
     let (first, rest) = digits.split_at(2);
@@ -241,7 +241,7 @@ fn debug_frame_is_found_in_separate_files_that_prove_to_be_the_objects() {
     std::fs::copy(built.path("lib.debug"), place.join(format!("{rest}.debug"))).unwrap();
     let under = OnDisk::under(UserId(0), Root::Under(built.directory.path().to_owned()), None, Some(id));
     assert!(built.sources(&under).contains(&"build-id file"));
-    // The same name for another library's.
+    // The same name, for a file of another library.
     let other = Built::new(&["-DOTHER", "-O1"]);
     std::fs::copy(other.path("lib.so"), place.join(format!("{rest}.debug"))).unwrap();
     assert!(!built.sources(&under).contains(&"build-id file"));
@@ -275,7 +275,8 @@ fn a_file_without_section_headers_has_the_same_table() {
     image[60..64].fill(0);
     let stripped = convert(image.as_slice(), &Nowhere).unwrap();
     assert_eq!(stripped.report.sources.first(), Some(&".eh_frame_hdr"));
-    // What is known by its bytes is looked for in sections by their names; all else is the same. At their end a row begins, too.
+    // Code that is known by its bytes is found in sections by their names; all other code has the same rules. A row begins at the
+    // end of these sections, too.
     let by_bytes = [".plt", ".plt.got", ".plt.sec", ".iplt", ".init", ".fini"].map(|name| elf.section(name));
     for row in &whole.rows {
         let address = whole.base + u64::from(row.offset);
@@ -342,7 +343,7 @@ fn damaged_files_cost_neither_the_program_nor_much_time() {
         if let Ok((table, evidence)) = Evidence::read(image.as_slice(), &Nowhere) {
             let paged = Paged::new(&table);
             assert!(table.rows.len() <= image.len() && paged.bytes() <= 8 * image.len());
-            // gimli must bear it, too: it is asked about any file by unwind-check.
+            // gimli must survive this, too: unwind-check runs it on any file.
             check::gimli_check::check(&evidence, &table, &paged);
         }
         slowest = slowest.max(begin.elapsed());
@@ -380,12 +381,12 @@ fn elf_with(machine: u16, eh_frame: &[u8]) -> Vec<u8> {
     image
 }
 
-/// An ELF file for x86_64 with this code at 0x10000, and nothing that describes it.
+/// An ELF file for x86_64 with this code at 0x10000, and without a description of it.
 pub(crate) fn elf_with_code(code: &[u8]) -> Vec<u8> {
     elf_of(62, code)
 }
 
-/// The same for any machine.
+/// An ELF file for any machine with this code at 0x10000, and without a description of it.
 pub(crate) fn elf_of(machine: u16, code: &[u8]) -> Vec<u8> {
     let mut image = elf_with(machine, &[]);
     image.truncate(0x1_0000);
@@ -439,11 +440,11 @@ fn a_bad_description_costs_its_own_function_only() {
     let mut section = cie("zR", 16, &[0x0c, 7, 8, 0x90, 1]);
     for (start, instructions) in [
         (0x1_0000, &[0x44, 0x0e, 16][..]),
-        // From byte 4 on: an instruction that nobody knows.
+        // From byte 4 on: an unknown instruction.
         (0x1_0040, &[0x44, 0x3f, 0x44, 0x0e, 32]),
-        // Restores what was never remembered.
+        // Restores a state that was never remembered.
         (0x1_0080, &[0x44, 0x0b]),
-        // Remembers ten deep, and comes back.
+        // Remembers ten states, and restores them.
         (0x1_00c0, &[10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 0x44, 0x0e, 64, 11, 11, 11, 11, 11, 11, 11, 11, 11, 0x44, 11]),
         // Cut in an operand.
         (0x1_0100, &[0x44, 0x0f, 0x7f]),

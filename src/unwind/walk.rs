@@ -7,11 +7,12 @@
 //!
 //! [`rule`](super::table::rule) defines what each rule means. Two things differ from the walk in the kernel:
 //!
-//! - Memory is what was copied. A step that needs more ends the walk with [`UserEnd::Dump`]: frames beyond are unknown, not wrong.
-//! - Code cannot be read. So nothing is guessed: a gap ends the walk, and so does a rule that may only be used if a call ends at the
-//!   address that it leads to (a change of stacks).
+//! - Only copied memory can be read. A step that needs more ends the walk with [`UserEnd::Dump`]: frames beyond are unknown, not
+//!   wrong.
+//! - Code cannot be read, so nothing is guessed. A gap ends the walk. A change of stacks ends it, too: such a rule may only be
+//!   used if a call ends at the address that it leads to.
 //!
-//! Pure: the caller says what is mapped where, and owes that it is as it was when the stack was copied.
+//! Pure: the caller says what is mapped where. The mappings must be those of the time when the stack was copied.
 
 use super::table::packed::Packed;
 use super::table::rule::{Cfa, Fp, Frame, RBX, Ra, Rbx, Reg, Rule};
@@ -22,7 +23,8 @@ use crate::profile::UserEnd;
 const MOST_FRAMES: usize = 2048;
 /// Most changes of stacks: `MAX_SWITCHES` of bpf/walk/walk.h.
 const MOST_SWITCHES: u8 = 8;
-/// x28 of arm64, in which Go has what it runs, and the bit beside it that says whether a signal has interrupted anything.
+/// x28 of arm64, where Go keeps g, the goroutine that it runs. `NO_SIGNAL` is a bit in the same mask of known registers: it says
+/// whether a signal has interrupted anything.
 const G: u8 = 28;
 const NO_SIGNAL: u8 = 18;
 /// Link register of arm64.
@@ -101,7 +103,7 @@ impl Memory<'_> {
 /// A machine, as far as walks differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// Whose rules they are.
+    /// The architecture of the rules.
     pub arch: Arch,
     /// Bits of code addresses that may be a signature (pointer authentication of arm64).
     pub signature: u64,
@@ -119,7 +121,8 @@ pub struct Walked {
 }
 
 impl Walked {
-    /// Begins with the frame of these registers. `before` frames of its stack are known already, and count towards the limit.
+    /// Starts a walk with the frame of these registers. `before` frames of its stack are known already, and count towards the
+    /// limit.
     pub fn from(registers: &Registers, before: usize) -> Walked {
         Walked { frames: Vec::new(), registers: registers.clone(), room: MOST_FRAMES.saturating_sub(before) }
     }
@@ -140,7 +143,7 @@ impl Walked {
         end
     }
 
-    /// The address of the code that the outermost frame is in: of a call, not of what follows it.
+    /// Returns the address of the code that the outermost frame is in: of the call, not of the instruction after it.
     pub fn code_address(&self) -> u64 {
         self.registers.pc.wrapping_sub(self.registers.is_return.into())
     }
@@ -217,7 +220,7 @@ impl Walk<'_> {
                 let place = add(self.get(base)?.wrapping_add(scaled), inner);
                 Ok(add(self.memory.word(place)?, outer))
             }
-            // On another stack, of which there is no copy.
+            // On another stack, which was not copied.
             Cfa::DerefTwice { .. } | Cfa::Goroutine { .. } | Cfa::BelowTop { .. } | Cfa::Thread { .. } => Err(UserEnd::Dump),
         }
     }
@@ -276,13 +279,13 @@ impl Walk<'_> {
             Fp::Register(register) => return Ok(self.get(register).ok()),
             Fp::AtCfa(offset) => cfa.wrapping_add_signed(offset.into()),
             Fp::AtSp(offset) => sp.wrapping_add_signed(offset.into()),
-            // Behind its pop the frame pointer is the caller's already, beyond this frame; gcc does not say so.
+            // After its pop, the frame pointer is the caller's already, and points beyond this frame; gcc does not say so.
             Fp::AtFp(offset) => match fp.map(|fp| fp.wrapping_add_signed(offset.into())) {
                 Some(place) if place < cfa => place,
                 _ => return Ok(fp),
             },
         };
-        // Below the stack pointer it was taken back already: compilers do not always say so after a pop.
+        // Below the stack pointer: the register was popped already. Compilers do not always say so.
         if place < sp {
             return Ok(fp);
         }
@@ -306,7 +309,8 @@ impl Walk<'_> {
                     Rbx::Unchanged | Rbx::NextGoroutine => valid & (1 << G | 1 << NO_SIGNAL),
                     Rbx::Unknown | Rbx::AtCfa(_) => 0,
                 };
-                // A handler of Go's has made it look as if the interrupted function had called, and has pushed that one's x30.
+                // A handler of Go's has made it look as if the interrupted function had made a call, and has pushed that
+                // function's x30.
                 if frame.interrupted
                     && let Ok(value) = self.memory.word(cfa.wrapping_sub(16))
                 {
@@ -344,7 +348,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a rule may come back to another stack by this register: `MAY_SWITCH_BY` of bpf/arch.
+/// Returns whether a rule may come back to another stack by this register: `MAY_SWITCH_BY` of bpf/arch.
 fn may_switch_by(arch: Arch, register: Reg) -> bool {
     match arch {
         Arch::X86_64 => register != arch.sp(),

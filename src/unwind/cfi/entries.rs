@@ -1,7 +1,7 @@
-//! The entries of `.eh_frame` and `.debug_frame`: what is shared (CIE), and which code each description (FDE) is about.
+//! Reads the entries of `.eh_frame` and `.debug_frame`: shared parts (CIE), and descriptions of code (FDE).
 //!
-//! LSB 5.0, chapter 10.6 "Exception frames"; DWARF 5, section 6.4.1. An entry that cannot be read is counted and skipped:
-//! its length leads to the next one. A CIE must come before the FDEs that point to it, as all producers write them: so
+//! LSB 5.0, chapter 10.6 "Exception frames"; DWARF 5, section 6.4.1. An entry that cannot be read is counted and skipped: its
+//! length leads to the next one. A CIE must come before the FDEs that point to it; all producers write them in this order. So
 //! hostile pointers into the middle of entries lead nowhere, and reading takes time in proportion to the section.
 
 use std::collections::HashMap;
@@ -12,12 +12,12 @@ use rustc_hash::FxHasher;
 use crate::object::headers::Arch;
 use crate::object::numbers::Cursor;
 
-/// Which of the two formats a section has.
+/// The format of a section of unwind information.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
-    /// `.eh_frame`: pointers are encoded, a CIE is told by the number 0.
+    /// `.eh_frame`: pointers are encoded; the number 0 marks a CIE.
     EhFrame,
-    /// `.debug_frame`: plain addresses, a CIE is told by the number −1.
+    /// `.debug_frame`: plain addresses; the number −1 marks a CIE.
     DebugFrame,
 }
 
@@ -28,16 +28,16 @@ pub(crate) struct Section<'a> {
     /// Its ELF address, for pointers relative to themselves.
     pub(crate) address: u64,
     pub(crate) format: Format,
-    /// Whether a zero length ends it. Where the length of the section is known it does not: linkers put terminators of
-    /// start-up files into the middle, and entries follow.
+    /// Whether a zero length ends it. It does not if the length of the section is known: linkers put terminators of start-up
+    /// files into the middle, and entries follow.
     pub(crate) terminated: bool,
     pub(crate) arch: Arch,
-    /// What pointers relative to text and data count from.
+    /// Base addresses of pointers relative to text and to data.
     pub(crate) text: u64,
     pub(crate) data: u64,
 }
 
-/// What descriptions share.
+/// The part that descriptions share (CIE).
 #[derive(Clone, Debug)]
 pub(crate) struct Cie<'a> {
     pub(crate) code_factor: u64,
@@ -50,17 +50,17 @@ pub(crate) struct Cie<'a> {
     has_data: bool,
 }
 
-/// A description: code and its instructions.
+/// A description (FDE): a range of code and its instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fde<'a> {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Which of [`Entries::cies`].
+    /// Index into [`Entries::cies`].
     pub(crate) cie: u32,
     pub(crate) instructions: &'a [u8],
 }
 
-/// What a section holds.
+/// All entries of a section.
 #[derive(Default, Debug)]
 pub(crate) struct Entries<'a> {
     pub(crate) cies: Vec<Cie<'a>>,
@@ -69,8 +69,8 @@ pub(crate) struct Entries<'a> {
     pub(crate) unreadable: u64,
 }
 
-/// Bounds on what a hostile section can make us hold; chromium has 700,000 descriptions and 2 CIEs, a kernel's worth of
-/// object files some thousand CIEs. What is beyond counts as unreadable.
+/// Bounds on the memory that a hostile section can make us hold. Chromium has 700,000 descriptions and 2 CIEs; a kernel's worth
+/// of object files has some thousand CIEs. Entries beyond the bounds count as unreadable.
 const MOST_FDES: usize = 1 << 22;
 const MOST_CIES: usize = 1 << 18;
 
@@ -81,7 +81,7 @@ impl<'a> Section<'a> {
     /// Reads all entries.
     pub(crate) fn entries(&self) -> Entries<'a> {
         let mut found = Entries::default();
-        // Offset of a CIE → its place in `cies`, if it could be read.
+        // Offset of a CIE → its index in `cies`, if it could be read.
         let mut known: HashMap<u64, Option<u32>, BuildHasherDefault<FxHasher>> = HashMap::default();
         let mut cursor = Cursor::new(self.bytes);
         loop {
@@ -133,7 +133,7 @@ impl<'a> Section<'a> {
         found
     }
 
-    /// Where in the section a cursor into it stands.
+    /// Returns the offset of a cursor in the section.
     fn offset_of(&self, cursor: &Cursor<'a>) -> u64 {
         (cursor.rest().as_ptr().addr() - self.bytes.as_ptr().addr()) as u64
     }
@@ -164,7 +164,7 @@ impl<'a> Section<'a> {
         } else if augmentation == b"S" {
             cie.signal = true;
         } else if !matches!(augmentation, b"" | b"eh") {
-            // Without `z` nobody knows where the instructions begin.
+            // Without `z` the begin of the instructions is unknown.
             return None;
         }
         cie.instructions = entry.rest();
@@ -181,9 +181,9 @@ impl<'a> Section<'a> {
                     self.pointer(encoding & !DW_EH_PE_INDIRECT, data)?;
                 }
                 b'S' => cie.signal = true,
-                // arm64: signed with the B key; with tagged stack memory. Neither changes where things are.
+                // arm64: signed with the B key; with tagged stack memory. The places of saved registers do not depend on either.
                 b'B' | b'G' => {}
-                // What follows is unknown, but `z` says where the data ends.
+                // The following data is unknown, but `z` says where it ends.
                 _ => break,
             }
         }
@@ -202,7 +202,7 @@ impl<'a> Section<'a> {
         Some(Fde { start, end, cie: number, instructions: entry.rest() })
     }
 
-    /// An encoded pointer; none of those that must be loaded from memory.
+    /// Reads an encoded pointer. Pointers that must be loaded from memory are not supported.
     fn pointer(&self, encoding: u8, cursor: &mut Cursor<'a>) -> Option<u64> {
         if encoding == DW_EH_PE_OMIT || encoding & DW_EH_PE_INDIRECT != 0 {
             return None;
@@ -212,7 +212,7 @@ impl<'a> Section<'a> {
             0x10 => self.address.wrapping_add(self.offset_of(cursor)),
             0x20 => self.text,
             0x30 => self.data,
-            // Relative to a function, which a description's start itself would be; aligned.
+            // Relative to a function, but a description's start would be that function itself; aligned.
             _ => return None,
         };
         let signed = |value: i64| value.cast_unsigned();
@@ -230,7 +230,7 @@ impl<'a> Section<'a> {
         Some(base.wrapping_add(value))
     }
 
-    /// An address among instructions (`DW_CFA_set_loc`).
+    /// Reads an address among instructions (`DW_CFA_set_loc`).
     pub(crate) fn address(&self, cie: &Cie<'a>, cursor: &mut Cursor<'a>) -> Option<u64> {
         self.pointer(cie.encoding, cursor)
     }

@@ -1,7 +1,7 @@
-//! DWARF expressions that have a rule's form, found by computing with unknowns.
+//! Evaluates DWARF expressions that have a rule's form, by computing with unknowns.
 //!
-//! An expression is run on a stack of values such as "rsp + 8·r9 + 16" or "what is in memory there, plus 8": whatever its
-//! operations, it has a rule's form if such a value is what it leaves. DWARF 5, section 2.5.
+//! An expression runs on a stack of values such as "rsp + 8·r9 + 16" or "the contents of memory there, plus 8". Its operations do
+//! not matter: it has a rule's form if it leaves such a value. DWARF 5, section 2.5.
 
 use crate::object::numbers::Cursor;
 
@@ -13,7 +13,7 @@ pub(crate) struct Sum {
     pub(crate) offset: i64,
 }
 
-/// What an expression computes.
+/// The result of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
     /// The sum itself.
@@ -24,22 +24,22 @@ pub(crate) enum Value {
     LoadedTwice {
         /// Where the first load is from.
         sum: Sum,
-        /// Added to what that gives, before the second load.
+        /// Added to the loaded value, before the second load.
         middle: i64,
-        /// Added to what that gives.
+        /// Added to the value of the second load.
         offset: i64,
     },
     /// See [`crate::unwind::table::rule::Rule::Plt`].
     Plt {
-        /// The first byte that has pushed.
+        /// The first byte of the stub where the number is on the stack.
         pushed: u8,
     },
 }
 
-/// Longer ones have no rule's form: the longest such, of the linkage table, has 11 bytes.
+/// Longer expressions have no rule's form. The longest that has one, that of the linkage table, has 11 bytes.
 const LONGEST: usize = 64;
 
-/// `rsp + 8 + ((rip & 15 ≥ pushed) << 3)`, as GNU ld, gold and glibc write it; `None` stands for `lit0 + pushed`.
+/// `rsp + 8 + ((rip & 15 ≥ pushed) << 3)`, as GNU ld, gold and glibc write it; `None` is the place of `lit0 + pushed`.
 const PLT: [Option<u8>; 11] = [
     Some(0x77), // breg7 (rsp)
     Some(8),
@@ -54,8 +54,8 @@ const PLT: [Option<u8>; 11] = [
     Some(0x22), // plus
 ];
 
-/// What an expression computes, if it has a rule's form. Those that use the CFA that a register's expression finds on its
-/// stack have none: no compiler writes them.
+/// Returns the result of an expression, if it has a rule's form. A register's expression finds the CFA on its stack; if it uses
+/// that CFA, it has no rule's form. No compiler writes such expressions.
 pub(crate) fn evaluate(code: &[u8]) -> Option<Value> {
     if code.len() > LONGEST {
         return None;
@@ -202,7 +202,7 @@ mod tests {
         // breg7 0; breg9 0; lit8; mul; plus; deref; plus_uconst 8
         let loaded = Value::Loaded(Sum { base: Some(7), index: Some((9, 8)), offset: 0 }, 8);
         assert_eq!(evaluate(&[0x77, 0, 0x79, 0, 0x38, 0x1e, 0x22, 0x06, 0x23, 8]), Some(loaded));
-        // The same with lit3; shl, and with the constant first.
+        // Again with lit3; shl, and with the constant first.
         assert_eq!(evaluate(&[0x77, 0, 0x79, 0, 0x33, 0x24, 0x22, 0x06, 0x23, 8]), Some(loaded));
         assert_eq!(evaluate(&[0x77, 0, 0x38, 0x79, 0, 0x1e, 0x22, 0x06, 0x23, 8]), Some(loaded));
     }

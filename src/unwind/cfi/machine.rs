@@ -1,16 +1,16 @@
-//! Call frame instructions, run: which rules hold from which address on. DWARF 5, section 6.4.2.
+//! Runs call frame instructions, and tells the range of addresses of each row of rules. DWARF 5, section 6.4.2.
 //!
-//! Only four columns are followed: return address, frame pointer, stack pointer, rbx. So a state is small and copied by
-//! value, and `DW_CFA_remember_state` costs nothing worth counting. That, and CIEs that are run once and not for each of
-//! their FDEs, makes this several times as fast as a general interpreter; gimli, which is one, is the oracle of the tests
-//! and of `flametop unwind-check` instead (`oracle.rs`): two readers that were written apart and must agree.
+//! Only four columns are followed: return address, frame pointer, stack pointer, rbx. So a state is small and copied by value,
+//! and `DW_CFA_remember_state` costs nothing worth counting. A CIE is run once, not for each of its FDEs. Both make this several
+//! times as fast as a general interpreter. gimli is such an interpreter, and serves as the oracle of the tests and of
+//! `flametop unwind-check` (`gimli_check.rs`). The two readers were written apart and must agree.
 
 use super::entries::{Cie, Section};
 use crate::object::headers::Arch;
 use crate::object::numbers::Cursor;
 use crate::unwind::table::rule::{Invalid, RBX};
 
-/// What CFI says about the CFA.
+/// The rule for the CFA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum CfaState<'a> {
     /// Nothing.
@@ -22,7 +22,7 @@ pub(crate) enum CfaState<'a> {
     Expression(&'a [u8]),
 }
 
-/// What CFI says about a register.
+/// The rule for a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Column<'a> {
     /// Nothing: the ABI decides.
@@ -54,8 +54,8 @@ pub(crate) struct CfiRow<'a> {
     pub(crate) rbx: Column<'a>,
 }
 
-/// No file of a Debian system nests deeper than the 32 that the oracle holds. This is far more, and bounds what a hostile
-/// file can make us hold: about 150 KiB.
+/// Deepest nesting of remembered states. No file of a Debian system nests deeper than the 32 that the oracle holds. This is far
+/// more, and bounds the memory that a hostile file can make us hold: about 150 KiB.
 const DEEPEST: usize = 1024;
 
 /// Runs instructions; reused from FDE to FDE.
@@ -64,10 +64,10 @@ pub(crate) struct Machine<'a> {
     remembered: Vec<CfiRow<'a>>,
 }
 
-/// What a program did at its end, or where it went wrong: from that address on nothing is known.
+/// The result of a program: complete, or why it failed. Nothing is known from the address of the failure on.
 pub(crate) type Outcome = Result<(), Invalid>;
 
-/// What [`Machine::run`] needs to know besides instructions.
+/// The input of [`Machine::run`] besides instructions.
 pub(crate) struct Program<'p, 'a> {
     pub(crate) section: &'p Section<'a>,
     pub(crate) cie: &'p Cie<'a>,
@@ -85,8 +85,8 @@ impl<'a> Machine<'a> {
         if moved { Err(Invalid::Malformed) } else { Ok(state) }
     }
 
-    /// Runs `code` from `address` on. Calls `row` at each change of address with the rules that hold from the first to the
-    /// second; what holds from the last address on is left in `state`. On an error `address` is where it was.
+    /// Runs `code` from `address` on. Calls `row` at each change of address with the rules that hold from the first to the second
+    /// address. The rules that hold from the last address on stay in `state`. On an error, `address` is where it happened.
     pub(crate) fn run(
         &mut self,
         program: &Program<'_, 'a>,
@@ -108,7 +108,7 @@ impl<'a> Machine<'a> {
                 }
                 3 => restore(program, state, operand)?,
                 _ => match byte {
-                    // Advances: the whole instruction is what moves.
+                    // Advances by an operand, or to an address.
                     0x01..=0x04 | 0x1d => {
                         let delta = match byte {
                             0x01 => {
@@ -165,7 +165,7 @@ fn factored_signed(operand: Option<i64>, cie: &Cie<'_>) -> Result<i64, Invalid> 
     operand.map(|operand| operand.wrapping_mul(cie.data_factor)).ok_or(Invalid::Malformed)
 }
 
-/// The column of a register, if it is followed.
+/// Returns the column of a register, if it is followed.
 fn column<'s, 'a>(program: &Program<'_, 'a>, state: &'s mut CfiRow<'a>, register: u64) -> Option<&'s mut Column<'a>> {
     let arch = program.section.arch;
     if register == program.cie.ra {
@@ -195,7 +195,7 @@ fn restore<'a>(program: &Program<'_, 'a>, state: &mut CfiRow<'a>, register: u64)
     Ok(())
 }
 
-/// What neither moves nor remembers.
+/// Runs an instruction that neither changes the address nor remembers or restores a state.
 fn instruction<'a>(byte: u8, cursor: &mut Cursor<'a>, program: &Program<'_, 'a>, state: &mut CfiRow<'a>) -> Outcome {
     let cie = program.cie;
     let bad = Invalid::Malformed;
@@ -262,8 +262,8 @@ fn instruction<'a>(byte: u8, cursor: &mut Cursor<'a>, program: &Program<'_, 'a>,
             block(cursor)?;
             set(program, state, register, Column::ValExpression);
         }
-        // AARCH64_negate_ra_state, and with its program counter: signatures are cut off, whatever they are. On SPARC the
-        // same number means a window of registers.
+        // AARCH64_negate_ra_state, also the form with a program counter: signatures are cut off in any case. On SPARC the same
+        // number means a register window.
         0x2c | 0x2d if program.section.arch == Arch::Aarch64 => {}
         // GNU_args_size: what is pushed for a call, for exceptions only
         0x2e => drop(number(cursor)?),

@@ -1,4 +1,4 @@
-//! What CFI says at one address → a [`Rule`].
+//! Translates the CFI rules at one address to a [`Rule`].
 
 use super::expression::{Sum, Value, evaluate};
 use super::machine::{CfaState, CfiRow, Column};
@@ -6,7 +6,7 @@ use crate::object::headers::Arch;
 use crate::unwind::table::packed::Packed;
 use crate::unwind::table::rule::{Cfa, Fp, Frame, Invalid, RBX, Ra, Rbx, Reg, Rule};
 
-/// What a translation needs to know besides the state.
+/// The parameters of a translation besides the state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Translation {
     pub(crate) arch: Arch,
@@ -17,7 +17,8 @@ pub(crate) struct Translation {
 }
 
 impl Translation {
-    /// The packed rule; rbx is left out where it does not fit, all else is [`Invalid::DoesNotFit`].
+    /// Returns the packed rule. A place of rbx that does not fit is left out; anything else that does not fit is
+    /// [`Invalid::DoesNotFit`].
     pub(crate) fn packed(self, state: &CfiRow<'_>) -> Packed {
         let rule = self.rule(state).unwrap_or_else(Rule::Invalid);
         let without_rbx = || match rule {
@@ -31,7 +32,7 @@ impl Translation {
         if state.ra == Column::Undefined {
             return Ok(Rule::Root);
         }
-        // Where CFI says nothing the ABI does: the caller's stack pointer is the CFA.
+        // Where CFI says nothing, the ABI decides: the caller's stack pointer is the CFA.
         if !matches!(state.sp, Column::Default | Column::ValOffset(0)) {
             return Err(Invalid::StackPointer);
         }
@@ -144,14 +145,14 @@ impl Translation {
         }
     }
 
-    /// Compilers do not say when an epilogue has popped a register: its place is below the stack pointer then, and the
-    /// register has its caller's value again.
+    /// Returns whether an epilogue has popped a register. Compilers do not say so. The register's place is below the stack
+    /// pointer then, and the register has its caller's value again.
     fn popped(self, offset: i64, cfa: Cfa) -> bool {
         matches!(cfa, Cfa::Register(register, size) if register == self.arch.sp() && i64::from(size).saturating_add(offset) < 0)
     }
 }
 
-/// Where from the CFA an expression's address is, if both count from one register.
+/// Returns the offset of an expression's address from the CFA, if both count from one register.
 fn at_cfa(code: &[u8], cfa: Cfa) -> Option<i32> {
     match (evaluate(code)?, cfa) {
         (Value::Sum(Sum { base: Some(base), index: None, offset }), Cfa::Register(register, size))
@@ -191,7 +192,7 @@ mod tests {
         let pushed = CfiRow { fp: Column::Offset(-16), ..state(7, 16) };
         let cfa = Cfa::Register(Reg(7), 16);
         assert_eq!(rule(X86, pushed), frame(cfa, Ra::AtCfa(-8), Fp::AtCfa(-16), Rbx::Unchanged));
-        // By rbp nothing is known of rsp.
+        // rbp tells nothing about rsp.
         let by_fp = CfiRow { fp: Column::Offset(-16), ..state(6, 8) };
         let cfa = Cfa::Register(Reg(6), 8);
         assert_eq!(rule(X86, by_fp), frame(cfa, Ra::AtCfa(-8), Fp::AtCfa(-16), Rbx::Unchanged));

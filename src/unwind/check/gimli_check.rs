@@ -1,9 +1,9 @@
-//! Whether a table says what the object's unwind information says, as gimli reads it.
+//! Compares a table with the object's unwind information as gimli reads it.
 //!
-//! gimli is another reader, written by others, and shares nothing with ours: not the entries, not the instructions, not the
-//! expressions. Rules are compared by what they do: both compute CFA, return address, frame pointer and rbx from the same
-//! made-up registers and memory, where every value is another random number. So it does not matter how a rule is spelled,
-//! and two that differ anywhere differ in a number.
+//! That reader is independent, was written by others, and shares nothing with ours: neither entries nor instructions nor
+//! expressions. Rules are compared by their effect. Both readers compute CFA, return address, frame pointer and rbx from the same
+//! made-up registers and memory, where every value is another random number. So the spelling of a rule does not matter, and two
+//! rules that differ anywhere differ in a number.
 
 use gimli::{
     BaseAddresses, CfaRule, DebugFrame, EhFrame, EndianSlice, Evaluation, EvaluationResult, LittleEndian, Location, Reader,
@@ -21,18 +21,18 @@ use crate::unwind::table::rule::{Cfa, Fp, Frame, RBX, Ra, Rbx, Reg, Rule};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// What a comparison found. Rows are gimli's; each is looked at in its first and last byte and one between.
+/// The result of a comparison. Rows are gimli's; each is checked at its first and last byte and at one between.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
     /// Rows that were compared.
     pub rows: u64,
-    /// Of them those for which our table has a rule.
+    /// Compared rows that have a rule in our table.
     pub ruled: u64,
-    /// Of them those for which it says why not.
+    /// Compared rows where our table says why there is no rule.
     pub invalid: u64,
-    /// Places between descriptions that were looked at.
+    /// Places between descriptions that were checked.
     pub holes: u64,
-    /// Descriptions that gimli cannot read to their end; what it could not read is not compared.
+    /// Descriptions that gimli cannot read to their end. The unread part is not compared.
     pub beyond: u64,
     /// Comparisons in which our table was wrong. Must be 0.
     pub wrong: u64,
@@ -49,7 +49,7 @@ impl Verdict {
     }
 }
 
-/// Compares a table with gimli's reading of what it was made from.
+/// Compares a table with gimli's reading of the table's sources.
 pub(crate) fn check(evidence: &Evidence, table: &Table, paged: &Paged) -> Verdict {
     let Evidence { elf, sources, blocks, from_code } = evidence;
     let mut verdict = Verdict::default();
@@ -65,7 +65,7 @@ pub(crate) fn check(evidence: &Evidence, table: &Table, paged: &Paged) -> Verdic
         prepared.ranges(number, &mut ranges);
     }
     add_blocks(false, &mut ranges);
-    // As everybody looks them up: the one that begins first; of two that begin together the first.
+    // The order of all lookups: the description that begins first; of two that begin together, the first.
     ranges.sort_by_key(|range| range.start);
     let text = elf.text();
     let mut checker = Checker { table, paged, arch: elf.arch, verdict: &mut verdict };
@@ -90,7 +90,7 @@ pub(crate) fn check(evidence: &Evidence, table: &Table, paged: &Paged) -> Verdic
     verdict
 }
 
-/// Code that something is said about, and where.
+/// A range of code that is described, and the place of its description.
 struct Covered {
     start: u64,
     end: u64,
@@ -98,7 +98,7 @@ struct Covered {
     offset: usize,
 }
 
-/// gimli's own storage holds 4 remembered states; real files have no more, but ours takes more.
+/// Storage for remembered states. gimli's own holds 4, which suffices for real files, but our reader takes more.
 struct Storage;
 
 impl UnwindContextStorage<usize> for Storage {
@@ -120,8 +120,8 @@ impl Prepared {
         let address = |name| elf.section(name).map_or(0, |section| section.address);
         let bases =
             BaseAddresses::default().set_eh_frame(information.address).set_text(address(".text")).set_got(address(".got"));
-        // gimli does not know the augmentations B and G of arm64. Neither has data, as S has none: they become S for it, and
-        // who is meant by S is written down before.
+        // gimli does not know the augmentations B and G of arm64. Like S, they have no data. So B and G become S for gimli, and
+        // entries that really have S are noted before.
         let mut interrupted = Vec::new();
         for (offset, content) in entries(&information) {
             let letters = augmentation(&information, content).unwrap_or_default();
@@ -177,7 +177,7 @@ impl Prepared {
     }
 }
 
-/// Where each entry begins, and where behind its length.
+/// Returns where each entry begins, and where its content begins behind the length.
 fn entries(information: &Information) -> Vec<(usize, usize)> {
     let bytes = &information.bytes;
     let mut found = Vec::new();
@@ -204,7 +204,7 @@ fn entries(information: &Information) -> Vec<(usize, usize)> {
     found
 }
 
-/// Where the augmentation of a CIE is; `None` for FDEs.
+/// Returns the place of a CIE's augmentation; `None` for FDEs.
 fn augmentation(information: &Information, content: usize) -> Option<std::ops::Range<usize>> {
     let is_cie: &[u8] = if information.format == Format::EhFrame { &[0; 4] } else { &[0xff; 4] };
     let id = information.bytes.get(content..)?.strip_prefix(is_cie)?;
@@ -218,7 +218,7 @@ fn range<'a, S: UnwindSection<Bytes<'a>>>(section: &S, bases: &BaseAddresses, of
     Some((fde.initial_address(), fde.initial_address().checked_add(fde.len())?))
 }
 
-/// `None` if gimli failed before the end.
+/// Compares the rows of a description; `None` if gimli failed before the end.
 fn check_fde<'a, S: UnwindSection<Bytes<'a>>>(
     section: &S,
     prepared: &Prepared,
@@ -242,7 +242,7 @@ fn check_fde<'a, S: UnwindSection<Bytes<'a>>>(
     Some(())
 }
 
-/// Registers and memory in which every value is another one.
+/// Registers and memory where every value is different.
 struct World;
 
 impl World {
@@ -250,7 +250,7 @@ impl World {
         World::memory(number ^ 0x5bd1_e995_7f4a_7c15)
     }
 
-    /// What is at an address: SplitMix64 of it.
+    /// Returns the contents of memory at an address: SplitMix64 of the address.
     fn memory(address: u64) -> u64 {
         let mut z = address.wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -270,12 +270,12 @@ struct Caller {
     interrupted: bool,
 }
 
-/// What a step does.
+/// The effect of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Root,
     To(Caller),
-    /// gimli's row says nothing that could be followed.
+    /// gimli's row has nothing that could be followed.
     Nowhere,
 }
 
@@ -302,7 +302,7 @@ impl Expected {
         }
         let cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
-                // Of the registers that CFI may name beyond the general ones none is known.
+                // CFI may name registers beyond the general ones; their values are unknown here.
                 arch.reg(register.0.into()).map(|Reg(number)| World::register(number.into()).wrapping_add_signed(*offset))
             }
             CfaRule::Expression(expression) => evaluate(expression, None),
@@ -336,7 +336,7 @@ impl Expected {
     }
 }
 
-/// The value of an expression in our world.
+/// Returns the value of an expression in our world.
 fn run<R: Reader<Offset = usize>>(mut evaluation: Evaluation<R>, cfa: Option<u64>, address: u64) -> Option<u64> {
     evaluation.set_max_iterations(1000);
     if let Some(cfa) = cfa {
@@ -366,7 +366,7 @@ fn run<R: Reader<Offset = usize>>(mut evaluation: Evaluation<R>, cfa: Option<u64
     }
 }
 
-/// What a rule of ours does in the same world, by its formula; `None` where it does nothing.
+/// Returns the effect of our rule in the same world, by its formula; `None` if it has none.
 fn step(rule: Rule, address: u64, arch: Arch) -> Option<Step> {
     let register = |Reg(number): Reg| World::register(number.into());
     let at = |base: u64, offset: i32| World::memory(base.wrapping_add_signed(offset.into()));
@@ -390,7 +390,7 @@ fn step(rule: Rule, address: u64, arch: Arch) -> Option<Step> {
     })
 }
 
-/// The goroutine that a thread runs.
+/// Returns the goroutine that a thread runs.
 fn goroutine(arch: Arch, tls: i32, m: i32, curg: i32) -> u64 {
     let at = |base: u64, offset: i32| World::memory(base.wrapping_add_signed(offset.into()));
     // 58 is DWARF's number of fs.base.
@@ -452,7 +452,7 @@ struct Checker<'t> {
 }
 
 impl Checker<'_> {
-    /// The rule as the kernel will find it.
+    /// Returns the rule that the kernel will find.
     fn lookup(&self, address: u64) -> Option<Rule> {
         let rule = self.paged.lookup(address).and_then(|rule| self.table.rules.get(usize::from(rule)));
         rule.unwrap_or(&Packed::GAP).rule(self.arch)
@@ -472,7 +472,7 @@ impl Checker<'_> {
                     ruled = false;
                     break;
                 }
-                // There, the kernel's layout of the frame is followed, not CFI, which says to go by x29.
+                // Here we follow the kernel's layout of the frame, not CFI, which says to use x29.
                 Some(Rule::Signal) if self.arch == Arch::Aarch64 => break,
                 ours => ours.and_then(|rule| step(rule, address, self.arch)),
             };
@@ -492,7 +492,7 @@ impl Checker<'_> {
         self.verdict.invalid += u64::from(!ruled);
     }
 
-    /// Nothing is said about `from..to`.
+    /// Checks a hole: no description covers `from..to`.
     fn hole(&mut self, from: u64, to: u64) {
         if from >= to || to - from <= PADDING && from != self.table.base {
             return;

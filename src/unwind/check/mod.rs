@@ -1,4 +1,4 @@
-//! What `flametop unwind-check` tells about one file.
+//! The check of one file by `flametop unwind-check`.
 
 pub mod gimli_check;
 use std::path::Path;
@@ -18,7 +18,7 @@ use gimli_check::Verdict;
 /// A file's table in figures, and whether it is right.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// What was found in the file.
+    /// The report of the conversion.
     pub report: Report,
     /// Rows of the table.
     pub rows: usize,
@@ -26,9 +26,9 @@ pub struct Checked {
     pub rules: usize,
     /// Bytes of rows and index in the kernel.
     pub kernel_bytes: usize,
-    /// How much processor time reading and converting took.
+    /// Processor time of reading and converting.
     pub time: Duration,
-    /// What the comparison with gimli's reading found.
+    /// The result of the comparison with gimli's reading.
     pub verdict: Verdict,
 }
 
@@ -49,7 +49,8 @@ pub fn check_file(path: &Path) -> Result<Checked, Unreadable> {
     Ok(Checked { report: table.report, rows, rules, kernel_bytes, time, verdict })
 }
 
-/// What this thread has used. Unlike the time on the wall it does not depend on who else wants a processor.
+/// Returns the processor time that this thread has used. Unlike wall-clock time, it does not depend on other users of the
+/// processor.
 fn processor_time() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or(0))

@@ -1,23 +1,24 @@
-//! Go: rules from `.gopclntab`, the table by which Go's own runtime walks its stacks. It is in stripped programs, too.
+//! Go: rules from `.gopclntab`, the table that Go's own runtime uses to walk its stacks. Stripped programs have it, too.
 //!
-//! Format: `src/internal/abi/symtab.go`, `src/runtime/symtab.go` and `src/cmd/link/internal/ld/pcln.go` of Go 1.16 to 1.25.
-//! For each function it has, by program counter, how far the stack pointer is below where it was at the function's entry
-//! (`pcsp`). That is right in prologues and epilogues, too, where following frame pointers misses the caller:
+//! Format: `src/internal/abi/symtab.go`, `src/runtime/symtab.go` and `src/cmd/link/internal/ld/pcln.go` of Go 1.16 to 1.25. For
+//! each function and program counter, `pcsp` tells how far the stack pointer is below its value at the function's entry. That is
+//! right in prologues and epilogues, too, where following frame pointers misses the caller:
 //!
 //! ```text
 //! x86_64:  CFA = rsp + pcsp + 8    RA = *(CFA − 8)       rbp' = *(CFA − 16) if pcsp ≥ 8
 //! arm64:   CFA = sp + pcsp         RA = *(CFA − pcsp)    x29' = *(CFA − pcsp − 8) if pcsp > 0, else RA in x30
 //! ```
 //!
-//! Functions that write the stack pointer themselves (`SPWRITE`: systemstack, asmcgocall, morestack, calls of the vDSO) are
-//! on another stack in between; by the frame pointer, which they leave alone, the old one is found:
-//! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)` (x86_64 only: on arm64 stacks end there). Those of them that have no frame (systemstack, asmcgocall, morestack)
-//! know from the runtime's structures where they were, as their code tells (`switches`). Where it does not, the frame pointer is
-//! their caller's, and with it who called *that* is found: the caller itself is not told by any register, and is marked as
-//! missing ([`Frame::skips`]).
+//! Functions that write the stack pointer themselves (`SPWRITE`: systemstack, asmcgocall, morestack, calls of the vDSO) are on
+//! another stack in between. They leave the frame pointer alone, so it leads to the old stack:
+//! `CFA = rbp + 16; RA = *(CFA − 8); rbp' = *(CFA − 16)` (x86_64 only: on arm64 stacks end there).
 //!
-//! `sigtramp` is said to be the outermost frame of the signal's stack; but it returns to `sigreturn`, and from there the walk
-//! goes on with what was interrupted.
+//! Three of them have no frame: systemstack, asmcgocall and morestack. They know their old stack from the runtime's structures,
+//! as their code tells (`switches`). If the code does not tell, the frame pointer is their caller's, and leads to the caller of
+//! their caller. No register tells the caller itself; it is marked as missing ([`Frame::skips`]).
+//!
+//! The table calls `sigtramp` the outermost frame of the signal's stack. But it returns to `sigreturn`, and from there the walk
+//! continues with the interrupted code.
 
 use super::{switches_arm64, switches_x86_64};
 use crate::object::gopclntab::Header;
@@ -34,15 +35,15 @@ const TOP_FRAME: u8 = 1;
 const SP_WRITE: u8 = 2;
 const ASSEMBLY: u8 = 4;
 
-/// Names of functions that nothing calls in a way that could be followed: of Go before 1.17, which has no flags, and `mcall`,
-/// which leaves a goroutine for good.
+/// Names of functions whose caller cannot be followed: those of Go before 1.17, which has no flags, and `mcall`, which leaves a
+/// goroutine for good.
 const ROOTS: [&[u8]; 6] =
     [b"runtime.goexit", b"runtime.mstart", b"runtime.rt0_go", b"runtime.mcall", b"_rt0_amd64_linux", b"_rt0_arm64_linux"];
-/// What the kernel calls for a signal: said to be outermost, and yet they return.
+/// Functions that the kernel calls for a signal. Their flag says outermost, and yet they return.
 const HANDLERS: [&[u8]; 2] = [b"runtime.sigtramp", b"runtime.cgoSigtramp"];
-/// Gives the thread its next goroutine while it still is on the stack that the last one has left for, by `morestack`.
+/// Gives the thread its next goroutine. The thread is still on the stack that the last goroutine left for, by `morestack`.
 const EXECUTE: &[u8] = b"runtime.execute";
-/// Leave the thread's stack for the goroutine's, and jump to where that one goes on. They have no frame.
+/// Leave the thread's stack for the goroutine's, and jump to where the goroutine continues. They have no frame.
 const GOGO: [&[u8]; 2] = [b"runtime.gogo", b"gogo"];
 const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.asmcgocall", b"runtime.morestack"];
 
@@ -70,7 +71,7 @@ struct PcTable<'a> {
     code: &'a dyn Fn(u64, u64) -> Option<Vec<u8>>,
 }
 
-/// A function: where it is, and the place of its description.
+/// A function: its addresses, and the place of its description.
 struct Function {
     start: u64,
     end: u64,
@@ -85,7 +86,7 @@ impl<'a> PcTable<'a> {
         let part = |at| bytes.get(at..);
         let (names, steps, entries) = (part(header.names())?, part(header.steps())?, part(header.entries())?);
         let mut table = PcTable { arch: elf.arch, header, names, steps, entries, code };
-        // As many entries as there can be, and one that is the end.
+        // At most as many entries as fit, and one more for the end.
         let size = if table.header.wide { 16 } else { 8 };
         let functions = table.header.functions;
         if functions == 0 || functions > entries.len() as u64 / size {
@@ -102,7 +103,7 @@ impl<'a> PcTable<'a> {
         Some(table)
     }
 
-    /// The entry of a function, or, after the last, the end; and where its description is.
+    /// Returns the entry of a function and the place of its description. After the last function, the entry is the end.
     fn entry(&self, number: u64) -> Option<(u64, usize)> {
         let (entry, place) = self.header.entry(self.entries, number)?;
         // The end has no description.
@@ -130,7 +131,7 @@ impl<'a> PcTable<'a> {
         let mut reached = start;
         for number in 0..self.header.functions {
             let Some(function) = self.function(number) else { continue };
-            // Sorted, each with code of its own: so that all steps together are no more than the code.
+            // Functions are sorted and do not share code, so all steps together do not exceed the code.
             if function.start < reached || function.end <= function.start || function.end > end || rows.len() > MOST_ROWS {
                 return None;
             }
@@ -140,7 +141,7 @@ impl<'a> PcTable<'a> {
         Some(Block { source: ".gopclntab", wins: true, start, end, rows })
     }
 
-    /// `goroutine`: where one's stack is found, once that is known.
+    /// Adds the rows of a function. `goroutine`: where a goroutine's stack is found, once that is known.
     fn rows(&self, function: &Function, goroutine: &mut Option<Cfa>, rows: &mut Vec<(u64, Packed)>) {
         let mut push = |address, rule: Packed| {
             if rows.last().is_none_or(|(_, last)| *last != rule) {
@@ -151,12 +152,13 @@ impl<'a> PcTable<'a> {
         let name = name.unwrap_or_default();
         let always = |rule| Packed::new(rule, self.arch).unwrap_or(Packed::GAP);
         if name.starts_with(b"runtime.sigreturn") {
-            // A handler returns to its first byte, which is looked up one before: between two functions.
+            // A handler returns to its first byte. Return addresses are looked up one byte before: between two functions.
             push(function.start.saturating_sub(1), always(Rule::Signal));
         } else if (function.flags & TOP_FRAME != 0 && !HANDLERS.contains(&name)) || ROOTS.contains(&name) {
             push(function.start, always(Rule::Root));
         } else if self.arch == Arch::X86_64 && GOGO.contains(&name) {
-            // The goroutine's stack has no return address for where it goes on: that is in no register until the last instruction.
+            // The goroutine's stack has no return address for the place where the goroutine continues. No register has it until
+            // the last instruction.
             let away =
                 (self.code)(function.start, function.end).and_then(|code| switches_x86_64::leaves_at(&code, function.start));
             push(function.start, self.rule(0, true, true));
@@ -171,7 +173,7 @@ impl<'a> PcTable<'a> {
                     switches.rows.into_iter().for_each(|(address, rule)| push(address, rule));
                     *goroutine = goroutine.or(switches.goroutine);
                 }
-                // Which stack it is on nothing tells.
+                // Nothing tells which stack it is on.
                 None => push(function.start, Packed::invalid(Invalid::StackPointer)),
             }
         } else if function.flags & SP_WRITE != 0 || SWITCHES.contains(&name) {
@@ -186,12 +188,12 @@ impl<'a> PcTable<'a> {
         }
     }
 
-    /// The rules of a function that leaves its stack without a frame, by its code.
+    /// Returns the rules of a function that leaves its stack without a frame, by its code.
     fn left(&self, function: &Function, name: &[u8], goroutine: Option<Cfa>) -> Option<switches_x86_64::Switches> {
         if self.arch != Arch::X86_64 || !SWITCHES.contains(&name) {
             return None;
         }
-        // It saves what the stack pointer will be when its caller begins once more: there is no return address to be had from it.
+        // It saves the stack pointer that its caller will have when it begins again: no return address can be found from it.
         let saved = match goroutine {
             Some(Cfa::Goroutine { tls, m, curg, sp, .. }) if name == b"runtime.morestack" => {
                 Some(Cfa::Goroutine { tls, m, curg, sp, outer: 0 })
@@ -203,7 +205,7 @@ impl<'a> PcTable<'a> {
         if deepest >= 16 { None } else { switches_x86_64::rows(&code, function.start, saved) }
     }
 
-    /// The same on arm64: of all that write the stack pointer.
+    /// Returns the rules, on arm64, of any function that writes the stack pointer.
     fn left_on_arm64(&self, function: &Function, name: &[u8], goroutine: Option<Cfa>) -> Option<switches_x86_64::Switches> {
         let code = (self.code)(function.start, function.end)?;
         let mut pcsp = Vec::new();
@@ -211,7 +213,7 @@ impl<'a> PcTable<'a> {
         switches_arm64::rows(&code, function.start, &pcsp, goroutine.filter(|_| name == b"runtime.morestack"))
     }
 
-    /// The rules of a function that writes the stack pointer: by `pcsp` at its begin and at its end, by the frame pointer in
+    /// Adds the rules of a function that writes the stack pointer: by `pcsp` at its begin and at its end, by the frame pointer in
     /// between.
     ///
     /// ```text
@@ -220,11 +222,11 @@ impl<'a> PcTable<'a> {
     /// └─────────────── by pcsp ──────────────────────┘ by rbp                  └──── by pcsp ───┘
     /// ```
     ///
-    /// Without a frame, those that return (`skips`) lead to who called their caller; `gogo` and its like do not return.
+    /// Functions without a frame that return (`skips`) lead to the caller of their caller; `gogo` and its like do not return.
     fn switching(&self, function: &Function, skips: bool, push: &mut impl FnMut(u64, Packed)) -> Option<()> {
         let mut steps = Vec::new();
         self.each_step(function, |address, pcsp| steps.push((address, pcsp)))?;
-        // What comes after the frame is made is of the other stack.
+        // After the frame is made, `pcsp` is about the other stack.
         let frame = steps.iter().map(|(_, pcsp)| *pcsp).find(|pcsp| *pcsp >= 16);
         // Offsets of one byte, so that instructions have the length above.
         let Some(frame) = frame.filter(|frame| self.arch == Arch::X86_64 && *frame < 128) else {
@@ -285,7 +287,7 @@ impl<'a> PcTable<'a> {
             (Arch::Aarch64, 0) => (0, Ra::Register(Reg(30)), Fp::Unchanged),
             (Arch::Aarch64, _) => (pcsp, Ra::AtCfa(-pcsp), saved((-pcsp).saturating_sub(8))),
         };
-        // Nobody but who goes to another stack changes g.
+        // Only functions that go to another stack change g.
         let rbx = match self.arch {
             _ if executes => Rbx::NextGoroutine,
             Arch::Aarch64 => Rbx::Unchanged,
@@ -295,8 +297,8 @@ impl<'a> PcTable<'a> {
         Packed::new(Rule::Frame(frame), self.arch).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
     }
 
-    /// What a goroutine is made to call by a signal that preempts it, on arm64: the handler pushes x30 (16 bytes) and puts the
-    /// address that it has interrupted there. `CFA = sp + pcsp + 16; RA = *(sp)`
+    /// Returns the rule of the function that a preempting signal makes a goroutine call, on arm64. The handler pushes x30 (16
+    /// bytes) and puts the interrupted address into x30. `CFA = sp + pcsp + 16; RA = *(sp)`
     fn preempted(&self, pcsp: i64) -> Packed {
         let Ok(pcsp @ 0..0x1_0000) = i32::try_from(pcsp) else { return Packed::invalid(Invalid::DoesNotFit) };
         let ra = if pcsp == 0 { Ra::Register(Reg(30)) } else { Ra::AtCfa(-pcsp - 16) };

@@ -1,4 +1,4 @@
-//! Go: rules from the table by which its runtime walks its own stacks, and from the code of functions that change stacks.
+//! Go: rules from the runtime's own table for stack walks, and from the code of functions that change stacks.
 
 pub(crate) mod gopclntab;
 pub(crate) mod switches_arm64;

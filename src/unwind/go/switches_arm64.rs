@@ -1,5 +1,5 @@
-//! Functions of Go's runtime that go on on another stack and come back, on arm64: where they find the stack that they left. Go keeps
-//! what it runs, g, in x28; see [`super::switches_x86_64`] for x86_64, which keeps it in memory.
+//! Functions of Go's runtime that leave for another stack and come back, on arm64: finds the stack that they left. Go keeps g,
+//! the goroutine that it runs, in x28. For x86_64, which keeps it in memory, see [`super::switches_x86_64`].
 //!
 //! ```text
 //! systemstack:  str x30, [sp, -16]!  …  mov sp, x3        nanotime1:  str x30, [sp, -48]!; mov x20, sp
@@ -19,8 +19,8 @@
 //!               ldr x6, [sp, 8]; sub x5, x5, x6; mov sp, x5
 //! ```
 //!
-//! Where the code itself says what the stack pointer will be, or where it has put it, that is the rule; offsets are taken from there.
-//! Jumps lead forward; whatever is not of these forms ends the stack, and says so.
+//! If the code itself says what the stack pointer will be, or where it has put it, that is the rule; offsets are taken from
+//! there. Jumps lead forward. Code of any other form ends the stack, and says so.
 
 use std::collections::BTreeMap;
 
@@ -33,15 +33,15 @@ use crate::unwind::table::rule::{Cfa, Fp, Frame, Invalid, Ra, Rbx, Reg, Rule};
 const G: usize = 28;
 const LR: usize = 30;
 const SP: usize = 31;
-/// Where `morestack` is told its caller's return address: cmd/internal/obj/arm64, `stacksplit`.
+/// The register that has the caller's return address for `morestack`: cmd/internal/obj/arm64, `stacksplit`.
 const PROLOGUE_LR: usize = 3;
 
-/// What a register holds, as far as it matters here.
+/// The contents of a register, as far as it matters here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Value {
-    /// What it had at the begin, or, of g, behind the call.
+    /// The register's value at the begin; for g, the value behind the call.
     Was(usize),
-    /// So far from the CFA.
+    /// This far from the CFA.
     Frame(i64),
     /// `*(sp + n)`, on the other stack.
     Slot(i32),
@@ -52,7 +52,7 @@ enum Value {
 
 type Values = BTreeMap<usize, Value>;
 
-/// Where the stack pointer is, and what is known.
+/// The place of the stack pointer, and the known values.
 #[derive(Clone)]
 struct StackState {
     /// On another stack, or on its way there.
@@ -76,7 +76,7 @@ enum Op {
     Branch(u64),
     /// ret, br, brk
     End,
-    /// Something that writes that register at most.
+    /// Any other instruction. It writes at most that register.
     Writes(usize),
 }
 
@@ -113,11 +113,11 @@ fn op(address: u64, word: u32) -> Option<Op> {
     } else if is(0x7fc0_0000, 0x2900_0000) || is(0xffc0_0000, 0xa980_0000) || is(0xffff_ffff, 0xd400_0001) {
         Op::Writes(if word == 0xd400_0001 { 0 } else { SP })
     } else if is(0x7fc0_0000, 0x2940_0000) || is(0x7ec0_0000, 0x28c0_0000) {
-        // A pair is loaded: the registers of an epilogue. What both are is not of interest behind it.
+        // A pair is loaded: the registers of an epilogue. Their values do not matter behind it.
         Op::Writes(to)
     } else {
         match bits(word, 25, 4) {
-            // What the stack pointer becomes otherwise is not understood.
+            // Other writes of the stack pointer are not understood.
             0b1000 | 0b1001 if to == SP && bits(word, 29, 2) != 3 && !is(0x7f00_0000, 0x7100_0000) => return None,
             0b1000 | 0b1001 | 0b0101 | 0b1101 => Op::Writes(to),
             // Loads of all kinds.
@@ -130,8 +130,9 @@ fn op(address: u64, word: u32) -> Option<Op> {
     })
 }
 
-/// The rules of a function; `None` where it does something else. `pcsp`: from each address on, how far the stack pointer is below the
-/// CFA where it is of this stack. `goroutine`: for `morestack`, which does not come back, where a goroutine's stack is found.
+/// Returns the rules of a function; `None` where it does something else. `pcsp`: from each address on, how far the stack pointer
+/// is below the CFA while it is on this stack. `goroutine`: where a goroutine's stack is found, for `morestack`, which does not
+/// come back.
 pub(crate) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Option<Cfa>) -> Option<Switches> {
     let words = code.chunks_exact(4).filter_map(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word));
     let ops: Vec<(u64, Option<Op>)> = (start..).step_by(4).zip(words).map(|(at, word)| (at, op(at, word))).collect();
@@ -140,7 +141,7 @@ pub(crate) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Opti
     let mut state = Some(StackState { left: false, values: (0..SP).map(|register| (register, Value::Was(register))).collect() });
     let mut reached: BTreeMap<u64, StackState> = BTreeMap::new();
     let mut kept = Kept::default();
-    // What is put back by the code behind a call, and up to where that holds.
+    // The rule for the code behind a call that puts the stack pointer back, and the end of its range.
     let mut restored: Option<(u64, Packed)> = None;
     let is_frameless = pcsp.iter().all(|(_, depth)| *depth == 0);
     let (mut any, inside) = (false, start..start.checked_add(code.len() as u64)?);
@@ -160,18 +161,18 @@ pub(crate) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Opti
                 restored = left(cfa, depth(end)).map(|rule| (end, rule));
                 found.goroutine = Some(cfa).filter(|cfa| matches!(cfa, Cfa::Goroutine { .. })).or(found.goroutine);
             } else if let Some(goroutine) = goroutine {
-                // As far as the function goes.
+                // Holds up to the function's end.
                 restored = kept.prologue(goroutine).map(|rule| (u64::MAX, rule));
             }
         }
         let rule = match (&state, restored) {
-            // Behind its own call, x30 is an address in the function itself.
+            // After its own call, x30 is an address in the function itself.
             (Some(state @ StackState { left: false, .. }), _) if is_frameless && state.get(LR) != Some(Value::Was(LR)) => None,
             (Some(StackState { left: false, .. }), _) => Some(own(depth(*address))),
             (_, Some((_, rule))) => Some(rule),
             (Some(state), None) => {
-                // Where nothing was called a signal may have interrupted it, whose handler may have asked the vDSO, too: then its
-                // own registers tell, all of which are known.
+                // Where nothing was called, a signal may have interrupted it, and the signal's handler may have called the vDSO,
+                // too. Then its own registers tell; all of them are known.
                 let own = || if matches!(op, Some(Op::Call)) { None } else { state.own_stack() };
                 kept.thread.and_then(|thread| left(own().unwrap_or(thread), depth(*address)))
             }
@@ -182,10 +183,10 @@ pub(crate) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Opti
         if found.rows.last().is_none_or(|(_, last)| *last != rule) {
             found.rows.push((*address, rule));
         }
-        // Nobody comes here.
+        // No way leads here.
         let Some(now) = &mut state else { continue };
         let Some(op) = op else {
-            // Behind the last call of what never comes back.
+            // After the last call of a function that never comes back.
             goroutine?;
             state = None;
             continue;
@@ -198,7 +199,7 @@ pub(crate) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Opti
                 let both = reached.get(target).map_or_else(|| now.clone(), |other| meet(now, other));
                 reached.insert(*target, both);
             }
-            // A loop: what is known at its begin was known once only.
+            // A loop: the facts at its begin held only once.
             Op::Jump(_) | Op::Branch(_) => return None,
             _ => {}
         }
@@ -209,7 +210,7 @@ pub(crate) fn rows(code: &[u8], start: u64, pcsp: &[(u64, i64)], goroutine: Opti
     any.then_some(found)
 }
 
-/// What is known whichever of two ways was taken.
+/// Returns the facts that hold on both of two ways.
 fn meet(one: &StackState, other: &StackState) -> StackState {
     let same = one.values.iter().filter(|(register, value)| other.values.get(register) == Some(value));
     StackState { left: one.left || other.left, values: same.map(|(register, value)| (*register, value.clone())).collect() }
@@ -225,7 +226,7 @@ impl StackState {
         self.values.extend(value.filter(|_| register != SP).map(|value| (register, value)));
     }
 
-    /// The CFA, by a register that was given the stack pointer and that calls keep.
+    /// Returns the CFA, by a register that was given the stack pointer and that calls keep.
     fn own_stack(&self) -> Option<Cfa> {
         self.values.iter().find_map(|(register, value)| match value {
             Value::Frame(at) if (19..G).contains(register) => {
@@ -235,7 +236,8 @@ impl StackState {
         })
     }
 
-    /// `depth`: of the stack pointer below the CFA behind the instruction, if it is on its own stack.
+    /// Applies an instruction. `depth`: how far the stack pointer is below the CFA behind the instruction, if it is on its own
+    /// stack.
     fn step(&mut self, op: &Op, depth: i64) {
         match op {
             Op::Load(to, SP, offset) if self.left => self.set(*to, Some(Value::Slot(*offset))),
@@ -259,7 +261,7 @@ impl StackState {
                 let both = self.get(*first).zip(self.get(*other));
                 self.set(*to, both.map(|(top, depth)| Value::Difference(Box::new(top), Box::new(depth))));
             }
-            // Of C's and of the runtime's own functions: x19 to x28 are kept.
+            // C's and the runtime's own functions keep x19 to x28.
             Op::Call => self.values.retain(|register, _| (19..=G).contains(register)),
             Op::Writes(to) => self.set(*to, None),
             Op::Store(..) | Op::Jump(_) | Op::Branch(_) | Op::End => {}
@@ -267,12 +269,12 @@ impl StackState {
     }
 }
 
-/// What a function has stored for others to find.
+/// Values that a function has stored for others to find.
 #[derive(Default)]
 struct Kept {
     /// Its caller's stack pointer.
     thread: Option<Cfa>,
-    /// From g: the stack pointer, the return address, and that of its caller.
+    /// Offsets in g: of the stack pointer, the return address, and its caller's return address.
     saved: [Option<i32>; 3],
 }
 
@@ -294,7 +296,7 @@ impl Kept {
         }
     }
 
-    /// Its caller has saved nothing yet, and is found where it was saved here.
+    /// Returns the rule for a caller that is in its prologue. It has saved nothing yet, and is found by the values saved here.
     fn prologue(&self, goroutine: Cfa) -> Option<Packed> {
         let [Some(own), Some(pc), Some(lr)] = self.saved else { return None };
         match goroutine {
@@ -307,13 +309,13 @@ impl Kept {
 }
 
 fn frame(cfa: Cfa, ra: Ra) -> Option<Packed> {
-    // Where g is followed to, it is another one: it leads there once. Who calls the vDSO keeps its own.
+    // A stack that was found through g has another g: g leads there only once. A caller of the vDSO keeps its own g.
     let rbx = if matches!(cfa, Cfa::Thread { .. } | Cfa::Register(..)) { Rbx::Unchanged } else { Rbx::Unknown };
     let frame = Frame { cfa, ra, fp: Fp::Undefined, rbx, interrupted: false, skips: false };
     Packed::new(Rule::Frame(frame), Arch::Aarch64)
 }
 
-/// The rule on its own stack.
+/// Returns the rule on its own stack.
 fn own(depth: i64) -> Packed {
     let Ok(depth) = i32::try_from(depth) else { return Packed::invalid(Invalid::DoesNotFit) };
     let ra = if depth == 0 { Ra::Register(Reg(30)) } else { Ra::AtCfa(-depth) };
@@ -323,20 +325,20 @@ fn own(depth: i64) -> Packed {
     Packed::new(Rule::Frame(frame), Arch::Aarch64).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
 }
 
-/// The rule on another stack: the stack pointer will be so far below the CFA, and the return address is there.
+/// Returns the rule on another stack: the stack pointer will be `depth` below the CFA, and the return address is there.
 fn left(cfa: Cfa, depth: i64) -> Option<Packed> {
     let depth = i32::try_from(depth).ok().filter(|depth| *depth > 0)?;
     let cfa = match cfa {
         Cfa::Goroutine { tls, m, curg, sp, .. } => Cfa::Goroutine { tls, m, curg, sp, outer: depth },
         Cfa::BelowTop { object, top, depth: below, .. } => Cfa::BelowTop { object, top, depth: below, outer: depth },
         Cfa::Deref(register, inner, _) => Cfa::Deref(register, inner, depth),
-        // Is the caller's already.
+        // Already the caller's.
         cfa => cfa,
     };
     frame(cfa, Ra::AtCfa(-depth))
 }
 
-/// From behind a call: where the stack pointer is put back, and to what: the end of the instruction that does so.
+/// Follows the code behind a call. Returns the end of the instruction that puts the stack pointer back, and the CFA.
 fn comes_back(ops: &[(u64, Option<Op>)]) -> Option<(u64, Cfa)> {
     let mut state = StackState { left: true, values: Values::from([(G, Value::Was(G))]) };
     for (address, op) in ops {
@@ -350,7 +352,7 @@ fn comes_back(ops: &[(u64, Option<Op>)]) -> Option<(u64, Cfa)> {
     None
 }
 
-/// The same as a formula, without how far the frame goes.
+/// Returns a value's formula, without the size of the frame.
 fn place(value: &Value) -> Option<Cfa> {
     let outer = 0;
     match value {
@@ -445,7 +447,7 @@ mod tests {
         ];
         assert_eq!(found.rows, expected);
         assert_eq!(found.goroutine, None);
-        // Its caller may be beyond another switch, and g is what leads over that.
+        // Its caller may be beyond another switch, and only g leads across.
         assert!(matches!(there.rule(Arch::Aarch64), Some(Rule::Frame(Frame { rbx: Rbx::Unchanged, .. }))));
         // Without `str x2, [x21, 800]` nothing tells.
         let other = NANOTIME1.replace("a29201f9", "1f2003d5");

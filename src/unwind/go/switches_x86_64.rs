@@ -1,5 +1,5 @@
-//! Functions of Go's runtime that go on on another stack and come back: where they find the stack that they left, read from
-//! their own code. x86_64.
+//! Functions of Go's runtime that leave for another stack and come back, on x86_64: reads from their own code where they find the
+//! stack that they left.
 //!
 //! ```text
 //! systemstack:   mov rax, fs:-8  …  mov rsp, rbx        asmcgocall:  …  mov rsp, [rsi+0x38]; sub rsp, 64; and rsp, -16
@@ -11,10 +11,10 @@
 //!                ret                                                  ret
 //! ```
 //!
-//! What comes after the call says what the stack pointer will be; offsets in the runtime's structures differ between versions of
-//! Go, so they are taken from there. `morestack` does not come back: it has saved its caller's program counter and stack pointer where
-//! `systemstack` looks; the word on the stack is not moved with the stack.
-//! Straight code only, from a call on; whatever is not of these forms is left to the frame pointer.
+//! The code after the call says what the stack pointer will be. Offsets in the runtime's structures differ between versions of
+//! Go, so they are taken from there. `morestack` does not come back: it has saved its caller's program counter and stack pointer
+//! where `systemstack` looks. The word on the stack is not moved with the stack. Only straight code is read, from a call on; all
+//! other forms are left to the frame pointer.
 
 use std::collections::BTreeMap;
 
@@ -27,16 +27,16 @@ use crate::unwind::table::rule::{Cfa, Fp, Frame, Invalid, Ra, Rbx, Reg, Rule};
 /// These functions have 50 to 200 bytes.
 pub(crate) const LONGEST: u64 = 1024;
 
-/// Where the stack pointer is.
+/// The place of the stack pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stack {
-    /// So many bytes below where the caller's return address is.
+    /// This many bytes below the caller's return address.
     Below(i32),
     /// On another stack, or on its way there.
     Left,
 }
 
-/// What a register holds, as far as it matters here.
+/// The contents of a register, as far as it matters here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Value {
     Unknown,
@@ -49,19 +49,19 @@ enum Value {
     Difference(Box<Value>, Box<Value>),
 }
 
-/// Rows of a function that leaves its stack, and the place where a goroutine's is found if the function tells.
+/// Rows of a function that leaves its stack, and where a goroutine's stack is found if the function tells.
 pub(crate) struct Switches {
     pub(crate) rows: Vec<(u64, Packed)>,
     pub(crate) goroutine: Option<Cfa>,
 }
 
-/// The rules in a function without a frame; `None` where it does something else. `returns`: for a function that saves where it was
-/// and never comes back, where that is.
+/// Returns the rules in a function without a frame; `None` where it does something else. `saved`: for a function that saves its
+/// place and never comes back, where it saves it.
 pub(crate) fn rows(code: &[u8], start: u64, saved: Option<Cfa>) -> Option<Switches> {
     let instructions: Vec<Instruction> = Decoder::with_ip(64, code, start, DecoderOptions::NONE).into_iter().collect();
     let mut found = Switches { rows: Vec::new(), goroutine: None };
     let mut stack = Some(Stack::Below(0));
-    // Where jumps lead to, all of them forward.
+    // Targets of jumps, all of them forward.
     let mut reached = BTreeMap::new();
     let mut restored = None;
     let mut left = false;
@@ -130,7 +130,7 @@ fn frame_with(cfa: Cfa, ra: Ra) -> Packed {
     Packed::new(Rule::Frame(frame), Arch::X86_64).unwrap_or(Packed::invalid(Invalid::DoesNotFit))
 }
 
-/// Where the stack pointer is behind an instruction; `None` where nothing comes from there.
+/// Returns the place of the stack pointer behind an instruction; `None` if execution does not continue there.
 fn after(instruction: &Instruction, stack: Option<Stack>, reached: &mut BTreeMap<u64, Stack>) -> Option<Stack> {
     match instruction.flow_control() {
         FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
@@ -159,8 +159,7 @@ fn after(instruction: &Instruction, stack: Option<Stack>, reached: &mut BTreeMap
     stack
 }
 
-/// From behind a call: where the stack pointer is put back, and to what: the end of the instruction that does so, and
-/// the frame's end.
+/// Follows the code behind a call. Returns the end of the instruction that puts the stack pointer back, and the frame's end.
 fn comes_back(instructions: &[Instruction]) -> Option<(u64, Cfa)> {
     let mut registers: BTreeMap<Register, Value> = BTreeMap::new();
     for instruction in instructions {
@@ -204,7 +203,7 @@ fn load(instruction: &Instruction, known: impl Fn(Register) -> Value) -> Value {
     }
 }
 
-/// The end of the frame if the stack pointer is this: behind the return address that it points to.
+/// Returns the frame's end if the stack pointer has this value: behind the return address that it points to.
 fn place(value: &Value) -> Option<Cfa> {
     let outer = 8;
     match value {

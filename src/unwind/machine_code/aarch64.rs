@@ -1,4 +1,4 @@
-//! What one instruction of arm64 does to what is known.
+//! The effect of one instruction of arm64 on the known state.
 //!
 //! Arm Architecture Reference Manual (DDI 0487), C4.1: by bits 28 to 25 an instruction is of one of these groups.
 //!
@@ -11,7 +11,7 @@
 //! 0010  SVE                             the same; its stores are taken to be anywhere on the stack
 //! ```
 //!
-//! Whatever is of no group that is understood is no instruction: then nothing is proved.
+//! Code outside these groups counts as no instruction: then nothing is proved.
 
 use super::abi::{LR, SP};
 use super::flow::{Flow, is_fork};
@@ -23,7 +23,7 @@ use super::words::{add, bits, get, is, register, set, signed};
 /// System calls that make a thread: `clone`, `clone3`. include/uapi/asm-generic/unistd.h.
 const CLONES: [u64; 2] = [CLONE, 435];
 const CLONE: u64 = 220;
-/// That nothing comes after: `exit`, `exit_group`, `rt_sigreturn`.
+/// System calls that do not return: `exit`, `exit_group`, `rt_sigreturn`.
 const LAST: [u64; 3] = [93, 94, 139];
 
 const NOP: u32 = 0xd503_201f;
@@ -35,12 +35,12 @@ pub(crate) struct Instruction {
     pub(crate) word: u32,
 }
 
-/// Whether an instruction only fills room between functions.
+/// Returns whether an instruction only fills room between functions.
 pub(crate) fn is_padding(word: u32) -> bool {
     word == NOP || word == 0
 }
 
-/// Whether nothing that is behind it is run after it.
+/// Returns whether execution never continues behind the instruction.
 pub(crate) fn ends_run(Instruction { word, .. }: Instruction) -> bool {
     // b; br, ret and their kind, but not blr; brk, hlt
     is(word, 0xfc00_0000, 0x1400_0000)
@@ -48,34 +48,34 @@ pub(crate) fn ends_run(Instruction { word, .. }: Instruction) -> bool {
         || is(word, 0xff00_0000, 0xd400_0000) && matches!(bits(word, 21, 3), 1 | 2)
 }
 
-/// `blr`, `blraa` and its kind.
+/// Returns whether it is a `blr`, `blraa` or similar.
 fn is_call_by_register(word: u32) -> bool {
     is(word, 0xfe60_0000, 0xd620_0000)
 }
 
-/// Where a `bl` leads.
+/// Returns the target of a `bl`.
 pub(crate) fn called(address: u64, word: u32) -> Option<u64> {
     is(word, 0xfc00_0000, 0x9400_0000).then(|| address.wrapping_add_signed(signed(word, 0, 26) * 4))
 }
 
-/// `mov x29, 0`, perhaps behind a `bti c`.
+/// Returns whether the code begins with `mov x29, 0`, perhaps behind a `bti c`.
 pub(crate) fn clears_frame_pointer(code: &[u8]) -> bool {
     let mut words = code.chunks_exact(4).filter_map(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word));
     words.find(|word| *word != BTI_C) == Some(0xd280_001d)
 }
 
-/// Whether it is of a group that is understood.
+/// Returns whether the instruction is of a group that is understood.
 pub(crate) fn is_known(word: u32) -> bool {
     match bits(word, 25, 4) {
         0b1000 | 0b1001 | 0b0101 | 0b1101 | 0b0111 | 0b1111 | 0b0010 => true,
-        // All of these but: compare and branch (2024), and what has no name.
+        // The whole group except compare and branch (2024), and encodings without a name.
         0b1010 | 0b1011 => !is(word, 0x7f00_0000, 0x7400_0000) && !is(word, 0x7800_0000, 0x7800_0000),
         0b0100 | 0b0110 | 0b1100 | 0b1110 => memory::is_known(word),
         _ => false,
     }
 }
 
-/// Changes the state to what is behind the instruction, and says where that is.
+/// Changes the state to the one behind the instruction, and returns where execution continues.
 pub(crate) fn step(instruction: Instruction, state: &mut MachineState) -> Flow {
     let Instruction { address, word } = instruction;
     match bits(word, 25, 4) {
@@ -124,7 +124,7 @@ fn system(word: u32, state: &mut MachineState) -> Flow {
             _ => Flow::Next,
         };
     }
-    // Hints: chkfeat writes x16, signing by pairs of registers x17. What signs x30 leaves it the return address.
+    // Hints: chkfeat writes x16, signing by pairs of registers writes x17. After signing, x30 still counts as the return address.
     if is(word, 0xffff_f01f, 0xd503_201f) {
         match bits(word, 5, 7) {
             8 | 10 | 12 | 14 => state.set(17, Value::Unknown),
@@ -152,10 +152,10 @@ fn system_call(state: &mut MachineState) -> Flow {
     Flow::Next
 }
 
-/// Writes what an addition has made, also to the stack pointer.
+/// Writes the result of an addition, also to the stack pointer.
 fn write_sum(address: u64, to: usize, from: Value, sum: Option<Value>, state: &mut MachineState) {
     let value = sum.unwrap_or_else(|| match from {
-        // Down by something, or aligned: another place of the same stack.
+        // Moved down by an unknown amount, or aligned: another place of the same stack.
         Value::Stack(..) if to == SP => state.new_base(address),
         _ => Value::Unknown,
     });
@@ -176,7 +176,7 @@ fn immediate(Instruction { address, word }: Instruction, state: &mut MachineStat
             }
             write_sum(address, to, value, add(value, number).filter(|_| wide), state);
         }
-        // addg, subg and others: of no stack pointer that anybody lives by.
+        // addg, subg and others: never of a stack pointer that matters.
         0b011 => state.set(to, Value::Unknown),
         0b100 if bits(word, 29, 2) == 3 => {
             state.flags = Flags::Unknown;
@@ -204,19 +204,19 @@ fn immediate(Instruction { address, word }: Instruction, state: &mut MachineStat
     }
 }
 
-/// What `adr` and `adrp` load.
+/// Returns the address that `adr` or `adrp` loads.
 fn address_of(address: u64, word: u32) -> u64 {
     let offset = signed(word, 5, 19) << 2 | i64::from(bits(word, 29, 2));
     if word >> 31 == 1 { (address & !0xfff).wrapping_add_signed(offset << 12) } else { address.wrapping_add_signed(offset) }
 }
 
-/// What `add` and `sub` of an immediate add.
+/// Returns the number that `add` or `sub` of an immediate adds.
 fn summand(word: u32) -> i64 {
     let number = i64::from(bits(word, 10, 12)) << if word >> 22 & 1 == 1 { 12 } else { 0 };
     if word >> 30 & 1 == 1 { -number } else { number }
 }
 
-/// The flags of an addition or subtraction that sets them.
+/// Returns the flags of an addition or subtraction that sets them.
 fn compared(word: u32, first: Value, by: Option<u64>) -> Flags {
     match (word >> 30 & 1 == 1, first, by) {
         (true, Value::Cloned, Some(0)) => Flags::Cloned,
@@ -261,7 +261,7 @@ fn by_registers(Instruction { address, word }: Instruction, state: &mut MachineS
         let value = get(state, register(word, 16));
         return set(state, to, value);
     }
-    // What comes of w0 is what comes of x0, as far as it is asked for.
+    // A move of 32 bits keeps only the facts that matter here.
     if is(word, 0xffe0_ffe0, 0x2a00_03e0) {
         let value = match get(state, register(word, 16)) {
             Value::Cloned => Value::Cloned,
@@ -274,7 +274,7 @@ fn by_registers(Instruction { address, word }: Instruction, state: &mut MachineS
     if is(word, 0xffff_0000, 0xdac1_0000) {
         return;
     }
-    // ccmp, ccmn: no register, but flags; ands, bics; adcs and what else is beside it
+    // ccmp and ccmn write flags and no register; also ands, bics, and adcs with its neighbours
     let conditional = is(word, 0x1fe0_0000, 0x1a40_0000);
     if conditional || is(word, 0x7f00_0000, 0x6a00_0000) || is(word, 0x1fe0_0000, 0x1a00_0000) {
         state.flags = Flags::Unknown;
@@ -284,7 +284,7 @@ fn by_registers(Instruction { address, word }: Instruction, state: &mut MachineS
     }
 }
 
-/// An entry of a table added to the place that it counts from.
+/// Returns the sum of a table's entry and the place that the entry counts from.
 fn target(word: u32, first: Value, other: Value, extends: bool, shift: u32) -> Option<Value> {
     let (base, table, width, shift) = match (first, other) {
         (Value::Number(base), Value::TableEntry(table, width)) => (base, table, width, shift),
@@ -319,8 +319,9 @@ fn vector(word: u32, state: &mut MachineState) {
     }
 }
 
-/// Which of these write which registers would be a long list: the number at the place of the one that is written is that of a
-/// general register or of another; taken for both. Where it stores is a multiple of a length that nobody knows here.
+/// Applies an instruction of SVE. A list of the registers that each instruction writes would be long. The field of the written
+/// register may name a general register or another kind, so both count as written. A store's place is a multiple of a length that
+/// is unknown here.
 fn scalable(word: u32, state: &mut MachineState) {
     let to = register(word, 0);
     state.flags = Flags::Unknown;
@@ -335,7 +336,7 @@ fn scalable(word: u32, state: &mut MachineState) {
     set(state, to, Value::Unknown);
 }
 
-/// What is known in addition where a branch is taken, and where it is not.
+/// Returns the states where a branch is taken and where it is not. The branch itself may add facts to each.
 pub(crate) fn branches(Instruction { word, .. }: Instruction, state: &MachineState) -> (MachineState, MachineState) {
     let (mut taken, mut not) = (state.clone(), state.clone());
     // cbz, cbnz
@@ -367,7 +368,7 @@ pub(crate) fn branches(Instruction { word, .. }: Instruction, state: &MachineSta
     (taken, not)
 }
 
-/// The table of an indirect jump, if it is one by a table.
+/// Returns the table of an indirect jump, if it jumps by a table.
 pub(crate) fn table_of(Instruction { word, .. }: Instruction, state: &MachineState) -> Option<Jumps> {
     match state.get(register(word, 5)) {
         Value::Target(jumps) => Some(jumps),
@@ -376,12 +377,12 @@ pub(crate) fn table_of(Instruction { word, .. }: Instruction, state: &MachineSta
     }
 }
 
-/// Whether an indirect jump leads to the return address, in another register than its own.
+/// Returns whether an indirect jump leads to the return address, in another register than its own.
 pub(crate) fn returns_by_register(Instruction { word, .. }: Instruction, state: &MachineState) -> bool {
     state.get(register(word, 5)) == Value::Return && state.stack_pointer() == Value::Stack(super::state::CFA, 0)
 }
 
-/// An address in the code that the instruction takes.
+/// Returns an address in the code that the instruction takes.
 pub(crate) fn reference(Instruction { address, word }: Instruction, state: &MachineState) -> Option<u64> {
     // adr; add to what adrp has loaded
     if is(word, 0x9f00_0000, 0x1000_0000) {

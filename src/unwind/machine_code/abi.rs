@@ -1,4 +1,4 @@
-//! Conventions of calls.
+//! Calling conventions.
 
 use crate::object::headers::Arch;
 
@@ -11,20 +11,20 @@ pub(crate) const SP: usize = 31;
 pub(crate) const RBP: usize = 6;
 pub(crate) const RSP: usize = 7;
 
-/// What functions owe to those that call them.
+/// The duties of functions towards their callers.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Abi {
     pub(crate) arch: Arch,
     /// DWARF's numbers, as everywhere here.
     pub(crate) sp: usize,
     pub(crate) fp: usize,
-    /// What a function gives back as it was, but for the stack pointer.
+    /// Registers that a function preserves, except the stack pointer.
     pub(crate) kept: &'static [usize],
-    /// What a call may change.
+    /// Registers that a call may change.
     pub(crate) scratch: &'static [usize],
     /// How far the stack pointer is from the CFA at a function's begin.
     pub(crate) entry: i64,
-    /// The register in which the return address is then; else it is at the stack pointer.
+    /// The register that has the return address at a function's begin; `None` if it is at the stack pointer.
     pub(crate) link: Option<usize>,
 }
 
@@ -39,7 +39,7 @@ static X86_64: Abi = Abi {
     link: None,
 };
 
-/// AAPCS64, 6.1.1: x19 to x29 are kept. x18 is the platform's: nobody owes it to anybody.
+/// AAPCS64, 6.1.1: x19 to x29 are kept. x18 is the platform's: functions need not preserve it.
 static AARCH64: Abi = Abi {
     arch: Arch::Aarch64,
     sp: SP,

@@ -1,8 +1,8 @@
-//! Where a program goes on behind an instruction.
+//! Where execution continues after an instruction.
 
 use super::state::Value;
 
-/// Where it goes on.
+/// Where execution continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flow {
     /// Behind the instruction.
@@ -10,7 +10,7 @@ pub(crate) enum Flow {
     Jump(u64),
     /// There or behind the instruction.
     Branch(u64),
-    /// There, and behind the instruction when that has returned.
+    /// There first; behind the instruction once the callee has returned.
     Call(Option<u64>),
     Return,
     /// Where a register or memory says.
@@ -22,7 +22,7 @@ pub(crate) enum Flow {
 /// `CLONE_VM`: include/uapi/linux/sched.h.
 const CLONE_VM: u64 = 0x100;
 
-/// Whether a `clone` with these flags is a fork, whose child has a copy of the stack and goes on as its parent does.
+/// Returns whether a `clone` with these flags is a fork. A fork's child has a copy of the stack and continues as its parent does.
 pub(crate) fn is_fork(flags: Value) -> bool {
     matches!(flags, Value::Number(flags) if flags & CLONE_VM == 0)
 }

@@ -1,4 +1,4 @@
-//! One function: what is known at each of its instructions, by following all ways through it.
+//! Analysis of one function: finds the facts at each of its instructions by following all ways through it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -13,19 +13,19 @@ use super::plain::Plain;
 use super::state::{CFA, MachineState, Value};
 use super::text::Text;
 
-/// A jump table has no more entries than this.
+/// Most entries of a jump table.
 const MOST_JUMPS: usize = 1024;
-/// How often a function is begun again, because a call was found not to return.
+/// Most restarts of a function, each because a call was found not to return.
 const MOST_TURNS: usize = 64;
-/// Instructions that are looked at in one function, for each that it has.
+/// Most visits to the instructions of one function, for each instruction that it has.
 const MOST_VISITS: u64 = 24;
 
-/// How one came from a block to another.
+/// How a block is reached from another block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Jump,
     Fall,
-    /// Behind that call, which may not return.
+    /// Past that call, which may not return.
     Call(u64),
 }
 
@@ -33,22 +33,22 @@ struct Block {
     input: MachineState,
     end: u64,
     rows: Vec<Row>,
-    /// The only way there is behind a call.
+    /// The call before it, if no other way leads here.
     after: Option<u64>,
-    /// Begins with padding, and goes on.
+    /// It begins with padding, and continues behind it.
     is_padded: bool,
-    /// Where it goes on in this function, and whether behind a call.
+    /// Next blocks in this function, and whether each is behind a call.
     next: Vec<(u64, bool)>,
-    /// Whether it ends by leaving the function for who called it, and whether it ends for sure, not by a call that may return.
+    /// Whether it leaves the function for its caller; whether it surely ends, not by a call that may return.
     leaves: bool,
     ends: bool,
 }
 
-/// Why to begin again.
+/// Why a function is begun again.
 enum Again {
     /// That call does not return.
     Ends(u64),
-    /// What was taken for the begin of a thread comes back.
+    /// The assumed begin of a thread returns.
     NoThread,
     Failed(&'static str),
 }
@@ -61,7 +61,7 @@ pub(crate) struct Function<'a, 't> {
     is_root: bool,
     follow_threads: bool,
     ends: HashSet<u64>,
-    /// Calls and what they call.
+    /// Calls and the functions that they call.
     targets: HashMap<u64, u64>,
     blocks: BTreeMap<u64, Block>,
     waiting: BTreeSet<u64>,
@@ -74,7 +74,7 @@ pub(crate) struct Function<'a, 't> {
     has_thread: bool,
 }
 
-/// Follows the function at `start`. `budget` is what all functions together may look at, and becomes less.
+/// Follows the function at `start`. `budget` is shared by all functions, and decreases.
 pub(crate) fn follow(
     text: &Text<'_>,
     known: &Known<'_>,
@@ -135,7 +135,7 @@ impl Function<'_, '_> {
         while let Some(start) = self.waiting.pop_first() {
             self.block(start, budget, stepper)?;
         }
-        // Padding aligns what begins behind it. If nothing else leads there, that is no part of this function.
+        // Padding aligns the code behind it. If no other way leads there, that code is no part of this function.
         if let Some(call) = self.blocks.values().find_map(|block| block.after.filter(|_| block.is_padded)) {
             return Err(Again::Ends(call));
         }
@@ -157,7 +157,7 @@ impl Function<'_, '_> {
     }
 
     fn begin(&mut self, start: u64, input: MachineState, after: Option<u64>) {
-        // What went through here without stopping has to stop.
+        // A block that ran through this address must now end here.
         if let Some((before, block)) = self.blocks.range(..start).next_back()
             && block.end > start
         {
@@ -181,7 +181,7 @@ impl Function<'_, '_> {
         let Some(code) = self.text.from(start) else { return failed("leaves the code") };
         let mut decoder = Decoder::new(self.text.arch, code, start);
         let mut rows: Vec<Row> = Vec::new();
-        // Nothing but padding so far, behind a call that may not return.
+        // Only padding so far, behind a call that may not return.
         let mut idle = after;
         let mut is_padded = false;
         loop {
@@ -195,7 +195,7 @@ impl Function<'_, '_> {
             }
             let Some(instruction) = decoder.decode() else {
                 self.close(start, at, rows);
-                // Behind a call that does not return anything may be.
+                // The bytes behind a call that does not return may be anything.
                 return if after.is_some() { Ok(()) } else { failed("no instruction") };
             };
             if !instruction.is_padding() {
@@ -224,7 +224,7 @@ impl Function<'_, '_> {
         }
     }
 
-    /// Where the next block or function behind an address begins.
+    /// Returns where the next block or function behind an address begins.
     fn next_begin(&self, address: u64) -> u64 {
         let behind = (Excluded(address), Unbounded);
         let block = self.blocks.range(behind).next().map(|(start, _)| *start);
@@ -232,7 +232,7 @@ impl Function<'_, '_> {
         block.into_iter().chain(function).min().unwrap_or(u64::MAX)
     }
 
-    /// Whether there is enough time for an instruction. `is_new`: of a block that was not followed before.
+    /// Counts a visit to an instruction; fails if the budget is used up. `is_new`: its block was not followed before.
     fn count(&mut self, is_new: bool, budget: &mut Budget<'_>) -> Result<(), Again> {
         self.visits += 1;
         self.instructions += u64::from(is_new);
@@ -249,7 +249,7 @@ impl Function<'_, '_> {
         }
     }
 
-    /// Behind the last instruction of a block.
+    /// Follows the ways that leave the last instruction of a block.
     fn leave(&mut self, instruction: &Instruction, flow: Flow, mut state: MachineState, next: u64) -> Result<(), Again> {
         match flow {
             Flow::Next => Ok(()),
@@ -299,7 +299,7 @@ impl Function<'_, '_> {
                 Some(jumps) => self.jumps(jumps, &state),
                 None if instruction.returns_by_register(&state) => self.returns(&state),
                 None => {
-                    // Of what is in the middle of a function this may be a jump by a table: it proves nothing.
+                    // In the middle of a function this may be a jump by a table, so it proves nothing.
                     let proof = self.outcome.proof;
                     self.returned(&state, "jumps anywhere")?;
                     self.outcome.proof = proof;
@@ -310,7 +310,7 @@ impl Function<'_, '_> {
         }
     }
 
-    /// A return, or a jump to another function that will.
+    /// Handles a return, or a jump to another function that will return.
     fn returned(&mut self, state: &MachineState, otherwise: &'static str) -> Result<(), Again> {
         if state.root {
             return if self.is_root { Err(Again::Failed("the first code returns")) } else { Err(Again::NoThread) };
@@ -347,9 +347,10 @@ impl Function<'_, '_> {
         }
     }
 
-    /// Takes out what is only behind calls and leads nowhere: such a call may never have come back, and what is behind it be
-    /// part of another function. In a function that returns, all that does not lead to its return; it is code that runs once in
-    /// a process, if at all. In one that does not, what does not lead to an end that is known for one, or round in a circle.
+    /// Removes blocks that are only behind calls and lead nowhere. Such a call may never return, and the code behind it may
+    /// belong to another function. In a function that returns, these are all blocks that do not lead to its return; that is code
+    /// that runs once in a process, if at all. In a function that does not return, they are the blocks that lead neither to a
+    /// known end nor round in a circle.
     fn cut_dead_ends(&mut self) {
         let returns = self.outcome.returns || !self.outcome.tails.is_empty();
         let mut before: HashMap<u64, Vec<u64>> = HashMap::new();
@@ -384,7 +385,7 @@ impl Function<'_, '_> {
         self.blocks.retain(|start, _| kept.contains(start));
     }
 
-    /// A way to `target`.
+    /// Follows a way to `target`.
     fn edge(&mut self, target: u64, state: &MachineState, way: Way) -> Result<(), Again> {
         if !self.text.contains(target) {
             return self.outside(target, state, way);
@@ -417,8 +418,8 @@ impl Function<'_, '_> {
             return Ok(());
         };
         if block.input.contradicts(state) {
-            // The same code with two sizes of the frame: no compiler makes that. One of the two ways is none: that behind a call
-            // which does not return.
+            // The same code with two sizes of the frame: no compiler makes that. So one of the two ways does not exist: the one
+            // behind a call, because the call does not return.
             if let Some(call) = after.or(block.after) {
                 return Err(Again::Ends(call));
             }
@@ -433,20 +434,20 @@ impl Function<'_, '_> {
         Ok(())
     }
 
-    /// To code that has unwind information, or is none.
+    /// Follows a way to code that has unwind information, or to something that is no code.
     fn outside(&mut self, target: u64, state: &MachineState, way: Way) -> Result<(), Again> {
         match way {
             Way::Call(call) => {
                 self.is_silent(call);
                 Ok(())
             }
-            // What is there is analysed another time, as it is when it is called.
+            // The code there is analysed separately, as if it had been called.
             Way::Jump if self.known.others.contains(target) => {
                 self.returned(state, "jumps to code that is analysed alone, with a frame")?;
                 self.outcome.tails.push(target);
                 Ok(())
             }
-            // May lead into a part of the same function that has been put elsewhere.
+            // May lead into a part of the same function that was put elsewhere.
             Way::Jump => {
                 self.leaves();
                 self.outcome.returns = true;
@@ -460,9 +461,9 @@ impl Function<'_, '_> {
         }
     }
 
-    /// Ways by a table: as many entries as lead into this code.
+    /// Follows the ways of a jump table: as many entries as lead into this code.
     fn jumps(&mut self, jumps: Jumps, state: &MachineState) -> Result<(), Again> {
-        // Behind a table is the next one: without its length there is no end.
+        // The next table may follow directly: without a length the end of this one is unknown.
         let limit = state.limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit <= MOST_JUMPS);
         let Some(limit) = limit else { return Err(Again::Failed("jumps by a table without a length")) };
         let targets = self.text.jumps(jumps, limit);

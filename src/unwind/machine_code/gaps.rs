@@ -1,4 +1,4 @@
-//! Code without rules: which it is, and what was found cut to it.
+//! Finds code without rules, and cuts results to it.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::unwind::table::block::Block;
 use crate::unwind::table::packed::Packed;
 use crate::unwind::table::rows::Table;
 
-/// What of the code a table has no rule for, though nothing says that there is none.
+/// Returns the code that has neither a rule nor a reason why there is none.
 pub(crate) fn gaps(table: &Table, code: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut gaps = Vec::new();
     let mut code = code.iter();
@@ -33,7 +33,7 @@ pub(crate) fn gaps(table: &Table, code: &[Range<u64>]) -> Vec<Range<u64>> {
     gaps
 }
 
-/// Ranges without others, both sorted.
+/// Returns `ranges` without `others`; both are sorted.
 pub(crate) fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut rest = Vec::new();
     for range in ranges {
@@ -53,8 +53,8 @@ pub(crate) fn size(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// Ranges of whole instructions. A return from a signal handler begins a byte before its code: in the instruction before, of which
-/// the rest is still to be understood.
+/// Returns the ranges cut at whole instructions. A return from a signal handler begins a byte before its code. That byte belongs
+/// to the instruction before, and the rest of that instruction must still be understood.
 pub(crate) fn whole(arch: Arch, gaps: &[Range<u64>]) -> Vec<Range<u64>> {
     if arch == Arch::X86_64 {
         return gaps.to_vec();
@@ -70,7 +70,7 @@ pub(crate) fn whole(arch: Arch, gaps: &[Range<u64>]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Leaves of a block what is in a gap.
+/// Cuts a block to the part that is in a gap.
 pub(crate) fn clip(block: &mut Block, gaps: &[Range<u64>]) {
     let Some(gap) = gaps.get(gaps.partition_point(|gap| gap.end <= block.start)) else { return };
     block.start = block.start.max(gap.start);

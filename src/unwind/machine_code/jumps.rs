@@ -6,7 +6,7 @@ pub(crate) struct Width {
     /// 1, 2, 4 or 8 bytes.
     pub(crate) bytes: u8,
     pub(crate) signed: bool,
-    /// It counts what is so many bits longer.
+    /// An entry counts units of `1 << shift` bytes.
     pub(crate) shift: u8,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Jumps {
 }
 
 impl Jumps {
-    /// Of addresses themselves.
+    /// Returns a table of plain addresses.
     pub(crate) fn absolute(table: u64) -> Jumps {
         Jumps { table, base: 0, width: Width::signed(8) }
     }

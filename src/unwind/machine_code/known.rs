@@ -1,4 +1,4 @@
-//! What is known of functions while code is analysed: where they begin, and what they do to their callers.
+//! Facts about functions while code is analysed: where they begin, and what they do to their callers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,10 +15,10 @@ pub(crate) enum Evidence {
     Called,
 }
 
-/// What is known of functions in code that is analysed another time.
+/// Facts about functions in code that is analysed separately.
 #[derive(Default)]
 pub(crate) struct Others {
-    /// Where that code is, and this: sorted.
+    /// Ranges of that code and of the code analysed now, sorted.
     pub(crate) code: Vec<Range<u64>>,
     pub(crate) endless: FxHashSet<u64>,
     pub(crate) changes: FxHashMap<u64, u16>,
@@ -31,13 +31,13 @@ impl Others {
     }
 }
 
-/// What is known of other functions.
+/// Facts about other functions.
 pub(crate) struct Known<'o> {
     pub(crate) others: &'o Others,
     pub(crate) starts: BTreeMap<u64, Evidence>,
-    /// That never come back.
+    /// Functions that never return.
     pub(crate) endless: FxHashSet<u64>,
-    /// Registers that a function ought to give back as they were and does not: bits as [`State::changed`] has them.
+    /// Registers that a function ought to preserve and does not: bits as [`State::changed`] has them.
     pub(crate) changes: FxHashMap<u64, u16>,
 }
 
@@ -50,7 +50,7 @@ impl<'o> Known<'o> {
         self.endless.contains(&function) || self.others.endless.contains(&function)
     }
 
-    /// Registers that a function changes though it ought not to.
+    /// Returns the registers that a function changes though it ought not to.
     pub(crate) fn changed(&self, function: u64) -> u16 {
         let changed = |changes: &FxHashMap<u64, u16>| changes.get(&function).copied();
         changed(&self.changes).or_else(|| changed(&self.others.changes)).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What the two machines have in common here: instructions, one after the other.
+//! The common interface of the two machines: instructions, one after the other.
 
 use super::flow::Flow;
 use super::jumps::Jumps;
@@ -19,7 +19,7 @@ impl Instruction {
         }
     }
 
-    /// Whether it only fills room between functions.
+    /// Returns whether it only fills room between functions.
     pub(crate) fn is_padding(&self) -> bool {
         match self {
             Instruction::X86(instruction) => x86::is_padding(instruction),
@@ -27,12 +27,12 @@ impl Instruction {
         }
     }
 
-    /// Whether a return takes arguments off the stack as well.
+    /// Returns whether a return takes arguments off the stack as well.
     pub(crate) fn pops(&self) -> bool {
         matches!(self, Instruction::X86(instruction) if instruction.op_count() > 0)
     }
 
-    /// Whether nothing that is behind it is run after it.
+    /// Returns whether execution never continues behind it.
     pub(crate) fn ends_run(&self) -> bool {
         match self {
             Instruction::X86(instruction) => x86::ends_run(instruction),
@@ -40,7 +40,7 @@ impl Instruction {
         }
     }
 
-    /// An address in the code that the instruction takes: of a function that somebody is to call, mostly.
+    /// Returns an address in the code that the instruction takes: mostly of a function that will be called.
     pub(crate) fn reference(&self, state: &MachineState, is_fixed: bool) -> Option<u64> {
         match self {
             Instruction::X86(instruction) => x86::reference(instruction, is_fixed),
@@ -48,7 +48,7 @@ impl Instruction {
         }
     }
 
-    /// What is known in addition where a branch is taken, and where it is not.
+    /// Returns the states where a branch is taken and where it is not. The branch itself may add facts to each.
     pub(crate) fn branches(&self, state: &MachineState) -> (MachineState, MachineState) {
         match self {
             Instruction::X86(instruction) => x86::branches(instruction, state),
@@ -56,7 +56,7 @@ impl Instruction {
         }
     }
 
-    /// The table of an indirect jump, if it is one by a table.
+    /// Returns the table of an indirect jump, if it jumps by a table.
     pub(crate) fn table(&self, state: &MachineState) -> Option<Jumps> {
         match self {
             Instruction::X86(instruction) => x86::table_of(instruction, state),
@@ -64,7 +64,7 @@ impl Instruction {
         }
     }
 
-    /// Whether an indirect jump leads to the return address, which is in its register.
+    /// Returns whether an indirect jump leads to the return address, which is in its register.
     pub(crate) fn returns_by_register(&self, state: &MachineState) -> bool {
         match self {
             Instruction::X86(instruction) => x86::returns_by_register(instruction, state),
@@ -87,7 +87,7 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// Of the next instruction.
+    /// Returns the address of the next instruction.
     pub(crate) fn address(&self) -> u64 {
         match self {
             Decoder::X86(decoder) => decoder.ip(),
@@ -102,7 +102,7 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// The next one; `None` for what is none, over which it does not go reliably.
+    /// Returns the next instruction; `None` if the bytes are none. Steps over such bytes are not reliable.
     pub(crate) fn decode(&mut self) -> Option<Instruction> {
         match self {
             Decoder::X86(decoder) => {
@@ -127,7 +127,7 @@ impl Stepper {
         Stepper(x86::Stepper::new())
     }
 
-    /// Changes the state to what is behind the instruction, and says where that is.
+    /// Changes the state to the one behind the instruction, and returns where execution continues.
     pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut MachineState) -> Flow {
         match instruction {
             Instruction::X86(instruction) => self.0.step(instruction, state),
@@ -136,7 +136,7 @@ impl Stepper {
     }
 }
 
-/// Whether code marks its frame as the outermost by its first instruction: psABI for AMD64, 3.4.1; AAPCS64, 6.4.6.
+/// Returns whether code marks its frame as the outermost by its first instruction: psABI for AMD64, 3.4.1; AAPCS64, 6.4.6.
 pub(crate) fn clears_frame_pointer(arch: Arch, code: &[u8]) -> bool {
     match arch {
         Arch::X86_64 => x86::clears_frame_pointer(code),
@@ -144,19 +144,19 @@ pub(crate) fn clears_frame_pointer(arch: Arch, code: &[u8]) -> bool {
     }
 }
 
-/// How many bytes at the begin only fill room: nops, int3, zeros.
+/// Returns how many bytes at the begin only fill room: nops, int3, zeros.
 pub(crate) fn padding(arch: Arch, code: &[u8]) -> usize {
     match arch {
         Arch::X86_64 => x86::padding(code),
         Arch::Aarch64 => {
             let word = |word: &&[u8]| word.first_chunk().is_none_or(|word| aarch64::is_padding(u32::from_le_bytes(*word)));
-            // What is no whole instruction is none.
+            // An incomplete instruction is no padding.
             code.chunks(4).take_while(word).map(<[u8]>::len).sum()
         }
     }
 }
 
-/// How many bytes there are to the end of what is run one after the other.
+/// Returns the number of bytes up to the end of the code that runs in sequence.
 pub(crate) fn run_length(arch: Arch, code: &[u8]) -> usize {
     let mut decoder = Decoder::new(arch, code, 0);
     while decoder.can_decode() {
@@ -168,7 +168,7 @@ pub(crate) fn run_length(arch: Arch, code: &[u8]) -> usize {
     (decoder.address() as usize).max(1)
 }
 
-/// Where calls in code may lead that is not followed, with the calls: by their first byte or word.
+/// Returns where calls in code that is not followed may lead, with the calls: by their first byte or word.
 pub(crate) fn calls(arch: Arch, code: &[u8], address: u64) -> Vec<(u64, u64)> {
     match arch {
         Arch::X86_64 => memchr::memchr_iter(0xe8, code)
@@ -186,7 +186,7 @@ pub(crate) fn calls(arch: Arch, code: &[u8], address: u64) -> Vec<(u64, u64)> {
     }
 }
 
-/// Whether what is behind a call shows that nothing comes back to it: a trap.
+/// Returns whether the code behind a call shows that the call never returns: a trap.
 pub(crate) fn ends_here(arch: Arch, behind: &[u8]) -> bool {
     match arch {
         // int3; ud2

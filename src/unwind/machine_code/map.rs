@@ -1,4 +1,4 @@
-//! What functions say of each byte of code, put together.
+//! Combines the facts that functions give about each byte of code.
 
 use crate::unwind::table::block::Block;
 use rustc_hash::FxHashMap;
@@ -9,21 +9,21 @@ use super::state::Facts;
 use super::text::{Places, Text};
 use crate::unwind::table::packed::Packed;
 
-/// Padding up to so many bytes has the rule before it: nothing runs there.
+/// Longest padding, in bytes, that has the rule before it: nothing runs there.
 const PADDING: usize = 63;
 
 const NOTHING: u16 = 0;
-/// Two functions share the code, and do not agree.
+/// Two functions share the code and disagree.
 const DISPUTED: u16 = u16::MAX;
 
-/// A number for each byte: which rule holds there.
+/// A number for each byte: it tells the rule that holds there.
 pub(crate) struct Map {
     places: Places,
     numbers: Vec<u16>,
     rules: Vec<Packed>,
     known: FxHashMap<Packed, u16>,
     rbx: bool,
-    /// Numbers of the facts that were asked for last: most functions have the same few.
+    /// Numbers of the facts that were used last: most functions have the same few.
     recent: Vec<(Facts, u16)>,
     oldest: usize,
 }
@@ -70,7 +70,7 @@ impl Map {
         number
     }
 
-    /// The rows of a function: place of the first byte, how many there are, number of the rule.
+    /// Calls `row` for each row of a function, with the row's bytes and the number of its rule.
     fn each(&mut self, outcome: &Outcome, mut row: impl FnMut(&mut [u16], u16)) {
         for found in &outcome.rows {
             let (number, place) = (self.number_of(found.facts), self.places.of(found.start));
@@ -81,7 +81,7 @@ impl Map {
         }
     }
 
-    /// Whether a function says nothing else than those before it.
+    /// Returns whether a function agrees with all functions before it.
     pub(crate) fn fits(&mut self, outcome: &Outcome) -> bool {
         let mut fits = true;
         self.each(outcome, |bytes, number| fits &= bytes.iter().all(|before| *before == NOTHING || *before == number));
@@ -96,14 +96,14 @@ impl Map {
         });
     }
 
-    /// How many bytes from an address on, of at most so many, something is said about.
+    /// Returns how many bytes from an address on, at most `most`, have facts.
     pub(crate) fn painted(&self, address: u64, most: usize) -> usize {
         let place = self.places.of(address);
         let bytes = self.numbers.get(place..place.saturating_add(most)).unwrap_or_default();
         bytes.iter().take_while(|number| **number != NOTHING).count()
     }
 
-    /// Whether functions contradict each other somewhere in a row.
+    /// Returns whether functions contradict each other somewhere in a row.
     #[cfg(test)]
     pub(crate) fn is_disputed(&self, row: &super::outcome::Row) -> bool {
         let place = self.places.of(row.start);
@@ -111,7 +111,7 @@ impl Map {
         bytes.unwrap_or_default().contains(&DISPUTED)
     }
 
-    /// The code of which a rule is known. What fills the room up to the next function has the rule before it.
+    /// Returns the code with known rules. Padding up to the next function has the rule before it.
     pub(crate) fn blocks(&mut self, text: &Text<'_>) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
         for (start, bytes) in &text.pieces {
@@ -149,7 +149,7 @@ impl Map {
             }
             blocks.extend(open);
         }
-        // Rows that say the same as the one before are one.
+        // Rows that equal the row before are merged with it.
         for block in &mut blocks {
             block.rows.dedup_by_key(|(_, rule)| *rule);
         }

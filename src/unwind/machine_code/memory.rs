@@ -1,4 +1,4 @@
-//! Loads and stores of arm64: what of the stack they write, and which registers.
+//! Loads and stores of arm64: the words of the stack and the registers that they write.
 //!
 //! ```text
 //! stp x29, x30, [sp, -32]!     sp goes down by 32; two words at it are the caller's frame pointer and the return address
@@ -13,7 +13,7 @@ use super::jumps::Width;
 use super::state::{MachineState, Value};
 use super::words::{add, bits, get, register, set, signed};
 
-/// A group of them.
+/// A group of loads and stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// ldxr, stxr, cas, ldar, stlr.
@@ -24,7 +24,7 @@ enum Kind {
     Literal,
     /// ldapur, stlur.
     Ordered,
-    /// Of tags, and copies of memory.
+    /// Loads and stores of tags, and copies of memory.
     Other,
     Pair,
     /// With an offset of 9 bits: beside, before, behind.
@@ -47,7 +47,7 @@ fn kind(word: u32) -> Option<Kind> {
         (0b011, _) if beside => Some(Kind::Literal),
         (0b011, 0) if !has_bit_21 && at == 0 => Some(Kind::Ordered),
         (0b011, _) => Some(Kind::Other),
-        // What has size 3 is new, and for the kernel.
+        // Size 3 is new, and for the kernel.
         (0b101, _) if bits(word, 30, 2) != 3 => Some(Kind::Pair),
         (0b111, _) if !beside => Some(Kind::Far),
         (0b111, _) if !has_bit_21 => Some(Kind::Near),
@@ -64,7 +64,7 @@ pub(crate) fn is_known(word: u32) -> bool {
     kind(word).is_some()
 }
 
-/// Changes the state to what is behind the instruction.
+/// Changes the state to the one behind the instruction.
 pub(crate) fn step(word: u32, state: &mut MachineState) {
     let (to, at) = (register(word, 0), register(word, 5));
     let unknown = |state: &mut MachineState, registers: &[usize]| {
@@ -81,7 +81,7 @@ pub(crate) fn step(word: u32, state: &mut MachineState) {
             if bits(word, 22, 1) == 0 || bits(word, 21, 1) == 1 {
                 state.store(state.get(at), 16, Value::Unknown);
             }
-            // What a pair is compared with, the second register beside the first.
+            // The pair of registers that memory is compared with: the second is the one after the first.
             unknown(state, &[status, if bits(word, 21, 1) == 1 { (status + 1).min(SP) } else { SP }]);
             if bits(word, 22, 1) == 1 {
                 unknown(state, &[to, second]);
@@ -100,7 +100,7 @@ pub(crate) fn step(word: u32, state: &mut MachineState) {
                 state.store(base, bytes, Value::Unknown);
             }
             if bits(word, 23, 1) == 1 {
-                // By a register, or by as much as there is.
+                // Moved by a register, or by the number of bytes.
                 let moved = add(base, bytes).filter(|_| register(word, 16) == SP);
                 write_back(at, moved.unwrap_or(Value::Unknown), state);
             }
@@ -128,10 +128,10 @@ pub(crate) fn step(word: u32, state: &mut MachineState) {
     }
 }
 
-/// How many bytes of memory ld1, st1 and so on are about.
+/// Returns how many bytes of memory ld1, st1 and so on access.
 fn structures(word: u32) -> i64 {
     if bits(word, 24, 1) == 0 {
-        // So many registers of 8 or 16 bytes.
+        // Number of registers, each of 8 or 16 bytes.
         let registers = match bits(word, 12, 4) {
             0b0000 | 0b0010 => 4,
             0b0100 | 0b0110 => 3,
@@ -140,7 +140,7 @@ fn structures(word: u32) -> i64 {
         };
         return registers * if bits(word, 30, 1) == 1 { 16 } else { 8 };
     }
-    // One element each of so many registers.
+    // One element in each register.
     let (opcode, size) = (bits(word, 13, 3), bits(word, 10, 2));
     let element = match opcode >> 1 {
         0 => 1,
@@ -152,7 +152,8 @@ fn structures(word: u32) -> i64 {
     i64::from(((opcode & 1) << 1 | bits(word, 21, 1)) + 1) * element
 }
 
-/// A base that is changed beside. A stack pointer of which nothing is known any more is none that is left for another.
+/// Writes a base register that the instruction also changes. If a stack pointer becomes unknown, it has not changed to another
+/// stack.
 fn write_back(at: usize, value: Value, state: &mut MachineState) {
     match value {
         Value::Unknown if at == SP => state.lose_stack(),
@@ -192,7 +193,7 @@ fn pair(word: u32, state: &mut MachineState) {
     }
 }
 
-/// How many bytes one register has, whether it is loaded, and whether it is a general one.
+/// Returns how many bytes one register has, whether it is loaded, and whether it is a general one.
 fn shape(word: u32) -> (i64, bool, bool) {
     let (size, opcode) = (bits(word, 30, 2), bits(word, 22, 2));
     if bits(word, 26, 1) == 1 {
@@ -202,7 +203,7 @@ fn shape(word: u32) -> (i64, bool, bool) {
     (1 << size, opcode != 0, true)
 }
 
-/// Whether memory is only told that it will be wanted.
+/// Returns whether memory is only prefetched.
 fn is_prefetch(word: u32) -> bool {
     bits(word, 26, 1) == 0 && bits(word, 30, 2) == 3 && bits(word, 22, 2) == 2
 }
@@ -235,7 +236,7 @@ fn one(word: u32, state: &mut MachineState) {
 
 fn indexed(word: u32, state: &mut MachineState) {
     let (bytes, loads, general) = shape(word);
-    // Where it stores in an array on the stack is nobody's business, as with any other pointer.
+    // The place of a store in an array on the stack does not matter, as with any other pointer.
     if !loads || !general || is_prefetch(word) {
         return;
     }

@@ -13,37 +13,39 @@
 //!   ret                   rsp = CFA − 8           as at the begin: proved
 //! ```
 //!
-//! The stack of a function is what its own instructions make it. From its begin, where the return address is at the stack
-//! pointer, values are followed forward through all ways until none gives less than before: which registers are how far from the
-//! CFA, which words of the stack have which register of the caller ([`state`], [`step`], [`function`]).
+//! The stack of a function depends only on its own instructions. At its begin the return address is at the stack pointer. From
+//! there, values are followed forward through all ways until no way takes away facts any more: how far registers are from the
+//! CFA, and which words of the stack have which register of the caller ([`state`], [`step`], [`function`]).
 //!
-//! A function is *proved*, and has rows, if nothing contradicts: each `ret` and each jump to another function finds the stack
-//! pointer as at the begin; no way leaves the code; each jump by a table has its table; no instruction is none. One that
-//! contradicts has none, all of it: it stays a gap. Where two ways meet with different sizes of the frame that place has none
-//! (and by what is saved there, mostly the function has none either).
+//! A function is *proved*, and has rows, if nothing contradicts. Each `ret` and each jump to another function finds the stack
+//! pointer as at the begin. No way leaves the code. Each jump by a table has its table. All bytes on its ways are instructions. A
+//! function that contradicts has no rows: all of it stays a gap. A place where two ways meet with different sizes of the frame
+//! has no row. (Because of the values saved there, mostly the function has none either.)
 //!
-//! Where functions begin, by how much that is worth:
+//! Evidence that a function begins at a place, strongest first.
 //!
 //! | [`Evidence`] | | |
 //! | --- | --- | --- |
 //! | `Called` | a proved function calls it | there the return address *is* at the stack pointer |
-//! | `Symbol` | a symbol says that it is a function | wrong for parts that the compiler put elsewhere (`.cold`): who jumps there with a frame shows it |
+//! | `Symbol` | a symbol says that it is a function | wrong for parts that compilers put elsewhere (`.cold`): jumps with a frame show it |
 //! | `Taken` | its address is taken, or a label | |
-//! | `Gap` | code behind the end of other code | believed only if it returns, with all that it is to give back as it was |
-//! | `Part` | somebody jumped there with a frame | no function: only what falls into it behind a call ends there |
+//! | `Gap` | code behind the end of other code | used only if it returns and preserves all that it ought to |
+//! | `Part` | a jump leads there with a frame | no function: only code that falls into it behind a call ends there |
 //!
-//! Calls that do not return (`exit`, `abort`) have what they like behind them. A function whose ways all end nowhere is known as
-//! such, and so are calls behind which the same code would have two sizes of the frame. And a function that does not give back
-//! what it ought to (assembly calls its own parts as it likes) is known to its callers, which are followed again.
+//! Calls that do not return (`exit`, `abort`) may have anything behind them. A function whose ways all end nowhere is known not
+//! to return. The same holds for a call if the code behind it would have two sizes of the frame. A function may also change
+//! registers that it ought to preserve (assembly calls its own parts as it likes). Its callers learn that, and are followed
+//! again.
 //!
-//! Nobody called the first code of a program, which clears the frame pointer (psABI, 3.4.1) and does not return; nor that of a
-//! thread: where the result of `clone` is 0, on ways that call something and never return.
+//! The first code of a program has no caller. It clears the frame pointer (psABI, 3.4.1) and does not return. The first code of a
+//! thread has no caller either: it runs where the result of `clone` is 0, on ways that call something and never return.
 //!
-//! Code whose callees take arguments off the stack (V8's, in node) keeps to other conventions than these: nothing of it is believed.
+//! Code whose callees take arguments off the stack (V8's, in node) keeps to other conventions: none of its results are used.
 //!
-//! Up to 4 MiB of code are analysed as a whole, more in pieces of about 1 MiB ([`pieces`]).
+//! Up to 4 MiB of code are analysed as a whole, larger code in pieces of about 1 MiB ([`pieces`]).
 //!
-//! Nearly all functions that compilers make are followed by a quicker way first, which finds the same or leaves it ([`plain`]).
+//! Nearly all functions that compilers make are followed by a quicker way first. It finds the same rows, or leaves the function
+//! to the thorough way ([`plain`]).
 //!
 //! Promises: time and memory in proportion to the code. The caller can stop it ([`Control`]).
 
@@ -86,16 +88,16 @@ use super::sections::Elf;
 use super::table::rows::Table;
 use crate::object::read_at::ReadAt;
 
-/// Code up to this size is analysed as a whole: musl has 0.4 MB. A megabyte takes some 10 MB of memory meanwhile.
+/// Code up to this size is analysed as a whole: musl has 0.4 MB. The analysis of a megabyte takes some 10 MB of memory meanwhile.
 const LARGEST_WHOLE: u64 = 4 << 20;
 
-/// Symbol tables are read up to so many bytes for each byte of code: those of large programs with a handful of bytes without
-/// unwind information are not worth it.
+/// Symbol tables are read up to this many bytes for each byte of code. Large programs have large ones, which are not worth
+/// reading for a handful of bytes without unwind information.
 const SYMBOLS_A_BYTE: u64 = 16;
 const FEW_SYMBOLS: u64 = 64 << 10;
 
-/// Fills the gaps of a table by what is proved from code. `publish` gets the table each time that it has got better, after so much
-/// CPU time at least.
+/// Fills the gaps of a table with rules proved from code. `publish` gets the table each time that it has become better, but not
+/// before `every` CPU time has passed since the last time.
 pub(crate) fn fill(
     elf: &Elf,
     image: &(impl ReadAt + ?Sized),
@@ -118,7 +120,7 @@ pub(crate) fn fill(
     Ended::Whole
 }
 
-/// Rules for what a table has none for, as long as that is not analysed in pieces.
+/// Finds rules where a table has none, as long as that code is not analysed in pieces.
 #[cfg(test)]
 fn find(elf: &Elf, image: &(impl ReadAt + ?Sized), table: &Table) -> Findings {
     let gaps = gaps(table, &elf.code());
@@ -127,12 +129,12 @@ fn find(elf: &Elf, image: &(impl ReadAt + ?Sized), table: &Table) -> Findings {
     found
 }
 
-/// Bytes of code without unwind information.
+/// Returns the number of bytes of code without unwind information.
 pub(crate) fn left(elf: &Elf, table: &Table) -> u64 {
     size(&gaps(table, &elf.code()))
 }
 
-/// Rules of all code in these ranges.
+/// Finds the rules of all code in these ranges.
 #[cfg(test)]
 fn of_ranges(elf: &Elf, image: &(impl ReadAt + ?Sized), ranges: &[Range<u64>], rbx: bool) -> Findings {
     let found = of_ranges_unless_stopped(elf, image, ranges, rbx, &super::control::Unhurried);

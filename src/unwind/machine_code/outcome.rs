@@ -1,15 +1,15 @@
-//! What comes of following functions, and how long they may be followed.
+//! Results of following functions, and the budget for it.
 
 use super::state::Facts;
 use crate::unwind::control::Control;
 use crate::unwind::table::block::Block;
 
-/// Why a function is not proved that gives back more of the stack than its return address, which its callers have to know.
+/// Reason of a failed proof: the function gives back more of the stack than its return address. Its callers have to know that.
 pub(crate) const POPS: &str = "takes arguments off the stack";
-/// Among registers that a function changes: that one.
+/// The bit for the stack pointer, among the registers that a function changes.
 pub(crate) const STACK: u16 = 1 << 15;
 
-/// Code and what is known in it.
+/// A range of code and the facts about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Row {
     pub(crate) start: u64,
@@ -18,52 +18,54 @@ pub(crate) struct Row {
     pub(crate) facts: Option<Facts>,
 }
 
-/// What came of a function.
+/// The result of following a function.
 #[derive(Default, Debug)]
 pub(crate) struct Outcome {
-    /// Why nothing is proved.
+    /// Why the function is not proved.
     pub(crate) failed: Option<&'static str>,
     pub(crate) rows: Vec<Row>,
-    /// Whether a return, or a jump in its place, was found where the stack pointer is as at the entry.
+    /// Whether a return, or a jump in place of a return, was found with the stack pointer as at the entry.
     pub(crate) proof: bool,
-    /// Whether it goes on by a jump to anywhere, with the stack pointer as at the entry.
+    /// Whether it ends with a jump to an unknown address, with the stack pointer as at the entry.
     pub(crate) jumps: bool,
-    /// Whether it calls with a stack pointer that no function may call with: psABI, 3.2.2. Compilers do, where they know the callee.
+    /// Whether it makes a call with a stack pointer that psABI, 3.2.2, forbids for calls. Compilers do so where they know the
+    /// callee.
     pub(crate) is_crooked: bool,
-    /// Whether it may come back, of itself.
+    /// Whether at least one of its ways may return.
     pub(crate) returns: bool,
     pub(crate) changed: u16,
     pub(crate) calls: Vec<u64>,
-    /// Of those, and of calls of code elsewhere: calls behind which there is nothing that they could come back to.
+    /// Calls, and the functions that they call, if no code behind the call could be returned to. Calls of code elsewhere are
+    /// included.
     pub(crate) silent: Vec<(u64, u64)>,
     /// Other functions that it ends by jumping to.
     pub(crate) tails: Vec<u64>,
     pub(crate) references: Vec<u64>,
-    /// Places that were taken for functions, and are none: jumped to with a frame.
+    /// Places that were assumed to be functions and are none: code jumps there with a frame.
     pub(crate) inside: Vec<u64>,
 }
 
-/// What was found.
+/// All results of an analysis.
 #[derive(Default)]
 pub(crate) struct Findings {
-    /// The code of which something is known, in the order of addresses.
+    /// The code with known facts, in the order of addresses.
     pub(crate) blocks: Vec<Block>,
-    /// The same with all that is known.
+    /// The rows of that code, with all facts.
     #[cfg(test)]
     pub(crate) rows: Vec<(u64, Row)>,
-    /// Functions that were looked at, and why they are not proved.
+    /// Functions that were followed, and why they are not proved.
     #[cfg(test)]
     pub(crate) functions: Vec<(u64, Option<&'static str>)>,
 }
 
-/// How many instructions may still be looked at, and whether the caller wants it.
+/// A limit to the work: how many instructions may still be visited, and whether the caller wants to continue.
 pub(crate) struct Budget<'c> {
     left: u64,
     control: &'c dyn Control,
     is_stopped: bool,
 }
 
-/// The caller is asked each time that so many instructions were looked at: every few milliseconds.
+/// The caller is asked each time after this many instructions: every few milliseconds.
 const ASKED_EVERY: u64 = 1 << 12;
 
 impl<'c> Budget<'c> {
@@ -81,7 +83,7 @@ impl<'c> Budget<'c> {
         !self.is_stopped
     }
 
-    /// Takes so many instructions at once.
+    /// Takes `count` instructions at once.
     pub(crate) fn take_many(&mut self, count: u64) -> bool {
         let asked = self.left / ASKED_EVERY;
         self.left = self.left.saturating_sub(count);

@@ -1,4 +1,4 @@
-//! Code that is too large to be analysed as a whole: in pieces, each by itself.
+//! Analyses code that is too large to be analysed as a whole: piece by piece.
 //!
 //! ```text
 //! all code ─ survey ─► places that are called, functions that are called to end ─► pieces, cut where functions begin
@@ -6,18 +6,20 @@
 //!                 └ what it calls in others, what its functions change ─► pieces whose callees do not do what callees do: again
 //! ```
 //!
-//! What is known in a piece is what its own code shows and what the survey says; so it does not depend on the order in which
-//! pieces are analysed, and the last table is always the same. It differs from that of an analysis as a whole in this:
+//! The facts in a piece come from its own code and from the survey only. So they do not depend on the order of the analysis, and
+//! the last table is always the same. An analysis in pieces differs from an analysis as a whole in four points.
 //!
-//! - a place that is called in another piece is worth as much as one whose address is taken ([`Evidence::Taken`]);
-//! - a jump to another piece is a tail call, with the stack as at the begin, or the function is not proved;
-//! - a function in another piece never returns if its calls have nothing behind them; otherwise it is taken to return;
-//! - until the last step, a function in another piece is taken to change only what it may, as one that is called through a pointer.
+//! - A place that is called in another piece is worth as much as one whose address is taken ([`Evidence::Taken`]).
+//! - A jump to another piece is a tail call, with the stack as at the begin. Otherwise the function is not proved.
+//! - A function in another piece never returns if its calls have nothing behind them. Otherwise it is assumed to return.
+//! - Until the last step, a function in another piece is assumed to change only what it may, like one that is called through a
+//!   pointer.
 //!
-//! Of a piece that was analysed only its rows and what others need are kept: which functions it calls elsewhere, and what its
-//! functions change. 225 MiB of Chromium's code take 16 s of CPU time and 60 MB (27 of them are the 3.4 million rows of the table). A
-//! third of that time goes into following each instruction once, the rest into what is done for each function and each byte: functions
-//! that nobody calls directly are found by trying, and what all functions of a piece say is put together twice.
+//! An analysed piece keeps only its rows and the facts that other pieces need: the functions that it calls elsewhere, and the
+//! registers that its functions change. Chromium's 225 MiB of code take 16 s of CPU time and 60 MB (27 of them are the 3.4
+//! million rows of the table). A third of that time goes into following each instruction once. The rest goes into work for each
+//! function and each byte. Functions without direct calls are found by trying, and the facts of all functions of a piece are
+//! combined twice.
 
 use crate::unwind::table::block::Block;
 use std::collections::VecDeque;
@@ -37,26 +39,26 @@ use crate::unwind::control::{Control, Ended, Step};
 use crate::unwind::sections::Elf;
 use crate::unwind::table::rows::Table;
 
-/// Tables are published after so much work: the kernel's copy is written as a whole.
+/// CPU time between two published tables: the kernel's copy is written as a whole.
 pub(crate) const PUBLISHED_EVERY: Duration = Duration::from_millis(250);
 
-/// For tests: after each piece.
+/// Publishes after each piece, for tests.
 #[cfg(test)]
 pub(crate) const EVERY_PIECE: Duration = Duration::ZERO;
 
 /// Bytes of a piece. Its analysis takes some 10 MB of memory.
 const REACH: u64 = 1 << 20;
 
-/// So many new rows are put into the table at once.
+/// New rows are put into the table at once when there are more than this many.
 const MOST_FRESH: usize = 128 << 10;
 
-/// Code beyond that stays a gap.
+/// Most bytes that are analysed: code beyond stays a gap.
 const LARGEST: u64 = 1 << 30;
 
-/// Symbol tables that are larger are not read: calls show nearly as much.
+/// Larger symbol tables are not read: calls show nearly as much.
 const LARGEST_SYMBOLS: u64 = 16 << 20;
 
-/// How often pieces are analysed again because of what their callees do.
+/// How often pieces are analysed again because of the effects of their callees.
 const MOST_ROUNDS: usize = 2;
 
 /// Code in pieces.
@@ -68,7 +70,7 @@ pub(crate) struct Pieces<'a, I: ?Sized> {
     rbx: bool,
 }
 
-/// A piece, and what other pieces need to know of it.
+/// A piece, and the facts that other pieces need.
 #[derive(Default)]
 struct Piece {
     ranges: Vec<Range<u64>>,
@@ -83,7 +85,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Keeps what is needed of it, and returns its rows.
+    /// Keeps the facts that are needed later, and returns the rows.
     fn done(&mut self, proved: Proved) -> Vec<Block> {
         let Proved { found, changes, called, signs } = proved;
         (self.is_done, self.changes, self.called, self.signs) = (true, changes, called, signs);
@@ -214,20 +216,20 @@ impl<'a, I: ReadAt + ?Sized> Pieces<'a, I> {
     }
 }
 
-/// Puts blocks into a table, and none of them is left.
+/// Puts blocks into a table, and empties the list of blocks.
 fn fill(table: &mut Table, blocks: &mut Vec<Block>) {
     blocks.sort_by_key(|block| block.start);
     table.fill(blocks);
     blocks.clear();
 }
 
-/// What this thread has used.
+/// Returns the CPU time that this thread has used.
 pub(crate) fn cpu_time() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or(0))
 }
 
-/// Pieces of about [`REACH`] bytes, cut where functions begin as far as that is known.
+/// Cuts the ranges into pieces of about [`REACH`] bytes, where functions begin as far as that is known.
 fn cut(ranges: &[Range<u64>], calls: &Calls) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut piece = Vec::new();
@@ -254,7 +256,7 @@ fn cut(ranges: &[Range<u64>], calls: &Calls) -> Vec<Piece> {
     pieces
 }
 
-/// Which piece is next: those with hints, then by their addresses.
+/// The order of pieces: first those with hints, then by address.
 #[derive(Default)]
 struct Order {
     hints: Vec<u64>,

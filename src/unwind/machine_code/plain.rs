@@ -1,9 +1,9 @@
 //! The quick way through a function of x86_64 that does nothing unusual with its stack: nearly all that compilers make.
 //!
-//! It finds what [`super::function`] finds, or nothing; then that is asked. It does not follow stack pointers that are not so far from
-//! the CFA by a number, threads, system calls, functions that do not keep to the conventions, and ways that contradict each other.
-//! Of registers only those that a function keeps are known at the begin of a block: a table of jumps has to be loaded in the block
-//! that jumps by it.
+//! It finds the same as [`super::function`], or nothing; then that module follows the function. It gives up on stack pointers
+//! whose distance from the CFA is not a number, on threads, and on system calls. It also gives up on functions that do not keep
+//! to the conventions, and on ways that contradict each other. At the begin of a block, only registers that a function keeps are
+//! known. So a table of jumps has to be loaded in the block that jumps by it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,7 +19,7 @@ use super::text::Text;
 use crate::object::headers::Arch;
 
 const MOST_JUMPS: u64 = 1024;
-/// Instructions that are looked at in a function, for each byte that it has.
+/// Most visits to the instructions of a function, for each byte that it has.
 const MOST_VISITS: u64 = 8;
 
 /// See [`super::function::Block`]; places count from the begin of the code.
@@ -31,7 +31,7 @@ struct Block {
     is_padded: bool,
     leaves: bool,
     ends: bool,
-    /// How often it was followed: rows and ways are of the last time.
+    /// How often it was followed. Only rows and ways of the last time are valid.
     turn: u32,
     is_waiting: bool,
 }
@@ -43,7 +43,7 @@ enum Way {
     Call(u64),
 }
 
-/// Why to begin again, or not.
+/// Why to begin again, or to give up.
 enum Again {
     /// That call does not return.
     Ends(u64),
@@ -54,19 +54,19 @@ enum Again {
 
 use Again::NotPlain;
 
-/// How often a function is begun again.
+/// Most restarts of a function.
 const MOST_TURNS: usize = 16;
 
 /// Follows plain functions.
 pub(crate) struct Plain {
     quick: Quick,
     blocks: Vec<Block>,
-    /// For each byte of the code, the number of the block that begins there and 1.
+    /// For each byte of the code, the number of the block that begins there, plus 1.
     begins: Vec<u32>,
     waiting: BinaryHeap<Reverse<(usize, u32)>>,
     /// Block, its turn, bytes.
     rows: Vec<(u32, u32, Range<usize>, Place)>,
-    /// From a block in its turn to a place; whether behind a call.
+    /// Ways from a block in its turn to a place, and whether the place is behind a call.
     ways: Vec<(u32, u32, usize, bool)>,
 }
 
@@ -146,9 +146,9 @@ struct Walk<'w, 't> {
     ends: &'w [u64],
     /// Where the first block begins.
     lowest: usize,
-    /// Where the last block ends that was followed.
+    /// Where the last followed block ends.
     highest: usize,
-    /// Behind the first and before the second of these no other function is known to begin.
+    /// No other function is known to begin between the ends of this range.
     free: Range<u64>,
     outcome: Outcome,
     current: u32,
@@ -185,7 +185,7 @@ impl Walk<'_, '_> {
 
     fn begin(&mut self, start: usize, input: Input, after: Option<u64>) {
         let number = self.plain.blocks.len() as u32;
-        // What went through here without stopping has to stop.
+        // A block that ran through this address must now end here.
         self.lowest = self.lowest.min(start);
         let begins = self.plain.begins.get(self.lowest..start).filter(|_| start < self.highest).unwrap_or_default();
         let before = begins.iter().rev().find(|begin| **begin != 0).and_then(|begin| begin.checked_sub(1));
@@ -268,7 +268,7 @@ impl Walk<'_, '_> {
                 continue;
             }
             if step == Step::Hard {
-                // Most of what is tried out is no function.
+                // Most places that are only tried are no functions.
                 let is_tried = self.known.starts.get(&self.start) == Some(&Evidence::Gap);
                 return Err(if is_tried && frame.is_lost { Again::Failed("returns with a frame") } else { NotPlain });
             }
@@ -289,7 +289,7 @@ impl Walk<'_, '_> {
         self.plain.rows.extend(row.map(|(from, place)| (number, turn, from..end, place)));
     }
 
-    /// The place in the code where the next function behind a place is known to begin.
+    /// Returns the place in the code where the next known function begins.
     fn next_start(&mut self, place: usize) -> usize {
         let address = self.base + place as u64;
         if !self.free.contains(&address) {
@@ -357,7 +357,7 @@ impl Walk<'_, '_> {
                 if let Some(Value::Target(table)) = register.map(|register| frame.get(register.into())) {
                     return self.jumps(table, frame);
                 }
-                // By a table that was loaded earlier, perhaps.
+                // Perhaps by a table that was loaded earlier.
                 if !Walk::is_at_entry(frame) {
                     return Err(NotPlain);
                 }
@@ -402,7 +402,7 @@ impl Walk<'_, '_> {
         self.edge(next, frame, Way::Call(call))
     }
 
-    /// Whether another function is known to begin there.
+    /// Returns the evidence that another function begins there, if there is any.
     fn known_start(&mut self, target: u64) -> Option<Evidence> {
         if target == self.start || self.free.start < target && target < self.free.end {
             return None;
@@ -416,7 +416,7 @@ impl Walk<'_, '_> {
         let Some(place) = place else { return self.outside(target, frame, way) };
         if let Some(evidence) = self.known_start(target) {
             if let Way::Call(_) = way {
-                // Behind padding: that is for the thorough way.
+                // A block behind padding is left to the thorough way.
                 return Err(NotPlain);
             }
             if evidence > Evidence::Part {
@@ -451,7 +451,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// To code that has unwind information, or is none, or is analysed another time.
+    /// Follows a way to code that has unwind information, is none, or is analysed separately.
     fn outside(&mut self, target: u64, frame: &Frame, way: Way) -> Result<(), Again> {
         if !matches!(way, Way::Jump) || self.text.contains(target) || !Walk::is_at_entry(frame) {
             return Err(NotPlain);
@@ -502,7 +502,7 @@ impl Walk<'_, '_> {
         self.outcome
     }
 
-    /// See [`super::function::Function::cut_dead_ends`]. `None` if all blocks are kept.
+    /// Returns the blocks to keep, see [`super::function::Function::cut_dead_ends`]. `None` if all blocks are kept.
     fn kept(&self, start: usize) -> Option<Vec<bool>> {
         let returns = self.outcome.returns || !self.outcome.tails.is_empty();
         let blocks = &self.plain.blocks;
@@ -548,7 +548,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Whether an instruction only fills room: nop, int3.
+/// Returns whether an instruction only fills room: nop, int3.
 fn is_padding(code: &[u8]) -> bool {
     let first = code.iter().position(|byte| !matches!(byte, 0x66 | 0x2e)).unwrap_or(0);
     matches!(code.get(first..), Some([0x90 | 0xcc, ..] | [0x0f, 0x1f, ..]))

@@ -1,4 +1,4 @@
-//! What is known at the begin of a block, and what a row's rule follows from, on the quick way: see [`super::plain`].
+//! The facts at the begin of a block, and the facts that decide a row's rule, on the quick way: see [`super::plain`].
 
 use super::quick_frame::{Frame, NOTHING, RBP, RBX, RETURN, RSP, SLOTS, Value};
 use super::state::Facts;
@@ -7,22 +7,22 @@ use crate::unwind::table::rule::{Cfa, Fp, Frame as RuleFrame, Ra, Rbx, Rule};
 
 /// Where the return address is.
 pub(crate) const RETURN_AT: i32 = -8;
-/// Of the frame pointer at the begin of a block: as at the function's begin; anything.
+/// Values of the frame pointer at the begin of a block, besides numbers: as at the function's begin; anything.
 pub(crate) const ENTRY: i32 = i32::MAX;
 pub(crate) const UNKNOWN: i32 = i32::MAX - 1;
 /// Registers that functions keep, in the order of [`super::state::MachineState::changed`].
 pub(crate) const KEPT: [usize; 6] = [RBX, RBP, 12, 13, 14, 15];
 
-/// What is known at the begin of a block.
+/// The facts at the begin of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Input {
     pub(crate) rsp: i32,
     pub(crate) rbp: i32,
-    /// Which of [`KEPT`] are as at the function's begin.
+    /// Registers that are as at the function's begin: a bit for each of [`KEPT`].
     pub(crate) kept: u8,
     pub(crate) slots: [u8; SLOTS],
     pub(crate) limit: Option<u64>,
-    /// What the comparison was with that ended the block before.
+    /// The number in the comparison that ended the block before.
     pub(crate) compared: Option<u64>,
     /// Addresses in registers of [`KEPT`], or 0: tables of jumps are loaded before loops.
     pub(crate) tables: [u64; KEPT.len()],
@@ -69,7 +69,7 @@ impl Input {
         Frame { registers, slots: self.slots, compared: self.compared, limit: self.limit, is_changed: true, is_lost: false }
     }
 
-    /// What is known whichever of two ways was taken. Whether that is less than before.
+    /// Keeps the facts that hold on both of two ways. Returns whether they are fewer than before.
     pub(crate) fn join(&mut self, other: &Input) -> bool {
         let before = *self;
         if self.rbp != other.rbp {
@@ -104,13 +104,13 @@ pub(crate) fn rbp(frame: &Frame) -> i32 {
     }
 }
 
-/// Which registers are as at the function's begin, by their place in [`KEPT`].
+/// Returns the registers that are as at the function's begin: a bit for each of [`KEPT`].
 pub(crate) fn kept(frame: &Frame) -> u8 {
     let is_kept = |register: usize| frame.get(register) == Value::Entry(register as u8);
     KEPT.into_iter().enumerate().fold(0, |mask, (bit, register)| mask | u8::from(is_kept(register)) << bit)
 }
 
-/// What the rule of a row follows from.
+/// The facts that decide the rule of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) rsp: i32,

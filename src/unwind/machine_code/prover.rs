@@ -1,4 +1,4 @@
-//! Follows the functions of some code until nothing more is learned, and puts together what they say.
+//! Follows the functions of some code until nothing more is learned, and combines their facts.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,27 +14,27 @@ use super::plain::Plain;
 use super::text::Text;
 use crate::unwind::control::Control;
 
-/// Instructions that are looked at: for each byte, and at most. Debian's musl takes 0.55 for each byte.
+/// Most visits to instructions: for each byte, and in total. Debian's musl takes 0.55 for each byte.
 const VISITS_A_BYTE: u64 = 4;
 const MOST_VISITS: u64 = 16 << 20;
 
-/// How often what was learned of called functions is taken back to their callers.
+/// How often new facts about called functions are applied to their callers.
 const MOST_ROUNDS: usize = 6;
 
-/// So many calls without anything behind them make a function one that does not return.
+/// If this many calls of a function have nothing behind them, the function does not return.
 const MOST_SILENT: usize = 2;
 
-/// So many functions may take arguments off the stack: OpenSSL has 3 that seem to.
+/// This many functions may take arguments off the stack: OpenSSL has 3 that seem to.
 const FEW_POPS: usize = 8;
 
-/// So many functions may never return and go on by a jump to anywhere: calls of virtual functions at the end of one do.
+/// This many functions may never return and end with a jump to an unknown address: functions that end with a virtual call do.
 pub(crate) const FEW_JUMPS: usize = 32;
 
-/// The caller does not want to go on.
+/// The caller does not want to continue.
 #[derive(Debug)]
 pub(crate) struct Stopped;
 
-/// What is known of some code.
+/// The facts about some code.
 #[derive(Default)]
 pub(crate) struct Proved {
     pub(crate) found: Findings,
@@ -51,13 +51,13 @@ pub(crate) struct Signs {
     functions: usize,
     /// Functions that take arguments off the stack.
     pops: usize,
-    /// Functions that never return, and go on by a jump to anywhere.
+    /// Functions that never return and end with a jump to an unknown address.
     jumps: usize,
 }
 
 impl Signs {
-    /// Calls do other things to the stack here than C's: V8's callees take their arguments off it, and an indirect call does not
-    /// tell which callee it is; Haskell's code is jumped to, and has no return address.
+    /// Returns whether calls here treat the stack differently from C's. V8's callees take their arguments off it, and an indirect
+    /// call does not tell its callee. Haskell's code is reached by jumps, and has no return address.
     pub(crate) fn are_foreign(self) -> bool {
         self.pop() || self.jumps > FEW_JUMPS && self.jumps > self.functions / 8
     }
@@ -78,11 +78,12 @@ pub(crate) struct Prover<'p> {
     known: Known<'p>,
     done: BTreeMap<u64, Outcome>,
     queue: Vec<u64>,
-    /// Functions, and calls of them that have nothing behind them to come back to: `abort` in a library, called through a stub.
+    /// For each function, the calls of it that have nothing behind them to come back to: `abort` in a library, called through a
+    /// stub.
     silent: FxHashMap<u64, FxHashSet<u64>>,
-    /// Of `done` those that were done last.
+    /// Functions in `done` that were added last.
     fresh: Vec<u64>,
-    /// Of the places that are known to begin those that were known last.
+    /// Known begins of functions that were added last.
     started: Vec<u64>,
     budget: Budget<'p>,
     pops: FxHashSet<u64>,
@@ -118,10 +119,11 @@ impl<'p> Prover<'p> {
         prover
     }
 
-    /// Follows what is known to begin, then what is left.
+    /// Follows the known begins of functions, then the remaining code.
     pub(crate) fn prove(mut self, rbx: bool) -> Result<Proved, Stopped> {
         self.rounds();
-        // Not as soon as there are many: virtual functions that end by calling another one may be the first that are followed.
+        // Decided only here, not as soon as there are many: virtual functions that end by calling another one may be followed
+        // first.
         self.is_foreign |= self.signs().are_foreign();
         if !self.is_foreign {
             self.budget.limit(self.text.size());
@@ -140,7 +142,7 @@ impl<'p> Prover<'p> {
         Signs { functions: self.done.len(), pops: self.pops.len(), jumps: self.jumps.len() }
     }
 
-    /// A function may begin there.
+    /// Notes that a function may begin there.
     pub(crate) fn start(&mut self, address: u64, evidence: Evidence) {
         if !self.text.contains(address) {
             return;
@@ -161,7 +163,7 @@ impl<'p> Prover<'p> {
         }
     }
 
-    /// Whether the program's first code marks its frame as the outermost.
+    /// Returns whether the program's first code marks its frame as the outermost.
     fn is_root(&self, address: u64) -> bool {
         let code = self.text.from(address).filter(|_| address == self.root);
         code.is_some_and(|code| clears_frame_pointer(self.text.arch, code))
@@ -210,12 +212,13 @@ impl<'p> Prover<'p> {
         for (call, target) in &outcome.silent {
             let calls = self.silent.entry(*target).or_default();
             calls.insert(*call);
-            // At once, not with the next round: all who call it would be begun again. Of what can be followed itself that will tell.
+            // Noted at once, not in the next round: otherwise all its callers would be begun again. A function in this code is
+            // followed itself, and that will tell.
             if calls.len() >= MOST_SILENT && !self.text.contains(*target) {
                 self.known.endless.insert(*target);
             }
         }
-        // What is tried out may be data.
+        // A place that is only tried may be data.
         if outcome.failed == Some(POPS) && evidence > Evidence::Gap {
             self.pops.insert(start);
             self.is_foreign |= self.signs().pop();
@@ -227,7 +230,7 @@ impl<'p> Prover<'p> {
         self.done.insert(start, outcome);
     }
 
-    /// Follows functions, and again those whose callees turned out not to do what callees do.
+    /// Follows functions. Follows them again if their callees turned out not to do what callees do.
     fn rounds(&mut self) {
         self.drain();
         for _ in 0..MOST_ROUNDS {
@@ -235,13 +238,13 @@ impl<'p> Prover<'p> {
                 return;
             }
             let (endless, changes) = self.learned();
-            // Functions of which something else is known now.
+            // Functions with new facts.
             let mut news: FxHashSet<u64> = endless.symmetric_difference(&self.known.endless).copied().collect();
             news.extend(
                 changes.iter().filter(|(start, changed)| self.known.changes.get(start) != Some(changed)).map(|(start, _)| *start),
             );
             news.extend(self.known.changes.keys().filter(|start| !changes.contains_key(start)));
-            // And those that went on into what turned out to be another function.
+            // Also functions that continued into code which turned out to be another function.
             let starts = self.known.starts.iter().filter(|(_, evidence)| **evidence > Evidence::Gap);
             let starts: Vec<u64> = starts.map(|(start, _)| *start).collect();
             let others = |start: &u64, outcome: &Outcome| {
@@ -268,7 +271,7 @@ impl<'p> Prover<'p> {
         }
     }
 
-    /// Functions that never come back, and what those change that do.
+    /// Returns the functions that never return, and the registers that each returning function changes.
     fn learned(&self) -> (FxHashSet<u64>, FxHashMap<u64, u16>) {
         let proved = || self.done.iter().filter(|(_, outcome)| outcome.failed.is_none());
         let mut endless: FxHashSet<u64> = proved().filter(|(_, outcome)| !outcome.returns).map(|(start, _)| *start).collect();
@@ -278,7 +281,8 @@ impl<'p> Prover<'p> {
         let pops = self.done.iter().filter(|(_, outcome)| outcome.failed == Some(POPS));
         changes.extend(pops.map(|(start, _)| (*start, STACK)));
         let others = self.known.others;
-        // What it ends by jumping to comes back for it. As often as such jumps follow each other.
+        // A function also returns if a function that it ends by jumping to returns. Repeated as often as such jumps follow each
+        // other.
         loop {
             let mut more = false;
             for (start, outcome) in proved().filter(|(_, outcome)| !outcome.tails.is_empty()) {
@@ -305,7 +309,7 @@ impl<'p> Prover<'p> {
         }
     }
 
-    /// Of functions that were looked at last, those called so.
+    /// Returns the functions that are called often enough with nothing behind the calls, by the latest outcomes.
     fn silent_now(&self) -> impl Iterator<Item = u64> {
         let mut calls: Vec<(u64, u64)> =
             self.done.values().flat_map(|outcome| &outcome.silent).map(|(call, target)| (*target, *call)).collect();
@@ -314,18 +318,18 @@ impl<'p> Prover<'p> {
         let mut counts: FxHashMap<u64, usize> = FxHashMap::default();
         calls.iter().for_each(|(target, _)| *counts.entry(*target).or_default() += 1);
         counts.retain(|target, count| *count >= MOST_SILENT && !self.returns(*target));
-        // What is called elsewhere: as soon as it was seen often enough.
+        // Functions elsewhere count as soon as enough such calls were seen.
         let elsewhere = self.silent.iter().filter(|(target, calls)| calls.len() >= MOST_SILENT && !self.text.contains(**target));
         counts.extend(elsewhere.map(|(target, calls)| (*target, calls.len())));
         counts.into_keys()
     }
 
-    /// Whether a function was seen to return.
+    /// Returns whether a function was seen to return.
     fn returns(&self, start: u64) -> bool {
         self.done.get(&start).is_some_and(|outcome| outcome.failed.is_none() && outcome.returns)
     }
 
-    /// Looks at what is left, from the end of each piece of code that was followed on.
+    /// Tries the remaining code, from the end of each piece of code that was followed.
     fn sweep(&mut self, rbx: bool) {
         let text = self.text;
         let mut map = Map::new(text, rbx);
@@ -353,7 +357,7 @@ impl<'p> Prover<'p> {
         }
     }
 
-    /// Whether a function begins there that nothing speaks of.
+    /// Returns whether a function begins there although no evidence says so.
     fn try_gap(&mut self, address: u64, map: &mut Map) -> bool {
         if self.known.starts.contains_key(&address) {
             return false;
@@ -365,7 +369,7 @@ impl<'p> Prover<'p> {
         self.follow(address);
         let mut fits =
             |prover: &Prover<'_>| prover.done.get(&address).is_some_and(|outcome| outcome.failed.is_none() && map.fits(outcome));
-        // What it calls is followed only then.
+        // Its callees are followed only if it fits.
         if !fits(self) {
             self.queue.clear();
             self.done.remove(&address);
@@ -376,7 +380,7 @@ impl<'p> Prover<'p> {
         }
         self.drain();
         let fits = fits(self);
-        // With what it calls, of which nothing was known before.
+        // Includes its callees that were unknown before.
         for start in std::mem::take(&mut self.fresh) {
             match self.done.get(&start) {
                 Some(outcome) if fits && outcome.failed.is_none() => map.paint(outcome),

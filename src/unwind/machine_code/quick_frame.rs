@@ -1,4 +1,4 @@
-//! What is known of registers and of the stack at an instruction of x86_64, for the quick way: see [`super::plain`].
+//! The state of registers and stack at an instruction of x86_64, for the quick way: see [`super::plain`].
 
 /// Numbers of the machine, not of DWARF.
 pub(crate) const RAX: usize = 0;
@@ -7,36 +7,37 @@ pub(crate) const RBX: usize = 3;
 pub(crate) const RSP: usize = 4;
 pub(crate) const RBP: usize = 5;
 
-/// Words below the CFA that are followed.
+/// Number of words below the CFA that are followed.
 pub(crate) const SLOTS: usize = 16;
 
-/// What is in a register.
+/// The value of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
     Unknown,
-    /// What that register had at the function's begin.
+    /// The value that this register had at the function's begin.
     Entry(u8),
-    /// So far from the CFA.
+    /// A pointer this far from the CFA.
     Stack(i32),
     Number(u64),
-    /// An entry of the table of jumps at that address, and the address that it means.
+    /// An entry of the jump table at this address; `Target` is the address that such an entry means.
     TableEntry(u64),
     Target(u64),
 }
 
-/// What is known at an instruction.
+/// The facts at an instruction.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) registers: [Value; 16],
-    /// Which register's value at the begin is in the words below the CFA, from the highest on; [`NOTHING`], [`RETURN`].
+    /// The words below the CFA, from the highest on. Each is the number of the register whose value of the function's begin it
+    /// has, or [`NOTHING`] or [`RETURN`].
     pub(crate) slots: [u8; SLOTS],
-    /// What the last comparison was with.
+    /// The number in the last comparison.
     pub(crate) compared: Option<u64>,
-    /// A comparison has shown an index to be below that.
+    /// A comparison has shown an index to be below this number.
     pub(crate) limit: Option<u64>,
-    /// Something that the rule follows from has changed.
+    /// Whether something has changed that the rule depends on.
     pub(crate) is_changed: bool,
-    /// The stack pointer is above the return address, or that was overwritten.
+    /// Whether the stack pointer is above the return address, or the return address was overwritten.
     pub(crate) is_lost: bool,
 }
 
@@ -48,7 +49,7 @@ impl Frame {
         self.registers.get(register).copied().unwrap_or(Value::Unknown)
     }
 
-    /// Writes a register; `false` if that is hard to follow.
+    /// Writes a register; `false` if the write is hard to follow.
     #[inline]
     pub(crate) fn set(&mut self, register: usize, value: Value) -> bool {
         self.is_changed |= matches!(register, RBX | RSP | RBP);
@@ -63,7 +64,7 @@ impl Frame {
                 }
             }
             (RSP, ..) => return false,
-            // Who else has the frame pointer may be asked for it.
+            // A rule may find the frame pointer in another register that has its value.
             (_, Value::Entry(of), _) if usize::from(of) == RBP && register != RBP => return false,
             _ => {}
         }
@@ -99,13 +100,13 @@ impl Frame {
         let place = usize::try_from(-(at / 8) - 1).ok().filter(|_| at % 8 == 0);
         match place.and_then(|place| self.slots.get(place)) {
             Some(&NOTHING) | None => Value::Unknown,
-            // The return address: where somebody needs it, that is not plain.
+            // A copy of the return address: code that needs one is not plain.
             Some(&RETURN) => Value::Unknown,
             Some(register) => Value::Entry(*register),
         }
     }
 
-    /// Writes so many bytes at a place of the frame; `false` if that is hard to follow.
+    /// Writes `size` bytes of the frame; `false` if the write is hard to follow.
     pub(crate) fn store(&mut self, at: i32, size: i32, value: Value) -> bool {
         if !(-(1 << 22)..0).contains(&at) {
             // Arguments, which are the caller's.

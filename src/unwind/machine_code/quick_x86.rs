@@ -1,33 +1,34 @@
-//! What one instruction of x86_64 does to a stack frame, decoded no further than that needs.
+//! The effect of one instruction of x86_64 on a stack frame, decoded no further than needed.
 //!
-//! Most instructions of compilers write one general register, and memory beside the frame. These are read here; others by iced-x86,
-//! as [`super::x86`] does. What [`super::plain`] does not follow is [`Step::Hard`]. Intel's manual (SDM), volume 2, appendix A.
+//! Most instructions of compilers write one general register, and memory outside the frame. This module reads such instructions;
+//! iced-x86 reads the rest, as in [`super::x86`]. Instructions that [`super::plain`] does not follow are [`Step::Hard`]. Intel's
+//! manual (SDM), volume 2, appendix A.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 
 use super::quick_frame::{Frame, RAX, RBP, RDX, RSP, Value};
 
-/// Where it goes on behind an instruction.
+/// Where execution continues after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Next,
     Jump(i32),
-    /// There or behind it: condition by its number in the instruction.
+    /// There or behind it; the condition has its number in the instruction.
     Branch(i32, u8),
     Call(Option<i32>),
     Return,
     /// By a register, or by memory.
     Indirect(Option<u8>),
-    /// To nowhere.
+    /// Nowhere.
     End,
-    /// It is left to the thorough way.
+    /// The instruction is left to the thorough way.
     Hard,
 }
 
 /// An operand in a register or in memory, as `modrm` has it.
 struct Operand {
     register: usize,
-    /// In a register of that number, or in memory.
+    /// The number of its register; `None` if it is in memory.
     direct: Option<usize>,
     base: Option<usize>,
     index: Option<(usize, u8)>,
@@ -123,7 +124,7 @@ impl Quick {
         Quick { factory: InstructionInfoFactory::new(), references: Vec::new() }
     }
 
-    /// Follows the instruction at the begin of `code`, which is at `address`: what comes of it, and its length.
+    /// Follows the instruction at the begin of `code`, which is at `address`. Returns its effect and its length.
     #[inline]
     pub(crate) fn step(&mut self, code: &[u8], address: u64, frame: &mut Frame) -> (Step, usize) {
         let mut reader = InstructionReader { code, at: 0 };
@@ -134,7 +135,7 @@ impl Quick {
         }
     }
 
-    /// `None` for what iced-x86 is to read; then nothing was changed.
+    /// Follows an instruction; `None` for one that iced-x86 is to read. Nothing was changed then.
     fn read(&mut self, reader: &mut InstructionReader<'_>, address: u64, frame: &mut Frame) -> Option<Step> {
         let mut prefixes = Prefixes { rex: 0, is_short: false, repeat: 0, is_thread: false };
         let opcode = loop {
@@ -144,7 +145,7 @@ impl Quick {
                 0xf2 | 0xf3 => prefixes.repeat = byte,
                 0x64 | 0x65 => prefixes.is_thread = true,
                 0x2e | 0x3e | 0xf0 => {}
-                // ud1 with a number for who debugs it: how clang traps.
+                // ud1 with a number for debuggers: clang's trap.
                 0x67 if reader.code.get(1..3) == Some(&[0x0f, 0xb9]) && reader.at == 1 => {
                     reader.at = 3;
                     reader.operand(0)?;
@@ -453,7 +454,7 @@ impl Quick {
                 let size = if rex & 8 != 0 { 8 } else { 4 };
                 return done(repeat == 0xf3 || write(frame, &operand, prefixes, size, Value::Unknown));
             }
-            // What writes a general register: cvtt.., movmskps, cmov, imul, popcnt, movzx, bsf, bsr, movsx, pmovmskb
+            // Instructions that write a general register: cvtt../movmskps/cmov/imul/popcnt/movzx/bsf/bsr/movsx/pmovmskb
             0xb8 if repeat != 0xf3 => return None,
             0x2c | 0x2d | 0x40..=0x50 | 0xaf | 0xb6..=0xb8 | 0xbc..=0xbf | 0xd7 => {
                 let operand = reader.operand(rex)?;
@@ -501,7 +502,7 @@ impl Quick {
         Some(Step::Next)
     }
 
-    /// What iced-x86 says that an instruction writes.
+    /// Follows an instruction that iced-x86 decodes, by the registers and memory that it writes.
     #[cold]
     fn by_iced(&mut self, code: &[u8], address: u64, frame: &mut Frame) -> (Step, usize) {
         let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
@@ -541,7 +542,7 @@ impl Quick {
     }
 }
 
-/// Bytes of an operand that is no single byte.
+/// Returns the size in bytes of an operand that is no single byte.
 fn size_of_word(prefixes: &Prefixes) -> i32 {
     match (prefixes.rex & 8 != 0, prefixes.is_short) {
         (true, _) => 8,
@@ -550,12 +551,12 @@ fn size_of_word(prefixes: &Prefixes) -> i32 {
     }
 }
 
-/// The register that a register of one byte is a part of.
+/// Returns the register that contains a register of one byte.
 fn narrow(register: usize, rex: u8) -> usize {
     if rex == 0 && (4..8).contains(&register) { register - 4 } else { register }
 }
 
-/// Where in the frame an operand is.
+/// Returns the place of an operand in the frame.
 fn place(frame: &Frame, operand: &Operand, prefixes: &Prefixes) -> Option<i32> {
     if operand.index.is_some() || prefixes.is_thread {
         return None;
@@ -566,7 +567,7 @@ fn place(frame: &Frame, operand: &Operand, prefixes: &Prefixes) -> Option<i32> {
     }
 }
 
-/// Writes an operand of so many bytes.
+/// Writes an operand of `size` bytes.
 #[inline]
 fn write(frame: &mut Frame, operand: &Operand, prefixes: &Prefixes, size: i32, value: Value) -> bool {
     match operand.direct {
@@ -576,7 +577,7 @@ fn write(frame: &mut Frame, operand: &Operand, prefixes: &Prefixes, size: i32, v
     }
 }
 
-/// Adds a register to another, or does something else with both: `kind` as the first byte's bits have it.
+/// Adds a register to another, or combines both in another way: `kind` as the first byte's bits have it.
 fn add_register(frame: &mut Frame, kind: u8, to: usize, source: Value) -> bool {
     let value = match (kind, frame.get(to), source) {
         (0, Value::Number(base), Value::TableEntry(table)) | (0, Value::TableEntry(table), Value::Number(base))

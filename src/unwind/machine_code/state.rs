@@ -1,4 +1,4 @@
-//! What is known at one instruction: values of registers and of words on the stack, and the rule that follows.
+//! The state at one instruction: values of registers and of words on the stack, and the rule that follows.
 
 use super::abi::Abi;
 use super::jumps::{Jumps, Width};
@@ -6,46 +6,46 @@ use crate::object::headers::Arch;
 use crate::unwind::table::packed::Packed;
 use crate::unwind::table::rule::{Cfa, Fp, Frame, Invalid, RBX, Ra, Rbx, Reg, Rule};
 
-/// Words of the stack that are followed at once, at most.
+/// Most words of the stack that are followed at once.
 const MOST_SLOTS: usize = 48;
 
-/// Frames that are larger are not followed.
+/// Larger frames are not followed.
 const FARTHEST: i64 = 1 << 22;
 
-/// The CFA, of what a [`Value::Stack`] counts from. Others are addresses of instructions that made a pointer into the stack of
-/// which nothing else is known: `and rsp, -64`, `sub rsp, rax`.
+/// The base of a [`Value::Stack`] that counts from the CFA. Other bases are addresses of instructions that made a pointer to an
+/// unknown place in the stack: `and rsp, -64`, `sub rsp, rax`.
 pub(crate) const CFA: u64 = 0;
 
-/// What is in a register or in a word.
+/// The value of a register or of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
     /// Anything.
     Unknown,
-    /// What the register of that number had when the function was called.
+    /// The value that the register of this number had when the function was called.
     Entry(u8),
-    /// A pointer into this stack: so far from its base.
+    /// A pointer into this stack: its base, and the distance from it.
     Stack(u64, i64),
     /// The return address.
     Return,
-    /// A stack pointer that is none of this frame's: `longjmp` loads one.
+    /// A stack pointer that does not belong to this frame: `longjmp` loads one.
     Foreign,
-    /// That number.
+    /// This number.
     Number(u64),
-    /// An entry of the table at that address.
+    /// An entry of the table at this address.
     TableEntry(u64, Width),
-    /// The address that an entry of that table means.
+    /// The address that an entry of this table means.
     Target(Jumps),
-    /// What `clone` returned: 0 in the thread that it made.
+    /// The result of `clone`: 0 in the thread that it made.
     Cloned,
 }
 
-/// What the last comparison was.
+/// The last comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flags {
     Unknown,
-    /// Of something with that number.
+    /// Something was compared with this number.
     Compared(u64),
-    /// Whether what `clone` returned is 0.
+    /// The result of `clone` was compared with 0.
     Cloned,
 }
 
@@ -57,27 +57,27 @@ struct Slot {
     value: Value,
 }
 
-/// All that is known.
+/// All facts at an instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MachineState {
     abi: &'static Abi,
     registers: [Value; 32],
     slots: Vec<Slot>,
     pub(crate) flags: Flags,
-    /// An unsigned comparison has shown an index to be below that.
+    /// An unsigned comparison has shown an index to be below this number.
     pub(crate) limit: Option<u64>,
-    /// Nobody called this: a thread that `clone` made, a program's first code.
+    /// The code has no caller: a thread that `clone` made, a program's first code.
     pub(crate) root: bool,
 }
 
-/// What a row of code is known by; [`Facts::rule`] is what the table says.
+/// The facts about a row of code; [`Facts::rule`] is the rule in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Facts {
     pub(crate) arch: Arch,
-    /// How far stack pointer and frame pointer are above the CFA, where they are that.
+    /// How far stack pointer and frame pointer are above the CFA, if that is known.
     pub(crate) sp: Option<i32>,
     pub(crate) fp: Option<i32>,
-    /// Whether the frame pointer still is the caller's, and where from the CFA that is saved.
+    /// Whether the frame pointer still is the caller's, and where from the CFA the caller's is saved.
     pub(crate) kept: bool,
     pub(crate) saved: Option<i32>,
     /// Whether the return address still is in its register.
@@ -86,7 +86,7 @@ pub(crate) struct Facts {
 }
 
 impl MachineState {
-    /// At the first instruction of a function.
+    /// Returns the state at the first instruction of a function.
     pub(crate) fn at_entry(abi: &'static Abi) -> MachineState {
         let mut registers = [Value::Unknown; 32];
         for (number, register) in (0u8..).zip(&mut registers) {
@@ -115,7 +115,7 @@ impl MachineState {
             Value::Stack(_, offset) if !(-FARTHEST..FARTHEST).contains(&offset) => Value::Unknown,
             value => value,
         };
-        // What the stack pointer becomes is a stack, whatever is known of it; unless two ways already contradict each other.
+        // A new value of the stack pointer always points to a stack, known or not, unless two ways already contradict each other.
         let is_sp = register == self.abi.sp;
         let value = match (value, self.stack_pointer()) {
             (value, _) if !is_sp => value,
@@ -127,28 +127,28 @@ impl MachineState {
         if let Some(place) = self.registers.get_mut(register) {
             *place = value;
         }
-        // What is given back is nobody's from then on.
+        // Released stack space may be overwritten from then on.
         let is_down = matches!((before, value), (Value::Stack(of, from), Value::Stack(base, to)) if of == base && to <= from);
         if is_sp && !is_down {
             self.forget_below();
         }
     }
 
-    /// Two ways contradict each other, or what it is made of is not known.
+    /// Forgets the stack pointer: two ways contradict each other, or the parts of its value are not known.
     pub(crate) fn lose_stack(&mut self) {
         if let Some(place) = self.registers.get_mut(self.abi.sp) {
             *place = Value::Unknown;
         }
     }
 
-    /// What is below the stack pointer may be anything: signal handlers and callees have been there.
+    /// Forgets the words below the stack pointer: signal handlers and callees may have overwritten them.
     pub(crate) fn forget_below(&mut self) {
         if let Value::Stack(base, top) = self.stack_pointer() {
             self.slots.retain(|slot| slot.base != base || slot.offset >= top);
         }
     }
 
-    /// A new base: what counted from it before is of another turn.
+    /// Returns a pointer with a new base. Values that counted from this base before are of an earlier turn, and are forgotten.
     pub(crate) fn new_base(&mut self, instruction: u64) -> Value {
         let base = instruction.max(CFA + 1);
         self.slots.retain(|slot| slot.base != base && !matches!(slot.value, Value::Stack(of, _) if of == base));
@@ -166,11 +166,12 @@ impl MachineState {
         slot.map_or(Value::Unknown, |slot| slot.value)
     }
 
-    /// Writes `size` bytes, of which `value` is known if they are a word.
+    /// Writes `size` bytes. If they are a word, `value` is the word's value.
     pub(crate) fn store(&mut self, pointer: Value, size: i64, value: Value) {
         let Value::Stack(base, offset) = pointer else { return };
         self.slots.retain(|slot| slot.base != base || slot.offset + 8 <= offset || slot.offset >= offset + size);
-        // Other things in memory may be changed by whoever has their address; these are nobody's business.
+        // Code that has the address of another kind of value may change it. These values nobody else changes, so only they are
+        // followed.
         let kept = matches!(value, Value::Entry(_) | Value::Stack(..) | Value::Return);
         if kept && size == 8 && self.slots.len() < MOST_SLOTS {
             let at = self.slots.partition_point(|slot| (slot.base, slot.offset) < (base, offset));
@@ -178,14 +179,14 @@ impl MachineState {
         }
     }
 
-    /// All words that count from the same base as a pointer may have been written.
+    /// Forgets all words with the same base as a pointer: each may have been written.
     pub(crate) fn store_anywhere(&mut self, pointer: Value) {
         if let Value::Stack(base, _) = pointer {
             self.slots.retain(|slot| slot.base != base);
         }
     }
 
-    /// What a call leaves of what was known: `changed` are registers by the bits of [`MachineState::changed`].
+    /// Applies a call, and keeps the facts that survive it. `changed` are registers by the bits of [`MachineState::changed`].
     pub(crate) fn after_call(&mut self, changed: u16) {
         for register in self.abi.scratch {
             self.set(*register, Value::Unknown);
@@ -200,20 +201,20 @@ impl MachineState {
         self.forget_below();
     }
 
-    /// Whether stack pointer and return address are as behind a call.
+    /// Returns whether stack pointer and return address are as at a function's begin.
     pub(crate) fn is_at_entry(&self) -> bool {
         let at = Value::Stack(CFA, self.abi.entry);
         self.stack_pointer() == at && self.abi.link.map_or_else(|| self.load(at), |link| self.get(link)) == Value::Return
     }
 
-    /// Of what a function is to give back, the registers that are something else now: a bit for each of [`Abi::kept`].
+    /// Returns the registers that a function ought to preserve and that have another value now: a bit for each of [`Abi::kept`].
     pub(crate) fn changed(&self) -> u16 {
         let kept = self.abi.kept.iter().enumerate();
         kept.filter(|(_, register)| self.get(**register) != Value::Entry(**register as u8))
             .fold(0, |mask, (bit, _)| mask | 1 << bit)
     }
 
-    /// What is known whichever of two ways was taken. Whether that is less than before.
+    /// Keeps the facts that hold on both of two ways. Returns whether they are fewer than before.
     pub(crate) fn join(&mut self, other: &MachineState) -> bool {
         let mut less = false;
         for (ours, theirs) in self.registers.iter_mut().zip(&other.registers) {
@@ -241,13 +242,13 @@ impl MachineState {
         less
     }
 
-    /// Whether both have a stack pointer that is known, and not the same one.
+    /// Returns whether both stack pointers are known and differ.
     pub(crate) fn contradicts(&self, other: &MachineState) -> bool {
         let (ours, theirs) = (self.stack_pointer(), other.stack_pointer());
         self.root != other.root || ours != theirs && matches!((ours, theirs), (Value::Stack(..), Value::Stack(..)))
     }
 
-    /// What follows for a table; `None` where nothing can be said.
+    /// Returns the facts for a table; `None` where nothing can be said.
     pub(crate) fn facts(&self) -> Option<Facts> {
         let above = |register| match self.get(register) {
             Value::Stack(CFA, offset) => i32::try_from(offset).ok(),
@@ -263,7 +264,7 @@ impl MachineState {
         }
         match self.frame() {
             Some(frame) => Some(facts(Rule::Frame(frame))),
-            // On the way to another stack: neither is to be guessed at.
+            // On the way to another stack: no guess is made about either stack.
             None if self.stack_pointer() == Value::Foreign => Some(facts(Rule::Invalid(Invalid::StackPointer))),
             None => None,
         }
@@ -273,14 +274,16 @@ impl MachineState {
         let cfa = self.cfa()?;
         let ra = match self.return_place() {
             Some(offset) => Ra::AtCfa(offset),
-            // `vfork` keeps it in a register, as its child overwrites the place. On arm64 it is in one until that is saved.
+            // `vfork` keeps it in a register, as its child overwrites the place. On arm64 it stays in a register until it is
+            // saved.
             None => Ra::Register(self.register_with(Value::Return)?),
         };
         Some(Frame { cfa, ra, fp: self.fp(), rbx: self.rbx(), interrupted: false, skips: false })
     }
 
-    /// Where from the CFA the return address is on the stack. What has a copy of it beside (`__builtin_return_address`) may hand that
-    /// out, and have it changed: on arm64 it is what was saved beside the frame pointer, or first, which is highest.
+    /// Returns where from the CFA the return address is on the stack. A function may keep a copy of it elsewhere
+    /// (`__builtin_return_address`), hand out the copy's address, and have the copy changed. So on arm64 the place is the one
+    /// beside the saved frame pointer, or else the one saved first, which is highest.
     fn return_place(&self) -> Option<i32> {
         if self.abi.link.is_none() {
             let is_there = self.load(Value::Stack(CFA, self.abi.entry)) == Value::Return && !self.is_below(self.abi.entry);
@@ -296,7 +299,7 @@ impl MachineState {
         beside.or_else(|| of(Value::Return).next()).and_then(|offset| i32::try_from(offset).ok())
     }
 
-    /// Whether a word of this frame is below the stack pointer.
+    /// Returns whether a word of this frame is below the stack pointer.
     fn is_below(&self, offset: i64) -> bool {
         matches!(self.stack_pointer(), Value::Stack(CFA, top) if offset < top)
     }
@@ -308,7 +311,8 @@ impl MachineState {
 
     fn cfa(&self) -> Option<Cfa> {
         let small = |offset: i64| i32::try_from(offset).ok();
-        // The two that are known in every frame first: a frame pointer stays where it is, whatever a callee takes off the stack.
+        // First the two registers that are known in every frame. A frame pointer keeps its value, whatever a callee takes off the
+        // stack.
         let (fp, sp) = (self.abi.fp, self.abi.sp);
         let order = [fp, sp].into_iter().chain((0..self.registers.len()).filter(|register| *register != sp && *register != fp));
         for register in order {
@@ -316,7 +320,7 @@ impl MachineState {
                 return Some(Cfa::Register(Reg(register as u8), small(offset.checked_neg()?)?));
             }
         }
-        // Where it was put away.
+        // A place where the CFA was saved.
         let bases = [sp, fp].into_iter().filter_map(|register| match self.get(register) {
             Value::Stack(base, offset) => Some((register, base, offset)),
             _ => None,
@@ -330,7 +334,7 @@ impl MachineState {
         None
     }
 
-    /// Where from the CFA a register's value at the entry is.
+    /// Returns where from the CFA a register's value of the entry is.
     fn saved(&self, register: usize) -> Option<i32> {
         self.place_of(Value::Entry(register as u8))
     }
@@ -360,7 +364,7 @@ impl MachineState {
 
     fn rbx(&self) -> Rbx {
         if self.abi.arch == Arch::Aarch64 {
-            // What Go needs to know of the vDSO.
+            // Go needs to know whether the vDSO keeps x28.
             return if self.get(28) == Value::Entry(28) { Rbx::Unchanged } else { Rbx::Unknown };
         }
         let rbx = usize::from(RBX.0);
@@ -372,7 +376,7 @@ impl MachineState {
 }
 
 impl Facts {
-    /// The rule of the table. The place of rbx is left out where that is not followed or does not fit.
+    /// Returns the rule of the table. The place of rbx is left out if rbx is not followed or the place does not fit.
     pub(crate) fn packed(&self, rbx: bool) -> Option<Packed> {
         let without = |rule| match rule {
             Rule::Frame(frame) => Rule::Frame(Frame { rbx: frame.rbx.unless_saved(), ..frame }),

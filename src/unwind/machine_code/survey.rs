@@ -10,10 +10,11 @@ use crate::object::read_at::{ReadAt, read};
 use crate::unwind::control::Control;
 use crate::unwind::sections::Elf;
 
-/// Other code is searched for calls if it is not more than so many times as much: a program with its musl in it.
+/// Other code is searched for calls if it is at most this many times as large: a program with musl in it.
 const LARGEST_OTHER: u64 = 64;
 
-/// Where calls from code that has unwind information may lead: by their first byte, as that code is not followed.
+/// Returns where calls from code that has unwind information may lead. That code is not followed, so calls are found by their
+/// first byte.
 pub(crate) fn called_from_elsewhere(elf: &Elf, image: &(impl ReadAt + ?Sized), text: &Text<'_>) -> Vec<u64> {
     let code = elf.code();
     let size: u64 = code.iter().map(|range| range.end - range.start).sum();
@@ -37,17 +38,16 @@ pub(crate) fn called_from_elsewhere(elf: &Elf, image: &(impl ReadAt + ?Sized), t
     found
 }
 
-/// Pieces may be longer by so much.
+/// Pieces may be longer by this many bytes.
 const NEAR: u64 = 256 << 10;
 
-/// Calls that are looked at, at most: Chromium has three million.
+/// Most calls that are kept: Chromium has three million.
 const MOST_TARGETS: usize = 32 << 20;
 
-/// A place that is called so often is the begin of a function. What looks like a call in the midst of an instruction hits no place
-/// twice.
+/// A place with this many calls is the begin of a function. Bytes inside an instruction that look like a call hit no place twice.
 const SURE: usize = 2;
 
-/// Functions begin at such addresses, mostly.
+/// Most functions begin at multiples of this.
 const ALIGNED: u64 = 16;
 
 /// Where calls in all code seem to lead.
@@ -119,20 +119,20 @@ impl Calls {
         let length = if arch == Arch::X86_64 { 5 } else { 4 };
         for (call, target) in calls(arch, bytes, from) {
             let at = wanted.partition_point(|range| range.start <= target).checked_sub(1).and_then(|at| wanted.get(at));
-            // What ends in the part before was found there.
+            // A call that ends in the part before was found there.
             if call + length <= reached || at.is_none_or(|range| target >= range.end) {
                 continue;
             }
             let behind = bytes.get((call + length - from) as usize..).unwrap_or_default();
             self.targets.extend(Target::new(target - self.base, false, ends_here(arch, behind)));
         }
-        // Most are called often, or by chance only: hostile code has a call for each byte.
+        // Most targets are called often, or by chance only. Hostile code has a call for each byte.
         if self.targets.len() > MOST_TARGETS {
             self.targets.truncate(MOST_TARGETS);
         }
     }
 
-    /// Makes one of all targets with the same place.
+    /// Merges all targets with the same place.
     fn count(&mut self) {
         self.targets.sort_unstable();
         let (mut from, mut to) = (0, 0);
@@ -154,18 +154,18 @@ impl Calls {
         self.targets.iter().skip(first).map(|target| (self.base + target.place(), *target))
     }
 
-    /// Where functions seem to begin.
+    /// Returns where functions seem to begin.
     pub(crate) fn starts(&self, range: Range<u64>) -> impl Iterator<Item = u64> {
         let targets = self.from(range.start).take_while(move |(address, _)| *address < range.end);
         targets.filter(|(address, target)| target.is_sure() || address % ALIGNED == 0).map(|(address, _)| address)
     }
 
-    /// Functions that seem to be called only to end.
+    /// Returns functions that seem to be called only to end.
     pub(crate) fn endless(&self) -> impl Iterator<Item = u64> {
         self.from(0).filter(|(_, target)| target.is_endless()).map(|(address, _)| address)
     }
 
-    /// The first place at an address or not far behind it where for sure a function begins.
+    /// Returns the first certain begin of a function at an address or not far behind it.
     pub(crate) fn first_start(&self, address: u64) -> Option<u64> {
         let mut near = self.from(address).take_while(|(start, _)| *start < address + NEAR);
         near.find(|(start, target)| target.is_sure() && start % ALIGNED == 0).map(|(start, _)| start)

@@ -1,4 +1,4 @@
-//! Rules from code against unwind information, where there is both; and code that was written for it.
+//! Compares rules from code with unwind information, where both exist; and tests code that was written for it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,13 +10,13 @@ use crate::unwind::convert::Evidence as Tables;
 use crate::unwind::debug_frame_files::{Nowhere, OnDisk};
 use crate::unwind::table::rule::{Cfa, Fp, Frame, Ra, Reg, Rule};
 
-/// What a comparison with unwind information found.
+/// The result of a comparison with unwind information.
 #[derive(Default, Debug)]
 pub(crate) struct Compared {
-    /// Rows of code of which unwind information says something; each again where that begins to say something else.
+    /// Rows of code that unwind information covers. A row counts again wherever its unwind information changes.
     rows: u64,
     pub(crate) equal: u64,
-    /// One says less: nothing, or by a register of which the other knows nothing.
+    /// Unwind information or code says less: nothing, or a rule by a register that is unknown to the other.
     pub(crate) silent: u64,
     /// Unwind information is wrong: a function in assembly has one row, though it pushes.
     untold: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Compared {
     failures: BTreeMap<&'static str, usize>,
 }
 
-/// Follows all code of a file as if it had no unwind information, and compares what comes of it with what that says.
+/// Follows all code of a file as if it had no unwind information, and compares the result with that information.
 pub(crate) fn compare(path: &Path) -> Compared {
     let bytes = std::fs::read(path).unwrap();
     let image = bytes.as_slice();
@@ -61,7 +61,7 @@ pub(crate) fn compare(path: &Path) -> Compared {
                 (Rule::Frame(theirs), Rule::Frame(ours)) => agree(&theirs, &ours, &facts),
                 (Rule::Root, Rule::Root) => Some(true),
                 (Rule::Root, _) | (Rule::Frame(_), Rule::Root) => Some(false),
-                // Of this code they say nothing; or neither is followed.
+                // Unwind information says nothing about this code, or only one of both has a frame.
                 (Rule::Gap | Rule::Invalid(_) | Rule::Plt { .. } | Rule::Signal, _) | (Rule::Frame(_), _) => None,
             };
             compared.rows += u64::from(rule != Rule::Gap);
@@ -78,7 +78,7 @@ pub(crate) fn compare(path: &Path) -> Compared {
     compared
 }
 
-/// Whether unwind information and code say the same of a place; `None` if they do not speak of the same things.
+/// Returns whether unwind information and code agree about a place; `None` if they do not give the same facts.
 fn agree(theirs: &Frame, ours: &Frame, facts: &state::Facts) -> Option<bool> {
     let same = match theirs.cfa {
         Cfa::Register(register, size) if register == facts.arch.sp() => facts.sp? == -size,
@@ -93,7 +93,7 @@ fn agree(theirs: &Frame, ours: &Frame, facts: &state::Facts) -> Option<bool> {
         return Some(false);
     }
     match theirs.fp {
-        // Parts of assembly use it as they like, and nobody says so.
+        // Parts of assembly use the frame pointer as they like, and unwind information does not say so.
         _ if ours.fp == Fp::Undefined => None,
         Fp::Unchanged => Some(facts.kept),
         Fp::AtCfa(offset) => Some(facts.saved == Some(offset) || facts.kept && facts.saved.is_none()),
@@ -101,7 +101,7 @@ fn agree(theirs: &Frame, ours: &Frame, facts: &state::Facts) -> Option<bool> {
     }
 }
 
-/// Whether one row is all that is said from a function's begin to an address.
+/// Returns whether one row covers all code from a function's begin to an address.
 fn is_untold(table: &Table, function: u64, address: u64) -> bool {
     let at = |address: u64| table.rows.partition_point(|row| table.base + u64::from(row.offset) <= address);
     let at_entry = if table.arch == Arch::X86_64 { Cfa::Register(Reg(7), 8) } else { Cfa::Register(Reg(31), 0) };
@@ -127,8 +127,8 @@ pub(crate) fn print(path: &Path, compared: &Compared, took: Duration) {
     compared.different.iter().take(10).for_each(|different| println!("    {different}"));
 }
 
-/// C and its library, with assembly: nothing else is without unwind information. Landing pads of C++ and Rust are no
-/// witnesses: who enters them is the unwinder.
+/// C and its library, with assembly: only such code lacks unwind information. Landing pads of C++ and Rust cannot be compared:
+/// the unwinder enters them.
 #[test]
 fn code_says_what_unwind_information_says() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -164,7 +164,7 @@ fn code_says_of_these_files() {
     }
 }
 
-/// What is found in the gaps of files as they are: the same with `gaps_of`.
+/// Prints the rules found in the gaps of real files. Run it like the test above, with `gaps_of`.
 #[test]
 #[ignore = "for looking at chosen files"]
 fn gaps_of_these_files() {
@@ -213,7 +213,7 @@ impl Assembled {
         Assembled { table, symbols: names.lines().filter_map(symbol).collect() }
     }
 
-    /// The rule at a label, or so many bytes behind it.
+    /// Returns the rule at a label, or `behind` bytes after it.
     fn at(&self, label: &str, behind: u64) -> Rule {
         self.table.lookup(self.symbols[label] + behind).rule(Arch::X86_64).unwrap()
     }
@@ -251,7 +251,7 @@ fn pushes_calls_and_branches_are_followed() {
     ));
     assert_eq!(code.cfa("first", 0), (rsp(8), Fp::Unchanged));
     assert_eq!(code.cfa("first", 1), (rsp(16), Fp::Unchanged));
-    // rbp is another's from here on.
+    // From here on, rbp has another value.
     assert_eq!(code.cfa("first", 4), (rsp(16), Fp::AtCfa(-16)));
     assert_eq!(code.cfa("after", 0), (rsp(48), Fp::AtCfa(-16)));
     assert_eq!(code.cfa("last", 0), (rsp(8), Fp::Unchanged));
@@ -302,7 +302,8 @@ fn calls_that_do_not_return_have_what_they_like_behind_them() {
 
 #[test]
 fn where_functions_go_on_by_jumps_nothing_is_believed() {
-    // Haskell's: what goes on is at its own stack's top, which rbp is. Then one of C, in the same object.
+    // Haskell's convention: the address of the next code is at the top of a separate stack, and rbp points there. Then a function
+    // of C in the same object.
     let jumps = |count: usize| -> String {
         let one = |number| format!("{}mov 8(%rbp), %rbx\n add $16, %rbp\n jmp *(%rbp)\n", function(&format!("h{number}")));
         (0..count).map(one).collect::<String>() + &function("right") + "push %rbx\n pop %rbx\n ret\n"
@@ -347,9 +348,9 @@ fn nobody_called_what_a_new_thread_runs_first() {
         function("fork"),
     ));
     assert_eq!([0, 0x25, 0x27, 0x38].map(|at| code.cfa("clone", at)), [(rsp(8), Fp::Unchanged); 4]);
-    // The call's last byte is where its return address is looked up.
+    // A return address is looked up at the call's last byte.
     assert_eq!([0x29, 0x2b, 0x2e, 0x35].map(|at| code.at("clone", at)), [Rule::Root; 4]);
-    // A child that comes back is none of those.
+    // A fork's child, which comes back, is no root.
     assert_eq!([0, 11, 12, 13].map(|at| code.cfa("fork", at)), [(rsp(8), Fp::Unchanged); 4]);
 }
 

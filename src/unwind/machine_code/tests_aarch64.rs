@@ -131,7 +131,7 @@ fn rule(table: &Table, at: u64) -> Rule {
     table.lookup(BASE + at).rule(Arch::Aarch64).unwrap()
 }
 
-/// CFA, where the return address is from it, and the frame pointer.
+/// Returns the CFA, the place of the return address from it, and the frame pointer.
 fn frame(table: &Table, at: u64) -> (Cfa, Ra, Fp) {
     match rule(table, at) {
         Rule::Frame(Frame { cfa, ra, fp, .. }) => (cfa, ra, fp),
@@ -160,7 +160,7 @@ fn what_is_saved_is_found_where_it_is() {
     for at in (0xc..=0x20).step_by(4) {
         assert_eq!(frame(&table, at), (x29(32), Ra::AtCfa(-24), Fp::AtCfa(-32)), "{at:#x}");
     }
-    // Round and round, as the vDSO does: all the same.
+    // A loop, as in the vDSO: every address has the same rule.
     for at in (0x2c..=0x3c).step_by(4) {
         assert_eq!(frame(&table, at), NOTHING, "{at:#x}");
     }
@@ -182,7 +182,7 @@ fn the_frame_pointer_finds_a_frame_of_any_size() {
 
 #[test]
 fn of_two_copies_of_the_return_address_that_in_the_frame_record_counts() {
-    // The other's address is handed out.
+    // The address of the other copy is handed out.
     assert_eq!(frame(&table_of(CODE), 0x9c), (x29(16), Ra::AtCfa(-8), Fp::AtCfa(-16)));
 }
 
@@ -204,7 +204,7 @@ fn tables_of_bytes_are_followed() {
 fn a_thread_begins_behind_clone_and_a_fork_goes_on() {
     let table = table_of(CODE);
     assert_eq!(frame(&table, 0x108), NOTHING);
-    // The call's last byte is where its return address is looked up.
+    // A return address is looked up at the call's last byte.
     assert_eq!([0x110, 0x114, 0x11b, 0x120].map(|at| rule(&table, at)), [Rule::Root; 4]);
     for at in [0x134, 0x138, 0x13c] {
         assert_eq!(frame(&table, at), (sp(16), Ra::AtCfa(-8), Fp::Unchanged), "{at:#x}");
@@ -216,7 +216,7 @@ fn what_contradicts_itself_or_is_no_instruction_stays_a_gap() {
     let table = table_of(CODE);
     assert_eq!([0x144, 0x148].map(|at| rule(&table, at)), [Rule::Gap; 2]);
     assert_eq!(frame(&table, 0x14c), NOTHING);
-    // Of no group: it may do anything.
+    // An instruction of no group may do anything.
     let mut code = CODE.to_vec();
     code[0xc / 4] = 0x0200_0000;
     let other = table_of(&code);

@@ -1,4 +1,4 @@
-//! Conversions in steps: what is published when, what stops them, and that pieces say what the whole says.
+//! Conversions in steps: when tables are published, what stops conversions, and that pieces give the same rules as the whole.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn frame(table: &Table, number: u64) -> Option<i32> {
     }
 }
 
-/// Stops after so many questions, and has hints.
+/// Stops after `left` questions, and has hints.
 struct Asked {
     left: Cell<u64>,
     hints: RefCell<Vec<u64>>,
@@ -68,7 +68,7 @@ impl Control for Asked {
 
 const FUNCTIONS: u64 = 2 * LARGEST_WHOLE / EACH;
 
-/// All tables that are published if that is done after each piece, and how it ended.
+/// Returns all tables that are published if that is done after each piece, and how the conversion ended.
 fn steps(image: &[u8], control: &dyn Control) -> (Vec<(Table, u64)>, Ended) {
     let mut steps = Vec::new();
     let ended = convert_by(image, &Nowhere, control, EVERY_PIECE, &mut |Step { table, left }| steps.push((table.clone(), left)));
@@ -95,7 +95,7 @@ fn the_first_step_is_unwind_information_and_the_last_is_the_whole_table() {
     assert_eq!((first.report.from_code, first.rows.len(), *left), (0, 0, FUNCTIONS * EACH));
     let (last, left) = steps.last().unwrap();
     assert_eq!((last, *left), (&convert(image.as_slice(), &Nowhere).unwrap(), 0));
-    // Between them, nothing that is not in the last.
+    // Tables in between have nothing that the last one lacks.
     for (table, _) in &steps {
         for number in (0..FUNCTIONS).step_by(97) {
             assert!(matches!(frame(table, number), None | Some(64)), "{number}");

@@ -1,4 +1,4 @@
-//! The code that is looked at, and what tables of jumps lie beside it.
+//! The code to analyse, and its jump tables.
 
 use std::ops::Range;
 
@@ -8,26 +8,26 @@ use crate::object::headers::Arch;
 use crate::object::read_at::{ReadAt, read};
 use crate::unwind::sections::Elf;
 
-/// Code without unwind information that is looked at at once: more is analysed in pieces. What is beyond stays a gap.
+/// Most code without unwind information that is analysed at once: larger code is analysed in pieces. Code beyond stays a gap.
 const LARGEST: usize = 16 << 20;
 
-/// So much of a file is read at once: what lies between functions of libraries is little, and much of it.
+/// Bytes of a file that are read at once: the gaps between functions of libraries are small and many.
 pub(crate) const AT_ONCE: u64 = 256 << 10;
 
-/// Reads bytes at an ELF address; whether they are there.
+/// Reads bytes at an ELF address. Returns whether they exist.
 type TextReader<'t> = dyn Fn(u64, &mut [u8]) -> bool + 't;
 
 /// Pieces of code: sorted, none touches another.
 pub(crate) struct Text<'t> {
     pub(crate) pieces: Vec<(u64, Vec<u8>)>,
     pub(crate) arch: Arch,
-    /// Whether it is loaded where the file says: numbers may be addresses.
+    /// Whether it is loaded at the addresses in the file: then numbers may be addresses.
     pub(crate) is_fixed: bool,
     read: &'t TextReader<'t>,
 }
 
 impl<'t> Text<'t> {
-    /// Reads the ranges, which are sorted; without the padding at their begin.
+    /// Reads the ranges, which are sorted, without the padding at their begin.
     pub(crate) fn new(elf: &Elf, image: &(impl ReadAt + ?Sized), ranges: &[Range<u64>], read_at: &'t TextReader<'t>) -> Text<'t> {
         let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
         let (mut total, mut window) = (0, (0, Vec::new()));
@@ -64,13 +64,13 @@ impl<'t> Text<'t> {
         self.pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
     }
 
-    /// The bytes from an address to the end of its piece.
+    /// Returns the bytes from an address to the end of its piece.
     pub(crate) fn from(&self, address: u64) -> Option<&[u8]> {
         let (start, bytes) = self.pieces.get(self.piece(address)?)?;
         bytes.get(usize::try_from(address - start).ok()?..).filter(|rest| !rest.is_empty())
     }
 
-    /// The piece that an address is in, and where it begins.
+    /// Returns the piece that an address is in, and where it begins.
     pub(crate) fn piece_of(&self, address: u64) -> Option<(u64, &[u8])> {
         let (start, bytes) = self.pieces.get(self.piece(address)?)?;
         Some((*start, bytes.as_slice())).filter(|_| address - start < bytes.len() as u64)
@@ -84,7 +84,7 @@ impl<'t> Text<'t> {
         self.pieces.partition_point(|(start, _)| *start <= address).checked_sub(1)
     }
 
-    /// Where the byte of an address is when all pieces are put together.
+    /// Maps an address to its byte's place when all pieces are put together.
     pub(crate) fn places(&self) -> Places {
         let mut before = 0;
         let starts = self.pieces.iter().map(|(start, bytes)| {
@@ -95,12 +95,12 @@ impl<'t> Text<'t> {
         Places(starts.collect())
     }
 
-    /// Where the entries of a table lead, as long as they lead into this code.
+    /// Returns the targets of a table's entries, as long as they lead into this code.
     pub(crate) fn jumps(&self, jumps: Jumps, limit: usize) -> Vec<u64> {
         let mut targets = Vec::new();
         let width = usize::from(jumps.width.bytes).clamp(1, 8);
         let mut table = vec![0; limit * width];
-        // Tables are seldom at the end of what can be read: then entry by entry.
+        // Tables are seldom at the end of the readable bytes. If one is, it is read entry by entry.
         let is_whole = (self.read)(jumps.table, &mut table);
         for (number, bytes) in (0u64..).zip(table.chunks_exact_mut(width)) {
             let place = jumps.table.wrapping_add(number * width as u64);
@@ -130,7 +130,7 @@ impl<'t> Text<'t> {
 pub(crate) struct Places(Vec<(u64, usize)>);
 
 impl Places {
-    /// For an address inside of a piece.
+    /// Returns the place of an address inside of a piece.
     pub(crate) fn of(&self, address: u64) -> usize {
         let piece = self.0.partition_point(|(start, _)| *start <= address).saturating_sub(1);
         self.0.get(piece).map_or(0, |(start, place)| place + (address - start) as usize)

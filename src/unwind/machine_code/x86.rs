@@ -1,4 +1,4 @@
-//! What one instruction of x86_64 does to what is known.
+//! The effect of one instruction of x86_64 on the known state.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess,
@@ -16,13 +16,13 @@ const RCX: usize = 2;
 const RDI: usize = 5;
 const R11: usize = 11;
 
-/// What tables of jumps have: how far it is from the table.
+/// The usual entry of a jump table: the target's distance from the table.
 const OFFSET: Width = Width::signed(4);
 
 /// System calls that make a thread: `clone`, `clone3`. arch/x86/entry/syscalls/syscall_64.tbl.
 const CLONES: [u64; 2] = [CLONE, 435];
 const CLONE: u64 = 56;
-/// That nothing comes after: `rt_sigreturn`, `exit`, `exit_group`.
+/// System calls that do not return: `rt_sigreturn`, `exit`, `exit_group`.
 const LAST: [u64; 3] = [15, 60, 231];
 
 /// Steps over instructions of x86_64.
@@ -30,7 +30,7 @@ pub(crate) struct Stepper {
     factory: InstructionInfoFactory,
 }
 
-/// The number by DWARF of a general register of 64 bits, or of one that is a part of it.
+/// Returns the DWARF number of a general register of 64 bits, or of the one that a smaller register is a part of.
 fn number(register: Register) -> Option<usize> {
     const DWARF: [usize; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
     if !register.is_gpr() {
@@ -40,12 +40,12 @@ fn number(register: Register) -> Option<usize> {
     Some(DWARF.get(hardware).copied().unwrap_or(hardware))
 }
 
-/// Whether an instruction only fills room between functions.
+/// Returns whether an instruction only fills room between functions.
 pub(crate) fn is_padding(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
 }
 
-/// Whether nothing that is behind it is run after it.
+/// Returns whether execution never continues behind the instruction.
 pub(crate) fn ends_run(instruction: &Instruction) -> bool {
     matches!(
         instruction.flow_control(),
@@ -53,7 +53,7 @@ pub(crate) fn ends_run(instruction: &Instruction) -> bool {
     ) || matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Int3)
 }
 
-/// How many bytes at the begin only fill room.
+/// Returns how many bytes at the begin only fill room.
 pub(crate) fn padding(code: &[u8]) -> usize {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -75,7 +75,7 @@ pub(crate) fn padding(code: &[u8]) -> usize {
     }
 }
 
-/// Whether the first instruction that does anything clears rbp.
+/// Returns whether the first instruction that does anything clears rbp.
 pub(crate) fn clears_frame_pointer(code: &[u8]) -> bool {
     let mut instructions = Decoder::new(64, code, DecoderOptions::NONE).into_iter();
     let first = instructions.find(|instruction| instruction.mnemonic() != Mnemonic::Endbr64);
@@ -90,13 +90,13 @@ fn immediate(instruction: &Instruction, operand: u32) -> Option<i64> {
     instruction.try_immediate(operand).ok().map(u64::cast_signed)
 }
 
-/// The general register of 64 bits that an operand is.
+/// Returns the number of an operand that is a general register of 64 bits.
 fn wide(instruction: &Instruction, operand: u32) -> Option<usize> {
     let register = if instruction.op_kind(operand) == OpKind::Register { instruction.op_register(operand) } else { return None };
     if register.is_gpr64() { number(register) } else { None }
 }
 
-/// The same of any width.
+/// Returns the number of an operand that is a general register of any width.
 fn any(instruction: &Instruction, operand: u32) -> Option<usize> {
     if instruction.op_kind(operand) == OpKind::Register { number(instruction.op_register(operand)) } else { None }
 }
@@ -106,10 +106,10 @@ impl Stepper {
         Stepper { factory: InstructionInfoFactory::new() }
     }
 
-    /// Changes the state to what is behind the instruction, and says where that is.
+    /// Changes the state to the one behind the instruction, and returns where execution continues.
     pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut MachineState) -> Flow {
         match instruction.mnemonic() {
-            // An instruction of the kernel: C libraries end by it what must not go on.
+            // An instruction of the kernel. C libraries use it to end code that must not continue.
             Mnemonic::Hlt => return Flow::End,
             Mnemonic::Syscall => return system_call(state),
             _ => {}
@@ -142,14 +142,14 @@ impl Stepper {
     fn call(&mut self, instruction: &Instruction, state: &mut MachineState) -> Flow {
         let target = instruction.near_branch_target();
         if target == instruction.next_ip() {
-            // To learn where it is: the address is popped.
+            // The code learns its own address by popping the return address.
             push(state, Value::Unknown, 8);
             return Flow::Next;
         }
         Flow::Call(Some(target))
     }
 
-    /// All that is written is anything afterwards.
+    /// Forgets all registers and memory that an instruction writes.
     fn anything(&mut self, instruction: &Instruction, state: &mut MachineState) {
         let info = self.factory.info_options(instruction, InstructionInfoOptions::NONE);
         let writes =
@@ -202,7 +202,7 @@ fn push(state: &mut MachineState, value: Value, size: i64) {
     state.store(top, size, value);
 }
 
-/// What a memory operand points to, if that is a number or a place of the stack.
+/// Returns the pointer of a memory operand, if it is a number or points to the stack.
 fn pointer(instruction: &Instruction, state: &MachineState) -> Option<Value> {
     if matches!(instruction.memory_segment(), Register::FS | Register::GS) || instruction.memory_index() != Register::None {
         return None;
@@ -218,7 +218,7 @@ fn pointer(instruction: &Instruction, state: &MachineState) -> Option<Value> {
     if base.is_gpr64() { add(state.get(number(base)?), displacement) } else { None }
 }
 
-/// Instructions by which stack pointers and saved registers move. Whether it was one.
+/// Applies an instruction that moves stack pointers or saved registers. Returns whether it was one.
 fn known(instruction: &Instruction, state: &mut MachineState) -> bool {
     match instruction.mnemonic() {
         Mnemonic::Push => {
@@ -248,7 +248,7 @@ fn known(instruction: &Instruction, state: &mut MachineState) -> bool {
         }
         Mnemonic::Mov | Mnemonic::Movsxd => return moves(instruction, state),
         Mnemonic::Lea => return loads_address(instruction, state),
-        // lock or [rsp], 0: a barrier, which leaves the return address as it is.
+        // lock or [rsp], 0: a barrier, which does not change the return address.
         Mnemonic::Or | Mnemonic::Add if instruction.op0_kind() == OpKind::Memory && immediate(instruction, 1) == Some(0) => {}
         Mnemonic::Add | Mnemonic::Sub | Mnemonic::And | Mnemonic::Xor => return computes(instruction, state),
         Mnemonic::Xchg => {
@@ -314,7 +314,7 @@ fn moves(instruction: &Instruction, state: &mut MachineState) -> bool {
     false
 }
 
-/// Of rax alone: the others are of no interest.
+/// Returns the low byte of rax. Other registers do not matter.
 fn low_byte(register: usize) -> Register {
     if register == RAX { Register::AL } else { Register::None }
 }
@@ -356,7 +356,7 @@ fn computes(instruction: &Instruction, state: &mut MachineState) -> bool {
         _ => None,
     };
     let result = result.unwrap_or_else(|| match value {
-        // Down by something, or aligned: another place of the same stack.
+        // Moved down by an unknown amount, or aligned: another place of the same stack.
         Value::Stack(..) if register == RSP || mnemonic == Mnemonic::And => state.new_base(instruction.ip()),
         _ => Value::Unknown,
     });
@@ -377,7 +377,7 @@ fn flags(instruction: &Instruction, state: &MachineState) -> Flags {
     }
 }
 
-/// What is known in addition where a branch is taken, and where it is not.
+/// Returns the states where a branch is taken and where it is not. The branch itself may add facts to each.
 pub(crate) fn branches(instruction: &Instruction, state: &MachineState) -> (MachineState, MachineState) {
     let (mut taken, mut not) = (state.clone(), state.clone());
     match (instruction.mnemonic(), state.flags) {
@@ -392,7 +392,7 @@ pub(crate) fn branches(instruction: &Instruction, state: &MachineState) -> (Mach
     (taken, not)
 }
 
-/// The table of an indirect jump, if it is one by a table.
+/// Returns the table of an indirect jump, if it jumps by a table.
 pub(crate) fn table_of(instruction: &Instruction, state: &MachineState) -> Option<Jumps> {
     if let Some(register) = wide(instruction, 0) {
         return match state.get(register) {
@@ -414,17 +414,17 @@ pub(crate) fn table_of(instruction: &Instruction, state: &MachineState) -> Optio
     }
 }
 
-/// Whether an indirect jump leads to the return address, which is in its register.
+/// Returns whether an indirect jump leads to the return address, which is in its register.
 pub(crate) fn returns_by_register(instruction: &Instruction, state: &MachineState) -> bool {
     let at = wide(instruction, 0).map(|register| state.get(register));
     at == Some(Value::Return) && state.get(RSP) == Value::Stack(CFA, 0)
 }
 
-/// An address in the code that the instruction takes: of a function that somebody is to call, mostly.
+/// Returns an address in the code that the instruction takes: mostly of a function that will be called.
 pub(crate) fn reference(instruction: &Instruction, is_fixed: bool) -> Option<u64> {
     match instruction.mnemonic() {
         Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => Some(instruction.ip_rel_memory_address()),
-        // In programs that can be loaded at one place only.
+        // Only in programs that can be loaded at one place only.
         Mnemonic::Mov | Mnemonic::Push if is_fixed => {
             let operand = u32::from(instruction.mnemonic() == Mnemonic::Mov);
             immediate(instruction, operand).map(i64::cast_unsigned)

@@ -1,4 +1,4 @@
-//! Rules of a piece of code that something else than call frame information tells.
+//! Rules of a piece of code from other sources than call frame information.
 
 use crate::unwind::Packed;
 

@@ -34,7 +34,8 @@ use crate::object::headers::Arch;
 /// ```
 ///
 /// An offset of 24 bits is a frame of up to 8 MiB, the default limit of a whole stack. On arm64 the frame pointer is nearly
-/// always saved right below the return address, at the lower end of the frame: its place is relative to that one's.
+/// always saved right below the return address, at the lower end of the frame. So its place is relative to the return address's
+/// place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Packed(pub u64);
@@ -125,7 +126,7 @@ fn three_again(offset: i32) -> [i32; 3] {
 }
 
 impl Packed {
-    /// The packed form, or `None` where there is no room for it.
+    /// Returns the packed form, or `None` where there is no room for it.
     pub fn new(rule: Rule, arch: Arch) -> Option<Packed> {
         let mut fields = Fields::default();
         match rule {
@@ -143,7 +144,7 @@ impl Packed {
         fields.join()
     }
 
-    /// A rule that always fits.
+    /// Returns the packed form of an invalid rule, which always fits.
     pub fn invalid(reason: Invalid) -> Packed {
         Packed(INVALID | (reason as u64) << 3)
     }
@@ -151,7 +152,7 @@ impl Packed {
     /// [`Rule::Gap`].
     pub const GAP: Packed = Packed(GAP);
 
-    /// What it says; `None` for bits that [`Packed::new`] does not make.
+    /// Returns the rule; `None` for bits that [`Packed::new`] does not make.
     pub fn rule(self, arch: Arch) -> Option<Rule> {
         let fields = Fields::split(self);
         Some(match fields.kind {
@@ -188,7 +189,7 @@ fn pack_frame(frame: Frame, arch: Arch, fields: &mut Fields) -> Option<()> {
             extra = Some(words::<i8>(outer)?);
             let shift = if scale.is_power_of_two() && scale <= 8 { scale.trailing_zeros().cast_signed() } else { return None };
             let inner = i32::from(i16::try_from(inner).ok()?.cast_unsigned());
-            // The upper bits wrap into the sign, as they are meant to.
+            // The upper bits wrap into the sign; that is intended.
             fields.offset = (inner | i32::from(index.0) << 16 | shift << 21) << 8 >> 8;
         }
         Cfa::Goroutine { tls, m, curg, sp, outer } => {
@@ -407,7 +408,7 @@ mod tests {
         fn any_bits_unpack_without_harm(bits in any::<u64>()) {
             for arch in [Arch::X86_64, Arch::Aarch64] {
                 if let Some(rule) = Packed(bits).rule(arch) {
-                    // Two packed forms of one rule may differ in bits that say nothing.
+                    // Two packed forms of one rule may differ in bits without a meaning.
                     if let Some(again) = Packed::new(rule, arch) {
                         prop_assert_eq!(again.rule(arch), Some(rule));
                     }

@@ -7,14 +7,14 @@
 //! └──────────────┴─────────┴───────────┘            └──────────────────────┴────────────┘
 //! ```
 //!
-//! A row is a `u32`, address above and rule below, so that rows compare as numbers. Each page begins with a row for its
-//! first byte, carried over from the page before where nothing begins there: a search never leaves its page. Measured
-//! beside larger pages and blocks of rows: fewer rows to search are fewer cache misses, and 8 bytes for 1 KiB of code are
-//! 0.4 a row. Rows are in segments because a map's value has a size.
+//! A row is a `u32`, address above and rule below, so that rows compare as numbers. Each page begins with a row for its first
+//! byte. If no row begins there, the last row of the page before is carried over: so a search never leaves its page. Larger pages
+//! and blocks of rows were measured, too. Fewer rows to search are fewer cache misses, and 8 bytes for 1 KiB of code are 0.4 a
+//! row. Rows are in segments because a map's value has a fixed size.
 
 use super::rows::{Row, Table};
 
-/// Bytes of code that a page is about: a power of two, at most 64 KiB.
+/// Bytes of code in a page: a power of two, at most 64 KiB.
 pub const PAGE: u32 = 1 << 10;
 
 /// Rows in a segment: 2 MiB, one value of a map. A page does not span two.
@@ -28,12 +28,12 @@ pub struct Page {
     pub first: u32,
     /// How many rows; at least one.
     pub count: u16,
-    /// Which segment, counted from the object's first.
+    /// The number of the segment, counted from the object's first.
     pub segment: u16,
 }
 
 const _: () = assert!(size_of::<Page>() == 8);
-// A page has a row for each of its bytes at most, and the number of a byte fits into a row's upper half.
+// A page has at most one row for each of its bytes, and the number of a byte fits into a row's upper half.
 const _: () = assert!(PAGE <= u16::MAX as u32 && PAGE.is_power_of_two());
 
 /// Some code of an object, and its pages.
@@ -54,7 +54,7 @@ pub struct Paged {
     pub segments: Vec<Vec<u32>>,
 }
 
-/// Gaps of so many pages are left out of the index: they cost more than another range does.
+/// Gaps longer than this many pages are left out of the index: they cost more than another range does.
 const LONG_GAP: u32 = 256;
 
 impl Paged {
@@ -109,8 +109,8 @@ impl Paged {
         Page { first, count: count as u16, segment: number }
     }
 
-    /// The number of the rule at an address; `None` outside all ranges. Written as the kernel's program does it: steps of
-    /// halving lengths without a branch that depends on rows.
+    /// Returns the number of the rule at an address; `None` outside all ranges. Written like the kernel's program: steps of
+    /// halving lengths, without a branch that depends on rows.
     pub fn lookup(&self, address: u64) -> Option<u16> {
         let range = self.ranges.iter().rev().find(|range| range.start <= address)?;
         let offset = address - range.start;
@@ -121,7 +121,7 @@ impl Paged {
         let mut length = usize::from(page.count);
         while length > 1 {
             let half = length / 2;
-            // The row in the middle is not after the address: go on from there.
+            // The row in the middle is not after the address: continue from there.
             let step = usize::from(*segment.get(at + half)? <= key) * half;
             at += step;
             length -= half;
@@ -129,7 +129,7 @@ impl Paged {
         segment.get(at).map(|row| (row & 0xffff) as u16)
     }
 
-    /// Bytes in the kernel: rows and index, without the rules.
+    /// Returns the bytes in the kernel: rows and index, without the rules.
     pub fn bytes(&self) -> usize {
         let rows: usize = self.segments.iter().map(Vec::len).sum();
         let pages: usize = self.ranges.iter().map(|range| range.pages.len()).sum();

@@ -1,7 +1,7 @@
-//! The table of one object: from which address on which rule holds.
+//! The table of one object: ranges of addresses and their rules.
 //!
-//! Made front to back. Equal neighbours become one row. Where a description ends and no other begins within
-//! [`PADDING`] bytes a row says [`Rule::Gap`]: a hole is not the end of a stack.
+//! It is made front to back. Equal neighbours become one row. If a description ends and no other begins within [`PADDING`] bytes,
+//! a row says [`Rule::Gap`]: a hole is not the end of a stack.
 
 use crate::unwind::table::block::Block;
 use std::collections::HashMap;
@@ -13,10 +13,10 @@ use rustc_hash::FxHasher;
 use super::packed::Packed;
 use super::rule::{Invalid, REASONS, Rule};
 use crate::object::headers::Arch;
-/// Bytes between two functions that inherit the rule before them: what aligns functions to 16 bytes. Nothing runs there.
+/// Most bytes between two functions that inherit the rule before them: they align functions to 16 bytes. Nothing runs there.
 pub const PADDING: u64 = 15;
 
-/// More rows than any object has: libLLVM has 1.3 million. Of a hostile file those beyond are a gap.
+/// More rows than any object has: libLLVM has 1.3 million. In a hostile file, rows beyond this number are a gap.
 pub const MOST_ROWS: usize = 16 << 20;
 
 /// A row: the rule holds from here to the next row.
@@ -24,24 +24,24 @@ pub const MOST_ROWS: usize = 16 << 20;
 pub struct Row {
     /// From [`Table::base`].
     pub offset: u32,
-    /// Which of [`Table::rules`].
+    /// Index into [`Table::rules`].
     pub rule: u16,
 }
 
 /// The table of one object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
-    /// Whose registers the rules name.
+    /// The machine whose registers the rules name.
     pub arch: Arch,
-    /// The lowest address of executable code; ELF addresses, as all here.
+    /// The lowest address of executable code. All addresses here are ELF addresses.
     pub base: u64,
     /// Sorted, each at another address, no two neighbours equal. The last is a gap.
     pub rows: Vec<Row>,
-    /// Each once. The first is the gap, then one for each [`Invalid`], then those of the object.
+    /// Each rule once. The first is the gap, then one for each [`Invalid`], then those of the object.
     pub rules: Vec<Packed>,
     /// The code that it is about: executable segments.
     pub code: Vec<Code>,
-    /// What was found.
+    /// The report of the conversion.
     pub report: Report,
 }
 
@@ -56,24 +56,24 @@ pub struct Code {
     pub size: u64,
 }
 
-/// What was found in an object, and what became of it.
+/// The contents of an object, and how they were used.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// Where descriptions came from: `.eh_frame`, `.debug_frame`, ….
+    /// Sources of descriptions: `.eh_frame`, `.debug_frame`, ….
     pub sources: Vec<&'static str>,
     /// Descriptions of code.
     pub fdes: u64,
-    /// Of them those that could not be read, wholly or in part.
+    /// Descriptions that could not be read, wholly or in part.
     pub fdes_in_error: u64,
-    /// Descriptions of code that is not there: of functions that the linker threw away.
+    /// Descriptions of code that does not exist: of functions that the linker threw away.
     pub discarded: u64,
-    /// Descriptions that begin where another one, which won, still goes on.
+    /// Descriptions that begin inside another one, which won.
     pub overlapping: u64,
     /// Rows, before equal neighbours became one.
     pub rows: u64,
     /// Rows that were equal to the row before.
     pub merged: u64,
-    /// Rows for which there is no rule, by reason, in the order of [`REASONS`].
+    /// Rows without a rule, by reason, in the order of [`REASONS`].
     pub invalid: [u64; REASONS.len()],
     /// Rows from machine code that has no description.
     pub from_code: u64,
@@ -81,23 +81,23 @@ pub struct Report {
     pub gaps: u64,
     /// Bytes of code: of executable sections, or of executable segments where no section is named.
     pub text: u64,
-    /// Bytes of it under a description.
+    /// Bytes of that code under a description.
     pub covered: u64,
-    /// Bytes of those without a rule.
+    /// Bytes under a description, but without a rule.
     pub covered_invalid: u64,
     /// Whether rbx is followed.
     pub rbx: bool,
 }
 
 impl Report {
-    /// Rows for which there is no rule.
+    /// Returns the number of rows without a rule.
     pub fn invalid_rows(&self) -> u64 {
         self.invalid.iter().sum()
     }
 }
 
 impl Table {
-    /// The rule at an address, by binary search.
+    /// Returns the rule at an address, by binary search.
     pub fn lookup(&self, address: u64) -> Packed {
         let Some(offset) = address.checked_sub(self.base).and_then(|offset| u32::try_from(offset).ok()) else {
             return Packed::GAP;
@@ -109,9 +109,9 @@ impl Table {
 }
 
 impl Table {
-    /// Puts rules where there is a gap: blocks in the order of addresses, each inside of one gap.
+    /// Puts rules into gaps. Blocks are in the order of addresses, each inside of one gap.
     pub(crate) fn fill(&mut self, blocks: &[Block]) {
-        // In the same memory: rows move to its end, and from there to their places. A block has its rows, and a gap behind it.
+        // In the same memory: rows move to its end, and from there to their places. A block adds its rows, and a gap behind it.
         let (before, more) = (self.rows.len(), blocks.iter().map(|block| block.rows.len() + 1).sum::<usize>());
         self.rows.reserve_exact(more);
         self.rows.resize(before + more, Row { offset: 0, rule: 0 });
@@ -132,7 +132,7 @@ impl Table {
                         places.insert(rule.0, place);
                         place
                     }
-                    // There are too many rules: it stays a gap.
+                    // There are too many rules: this code stays a gap.
                     (None, Err(_)) => 0,
                 };
                 filled.push(Row { offset, rule: place });
@@ -154,7 +154,8 @@ impl Table {
         self.rows.truncate(filled.length);
     }
 
-    /// Takes back what [`Table::fill`] has put into a range: blocks with so many rows and bytes. `before` is the table before all that.
+    /// Removes the rows that [`Table::fill`] has put into a range: blocks with `rows` rows and `covered` bytes. `before` is the
+    /// table before all that.
     pub(crate) fn take_back(&mut self, range: Range<u64>, rows: u64, covered: u64, before: &Table) {
         let (Some(start), Some(end)) = (self.offset(range.start), self.offset(range.end)) else { return };
         let rule_at = |rows: &[Row], offset: u32| {
@@ -196,7 +197,7 @@ impl Table {
     }
 }
 
-/// Rows of a table, each at another address, no two neighbours equal; and behind them, in the same memory, those to come.
+/// The rows of a table, each at another address, no two neighbours equal. The rows to come are behind them, in the same memory.
 ///
 /// ```text
 /// rows │ done │ free │ to come │
@@ -211,7 +212,7 @@ struct Filled {
 }
 
 impl Filled {
-    /// The next row that was there before.
+    /// Returns the next row that was there before.
     fn next(&self) -> Option<Row> {
         self.rows.get(self.rest).copied()
     }
@@ -275,7 +276,7 @@ impl Builder {
         builder
     }
 
-    /// Where what was added ends: blocks begin here or later.
+    /// Returns the end of the added code: blocks begin here or later.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -290,7 +291,7 @@ impl Builder {
         }
     }
 
-    /// The rule holds in `from..to`, which follows what was added last.
+    /// Adds a rule for `from..to`, which follows the range that was added last.
     pub(crate) fn add(&mut self, from: u64, to: u64, rule: Packed) {
         if from >= to {
             return;
@@ -350,9 +351,9 @@ impl Builder {
     }
 }
 
-/// The place in [`REASONS`] of an invalid rule's reason. The architecture does not matter for those.
+/// Returns the place in [`REASONS`] of an invalid rule's reason. The architecture does not matter for those.
 fn invalid(rule: Packed) -> Option<usize> {
-    // Kind 0, see `Packed`; asked for each row, so not by unpacking.
+    // Kind 0, see `Packed`. This runs for each row, so the rule is not unpacked.
     if rule.0 & 7 != 0 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The quick way against the thorough one, and its decoder against iced-x86.
+//! Compares the quick way with the thorough one, and its decoder with iced-x86.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -49,8 +49,8 @@ fn the_quick_way_finds_what_the_thorough_way_finds() {
         let (ours, theirs) = (proved(&quick), proved(&thorough));
         println!("{}: {ours} and {theirs} functions, {} and {} rows", path.display(), quick.rows.len(), thorough.rows.len());
         assert!(ours * 1000 >= theirs * 995, "{}: {ours} and {theirs} functions", path.display());
-        // Where both know a rule it is the same one; but that the quick way does not know a frame pointer any more that was saved
-        // in the frame itself.
+        // If both know a rule, it is the same. One difference is allowed: the quick way may have lost a frame pointer that was
+        // saved in the frame itself.
         let agree = |ours: Option<Facts>, theirs: Option<Facts>| match (ours, theirs) {
             (Some(ours), Some(theirs)) => match (ours.rule, theirs.rule) {
                 (Rule::Frame(our), Rule::Frame(their)) if ours.fp.is_none() && theirs.fp.is_some() => {
