@@ -1,4 +1,4 @@
-//! Tests of the readers of ELF files and of maps of JIT code against files that lie: cut, mutated, and with absurd claims.
+//! Tests of the readers of ELF files and of JIT code maps against files that lie: cut, mutated, and with absurd claims.
 
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -33,7 +33,7 @@ fn sample() -> &'static [u8] {
     })
 }
 
-/// All that the service does with a file, for every byte of it.
+/// Does everything that the service does with a file, for each of its bytes.
 fn read_everything(bytes: &[u8]) -> Result<usize, Reason> {
     let image = Image::read(Source::Memory(bytes.into()))?;
     let images = Images::alone(image);
@@ -116,7 +116,7 @@ fn file_with(sections: &[(&str, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// A unit of DWARF 4 with these entries, after that of the unit itself: code 1, [0x1000, 0x2000).
+/// Builds a unit of DWARF 4 with these entries after its own: code 1, [0x1000, 0x2000).
 fn unit(entries: &[u8]) -> Vec<u8> {
     let mut unit = vec![4, 0, 0, 0, 0, 0, 8, 1];
     unit.extend(0x1000u64.to_le_bytes());
@@ -140,7 +140,7 @@ fn open(sections: &[(&str, &[u8])]) -> Result<usize, Reason> {
     asked.map(|()| calls)
 }
 
-/// A list of addresses of the unit at 0, with addresses of so many bytes: DWARF 5, 6.1.2.
+/// Builds an address list of the unit at 0: DWARF 5, 6.1.2. Its addresses have `address_size` bytes.
 fn list(address_size: u8, entries: &[u8]) -> Vec<u8> {
     let mut list = vec![2, 0, 0, 0, 0, 0, address_size, 0];
     list.resize(12, 0);
@@ -155,11 +155,11 @@ fn a_list_of_addresses_takes_neither_stack_nor_memory_without_end() {
     let listed =
         |list: &[u8]| open(&[(".debug_abbrev", ABBREVIATIONS), (".debug_aranges", list), (".debug_info", &unit(&function))]);
     assert_eq!(listed(&list(8, &entry)), Ok(1));
-    // Entries that are nothing, that end behind the last address, or are many for one unit.
+    // Lists of empty entries, of entries that end past the last address, or of many entries for one unit.
     assert_eq!(listed(&list(8, &[vec![0; 4 << 20], entry.clone()].concat())), Ok(1));
     assert_eq!(listed(&list(8, &[vec![0xff; 4 << 20], entry.clone()].concat())), Ok(1));
     assert_eq!(listed(&list(8, &entry.repeat(100_000))), Ok(1));
-    // Those that are not believed: the unit itself says what it has.
+    // These lists are rejected. The unit's own ranges count instead.
     assert_eq!(listed(&list(8, &entry.repeat(3 << 20))), Ok(1));
     assert_eq!(listed(&list(1, &[1; 8 << 20])), Ok(1));
     assert_eq!(listed(&list(8, &entry)[..20]), Ok(1));
@@ -262,7 +262,7 @@ fn sample_dump() -> Vec<u8> {
     parts.concat()
 }
 
-/// Reads a file that is written in pieces, ending at `cuts`, and asks for names of all addresses in between; then of the file
+/// Reads a file that grows in pieces, ending at `cuts`, and asks for the names of all addresses after each piece. Then reads the file
 /// written anew.
 fn read_as_it_grows<F: Format + Default>(bytes: &[u8], cuts: &[prop::sample::Index]) -> Result<(), Reason> {
     let start = Instant::now();
@@ -296,7 +296,7 @@ fn a_map_of_jit_code_without_end_costs_bounded_memory_and_time() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let lines: Vec<u8> = (0..(MAX_RANGES as u64 * 4)).flat_map(|line| format!("{:x} 1 f\n", line * 2).into_bytes()).collect();
     file.write_all(&lines).unwrap();
-    // The rest is a hole in the file, as large as files get here: a line that never ends.
+    // A hole follows in the file, as large as files get here: a line that never ends.
     file.as_file().set_len(1 << 42).unwrap();
     let start = Instant::now();
     let mut reader = CodeFile::<PerfMap>::ours(std::fs::File::open(file.path()).unwrap()).unwrap();

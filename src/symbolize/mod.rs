@@ -1,19 +1,19 @@
-//! Addresses to names: the kernel's from the kernel, a program's from its symbols, and what was inlined, and lines, from DWARF.
+//! Finds names for addresses. Kernel names come from the kernel, program names from symbols, inlined functions and lines from DWARF.
 //!
-//! [`Symbolizer`] takes requests from the collector and writes names into the shared [`Names`], in the background. A frame
-//! it cannot name keeps its address for a name, and the reason is told by [`Symbolizer::problems`].
+//! [`Symbolizer`] takes requests from the collector and writes names into the shared [`Names`], in the background. If a frame cannot be
+//! named, its address becomes its name, and [`Symbolizer::problems`] reports the reason.
 //!
 //! # Promises
 //!
-//! - A wrong name is worse than none: a file is used only when it is certainly the one that was mapped, and an address
-//!   outside of every symbol has no name.
-//! - Names come in two steps, so that nobody waits for the slow one: symbols first, for everything; then debug information.
-//! - Files are hostile: every count and length is held against a limit, nothing but regular files is opened, and only debug
-//!   information is mapped, in a way that survives the file being cut. A reader that fails on one object goes on with the next.
-//! - Memory is bounded: 16 bytes a symbol; tables and parsed debug information of at most 48 MB, but for one object that
-//!   is larger and worked with; 256 files open. For JIT code 24 MB and 64 files more.
+//! - A wrong name is worse than none. A file is used only when it is certainly the one that was mapped. An address outside of every symbol
+//!   has no name.
+//! - Names come in two steps, so that no frame waits for the slow one: symbols first, for everything; then debug information.
+//! - Files are hostile: every count and length is checked against a limit, and only regular files are opened. Only debug information is
+//!   mapped, in a way that survives truncation of the file. A reader that fails on one object continues with the next.
+//! - Memory is bounded: 16 bytes a symbol; at most 48 MB of tables and parsed debug information, unless a single object in use is larger;
+//!   256 files open. JIT code may take 24 MB and 64 files more.
 //!
-//! # Where names are looked for, best first
+//! # Sources of names, best first
 //!
 //! ```text
 //! functions      .symtab of the debug file, or of the object, or in .gnu_debugdata · .dynsym · stubs: name@plt · Go's .gopclntab
@@ -23,17 +23,17 @@
 //!                with what dwz took out, and what is in .dwo and .dwp files
 //! ```
 //!
-//! # The room
+//! # Modules
 //!
 //! | | |
 //! | --- | --- |
-//! | `service` | the queue of frames without a name, what is held of each object and for how long, debuginfod |
+//! | `service` | the queue of unnamed frames, the cached files and tables of each object, debuginfod |
 //! | `symbols` | symbol tables, demangling, functions by name |
 //! | `dwarf` | inlined functions, files and lines |
 //! | `kernel` | the kernel's names and lines |
 //! | `jit` | code made at run time: perf maps and jitdumps |
 //! | `listing` | source and instructions of one function |
-//! | [`Resolver`] | all of this for a file that nobody runs: `flametop names` |
+//! | [`Resolver`] | all of this for a file without a process: `flametop names` |
 
 #![deny(clippy::indexing_slicing)]
 
@@ -73,16 +73,16 @@ use crate::symbolize::service::locate::Locator;
 use listing::{Lister, Question};
 use service::Service;
 
-/// Most blocking threads that a [`Symbolizer`] uses at once, with those that wait for a file that does not answer.
+/// Most blocking threads that a [`Symbolizer`] uses at once, including threads that wait for a file that does not answer.
 pub const BLOCKING_THREADS: usize = 6 + crew::MAX_LEFT_OF_ROOT + crew::MAX_LEFT_OF_OTHERS;
 
-/// Names frames in the background. Cheap to clone; work that has not begun ends with the last clone.
+/// Names frames in the background. Cheap to clone. Work that has not begun is dropped with the last clone.
 #[derive(Clone)]
 pub struct Symbolizer {
     work: Arc<RwLock<Arc<Work>>>,
 }
 
-/// What is done for the names of some tables.
+/// The services that work on one set of name tables.
 struct Work {
     service: Arc<Service>,
     locator: Locator,
@@ -95,10 +95,10 @@ impl Drop for Work {
     }
 }
 
-/// What the symbolizer holds, in bytes and files.
+/// Memory and files that the symbolizer holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of symbol tables of objects, and of maps of JIT code.
+    /// Bytes of the objects' symbol tables and of JIT code maps.
     pub tables: usize,
     /// Bytes of the kernel's symbols.
     pub kernel: usize,
@@ -107,9 +107,9 @@ pub struct Usage {
 }
 
 impl Symbolizer {
-    /// Starts a service on the blocking threads of `handle`'s runtime. At most three name objects, without those that are left behind (see
-    /// `object::crew`). One names the kernel, one finds source lines, one fetches debug files. No thread is held while nothing waits. The
-    /// runtime must have its timer on: while JIT code waits for names, a task sleeps.
+    /// Starts a service on the blocking threads of `handle`'s runtime. At most three threads name objects, without those that are left
+    /// behind (see `object::crew`). One names the kernel, one finds source lines, one fetches debug files. No thread is held while nothing
+    /// waits. The runtime must have its timer on: while JIT code waits for names, a task sleeps.
     pub fn start(names: Arc<Names>, handle: tokio::runtime::Handle) -> Symbolizer {
         let service = Arc::new(Service::new(names, handle));
         let work = Work { service, locator: Locator::default(), lister: Lister::default() };
@@ -120,8 +120,8 @@ impl Symbolizer {
         Arc::clone(&locks::read(&self.work))
     }
 
-    /// From now on frames of these tables are named. Objects that are there as well keep their open files and what was read of them; what
-    /// still waits for a name in the old tables gets none.
+    /// Names frames of these tables from now on. Objects that the new tables also have keep their open files and what was read of them.
+    /// Frames of the old tables that still wait get no name.
     pub fn use_names(&self, renewed: &Renewed) {
         let old = self.work();
         let service = Arc::new(old.service.successor(renewed));
@@ -129,12 +129,12 @@ impl Symbolizer {
         *locks::write(&self.work) = Arc::new(work);
     }
 
-    /// From now on the kernel is asked for the names of its functions and for their code, and `/proc/kallsyms` is read only once it does not answer.
+    /// Asks the kernel for its functions' names and code from now on. `/proc/kallsyms` is read only once the kernel does not answer.
     pub fn ask_kernel_by(&self, ask: Box<dyn AskKernel>) {
         self.work().service.kernel.ask_by(ask);
     }
 
-    /// From now on debug files that are not installed are fetched by this program: see [`DEBUGINFOD_FIND`].
+    /// Uses this program from now on to fetch debug files that are not installed: see [`DEBUGINFOD_FIND`].
     pub fn fetch_by(&self, program: PathBuf) {
         let _ = self.work().service.fetch.program.set(program);
     }
@@ -144,7 +144,7 @@ impl Symbolizer {
         self.work().service.objects.limit_tables(bytes);
     }
 
-    /// Asks for the names of frames. Returns at once; names appear in the shared tables, most-wanted objects first.
+    /// Requests the names of frames. Returns at once; names appear in the shared tables, most-wanted objects first.
     pub fn request(&self, requests: impl IntoIterator<Item = NameRequest>) {
         let requests: Vec<NameRequest> = requests.into_iter().collect();
         let work = self.work();
@@ -152,15 +152,15 @@ impl Symbolizer {
         work.service.request(requests);
     }
 
-    /// A module or BPF program was loaded or unloaded: addresses outside of the core kernel are named from symbols read
-    /// after this.
+    /// Records that a module or BPF program was loaded or unloaded. Addresses outside of the core kernel are then named from symbols that
+    /// are read after this call.
     pub fn kernel_symbols_changed(&self) {
         let work = self.work();
         work.service.kernel.changed();
         work.service.modules.changed();
     }
 
-    /// Frames that were asked for and are not done.
+    /// Returns the number of requested frames that are not done.
     pub fn pending(&self) -> usize {
         self.work().service.pending()
     }
@@ -170,9 +170,10 @@ impl Symbolizer {
         self.work().service.works_for(is_one)
     }
 
-    /// Waits until nothing is pending, at most for `deadline`. Tells whether nothing is. Needs a runtime with its timer on.
+    /// Waits until nothing is pending, at most for `deadline`. Returns whether nothing is pending any more. Needs a runtime with its timer
+    /// on.
     ///
-    /// JIT code that has no name is looked at once more, and is then done for now: its name may come later, or never.
+    /// Unnamed JIT code is retried once, and is then done for now: its name may come later, or never.
     pub async fn settled(&self, deadline: Duration) -> bool {
         let work = self.work();
         work.service.look_again(work.service.jit.due(true).unwrap_or_default());
@@ -190,7 +191,7 @@ impl Symbolizer {
         tokio::time::timeout(deadline, wait).await.is_ok()
     }
 
-    /// Objects some frames of which have no name, and why; those with the most such frames first.
+    /// Returns objects with unnamed frames, and the reason. Objects with the most such frames come first.
     pub fn problems(&self) -> Vec<Problem> {
         let work = self.work();
         let service = &work.service;
@@ -199,14 +200,14 @@ impl Symbolizer {
         problems
     }
 
-    /// How many frames have a name and how many were given up.
+    /// Counts the frames that have a name and those that were given up.
     pub fn counts(&self) -> Counts {
         let work = self.work();
         let (files, jit) = (work.service.objects.counts(), work.service.jit.counts());
         Counts { named: files.named + jit.named, unnamed: files.unnamed + jit.unnamed }
     }
 
-    /// What is held.
+    /// Returns the memory and files held.
     pub fn usage(&self) -> Usage {
         let work = self.work();
         let (tables, files) = work.service.objects.usage();
@@ -215,28 +216,28 @@ impl Symbolizer {
         Usage { tables, files, kernel: work.service.kernel.memory() }
     }
 
-    /// File and line of a frame, from the object's own debug information. Only the newest question is kept: an older one
-    /// that was not begun gets an error from its receiver. `None` where nothing is known.
+    /// Finds the file and line of a frame in the object's own debug information. Only the newest question is kept. If an older one has not
+    /// begun, its receiver gets an error. `None` if nothing is known.
     pub fn locate(&self, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
         let work = self.work();
         work.locator.ask(&work.service, frame)
     }
 
-    /// The same of the function of this name, of all that are there.
+    /// Like [`locate`](Self::locate), for the function with this name among all functions at the frame.
     pub fn locate_named(&self, label: LabelId, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
         let work = self.work();
         work.locator.ask_named(&work.service, label, frame)
     }
 
-    /// File and line of each of these functions, by one of its addresses. Each answer comes when it is found; a caller drops
-    /// the receiver when it waits no longer. Functions without debug information get no answer.
+    /// Finds the file and line of each of these functions, by one of its addresses. Each answer comes when it is found; a caller drops the
+    /// receiver when it waits no longer. Functions without debug information get no answer.
     pub fn locate_all(&self, functions: Vec<(LabelId, FrameId)>) -> mpsc::UnboundedReceiver<(LabelId, SourceLocation)> {
         Locator::ask_all(&self.work().service, functions)
     }
 
-    /// A function's source and instructions, and which of these addresses are on which row; the heaviest address first. Of several
-    /// functions of this name it is the one that has the address `by`; without, the one that has the heaviest. Only the newest question
-    /// is kept. The error says in a sentence why there is neither.
+    /// Lists a function's source and instructions, with the row of each of these addresses. The heaviest address comes first in `frames`.
+    /// If several functions have this name, it lists the one at the address `by`; without `by`, the one with the heaviest address. Only the
+    /// newest question is kept. The error says in a sentence why there is neither source nor code.
     pub fn listing(
         &self,
         label: LabelId,

@@ -1,4 +1,4 @@
-//! Addresses of one file to names, without a process that runs it: for `flametop names`, and to be held against other tools.
+//! Resolves addresses of one file to names without a process: for `flametop names`, and for comparison with other tools.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -20,15 +20,15 @@ use crate::object::object_files::Images;
 use crate::object::reason::Reason;
 use crate::profile::{ElfAddress, Object, ObjectKind, SourceLocation};
 
-/// When debug information holds more than this, it is opened anew.
+/// Bytes of debug information above which it is opened anew.
 const MAX_HELD: usize = 1 << 30;
-/// Names remembered, so that each is made readable once.
+/// Most names remembered, so that each is made readable once.
 const MAX_NAMES: usize = 1 << 16;
 
 /// A function at an address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Function {
-    /// What it is called; empty where nothing says.
+    /// Its name; empty if it is unknown.
     pub name: String,
     /// File and line that are executed in it.
     pub location: Option<SourceLocation>,
@@ -45,7 +45,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Reads what a file and those that belong to it know. Names are as the linker has them if there is no `detail`.
+    /// Opens a file and the debug files that belong to it. Without `detail`, names stay as the linker has them.
     ///
     /// # Errors
     ///
@@ -62,17 +62,17 @@ impl Resolver {
         Resolver::of(Images::open(&object, &[], None)?, detail)
     }
 
-    /// The same of a file's bytes, to which no other files belong. For tests: a file is hostile, and this is what reads it.
+    /// Resolves names in a file's bytes, without any debug files. For tests: a file is hostile, and this is what reads it.
     ///
     /// # Errors
     ///
-    /// These are no bytes of an ELF file for this kind of machine.
+    /// The bytes are no ELF file for this kind of machine.
     pub fn of_bytes(bytes: &[u8], detail: Option<Detail>) -> Result<Resolver, Reason> {
         Resolver::of(Images::inside(Image::read(Source::Memory(bytes.into()))?)?, detail)
     }
 
-    /// Resolves names in `bytes` as if they were the file `/object` under `root`, with the files there as its debug files. For tests, in which
-    /// those are hostile as well.
+    /// Resolves names in `bytes` as if they were the file `/object` under `root`, with the files there as its debug files. For tests: those
+    /// files are hostile as well.
     ///
     /// # Errors
     ///
@@ -85,12 +85,12 @@ impl Resolver {
     fn of(images: Images, detail: Option<Detail>) -> Result<Resolver, Reason> {
         let index = SymbolIndex::build(&images)?;
         let mut resolver = Resolver { images, index, dwarf: None, detail, names: FxHashMap::default(), problem: None };
-        // Without it there are still the symbols.
+        // Without debug information there are still the symbols.
         resolver.problem = resolver.open_dwarf().err();
         Ok(resolver)
     }
 
-    /// Why there are symbols only, though the file has debug information.
+    /// Returns why there are symbols only, though the file has debug information.
     pub fn problem(&self) -> Option<Reason> {
         self.problem
     }
@@ -102,17 +102,17 @@ impl Resolver {
         Ok(())
     }
 
-    /// The functions at a virtual address of the file, innermost first; none where nothing is known. The outermost is called
-    /// as its symbol is.
+    /// Returns the functions at a virtual address of the file, innermost first; none if nothing is known. The outermost has the name of its
+    /// symbol.
     ///
     /// # Errors
     ///
-    /// What there is could not be read, or was changed meanwhile.
+    /// The file could not be read, or was changed meanwhile.
     pub fn resolve(&mut self, address: ElfAddress) -> Result<Vec<Function>, Reason> {
         let mut functions = Vec::new();
         let detail = self.detail;
         if let Some(dwarf) = &self.dwarf {
-            // A unit that is damaged leaves the symbol.
+            // If a unit is damaged, the symbol still names the address.
             let _ = dwarf.calls(address, |call| {
                 let name = call.name.map(|name| readable(name, detail)).unwrap_or_default();
                 functions.push(Function { name, location: call.place.map(location) });
@@ -154,12 +154,12 @@ fn readable(name: &[u8], detail: Option<Detail>) -> String {
     }
 }
 
-/// What a map of JIT code calls these addresses: a perf map, or a jitdump. The second half is written after the first was read,
+/// Returns the names of these addresses in a JIT code map: a perf map, or a jitdump. The second half is written after the first was read,
 /// as runtimes do. For tests: maps are hostile, and this is what reads them.
 ///
 /// # Errors
 ///
-/// These are no such bytes; or a file for them could not be made.
+/// The bytes are no such map, or a file for them could not be made.
 pub fn code_names(bytes: &[u8], is_dump: bool, addresses: &[u64]) -> Result<Vec<Option<Vec<u8>>>, Reason> {
     if is_dump { as_it_grows::<JitDump>(bytes, addresses) } else { as_it_grows::<PerfMap>(bytes, addresses) }
 }

@@ -1,4 +1,4 @@
-//! How many frames of an object were named, and why the others were not.
+//! Counts the named and unnamed frames of an object, and keeps the reason why some have no name.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +15,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Records what went wrong; `None` when all is well again.
+    /// Records an error; `None` if there is none any more.
     pub(crate) fn set_reason(&self, reason: Option<Reason>) {
         *lock(&self.reason) = reason;
     }
 
-    /// Returns what went wrong last.
+    /// Returns the last error.
     pub(crate) fn reason(&self) -> Option<Reason> {
         *lock(&self.reason)
     }
@@ -31,7 +31,7 @@ impl Tally {
         self.unnamed.fetch_add(unnamed, Ordering::Relaxed);
     }
 
-    /// Begins anew.
+    /// Resets counts and reason.
     pub(crate) fn clear(&self) {
         self.set_reason(None);
         self.named.store(0, Ordering::Relaxed);

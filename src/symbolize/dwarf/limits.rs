@@ -1,13 +1,14 @@
 //! Checks of debug information before it is read: memory, stack and time must stay within bounds.
 //!
-//! gimli accepts any bytes. addr2line may need much more memory than they take. Real programs do not use the ways in the table.
+//! The parser gimli accepts any bytes. addr2line may need much more memory than the bytes themselves take. Real programs do none of what
+//! the table lists.
 //!
 //! | a few bytes of | become | bound |
 //! | --- | --- | --- |
 //! | tables of abbreviations that overlap | a copy of each; in split files, one for each unit | [`MAX_ABBREVIATIONS`] |
 //! | functions that share a list of ranges | a copy of the list for each | [`MAX_RANGES`] |
 //! | calls inlined into each other | a level of recursion each | [`MAX_DEPTH`] |
-//! | a line program | 32 bytes a row, of a byte | [`MAX_LINES`] of a unit |
+//! | a line program | 32 bytes for a row that takes one byte | [`MAX_LINES`] of a unit |
 //! | file names of a unit | a path each, with its directories | [`MAX_PATHS`] of a unit |
 //!
 //! If only root or we could have written a file, its entries are not checked: that takes as long as reading them.
@@ -19,19 +20,19 @@ use rustc_hash::FxHashMap;
 
 use crate::object::reason::Reason;
 
-/// Units of one file. The kernel has 3,000, Chromium 40,000.
+/// Most units in one file. The kernel has 3,000, Chromium 40,000.
 pub(crate) const MAX_UNITS: usize = 400_000;
-/// Bytes that all tables of abbreviations take, about. The kernel's take 90 MB.
+/// Most bytes that all tables of abbreviations take together, estimated. The kernel's take 90 MB.
 const MAX_ABBREVIATIONS: usize = 384 << 20;
-/// Functions and calls inlined in one file; a program of 100 MB has some 500,000.
+/// Most functions and inlined calls in one file. A program of 100 MB has some 500,000.
 const MAX_FUNCTIONS: usize = 8_000_000;
-/// Ranges of functions and units in one file.
+/// Most ranges of functions and units in one file.
 const MAX_RANGES: usize = 16_000_000;
-/// Entries within entries. A worker's stack of 2 MiB is enough for 4,000 calls inlined into each other.
+/// Deepest nesting of entries. A worker's stack of 2 MiB is enough for 4,000 calls inlined into each other.
 const MAX_DEPTH: usize = 512;
-/// Bytes of a unit's line program. That of the largest unit of the kernel has 200 KB.
+/// Most bytes of a unit's line program. The largest unit of the kernel has 200 KB.
 const MAX_LINES: usize = 16 << 20;
-/// Bytes of all paths of a unit.
+/// Most bytes of all paths of a unit.
 const MAX_PATHS: usize = 64 << 20;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -46,7 +47,7 @@ pub(crate) enum Tables {
     Shared,
 }
 
-/// Refuses what would take memory, stack or time without end.
+/// Refuses debug information that would take unbounded memory, stack or time.
 pub(crate) fn check(dwarf: &Dwarf<'_>, trusted: bool, holders: Tables) -> Result<(), Reason> {
     let mut tables: FxHashMap<usize, usize> = FxHashMap::default();
     let (mut units, mut abbreviations) = (0, 0usize);
@@ -79,14 +80,14 @@ pub(crate) fn damaged(_: gimli::Error) -> Reason {
 /// A table of abbreviations.
 #[derive(Default)]
 pub(crate) struct Abbreviations {
-    /// Bytes that gimli takes for it, about.
+    /// Bytes that gimli takes for it, estimated.
     pub(crate) size: usize,
-    /// Whether an entry may name one of another unit, or of another file.
+    /// Whether an entry may refer to an entry of another unit or of another file.
     pub(crate) refers_to_others: bool,
 }
 
 impl Abbreviations {
-    /// The one at an offset. It ends where it is damaged, as there gimli's ends, too.
+    /// Measures the table at an offset. A damaged table ends at the damage, as gimli's copy does.
     pub(crate) fn at(dwarf: &Dwarf<'_>, offset: usize) -> Abbreviations {
         const OF_ABBREVIATION: usize = 136;
         const OF_ATTRIBUTE: usize = 16;
@@ -95,7 +96,7 @@ impl Abbreviations {
             gimli::DW_FORM_ref_sup4,
             gimli::DW_FORM_ref_sup8,
             gimli::DW_FORM_GNU_ref_alt,
-            // Any of them, as the entry says.
+            // The entry itself says which of these forms it has.
             gimli::DW_FORM_indirect,
         ];
         let mut table = Abbreviations::default();
@@ -125,7 +126,7 @@ impl Abbreviations {
     }
 }
 
-/// What was counted of all units.
+/// Counts over all units.
 #[derive(Default)]
 struct Sums {
     functions: usize,
@@ -133,7 +134,7 @@ struct Sums {
 }
 
 fn check_unit(dwarf: &Dwarf<'_>, header: gimli::UnitHeader<Slice<'_>>, sums: &mut Sums) -> Result<(), Reason> {
-    // Units that cannot be read are passed over by addr2line.
+    // addr2line skips units that it cannot read.
     let Ok(unit) = dwarf.unit(header) else { return Ok(()) };
     if let Some(program) = &unit.line_program {
         let header = program.header();
@@ -160,7 +161,7 @@ fn check_entries(dwarf: &Dwarf<'_>, unit: &gimli::Unit<Slice<'_>>, sums: &mut Su
                 depth = depth.saturating_sub(1);
                 continue;
             }
-            // What comes before is read by addr2line all the same.
+            // addr2line still reads the entries before the damaged one.
             Err(_) => return Ok(()),
         };
         sums.functions += usize::from(FUNCTIONS.contains(&abbreviation.tag()));

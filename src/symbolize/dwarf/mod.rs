@@ -1,14 +1,14 @@
-//! Functions, what was inlined into them, files and lines: from DWARF, by way of addr2line.
+//! Functions, inlined calls, files and lines from DWARF, read with addr2line.
 //!
 //! ```text
 //! Dwarf ── Cell ─┬─ Files   main sections · those dwz took out · .dwp · .dwo files, opened as they are met
 //!                └─ UnitReader  addr2line's contexts, which borrow from them: one for each unit that was asked for, where units can be
-//!                           opened one by one (dwarf_units.rs), or one with a table of all; functions and lines of a unit
+//!                           opened one by one (units.rs), or one with a table of all; functions and lines of a unit
 //!                           that was asked for, parsed once
 //! ```
 //!
-//! DWARF is hostile like everything else: see [`limits`]. [`Dwarf::memory`] counts what gimli and addr2line take, so that whoever
-//! holds this can let go of it.
+//! DWARF is hostile like everything else: see [`limits`]. [`Dwarf::memory`] counts the bytes that gimli and addr2line take, so the holder
+//! of a [`Dwarf`] can drop it when it takes too many.
 
 pub(crate) mod limits;
 pub(crate) mod sections;
@@ -30,24 +30,25 @@ use crate::object::elf::Image;
 use crate::object::reason::Reason;
 use crate::profile::{ElfAddress, SourceLocation, sanitize};
 
-/// Files of split DWARF opened of one object, as many as a large program has sources.
+/// Most files of split DWARF opened for one object: as many as a large program has sources.
 const MAX_SPLIT: usize = 4096;
-/// Pages of files larger than this are given back after each batch; of others after so many, as each gets again what it looks at.
+/// Mapped size in bytes above which pages go back to the kernel after each batch. Smaller files give theirs back every [`BATCHES`] batches,
+/// because each batch reads its pages again.
 const WORTH_GIVING_BACK: u64 = 32 << 20;
 const BATCHES: u32 = 8;
-/// Longest name looked at.
+/// Longest name that is kept.
 const MAX_NAME: usize = 64 << 10;
-/// Calls inlined into each other at one address.
+/// Most calls inlined into each other at one address.
 const MAX_CHAIN: usize = 64;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// One function at an address: the outermost is the one that has an address of its own.
+/// One function at an address. The outermost one is the function that was not inlined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call<'a> {
-    /// Its name as the linker knows it, or as the source has it, at most 64 KiB of it; none where DWARF does not say.
+    /// Its linker name, or else its name in the source, at most 64 KiB of it; `None` if DWARF does not say.
     pub(super) name: Option<&'a [u8]>,
-    /// The file and line that are executed in it: of the innermost the address's own, of others those of the call.
+    /// File and line that are executed in it. The innermost function has the line of the address, each outer one the line of the call.
     pub(super) place: Option<(&'a str, u32)>,
 }
 
@@ -60,12 +61,12 @@ struct Files {
 }
 
 struct UnitReader<'a> {
-    /// Units one by one, where the file can be read so.
+    /// Opens units one by one. `None` if the file does not allow that.
     units: Option<Units<'a>>,
-    /// All of them, else, or from the first on that refers to others.
+    /// All units at once. Opened if `units` is `None`, or at the first unit that refers to others.
     whole: OnceCell<Result<Context<Slice<'a>>, Reason>>,
     package: OnceCell<Option<DwarfPackage<Slice<'a>>>>,
-    /// Batches so far.
+    /// Number of batches so far.
     batches: Cell<u32>,
 }
 
@@ -77,17 +78,17 @@ self_cell!(
     }
 );
 
-/// An object's debug information, ready to be asked.
+/// An object's debug information, ready for lookups.
 pub(super) struct Dwarf {
     parts: Parts,
-    /// What is held of it.
+    /// Counts the bytes that `parts` holds.
     memory: Meter,
 }
 
 impl Dwarf {
-    /// Of the image that has the sections. `Ok(None)` where it has none.
+    /// Opens the debug information of the image that has the sections. `Ok(None)` if it has none.
     ///
-    /// Fails where they cannot be read, are damaged, or are more than is ever read.
+    /// Fails if the sections cannot be read, are damaged, or exceed a limit.
     pub(super) fn open(image: &Image, alternative: Option<&Image>, places: Places) -> Result<Option<Dwarf>, Reason> {
         let memory = Meter::default();
         let parts = memory.measure(|| Dwarf::read(image, alternative, places))?;
@@ -112,14 +113,14 @@ impl Dwarf {
             }
             Ok::<_, Reason>(reader)
         })?;
-        // Opening has looked at the begin of each unit, so at most pages there are; questions look at few.
+        // Opening has read the begin of each unit, which touches most pages. Lookups need few, so the pages go back to the kernel.
         each_file(&parts, Sections::give_back);
         Ok(Some(parts))
     }
 
-    /// The functions at an address, innermost first; none where nothing is known.
+    /// Calls `each` for the functions at an address, innermost first; not at all if none is known.
     ///
-    /// The number of calls told is bounded; an error is a unit that cannot be read.
+    /// At most [`MAX_CHAIN`] calls are reported. An error means that a unit could not be read.
     pub(super) fn calls(&self, address: ElfAddress, mut each: impl FnMut(Call<'_>)) -> Result<(), Reason> {
         let mut each = |call: Call<'_>| self.memory.leave_out(|| each(call));
         self.memory.measure(|| self.tell_calls(address, &mut each))
@@ -142,19 +143,19 @@ impl Dwarf {
         })
     }
 
-    /// Bytes that are held, without files that are mapped.
+    /// Returns the bytes held, without mapped files.
     pub(super) fn memory(&self) -> usize {
         self.memory.bytes()
     }
 
-    /// Whether zeros were read in place of what a file had.
+    /// Whether zeros were read in place of bytes that a file had before.
     pub(super) fn is_torn(&self) -> bool {
         let files = self.parts.borrow_owner();
         let others = files.alternative.iter().chain(files.package.get().into_iter().flatten());
         files.main.is_torn() || others.chain(files.split.iter().map(|(_, split)| split)).any(Sections::is_torn)
     }
 
-    /// Gives pages that were looked at back to the kernel, at the end of a batch.
+    /// Ends a batch: gives pages that were read back to the kernel.
     pub(super) fn give_back(&self) {
         let mut mapped = 0;
         each_file(&self.parts, |sections| mapped += sections.mapped());
@@ -176,7 +177,7 @@ fn each_file(parts: &Parts, mut ask: impl FnMut(&Sections)) {
     files.split.iter().for_each(|(_, split)| ask(split));
 }
 
-/// The sections as gimli wants them.
+/// Returns the sections in gimli's form.
 fn load(files: &Files) -> Result<gimli::Dwarf<Slice<'_>>, Reason> {
     let mut dwarf = gimli::Dwarf::load(|id| Ok::<_, Reason>(Slice::new(files.main.section(id), LittleEndian)))?;
     if let Some(alternative) = &files.alternative {
@@ -185,7 +186,7 @@ fn load(files: &Files) -> Result<gimli::Dwarf<Slice<'_>>, Reason> {
     Ok(dwarf)
 }
 
-/// Tells the functions of one lookup; whether there were any.
+/// Reports the functions of one lookup. Returns whether there were any.
 fn tell(frames: Result<FrameIter<'_, Slice<'_>>, gimli::Error>, each: &mut impl FnMut(Call<'_>)) -> Result<bool, Reason> {
     let mut frames = frames.map_err(damaged)?;
     for told in 0..MAX_CHAIN {
@@ -198,7 +199,7 @@ fn tell(frames: Result<FrameIter<'_, Slice<'_>>, gimli::Error>, each: &mut impl 
 }
 
 impl<'a> UnitReader<'a> {
-    /// Tells the functions at an address by the units that may have it; `false` where they are not to be read alone.
+    /// Reports the functions at an address by the units that may have it. Returns `false` if these units cannot be read alone.
     fn calls_of_units(&self, address: ElfAddress, each: &mut impl FnMut(Call<'_>)) -> Result<bool, Reason> {
         let Some(units) = &self.units else { return Ok(false) };
         units.ask(address.0, |unit| {
@@ -207,14 +208,14 @@ impl<'a> UnitReader<'a> {
         })
     }
 
-    /// All units at once.
+    /// Opens all units at once, the first time.
     fn whole(&self, files: &'a Files) -> Result<&Context<Slice<'a>>, Reason> {
         let open = || {
             let mut dwarf = load(files)?;
-            // Where there is a list that can be believed, units are opened by it. Else they say themselves what they have: gimli
-            // calls itself for each empty entry of a list.
+            // The list is left out here: gimli recurses once for each empty entry of a list. If the list is valid, `Units` opens units by
+            // it. Here the units themselves have their ranges.
             dwarf.debug_aranges = gimli::DebugAranges::new(&[], LittleEndian);
-            // The entries of files that others could have written were checked when they were opened.
+            // Entries of files that others could have written were checked at opening.
             check(&dwarf, true, Tables::Shared)?;
             dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
             if let (Some(sup), Some(sections)) = (dwarf.sup(), &files.alternative) {
@@ -226,7 +227,7 @@ impl<'a> UnitReader<'a> {
     }
 }
 
-/// The unit that a skeleton stands for: from the package beside the object, or from the file that it names.
+/// Finds the unit that a skeleton represents: in the package next to the object, or in the file that the skeleton names.
 fn split<'a>(
     files: &'a Files,
     reader: &UnitReader<'a>,
@@ -284,7 +285,7 @@ fn from_file<'a>(files: &'a Files, load: &SplitDwarfLoad<Slice<'a>>) -> Option<g
     None
 }
 
-/// Whether the first unit is the one that belongs to a skeleton: a file may have been built anew since.
+/// Whether the first unit belongs to a skeleton. The file may have been rebuilt since.
 fn is_of(dwarf: &gimli::Dwarf<Slice<'_>>, wanted: gimli::DwoId) -> bool {
     let Ok(Some(header)) = dwarf.units().next() else { return false };
     if let UnitType::SplitCompilation(id) = header.type_() {
@@ -293,7 +294,7 @@ fn is_of(dwarf: &gimli::Dwarf<Slice<'_>>, wanted: gimli::DwoId) -> bool {
     dwarf.unit(header).is_ok_and(|unit| unit.dwo_id == Some(wanted) || has_old_id(&unit, wanted))
 }
 
-/// Before DWARF 5 the unit itself has it as an attribute.
+/// Whether the unit has this id as an attribute, as before DWARF 5.
 fn has_old_id(unit: &gimli::Unit<Slice<'_>>, wanted: gimli::DwoId) -> bool {
     const GNU_DWO_ID: DwAt = gimli::DW_AT_GNU_dwo_id;
     let Ok(mut entries) = unit.entries_raw(None) else { return false };
@@ -323,7 +324,7 @@ mod tests {
         (call.name.map(|name| String::from_utf8_lossy(name).into_owned()), call.place.map(|(file, line)| (file.into(), line)))
     }
 
-    /// What addr2line tells when it is given the whole file at once.
+    /// Returns addr2line's answer from the whole file at once.
     fn whole(dwarf: &Dwarf, address: u64) -> Told {
         dwarf.parts.with_dependent(|files, _| {
             let context = Context::from_dwarf(load(files).unwrap()).unwrap();
@@ -339,7 +340,7 @@ mod tests {
         told
     }
 
-    /// A program of three units, one of them without code, with functions of one inlined into others.
+    /// Builds a program of three units, one of them without code. Functions of one unit are inlined into another.
     fn build(directory: &Path, flags: &[&str]) -> Image {
         let common = "template <int N> __attribute__((noinline)) int shared(int x) { return x * N + 1; }\n\
                       static inline int twice(int x) { return shared<2>(x) * 2; }\nint of_other(int);\nextern int table[4];\n";
@@ -368,7 +369,7 @@ mod tests {
             (&["-g", "-gdwarf-4"], true),
             (&["-g", "-ffunction-sections", "-Wl,--gc-sections"], true),
             (&["-g", "-gz"], true),
-            // Calls of one unit inlined into another: entries of both refer to each other.
+            // Calls of one unit are inlined into another: entries of both refer to each other.
             (&["-g", "-flto"], false),
             (&["-g", "-gsplit-dwarf"], false),
         ];
@@ -379,10 +380,10 @@ mod tests {
             assert!(!is_open(), "{flags:?}: this compiler lists no addresses");
             let code = image.sections_named(|name| name == ".text").unwrap().remove(0);
             let (mut inlined, mut named) = (0, 0);
-            // Mapped where they are in the file, as all small programs are.
+            // In a small program, addresses equal file offsets.
             for address in code.file.step_by(3) {
                 let told = one_by_one(&dwarf, address);
-                // Split parts are found by directories that this image has none of.
+                // Split parts are found by directories. This image has none.
                 if !flags.contains(&"-gsplit-dwarf") {
                     assert_eq!(told, whole(&dwarf, address), "{flags:?} {address:#x}");
                 }

@@ -1,14 +1,14 @@
-//! The DWARF sections of one file: mapped where they are stored plainly, unpacked where they are compressed.
+//! The DWARF sections of one file: plain sections are mapped, compressed sections unpacked.
 //!
 //! | the file | a plain section | a compressed one |
 //! | --- | --- | --- |
 //! | root's or our own | a part of the mapped file | unpacked |
-//! | anybody else's | copied | unpacked |
+//! | another user's | copied | unpacked |
 //!
-//! Those of a file that is not linked are copied as well where relocations write into them: see [`relocate`](crate::object::relocate).
+//! Sections of an unlinked file are copied as well if relocations write into them: see [`relocate`](crate::object::relocate).
 //!
-//! Whoever may write to a file may do so between two looks at the same byte, and what reads DWARF looks at names and paths more
-//! than once. So sections of files that others can write are copied; [`copies`](crate::object::copies) bounds the copies.
+//! A user who may write to a file can change a byte between two reads of it, and DWARF readers read names and paths more than once. So
+//! sections of files that others can write are copied. [`copies`](crate::object::copies) bounds the copies.
 
 use std::io::{BufReader, Read};
 use std::ops::Range;
@@ -24,12 +24,13 @@ use crate::object::reason::Reason;
 use crate::object::relocate::{Relocated, Symbols};
 use crate::object::unpack::Compression;
 
-/// Sections of one file that others may write to; those of Chromium have more, and are root's where it is installed.
+/// Most bytes of sections in a file that others may write to. Chromium's sections take more, but root owns them where Chromium is
+/// installed.
 const MAX_FOREIGN: u64 = 1 << 30;
 /// `Elf64_Chdr`: `ch_type` u32, reserved u32, `ch_size` u64, `ch_addralign` u64.
 const CHDR: u64 = 24;
 
-/// Bytes of one section.
+/// The bytes of one section.
 #[derive(Debug)]
 enum Bytes {
     /// A part of the file's mapping.
@@ -47,7 +48,7 @@ pub(crate) struct Sections {
 }
 
 impl Sections {
-    /// Finds and, where needed, unpacks the sections that naming needs. `Ok(None)` where the file has no DWARF.
+    /// Finds the sections that naming needs, and unpacks them where needed. `Ok(None)` if the file has no DWARF.
     pub(crate) fn read(image: &Image) -> Result<Option<Sections>, Reason> {
         let named = image.sections_named(is_needed)?;
         if !named.iter().any(|section| matches!(plain_name(&section.name), ".debug_info" | ".debug_info.dwo")) {
@@ -56,9 +57,9 @@ impl Sections {
         Sections::of(image, named).map(Some)
     }
 
-    /// Likewise for an index of split DWARF.
+    /// Likewise reads a package of split DWARF. `Ok(None)` if the file is none.
     pub(crate) fn read_package(image: &Image) -> Result<Option<Sections>, Reason> {
-        // Its index has the place of a unit's part in each section, and is refused where one is missing.
+        // The package's index has the offset of a unit's part in each section. The index is refused if a section is missing.
         let named = image.sections_named(|name| name.starts_with(".debug_") || name.starts_with(".zdebug_"))?;
         let is_package = named.iter().any(|section| &*section.name == ".debug_cu_index");
         is_package.then(|| Sections::of(image, named)).transpose()
@@ -111,12 +112,12 @@ impl Sections {
         Ok(sections)
     }
 
-    /// Whether nobody else could have written them.
+    /// Whether only root or we could have written the sections.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted
     }
 
-    /// The bytes of a section; none where there is no such section.
+    /// Returns the bytes of a section; none if there is no such section.
     pub(crate) fn get(&self, name: &str) -> &[u8] {
         match self.sections.iter().find(|(known, _)| &**known == name) {
             Some((_, Bytes::InFile(range))) => {
@@ -127,22 +128,22 @@ impl Sections {
         }
     }
 
-    /// The section that gimli means.
+    /// Returns the section with gimli's id.
     pub(crate) fn section(&self, id: SectionId) -> &[u8] {
         self.get(id.name())
     }
 
-    /// The same in a file of split DWARF.
+    /// Returns the section with gimli's id in a file of split DWARF.
     pub(crate) fn split_section(&self, id: SectionId) -> &[u8] {
         id.dwo_name().map_or(&[], |name| self.get(name))
     }
 
-    /// Whether zeros were read where the file has been cut.
+    /// Whether zeros were read because the file was truncated.
     pub(crate) fn is_torn(&self) -> bool {
         self.file.as_ref().is_some_and(Mapped::is_torn)
     }
 
-    /// Gives the pages that were looked at back.
+    /// Gives the pages that were read back to the kernel.
     pub(crate) fn give_back(&self) {
         self.file.iter().for_each(Mapped::give_back);
         for (_, bytes) in &self.sections {
@@ -152,7 +153,7 @@ impl Sections {
         }
     }
 
-    /// Bytes that are mapped.
+    /// Returns the number of mapped bytes.
     pub(crate) fn mapped(&self) -> u64 {
         let file = self.file.as_ref().map_or(0, |file| file.bytes().len() as u64);
         let copies =
@@ -161,7 +162,7 @@ impl Sections {
     }
 }
 
-/// `.debug_info` for `.zdebug_info`, too.
+/// Returns the name without compression: `.debug_info` also for `.zdebug_info`.
 fn plain_name(name: &str) -> &str {
     if name == ".zdebug_info" { ".debug_info" } else { name }
 }
@@ -174,7 +175,7 @@ fn is_needed(name: &str) -> bool {
     )
 }
 
-/// What reads a section's bytes, unpacked, and how many there are.
+/// Returns a reader of the section's unpacked bytes, and their number.
 fn contents<'a>(source: &'a Source, section: &NamedSection) -> Result<(Box<dyn Read + 'a>, u64), Reason> {
     let range = section.file.clone();
     match (section.name.starts_with(".z"), section.compressed) {
@@ -184,7 +185,7 @@ fn contents<'a>(source: &'a Source, section: &NamedSection) -> Result<(Box<dyn R
     }
 }
 
-/// A compressed section: `Elf64_Chdr`, then zlib (1) or zstd (2). (gABI, "Compressed sections".)
+/// Reads a compressed section: `Elf64_Chdr`, then zlib (1) or zstd (2). (gABI, "Compressed sections".)
 fn unpack(source: &Source, range: Range<u64>) -> Result<(Box<dyn Read + '_>, u64), Reason> {
     let header = source.read(range.start, CHDR.min(range.end - range.start), CHDR)?;
     let (kind, size) = u32_at(&header, 0).zip(u64_at(&header, 8)).ok_or(Reason::Truncated)?;
@@ -194,7 +195,7 @@ fn unpack(source: &Source, range: Range<u64>) -> Result<(Box<dyn Read + '_>, u64
     Ok((reader, size))
 }
 
-/// As compilers did before: `ZLIB`, the size as eight big-endian bytes, then zlib.
+/// Reads the older compressed form: `ZLIB`, the size as eight big-endian bytes, then zlib.
 fn unpack_old(source: &Source, range: Range<u64>) -> Result<(Box<dyn Read + '_>, u64), Reason> {
     const HEADER: u64 = 12;
     let header = source.read(range.start, HEADER.min(range.end - range.start), HEADER)?;

@@ -1,16 +1,16 @@
-//! Units of debug information, each opened when an address of it is asked for.
+//! Opens units of debug information one by one, each at the first lookup of one of its addresses.
 //!
-//! addr2line's context begins with a look at every unit: 2,000 of libc, with 20 MB of abbreviations, for the ten that are ever asked.
-//! Where the compiler has left a list of which addresses are whose (`.debug_aranges`), only those are opened: each gets a
-//! context of its own, over the part of `.debug_info` that it is.
+//! A context of addr2line begins by reading every unit. In libc these are 2,000 units with 20 MB of abbreviations, while lookups need ten.
+//! The compiler may have listed the addresses of each unit (`.debug_aranges`). With such a list only the needed units are opened. Each gets
+//! a separate context over its part of `.debug_info`.
 //!
 //! ```text
 //! .debug_aranges ─► ranges (end, begin, unit), by their ends ─► address ─► unit ─► context
 //! .debug_info    ─► begins of units; whether one that has code is not in the list
 //! ```
 //!
-//! A unit that refers to others, or is a skeleton whose rest is in another file, cannot be read alone. Then, and where there is no
-//! whole list, all are read at once.
+//! Some units cannot be read alone: they refer to others, or are a skeleton whose rest is in another file. Then all units are read at once,
+//! and also if the list is incomplete.
 
 use std::cell::RefCell;
 
@@ -26,47 +26,47 @@ use crate::object::reason::Reason;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Ranges of one file; the kernel has 200,000.
+/// Most ranges in one file. The kernel has 200,000.
 const MAX_RANGES: usize = 2 << 20;
-/// Bytes that a unit's abbreviations may take.
+/// Most bytes that a unit's abbreviations may take.
 const MAX_TABLE: usize = 64 << 20;
-/// Units looked at for one address: of those that say that they have it, the first nearly always does.
+/// Most units tried for one address. Nearly always the first that claims the address knows it.
 const MAX_AT: usize = 64;
-/// Bytes taken by what was opened for one address, after which no more is.
+/// Bytes that units opened for one address may take. Above that, no further unit is opened for the address.
 const MAX_NEW: usize = 256 << 20;
 
-/// Of addresses: 32 bytes.
+/// A range of addresses and its unit: 32 bytes.
 struct UnitRange {
     end: u64,
     begin: u64,
-    /// The least begin of this and those after it: ranges overlap.
+    /// The lowest begin of this range and all later ones, because ranges overlap.
     least_begin: u64,
-    /// Where the unit begins in `.debug_info`.
+    /// Offset of the unit in `.debug_info`.
     unit: usize,
 }
 
-/// One that was asked for.
+/// A unit that was looked up.
 #[allow(clippy::large_enum_variant)]
 enum Unit<'a> {
     Alone(Context<Slice<'a>>),
-    /// Refers to others.
+    /// It refers to other units.
     NotAlone,
-    /// Passed over, as addr2line does with those that it cannot read.
+    /// It is skipped, as addr2line skips units that it cannot read.
     Unreadable,
 }
 
-/// Which unit an address is of, and those that were asked for.
+/// Maps addresses to units, and holds the units that were opened.
 pub(crate) struct Units<'a> {
     sections: &'a Sections,
     dwarf: gimli::Dwarf<Slice<'a>>,
     ranges: Box<[UnitRange]>,
     opened: boxcar::Vec<Unit<'a>>,
-    /// Begin of a unit → its place in `opened`.
+    /// Offset of a unit → its index in `opened`.
     places: RefCell<FxHashMap<usize, usize>>,
 }
 
 impl<'a> Units<'a> {
-    /// Of a file; `None` where its units are not all listed.
+    /// Reads the ranges of a file. `None` if the file does not list all of its units.
     pub(crate) fn of(sections: &'a Sections, dwarf: gimli::Dwarf<Slice<'a>>) -> Result<Option<Units<'a>>, Reason> {
         if dwarf.sup().is_some() {
             return Ok(None);
@@ -82,7 +82,7 @@ impl<'a> Units<'a> {
         Ok(Some(Units { sections, dwarf, ranges: ranges.into(), opened, places }))
     }
 
-    /// Asks the units that may have an address, until one knows it. `Ok(false)` where that is to be asked of all at once.
+    /// Calls `ask` for the units that may have an address, until one knows it. `Ok(false)` means that all units must be read at once.
     pub(crate) fn ask(
         &self,
         address: u64,
@@ -139,7 +139,7 @@ impl<'a> Units<'a> {
         let dwarf = gimli::Dwarf::load(|id| {
             let bytes = match id {
                 SectionId::DebugInfo => alone,
-                // What it has is the place in the whole section.
+                // The list has offsets in the whole section, so it does not fit this part.
                 SectionId::DebugAranges => &[],
                 id => self.sections.section(id),
             };
@@ -154,20 +154,20 @@ impl<'a> Units<'a> {
     }
 }
 
-/// What a unit says of an address.
+/// A unit's answer for an address.
 pub(crate) enum Asked {
     Known,
     Unknown,
-    /// What it says is in another file.
+    /// The answer is in another file.
     Elsewhere,
 }
 
-/// Bytes of a unit's line program.
+/// Returns the bytes of a unit's line program.
 fn lines_of(unit: &gimli::Unit<Slice<'_>>) -> usize {
     unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().len())
 }
 
-/// The ranges of all units, as the list has them; `None` where there is none, or a unit with code is not in it.
+/// Reads the listed ranges of all units. `None` if there is no list, or if a unit with code is missing from it.
 fn ranges(dwarf: &gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>, Reason> {
     let Some(listed) = lists(dwarf) else { return Ok(None) };
     let (mut ranges, mut count) = (Vec::new(), 0);
@@ -179,14 +179,14 @@ fn ranges(dwarf: &gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>, Rea
         if count > MAX_UNITS {
             return Err(Reason::TooLarge);
         }
-        // Whatever is between two units is of none.
+        // A list for an offset between two units belongs to no unit.
         while lists.next_if(|(of, _)| *of < unit).is_some() {}
         let mut is_listed = false;
         while let Some((_, list)) = lists.next_if(|(of, _)| *of == unit) {
             is_listed = true;
             ranges.extend(list.chunks_exact(16).filter_map(|entry| {
                 let (begin, length) = u64_at(entry, 0).zip(u64_at(entry, 8))?;
-                // What was left out by the linker begins at the end of all addresses.
+                // Code that the linker left out begins at the end of all addresses.
                 let end = begin.checked_add(length).filter(|end| *end > begin)?;
                 Some(UnitRange { end, begin, least_begin: 0, unit })
             }));
@@ -202,10 +202,10 @@ fn ranges(dwarf: &gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>, Rea
     Ok(Some(ranges))
 }
 
-/// Of each list the unit and the bytes of its entries, ordered by units; `None` where there are none, or not such as compilers
-/// for machines of 64 bits write.
+/// Returns, for each list, its unit and the bytes of its entries, ordered by units. `None` if there are no lists, or if 64-bit compilers do
+/// not write such lists.
 ///
-/// Entries are read here: gimli calls itself for each that is nothing, and takes addresses of one byte.
+/// Entries are parsed here because gimli recurses once for each empty entry and accepts addresses of one byte.
 fn lists<'a>(dwarf: &gimli::Dwarf<Slice<'a>>) -> Option<Vec<(usize, &'a [u8])>> {
     let section = gimli::Section::reader(&dwarf.debug_aranges).slice();
     let mut headers = dwarf.debug_aranges.headers();
@@ -220,7 +220,7 @@ fn lists<'a>(dwarf: &gimli::Dwarf<Slice<'a>>) -> Option<Vec<(usize, &'a [u8])>> 
     (!lists.is_empty()).then_some(lists)
 }
 
-/// The entries: an address and a length each, aligned to both (DWARF 5, 6.1.2).
+/// Returns the entries: an address and a length each, aligned to both (DWARF 5, 6.1.2).
 fn entries<'a>(section: &'a [u8], header: &ArangeHeader<Slice<'a>>) -> Option<&'a [u8]> {
     let (header_length, begins) = match header.encoding().format {
         Format::Dwarf32 => (4, 16),

@@ -1,6 +1,6 @@
-//! Which address of a process belongs to which entry of its map of JIT code. Pure.
+//! Maps addresses of a process to entries of its JIT code map. Pure.
 //!
-//! Runtimes give memory back and make other code there, so a later entry takes the place of whatever it covers:
+//! Runtimes free memory and put other code there, so a later entry replaces all earlier ones that it covers:
 //!
 //! ```text
 //! entries, in the file's order   aaaaaaaaaa
@@ -8,54 +8,55 @@
 //! found at each address          aaaabbbaaa     cc
 //! ```
 //!
-//! What is left of `a` keeps its name, as with perf (`tools/perf/util/symbol.c`).
+//! The parts of `a` that are left keep its name, as with perf (`tools/perf/util/symbol.c`).
 
 use std::collections::BTreeMap;
 use std::ops;
 
-/// Entries of one process at most: 40 bytes each. A large application in Node.js has some 20,000.
+/// Most entries of one process: 40 bytes each. A large application in Node.js has some 20,000.
 pub(crate) const MAX_RANGES: usize = 1 << 18;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Range {
-    /// Address after the last.
+    /// The end address, exclusive.
     end: u64,
-    /// Where in the file the entry is.
+    /// Offset of the entry in the file.
     at: u32,
-    /// How far behind the entry's first address it begins.
+    /// Distance in bytes from the entry's first address to the begin of this range.
     from: u32,
 }
 
-/// Addresses that have the same entry.
+/// A range of addresses that have the same entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     pub(crate) range: ops::Range<u64>,
-    /// Where in the file the entry is.
+    /// Offset of the entry in the file.
     pub(crate) at: u32,
-    /// How far behind the entry's first address it begins: other code may have come over that, and the entry may have been moved.
+    /// Distance in bytes from the entry's first address to the begin of this range. Above 0 if other code replaced the entry's begin. The
+    /// entry may have been moved since.
     pub(crate) from: u32,
 }
 
-/// How many entries are told apart that came since somebody asked.
+/// Most new entries remembered one by one between two calls of [`Ranges::fresh`].
 const MAX_FRESH: usize = 1 << 12;
 
-/// Ranges of addresses without overlaps, each with the place in a file where its name stands.
+/// Non-overlapping ranges of addresses, each with the offset of its name's entry in the file.
 #[derive(Default, Debug)]
 pub(crate) struct Ranges {
     by_start: BTreeMap<u64, Range>,
     fresh: Fresh,
 }
 
-/// Addresses of which something new was said.
+/// Addresses with a new entry.
 #[derive(Default, Debug)]
 pub(crate) struct Fresh {
     ranges: Vec<ops::Range<u64>>,
-    /// There were too many to be told one by one.
+    /// Set if there were too many to remember one by one: then all addresses count as new.
     all: bool,
 }
 
 impl Fresh {
-    /// Ranges of addresses that hold all of it. Some may overlap.
+    /// Returns ranges that cover all new addresses. Some may overlap.
     pub(crate) fn ranges(self) -> Vec<ops::Range<u64>> {
         if self.all { std::iter::once(0..u64::MAX).collect() } else { self.ranges }
     }
@@ -71,7 +72,7 @@ impl Fresh {
 }
 
 impl Ranges {
-    /// Puts an entry in, over what was there. `false` when there are too many already, or it is empty.
+    /// Inserts an entry and replaces earlier ones there. Returns `false` if there are too many already, or if it is empty.
     pub(crate) fn insert(&mut self, start: u64, size: u64, at: u32) -> bool {
         start.checked_add(size).is_some_and(|end| self.put(Piece { range: start..end, at, from: 0 }))
     }
@@ -81,7 +82,7 @@ impl Ranges {
             return false;
         }
         self.fresh.add(start..end);
-        // What is left behind the new one, of one that began at this address.
+        // Returns the part of an old range that lies after the new one; `began` is the old range's begin.
         let rest = |began: u64, old: Range| {
             let further = u32::try_from(end - began).ok().and_then(|skipped| old.from.checked_add(skipped));
             Range { from: further.unwrap_or(u32::MAX), ..old }
@@ -105,35 +106,36 @@ impl Ranges {
         true
     }
 
-    /// Moves what begins at an address to another one: where its entry is, and whether there was room. `None` if nothing does.
+    /// Moves the range that begins at `old` to `new`. Returns the offset of its entry and whether there was room; `None` if no range begins
+    /// at `old`.
     pub(crate) fn relocate(&mut self, old: u64, new: u64) -> Option<(u32, bool)> {
         let Range { end, at, from } = self.by_start.remove(&old)?;
         let moved = new.checked_add(end - old).is_some_and(|end| self.put(Piece { range: new..end, at, from }));
         Some((at, moved))
     }
 
-    /// Where the entry of an address is.
+    /// Returns the file offset of the entry for an address.
     pub(crate) fn find(&self, address: u64) -> Option<u32> {
         self.around(address).map(|piece| piece.at)
     }
 
-    /// The addresses around this one that have the same entry.
+    /// Returns the range around an address that has the same entry.
     pub(crate) fn around(&self, address: u64) -> Option<Piece> {
         let (&start, &Range { end, at, from }) = self.by_start.range(..=address).next_back()?;
         (address < end).then_some(Piece { range: start..end, at, from })
     }
 
-    /// What came since this was asked before.
+    /// Takes the addresses that are new since the last call.
     pub(crate) fn fresh(&mut self) -> Fresh {
         std::mem::take(&mut self.fresh)
     }
 
-    /// How many there are.
+    /// Returns the number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.by_start.len()
     }
 
-    /// Bytes held: a node of the tree has room for 11 keys and values and is two thirds full.
+    /// Returns the bytes held: a node of the tree has room for 11 keys and values and is two thirds full.
     pub(crate) fn memory(&self) -> usize {
         self.by_start.len() * 40
     }
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!([ranges.around(13), ranges.around(18)], [piece(10..14, 1, 0), piece(17..20, 1, 7)]);
         assert_eq!((ranges.relocate(14, 18), ranges.relocate(15, 30)), (Some((2, true)), None));
         assert_eq!([ranges.around(15), ranges.around(20)], [None, piece(18..21, 2, 0)]);
-        // What is left of one, moved, is still that part of it.
+        // The remaining part of an entry, once moved, is still the same part.
         assert_eq!(ranges.relocate(17, 40), Some((1, true)));
         assert_eq!(ranges.around(40), piece(40..41, 1, 7));
     }

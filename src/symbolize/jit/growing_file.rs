@@ -1,11 +1,11 @@
-//! A file to which a process writes what it calls the code that it makes, read as it grows.
+//! Reads a file while a process appends the names of its JIT code to it.
 //!
-//! Only what is new is read, a window at a time; of each entry is kept which addresses it covers and where it stands. Its name
-//! is read from there when it is asked for. A file that is now shorter, or whose bytes before the place where reading ended
-//! are others, was written anew: reading starts over.
+//! Only new bytes are read, a window at a time. For each entry, its addresses and its offset in the file are kept. Its name is read from
+//! the file at each lookup. Reading starts over if the file was written anew: it is now shorter, or the bytes before the last read position
+//! have changed.
 //!
-//! The file is the profiled process's to write. Bounded are: how much is ever read of it, how far into it, how many entries
-//! are kept ([`MAX_RANGES`](super::code_ranges::MAX_RANGES)), and how long a name is.
+//! The profiled process controls the file. So there are limits on how many bytes are ever read, how far into the file, how many entries are
+//! kept ([`MAX_RANGES`](super::code_ranges::MAX_RANGES)), and how long a name is.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,29 +14,29 @@ use super::code_ranges::{Fresh, Piece, Ranges};
 use crate::object::open::OpenFile;
 use crate::object::reason::Reason;
 
-/// Bytes read at a time. More than any entry's beginning and name.
+/// Bytes read at a time. More than the beginning and name of any entry.
 pub(crate) const WINDOW: usize = 64 << 10;
-/// No entry beyond this is read. A perf map has about 70 bytes a function, a jitdump its code as well.
+/// Offset beyond which no entry is read. A perf map has about 70 bytes a function; a jitdump also has its code.
 const MAX_LENGTH: u64 = 1 << 30;
-/// Bytes that are ever read of one file, starting over included: half a second or two of one CPU.
+/// Most bytes ever read of one file, including after starting over: half a second to two seconds of one CPU.
 const MAX_READ: u64 = 1 << 29;
-/// Bytes of an entry that are looked at for its name; labels are cut at 4,096 characters.
+/// Bytes of an entry that are searched for its name. Labels are cut at 4,096 characters.
 const MAX_ENTRY: usize = 8 << 10;
-/// Bytes compared to see whether a file was written anew: longer than an entry's address and size.
+/// Bytes compared to detect that a file was written anew: longer than an entry's address and size.
 const SEAL: usize = 64;
 
-/// How entries are written.
+/// A format of entries.
 pub(crate) trait Format {
-    /// Takes in what is whole at the start of `window`, which holds the bytes at offset `at` of a file of `length` bytes.
-    /// Returns the offset from which to go on, maybe beyond the window: `at` itself when nothing there is whole.
+    /// Reads the complete entries at the start of `window`, which holds the bytes at offset `at` of a file of `length` bytes. Returns the
+    /// offset of the next read, maybe beyond the window. Returns `at` itself if no entry there is complete.
     ///
-    /// A window shorter than [`WINDOW`] ends where the file ends now.
+    /// A window shorter than [`WINDOW`] ends at the current end of the file.
     fn take(&mut self, window: &[u8], at: u64, length: u64, ranges: &mut Ranges) -> Result<u64, Reason>;
 
-    /// The name in the entry that begins with these bytes and was taken in for `address`; `None` where it is not there any more.
+    /// Returns the name in the entry that begins with these bytes and was read for `address`. `None` if the entry is no longer there.
     fn name(entry: &[u8], address: u64) -> Option<&[u8]>;
 
-    /// Bytes held besides the ranges.
+    /// Returns the bytes held in addition to the ranges.
     fn memory(&self) -> usize {
         0
     }
@@ -46,16 +46,16 @@ pub(crate) trait Format {
 #[derive(Debug)]
 pub(crate) struct CodeFile<F> {
     file: OpenFile,
-    /// Device and inode.
+    /// Device and inode numbers.
     pub(crate) identity: (u64, u64),
     ranges: Ranges,
     format: F,
-    /// Where reading goes on.
+    /// Offset of the next read.
     offset: u64,
-    /// The bytes right before a place that was read to, and that place.
+    /// An offset that reading has reached, and the bytes right before it.
     seal: (u64, Vec<u8>),
     read: u64,
-    /// What keeps the rest of the file from being read.
+    /// Why the rest of the file cannot be read.
     stuck: Option<Reason>,
 }
 
@@ -79,9 +79,9 @@ impl<F: Format + Default> CodeFile<F> {
         Ok(CodeFile::new(OpenFile::ours(file)?))
     }
 
-    /// Reads what is new. Tells whether anything is.
+    /// Reads the new part of the file. Returns whether there was any.
     ///
-    /// Fails with what keeps the rest from being read; what was read before is still there then.
+    /// Fails with the reason why the rest cannot be read. Entries that were read before stay available.
     pub(crate) fn update(&mut self, stopped: &AtomicBool) -> Result<bool, Reason> {
         let length = self.file.opened.ask(|file| Ok(file.metadata()?.len()))?;
         let mut news = false;
@@ -110,7 +110,7 @@ impl<F: Format + Default> CodeFile<F> {
             let count = self.read_at(&mut window, self.offset)?;
             let filled = window.get(..count).unwrap_or_default();
             let next = self.format.take(filled, self.offset, length, &mut self.ranges)?;
-            // What is waited for is looked at again and again, and costs nothing by that.
+            // An incomplete entry is read again on each update. Those reads do not count against the limit.
             if next <= self.offset {
                 break;
             }
@@ -124,7 +124,7 @@ impl<F: Format + Default> CodeFile<F> {
         Ok(news)
     }
 
-    /// As many bytes as there are, up to the buffer's length.
+    /// Reads as many bytes as there are, up to the buffer's length.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Reason> {
         let mut filled = 0;
         while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
@@ -138,7 +138,7 @@ impl<F: Format + Default> CodeFile<F> {
         Ok(filled)
     }
 
-    /// Whether the bytes before the place where reading ended are those that were read.
+    /// Whether the bytes before the last read position are still the same.
     fn is_sealed(&self) -> Result<bool, Reason> {
         let (end, before) = &self.seal;
         let mut now = vec![0; before.len()];
@@ -146,8 +146,8 @@ impl<F: Format + Default> CodeFile<F> {
         Ok(count == before.len() && now == *before)
     }
 
-    /// What the process calls the code at an address. Fails with [`Reason::Changed`] when the file has something else now at the
-    /// place where that stood: it must be updated.
+    /// Returns the process's name for the code at an address. Fails with [`Reason::Changed`] if the file now has something else in place of
+    /// that entry; the caller must then update.
     pub(crate) fn name_at(&self, address: u64) -> Result<Option<Vec<u8>>, Reason> {
         let Some(at) = self.ranges.find(address) else { return Ok(None) };
         let entry = self.bytes_at(u64::from(at), MAX_ENTRY)?;
@@ -155,22 +155,22 @@ impl<F: Format + Default> CodeFile<F> {
         Ok(Some(name.to_vec()))
     }
 
-    /// Addresses of which something was said since this was asked before.
+    /// Takes the addresses with a new entry since the last call.
     pub(crate) fn fresh(&mut self) -> Fresh {
         self.ranges.fresh()
     }
 
-    /// Where the entry of an address is.
+    /// Returns the file offset of the entry for an address.
     pub(crate) fn place_of(&self, address: u64) -> Option<u32> {
         self.ranges.find(address)
     }
 
-    /// The addresses around this one that have the same entry.
+    /// Returns the range around an address that has the same entry.
     pub(crate) fn piece_around(&self, address: u64) -> Option<Piece> {
         self.ranges.around(address)
     }
 
-    /// The bytes at a place, fewer where the file ends.
+    /// Reads the bytes at an offset, fewer at the end of the file.
     pub(crate) fn bytes_at(&self, at: u64, length: usize) -> Result<Vec<u8>, Reason> {
         let mut bytes = vec![0; length];
         let count = self.read_at(&mut bytes, at)?;
@@ -178,14 +178,14 @@ impl<F: Format + Default> CodeFile<F> {
         Ok(bytes)
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub(crate) fn memory(&self) -> usize {
         self.ranges.memory() + self.format.memory()
     }
 }
 
 impl<F: Default> CodeFile<F> {
-    /// Forgets what was read, so that it is read again.
+    /// Forgets everything that was read, so that it is read again.
     pub(crate) fn forget(&mut self) {
         self.ranges = Ranges::default();
         self.format = F::default();
@@ -196,12 +196,12 @@ impl<F: Default> CodeFile<F> {
 }
 
 impl<F> CodeFile<F> {
-    /// How many ranges of addresses are known.
+    /// Returns the number of known ranges of addresses.
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// How entries were written.
+    /// Returns the reader of the entries.
     pub(crate) fn format(&self) -> &F {
         &self.format
     }

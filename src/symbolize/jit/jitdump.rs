@@ -1,5 +1,7 @@
-//! `jit-PID.dump`: what a runtime has made, with the code itself, as LLVM, V8 (`node --perf-prof`), Mono, .NET, wasmtime and others
-//! write it for `perf inject --jit` (`tools/perf/Documentation/jitdump-specification.txt`).
+//! Reads `jit-PID.dump`: the functions that a runtime has made, with their code.
+//!
+//! LLVM, V8 (`node --perf-prof`), Mono, .NET, wasmtime and others write it for `perf inject --jit`
+//! (`tools/perf/Documentation/jitdump-specification.txt`).
 //!
 //! ```text
 //! file    | magic 4 | version 4 | header's size 4 | machine 4 | 0 4 | pid 4 | time 8 | flags 8 | records…
@@ -8,8 +10,8 @@
 //! MOVE 1    … | pid 4 | tid 4 | vma 8 | old address 8 | new address 8 | code's size 8 | index 8
 //! ```
 //!
-//! DEBUG_INFO 2 is about the LOAD behind it; its lines are looked up when they are asked for ([`jit_lines`](super::jitdump_lines)).
-//! Others (CLOSE 3, UNWINDING_INFO 4) are passed over by their size; so is the code itself, until somebody wants to read it.
+//! DEBUG_INFO 2 describes the LOAD after it. Its lines are read at each lookup ([`jitdump_lines`](super::jitdump_lines)). Other records
+//! (CLOSE 3, UNWINDING_INFO 4) are skipped by their size. So is the code itself, until a listing reads it.
 
 use super::code_ranges::{MAX_RANGES, Piece, Ranges};
 use super::growing_file::{CodeFile, Format};
@@ -18,43 +20,43 @@ use super::jitdump_lines::{Lines, Shift};
 use crate::object::numbers::{u32_at, u64_at};
 use crate::object::reason::Reason;
 
-/// "JiTD" as the machine that wrote it writes numbers: files of machines of the other byte order are not read.
+/// "JiTD" in the byte order of the machine that wrote it. Files in the other byte order are not read.
 const MAGIC: u32 = 0x4a69_5444;
 const VERSION: u32 = 1;
-/// Bytes of the file's header that are known of.
+/// Bytes of the known part of the file's header.
 const HEADER: u32 = 40;
 /// Bytes of each record's header.
 const RECORD: u32 = 16;
 const LOAD: u32 = 0;
 const MOVE: u32 = 1;
-/// Where in a LOAD its name begins.
+/// Offset of the name in a LOAD.
 const NAME: usize = 56;
 /// Bytes of a MOVE.
 const OF_MOVE: usize = 64;
-/// Longest DEBUG_INFO looked at: 20 bytes and a path for each place. A large function of Node.js has 100 kB.
+/// Longest DEBUG_INFO that is read: 20 bytes and a path for each position. A large function of Node.js has 100 kB.
 const MAX_DEBUG_INFO: u64 = 4 << 20;
 
 /// Reads records.
 #[derive(Default, Debug)]
 pub(crate) struct JitDump {
-    /// Entries that were one too many, or empty.
+    /// Number of entries left out because there were too many, or because they were empty.
     pub(crate) left_out: u64,
-    /// Whether the addresses of lines are off.
+    /// Whether the addresses of lines are shifted.
     shift: Shift,
     /// The DEBUG_INFO before the next LOAD.
     before: Option<Before>,
-    /// LOADs that have one, by their place, and where that is.
+    /// LOADs that have a DEBUG_INFO: the offsets of both, ordered by LOAD.
     lines: Vec<(u32, u32)>,
 }
 
-/// Lines of code that is still to be loaded.
+/// Lines of code whose LOAD has not come yet.
 #[derive(Debug)]
 struct Before {
-    /// Where the code is.
+    /// Address of the code.
     code: u64,
-    /// Where the record is.
+    /// Offset of the record.
     at: u32,
-    /// The first and the last address of it, if that was looked at.
+    /// The lowest and the highest address in the record, if it was parsed.
     reach: Option<(u64, u64)>,
 }
 
@@ -66,14 +68,14 @@ impl Format for JitDump {
             taken = u64::from(size);
             self.shift = Shift::of_header(u32_at(window, 16).unwrap_or(0));
         }
-        // What begins beyond the window is for the next one.
+        // A record that begins beyond the window is for the next window.
         while let Some(record) = usize::try_from(taken).ok().and_then(|taken| window.get(taken..)) {
             let (Some(kind), Some(size)) = (u32_at(record, 0), u32_at(record, 4)) else { break };
-            // Room that was made before it is filled.
+            // The writer allocated this part of the file and has not filled it yet.
             if (kind, size) == (0, 0) {
                 break;
             }
-            // A record that reaches past the file's end is being written.
+            // A record that reaches past the file's end is still being written.
             let whole = (at + taken).checked_add(u64::from(size)).is_some_and(|end| end <= length);
             if size >= RECORD && (!whole || record.len() < (size as usize).min(OF_MOVE)) {
                 break;
@@ -89,7 +91,7 @@ impl Format for JitDump {
                 _ => Ok(()),
             };
             match outcome {
-                // What came before is taken in; next time the window begins here.
+                // Keep the records before the malformed one. The next window begins here and fails.
                 Err(_) if taken > 0 => break,
                 outcome => outcome?,
             }
@@ -135,7 +137,7 @@ impl JitDump {
         Ok(())
     }
 
-    /// Takes in that there are lines of what is loaded next.
+    /// Remembers that the next LOAD has lines.
     fn remember(&mut self, record: &[u8], size: u32, at: u64) {
         let fields = u64_at(record, 16).zip(u32::try_from(at).ok()).filter(|_| u64::from(size) <= MAX_DEBUG_INFO);
         let whole = record.get(..size as usize).filter(|_| self.shift.is_learning());
@@ -143,14 +145,14 @@ impl JitDump {
         self.before = fields.map(|(code, at)| Before { code, at, reach: reach() });
     }
 
-    /// The function keeps its name and its size; the index need not be looked at, since its old address tells which it is.
+    /// Moves a function, which keeps its name and size. Its old address identifies it, so the index is not read.
     fn relocate(&mut self, record: &[u8], size: u32, ranges: &mut Ranges) -> Result<(), Reason> {
         let (Some(old), Some(new)) = (u64_at(record, 32), u64_at(record, 40)) else { return Err(Reason::CodeMapMalformed) };
         if (size as usize) < OF_MOVE {
             return Err(Reason::CodeMapMalformed);
         }
         if let Some((at, moved)) = ranges.relocate(old, new) {
-            // Its lines have the addresses where it was.
+            // Its lines have the old addresses.
             if let Ok(index) = self.lines.binary_search_by_key(&at, |(load, _)| *load) {
                 self.lines.remove(index);
             }
@@ -161,7 +163,7 @@ impl JitDump {
 }
 
 impl CodeFile<JitDump> {
-    /// The file and line of an address of code that is called `name` there; what its runtime has written.
+    /// Returns the file and line that the runtime wrote for an address, if the code there has this name.
     pub(crate) fn line_at(&self, address: u64, name: &[u8]) -> Option<(String, u32)> {
         let load = self.place_of(address)?;
         let lines = &self.format().lines;
@@ -169,7 +171,7 @@ impl CodeFile<JitDump> {
         let entry = self.bytes_at(u64::from(load), 8 << 10).ok()?;
         let (start, size) = u64_at(&entry, 32).zip(u64_at(&entry, 40))?;
         let code = start..start.checked_add(size)?;
-        // Something else may stand there by now.
+        // The file may have something else at this offset by now.
         if JitDump::name(&entry, address) != Some(name) || !code.contains(&address) {
             return None;
         }
@@ -181,7 +183,7 @@ impl CodeFile<JitDump> {
 }
 
 impl CodeFile<JitDump> {
-    /// The bytes of a piece of code that is called `name`: no more than `most`.
+    /// Returns the bytes of a piece of code if it has this name, at most `most` of them.
     pub(crate) fn code_of(&self, piece: &Piece, name: &[u8], most: u64) -> Option<Vec<u8>> {
         let entry = self.bytes_at(u64::from(piece.at), 8 << 10).ok()?;
         let (code, size) = (u64_at(&entry, 40)?, u32_at(&entry, 4)?);
@@ -196,12 +198,12 @@ impl CodeFile<JitDump> {
     }
 }
 
-/// The size of the file's header; `None` while it is not whole.
+/// Returns the size of the file's header; `None` while the header is incomplete.
 fn header(window: &[u8]) -> Result<Option<u32>, Reason> {
     let (Some(magic), Some(version), Some(size)) = (u32_at(window, 0), u32_at(window, 4), u32_at(window, 8)) else {
         return Ok(None);
     };
-    // The file is made long before it is filled by some.
+    // Some runtimes make the file long before they fill it.
     if (magic, version, size) == (0, 0, 0) {
         return Ok(None);
     }
@@ -344,12 +346,12 @@ pub(crate) mod tests {
         let mut v8 = world(&[v8_header.clone(), shifted.clone(), load(0x2000, &code, "b")]);
         assert_eq!(v8.update(), Ok(true));
         assert_eq!([of(&v8, 0x200f), of(&v8, 0x2010)], [Some("/b:3".to_owned()), Some("/b:4".to_owned())]);
-        // One that adds nothing any more, which its other functions tell.
+        // V8 without added bytes. The file's other functions show that.
         let late = lines(0x2000, &[(0x2000, 5, b"/b"), (0x2010, 6, b"/b")]);
         let mut v8 = world(&[v8_header, plain, load(0x1000, &code, "a"), late, load(0x2000, &code, "b")]);
         assert_eq!(v8.update(), Ok(true));
         assert_eq!([of(&v8, 0x1010), of(&v8, 0x2010)], [Some("/a:2".to_owned()), Some("/b:6".to_owned())]);
-        // As LLVM does: addresses behind the end tell, as soon as there are any.
+        // As LLVM writes it. The first address beyond its code's end shows that 64 was added.
         let llvm = lines(0x5000, &[(0x5040, 7, b"/l"), (0x505c, 8, b"/l")]);
         let mut parts = world(&[file_header(), shifted.clone(), load(0x2000, &[0x90; 128], "b")]);
         assert_eq!(parts.update(), Ok(true));
@@ -357,11 +359,11 @@ pub(crate) mod tests {
         parts.file.write_all(&[llvm.clone(), load(0x5000, &code, "l")].concat()).unwrap();
         assert_eq!(parts.update(), Ok(true));
         assert_eq!([of(&parts, 0x2000), of(&parts, 0x501c)], [Some("/b:3".to_owned()), Some("/l:8".to_owned())]);
-        // And who says both is not believed.
+        // A file that shows both is rejected.
         parts.file.write_all(&[lines(0x6000, &[(0x6000, 1, b"/m")]), load(0x6000, &code, "m")].concat()).unwrap();
         assert_eq!(parts.update(), Ok(true));
         assert_eq!([of(&parts, 0x2000), of(&parts, 0x6000)], [None, None]);
-        // Of other code, moved code, and code over which other was written.
+        // No lines for other code, moved code, and overwritten code.
         let mut moved = world(&[
             file_header(),
             lines(0x1000, &[(0x1000, 1, b"/a")]),

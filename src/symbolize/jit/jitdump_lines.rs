@@ -5,27 +5,27 @@
 //! entry          address 8 | line 4 | column 4 | file… | 0                       "\xff\0" for the file of the entry before
 //! ```
 //!
-//! An entry is true from its address up to the next one's.
+//! An entry is valid from its address up to the address of the next entry.
 //!
 //! # Addresses that are off
 //!
-//! By the specification an entry's address is that of the code, and so perf's agent for Java writes it. V8 and LLVM add 64, the size
-//! of an ELF header: `perf inject` puts the code behind one and had forgotten about it for years ("perf jit: Fix inaccurate
-//! DWARF line table"), when these did not change (seen in the dumps of Node.js 20, 22 and 26 and of `lli` 14). Nobody has written
-//! down which it is, but the addresses tell:
+//! In the specification, an entry's address is that of the code. perf's agent for Java writes it so. V8 and LLVM add 64, the size of an ELF
+//! header. The reason: `perf inject` puts the code after such a header, and ignored that for years until it was fixed ("perf jit: Fix
+//! inaccurate DWARF line table"). V8 and LLVM did not change then (seen in the dumps of Node.js 20, 22 and 26 and of `lli` 14). No field
+//! says which of the two applies. The addresses show it:
 //!
 //! | an entry of any function is | then |
 //! | --- | --- |
 //! | in the first 64 bytes of its code | nothing was added |
-//! | beyond the end of its code | 64 were |
-//! | neither, in all of the file | V8, which has 0xdeadbeef where the header has 0 of others, has added 64; of others there are no lines |
-//! | both | somebody else's mistake: no lines |
+//! | beyond the end of its code | 64 was added |
+//! | neither, in all of the file | V8 (0xdeadbeef in the header field where others write 0) has added 64; files of others get no lines |
+//! | both | a mistake of the writer: no lines |
 //!
 //! # Records that are wrong
 //!
-//! Some releases of V8 write the name of a script from memory that they gave back before (Node.js 20, of scripts that are not
-//! built in: bytes of anything, of another length). A record is believed as a whole or not at all: all names are text, all
-//! addresses are in the code, and nothing but padding is left behind the last entry.
+//! Some releases of V8 write the name of a script from memory that they have already freed. Node.js 20 does so for scripts that are not
+//! built in: the name is then arbitrary bytes of another length. So a record counts as a whole or not at all. All names must be text, all
+//! addresses must be in the code, and only padding may follow the last entry.
 
 use std::ops::Range;
 
@@ -33,47 +33,47 @@ use crate::object::numbers::{u32_at, u64_at};
 
 pub(crate) const DEBUG_INFO: u32 = 2;
 
-/// What V8 has in the reserved field of the file's header (`PerfJitLogger::LogWriteHeader`).
+/// V8's value in the reserved field of the file's header (`PerfJitLogger::LogWriteHeader`).
 const V8: u32 = 0xdead_beef;
-/// What is added (`kElfHeaderSize` in V8, `0x40` in LLVM's `PerfJITEventListener`).
+/// Bytes added to each address (`kElfHeaderSize` in V8, `0x40` in LLVM's `PerfJITEventListener`).
 const ELF_HEADER: u64 = 64;
-/// Records that are looked at for what they tell of their writer.
+/// Most records that are examined to detect whether their writer adds [`ELF_HEADER`].
 const MAX_LEARNED: u32 = 1024;
-/// Where the entries begin, and where in each its file does.
+/// Offset of the entries in the record, and of the file in an entry.
 const ENTRIES: usize = 32;
 const FILE: usize = 16;
 /// Records are padded to eight bytes.
 const PADDING: usize = 8;
 
-/// Whether addresses of lines are off, as far as a file has told.
+/// Whether addresses of lines are shifted, as far as the file has shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shift {
     by_v8: bool,
-    /// Some are as nothing was added; some as a header was.
+    /// Whether some addresses show that nothing was added (`plain`), or that [`ELF_HEADER`] was added (`added`).
     plain: bool,
     added: bool,
     learned: u32,
 }
 
 impl Shift {
-    /// By the reserved field of the file's header.
+    /// Starts with the reserved field of the file's header.
     pub(crate) fn of_header(reserved: u32) -> Shift {
         Shift { by_v8: reserved == V8, ..Shift::default() }
     }
 
-    /// Whether it is of use to look at more.
+    /// Whether examining more records is useful.
     pub(crate) fn is_learning(self) -> bool {
         self.learned < MAX_LEARNED
     }
 
-    /// Takes in the first and the last address of lines of this code.
+    /// Takes in the first and the last address of the lines of this code.
     pub(crate) fn learn(&mut self, (first, last): (u64, u64), code: Range<u64>) {
         self.plain |= first < code.start.saturating_add(ELF_HEADER);
         self.added |= last > code.end;
         self.learned += 1;
     }
 
-    /// What was added to each address; `None` where that is not known.
+    /// Returns the number of bytes added to each address; `None` if it is unknown.
     pub(crate) fn bytes(self) -> Option<u64> {
         match (self.plain, self.added) {
             (true, true) => None,
@@ -88,12 +88,12 @@ impl Shift {
 #[derive(Debug)]
 pub(crate) struct Lines<'a> {
     code: u64,
-    /// Address, line, file; in their order in the file.
+    /// Address, line and file, in the file's order.
     entries: Vec<(u64, u32, &'a str)>,
 }
 
 impl<'a> Lines<'a> {
-    /// Those of a whole record. `None` if anything in it is wrong.
+    /// Parses a whole record. `None` if anything in it is wrong.
     pub(crate) fn read(record: &'a [u8]) -> Option<Lines<'a>> {
         let count = u64_at(record, 24).filter(|_| u32_at(record, 0) == Some(DEBUG_INFO))?;
         let code = u64_at(record, 16)?;
@@ -113,13 +113,13 @@ impl<'a> Lines<'a> {
         (rest.len() < PADDING).then_some(Lines { code, entries })
     }
 
-    /// The lowest and the highest address.
+    /// Returns the lowest and the highest address.
     pub(crate) fn reach(&self) -> Option<(u64, u64)> {
         let addresses = || self.entries.iter().map(|(at, ..)| *at);
         addresses().min().zip(addresses().max())
     }
 
-    /// The same without what was added, of this code; `None` if they are of another.
+    /// Subtracts the added bytes from the addresses. `None` if the lines do not belong to this code.
     pub(crate) fn within(mut self, code: Range<u64>, added: u64) -> Option<Lines<'a>> {
         for (address, ..) in &mut self.entries {
             *address = address.checked_sub(added).filter(|address| (code.start..=code.end).contains(address))?;
@@ -127,17 +127,17 @@ impl<'a> Lines<'a> {
         (self.code == code.start).then_some(self)
     }
 
-    /// What is executed at an address.
+    /// Returns the file and line that are executed at an address.
     pub(crate) fn find(&self, address: u64) -> Option<(String, u32)> {
         let before = self.entries.iter().filter(|(at, ..)| *at <= address);
-        // Of several at one address the last.
+        // If several entries have one address, the last of them counts.
         let (_, line, file) = before.max_by_key(|(at, ..)| *at)?;
-        // 0 where no line is known, or less.
+        // The line is 0 or negative if it is unknown.
         (1..=i32::MAX.unsigned_abs()).contains(line).then(|| ((*file).to_owned(), *line))
     }
 }
 
-/// The path in a name, as text: what Node.js writes of modules is an URL.
+/// Returns the path in a name, as text. For modules Node.js writes a URL.
 fn path(name: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty() && !name.contains(char::is_control))?;
     let path = name.strip_prefix("file://").filter(|path| path.starts_with('/') && !path.contains('%'));
@@ -155,7 +155,7 @@ pub(crate) mod tests {
     use crate::symbolize::jit::growing_file::CodeFile;
     use crate::symbolize::jit::jitdump::JitDump;
 
-    /// A record of these entries.
+    /// Builds a record of these entries.
     pub(crate) fn record(code: u64, entries: &[(u64, u32, &[u8])]) -> Vec<u8> {
         let mut payload = [code, entries.len() as u64].map(u64::to_le_bytes).concat();
         for (address, line, file) in entries {
@@ -200,8 +200,8 @@ pub(crate) mod tests {
         assert_eq!(found(&bytes, false, 0x1050), None, "one of its addresses would be beyond the code");
     }
 
-    /// In each function of a dump that a runtime has written, whose name has this in it: the lines of instructions that begin with
-    /// these bytes, and of how many there is none.
+    /// Looks up lines in each function of a dump whose name contains `function`. The dump was written by a real runtime. Returns the lines
+    /// of all instructions that begin with one of `opcodes`, and how many such instructions have no line.
     fn lines_of_instructions(dump: &std::path::Path, function: &str, opcodes: &[&[u8]]) -> (Vec<(String, u32)>, usize) {
         let mut file = CodeFile::<JitDump>::ours(File::open(dump).unwrap()).unwrap();
         assert_eq!(file.update(&AtomicBool::new(false)), Ok(true));
@@ -301,12 +301,12 @@ while (Date.now() < until) work(100000);
         let sqrt: [&[u8]; 4] = [&[0xf2, 0x0f, 0x51], &[0xc5, 0xfb, 0x51], &[0xc5, 0xf3, 0x51], &[0xc5, 0xeb, 0x51]];
         let (found, without) = lines_of_instructions(&dump, "work ", &sqrt);
         println!("{found:?}, {without} without");
-        // Where the script's name is what is left of it in memory (Node.js 20) nothing may be told.
-        // V8 moves instructions a little, within the loop.
+        // Node.js 20 writes the script's name from freed memory: then there may be no lines at all. V8 moves instructions a little, within
+        // the loop.
         let is_right = |(file, line): &(String, u32)| *file == script.to_str().unwrap() && (3..=5).contains(line);
         assert!(found.iter().all(is_right), "{found:?}");
         assert!(found.iter().any(|(_, line)| *line == 5) || found.is_empty() && without > 0, "{found:?}, {without} without");
-        // What is built in has names that stay. Calls, and what looks like some.
+        // Names of built-in scripts stay in memory. The opcode matches calls, and bytes that look like calls.
         let (found, _) = lines_of_instructions(&dump, " node:", &[&[0xe8]]);
         assert!(found.iter().any(|(file, _)| file.starts_with("node:")), "{found:?}");
     }

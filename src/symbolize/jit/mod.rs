@@ -1,5 +1,5 @@
-//! Names of code that processes make at run time, from what their runtimes write about it: a jitdump where there is one and it
-//! knows the address, else the perf map.
+//! Names code that processes make at run time. The names come from files that the runtimes write: from a jitdump if it has the address,
+//! else from the perf map.
 //!
 //! ```text
 //! request ─► look for the files ─► read what is new ─► part with what is other code now ─► name what waits ─► the rest waits ─┐
@@ -7,21 +7,21 @@
 //!                    └────────────────────── a request for the same process, or once in a while ◄─────────────────────────────┘
 //! ```
 //!
-//! Runtimes write of a function when it is made or a moment later (V8 writes its dump in pieces of 2 MB), so what has no name now
-//! may have one soon: such frames count as done, stay `[anon]`, and are looked for again, as long as their process lives and less
-//! and less often while nothing is new.
+//! Runtimes write about a function when they make it or a moment later (V8 writes its dump in pieces of 2 MB). So an unnamed frame may get
+//! a name soon. Such frames count as done and stay `[anon]`. They are retried as long as their process lives, less and less often while
+//! nothing is new.
 //!
 //! # Memory that is used again
 //!
-//! A runtime gives the memory of a function to another one. The frame that was named by the first stays as it is; once the second is
-//! written down, the address means a new frame ([`Names::outdate`]), which has the new name. Maps do not tell when code was given up
-//! and when the new was made: what is sampled from then until it is read here, at most about a second, still counts as the
-//! first.
+//! A runtime reuses the memory of a function for another one. The frame that has the first function's name keeps it. When the second
+//! function is written down, the address gets a new frame ([`Names::outdate`]) with the new name. Maps do not record when code was freed
+//! and when the new code was made. So samples of the new code count as the first function until the entry is read here, at most about a
+//! second.
 //!
 //! # Bounds
 //!
-//! Beyond those of each file ([`code_file`](super::jit::growing_file)): all processes together have [`MAX_MEMORY`] of entries and
-//! [`MAX_FILES`] open; what was used least recently goes first, and entries are read again when they are needed.
+//! Each file has bounds ([`growing_file`]). In addition, all processes together have [`MAX_MEMORY`] of entries and [`MAX_FILES`] open
+//! files. The least recently used go first. Entries are read again when they are needed.
 
 pub(crate) mod code_ranges;
 pub(crate) mod growing_file;
@@ -51,59 +51,59 @@ use crate::object::open::{OpenFile, in_time};
 use crate::object::reason::{Counts, Problem, Reason};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, Object, ObjectId, SourceLocation, Tgid, UserId, sanitize};
 
-/// Entries of all processes together, in bytes: 600,000.
+/// Most bytes of entries of all processes together: 600,000 entries.
 const MAX_MEMORY: usize = 24 << 20;
-/// Files of all processes together.
+/// Most open files of all processes together.
 const MAX_FILES: usize = 64;
-/// Frames of one process that wait; of more than that, names do not come late.
+/// Most waiting frames of one process. Frames beyond that get no late names.
 const MAX_WAITING: usize = 1 << 16;
-/// From one look to the next, of a process that has frames without names: at first, and when nothing has come of it for long.
+/// Time between two retries for a process with unnamed frames. It grows up to [`LONGEST_PAUSE`] while retries find nothing new.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
-/// How long files of a process that is gone are kept for its last samples.
+/// How long the files of an exited process are kept for its last samples.
 const KEEP_GONE: Duration = Duration::from_secs(10);
-/// The object in labels: the same for all processes, so that those of one program merge.
+/// The object in labels. All processes share it, so that processes of one program merge.
 const OBJECT: &str = "[jit]";
 
 /// The JIT code of all processes.
 #[derive(Default)]
 pub(super) struct JitNames {
     codes: DashMap<ObjectId, Arc<Code>, FxBuildHasher>,
-    /// Whether somebody looks again once in a while.
+    /// Whether the task of periodic retries runs.
     pub(super) ticking: AtomicBool,
 }
 
-/// A function, to be read.
+/// A function's machine code.
 pub(super) struct MadeCode {
-    /// Where it is in its process.
+    /// Its addresses in the process.
     pub(super) range: Range<u64>,
-    /// Whether other code has come over its begin.
+    /// Whether other code has replaced its begin.
     pub(super) is_rest: bool,
-    /// From the range's begin on.
+    /// Its bytes, from the range's begin on.
     pub(super) bytes: Vec<u8>,
-    /// Where they are from.
+    /// Where the bytes were read from.
     pub(super) file: String,
 }
 
-/// What a process has written down about an address.
+/// A process's entry for an address.
 #[derive(PartialEq, Eq)]
 struct Known {
     piece: Piece,
     name: Vec<u8>,
-    /// In its jitdump, not in its perf map.
+    /// Whether it is from the jitdump; else it is from the perf map.
     of_dump: bool,
 }
 
-/// That of one process.
+/// The JIT code of one process.
 #[derive(Default)]
 struct Code {
     state: Mutex<JitState>,
     told: Mutex<JitStatus>,
-    /// The last names are waited for: its files are looked for next time, however long the pause would still be.
+    /// Set for the last retry: it looks for the files even during a pause.
     is_last_look: AtomicBool,
 }
 
-/// What is told without waiting for who works on it.
+/// Status that can be read without waiting for the worker on the state.
 #[derive(Default)]
 struct JitStatus {
     program: String,
@@ -113,7 +113,7 @@ struct JitStatus {
     memory: usize,
     files: usize,
     used: Option<Instant>,
-    /// When to look again for what waits.
+    /// When to retry the waiting frames.
     next: Option<Instant>,
     gone: bool,
 }
@@ -124,7 +124,7 @@ struct JitState {
     /// The user who is charged for its files.
     payer: UserId,
     gone: bool,
-    /// When its files were last looked for, if they were since they were closed.
+    /// When its files were last searched for; `None` if never, or if they were closed since.
     looked: Option<Instant>,
     map: Option<Box<CodeFile<PerfMap>>>,
     dump: Option<Box<CodeFile<JitDump>>>,
@@ -132,15 +132,15 @@ struct JitState {
     map_failed: Option<Reason>,
     dump_failed: Option<Reason>,
     waiting: Vec<FrameId>,
-    /// Frames with names, by address and by whether they return there.
+    /// Named frames, by address and by whether they are return addresses.
     named: BTreeMap<(u64, bool), FrameId>,
     patience: Duration,
-    /// When to look for its files again, for the sake of what waits.
+    /// When to search for its files again, for the waiting frames.
     look_at: Option<Instant>,
 }
 
 impl JitNames {
-    /// Names frames of one object and what waits of it. `again` when nobody asked for it.
+    /// Names these frames of one object and its waiting frames. `again` marks a periodic retry instead of a request.
     pub(super) fn name(
         &self,
         names: &Names,
@@ -164,7 +164,7 @@ impl JitNames {
         if news {
             state.part_with_outdated(names);
         }
-        // What waited before was looked for in all that was known before.
+        // Without new entries, the frames that waited before were already looked up in all known entries.
         let named = state.name_what_waits(names, if news { 0 } else { waited });
         if state.gone {
             (state.waiting, state.named) = Default::default();
@@ -179,11 +179,11 @@ impl JitNames {
         state.tell(&mut told, news);
     }
 
-    /// The file and line of a frame, if its process has written that down and the code there is still what the frame is called.
+    /// Returns the file and line of a frame, if its process has written them down and the code there still has the frame's name.
     pub(super) fn locate(&self, names: &Names, id: FrameId, stopped: &AtomicBool) -> Option<SourceLocation> {
         let frame = names.frames.get(id)?;
         let address = frame.called_from();
-        // What was let go of is read again, and what is new taken in.
+        // Reads closed files again, and new entries of open ones.
         self.name(names, (frame.object(), names.objects.get(frame.object())?), Vec::new(), false, stopped);
         let code = Arc::clone(&*self.codes.get(&frame.object())?);
         let state = lock(&code.state);
@@ -193,8 +193,8 @@ impl JitNames {
         Some(location((&file, line)))
     }
 
-    /// The function that a frame is in, at most so many bytes of it: from the memory of its process, else as that has written it down,
-    /// which may be from before its references were put in (LLVM). The error is the end of a sentence.
+    /// Reads the function of a frame, at most `most` bytes. The bytes come from the memory of its process, or else from the process's
+    /// jitdump. The jitdump's copy may be from before references were resolved (LLVM). The error is the end of a sentence.
     pub(super) fn code(&self, names: &Names, id: FrameId, most: u64, stopped: &AtomicBool) -> Result<MadeCode, &'static str> {
         let made = self.code_of(names, id, most, stopped);
         self.shrink();
@@ -207,7 +207,7 @@ impl JitNames {
         const GONE: &str = "its process has ended, or the code is there no more";
         let frame = names.frames.get(id).ok_or(UNKNOWN)?;
         let object = names.objects.get(frame.object()).ok_or(UNKNOWN)?;
-        // What is new is taken in, for all that wait for it.
+        // Reads new entries, for all waiting frames of the process.
         let update = || self.name(names, (frame.object(), object), Vec::new(), false, stopped);
         let address = frame.called_from();
         update();
@@ -234,7 +234,7 @@ impl JitNames {
             (Err(Reason::NotAnswering), None) => return Err("its memory is of a file system that does not answer"),
             (Err(_), None) => return Err(GONE),
         };
-        // Something else may have been put there since the map was read.
+        // The runtime may have put other code there since the map was read.
         update();
         if lock(&code.state).entry_at(address).as_ref() != Some(&entry) {
             return Err(OTHER);
@@ -242,14 +242,14 @@ impl JitNames {
         Ok(MadeCode { range: entry.piece.range, is_rest: entry.piece.from > 0, bytes, file })
     }
 
-    /// What an object's process calls the code at an address, made readable, and where that begins.
+    /// Returns the begin of the code at an address, and the process's name for it, made readable.
     pub(super) fn name_at(&self, object: ObjectId, address: u64) -> Option<(u64, String)> {
         let code = Arc::clone(&*self.codes.get(&object)?);
         let entry = lock(&code.state).entry_at(address)?;
         Some((entry.piece.range.start, readable(&entry.name).into_owned()))
     }
 
-    /// The reader has failed on an object: a bug of ours. It is not tried again.
+    /// Records that the reader has panicked on an object: a bug of ours. The object is not tried again.
     pub(super) fn crashed(&self, id: ObjectId, frames: u64) {
         let code = self.codes.entry(id).or_default().clone();
         *lock(&code.state) = JitState { gone: true, ..JitState::default() };
@@ -259,7 +259,7 @@ impl JitNames {
         told.next = None;
     }
 
-    /// Objects to look at again: those whose time has come, or all that wait. `None` when none waits.
+    /// Returns objects to retry: those whose time has come, or with `all` every object with waiting frames. `None` if none waits.
     pub(super) fn due(&self, all: bool) -> Option<Vec<ObjectId>> {
         let now = Instant::now();
         let mut any = false;
@@ -275,7 +275,7 @@ impl JitNames {
         any.then_some(due)
     }
 
-    /// Brings memory and files back within their bounds. No state may be held.
+    /// Brings memory and files back within their bounds. The caller must not hold any state.
     pub(super) fn shrink(&self) {
         self.shrink_to(MAX_MEMORY, MAX_FILES);
     }
@@ -299,7 +299,7 @@ impl JitNames {
             memory = memory.saturating_sub(told.memory);
             files = files.saturating_sub(if close { told.files } else { 0 });
             if close {
-                // To be looked for at once when they are needed again.
+                // The next request then looks for the files at once.
                 (state.map, state.dump, state.looked) = (None, None, None);
             } else {
                 state.map.iter_mut().for_each(|map| map.forget());
@@ -309,12 +309,12 @@ impl JitNames {
         }
     }
 
-    /// Bytes of entries, and open files.
+    /// Returns the bytes of entries and the number of open files.
     pub(super) fn usage(&self) -> (usize, usize) {
         self.codes.iter().map(|code| lock(&code.told).held()).fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1))
     }
 
-    /// Frames of all processes.
+    /// Counts the frames of all processes.
     pub(super) fn counts(&self) -> Counts {
         self.codes.iter().fold(Counts::default(), |sum, code| {
             let told = lock(&code.told);
@@ -322,7 +322,7 @@ impl JitNames {
         })
     }
 
-    /// What stands in the way of names, a line for each program: its processes, which come and go, mostly have the same.
+    /// Returns why names are missing, a line for each program: its processes come and go, and mostly have the same reason.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut found: FxHashMap<(String, Reason), Problem> = FxHashMap::default();
         for entry in &self.codes {
@@ -354,7 +354,7 @@ impl JitStatus {
 }
 
 impl JitState {
-    /// Finds the process and its files; not for each of many requests.
+    /// Finds the process and its files. Requests do so at most once in [`PAUSE`].
     fn look(&mut self, tgid: Tgid, again: bool) {
         if !again && self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
             return;
@@ -372,11 +372,11 @@ impl JitState {
         match opened.unwrap_or_else(|error| Err(error.into())) {
             Ok(file) if self.map.as_ref().is_some_and(|map| is_same(map.identity, &file)) => self.map_failed = None,
             Ok(file) => (self.map, self.map_failed) = (Some(Box::new(CodeFile::new(file))), None),
-            // One that was opened stays good when its name is taken away.
+            // A perf map that is open stays valid when its file is removed.
             Err(reason) if self.map.is_none() => self.map_failed = Some(reason),
             Err(_) => {}
         }
-        // To find it takes the list of all mappings, which may be long, and which the process waits for: seldom.
+        // Finding a dump takes the list of all mappings. The list may be long, and the process waits meanwhile. So it is read seldom.
         if self.dump.is_none() && (first || again) {
             let theirs = process.clone();
             let found = in_time(payer, place, move || Ok(theirs.jitdump(payer)));
@@ -389,19 +389,19 @@ impl JitState {
         self.read(stopped)
     }
 
-    /// The same without a look for files; if nothing waits, of those whose entries are held.
+    /// Reads new entries without searching for files. If no frame waits, does so only while entries are held.
     fn watch(&mut self, stopped: &AtomicBool) -> bool {
         self.gone |= !self.process.as_ref().is_some_and(Process::is_alive);
         let held = self.map.as_ref().is_some_and(|map| map.len() > 0) || self.dump.as_ref().is_some_and(|dump| dump.len() > 0);
         (held || !self.waiting.is_empty()) && self.read(stopped)
     }
 
-    /// Parts with frames whose name is not that of the code which is at their address by now.
+    /// Outdates frames whose name differs from the current code at their address.
     fn part_with_outdated(&mut self, names: &Names) {
         let fresh = self.map.as_mut().map(|map| map.fresh()).into_iter().chain(self.dump.as_mut().map(|dump| dump.fresh()));
         let fresh: Vec<Range<u64>> = fresh.flat_map(Fresh::ranges).collect();
         for range in fresh {
-            // One that returns to the end of a range is in it: its call is.
+            // A return address at the end of a range belongs to it, because its call does.
             let frames = self.named.range((range.start, false)..=(range.end, true));
             let frames: Vec<((u64, bool), FrameId)> = frames.map(|(key, id)| (*key, *id)).collect();
             for (key, id) in frames {
@@ -414,7 +414,7 @@ impl JitState {
         }
     }
 
-    /// What is known of an address. A file that was written to since it was read has no name there now; the next reading sees it.
+    /// Returns the entry for an address. `None` if the file was written to since it was read; the next reading sees the change.
     fn entry_at(&self, address: u64) -> Option<Known> {
         let of_dump = || {
             let dump = self.dump.as_ref()?;
@@ -427,12 +427,12 @@ impl JitState {
         of_dump().or_else(of_map)
     }
 
-    /// What the code at an address is called.
+    /// Returns the name of the code at an address.
     fn name_at(&self, address: u64) -> Option<Vec<u8>> {
         self.entry_at(address).map(|known| known.name)
     }
 
-    /// Reads what is new in both files. Tells whether anything is.
+    /// Reads the new part of both files. Returns whether there was any.
     fn read(&mut self, stopped: &AtomicBool) -> bool {
         let mut news = false;
         if let Some(map) = &mut self.map {
@@ -448,7 +448,7 @@ impl JitState {
         news
     }
 
-    /// Names the frames that are in a map by now, of those from this one on, and tells how many.
+    /// Names waiting frames, from index `from` on, whose entries are known by now. Returns how many were named.
     fn name_what_waits(&mut self, names: &Names, from: usize) -> u64 {
         let mut later = self.waiting.split_off(from.min(self.waiting.len()));
         let before = later.len();
@@ -466,7 +466,7 @@ impl JitState {
         named as u64
     }
 
-    /// Why there are frames without a name.
+    /// Returns why some frames have no name.
     fn reason(&self) -> Reason {
         let nothing = self.map.is_none() && self.dump.is_none();
         let left_out = self.map.as_ref().map_or(0, |map| map.format().left_out)
@@ -482,14 +482,14 @@ impl JitState {
         }
     }
 
-    /// Decides when to look for files again: later and later while nothing comes of it.
+    /// Decides when to search for files again: later and later while searches find nothing new.
     fn be_patient(&mut self, news: bool, again: bool) {
         if news || self.patience.is_zero() {
             self.patience = PAUSE;
         } else if again {
             self.patience = (self.patience * 2).min(LONGEST_PAUSE);
         }
-        // Requests that come all the time must not put it off for ever.
+        // Frequent requests must not postpone the search indefinitely.
         let then = Instant::now() + self.patience;
         self.look_at = Some(self.look_at.filter(|_| !again).map_or(then, |before| before.min(then)));
     }
@@ -498,7 +498,7 @@ impl JitState {
         if let Some(process) = &self.process {
             told.program.clone_from(&process.name);
         }
-        // What a process that is gone was, and had, is as it was.
+        // The reason of an exited process stays, unless there are new entries.
         if told.unnamed == 0 {
             told.reason = None;
         } else if !self.gone || told.reason.is_none() || news {
@@ -507,7 +507,7 @@ impl JitState {
         told.memory = self.map.as_ref().map_or(0, |map| map.memory()) + self.dump.as_ref().map_or(0, |dump| dump.memory());
         told.files = usize::from(self.map.is_some()) + usize::from(self.dump.is_some());
         told.gone = self.gone;
-        // What an open file has more by now costs microseconds to see.
+        // Checking an open file for new entries costs only microseconds.
         let soon = Instant::now() + PAUSE;
         told.next = match (told.files > 0, self.waiting.is_empty(), self.named.is_empty()) {
             (_, true, true) | (false, true, false) => None,
@@ -525,7 +525,7 @@ fn label(names: &Names, id: FrameId, name: &[u8]) -> LabelId {
     names.labels.intern_for(names.user_of(id), &readable(name), OBJECT, FrameKind::Jit)
 }
 
-/// Whether a frame has the label of a function.
+/// Whether a frame has the label of this function.
 fn is_called(names: &Names, id: FrameId, name: &[u8]) -> bool {
     let (label, mut found) = (label(names, id, name), false);
     names.labels_of(id, |known| found |= known == label);

@@ -1,10 +1,10 @@
-//! Names of functions that were made at run time, as their runtimes write them.
+//! Makes the names of run-time functions readable, as runtimes write them.
 
 use std::borrow::Cow;
 
 use crate::symbolize::symbols::demangle::{Detail, demangle};
 
-/// A function's name as its runtime has it. Mangled names are made readable, and V8's lose the mark of their compiler.
+/// Returns a readable name for the runtime's name of a function. Mangled names are demangled, and V8's names lose the compiler's mark.
 pub(super) fn readable(name: &[u8]) -> Cow<'_, str> {
     let mangled = [&b"_Z"[..], b"__Z", b"_R"].iter().any(|prefix| name.starts_with(prefix));
     if mangled {
@@ -14,11 +14,11 @@ pub(super) fn readable(name: &[u8]) -> Cow<'_, str> {
     of_v8(&name).map_or(name, Cow::Owned)
 }
 
-/// `fib /srv/w.js:2:13` for V8's `JS:*fib /srv/w.js:2:13`; `None` for all other names.
+/// Returns `fib /srv/w.js:2:13` for V8's `JS:*fib /srv/w.js:2:13`; `None` for all other names.
 ///
-/// V8 compiles a hot function several times, and marks each name with the compiler (`ComputeMarker` in `src/objects/code-kind.cc`):
-/// `~` for bytecode, `^` for Sparkplug, `+` for Maglev, `*` for TurboFan. Without the mark they are one function.
-/// Releases before Node.js 18 write `LazyCompile` for `JS`.
+/// V8 compiles a hot function several times, and marks each name with the compiler (`ComputeMarker` in `src/objects/code-kind.cc`): `~` for
+/// bytecode, `^` for Sparkplug, `+` for Maglev, `*` for TurboFan. Without the mark they are one function. Releases before Node.js 18 write
+/// `LazyCompile` for `JS`.
 fn of_v8(name: &str) -> Option<String> {
     let (kind, rest) = name.split_once(':')?;
     let unnamed = match kind {

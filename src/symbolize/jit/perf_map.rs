@@ -1,4 +1,4 @@
-//! `/tmp/perf-PID.map`: a line for each function that a runtime has made, as perf reads it
+//! Reads `/tmp/perf-PID.map`: a line for each function that a runtime has made, as perf reads it
 //! (`tools/perf/Documentation/jit-interface.txt`).
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //! 7f5c8c0a2b40 1d0 JS:*hotInner /srv/app.js:1:18
 //! ```
 //!
-//! Written by Node.js (`--perf-basic-prof`), Python 3.12 (`-X perf`), .NET, Java (`jcmd PID Compiler.perfmap`), wasmtime, LuaJIT,
-//! and others. Nothing tells when code is given up; see [`ranges`](super::code_ranges).
+//! Node.js (`--perf-basic-prof`), Python 3.12 (`-X perf`), .NET, Java (`jcmd PID Compiler.perfmap`), wasmtime, LuaJIT and others write it.
+//! The file does not record when code is freed; see [`code_ranges`](super::code_ranges).
 
 use super::code_ranges::Ranges;
 use super::growing_file::{Format, WINDOW};
@@ -16,11 +16,11 @@ use crate::object::reason::Reason;
 /// Reads lines.
 #[derive(Default, Debug)]
 pub(crate) struct PerfMap {
-    /// Lines that make no sense.
+    /// Number of malformed lines.
     pub(crate) malformed: u64,
-    /// Entries that were one too many.
+    /// Number of entries left out because there were too many.
     pub(crate) left_out: u64,
-    /// The rest of a line that is longer than a window is passed over.
+    /// Set while the rest of a line that is longer than a window is skipped.
     skipping: bool,
 }
 
@@ -34,7 +34,7 @@ impl Format for PerfMap {
             }
             rest = after;
         }
-        // Half a line waits for its other half, unless it is all that fits: then its name is cut.
+        // An incomplete line waits for its rest. If it fills the whole window, its name is cut instead.
         if rest.len() == window.len() && window.len() >= WINDOW {
             if !std::mem::replace(&mut self.skipping, true) {
                 self.line(rest, at, ranges);
@@ -63,8 +63,8 @@ impl PerfMap {
     }
 }
 
-/// Start, size and name of a line without its end; `None` for what is none, and for code that is empty or reaches past the end of
-/// all addresses.
+/// Parses a line without its end into start, size and name. `None` for a malformed line, and for code that is empty or reaches past the
+/// last address.
 fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (start, rest) = number(line)?;
     let (size, name) = number(rest)?;
@@ -72,7 +72,7 @@ fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     (!name.is_empty() && size > 0 && start.checked_add(size).is_some()).then_some((start, size, name))
 }
 
-/// A hexadecimal number, and what comes after the spaces behind it.
+/// Parses a hexadecimal number. Returns it and the text after the spaces that follow.
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let text = text.trim_ascii_start();
     let end = text.iter().position(u8::is_ascii_whitespace)?;

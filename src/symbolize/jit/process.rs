@@ -1,20 +1,20 @@
-//! The process whose JIT code is to be named: whether it is still the one that was sampled, and which files are its maps.
+//! The process whose JIT code is named: whether it is still the sampled one, and which files are its maps.
 //!
 //! # Which files
 //!
 //! | file | found |
 //! | --- | --- |
 //! | `/tmp/perf-PID.map` | in the process's root and mount namespace (`/proc/TGID/root`), PID as in its own pid namespace |
-//! | `jit-PID.dump` | among what the process has mapped executable, which is how it tells profilers where it is |
+//! | `jit-PID.dump` | among the executable mappings of the process: runtimes map the file to tell profilers where it is |
 //!
 //! # Whether they may be read
 //!
-//! We may be root while the user of the process is not, and we show what we read. So a perf map is read only if it is a regular file of
-//! the process's real user or of root, with one hard link. Its name must not be a symbolic link or a mount. Otherwise a link, a hard
-//! link or a bind mount could show the content of `/etc/shadow`. The effective user does not count: for a set-uid program it is the
-//! owner of the program's file, who did not start it. A dump needs no check: the process has mapped it, so it may read it.
+//! We may be root while the user of the process is not, and we show what we read. So a perf map is read only if it is a regular file of the
+//! process's real user or of root, with one hard link. Its name must not be a symbolic link or a mount. Otherwise a link, a hard link or a
+//! bind mount could show the content of `/etc/shadow`. The effective user does not count: for a set-uid program it is the owner of the
+//! program's file, who did not start it. A dump needs no check: the process has mapped it, so it may read it.
 //!
-//! A map that was last written before the process began is one that an earlier process of that number left behind.
+//! An earlier process of the same number may have left a map behind. So a map that was last written before the process began is rejected.
 
 use std::fs::File;
 use std::io::Read;
@@ -30,49 +30,48 @@ use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::object::reason::Reason;
 use crate::profile::{Tgid, UserId};
 
-/// How much earlier than its process a map may seem to be written: clocks of file systems are coarse, and that of the machine may
-/// have been set since.
+/// How much older than its process a map may seem: clocks of file systems are coarse, and the machine's clock may have been set since.
 const GRACE: Duration = Duration::from_secs(2);
-/// Bytes of a process's list of mappings that are searched for a dump: 100,000 lines and more.
+/// Bytes of a process's list of mappings that are searched for a dump: over 100,000 lines.
 const MAX_MAPS: u64 = 16 << 20;
 
-/// Tells a program from another one that runs under the same number, now or later.
+/// Distinguishes a program from another one that runs under the same number, now or later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Life {
-    /// When the process began, in clock ticks since the machine did.
+    /// Start time of the process, in clock ticks since boot.
     started: u64,
-    /// Where its stack begins: another place after each `execve`, as long as addresses are random and we may see them.
+    /// Start address of its stack: it changes with each `execve`, as long as addresses are random and we may see them.
     stack: u64,
 }
 
-/// What is known of a process.
+/// A process, as it was when it was first read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Process {
     tgid: Tgid,
-    /// The program that runs.
+    /// The program that it runs.
     pub(crate) life: Life,
-    /// Its name, as the kernel has it.
+    /// Its name in the kernel.
     pub(crate) name: String,
-    /// Its number in its own pid namespace: the one that it knows of.
+    /// Its number in its own pid namespace, the only number that it knows.
     pid: u32,
     /// Its real user, who has started it.
     user: UserId,
 }
 
 impl Process {
-    /// The process of this number, if there is one that has not ended.
+    /// Reads the process of this number. `None` if there is none, or if it has ended.
     pub(crate) fn read(tgid: Tgid) -> Option<Process> {
         let life = Life::of(tgid)?;
         let status = String::from_utf8_lossy(&std::fs::read(format!("/proc/{tgid}/status")).ok()?).into_owned();
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-        // Real, effective, saved, and of file systems.
+        // The four fields are the real, effective, saved and file system user.
         let user = field("Uid")?.split_ascii_whitespace().next()?.parse().ok().map(UserId)?;
-        // From the outermost namespace to its own; before 4.1 there is none.
+        // The fields go from the outermost namespace to its own. Before Linux 4.1 there is no such line.
         let pid = field("NSpid").and_then(|pids| pids.split_ascii_whitespace().next_back()?.parse().ok()).unwrap_or(tgid.0);
         Some(Process { tgid, life, name: field("Name")?.to_owned(), pid, user })
     }
 
-    /// Whether the process is there and runs the same program.
+    /// Whether the process still exists and runs the same program.
     pub(crate) fn is_alive(&self) -> bool {
         Life::of(self.tgid) == Some(self.life)
     }
@@ -82,12 +81,12 @@ impl Process {
         self.user
     }
 
-    /// What is asked for its files.
+    /// Returns the failure domain of its files.
     pub(crate) fn place(&self) -> FailureDomain {
         Root::Process(self.tgid).place(Path::new("/tmp/map"))
     }
 
-    /// Opens its perf map; [`Reason::NotFound`] when there is none. `payer` is charged for it. May wait.
+    /// Opens its perf map. [`Reason::NotFound`] if there is none. `payer` is charged for it. May wait.
     pub(crate) fn perf_map(&self, payer: UserId) -> Result<OpenFile, Reason> {
         let name = format!("perf-{}.map", self.pid);
         let file = open::entry_now(payer, &Root::Process(self.tgid), Path::new("/tmp"), &name).map_err(|error| match error {
@@ -95,7 +94,7 @@ impl Process {
             error => error.into(),
         })?;
         self.check(&file)?;
-        // What was opened lies where this process has it only if it is still this process.
+        // The file belongs to this process only if the process still exists.
         if self.is_alive() { Ok(file) } else { Err(Reason::ProcessGone) }
     }
 
@@ -109,7 +108,7 @@ impl Process {
         if written.saturating_add(GRACE) < self.life.began() { Err(Reason::CodeMapStale) } else { Ok(()) }
     }
 
-    /// The bytes that are in its memory. What a file system has that does not answer is waited for: see [`far`](crate::object::io_timeout).
+    /// Reads bytes of its memory. May wait for a file system that does not answer: see [`io_timeout`](crate::object::io_timeout).
     pub(crate) fn memory(&self, addresses: Range<u64>) -> Result<Vec<u8>, Reason> {
         let memory = File::open(format!("/proc/{}/mem", self.tgid))?;
         let size = addresses.end.checked_sub(addresses.start).and_then(|size| usize::try_from(size).ok());
@@ -118,7 +117,7 @@ impl Process {
         if self.is_alive() { Ok(bytes) } else { Err(Reason::ProcessGone) }
     }
 
-    /// Its memory, as a place that may not answer.
+    /// Returns the failure domain of its memory.
     pub(crate) fn place_of_memory(&self) -> FailureDomain {
         FailureDomain::beside(Path::new(&format!("/proc/{}/mem", self.tgid)), Path::new("/memory/of"))
     }
@@ -128,7 +127,7 @@ impl Process {
         let file = File::open(format!("/proc/{}/maps", self.tgid)).ok()?;
         let mut bytes = Vec::new();
         file.take(MAX_MAPS).read_to_end(&mut bytes).ok()?;
-        // Paths may hold any bytes, but ranges, and names of dumps, do not.
+        // Paths may hold any bytes, but ranges and names of dumps are ASCII.
         let maps = String::from_utf8_lossy(&bytes);
         let name = format!("/jit-{}.dump", self.pid);
         let dump = maps.lines().filter_map(|line| mapping_of(line, &name)).find_map(|mapping| {
@@ -145,7 +144,7 @@ struct Mapped {
     inode: u64,
 }
 
-/// `start-end perms offset major:minor inode path`, if it is executable and its path ends in `name`.
+/// Parses `start-end perms offset major:minor inode path`. `None` unless it is executable and its path ends in `name`.
 fn mapping_of(line: &str, name: &str) -> Option<Mapped> {
     let path = line.strip_suffix(" (deleted)").unwrap_or(line);
     if !path.ends_with(name) {
@@ -161,10 +160,10 @@ fn mapping_of(line: &str, name: &str) -> Option<Mapped> {
 }
 
 impl Life {
-    /// `None` for a process that is gone, or that is a zombie and has neither memory nor root any more.
+    /// Reads it from /proc. `None` if the process is gone or is a zombie, which has no memory and root any more.
     fn of(tgid: Tgid) -> Option<Life> {
         let stat = std::fs::read(format!("/proc/{tgid}/stat")).ok()?;
-        // The name may hold anything, so it ends at the last parenthesis. Fields of proc(5) from the third on.
+        // The name may contain anything, so it ends at the last parenthesis. The fields are those of proc(5) from the third on.
         let rest = stat.get(memchr::memrchr(b')', &stat)? + 1..)?;
         let fields: Vec<&str> = std::str::from_utf8(rest).ok()?.split_ascii_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
@@ -172,7 +171,7 @@ impl Life {
         (!dead).then_some(Life { started: number(22)?, stack: number(28)? })
     }
 
-    /// When the process began, since 1970.
+    /// Returns when the process began, since 1970.
     fn began(self) -> Duration {
         let now = |clock| {
             let now = clock_gettime(clock);
@@ -196,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that sleeps, and the place of its map, which is removed with it.
+    /// A process that sleeps, and the path of its map, which is removed when this is dropped.
     struct Sleeper(Child, PathBuf);
 
     impl Sleeper {
@@ -204,8 +203,8 @@ mod tests {
             let child = Command::new("sleep").arg("60").spawn().unwrap();
             let map = PathBuf::from(format!("/tmp/perf-{}.map", child.id()));
             let _ = remove_file(&map);
-            // Until it runs its program it is a copy of this one, and for a moment more its stack is not where it will be: it sleeps
-            // when both are over.
+            // Until the child runs its program it is a copy of this process. For a moment more its stack is not at its final address. Once
+            // it sleeps, both are over.
             let own = std::env::current_exe().unwrap();
             let sleeps = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap().contains("State:\tS");
             while std::fs::read_link(format!("/proc/{}/exe", child.id())).unwrap() == own || !sleeps() {
@@ -245,7 +244,7 @@ mod tests {
         let age = SystemTime::UNIX_EPOCH.elapsed().unwrap().saturating_sub(process.life.began());
         assert!(age < Duration::from_secs(20), "{age:?}");
         sleeper.0.kill().unwrap();
-        // Even before its parent has heard of its end.
+        // The process ends before its parent has noticed that.
         while process.is_alive() {
             std::thread::yield_now();
         }

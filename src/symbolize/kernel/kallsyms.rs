@@ -1,11 +1,11 @@
 //! Names of kernel addresses, from `/proc/kallsyms`: core kernel, modules and BPF programs.
 //!
-//! A line is `ffffffff81000000 T _stext` with a tab and `[module]` after the name where it is not the core kernel's. There
-//! are no sizes: a symbol reaches to the next one of the same owner. Where an owner's symbols end (`_etext`, `_einittext`,
-//! a data symbol, the last function of a module) a hole is put, so that what lies beyond has no name.
+//! A line is `ffffffff81000000 T _stext`. A symbol that is not the core kernel's has a tab and `[module]` after its name. There are no
+//! sizes: a symbol reaches to the next one of the same owner. A hole is put where an owner's symbols end (`_etext`, `_einittext`, a data
+//! symbol, the last function of a module), so that addresses beyond it have no name.
 //!
-//! Reading takes what the kernel takes to print it: 24 ms of system time for 122,117 lines on 6.18 (`dd bs=64k`). The table
-//! holds one name an address, 12 bytes each besides the names.
+//! Reading costs the time that the kernel takes to print the file: 24 ms of system time for 122,117 lines on 6.18 (`dd bs=64k`). The table
+//! holds one name for each address, 12 bytes each besides the names.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,16 +13,15 @@ use std::io::{ErrorKind, Read};
 use crate::object::reason::Reason;
 use crate::symbolize::symbols::index::preference;
 
-/// What the last symbol of an owner can reach over at most: longer functions than this are not met with, and what comes
-/// after may be anything.
+/// Most bytes that the last symbol of an owner covers. No longer functions are known, and the code after it may be anything.
 const LAST_REACH: u64 = 64 << 10;
-/// Lines read; 6.18 without modules has 122,117.
+/// Most lines read; 6.18 without modules has 122,117.
 const MAX_SYMBOLS: usize = 2_000_000;
 /// Ends each name in the arena; no kernel symbol contains it.
 const END: u8 = b'\n';
-/// Instead of a name: nothing is known of what begins here.
+/// Stands in the place of a name: no symbol is known from this address on.
 const HOLE: u32 = u32::MAX;
-/// Core kernel; modules are numbered from 1.
+/// Number of the core kernel as owner; modules are numbered from 1.
 const CORE: u16 = 0;
 
 struct Line {
@@ -33,13 +32,13 @@ struct Line {
     weak: bool,
 }
 
-/// A run of symbols of one owner, from this index on.
+/// A run of symbols of one owner, from index `first` on.
 struct Run {
     first: u32,
     owner: u16,
 }
 
-/// The table. Immutable once read.
+/// The table of kernel symbols. Immutable once read.
 pub(crate) struct KernelSymbols {
     addresses: Box<[u64]>,
     names: Box<[u32]>,
@@ -48,10 +47,10 @@ pub(crate) struct KernelSymbols {
     owners: Vec<String>,
 }
 
-/// What an address of the kernel is called.
+/// The kernel's name for an address.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KernelName<'a> {
-    /// The symbol.
+    /// The symbol's name.
     pub(crate) name: &'a [u8],
     /// `kernel`, `[module]` or `[bpf]`.
     pub(crate) owner: &'a str,
@@ -95,7 +94,7 @@ impl KernelSymbols {
         reader.finish()
     }
 
-    /// The symbol that holds an address.
+    /// Returns the symbol that holds an address.
     pub(crate) fn find(&self, address: u64) -> Option<KernelName<'_>> {
         let index = self.addresses.partition_point(|start| *start <= address).checked_sub(1)?;
         let name = *self.names.get(index)?;
@@ -106,12 +105,12 @@ impl KernelSymbols {
         Some(KernelName { name, owner: self.owners.get(usize::from(owner))?, core: owner == CORE })
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub(crate) fn memory(&self) -> usize {
         self.addresses.len() * 12 + self.arena.len() + self.runs.len() * size_of::<Run>()
     }
 
-    /// How many symbols and holes there are.
+    /// Returns the number of symbols and holes.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.addresses.len()
@@ -154,7 +153,7 @@ impl KallsymsReader {
         self.lines.push(Line { address, name: offset, owner, weak: matches!(kind, b'w' | b'W') });
     }
 
-    /// The owner's number. Lines come module by module, so the last one is nearly always the one.
+    /// Returns the owner's number. Lines come module by module, so it is nearly always the last owner.
     fn owner(&mut self, module: &[u8]) -> u16 {
         if module.is_empty() {
             return CORE;
@@ -179,7 +178,7 @@ impl KallsymsReader {
             let rest = arena.get(line.name as usize..).unwrap_or_default();
             preference(rest.get(..memchr::memchr(END, rest).unwrap_or(0)).unwrap_or_default())
         };
-        // Not `sort_unstable`: the lines come nearly sorted, and the stable sort makes use of that.
+        // Not `sort_unstable`: the lines come nearly sorted, and the stable sort is faster on them.
         self.lines.sort_by(|a, b| {
             let plain = (a.address, a.name == HOLE, a.weak).cmp(&(b.address, b.name == HOLE, b.weak));
             plain.then_with(|| name_of(a).cmp(&name_of(b)))
@@ -218,7 +217,7 @@ impl KallsymsReader {
     }
 }
 
-/// The number at the start of a line and what comes after the space behind it.
+/// Parses the number at the start of a line. Returns it and the text after the space that follows.
 fn hexadecimal(line: &[u8]) -> Option<(u64, &[u8])> {
     let space = memchr::memchr(b' ', line).filter(|length| (1..=16).contains(length))?;
     let (digits, rest) = line.split_at_checked(space)?;

@@ -1,4 +1,4 @@
-//! The running kernel: its names by asking it or by `/proc/kallsyms`, its lines by vmlinux and the files of its modules.
+//! The running kernel: its names from the kernel itself or `/proc/kallsyms`, its lines from vmlinux and the files of its modules.
 
 pub(crate) mod kallsyms;
 pub(crate) mod modules;

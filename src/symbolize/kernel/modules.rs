@@ -1,4 +1,4 @@
-//! Debug information of the kernel's modules: which file has it, and where in that an address of a module that is loaded is.
+//! Finds debug information of the kernel's modules, and the addresses of loaded modules in it.
 //!
 //! ```text
 //! /sys/module/NAME/notes/.note.gnu.build-id ── build id ──► NAME.ko with debug information, where distributions put it
@@ -6,13 +6,13 @@
 //! NAME.ko ── relocations ───────────────────────────┴─► its DWARF as if it had been linked to where it runs
 //! ```
 //!
-//! A module's file is not linked: each section begins at 0, and the kernel puts each where there is room. So the same is done to its
-//! debug information ([`relocate`](crate::object::relocate)), which then speaks of the addresses that run. As with the kernel itself
-//! ([`kernel_debug`](super::vmlinux)) a file of another build is never taken, and what it says of an address is left out where
-//! the kernel calls the function there something else.
+//! A module's file is not linked: each section begins at 0, and the kernel places each where there is room. So its debug information is
+//! relocated in the same way ([`relocate`](crate::object::relocate)). It then has the running addresses. As with the kernel itself
+//! ([`vmlinux`](super::vmlinux)), a file of another build is never taken. Its answer for an address is ignored if the kernel has another
+//! name for the function there.
 //!
-//! Each module that is loaded is an object of its own, told from others by its build and its place; its frames are the kernel's.
-//! Code that is let go of once a module is there (`.init.text`) is left out: something else may be there now.
+//! Each loaded module is a separate object, identified by its build id and its address. Its frames are frames of the kernel. Sections that
+//! the kernel frees after loading (`.init.text`) are left out: their memory may hold something else now.
 
 use crate::object::elf::Placed;
 use crate::symbolize::Names;
@@ -30,21 +30,21 @@ use crate::object::object_files::Placement;
 use crate::object::reason::Reason;
 use crate::profile::{BuildId, Object, ObjectId, ObjectKind};
 
-/// `modules.dep` of Debian's 6.1 has 600 kB.
+/// Most bytes read of `modules.dep`. Debian's 6.1 has 600 kB.
 const MAX_LIST: u64 = 16 << 20;
-/// A number as the kernel prints it.
+/// Most bytes of a number as the kernel prints it.
 const MAX_ADDRESS: u64 = 64;
-/// Sections of a module that are looked for: each is a file that is read.
+/// Most sections of a module that are examined: the address of each is in a separate file.
 const MAX_LOADED: usize = 4096;
-/// The kernel's names are shorter than 64.
+/// Longest name of a module. The kernel's names are shorter than 64.
 const MAX_NAME: usize = 64;
 
-/// Modules that were asked for, by the name that the kernel gives them; none for those that are not there.
+/// Modules that were requested, by the kernel's name for them; `None` for modules that are not loaded.
 #[derive(Default)]
 pub(crate) struct Modules(DashMap<Box<str>, Option<ObjectId>, FxBuildHasher>);
 
 impl Modules {
-    /// Returns the object of a module that is loaded.
+    /// Returns the object of a loaded module.
     pub(crate) fn object_of(&self, name: &str, root: &Root, names: &Names) -> Option<ObjectId> {
         if let Some(known) = self.0.get(name) {
             return *known;
@@ -54,18 +54,18 @@ impl Modules {
         found
     }
 
-    /// A module was loaded or unloaded.
+    /// Forgets all modules, because one was loaded or unloaded.
     pub(crate) fn changed(&self) {
         self.0.clear();
     }
 }
 
-/// The module that an object or a label is about: `ext4` of `[ext4]`.
+/// Returns the module in an object's path or a label: `ext4` of `[ext4]`.
 pub(crate) fn module_in(path: &str) -> Option<&str> {
     path.strip_prefix('[')?.strip_suffix(']')
 }
 
-/// The module of this name that is loaded.
+/// Returns the object of the loaded module with this name.
 fn loaded(root: &Root, name: &str) -> Option<Object> {
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     if name.is_empty() || name.len() > MAX_NAME || !name.as_bytes().iter().all(is_name) {
@@ -75,7 +75,7 @@ fn loaded(root: &Root, name: &str) -> Option<Object> {
     let mut notes = Vec::new();
     File::open(place.join("notes/.note.gnu.build-id")).ok()?.take(MAX_NOTES).read_to_end(&mut notes).ok()?;
     let build_id = Some(BuildId::in_notes(&notes, 4)?);
-    // Whoever may not know addresses reads 0.
+    // The kernel shows 0 to users who may not read addresses.
     let text = section_address(&place.join("sections"), ".text").unwrap_or(0);
     Some(Object {
         kind: ObjectKind::Kernel,
@@ -86,7 +86,7 @@ fn loaded(root: &Root, name: &str) -> Option<Object> {
     })
 }
 
-/// Opens the debug information of a module that is [`loaded`]. [`Reason::NotFound`] where none is installed, or the module is gone.
+/// Opens the debug information of a [`loaded`] module. [`Reason::NotFound`] if none is installed, or if the module is gone.
 pub(crate) fn open(root: &Root, module: &Object) -> Result<Images, Reason> {
     let name = module_in(&module.path).ok_or(Reason::NotFound)?;
     if loaded(root, name).as_ref() != Some(module) {
@@ -124,7 +124,7 @@ fn is_let_go_of(section: &str) -> bool {
     section.starts_with(".init")
 }
 
-/// Where a section is, if that is told.
+/// Returns the address of a section, if the kernel shows it.
 fn section_address(sections: &Path, name: &str) -> Option<u64> {
     if name.contains('/') || matches!(name, "" | "." | "..") {
         return None;
@@ -134,7 +134,7 @@ fn section_address(sections: &Path, name: &str) -> Option<u64> {
     u64::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok().filter(|address| *address != 0)
 }
 
-/// The module's file below `/lib/modules/RELEASE`, as depmod has listed it. The kernel writes `_` for each `-` of its name.
+/// Returns the module's file below `/lib/modules/RELEASE`, as depmod has listed it. The kernel replaces each `-` of its name by `_`.
 fn file_of(root: &Path, release: &str, name: &str) -> Option<String> {
     let list = File::open(root.join("lib/modules").join(release).join("modules.dep")).ok()?;
     let mut lines = BufReader::with_capacity(64 << 10, list.take(MAX_LIST));
@@ -154,7 +154,8 @@ fn file_of(root: &Path, release: &str, name: &str) -> Option<String> {
     None
 }
 
-/// Debian, Ubuntu: the whole module. Fedora, SUSE: its debug information. Last the module itself, as whoever builds a kernel has it.
+/// Returns where a file with debug information may be. Debian and Ubuntu: the whole module. Fedora and SUSE: its debug information. Last
+/// comes the module itself, as on a machine where the kernel was built.
 fn candidates(release: &str, file: &str) -> Vec<PathBuf> {
     let debug = format!("/usr/lib/debug/lib/modules/{release}/{file}");
     let merged = format!("/usr/lib/debug/usr/lib/modules/{release}/{file}");
@@ -188,7 +189,7 @@ __attribute__((section(\".text.unlikely\"))) int thing_write(volatile int *x) { 
 __attribute__((section(\".init.text\"))) int thing_init(volatile int *x) { return check(x) + 2; }
 __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { return check(x) + 3; }
 ";
-    /// Where the pretended kernel has put the sections.
+    /// Section addresses in the pretended kernel.
     const PLACES: [(&str, u64); 4] = [
         (".text", 0xffff_ffff_c010_0000),
         (".text.unlikely", 0xffff_ffff_c090_3010),
@@ -196,7 +197,7 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
         (".exit.text", 0xffff_ffff_c0b0_4400),
     ];
 
-    /// A root with a module in it that is loaded.
+    /// A root directory with a module that is loaded.
     struct Loaded {
         root: tempfile::TempDir,
         /// Its file with debug information.
@@ -207,10 +208,10 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
     type Names = Vec<(Vec<String>, Option<u32>)>;
 
     impl Loaded {
-        /// `options` for the compiler; `place` below the root, where the file is found.
+        /// Builds a module with these compiler `options`. Its file gets the path `place` below the root.
         fn new(options: &[&str], place: &str) -> Loaded {
             let root = tempfile::tempdir().unwrap();
-            // Who has started a kernel nobody knows: its source is shown where everybody may read it.
+            // The user who started the kernel is unknown: its source is shown only if everyone may read it.
             std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
             let release = rustix::system::uname().release().to_str().unwrap().to_owned();
             let file = root.path().join(place.replace("RELEASE", &release));
@@ -228,7 +229,7 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
             Loaded::of(root, file, PLACES.map(|(name, address)| (name.to_owned(), address)).to_vec())
         }
 
-        /// Any file, whose sections are at these places.
+        /// Takes any file, with its sections at these addresses.
         fn of(root: tempfile::TempDir, file: PathBuf, places: Vec<(String, u64)>) -> Loaded {
             let module = root.path().join("sys/module/my_thing");
             std::fs::create_dir_all(module.join("sections")).unwrap();
@@ -249,20 +250,20 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
             self.root.path().join("sys/module/my_thing/notes/.note.gnu.build-id")
         }
 
-        /// Linked by somebody else to where it runs.
+        /// Returns the file as `ld` links it to its running addresses.
         fn linked(&self) -> PathBuf {
             let (linked, script) = (self.root.path().join("linked"), self.root.path().join("places.ld"));
             let place = |(name, address): &(String, u64)| format!("{name} {address:#x} : {{ *({name}) }}\n");
-            // ld's own script would put what is unlikely, and more, into `.text`.
+            // ld's default script would put `.text.unlikely` and other sections into `.text`.
             std::fs::write(&script, format!("SECTIONS {{\n{}}}\n", self.places.iter().map(place).collect::<String>())).unwrap();
             let how = ["--unresolved-symbols=ignore-all", "-e", "0", "--noinhibit-exec", "-T"];
-            // It says that calls reach too far, and links all the same.
+            // ld reports that calls reach too far, but still links.
             let said = Command::new("ld").args(how).arg(&script).arg("-o").arg(&linked).arg(&self.file).output().unwrap();
             assert!(linked.exists(), "{}", String::from_utf8_lossy(&said.stderr));
             linked
         }
 
-        /// The running addresses of a function.
+        /// Returns the running addresses of a function.
         fn function(&self, name: &str) -> Vec<u64> {
             let symbols = run(Command::new("nm").arg("-S").arg(self.linked()));
             let line = symbols.lines().find(|line| line.ends_with(&format!(" T {name}"))).unwrap();
@@ -289,7 +290,7 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
 
     const DEBIAN: &str = "usr/lib/debug/lib/modules/RELEASE/kernel/a/my-thing.ko";
 
-    /// Whether some of a function's instructions are of `check`, and all have lines.
+    /// Whether `check` is inlined at some of a function's instructions, and all have lines.
     fn has_inlined(names: &Names, function: &str) -> bool {
         let all = names.iter().all(|(chain, line)| chain[0] == function && line.is_some_and(|line| (2..=12).contains(&line)));
         let inlined: Vec<_> = names.iter().filter(|(chain, _)| chain.len() == 2 && chain[1] == "check").collect();
@@ -299,7 +300,7 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
     #[test]
     fn functions_of_a_module_have_their_inlined_calls_and_lines() {
         for options in [&[][..], &["-gdwarf-4"], &["-gz"], &["-gdwarf-5", "-ffunction-sections"]] {
-            // Sections of their own are at places that nobody was told of here.
+            // The pretended kernel does not list the addresses of per-function sections.
             let apart = options.contains(&"-ffunction-sections");
             let module = Loaded::new(options, DEBIAN);
             for function in ["thing_read", "thing_write", "thing_exit"] {
@@ -325,7 +326,7 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
         let id = Image::read(Source::file(File::open(&module.file).unwrap()).unwrap()).unwrap().build_id().unwrap();
         let by_id = module.root.path().join(by_build_id(id).unwrap().strip_prefix("/").unwrap());
         std::fs::create_dir_all(by_id.parent().unwrap()).unwrap();
-        // As it is in a package: without the code itself.
+        // As in a package: without the code itself.
         run(Command::new("objcopy").arg("--only-keep-debug").arg(&module.file).arg(&by_id));
         assert!(has_inlined(&module.names("thing_read"), "thing_read"));
     }
@@ -424,7 +425,7 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
         }
     }
 
-    /// `MODULE=/usr/lib/debug/lib/modules/…/ext4.ko cargo test --lib kernel_modules -- --nocapture` takes any kernel's.
+    /// `MODULE=/usr/lib/debug/lib/modules/…/ext4.ko cargo test --lib kernel_modules -- --nocapture` tests with a module of any kernel.
     #[test]
     fn inlined_calls_and_lines_are_those_of_llvm_symbolizer_in_the_linked_file() {
         let mut module = Loaded::new(&[], DEBIAN);
@@ -466,7 +467,7 @@ __attribute__((section(\".exit.text\"))) int thing_exit(volatile int *x) { retur
                 same += 1;
                 inlined += usize::from(chain.len() > 1);
             } else if chain.len() == 1 && line.is_none() {
-                // Another name of it, which the debug information does not have.
+                // The function has another name, which its debug information does not have.
                 apart += 1;
                 println!("{address:#x}: {chain:?} apart from {theirs:?}");
             } else {

@@ -1,9 +1,7 @@
-//! Naming kernel frames: by asking the kernel, where somebody can; else from the table of kernel symbols, and when that is read
-//! again.
+//! Names kernel frames. Asks the kernel if possible; else uses the table of kernel symbols, and decides when to read it again.
 //!
-//! Core kernel text never moves. Modules and BPF programs come and go, so their names are only given from a table that was
-//! read after the last change that we were told of, and an address that the table does not know makes it be read again,
-//! less and less often while that does not help.
+//! Core kernel text never moves. Modules and BPF programs come and go. So their names are only taken from a table that was read after the
+//! last known change. An address that is missing from the table triggers another reading, less and less often while that does not help.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -17,14 +15,14 @@ use crate::profile::{AskKernel, FrameId, FrameKind, KernelSymbol, Names};
 use crate::symbolize::symbols::demangle::{Detail, demangle};
 use crate::symbolize::tally::Tally;
 
-/// Shortest time between two readings: reading takes 30 ms of system time on 122,117 symbols, so at most 3 % of a CPU.
+/// Shortest time between two readings. A reading takes 30 ms of system time on 122,117 symbols, so at most 3 % of a CPU.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Longest time between two readings for addresses that are not found.
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
-/// How often a wait looks whether the service has ended.
+/// Time between two checks, during a wait, whether the service has ended.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Whose functions are the core kernel's.
+/// The object name of the core kernel's functions.
 pub(crate) const CORE: &str = "kernel";
 
 /// The kernel's names.
@@ -41,27 +39,27 @@ struct NameTable {
     symbols: Option<KernelSymbols>,
     reason: Option<Reason>,
     read_at: Option<Instant>,
-    /// How long to wait before an unknown address makes us read again.
+    /// How long to wait before an unknown address triggers another reading.
     patience: Duration,
 }
 
 impl KernelNames {
-    /// A module or BPF program was loaded or unloaded.
+    /// Records that a module or BPF program was loaded or unloaded.
     pub(crate) fn changed(&self) {
         self.changed.store(true, Ordering::Release);
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub(crate) fn memory(&self) -> usize {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// From now on the kernel is asked, as long as it answers.
+    /// Makes this the way to ask the kernel, as long as it answers.
     pub(crate) fn ask_by(&self, ask: Box<dyn AskKernel>) {
         *lock(&self.ask) = Some(ask);
     }
 
-    /// What the kernel says now of each address; `None` if it cannot be asked, from then on.
+    /// Asks the kernel for the current symbol of each address. `None` if it cannot be asked; then it is never asked again.
     pub(crate) fn symbols(&self, addresses: &[u64]) -> Option<Vec<Option<KernelSymbol>>> {
         let mut ask = lock(&self.ask);
         let answer = ask.as_mut().and_then(|ask| ask.symbols(addresses));
@@ -71,12 +69,12 @@ impl KernelNames {
         answer
     }
 
-    /// Bytes of the kernel, if they can be read.
+    /// Returns bytes of the kernel's memory, if they can be read.
     pub(crate) fn code(&self, addresses: Range<u64>) -> Option<Vec<u8>> {
         lock(&self.ask).as_mut()?.code(addresses)
     }
 
-    /// Names all frames. Those that have a name now come back: they may be looked up in debug information.
+    /// Names all frames. Returns the frames that now have a name: the next step looks them up in debug information.
     pub(crate) fn name(&self, names: &Names, tally: &Tally, frames: &[FrameId], stopped: &AtomicBool) -> Vec<FrameId> {
         let address = |frame: &FrameId| names.frames.get(*frame).map_or(0, |frame| frame.called_from());
         let Some(answer) = self.symbols(&frames.iter().map(address).collect::<Vec<u64>>()) else {
@@ -100,7 +98,7 @@ impl KernelNames {
         named
     }
 
-    /// Names all frames: those of the core kernel at once, others when the table is fresh.
+    /// Names all frames from the table: frames of the core kernel at once, others when the table is fresh.
     fn name_by_table(&self, names: &Names, tally: &Tally, frames: &[FrameId], stopped: &AtomicBool) -> Vec<FrameId> {
         let mut table = lock(&self.table);
         if table.read_at.is_none() {
@@ -131,7 +129,7 @@ impl KernelNames {
         named
     }
 
-    /// Reads again if that may help and is not too soon; waits until it may be done if we know that there was a change.
+    /// Reads the table again if that may help and is not too soon. After a known change, waits until reading is allowed.
     fn refresh(&self, table: &mut NameTable, changed: bool, stopped: &AtomicBool) -> bool {
         let age = || table.read_at.map_or(Duration::MAX, |at| at.elapsed());
         if changed {
@@ -146,7 +144,7 @@ impl KernelNames {
     }
 
     fn read(&self, table: &mut NameTable) {
-        // Before reading: what changes meanwhile must be read once more.
+        // Reset before reading: a change during the reading requires another one.
         self.changed.store(false, Ordering::Release);
         table.symbols = None;
         match KernelSymbols::read() {
@@ -166,7 +164,8 @@ impl KernelNames {
 }
 
 impl NameTable {
-    /// Names a frame if its symbol is known and, unless the table is `fresh`, the core kernel's. Tells whether it is named.
+    /// Names a frame if its symbol is known. Unless the table is `fresh`, the symbol must be the core kernel's. Returns whether the frame
+    /// is named.
     fn name(&self, names: &Names, id: FrameId, fresh: bool) -> bool {
         let Some(frame) = names.frames.get(id) else { return true };
         let found = self.symbols.as_ref().and_then(|symbols| symbols.find(frame.called_from()));
@@ -182,7 +181,7 @@ fn give_name(names: &Names, id: FrameId, name: &[u8], owner: &str) {
     names.name_frame(id, &[label]);
 }
 
-/// The address stays the frame's name, now for good.
+/// Gives a frame its address for a name, for good.
 fn leave_unnamed(names: &Names, id: FrameId) {
     let Some(frame) = names.frames.get(id) else { return };
     let label = names.labels.intern(&format!("kernel+{:#x}", frame.address()), "kernel", FrameKind::Kernel);
@@ -222,7 +221,7 @@ mod tests {
         assert_eq!(name(&names, module), "old");
     }
 
-    /// Answers once.
+    /// A kernel that answers only once.
     struct Once(bool);
 
     impl AskKernel for Once {

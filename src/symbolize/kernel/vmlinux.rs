@@ -1,4 +1,4 @@
-//! The running kernel's own debug information: which file has it, and where in that an address of the running kernel is.
+//! Finds the running kernel's own debug information, and the running kernel's addresses in it.
 //!
 //! ```text
 //! /sys/kernel/notes ── build id ──► vmlinux with the same build id, where distributions put it
@@ -6,11 +6,11 @@
 //! vmlinux ─────────── `_stext` ──┴─► slide = the one − the other        address in vmlinux = address − slide
 //! ```
 //!
-//! The kernel is put somewhere else each time it boots (KASLR), as a whole: one slide serves all of `_stext` to `_etext`. A file
-//! of another build is never taken: its names would look right and be wrong. And whatever it says of an address is left out where
-//! the kernel itself calls the function there something else ([`same_function`]).
+//! The kernel is loaded at another address at each boot (KASLR), as a whole: one slide serves all of `_stext` to `_etext`. A file of
+//! another build is never taken: its names would look right and be wrong. The file's answer for an address is ignored if the kernel itself
+//! has another name for the function there ([`same_function`]).
 //!
-//! Modules have files of their own: see [`kernel_modules`](super::modules).
+//! Each module has a separate file: see [`modules`](super::modules).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -24,20 +24,20 @@ use crate::object::object_files::{Images, Placement};
 use crate::object::reason::Reason;
 use crate::profile::BuildId;
 
-/// Notes of the kernel are some hundred bytes.
+/// Most bytes of the kernel's notes, which take some hundred bytes.
 pub(crate) const MAX_NOTES: u64 = 64 << 10;
-/// Bytes of `/proc/kallsyms` in which `_stext` is looked for: it is among the first lines of code, behind some hundred of data.
+/// Bytes of `/proc/kallsyms` that are searched for `_stext`: it is among the first lines of code, after some hundred lines of data.
 const MAX_KALLSYMS: u64 = 4 << 20;
-/// Names of symbols: those of Debian's 6.1 take 4 MB.
+/// Most bytes of symbol names. Debian's 6.1 has 4 MB.
 const MAX_STRINGS: u64 = 64 << 20;
-/// Symbols looked at. Debian's 6.1 has 130,000.
+/// Most symbols read. Debian's 6.1 has 130,000.
 const MAX_SYMBOLS: u64 = 4_000_000;
 /// Symbols read at once.
 const CHUNK: u64 = 4096;
-/// The kernel moves by whole pages.
+/// Page size in bytes. The kernel moves by whole pages.
 const PAGE: u64 = 4096;
 
-/// The root under which the kernel and its files are looked for: ours, but in tests.
+/// The root directory of the kernel's files: ours, except in tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Root(pub(crate) PathBuf);
 
@@ -47,7 +47,7 @@ impl Default for Root {
     }
 }
 
-/// Opens the running kernel's vmlinux. [`Reason::NotFound`] where none with debug information is installed.
+/// Opens the running kernel's vmlinux. [`Reason::NotFound`] if no vmlinux with debug information is installed.
 pub(crate) fn open(root: &Root) -> Result<Images, Reason> {
     let id = build_id(&root.0).ok_or(Reason::NotFound)?;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -65,17 +65,17 @@ pub(crate) fn open(root: &Root) -> Result<Images, Reason> {
     Ok(Images::of_kernel(image, alternative, places, Placement { text: vec![text], slide }))
 }
 
-/// Whether inlined functions and lines of the running kernel can be told.
+/// Checks whether inlined functions and lines of the running kernel can be found.
 ///
 /// # Errors
 ///
-/// [`Reason::NotFound`] where no vmlinux of this build with debug information is installed; else why what is there is of no use.
+/// [`Reason::NotFound`] if no vmlinux of this build with debug information is installed; else why the installed one is of no use.
 pub fn kernel_debug_information() -> Result<(), Reason> {
     open(&Root::default()).map(|_| ())
 }
 
-/// Where distributions and builders put it. Debian, Ubuntu: `boot` and by build id. Fedora, SUSE: `lib/modules`. Last the tree that
-/// the kernel was built in.
+/// Returns the places that distributions and builders use for vmlinux. Debian and Ubuntu: `boot`, and by build id. Fedora and SUSE:
+/// `lib/modules`. Last comes the tree that the kernel was built in.
 fn candidates(id: BuildId, release: &str) -> Vec<PathBuf> {
     let named = [
         format!("/usr/lib/debug/boot/vmlinux-{release}"),
@@ -88,7 +88,7 @@ fn candidates(id: BuildId, release: &str) -> Vec<PathBuf> {
     by_build_id(id).into_iter().chain(named.map(PathBuf::from)).collect()
 }
 
-/// Where distributions put a debug file of this build.
+/// Returns where distributions put a debug file of this build.
 pub(crate) fn by_build_id(id: BuildId) -> Option<PathBuf> {
     let digits = id.to_string();
     let (first, rest) = digits.split_at_checked(2)?;
@@ -100,14 +100,14 @@ pub(crate) fn is_wanted(image: &Image, id: BuildId) -> bool {
     image.build_id() == Some(id) && has_dwarf().is_ok_and(|sections| !sections.is_empty())
 }
 
-/// The build id of the kernel that runs.
+/// Returns the build id of the running kernel.
 fn build_id(root: &Path) -> Option<BuildId> {
     let mut notes = Vec::new();
     File::open(root.join("sys/kernel/notes")).ok()?.take(MAX_NOTES).read_to_end(&mut notes).ok()?;
     BuildId::in_notes(&notes, 4)
 }
 
-/// Where the running kernel's code begins.
+/// Returns the address where the running kernel's code begins.
 fn running_stext(root: &Path) -> Result<u64, Reason> {
     let file = File::open(root.join("proc/kallsyms")).map_err(|error| Reason::KernelSymbolsUnreadable(error.kind()))?;
     let mut lines = BufReader::with_capacity(64 << 10, file.take(MAX_KALLSYMS));
@@ -123,7 +123,7 @@ fn running_stext(root: &Path) -> Result<u64, Reason> {
     Err(Reason::NoSymbols)
 }
 
-/// The addresses of the symbols of these names.
+/// Returns the addresses of the symbols with these names.
 fn symbols_called<const N: usize>(image: &Image, names: [&str; N]) -> Result<[Option<u64>; N], Reason> {
     let table = image.table(TableKind::Full).ok_or(Reason::NoSymbols)?;
     let strings = image.source.read(table.strings, table.strings_size, MAX_STRINGS)?;
@@ -151,8 +151,8 @@ fn symbols_called<const N: usize>(image: &Image, names: [&str; N]) -> Result<[Op
     Ok(found)
 }
 
-/// Whether the kernel's name of a function and that in its debug information mean the same one: but for what the compiler wrote
-/// behind the name of a copy or a part of it (`.isra.0`, `.constprop.0`, `.cold`).
+/// Whether two names mean the same function: `symbol` from the kernel, `called` from debug information. Suffixes that the compiler adds for
+/// a copy or a part of a function (`.isra.0`, `.constprop.0`, `.cold`) are ignored.
 pub(crate) fn same_function(symbol: &str, called: &str) -> bool {
     let bare = |name: &str| name.find('.').filter(|at| *at > 0).unwrap_or(name.len());
     symbol.get(..bare(symbol)) == called.get(..bare(called))
@@ -183,16 +183,16 @@ int vfs_read(volatile int *x) {
 int vfs_write(volatile int *x) { return check(x) + 1; }
 ";
     const TEXT: u64 = 0xffff_ffff_8100_0000;
-    /// What the pretended kernel adds.
+    /// The slide of the pretended kernel.
     const SHIFT: u64 = 0x1240_0000;
 
-    /// A root with a vmlinux in it, and what the kernel tells of itself there.
+    /// A root directory with a vmlinux and the files in which this kernel describes itself.
     struct Pretended {
         root: tempfile::TempDir,
         vmlinux: PathBuf,
     }
 
-    /// What llvm-symbolizer says of each address: functions and their lines, innermost first.
+    /// Parses llvm-symbolizer's answer for each address: functions and their lines, innermost first.
     pub(crate) fn chains_of_llvm(said: &str) -> Vec<Vec<(&str, u32)>> {
         let answers = said.split("\n\n").map(str::trim).filter(|answer| !answer.is_empty());
         answers
@@ -212,7 +212,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
     impl Pretended {
         fn new() -> Pretended {
             let root = tempfile::tempdir().unwrap();
-            // Who has started a kernel nobody knows: its source is shown where everybody may read it.
+            // The user who started the kernel is unknown: its source is shown only if everyone may read it.
             std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
             let release = rustix::system::uname().release().to_str().unwrap().to_owned();
             let boot = root.path().join("usr/lib/debug/boot");
@@ -235,7 +235,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
             pretended
         }
 
-        /// The build id, in a note.
+        /// Writes the build id, in a note.
         fn write_notes(&self) {
             let id = self.build_id();
             let digits: Vec<u8> = (0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).unwrap()).collect();
@@ -253,7 +253,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
             std::fs::write(self.root.path().join("proc/kallsyms"), text).unwrap();
         }
 
-        /// Where a function begins and ends in vmlinux.
+        /// Returns the address range of a function in vmlinux.
         fn function(&self, name: &str) -> Range<u64> {
             let symbols = run(Command::new("nm").arg("-S").arg(&self.vmlinux));
             let line = symbols.lines().find(|line| line.ends_with(&format!(" T {name}"))).unwrap();
@@ -262,13 +262,13 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
             start..start + size
         }
 
-        /// What the instructions of `vfs_read` are called, where the kernel calls all of them `called`; with the line of each.
+        /// Returns the names and the line of each instruction of `vfs_read`. The pretended kernel names them all `called`.
         fn names(&self, called: &'static str) -> Vec<(Vec<String>, Option<u32>)> {
             let addresses: Vec<u64> = self.function("vfs_read").collect();
             self.names_at(&addresses, move |_| called.to_owned())
         }
 
-        /// A symbolizer that has named these addresses of vmlinux, and their frames.
+        /// Returns a symbolizer that has named these addresses of vmlinux, and their frames.
         fn named(
             &self,
             addresses: &[u64],
@@ -278,7 +278,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
             named_under(self.root.path(), &moved, move |address| called(address.wrapping_sub(SHIFT)))
         }
 
-        /// The same of any addresses of vmlinux.
+        /// Returns the names and the line of any addresses of vmlinux. The pretended kernel names them by `called`.
         fn names_at(
             &self,
             addresses: &[u64],
@@ -289,7 +289,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         }
     }
 
-    /// A kernel that calls its addresses by a function, and whose code nobody may read.
+    /// A kernel whose names come from a function, and whose code cannot be read.
     struct Called<F>(F);
 
     impl<F: Fn(u64) -> String + Send> AskKernel for Called<F> {
@@ -308,7 +308,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         }
     }
 
-    /// A symbolizer that has named these addresses of a kernel whose files are under this root.
+    /// Returns a symbolizer that has named these addresses of a kernel with its files under this root.
     pub(in crate::symbolize) fn named_under(
         root: &Path,
         addresses: &[u64],
@@ -339,7 +339,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         (runtime, service, frames)
     }
 
-    /// What frames that were all named are called, and the line of each.
+    /// Returns the names and the line of each frame. All frames must be named.
     pub(in crate::symbolize) fn about(
         runtime: &tokio::runtime::Runtime,
         service: &Arc<Service>,
@@ -391,7 +391,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         let code = listing.code.unwrap();
         assert_eq!((code.rows[0].place, code.row_of.len()), (range.start, addresses.len()));
         assert!(code.note.contains("written over"), "{}", code.note);
-        // Without vmlinux, and of a function of a module.
+        // Without vmlinux; and for a function of a module.
         std::fs::remove_file(&pretended.vmlinux).unwrap();
         let away = Pretended::new();
         for (pretended, addresses, why) in
@@ -455,7 +455,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         assert!(found.names("vfs_read").iter().any(|(chain, _)| chain.len() == 2));
     }
 
-    /// `VMLINUX=/usr/lib/debug/boot/vmlinux-… cargo test --lib llvm_symbolizer -- --nocapture` takes the one of any kernel.
+    /// `VMLINUX=/usr/lib/debug/boot/vmlinux-… cargo test --lib llvm_symbolizer -- --nocapture` tests with the vmlinux of any kernel.
     #[test]
     fn inlined_calls_and_lines_are_those_of_llvm_symbolizer() {
         let pretended = Pretended::new();
@@ -495,7 +495,7 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
                 same += 1;
                 inlined += usize::from(chain.len() > 1);
             } else if chain.len() == 1 && line.is_none() && theirs.len() == 1 {
-                // Another name of it, which the debug information does not have.
+                // The function has another name, which its debug information does not have.
                 apart += 1;
                 println!("{address:#x}: {chain:?} apart from {theirs:?}");
             } else {

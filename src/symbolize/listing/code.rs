@@ -13,20 +13,20 @@ use crate::symbolize::service::Service;
 use crate::symbolize::symbols::demangle::{Detail, demangle};
 use crate::symbolize::symbols::index::SymbolIndex;
 
-/// Bytes of one function that are read: x86 has at most 15 in an instruction, and 4 on average.
+/// Most bytes read of one function: x86 has at most 15 in an instruction, and 4 on average.
 pub(super) const MAX_BYTES: u64 = 256 << 10;
-/// Bytes read where nothing tells where the function ends.
+/// Bytes read if the end of the function is unknown.
 const WITHOUT_BOUNDS: u64 = 512;
 
-/// When the object's file was written to: seconds and nanoseconds.
+/// Returns when the object's file was written: seconds and nanoseconds.
 pub(super) fn modified(service: &Service, id: ObjectId, object: &Object) -> Option<(i64, i64)> {
     let entry = service.objects.entry(id);
     let images = service.objects.images(&mut entry.state(), object, &[]).ok()?;
     images.own.source.modified()
 }
 
-/// The object that has a function of the kernel, the kernel itself or a module, where its debug information is here; or why nothing is
-/// known of it.
+/// Returns the object that has a function of the kernel: the kernel itself or a module. Its debug information must be installed here. The
+/// error says why nothing is known of the function.
 pub(super) fn kernel_object(service: &Service, frames: &[FrameWeight]) -> Result<ObjectId, &'static str> {
     let found = frames.iter().find_map(|weight| service.has_debug_information_of(weight.frame));
     let object = found.ok_or("this is code of the kernel that is in none of its files")?;
@@ -45,7 +45,7 @@ pub(super) fn kernel_object(service: &Service, frames: &[FrameWeight]) -> Result
     if frames.iter().any(is_its) { Ok(object) } else { Err("it is not known where this function is in the kernel's files") }
 }
 
-/// The instructions of the function that has this address, from its file, and which addresses are in it.
+/// Reads the instructions of the function at this address from its file. Also returns the rows of its sampled addresses.
 pub(super) fn instructions(
     service: &Service,
     id: ObjectId,
@@ -93,16 +93,16 @@ pub(super) fn instructions(
 /// A function's code.
 pub(super) struct Code<'a> {
     pub(super) arch: Arch,
-    /// From its begin on; they may end before it does.
+    /// Its bytes from its begin on; they may end before the function does.
     pub(super) bytes: &'a [u8],
     pub(super) range: Range<u64>,
-    /// What the reader should know about it; empty for nothing.
+    /// A note for the reader; empty for none.
     pub(super) note: &'static str,
     pub(super) file: &'a str,
 }
 
 impl Code<'_> {
-    /// Its instructions, and on which of them these addresses are.
+    /// Decodes its instructions, and finds the rows of these addresses.
     pub(super) fn rows(self, symbols: impl Called, places: impl Iterator<Item = (FrameId, u64)>) -> Result<Rows, &'static str> {
         let Code { arch, bytes, range, note, file } = self;
         let rows = disassembly::decode(arch, bytes, range.clone(), symbols)?;

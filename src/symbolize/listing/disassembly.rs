@@ -11,11 +11,11 @@ use super::called::{Called, MAX_INSTRUCTIONS};
 use crate::object::headers::Arch;
 use crate::profile::{Row, sanitize};
 
-/// Characters of a name that is shown beside an instruction. There may be as many names as instructions, and a process may write what it
-/// likes.
+/// Most characters of a name that is shown next to an instruction. There may be as many names as instructions, and a process may write
+/// names of any length.
 const MAX_NAME: usize = 200;
 
-/// The instructions of the function at `range`, of which `bytes` are the first.
+/// Decodes the instructions of the function at `range`. `bytes` are its first bytes.
 ///
 /// # Errors
 ///
@@ -30,10 +30,10 @@ pub(super) fn decode(arch: Arch, bytes: &[u8], range: Range<u64>, symbols: impl 
     })
 }
 
-/// Where calls and jumps of one function lead to.
+/// The targets of one function's calls and jumps.
 struct Targets<C> {
     symbols: C,
-    /// The function that is shown: jumps within it have addresses.
+    /// The function that is shown: jumps within it show addresses.
     range: Range<u64>,
     known: FxHashMap<u64, Option<(u64, String)>>,
 }
@@ -51,7 +51,7 @@ impl<C: Called> Targets<C> {
         self.known.entry(address).or_insert_with(find).clone()
     }
 
-    /// `name`, `name+0x12`, or the address.
+    /// Returns `name`, `name+0x12`, or the address.
     fn describe(&mut self, address: u64) -> String {
         match self.name(address) {
             Some((start, name)) if start == address => name,
@@ -67,7 +67,7 @@ impl<C: Called> SymbolResolver for Targets<C> {
             instruction.flow_control(),
             FlowControl::Call | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
         );
-        // Asked of each number in an instruction.
+        // The decoder asks this for each number in an instruction.
         let (start, name) = if leads_there { self.name(address)? } else { return None };
         Some(SymbolResult::with_string(start, name))
     }

@@ -1,4 +1,4 @@
-//! Instructions of code that a process has made at run time, from its memory, else from its jitdump.
+//! Instructions of code that a process has made at run time, read from its memory, or else from its jitdump.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::symbolize::service::Service;
 use super::called::Called;
 use super::code::{Code, MAX_BYTES};
 
-/// The instructions of the function that has this address, and which addresses are in it. The error is a sentence's end.
+/// Returns the instructions of the function at this address, and the rows of its sampled addresses. The error is the end of a sentence.
 pub(super) fn instructions(service: &Service, id: ObjectId, by: FrameId, frames: &[FrameWeight]) -> Result<Rows, &'static str> {
     let made = service.jit.code(&service.names, by, MAX_BYTES, &service.stopped)?;
     let places = frames.iter().filter_map(|weight| Some((weight.frame, service.names.frames.get(weight.frame)?.called_from())));
@@ -20,7 +20,7 @@ pub(super) fn instructions(service: &Service, id: ObjectId, by: FrameId, frames:
     code.rows(Made(Arc::clone(&service.jit), id), places)
 }
 
-/// What a process calls its code.
+/// The names that a process gives to its JIT code.
 struct Made(Arc<JitNames>, ObjectId);
 
 impl Called for Made {

@@ -1,11 +1,11 @@
-//! Instructions of the running kernel: of itself, its modules, and BPF programs, as they are in its memory.
+//! Instructions of the running kernel, its modules and BPF programs, read from the kernel's memory.
 //!
 //! ```text
 //! address ── symbol of the kernel ──► where the function begins and ends ──► its bytes ──► instructions ──► symbols of calls
 //! ```
 //!
-//! What is in files differs from it: the kernel writes over its own instructions when it begins, by the processor that it meets
-//! ("alternatives"), and while it runs (static branches, ftrace); modules are not linked; BPF programs have no file.
+//! The code in files differs from the code in memory. The kernel overwrites some of its instructions at boot to suit the processor
+//! ("alternatives"), and others while it runs (static branches, ftrace). Modules are not linked. BPF programs have no file.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::symbolize::symbols::demangle::{Detail, demangle};
 use super::called::Called;
 use super::code::{Code, MAX_BYTES};
 
-/// The instructions of the kernel's function that has this address, and which addresses are in it. The error is the end of a sentence.
+/// Returns the instructions of the kernel's function at this address, and the rows of its sampled addresses. The error is the end of a
+/// sentence.
 pub(super) fn instructions(service: &Service, by: FrameId, frames: &[FrameWeight]) -> Result<Rows, &'static str> {
     let place = |frame: FrameId| {
         let frame = service.names.frames.get(frame).filter(|frame| frame.object() == ObjectId::KERNEL);
@@ -34,7 +35,7 @@ pub(super) fn instructions(service: &Service, by: FrameId, frames: &[FrameWeight
     let range = symbol.addresses.clone();
     let end = range.end.min(range.start.saturating_add(MAX_BYTES));
     let bytes = service.kernel.code(range.start..end).ok_or("the running kernel's code cannot be read")?;
-    // A module may have gone, and another come, between the two questions.
+    // A module may have been replaced by another one between the two questions.
     if ask()? != symbol {
         return Err("the kernel's functions are changing");
     }
@@ -44,7 +45,7 @@ pub(super) fn instructions(service: &Service, by: FrameId, frames: &[FrameWeight
     code.rows(Asked(Arc::clone(&service.kernel)), places)
 }
 
-/// Whether the function that is there is the one that was sampled: modules and BPF programs go, and others come.
+/// Whether the function there is still the one that was sampled: modules and BPF programs come and go.
 fn is_called(service: &Service, frame: FrameId, symbol: &KernelSymbol) -> bool {
     let label = service.symbol_of(frame).and_then(|label| service.names.labels.get(label));
     label.is_some_and(|label| {
@@ -53,7 +54,7 @@ fn is_called(service: &Service, frame: FrameId, symbol: &KernelSymbol) -> bool {
     })
 }
 
-/// What the kernel calls its addresses.
+/// Asks the kernel for the names of its addresses.
 struct Asked(Arc<KernelNames>);
 
 impl Called for Asked {
@@ -75,7 +76,7 @@ mod tests {
     use crate::symbolize::listing::{Lister, Question};
 
     const START: u64 = 0xffff_ffff_c010_0000;
-    /// Where it calls.
+    /// The target of its call.
     const CALLEE: u64 = START + 0x1000;
 
     /// A kernel with two functions, and the code of the first.
@@ -101,7 +102,7 @@ mod tests {
         }
     }
 
-    /// What is listed of a function that was sampled at its begin and once in its midst.
+    /// Lists a function that was sampled at its begin and once in its middle.
     fn listing(called: &'static str, code: Option<Vec<u8>>) -> (Result<crate::profile::Listing, String>, [FrameId; 2]) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut service = Service::new(Arc::default(), runtime.handle().clone());
@@ -129,7 +130,7 @@ mod tests {
         runtime.block_on(Lister::default().ask(service, Question { label, frames, by: None })).unwrap()
     }
 
-    /// `call CALLEE`, and what fills twelve bytes.
+    /// Returns the code of `call CALLEE`, filled up to twelve bytes.
     fn code() -> Vec<u8> {
         if cfg!(target_arch = "aarch64") {
             // nop; bl; ret

@@ -1,4 +1,4 @@
-//! A function's source and instructions, and which of its addresses are on which row.
+//! Lists a function's source and instructions, with the row of each of its sampled addresses.
 //!
 //! ```text
 //! label, frames ─► locate     file and line of each frame in the function of that label
@@ -32,24 +32,25 @@ use crate::profile::{
     FrameId, FrameWeight, LabelId, Listing, NameRequest, Object, ObjectId, ObjectKind, Renewed, Rows, Tgid, sanitize,
 };
 
-/// Addresses of one function looked at, the heaviest first. Functions have some thousand instructions, most of them never sampled.
+/// Most addresses of one function that are examined, the heaviest first. Functions have some thousand instructions, most of them never
+/// sampled.
 const MAX_FRAMES: usize = 16_384;
-/// Processes remembered of each object: most objects are run by few programs, and a file is usually found by the first.
+/// Processes remembered for each object. Most objects are run by few programs, and the first process usually has the file.
 const MAX_HOSTS: usize = 4;
 const UNKNOWN: &str = "no address of this function has been sampled";
 
-/// What is asked.
+/// A request for a listing.
 pub(super) struct Question {
     pub(super) label: LabelId,
-    /// The heaviest first.
+    /// The function's frames, the heaviest first.
     pub(super) frames: Vec<FrameWeight>,
-    /// An address of the function that was read before, if any was.
+    /// An address in the function that was shown before, if there was one.
     pub(super) by: Option<FrameId>,
 }
 
 type Answer = Result<Listing, String>;
 
-/// Makes listings; the newest that is asked for.
+/// Makes listings. Only the newest request is kept.
 #[derive(Default)]
 pub(super) struct Lister {
     lane: Arc<Newest<Question, Answer>>,
@@ -57,14 +58,14 @@ pub(super) struct Lister {
 }
 
 impl Lister {
-    /// One that remembers what this one does, of objects that other tables have as well.
+    /// Returns a lister for new tables. It remembers the processes of the objects that the new tables also have.
     pub(super) fn successor(&self, renewed: &Renewed) -> Lister {
         let of_object =
             |entry: RefMulti<'_, ObjectId, VecDeque<Tgid>>| Some((*renewed.objects.get(entry.key())?, entry.value().clone()));
         Lister { hosts: Arc::new(self.hosts.iter().filter_map(of_object).collect()), ..Lister::default() }
     }
 
-    /// Remembers which processes run which objects: their source is looked for where they see it.
+    /// Remembers which processes run which objects: source files are searched in the roots of these processes.
     pub(super) fn remember(&self, service: &Service, requests: &[NameRequest]) {
         for request in requests {
             let Some(frame) = service.names.frames.get(request.frame) else { continue };
@@ -76,7 +77,7 @@ impl Lister {
         }
     }
 
-    /// Asks for a function.
+    /// Requests a listing.
     pub(super) fn ask(&self, service: &Arc<Service>, question: Question) -> oneshot::Receiver<Answer> {
         let hosts = Arc::clone(&self.hosts);
         self.lane.ask(service, question, move |service, question| {
@@ -87,7 +88,7 @@ impl Lister {
     }
 }
 
-/// The object in which the function has most of its weight.
+/// Returns the object in which the function has most of its weight.
 fn heaviest_object(service: &Service, frames: &[FrameWeight]) -> Option<ObjectId> {
     let mut weights: FxHashMap<ObjectId, (u64, u64)> = FxHashMap::default();
     for weight in frames {
@@ -98,7 +99,7 @@ fn heaviest_object(service: &Service, frames: &[FrameWeight]) -> Option<ObjectId
     weights.into_iter().max_by_key(|(object, weight)| (*weight, std::cmp::Reverse(*object))).map(|(object, _)| object)
 }
 
-/// The object's heaviest address that is in the function itself.
+/// Returns the object's heaviest address that is in the function itself.
 fn heaviest_of(service: &Service, object: ObjectId, label: LabelId, frames: &[FrameWeight]) -> Option<FrameId> {
     let is_called = |frame: &FrameId| {
         let mut found = false;
@@ -113,7 +114,7 @@ fn heaviest_of(service: &Service, object: ObjectId, label: LabelId, frames: &[Fr
 
 type Hosts = DashMap<ObjectId, VecDeque<Tgid>, FxBuildHasher>;
 
-/// The function that was read before, as long as it is there and has samples; else the one that has most.
+/// Lists the function that was shown before if it is still there and has samples; else the one with the most samples.
 fn list(service: &Service, hosts: &Hosts, question: Question) -> Answer {
     let Question { label, frames, by } = question;
     let before = by.map(|by| list_of(service, hosts, label, &frames, by));
@@ -134,7 +135,7 @@ fn list(service: &Service, hosts: &Hosts, question: Question) -> Answer {
     }
 }
 
-/// The function that has this address.
+/// Lists the function at this address.
 fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeight], by: FrameId) -> Answer {
     let id = service.names.frames.get(by).ok_or(UNKNOWN)?.object();
     let object = service.names.objects.get(id).ok_or(UNKNOWN)?;
@@ -179,23 +180,23 @@ struct About<'a> {
     by: FrameId,
     id: ObjectId,
     object: &'a Object,
-    /// Its addresses, the heaviest first.
+    /// Its sampled addresses, the heaviest first.
     frames: &'a [FrameWeight],
 }
 
 type Pane = Result<Rows, String>;
 
 impl About<'_> {
-    /// Source and instructions of a function of the kernel.
+    /// Returns the source and the instructions of a function of the kernel.
     fn of_kernel(&self) -> Result<(Pane, Pane), String> {
         let running = kernel_code::instructions(self.service, self.by, self.frames);
         let owner = code::kernel_object(self.service, self.frames);
         let owner = owner.and_then(|id| Ok((id, self.service.names.objects.get(id).ok_or("")?)));
         match (running, owner) {
-            // The kernel's source is nobody's but ours: what a process in a container has at its path is another file.
+            // The kernel's source is only searched in our own root: a process in a container has another file at this path.
             (Ok(code), Ok(owner)) => Ok((self.source(owner, &[]), Ok(code))),
             (Ok(code), Err(why)) => Ok((Err(format!("no source: {why}")), Ok(code))),
-            // As they are in the file, at least.
+            // Fall back to the instructions in the file.
             (Err(why), Ok((id, object))) => {
                 let code = code::instructions(self.service, id, object, self.by, self.frames);
                 let code = code.map_err(|of_file| format!("{of_file}; and {why}"));
@@ -205,8 +206,8 @@ impl About<'_> {
         }
     }
 
-    /// The file in which the function is, and where in it its addresses are. They are of one object, and another may know of them: a
-    /// module of the kernel.
+    /// Finds the source file of the function, and the rows of its addresses. The addresses are of one object; `owner` is the object with
+    /// the debug information. For the kernel it may be a module.
     fn source(&self, (owner, about): (ObjectId, &Object), hosts: &[Tgid]) -> Pane {
         let About { service, label, id, .. } = *self;
         let name = sanitize(about.short_name()).into_owned();
@@ -217,7 +218,7 @@ impl About<'_> {
         let mut lines: Vec<(FrameId, Arc<str>, u32)> = Vec::new();
         let mut files: FxHashMap<Arc<str>, (u64, u64)> = FxHashMap::default();
         for (weight, chain) in self.frames.iter().zip(chains) {
-            // Of a function that is inlined into itself, the innermost one.
+            // If a function is inlined into itself, the innermost one counts.
             let located = chain.into_iter().rev().find(|located| located.label == label);
             let Some(place) = located.and_then(|located| located.location) else { continue };
             let sum = files.entry(Arc::clone(&place.file)).or_default();

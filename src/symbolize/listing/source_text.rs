@@ -1,22 +1,22 @@
-//! Source files, as hostile as everything else that a profiled program names.
+//! Reads source files, which are as hostile as everything else that a profiled program names.
 //!
-//! A path is opened within a root, first that of a process that runs the program, and no link of `/proc` is followed. What is not a
-//! regular file, or lies in a file system that is no storage (reading such a file may do something, or never end), is not read.
+//! A path is opened within a root directory, first in the root of a process that runs the program. Links of `/proc` are not followed. Only
+//! regular files in a storage file system are read. Reading a file in another file system may have side effects, or never end.
 //!
 //! # Whose files are shown
 //!
-//! We may read everything, the program that names the file may not: a program whose debug information says that its source is
-//! `/etc/shadow` must not have us show that.
+//! We may read everything, but the program that names the file may not. If a program's debug information gives its source as `/etc/shadow`,
+//! we must not show that file.
 //!
-//! | found in | shown if everybody may read it, or if it belongs to |
+//! | found in | shown if everyone may read it, or if it belongs to |
 //! | --- | --- |
-//! | the root of a process | whoever has started that process |
+//! | the root of a process | the user who started that process |
 //! | our own root | our user, or the caller of sudo; never to root, because it is not known who has started the program |
 //!
-//! And only if the same one may go through all directories above it, as it really lies, links followed.
+//! The same user must also be allowed to pass all directories above the file's real place, with links followed.
 //!
-//! Our own root is not looked into while a process with another one is alive, as in a container: what is there is none of its
-//! business. Nor after a file was refused.
+//! Our own root is not searched while a process with another root is alive, as in a container: the process has no right to see files
+//! outside of it. It is also not searched after a file was refused.
 
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -33,12 +33,12 @@ use crate::profile::{Row, Tgid, UserId, sanitize};
 
 /// Longest file read. The largest sources that people write have some 300 kB; SQLite's amalgamation has 9 MB.
 const MAX_SIZE: u64 = 16 << 20;
-/// Most lines of a file: the longest sources that people write have some 300,000. Each costs memory, however short it is.
+/// Most lines of a file. The longest sources that people write have some 300,000. Each line costs memory, however short it is.
 const MAX_LINES: usize = 500_000;
-/// Columns of a line that are kept: generated files have all on one.
+/// Columns kept of a line. Some generated files have all their text on one line.
 const MAX_COLUMNS: usize = 1000;
 const TAB: usize = 8;
-/// A file's lines, and when it was written to.
+/// A file's lines, and when the file was written.
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) rows: Vec<Row>,
@@ -48,7 +48,7 @@ pub(super) struct Text {
 /// Why a file is not shown.
 #[derive(Debug)]
 enum Refusal {
-    /// Only its owner may read it, who is nobody that it is shown for.
+    /// Only its owner may read it, and the owner is not the user who would see it.
     Private,
     TooManyLines,
     Other(Reason),
@@ -60,8 +60,8 @@ impl<E: Into<Reason>> From<E> for Refusal {
     }
 }
 
-/// A process that runs the program. Its directory in `/proc` is held open, so that all of it is of one process, whichever gets its
-/// number next.
+/// A process that runs the program. Its directory in `/proc` stays open, so all answers are about the same process even if another one gets
+/// its number.
 struct Process {
     directory: OwnedFd,
 }
@@ -77,15 +77,15 @@ impl Process {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.directory.as_raw_fd()))
     }
 
-    /// Who has started it: its real user. The owner of its directory says less: that is root as soon as the process asks for it
-    /// (`PR_SET_DUMPABLE`), and the effective user is another one in a set-uid program.
+    /// Returns the real user, who has started it. The owner of its directory is no proof: a process can make that root (`PR_SET_DUMPABLE`).
+    /// The effective user differs in a set-uid program.
     fn user(&self) -> Option<UserId> {
         let status = std::fs::read_to_string(self.path_of("status")).ok()?;
         let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
         users.split_whitespace().next()?.parse().ok().map(UserId)
     }
 
-    /// Whether it is alive and has a root that is not ours; one that cannot be looked at may be.
+    /// Whether it is alive and has a root that is not ours. Also true if its root cannot be read.
     fn has_another_root(&self) -> bool {
         let own = rustix::fs::stat("/").map(|about| (about.st_dev, about.st_ino));
         match rustix::fs::statat(&self.directory, "root", AtFlags::empty()) {
@@ -96,12 +96,12 @@ impl Process {
     }
 }
 
-/// Whose private files are shown from our own root: those of the person at the screen, if that is not root.
+/// Returns the user whose private files are shown from our own root: the person at the screen, if that is not root.
 fn own_user() -> Option<UserId> {
     let user = rustix::process::getuid();
     let caller = || std::env::var("SUDO_UID").ok()?.parse().ok();
     let user = if user.is_root() { caller() } else { Some(user.as_raw()) };
-    // The kernel's "nobody in particular".
+    // `u32::MAX` is the kernel's "nobody in particular".
     user.filter(|user| *user != 0 && *user != u32::MAX).map(UserId)
 }
 
@@ -110,7 +110,7 @@ fn may_be_shown(mode: u32, owner: UserId, user: Option<UserId>) -> bool {
     mode & 0o004 != 0 || user == Some(owner)
 }
 
-/// Reads the file of this path as one of the processes sees it, or as we do.
+/// Reads the file at this path, from the root of one of the processes or from our own.
 ///
 /// The error says in words which file is missing and why.
 pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
@@ -143,7 +143,7 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
     })
 }
 
-/// Reads a whole source file on a thread that can be left behind: such files are short. `user` is the user who will see it.
+/// Reads a whole source file, since such files are short. Uses a thread that can be left behind. `user` is the user who will see the file.
 fn read_patiently(root: Root, path: &str, user: Option<UserId>) -> Result<Text, Refusal> {
     let path = PathBuf::from(path);
     in_time(user.unwrap_or(US), root.place(&path), move || Ok(read_in(&root, &path, user)))?
@@ -170,7 +170,7 @@ fn read_in(root: &Root, path: &Path, user: Option<UserId>) -> Result<Text, Refus
     Ok(Text { rows: rows(&bytes), modified: (seconds, nanoseconds.into()) })
 }
 
-/// Lines made safe to print.
+/// Makes the lines of a file safe to print.
 pub(super) fn rows(bytes: &[u8]) -> Vec<Row> {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let lines = bytes.split(|byte| *byte == b'\n');
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(super::rows(&[b'x'; 100_000]).first().map(|row| row.text.len()), Some(MAX_COLUMNS));
     }
 
-    /// One for temporary files, in which everybody may look.
+    /// Creates a temporary directory that everyone may search.
     fn open_directory() -> tempfile::TempDir {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
@@ -246,7 +246,7 @@ mod tests {
         assert!(!may_be_shown(0o100_640, root, Some(one)) && !may_be_shown(0o100_660, root, None));
     }
 
-    /// A process, ended when it is let go of.
+    /// A process that is ended when this is dropped.
     struct Running(std::process::Child);
 
     impl Running {
@@ -284,7 +284,7 @@ mod tests {
             path.to_str().unwrap().to_owned()
         };
         let (of_root, of_nobody, of_all) = (file("root.c", 0o600, 0), file("nobody.c", 0o640, 65534), file("all.c", 0o644, 0));
-        // Everybody could read it, if it were not where it is; by its name or by another.
+        // Everyone could read this file if it were in another directory; tried by its name and through links.
         let hidden = file("private/all.c", 0o644, 0);
         let (link, through) = (directory.path().join("link.c"), directory.path().join("through"));
         std::os::unix::fs::symlink("private/all.c", &link).unwrap();

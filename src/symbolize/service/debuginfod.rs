@@ -1,4 +1,4 @@
-//! Debug files from the network, by the program `debuginfod-find`, where the user wants that: flametop itself speaks to nobody.
+//! Fetches debug files from the network with the program `debuginfod-find`, if the user wants that. flametop itself opens no connection.
 //!
 //! ```text
 //! object without debug information, with a build id ──► lane, one at a time ──► debuginfod-find debuginfo BUILDID
@@ -6,12 +6,12 @@
 //!   all frames of the object are named anew ◄── opened like any debug file: build id compared ◄┘
 //! ```
 //!
-//! A download takes seconds to minutes. So there is one at a time, on a thread of its own that only waits: symbols and debug
-//! information that are there already are not held up. A server that does not answer costs [`PATIENCE`] an object; each is asked
-//! for once. debuginfod-find(1), and debuginfod(8) for what it asks.
+//! A download takes seconds to minutes. So there is one at a time, on a separate thread that only waits. Lookups in symbols and debug
+//! information that are already here are not delayed. A server that does not answer costs [`PATIENCE`] an object. Each object is requested
+//! once. See debuginfod-find(1), and debuginfod(8) for its requests.
 //!
-//! libcurl and elfutils read the data from the network. Root does not take part: the program runs as the caller of sudo, else as
-//! `nobody`, without further groups ([`Runner`]). Root opens the fetched file like any file of that user.
+//! The libraries libcurl and elfutils read the data from the network. Root does not take part: the program runs as the caller of sudo, else
+//! as `nobody`, without further groups ([`Runner`]). Root opens the fetched file like any file of that user.
 
 use std::collections::VecDeque;
 use std::io::{Read, Seek};
@@ -28,17 +28,17 @@ use crate::profile::{BuildId, ObjectId, UserId};
 pub const DEBUGINFOD_FIND: &str = "debuginfod-find";
 /// Longest wait for one file. The program itself gives up when nothing comes for 90 s (DEBUGINFOD_TIMEOUT).
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How often it is looked whether the program has ended.
+/// Time between two checks whether the program has ended.
 const NAP: Duration = Duration::from_millis(20);
 /// Longest path read.
 const MAX_PATH: u64 = 4096;
 
-/// What is to be fetched.
+/// Debug files to fetch.
 #[derive(Default)]
 pub(crate) struct Fetch {
-    /// Where `debuginfod-find` is; unset where nothing is to be fetched.
+    /// Path of `debuginfod-find`; unset if nothing is to be fetched.
     pub(crate) program: OnceLock<PathBuf>,
-    /// The user as whom it runs; `None` if there is no place for its files.
+    /// The user to run it as; `None` if there is no place for its files.
     pub(super) runner: OnceLock<Option<Arc<Runner>>>,
     pub(super) lane: Mutex<Lane>,
 }
@@ -49,12 +49,12 @@ pub(super) struct Lane {
     pub(super) running: bool,
 }
 
-/// The user as whom the program runs.
+/// The user to run the program as.
 #[derive(Debug)]
 pub(crate) struct Runner {
     user: UserId,
     group: u32,
-    /// Whether that is another user than ours.
+    /// Whether that user is not ours.
     is_other: bool,
     home: PathBuf,
     /// Directory for the program's files if it runs as `nobody`; removed when flametop ends.
@@ -127,15 +127,15 @@ impl Fetch {
         crate::locks::lock(&self.lane).running
     }
 
-    /// Whether anything is fetched.
+    /// Whether debug files are fetched at all.
     pub(crate) fn is_on(&self) -> bool {
         self.program.get().is_some()
     }
 }
 
-/// The path that the program prints. `None` when it finds nothing, takes too long, or there is no such program.
+/// Runs the program and returns the path that it prints. `None` if it finds nothing, takes too long, or does not exist.
 fn find(program: &Path, runner: &Runner, id: BuildId, is_over: impl Fn() -> bool) -> Option<PathBuf> {
-    // Not a pipe: whoever fills that waits for us, and we wait for it.
+    // Not a pipe: a program that has filled a pipe waits for us, while we wait for its end.
     let mut said = tempfile::tempfile().ok()?;
     let mut command = runner.command(program);
     command.args(["debuginfo", &id.to_string()]).stdin(Stdio::null()).stdout(said.try_clone().ok()?).stderr(Stdio::null());
@@ -158,14 +158,14 @@ fn find(program: &Path, runner: &Runner, id: BuildId, is_over: impl Fn() -> bool
     path_in_answer(&answer).filter(|_| status.success())
 }
 
-/// The path in what the program has printed: its first line, if that is absolute.
+/// Returns the path in the program's output: its first line, if that is absolute.
 #[doc(hidden)]
 pub fn path_in_answer(answer: &[u8]) -> Option<PathBuf> {
     let path = PathBuf::from(std::str::from_utf8(answer).ok()?.lines().next()?);
     path.is_absolute().then_some(path)
 }
 
-/// Where a program of this name is, as the shell would find it.
+/// Finds a program by its name, as the shell does.
 pub fn program_called(name: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
     std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(is_program)
@@ -187,7 +187,7 @@ static __attribute__((noinline)) int hidden(volatile int *x) { return inner(x) +
 int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
 ";
 
-    /// A program without symbols, its debug file elsewhere, and a `debuginfod-find` that knows where.
+    /// A program without symbols, its debug file elsewhere, and a `debuginfod-find` that finds the debug file.
     struct Place {
         directory: tempfile::TempDir,
         hidden: u64,
@@ -227,7 +227,7 @@ int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
             self.directory.path().join(name)
         }
 
-        /// What `hidden` is called where this script is `debuginfod-find`; also how many of its frames have names.
+        /// Returns the names of `hidden`'s frames with this script as `debuginfod-find`; also how many of the frames have names.
         fn names_by(&self, script: &str) -> (Vec<String>, u64, u64) {
             let program = self.at("find");
             let id = Place::image(&self.at("prog")).build_id().unwrap();
@@ -257,7 +257,7 @@ int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
                 files: crate::object::open::own_files(),
                 mapping: nowhere.clone(),
             };
-            // In two parts, as samples come: nothing is asked for twice.
+            // The frames come in two requests, as samples do. The file must be requested only once.
             for part in frames.chunks(4) {
                 service.request(part.iter().map(request).collect());
                 while service.pending() > 0 {

@@ -1,4 +1,4 @@
-//! Has debug files fetched, one after the other, and names the frames of their objects anew.
+//! Fetches debug files one after the other, and names the frames of their objects again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::object::debug_files::Fetched;
 use crate::profile::{BuildId, FrameId, ObjectId};
 
 impl Service {
-    /// Has an object's debug file fetched, some time. Counts as pending until that was tried.
+    /// Queues an object's debug file for fetching. Counts as pending until that was tried.
     pub(crate) fn fetch_later(self: &Arc<Self>, object: ObjectId, id: BuildId) {
         let Some(program) = self.fetch.program.get().cloned() else { return };
         self.begun(1);
@@ -48,8 +48,8 @@ impl Service {
         }
     }
 
-    /// Has the frames of an object that were named, or given up, looked at once more, with the file that came. The others still wait
-    /// for their turn.
+    /// Attaches a fetched file and queues the object's frames that were already named, or given up, to be named again. The other frames
+    /// still wait for their turn.
     fn take_fetched(self: &Arc<Self>, object: ObjectId, fetched: Fetched) {
         let entry = self.objects.entry(object);
         self.objects.take_fetched(&entry, fetched);

@@ -1,4 +1,4 @@
-//! The second look at frames that have the names of their symbols: what debug information knows was inlined into them.
+//! Second step of naming: finds in debug information what was inlined into frames that have the names of their symbols.
 
 use std::sync::atomic::Ordering;
 
@@ -11,14 +11,14 @@ use crate::profile::{FrameId, FrameKind, Label, LabelId, Object, ObjectKind, Use
 use crate::symbolize::kernel::vmlinux::same_function;
 use crate::symbolize::symbols::demangle::{Detail, demangle};
 
-/// Parsed debug information of one object never takes more than this by much: a unit.
+/// Most bytes of parsed debug information of one object. The last unit may exceed it.
 const MAX_PARSED: usize = 512 << 20;
-/// Frames looked up in debug information before it is seen whether others wait for a first name.
+/// Frames looked up in debug information between two checks whether others wait for a first name.
 const SLICE: usize = 1024;
 
 impl Service {
-    /// Looks up what was inlined into frames, and names those that have no symbol. What comes back was not reached, because
-    /// others wait for their first name.
+    /// Looks up what was inlined into frames, and names frames without a symbol. Returns the frames that were not reached because others
+    /// wait for their first name.
     pub(crate) fn name_inlined(&self, object: &Object, entry: &Entry, mut frames: Vec<FrameId>) -> Vec<FrameId> {
         self.sort_by_address(&mut frames);
         let mut done = 0;
@@ -53,7 +53,7 @@ impl Service {
             if self.stopped.load(Ordering::Relaxed) {
                 break;
             }
-            // Without debug information this is quickly done for all.
+            // Without debug information all frames are done quickly.
             if chains.is_some() && done < frames.len() {
                 let others_wait = !lock(&self.inbox).requests.is_empty() || lock(&self.queue).has_nameless();
                 if others_wait {
@@ -64,7 +64,7 @@ impl Service {
         frames.split_off(done.min(frames.len()))
     }
 
-    /// The name that a frame has from a symbol.
+    /// Returns the name that a frame has from a symbol.
     pub(crate) fn symbol_of(&self, frame: FrameId) -> Option<LabelId> {
         let mut first = None;
         self.names.labels_of(frame, |label| first = first.or(Some(label)));
@@ -72,10 +72,10 @@ impl Service {
         first.filter(|label| self.names.labels.get(*label).is_some_and(is_symbol))
     }
 
-    /// The functions at each address, root first. `Ok(None)` where the object has no debug information.
+    /// Returns the functions at each address, root first. `Ok(None)` if the object has no debug information.
     fn find_inlined(&self, object: &Object, state: &mut EntryState, frames: &[FrameId]) -> Result<Option<Chains>, Reason> {
         let images = match self.objects.images(state, object, &[]) {
-            // Its functions have names all the same.
+            // Its functions still have the names of their symbols.
             Err(_) if object.kind == ObjectKind::Kernel => {
                 Objects::without_dwarf(state);
                 return Ok(None);
@@ -90,7 +90,7 @@ impl Service {
                 calls.clear();
                 let address = self.names.frames.get(*frame).and_then(|frame| images.elf_address(frame));
                 let symbol = self.symbol_of(*frame);
-                // What one unit has wrong says nothing of others.
+                // An error in one unit does not affect other units.
                 let asked = address.map(|address| {
                     dwarf.calls(address, |call| calls.push(call.name.map(|name| self.called(object, state, name))))
                 });
@@ -108,7 +108,7 @@ impl Service {
             dwarf.give_back();
             (chains, dwarf.is_torn(), too_much)
         })?;
-        // The others are asked for of one that is opened anew.
+        // The remaining frames are looked up after the debug information is opened anew.
         if chains.as_ref().is_some_and(|(.., too_much)| *too_much) {
             self.objects.drop_dwarf(state);
         }
@@ -126,7 +126,7 @@ impl Service {
         name(symbol).zip(name(called)).is_some_and(|(symbol, called)| same_function(symbol, called))
     }
 
-    /// The label of a name in debug information, as that of an inlined function.
+    /// Returns the label of a name in debug information, as that of an inlined function.
     fn called(&self, object: &Object, state: &mut EntryState, name: &[u8]) -> LabelId {
         let key = (name.as_ptr() as usize, name.len());
         if let Some(label) = state.called.get(&key) {
@@ -142,14 +142,14 @@ impl Service {
         label
     }
 
-    /// The same function, when it was not inlined.
+    /// Returns the label of the same function when it is not inlined.
     fn as_outermost(&self, user: UserId, label: LabelId) -> LabelId {
         let Some(inlined) = self.names.labels.get(label) else { return label };
         self.names.labels.intern_for(user, &inlined.name, &inlined.object, FrameKind::User)
     }
 }
 
-/// What debug information says of many frames: labels of each, one behind the other.
+/// Results from debug information for many frames: the labels of each frame, one after the other.
 #[derive(Default)]
 struct Chains {
     labels: Vec<LabelId>,
@@ -157,9 +157,9 @@ struct Chains {
 }
 
 impl Chains {
-    /// Adds what is known of a frame: its symbol, and the functions at its address, innermost first.
+    /// Adds the result for a frame: its symbol, and the functions at its address, innermost first.
     ///
-    /// The outermost is the function itself. It keeps the name of its symbol, which tells more: `f.cold`, `f.constprop.0`.
+    /// The outermost is the function itself. It keeps the name of its symbol, which is more precise: `f.cold`, `f.constprop.0`.
     fn push(&mut self, symbol: Option<LabelId>, calls: &[Option<LabelId>], as_outermost: impl Fn(LabelId) -> LabelId) {
         if let Some((outermost, inlined)) = calls.split_last()
             && let Some(root) = symbol.or_else(|| outermost.map(as_outermost))
@@ -171,7 +171,7 @@ impl Chains {
         self.ends.push(self.labels.len());
     }
 
-    /// The labels of a frame, root first; `None` where there is nothing new.
+    /// Returns the labels of a frame, root first; `None` if there is nothing new.
     fn of(&self, index: usize) -> Option<&[LabelId]> {
         let start = index.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
         self.labels.get(start..*self.ends.get(index)?).filter(|labels| !labels.is_empty())

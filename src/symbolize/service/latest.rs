@@ -1,4 +1,4 @@
-//! Questions from the screen, of which only the newest is kept: while the cursor moves, the answers to where it was are of no use.
+//! Keeps only the newest question from the screen: once the cursor has moved, answers for its old position are useless.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::Service;
 use crate::locks::lock;
 
-/// Questions of one kind, answered one at a time on a blocking thread that is there only while there is one.
+/// Answers questions of one kind, one at a time. The blocking thread exists only while there is a question.
 pub(crate) struct Newest<Q, A> {
     lane: Mutex<Lane<Q, A>>,
 }
@@ -26,8 +26,8 @@ impl<Q, A> Default for Newest<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Newest<Q, A> {
-    /// Leaves a question. The receiver of an older one, if it was not begun, sees its sender dropped; so does that of one whose
-    /// answer failed unexpectedly. `answer` is the same for all of a kind.
+    /// Leaves a question. If an older one has not begun, its receiver sees the sender dropped. The same happens if an answer fails
+    /// unexpectedly. `answer` is the same for all questions of a kind.
     pub(crate) fn ask(
         self: &Arc<Self>,
         service: &Arc<Service>,
@@ -61,7 +61,7 @@ impl<Q: Send + 'static, A: Send + 'static> Newest<Q, A> {
                 }
             };
             if let Ok(answer) = catch_unwind(AssertUnwindSafe(|| answer(service, question))) {
-                // Whoever asked may have asked something else since.
+                // The caller may have replaced the question meanwhile.
                 let _ = sender.send(answer);
             }
         }

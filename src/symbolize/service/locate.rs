@@ -1,4 +1,4 @@
-//! Files and lines of addresses, looked up beside the naming of frames.
+//! Files and lines of addresses, looked up independently of the naming of frames.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::symbolize::dwarf::location;
 use crate::symbolize::kernel::vmlinux::same_function;
 use crate::symbolize::symbols::demangle::{Detail, demangle};
 
-/// A function at an address, and what is executed in it there.
+/// A function at an address, and the line that is executed in it there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Located {
-    /// What it is called.
+    /// The label of its name.
     pub(crate) label: LabelId,
-    /// Of the innermost function the place of the address, of others that of the call.
+    /// For the innermost function the line of the address, for outer functions the line of the call.
     pub(crate) location: Option<SourceLocation>,
 }
 
-/// Places that are executed at each address, innermost function first; those of inlined calls without a name are left out.
+/// Lines that are executed at each address, innermost function first. Inlined calls without a name are left out.
 type Places = Vec<Option<SourceLocation>>;
 
-/// Addresses of an object that are looked up at once.
+/// Addresses of an object that are looked up together.
 const BATCH: usize = 64;
 
-/// Finds lines for the cursor: those of a frame, or those of a frame in one of the functions that are there.
+/// Finds lines for the cursor: of a frame's innermost function, or of another function at the frame.
 #[derive(Default)]
 pub(crate) struct Locator {
     innermost: Arc<Newest<FrameId, Option<SourceLocation>>>,
@@ -47,7 +47,7 @@ impl Locator {
         })
     }
 
-    /// Asks about the function of this name.
+    /// Asks about the function with this name.
     pub(crate) fn ask_named(
         &self,
         service: &Arc<Service>,
@@ -95,7 +95,7 @@ impl Locator {
     }
 }
 
-/// The questions of each object.
+/// Groups the questions by object.
 fn by_object(service: &Service, questions: Vec<(LabelId, FrameId)>) -> Vec<(ObjectId, Vec<(LabelId, FrameId)>)> {
     let mut objects: BTreeMap<ObjectId, Vec<(LabelId, FrameId)>> = BTreeMap::new();
     for (label, frame) in questions {
@@ -108,13 +108,13 @@ fn by_object(service: &Service, questions: Vec<(LabelId, FrameId)>) -> Vec<(Obje
     in_order
 }
 
-/// The functions at each address of an object, root first as [`Names::labels_of`](crate::profile::Names::labels_of) tells them,
-/// and where in each. `None` where the object has no debug information that could be read.
+/// Returns the functions at each address of an object, and the line in each. They come root first, as from
+/// [`Names::labels_of`](crate::profile::Names::labels_of). `None` if the object has no readable debug information.
 pub(crate) fn chains(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec<Vec<Located>>> {
     let places = places(service, object, frames)?;
     let chain = |(frame, places): (&FrameId, Places)| {
         let mut chain = Vec::new();
-        // A frame that has only the name of its symbol yet is its outermost function.
+        // A frame that so far has only the name of its symbol has its outermost function.
         let mut outermost_first = places.into_iter().rev();
         service.names.labels_of(*frame, |label| chain.push(Located { label, location: outermost_first.next().flatten() }));
         chain
@@ -122,9 +122,9 @@ pub(crate) fn chains(service: &Service, object: ObjectId, frames: &[FrameId]) ->
     Some(frames.iter().zip(places).map(chain).collect())
 }
 
-/// Asks the object's debug information. What one unit has wrong says nothing of others.
+/// Asks the object's debug information. An error in one unit does not affect other units.
 fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec<Places>> {
-    // Of the kernel's, one function's: all of them are in the same file.
+    // Kernel frames must be of one function: then all of them are in the same file.
     let object = match object {
         ObjectId::KERNEL => service.has_debug_information_of(*frames.first()?)?,
         object => object,
@@ -156,7 +156,7 @@ fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec
             let known = service.names.frames.get(*frame).filter(|frame| frame.object() == of_object);
             let address = known.and_then(|frame| images.elf_address(frame));
             let mut named = Vec::new();
-            // The kernel's own name of the function decides whether vmlinux speaks of the same one.
+            // The debug information counts only if it has the kernel's own name for the function.
             let is_kernel = about.kind == ObjectKind::Kernel;
             let mut is_other = false;
             let found = address.map(|address| {
@@ -170,7 +170,7 @@ fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec
             if !matches!(found, Some(Ok(()))) || is_other {
                 places.clear();
             }
-            // An inlined call without a name has no label either; the outermost has that of its symbol.
+            // An inlined call without a name has no label either. The outermost function has the label of its symbol.
             let outermost = places.len().saturating_sub(1);
             let mut depth = 0..;
             places.retain(|_| depth.next().is_none_or(|depth| depth == outermost || named.get(depth).is_none_or(|named| *named)));

@@ -1,4 +1,4 @@
-//! The workers behind [`Symbolizer`](super::Symbolizer): they run while something waits and end when nothing does.
+//! The workers of [`Symbolizer`](super::Symbolizer). They run while frames wait and end when none do.
 //!
 //! ```text
 //! request ──► inbox ──► queue by object ──► workers ─────────────┬──► names.name_frame
@@ -6,14 +6,13 @@
 //!          └─── to be looked up in its debug information ─┘
 //! ```
 //!
-//! An object's frames are named twice: by its symbols, at once, and then by its debug information, which knows what was inlined
-//! into them and takes longer. The second is begun only when nothing waits for the first.
+//! An object's frames are named twice. Symbols name them first, at once. Debug information comes second: it has the inlined functions and
+//! takes longer. The second step begins only when no frame waits for the first.
 //!
-//! JIT code of a process is an object as well ([`jit`]); what of it has no name yet is looked at again, see
-//! [`Service::look_again_later`].
+//! JIT code counts as an object of its process ([`jit`]). Unnamed JIT code is retried; see [`Service::look_again_later`].
 //!
-//! Workers are blocking tasks of tokio that return as soon as nothing is left to do, so that a runtime can shut down. A job
-//! that panics costs its object its names, nothing else.
+//! Workers are tokio blocking tasks. They return when nothing is left to do, so the runtime can shut down. If a job panics, only its object
+//! stays unnamed.
 
 pub(crate) mod debuginfod;
 mod fetching;
@@ -51,22 +50,23 @@ use crate::profile::{
     Frame, FrameId, FrameKind, LabelId, NameRequest, Names, Object, ObjectId, ObjectKind, Renewed, Tgid, UserId,
 };
 
-/// Workers for objects, besides the kernel's and those that are left behind ([`crew`](crate::object::crew)). Reading symbols is mostly waiting
-/// for the page cache and sorting; more than two would take from what is being measured. The third is for root's only.
+/// Workers for objects, without the kernel's and those that are left behind ([`crew`](crate::object::crew)). Reading symbols is mostly
+/// waiting for the page cache and sorting; more than two would take CPU time from the measured programs. The third is for root's objects
+/// only.
 const WORKERS: usize = 3;
-/// How often a batch is started over because its file was written to meanwhile.
+/// Most attempts at a batch whose file was written to meanwhile.
 const MAX_ROUNDS: usize = 2;
-/// How long debug information that is larger than all may be together is held after it was last asked. The kernel's takes 100 MB and
-/// is opened in a quarter of a second.
+/// How long debug information that exceeds the limit for all objects is held after its last question. The kernel's takes 100 MB and is
+/// opened in a quarter of a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two searches for unused tables.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
 
-/// What all handles and workers share.
+/// State shared by all handles and workers.
 pub(super) struct Service {
     pub(super) names: Arc<Names>,
     pub(super) handle: Handle,
-    /// This process, and the file that it runs.
+    /// This process, and the program file that it runs.
     own: Tgid,
     own_path: Option<String>,
     pub(super) inbox: Mutex<Inbox>,
@@ -86,15 +86,15 @@ pub(super) struct Service {
     watching: AtomicBool,
 }
 
-/// What came in and was not looked at yet.
+/// Requests that are not yet sorted into the queue.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) requests: Vec<NameRequest>,
-    /// Objects whose JIT code is to be looked at again.
+    /// Objects whose JIT code is to be retried.
     again: Vec<ObjectId>,
-    /// Frames of the kernel to be looked up in its debug information, or that of its modules.
+    /// Kernel frames to look up in the debug information of the kernel or of its modules.
     deeper: Vec<(ObjectId, Vec<FrameId>)>,
-    /// Frames of objects that are all to be named again.
+    /// Frames to name again, with their objects.
     renewed: Vec<(ObjectId, Vec<FrameId>)>,
     workers: usize,
 }
@@ -104,7 +104,7 @@ impl Inbox {
         self.requests.is_empty() && self.again.is_empty() && self.deeper.is_empty() && self.renewed.is_empty()
     }
 
-    /// All that is in it; workers go on.
+    /// Takes everything out. The number of workers stays.
     fn take(&mut self) -> Inbox {
         let workers = self.workers;
         std::mem::replace(self, Inbox { workers, ..Inbox::default() })
@@ -118,8 +118,8 @@ struct KernelLane {
 }
 
 impl Service {
-    /// The object whose debug information knows of a frame of the kernel: the kernel, or the module that has the function. `None` for
-    /// those of neither, as BPF programs.
+    /// Returns the object whose debug information covers a kernel frame: the kernel, or the module that has the function. `None` for frames
+    /// of neither, such as BPF programs.
     pub(crate) fn has_debug_information_of(&self, frame: FrameId) -> Option<ObjectId> {
         let label = self.names.labels.get(self.symbol_of(frame)?)?;
         let Some(name) = module_in(&label.object) else { return Some(ObjectId::KERNEL) };
@@ -148,7 +148,7 @@ impl Service {
         }
     }
 
-    /// One for other tables, with what this one holds of objects that are there as well.
+    /// Returns a service for new tables. It keeps the files and tables of the objects that the new tables also have.
     pub(super) fn successor(&self, renewed: &Renewed) -> Service {
         let next = Service::new(Arc::clone(&renewed.names), self.handle.clone());
         if let Some(program) = self.fetch.program.get() {
@@ -167,17 +167,17 @@ impl Service {
         self.start_worker(1);
     }
 
-    /// Frames asked for and not yet done.
+    /// Returns the number of requested frames that are not done.
     pub(super) fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Counts what will be told to be [finished](Self::finished).
+    /// Counts frames as pending until they are [finished](Self::finished).
     pub(super) fn begun(&self, count: usize) {
         self.pending.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// Has these frames of an object named once more, all of them.
+    /// Queues all of these frames of an object to be named again.
     pub(super) fn name_again(self: &Arc<Self>, object: ObjectId, frames: Vec<FrameId>) {
         self.begun(frames.len());
         lock(&self.inbox).renewed.push((object, frames));
@@ -190,7 +190,7 @@ impl Service {
         }
     }
 
-    /// Starts a worker unless there are `limit` already that are not left behind.
+    /// Starts a worker unless `limit` workers already run, without those that are left behind.
     fn start_worker(self: &Arc<Self>, limit: usize) {
         let left = lock(&self.queue).left(Instant::now());
         {
@@ -205,7 +205,7 @@ impl Service {
         drop(self.handle.spawn_blocking(move || service.work()));
     }
 
-    /// Starts a task that lets others take the place of workers that wait for a file, as long as anything waits for a worker.
+    /// Starts a task that replaces workers that wait for a file. It runs as long as any object waits for a worker.
     fn watch(self: &Arc<Self>) {
         if self.watching.swap(true, Ordering::AcqRel) {
             return;
@@ -252,7 +252,7 @@ impl Service {
                 (queue.next(now, &waits), queue.has_work(now), !queue.is_empty())
             };
             let Some(job) = job else {
-                // Whoever adds to the inbox after this sees the lower count and starts a worker.
+                // A request that comes after this sees the lower count and starts a worker.
                 let mut inbox = lock(&self.inbox);
                 if inbox.is_empty() {
                     inbox.workers -= 1;
@@ -274,7 +274,7 @@ impl Service {
         lock(&self.inbox).workers -= 1;
     }
 
-    /// Sorts what came in by object.
+    /// Sorts the inbox into the queue, by object.
     fn distribute(self: &Arc<Self>) {
         let Inbox { requests, again, deeper, renewed, .. } = lock(&self.inbox).take();
         let (mut kernel, mut nothing_to_do) = (Vec::new(), 0);
@@ -296,7 +296,7 @@ impl Service {
                         queue.push(object, request.frame, Some(Host::of(request)));
                     }
                     Some((object, ObjectKind::Vdso)) => queue.push(object, request.frame, None),
-                    // These have all the name that they will ever have.
+                    // These frames already have their final name.
                     Some((
                         _,
                         ObjectKind::Named | ObjectKind::Elf | ObjectKind::Anonymous | ObjectKind::Script | ObjectKind::Unmapped,
@@ -367,7 +367,7 @@ impl Service {
             return self.run_jit(id, object, job);
         }
         let entry = self.objects.entry(id);
-        // What is left to do with these frames if the work panics.
+        // Set inside the work, so that the frames are known if it panics.
         let mut frames = Vec::new();
         let mut deeper = Vec::new();
         let has_symbols = matches!(job, Job::Inline(..));
@@ -396,8 +396,8 @@ impl Service {
         self.finished(frames.len() - left.min(frames.len()));
     }
 
-    /// Ends what a job left undone that panicked. Frames that have a name keep it. An object with symbols is not given up: what
-    /// failed is its debug information, which is not held any more and so is not asked again.
+    /// Finishes the frames of a job that panicked. Frames that have a name keep it. An object with symbols is not given up: only its debug
+    /// information failed. That is no longer held, so it is not asked again.
     fn crashed(&self, object: &Object, entry: &Entry, frames: &[FrameId], has_symbols: bool) {
         entry.tally.set_reason(Some(Reason::Crashed));
         if !has_symbols {
@@ -413,14 +413,14 @@ impl Service {
         entry.tally.count(0, unnamed);
     }
 
-    /// Whether a frame has neither a name nor been given up.
+    /// Whether a frame has no name yet and was not given up.
     pub(super) fn is_waiting(&self, frame: FrameId) -> bool {
         let mut waiting = false;
         self.names.labels_of(frame, |label| waiting |= self.names.labels.get(label).is_some_and(|label| label.provisional));
         waiting
     }
 
-    /// Names JIT code of one process: what is asked for, and what was before and had no name.
+    /// Names JIT code of one process: the requested frames, and earlier ones that have no name.
     fn run_jit(self: &Arc<Self>, id: ObjectId, object: &Object, job: Job) {
         let (frames, again) = match job {
             Job::Open(..) => (Vec::new(), false),
@@ -438,7 +438,7 @@ impl Service {
         self.look_again_later();
     }
 
-    /// Looks at once for names of JIT code that had none yet. Counts as pending until that is done.
+    /// Retries unnamed JIT code at once. Counts as pending until that is done.
     pub(super) fn look_again(self: &Arc<Self>, objects: Vec<ObjectId>) {
         if objects.is_empty() {
             return;
@@ -448,7 +448,7 @@ impl Service {
         self.start_worker(1);
     }
 
-    /// Starts a task that lets go of tables that nobody asks for any more. It ends when none are held.
+    /// Starts a task that drops tables that are no longer used. It ends when none are held.
     fn let_go_later(self: &Arc<Self>) {
         if !self.objects.holds_tables() || self.letting_go.swap(true, Ordering::AcqRel) {
             return;
@@ -473,14 +473,14 @@ impl Service {
                 let _ = tokio::task::spawn_blocking(lets_go).await;
                 if !service.objects.holds_tables() {
                     service.letting_go.store(false, Ordering::Release);
-                    // A worker that read tables in between did not start this task, because it still ran.
+                    // A worker that read tables meanwhile did not start this task, because it still ran.
                     return service.let_go_later();
                 }
             }
         }));
     }
 
-    /// Starts a task that looks again once in a while, and that ends when nothing waits any more. No thread is held meanwhile.
+    /// Starts a task that retries unnamed JIT code periodically. It ends when no such code waits. No thread is held meanwhile.
     fn look_again_later(self: &Arc<Self>) {
         if self.jit.due(false).is_none() || self.jit.ticking.swap(true, Ordering::AcqRel) {
             return;
@@ -492,7 +492,7 @@ impl Service {
                 let Some(service) = service.upgrade().filter(|service| !service.stopped.load(Ordering::Relaxed)) else { return };
                 let Some(due) = service.jit.due(false) else {
                     service.jit.ticking.store(false, Ordering::Release);
-                    // What came in between has seen us ticking.
+                    // Requests that came meanwhile did not start this task, because it still ran.
                     return service.look_again_later();
                 };
                 service.look_again(due);
@@ -500,8 +500,8 @@ impl Service {
         }));
     }
 
-    /// Names the frames of one object by its symbols, or gives them up with a reason. What comes back is to be looked up in
-    /// its debug information.
+    /// Names the frames of one object by its symbols, or gives them up with a reason. Returns the frames that are to be looked up in its
+    /// debug information.
     fn name(self: &Arc<Self>, (id, object): (ObjectId, &Object), entry: &Entry, waiting: Waiting) -> Vec<FrameId> {
         let Waiting { mut frames, hosts } = waiting;
         self.sort_by_address(&mut frames);
@@ -513,7 +513,7 @@ impl Service {
                 break;
             }
         }
-        // What we are built of is looked up in megabytes of debug information, for the sake of the little that we do ourselves.
+        // flametop's own code is not looked up: reading megabytes of debug information is not worth it for the few samples.
         let is_us = self.own_path.as_deref() == Some(&*object.path) && hosts.iter().all(|host| host.tgid == self.own);
         let goes_on = outcome.is_ok() && !is_us && Objects::may_have_dwarf(&state);
         let wanted = if outcome.is_ok() && !is_us && self.fetch.is_on() { Objects::wanted(&mut state) } else { None };
@@ -529,7 +529,7 @@ impl Service {
                     named += 1;
                 }
                 None if goes_on => {}
-                // It was named before, by a file that cannot be read any more.
+                // It was named before, from a file that cannot be read any more.
                 None if self.symbol_of(*frame).is_some() => named += 1,
                 None => self.leave_unnamed(object, &mut without_name, *frame),
             }
@@ -553,7 +553,7 @@ impl Service {
         frames.sort_unstable_by_key(|frame| self.names.frames.get(*frame).map(Frame::called_from));
     }
 
-    /// Looks all frames up. Nothing is published before it is sure that the file was not written to meanwhile.
+    /// Looks up all frames. Publishes no name before it is certain that the file was not written to meanwhile.
     fn find_all(
         &self,
         object: &Object,
@@ -578,7 +578,7 @@ impl Service {
         Ok(FoundNames { labels, reason: failed.or(Some(why_unnamed(&images, &index))) })
     }
 
-    /// The label of a function, from the file the first time.
+    /// Returns the label of a function. Reads it from the file the first time.
     fn label(&self, object: &Object, state: &mut EntryState, images: &Images, name: NameRef) -> Result<Option<LabelId>, Reason> {
         if let Some(label) = state.labels.get(&name) {
             return Ok(Some(*label));
@@ -601,9 +601,9 @@ impl Service {
 }
 
 struct FoundNames {
-    /// One for each frame.
+    /// The label of each frame.
     labels: Vec<Option<LabelId>>,
-    /// Why there are frames without.
+    /// Why some frames have no label.
     reason: Option<Reason>,
 }
 

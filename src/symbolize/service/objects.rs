@@ -1,9 +1,8 @@
-//! What is held of each object: its open files, its symbol table and debug information while there is room, what went wrong,
-//! and counts.
+//! Cached state of each object: open files, symbol table, debug information, errors and counts.
 //!
-//! Two bounds: symbol tables and what was parsed of debug information stay together below a number of bytes, and open files
-//! below a number of descriptors. The table (or file) not used for the longest time goes first; a table is made again from
-//! the file that is still open.
+//! There are two bounds. Symbol tables and parsed debug information together stay below a number of bytes, and open files below a number of
+//! descriptors. The table (or file) that was not used for the longest time goes first. A table is read again from the file that is still
+//! open.
 
 use crate::symbolize::tally::Tally;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,13 +24,13 @@ use crate::symbolize::kernel::modules;
 use crate::symbolize::kernel::vmlinux::{self, Root};
 use crate::symbolize::symbols::index::{NameRef, SymbolIndex};
 
-/// Most bytes of symbol tables and parsed debug information together, if no lower limit was set. node's table takes 1.2 MB, that of the
-/// Rust compiler's library 1.4 MB; the debug information of libc takes 10 MB once all of it was looked at.
+/// Most bytes of symbol tables and parsed debug information together, if no lower limit was set. The table of node takes 1.2 MB, that of
+/// the Rust compiler's library 1.4 MB. The debug information of libc takes 10 MB once all of it was read.
 const MAX_TABLES: usize = 48 << 20;
-/// Files held open. A process has 1,024 descriptors by default.
+/// Most open files. A process has 1,024 descriptors by default.
 const MAX_FILES: usize = 256;
-/// How long the tables of an object are held after it was last asked, and those that are quickly read again: a program of some hundred
-/// kilobytes takes a millisecond.
+/// How long the tables of an object are held after its last question. The shorter time is for tables that are quickly read again: a program
+/// of some hundred kilobytes takes a millisecond.
 const UNUSED: Duration = Duration::from_secs(30);
 const UNUSED_SMALL: Duration = Duration::from_secs(4);
 const SMALL: usize = 256 << 10;
@@ -39,7 +38,7 @@ const SMALL: usize = 256 << 10;
 const MAX_LABELS: usize = 8192;
 /// Processes tried for an object whose file could not be opened.
 const MAX_ATTEMPTS: u32 = 8;
-/// Not a descriptor bound but one of patience: a file that is written to again and again is given up.
+/// Changes after which a file that is written to again and again is given up. It limits patience, not descriptors.
 const MAX_CHANGES: u32 = 4;
 
 /// One object's state.
@@ -54,18 +53,18 @@ pub(crate) struct EntryState {
     images: Option<Arc<Images>>,
     index: Option<Arc<SymbolIndex>>,
     dwarf: Debug,
-    /// Labels of functions that were named before.
+    /// Labels of functions that were already named.
     pub(crate) labels: FxHashMap<NameRef, LabelId>,
-    /// The same for names in debug information, by their place in memory.
+    /// Labels of names in debug information, by the name's address and length in memory.
     pub(crate) called: FxHashMap<(usize, usize), LabelId>,
-    /// Processes that had it mapped when it was last opened: where it is found again.
+    /// Processes that had it mapped when it was last opened. It is opened again through them.
     hosts: Vec<Host>,
     /// A debug file that was fetched.
     fetched: Option<Fetched>,
-    /// Whether one was asked for.
+    /// Whether a debug file was requested.
     asked_for: bool,
     used: u64,
-    /// When it was asked last.
+    /// Time of its last question.
     asked: Option<Instant>,
     attempts: u32,
     /// How often debug information could not be opened.
@@ -74,20 +73,20 @@ pub(crate) struct EntryState {
     failed: Option<Reason>,
 }
 
-/// What is known of an object's debug information.
+/// State of an object's debug information.
 #[derive(Default)]
 enum Debug {
-    /// It was not looked for.
+    /// Not searched yet.
     #[default]
     Unknown,
     /// There is none, or none that can be read.
     None,
-    /// It can be asked. It held so many bytes when that was last asked.
+    /// It is open. The number is the bytes that it held after its last question.
     Open(Box<Dwarf>, usize),
 }
 
 impl EntryState {
-    /// Its files, while they are open.
+    /// Returns its files, while they are open.
     pub(super) fn images(&self) -> Option<Arc<Images>> {
         self.images.clone()
     }
@@ -108,7 +107,7 @@ impl EntryState {
         self.labels.insert(name, label);
     }
 
-    /// Forgets all that was read, so that it is read again.
+    /// Forgets everything that was read, so that it is read again.
     fn forget(&mut self) {
         self.images = None;
         self.index = None;
@@ -118,34 +117,34 @@ impl EntryState {
 }
 
 impl Entry {
-    /// The state; held while the object is worked on, which one worker does at a time.
+    /// Locks the state. One worker at a time works on an object and holds this lock.
     pub(crate) fn state(&self) -> MutexGuard<'_, EntryState> {
         lock(&self.state)
     }
 
-    /// Whether the object may have debug information, without waiting for whoever works on it.
+    /// Whether the object may have debug information. Does not wait for the worker on the object.
     pub(crate) fn may_have_dwarf(&self) -> bool {
         self.state.try_lock().map_or(true, |state| Objects::may_have_dwarf(&state))
     }
 }
 
-/// All objects that were ever asked for.
+/// All objects that were ever requested.
 #[derive(Default)]
 pub(crate) struct Objects {
     entries: DashMap<ObjectId, Arc<Entry>, FxBuildHasher>,
     clock: AtomicU64,
     tables: AtomicUsize,
     files: AtomicUsize,
-    /// Most bytes that tables may take, if that is less than [`MAX_TABLES`]; 0: no lower limit was set.
+    /// Most bytes that tables may take, if that is less than [`MAX_TABLES`]. 0 if no lower limit was set.
     limit: AtomicUsize,
     /// Whether debug information was dropped since memory was released.
     freed: AtomicBool,
-    /// Where the kernel's files are.
+    /// The root directory of the kernel's files.
     pub(crate) root: Root,
 }
 
 impl Objects {
-    /// Those that go on under other ids, with what is held of them. One that is worked on begins anew.
+    /// Returns the objects that continue under new ids, with their files and tables. An object that a worker uses now starts empty.
     pub(crate) fn successor(&self, ids: &FxHashMap<ObjectId, ObjectId>) -> Objects {
         let next = Objects { root: self.root.clone(), ..Objects::default() };
         next.limit_tables(self.limit.load(Ordering::Relaxed));
@@ -153,7 +152,7 @@ impl Objects {
         for entry in &self.entries {
             let id = if entry.key().0 <= ObjectId::MORE.0 { Some(entry.key()) } else { ids.get(entry.key()) };
             let Some((id, mut state)) = id.zip(entry.state.try_lock().ok()) else { continue };
-            // Labels are of the other tables.
+            // The labels belong to the old tables.
             let state = EntryState { labels: FxHashMap::default(), called: FxHashMap::default(), ..std::mem::take(&mut *state) };
             next.tables.fetch_add(Objects::held(&state), Ordering::Relaxed);
             next.files.fetch_add(state.images.as_ref().map_or(0, |images| images.count()), Ordering::Relaxed);
@@ -163,7 +162,7 @@ impl Objects {
         next
     }
 
-    /// The entry of an object, made if it is new.
+    /// Returns the entry of an object, and makes it if it is new.
     pub(crate) fn entry(&self, id: ObjectId) -> Arc<Entry> {
         if let Some(entry) = self.entries.get(&id) {
             return Arc::clone(&entry);
@@ -171,7 +170,7 @@ impl Objects {
         Arc::clone(&self.entries.entry(id).or_default())
     }
 
-    /// The object's files, opened now if they were not yet or had to be closed.
+    /// Returns the object's files. Opens them if they were not yet opened or had to be closed.
     pub(crate) fn images(&self, state: &mut EntryState, object: &Object, hosts: &[Host]) -> Result<Arc<Images>, Reason> {
         state.used = self.clock.fetch_add(1, Ordering::Relaxed);
         state.asked = Some(Instant::now());
@@ -218,7 +217,7 @@ impl Objects {
         }
     }
 
-    /// The object's symbols, read now if they are not held.
+    /// Returns the object's symbols. Reads them if they are not held.
     pub(crate) fn index(&self, state: &mut EntryState, images: &Images) -> Result<Arc<SymbolIndex>, Reason> {
         if let Some(index) = &state.index {
             return Ok(Arc::clone(index));
@@ -229,9 +228,9 @@ impl Objects {
         Ok(index)
     }
 
-    /// Lends the object's debug information, opened now if it is not held; `None` where there is none.
+    /// Lends the object's debug information to `ask`. Opens it if it is not held; `None` if there is none.
     ///
-    /// Fails the first time with what is wrong with it; after that there is none.
+    /// If it cannot be opened, the first call returns the reason. After that there is none.
     pub(crate) fn with_dwarf<T>(
         &self,
         state: &mut EntryState,
@@ -248,7 +247,7 @@ impl Objects {
                     Ok(Some(dwarf)) => (Box::new(dwarf), 0),
                     Ok(None) => return Ok(None),
                     Err(reason) => {
-                        // A full disk or a refused mapping says nothing of the file: it is tried again, not for ever.
+                        // A full disk or a refused mapping is not the file's fault: try again, but not forever.
                         state.refused += 1;
                         if matches!(reason, Reason::Io(_)) && state.refused < MAX_ATTEMPTS {
                             state.dwarf = Debug::Unknown;
@@ -266,7 +265,7 @@ impl Objects {
         Ok(Some(answer))
     }
 
-    /// Whether the object may have debug information; false only where it was looked for and there is none.
+    /// Whether the object may have debug information. False only after a search that found none.
     pub(crate) fn may_have_dwarf(state: &EntryState) -> bool {
         !matches!(state.dwarf, Debug::None)
     }
@@ -276,14 +275,14 @@ impl Objects {
         state.dwarf = Debug::None;
     }
 
-    /// The build id of a debug file that is not here, the first time that it is wanted.
+    /// Returns the build id of a missing debug file, the first time that the file is wanted.
     pub(crate) fn wanted(state: &mut EntryState) -> Option<BuildId> {
         let wanted = state.images.as_ref()?.wanted?;
         (!std::mem::replace(&mut state.asked_for, true)).then_some(wanted)
     }
 
-    /// Takes a debug file that was fetched. What was counted is counted anew, as all frames are named once more. The object's own
-    /// file stays open: it may be that of a process that is gone.
+    /// Attaches a fetched debug file. The counts start again, because all frames are named again. The object's own file stays open: it may
+    /// be the file of an exited process.
     pub(crate) fn take_fetched(&self, entry: &Entry, fetched: Fetched) {
         let mut state = entry.state();
         self.drop_index(&mut state);
@@ -295,19 +294,19 @@ impl Objects {
         entry.tally.clear();
     }
 
-    /// Gives an object up for good.
+    /// Gives up an object for good.
     pub(crate) fn give_up(&self, state: &mut EntryState, reason: Reason) {
         self.drop_images(state);
         state.failed = Some(reason);
     }
 
-    /// Bytes of an object's tables.
+    /// Returns the bytes of an object's tables.
     fn held(state: &EntryState) -> usize {
         let dwarf = if let Debug::Open(_, held) = &state.dwarf { *held } else { 0 };
         dwarf + state.index.as_ref().map_or(0, |index| index.memory())
     }
 
-    /// Gives up what an object holds.
+    /// Drops the files and tables of an object.
     pub(crate) fn drop_images(&self, state: &mut EntryState) {
         self.drop_index(state);
         state.dwarf = Debug::Unknown;
@@ -317,7 +316,7 @@ impl Objects {
         state.forget();
     }
 
-    /// Lets go of what was parsed of an object's debug information; it is opened anew when it is asked again.
+    /// Drops the parsed debug information of an object. It is opened again at the next question.
     pub(crate) fn drop_dwarf(&self, state: &mut EntryState) {
         if let Debug::Open(_, held) = &state.dwarf {
             self.tables.fetch_sub(*held, Ordering::Relaxed);
@@ -347,8 +346,8 @@ impl Objects {
         }
     }
 
-    /// Brings tables and files back within their bounds, and an eighth below that, since this looks at all objects. Objects that are worked
-    /// on are left alone. No state may be held.
+    /// Brings tables and files back within their bounds, and an eighth below them, because each call examines all objects. Skips objects
+    /// that are in use. The caller must not hold any state.
     pub(crate) fn shrink(&self) {
         let (tables, files) = self.usage();
         if tables > self.max_tables() || files > MAX_FILES {
@@ -356,7 +355,7 @@ impl Objects {
         }
     }
 
-    /// Does the same when there were no questions for a while. Then even a single object goes that is larger than the bound.
+    /// Likewise, after a while without questions. Then even a single object that is larger than the bound is dropped.
     pub(crate) fn let_go(&self) {
         self.shrink_to(self.max_tables(), MAX_FILES, false);
     }
@@ -386,7 +385,7 @@ impl Objects {
         self.tables.load(Ordering::Relaxed) > 0
     }
 
-    /// A number that grows with each question.
+    /// Returns a number that grows with each question.
     pub(crate) fn questions(&self) -> u64 {
         self.clock.load(Ordering::Relaxed)
     }
@@ -402,7 +401,7 @@ impl Objects {
         by_use.sort_unstable_by_key(|(used, _)| *used);
         let last = by_use.last().map(|(used, _)| *used);
         for (used, entry) in by_use {
-            // What is worked with now would be read again at once, and Chromium's debug information is more than the bound.
+            // The object in use would be read again at once, and Chromium's debug information alone exceeds the bound.
             if in_use && Some(used) == last && !over().1 {
                 break;
             }
@@ -415,17 +414,16 @@ impl Objects {
         }
     }
 
-    /// Bytes of all symbol tables, and open files.
+    /// Returns the bytes of all tables and the number of open files.
     pub(crate) fn usage(&self) -> (usize, usize) {
         (self.tables.load(Ordering::Relaxed), self.files.load(Ordering::Relaxed))
     }
 
-    /// Objects some frames of which have no name, those with the most such frames first; and those whose debug information was of
-    /// no use.
+    /// Returns objects with unnamed frames, the most such frames first. Also returns objects whose debug information could not be used.
     pub(crate) fn problems(&self, names: &Names) -> Vec<Problem> {
         let problem = |id: ObjectId, entry: &Entry| {
             let Counts { named, unnamed } = entry.tally.counts();
-            // Of symbols the reason is written down before debug information names what they do not.
+            // A missing symbol is recorded as the reason before debug information names the frame. So the reason may be obsolete.
             let reason = entry.tally.reason().filter(|reason| unnamed > 0 || reason.costs_lines())?;
             let path = names.objects.get(id).map_or("", |object| &object.path);
             Some(Problem { object: id, path: sanitize(path).into(), reason, named, unnamed })
@@ -435,7 +433,7 @@ impl Objects {
         problems
     }
 
-    /// Frames of all objects.
+    /// Returns the counts of frames, summed over all objects.
     pub(crate) fn counts(&self) -> Counts {
         self.entries.iter().map(|entry| entry.tally.counts()).fold(Counts::default(), |sum, counts| Counts {
             named: sum.named + counts.named,

@@ -1,4 +1,4 @@
-//! What waits to be named, by object; and which object is next.
+//! Queue of unnamed frames by object. It decides which object is next.
 
 use std::collections::hash_map::Entry;
 use std::time::Instant;
@@ -9,29 +9,29 @@ use crate::object::crew::{Crew, JobId, Waits};
 use crate::object::mapped_file::Host;
 use crate::profile::{FrameId, ObjectId, UserId};
 
-/// Processes remembered for an object that waits: if one is gone, another may still be there.
+/// Processes remembered for a waiting object: if one has exited, another may still be alive.
 const MAX_HOSTS: usize = 4;
 
 /// Most users whose turns are remembered.
 const MAX_TURNS: usize = 256;
 
-/// Frames of one object that want names.
+/// Frames of one object that need names.
 #[derive(Default, Debug)]
 pub(crate) struct Waiting {
     pub(crate) frames: Vec<FrameId>,
     pub(crate) hosts: Vec<Host>,
 }
 
-/// What a worker does next.
+/// The next job of a worker.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Open the file of an object that was not seen before, before its process ends. Reading symbols comes later.
+    /// Open the file of an object that was not seen before, before its process ends. Its symbols are read later.
     Open(ObjectId, Vec<Host>),
     /// Name these frames by their symbols.
     Name(ObjectId, Waiting),
-    /// Find what was inlined into these, which are named or have no symbol.
+    /// Find the functions inlined into these frames, which are named or have no symbol.
     Inline(ObjectId, Vec<FrameId>),
-    /// Look again for names of JIT code that had none yet.
+    /// Retry unnamed JIT code.
     Again(ObjectId),
 }
 
@@ -43,18 +43,18 @@ impl Job {
     }
 }
 
-/// Objects that wait. An object is worked on by one worker at a time.
+/// Objects that wait. One worker at a time works on an object.
 pub(crate) struct Queue {
     waiting: FxHashMap<ObjectId, Waiting>,
-    /// Those that have been named by their symbols.
+    /// Frames whose symbols were looked up, and that now wait for debug information.
     deeper: FxHashMap<ObjectId, Vec<FrameId>>,
-    /// Seen for the first time, not yet opened: of each user, the newest last.
+    /// Objects that were seen for the first time and not yet opened; the newest of each user is last.
     new: FxHashMap<UserId, Vec<ObjectId>>,
-    /// Objects that were seen, with their user.
+    /// Objects that were seen, with their users.
     known: FxHashMap<ObjectId, UserId>,
     /// When each user last had a turn.
     turns: FxHashMap<UserId, u64>,
-    /// To be looked at again, when there is nothing else.
+    /// Objects to retry when there is nothing else to do.
     again: Vec<ObjectId>,
     busy: FxHashMap<ObjectId, JobId>,
     crew: Crew,
@@ -75,7 +75,7 @@ impl Queue {
         }
     }
 
-    /// Adds a frame; `host` is a process in which its object is mapped.
+    /// Adds a frame. `host` is a process that has its object mapped.
     pub(crate) fn push(&mut self, object: ObjectId, frame: FrameId, host: Option<Host>) {
         let waiting = match self.waiting.entry(object) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -97,7 +97,7 @@ impl Queue {
         }
     }
 
-    /// Adds an object whose JIT code is to be looked at again. `false` if it is listed already.
+    /// Adds an object whose JIT code is to be retried. Returns `false` if it is already listed.
     pub(crate) fn push_again(&mut self, object: ObjectId) -> bool {
         let new = !self.again.contains(&object);
         if new {
@@ -106,9 +106,9 @@ impl Queue {
         new
     }
 
-    /// Takes the next job for the worker of these waits. First come objects that were never opened, the newest of each user; then the objects
-    /// with the most waiting frames; then JIT code that had no name. Within each step users take turns. Users who may not have a worker now
-    /// are passed over. [`Queue::done`] must follow.
+    /// Takes the next job for the worker of these waits. First come objects that were never opened, the newest of each user. Then come the
+    /// objects with the most waiting frames, then JIT code without a name. Within each step users take turns. Users who may not have a
+    /// worker now are skipped. [`Queue::done`] must follow.
     pub(crate) fn next(&mut self, now: Instant, waits: &Waits) -> Option<Job> {
         if let Some((object, hosts)) = self.next_new(now) {
             self.begin(object, waits);
@@ -120,7 +120,7 @@ impl Queue {
             self.begin(object, waits);
             return Some(Job::Name(object, waiting));
         }
-        // Debug information takes its time: first everything gets the name that is quickly found.
+        // Debug information is slow: first every frame gets the name from its symbol.
         let deeper = self.deeper.iter().map(|(object, frames)| (*object, frames.len()));
         if let Some(object) = self.first_of(deeper, now) {
             let frames = self.deeper.remove(&object)?;
@@ -161,7 +161,7 @@ impl Queue {
         self.turns.get(&user).copied().unwrap_or_default()
     }
 
-    /// Whether nobody works on an object, and a worker may begin to.
+    /// Whether no worker has the object, and a worker may begin with it.
     fn may_begin(&self, object: ObjectId, now: Instant) -> bool {
         !self.busy.contains_key(&object) && self.crew.may_begin(self.user_of(object), now)
     }
@@ -181,12 +181,12 @@ impl Queue {
         self.busy.insert(object, self.crew.begin(user, waits.clone()));
     }
 
-    /// Adds frames that have been named by their symbols, or have none.
+    /// Adds frames whose symbols were looked up.
     pub(crate) fn push_deeper(&mut self, object: ObjectId, frames: Vec<FrameId>) {
         self.deeper.entry(object).or_default().extend(frames);
     }
 
-    /// Whether frames wait that have no name at all.
+    /// Whether any frames wait for a first name.
     pub(crate) fn has_nameless(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -219,7 +219,7 @@ impl Queue {
         self.crew.left(now)
     }
 
-    /// The object's job is finished.
+    /// Records that the object's job is finished.
     pub(crate) fn done(&mut self, object: ObjectId) {
         self.busy.remove(&object).into_iter().for_each(|job| self.crew.end(job));
     }

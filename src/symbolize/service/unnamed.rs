@@ -1,8 +1,8 @@
-//! Names for code that has none: the object, and where its function begins.
+//! Labels for code without a name: the object, and where its function begins.
 //!
-//! `program+0x1240` is one label for all of a function, so that a function is one box. The number is an ELF address, as `addr2line`,
-//! `objdump` and debuggers take it. Where the function is not known, it is the address of the instruction; where the file cannot be read,
-//! its offset in the file.
+//! A label `program+0x1240` covers a whole function, so that a function is one box. The number is an ELF address, as `addr2line`, `objdump`
+//! and debuggers take it. If the function is not known, it is the address of the instruction. If the file cannot be read, it is the offset
+//! in the file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::object::object_files::Images;
 use crate::profile::{ElfAddress, Frame};
 
-/// Frames of one object that stay without a name.
+/// Finds the numbers for the labels of an object's unnamed frames.
 #[derive(Default)]
 pub(super) struct Unnamed {
     /// Its files, if they can be read.
@@ -24,7 +24,7 @@ impl Unnamed {
         Unnamed { images, last: 0..0 }
     }
 
-    /// The number that stands for a frame.
+    /// Returns the number in a frame's label.
     pub(super) fn place(&mut self, frame: Frame) -> u64 {
         let found = self.images.as_ref().and_then(|images| Some((images, images.elf_address(frame)?)));
         let Some((images, ElfAddress(address))) = found else { return frame.address() };

@@ -1,4 +1,4 @@
-//! Names → places: the functions of one file, for those who want to be told when one is called.
+//! Finds functions of one file by name, for callers that trace their calls.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,23 +12,22 @@ use crate::profile::{ElfAddress, FileOffset, Object, ObjectKind};
 /// A function of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionPlace {
-    /// As the linker has it.
+    /// Its name as the linker has it.
     pub symbol: String,
     /// Where its code begins in the file.
     pub offset: FileOffset,
-    /// It only finds the function that is to be called (`GNU_IFUNC`): is called once, by the dynamic linker.
+    /// Whether it only selects the function that is called instead (`GNU_IFUNC`). The dynamic linker calls such a function once.
     pub chooses: bool,
 }
 
 impl FunctionPlace {
-    /// As people write it: C++ without parameters, Rust without its hash.
+    /// Returns its name as people write it: C++ without parameters, Rust without its hash.
     pub fn name(&self) -> String {
         demangle(self.symbol.as_bytes(), Detail::Short).into_owned()
     }
 }
 
-/// The functions of a file and of the files of debugging information that belong to it, as all their tables have them: one
-/// function may have several names.
+/// Returns the functions in all tables of a file and of its debug files. One function may have several names.
 ///
 /// # Errors
 ///

@@ -1,27 +1,28 @@
-//! Which symbol holds an address: a sorted table of intervals that do not overlap, 16 bytes each, names left in the file.
+//! Maps addresses to symbols: a sorted table of non-overlapping intervals. Entries are 16 bytes; names stay in the file.
 //!
 //! # Which symbols count
 //!
-//! `FUNC` and `GNU_IFUNC` symbols and untyped ones (assembly), defined, named, and lying in a section that holds code; stubs of
-//! the procedure linkage table; of stripped Go programs the functions that Go's own table has.
+//! - Symbols of type `FUNC` and `GNU_IFUNC`, and untyped ones (assembly). They must be defined, have a name, and lie in a section of code.
+//! - Stubs of the procedure linkage table.
+//! - In stripped Go programs, the functions of Go's own table.
 //!
 //! # Which symbol an address has
 //!
 //! 1. A symbol with a size holds `[value, value + size)`, cut at the end of its section. An address past that has no name.
-//! 2. Where two of them overlap, the one that starts later wins; where the inner one ends, the outer one goes on:
+//! 2. If two of them overlap, the one that starts later wins. The outer one continues after the end of the inner one:
 //!
 //!    ```text
 //!    outer  ├──────────────────────┤
 //!    inner        ├───────┤
 //!    table  outer │ inner │ outer  │ none
 //!    ```
-//! 3. A symbol without a size (assembly that lacks `.size`) holds what no symbol with a size holds, up to the next symbol or
-//!    the end of its section. It also ends with the function that holds it by the unwind information, or where the next one begins: that one's
-//!    symbol may have been stripped. A label inside a function names nothing.
-//! 4. Of several symbols at one address the best is kept: the longest; then `FUNC` before `IFUNC` before untyped; then
-//!    exported (global or weak) before local; then `.symtab` before `.dynsym`; then the fewest leading underscores (`read`
-//!    before `__read`), where the `_Z` and `_R` of mangled names do not count; then the shortest name; then the first in
-//!    alphabetical order.
+//! 3. A symbol without a size (assembly that lacks `.size`) holds what no symbol with a size holds, up to the next symbol or the end of its
+//!    section. It also ends with its function in the unwind information, or at the next function there: that function's symbol may have
+//!    been stripped. A label inside a function names nothing.
+//! 4. If several symbols have one address, the best is kept. The longest is best. If sizes are equal, `FUNC` comes before `IFUNC` and
+//!    `IFUNC` before untyped. Then exported (global or weak) comes before local, and then `.symtab` before `.dynsym`. Then the fewest
+//!    leading underscores win (`read` before `__read`), not counting the `_Z` and `_R` of mangled names. Then the shortest name wins, and
+//!    last the first in alphabetical order.
 
 use std::ops::Range;
 
@@ -33,22 +34,22 @@ use crate::object::plt;
 use crate::object::reason::Reason;
 use crate::profile::ElfAddress;
 
-/// Symbols looked at in one table. node has 110,000, the Rust compiler's library 165,000.
+/// Most symbols read from one table. node has 110,000, the Rust compiler's library 165,000.
 const MAX_SCANNED: u64 = 8_000_000;
-/// Code symbols kept of one object: 32 MB while the table is made.
+/// Most code symbols kept of one object: 32 MB while the table is made.
 const MAX_KEPT: usize = 2_000_000;
 /// Symbols read at once.
 const CHUNK: usize = 4096;
-/// Limit of searches for the end of a symbol without a size. A search takes about 20 reads.
+/// Most searches for the end of a symbol without a size. A search takes about 20 reads.
 const MAX_ENDS: u32 = 16_384;
-/// Names read to choose among aliases, one `pread` each; after that the order in the file decides.
+/// Most names read to choose among aliases, one `pread` each. After that the order in the file decides.
 const MAX_NAME_READS: u32 = 200_000;
 
-/// User space lies below 2^56 (x86-64 with five levels has that, arm64 2^52), and the kernel as far below 2^64: the top byte is
-/// that of the bit below it, and free.
+/// User space lies below 2^56 (x86-64 with five levels has that, arm64 2^52), and the kernel as far below 2^64. So the top byte repeats the
+/// bit below it, and is free for the rank.
 const ADDRESS_BITS: u32 = 56;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
-/// The top three bits of a name say which table it is from: no table of names has half a gigabyte.
+/// The top three bits of a name say which table it is from. No table of names has half a gigabyte.
 const ORIGIN_SHIFT: u32 = 29;
 const PLACE: u32 = (1 << ORIGIN_SHIFT) - 1;
 
@@ -57,7 +58,7 @@ const UNTYPED_RANK: u8 = 8;
 const LOCAL_RANK: u8 = 2;
 const DYNAMIC_RANK: u8 = 1;
 
-/// A symbol while the table is made: `key` is the address with the rank in its top byte; lower ranks are better.
+/// A symbol while the table is made. `key` is the address with the rank in its top byte; lower ranks are better.
 #[derive(Clone, Copy)]
 struct Candidate {
     key: u64,
@@ -80,23 +81,23 @@ impl Candidate {
         (self.key, self.size) == (other.key, other.size)
     }
 
-    /// Mapping symbols of arm64 and RISC-V (`$x`, `$d`), local labels and annobin's notes look like this.
+    /// Whether it may be a mapping symbol of arm64 or RISC-V (`$x`, `$d`), a local label, or one of annobin's notes.
     fn may_be_a_mark(self) -> bool {
         self.size == 0 && self.rank() & (UNTYPED_RANK | LOCAL_RANK) == UNTYPED_RANK | LOCAL_RANK
     }
 }
 
-/// The address of which these are the lowest 56 bits.
+/// Returns the full address for its lowest 56 bits.
 fn full(bits: u64) -> u64 {
     (bits << (64 - ADDRESS_BITS)).cast_signed().wrapping_shr(64 - ADDRESS_BITS).cast_unsigned()
 }
 
-/// A name's place in the file; equal for all addresses of one function.
+/// Location of a name in the file. It is equal for all addresses of one function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct NameRef(u32);
 
 impl NameRef {
-    /// The name's bytes, from the file.
+    /// Reads the name's bytes from the file.
     pub(crate) fn read(self, images: &Images) -> Result<Option<Vec<u8>>, Reason> {
         images.name(Origin::from_number(self.0 >> ORIGIN_SHIFT), self.0 & PLACE)
     }
@@ -118,7 +119,7 @@ pub(crate) struct SymbolIndex {
 }
 
 impl SymbolIndex {
-    /// Reads the symbol tables of an object. One without symbols gives an empty table.
+    /// Reads the symbol tables of an object. An object without symbols gives an empty table.
     pub(crate) fn build(images: &Images) -> Result<SymbolIndex, Reason> {
         let mut candidates = Vec::new();
         for origin in images.origins() {
@@ -142,12 +143,12 @@ impl SymbolIndex {
         Ok(SymbolIndex { intervals: sweep.finish() })
     }
 
-    /// The symbol that holds an address.
+    /// Returns the symbol that holds an address.
     pub(crate) fn find(&self, address: ElfAddress) -> Option<NameRef> {
         self.interval(address).map(|(_, name)| name)
     }
 
-    /// The same, with the addresses around it that it holds without a gap.
+    /// Returns the symbol that holds an address, with the range around the address that it holds without a gap.
     pub(crate) fn interval(&self, address: ElfAddress) -> Option<(Range<u64>, NameRef)> {
         let after = self.intervals.partition_point(|interval| interval.start <= address.0);
         let interval = self.intervals.get(after.checked_sub(1)?)?;
@@ -155,28 +156,28 @@ impl SymbolIndex {
         (address.0 < end).then_some((interval.start..end, NameRef(interval.name)))
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub(crate) fn memory(&self) -> usize {
         self.intervals.len() * size_of::<Interval>()
     }
 
-    /// How many intervals there are.
+    /// Returns the number of intervals.
     pub(crate) fn len(&self) -> usize {
         self.intervals.len()
     }
 }
 
-/// A symbol of a function.
+/// A function's symbol.
 pub(crate) struct FunctionSymbol {
     /// Its first instruction.
     pub(crate) address: u64,
     /// Its name.
     pub(crate) name: NameRef,
-    /// It finds the function that is to be called in its place.
+    /// Whether it only selects the function that is called in its place.
     pub(crate) chooses: bool,
 }
 
-/// All symbols of functions, and the functions of stripped Go programs; no stubs, nothing untyped.
+/// Returns all symbols of functions, and the functions of stripped Go programs, without stubs and untyped symbols.
 pub(crate) fn functions(images: &Images) -> Result<Vec<FunctionSymbol>, Reason> {
     let mut candidates = Vec::new();
     for origin in images.origins() {
@@ -218,9 +219,9 @@ fn collect(images: &Images, origin: Origin, into: &mut Vec<Candidate>) -> Result
     Ok(())
 }
 
-/// `st_name` u32, `st_info` u8 (binding << 4 | type), `st_other` u8, `st_shndx` u16, `st_value` u64, `st_size` u64.
+/// Reads a symbol: `st_name` u32, `st_info` u8 (binding << 4 | type), `st_other` u8, `st_shndx` u16, `st_value` u64, `st_size` u64.
 ///
-/// Where code is, is asked of the object itself: a file of debug information has the headers of its sections and nothing in them.
+/// The sections of code are taken from the object itself: a debug file has the headers of its sections but not their contents.
 fn candidate(own: &Image, origin: Origin, symbol: &[u8]) -> Option<Candidate> {
     const UNDEFINED: u16 = 0;
     const FIRST_SPECIAL: u16 = 0xff00;
@@ -251,7 +252,7 @@ fn candidate(own: &Image, origin: Origin, symbol: &[u8]) -> Option<Candidate> {
     Some(Candidate { key: address & ADDRESS | u64::from(rank) << ADDRESS_BITS, size, name: place })
 }
 
-/// A function that is known from elsewhere than a symbol table.
+/// Makes a candidate of a function that is not from a symbol table.
 fn made(own: &Image, origin: Origin, address: u64, size: u64, name: u32) -> Option<Candidate> {
     let room = own.code_around(address)?.end - address;
     let size = u32::try_from(size.min(room)).unwrap_or(u32::MAX);
@@ -269,11 +270,11 @@ struct Open {
     sized: bool,
 }
 
-/// Goes through the symbols in order of address and writes down who holds what.
+/// Goes through the symbols in order of address and writes the intervals.
 struct Sweep<'a> {
     images: &'a Images,
     open: Vec<Open>,
-    /// Everything before this is written down.
+    /// All intervals before this address are written.
     done: u64,
     intervals: Vec<Interval>,
     name_reads: u32,
@@ -285,7 +286,7 @@ impl<'a> Sweep<'a> {
         Sweep { images, open: Vec::new(), done: 0, intervals: Vec::with_capacity(count), name_reads: 0, ends: 0 }
     }
 
-    /// The symbols of one address, the best first but for their names.
+    /// Takes the symbols of one address. The best comes first, except that names are not compared yet.
     fn take(&mut self, group: &[Candidate]) -> Result<(), Reason> {
         let Some(first) = group.first() else { return Ok(()) };
         let address = first.address();
@@ -309,7 +310,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Where a symbol without a size ends, if no other begins before that.
+    /// Returns where a symbol without a size ends, if no other begins before that.
     fn end_of_label(&mut self, address: u64) -> u64 {
         let section = self.images.own.code_around(address).map_or(address, |code| code.end);
         self.ends += 1;
@@ -323,7 +324,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// What was not written down before `end` belongs to `name`.
+    /// Gives the unwritten addresses before `end` to `name`.
     fn write(&mut self, name: u32, end: u64) {
         if end > self.done {
             let length = u32::try_from(end - self.done).unwrap_or(u32::MAX);
@@ -332,7 +333,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The symbol whose name is best among those that are alike otherwise.
+    /// Chooses the symbol with the best name among those that are equal otherwise.
     fn choose(&mut self, group: &[Candidate]) -> Result<Option<Candidate>, Reason> {
         let mut best: Option<(Candidate, Option<Vec<u8>>)> = None;
         for (index, symbol) in group.iter().enumerate() {
@@ -375,7 +376,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Lower is better: fewest leading underscores, shortest, first in the alphabet.
+/// Returns a sort key; lower is better: fewest leading underscores, shortest, first in the alphabet.
 pub(crate) fn preference(name: &[u8]) -> (usize, usize, &[u8]) {
     let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
     let underscores = if mangled { 0 } else { name.iter().take_while(|byte| **byte == b'_').count() };
@@ -402,7 +403,7 @@ mod tests {
     /// Name, `st_info`, address, size.
     type Symbol = (&'static str, u8, u64, u64);
 
-    /// An ELF file with one segment and code section, [0x1000, 0x2000), and these symbols in `.symtab`.
+    /// Builds an ELF file with one segment and code section, [0x1000, 0x2000), and these symbols in `.symtab`.
     fn images(symbols: &[Symbol]) -> Images {
         let mut strings = vec![0];
         let mut table = vec![0; SYMBOL];

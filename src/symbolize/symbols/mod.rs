@@ -1,4 +1,4 @@
-//! Symbol tables: an address → the function that holds it, and its name as people read it.
+//! Symbol tables: map an address to the function that holds it, and make its name readable.
 
 pub(crate) mod demangle;
 pub(crate) mod file_functions;
