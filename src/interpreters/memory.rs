@@ -1,11 +1,11 @@
-//! Memory of a process.
+//! The memory of a process, as interpreters' structures are read from it.
 
-/// Where what an interpreter keeps is read from.
+/// Read access to a process's memory.
 pub trait Memory {
-    /// Reads as many bytes as the buffer holds from an address on. Returns `false` if not all of them are there.
+    /// Fills the buffer from `address`. Returns `false` if not all bytes are there.
     fn read(&self, address: u64, buffer: &mut [u8]) -> bool;
 
-    /// Reads bytes, at most `limit` of them. Returns `None` if more are asked for, or not all are there.
+    /// Reads `length` bytes. Returns `None` if that is more than `limit`, or if not all bytes are there.
     fn bytes(&self, address: u64, length: u64, limit: u64) -> Option<Vec<u8>> {
         let length = usize::try_from(length).ok().filter(|_| length <= limit)?;
         let mut bytes = vec![0; length];

@@ -1,7 +1,7 @@
-//! Interpreters of other languages: where their functions are in memory, and what they are called.
+//! Interpreters of other languages: finds their functions in memory, and the names of these functions.
 //!
-//! PURE: memory is read through [`Memory`]. All that is read belongs to a profiled process, and is hostile: each read has a bound, and so has
-//! each chain that is followed. What is damaged gives `None`, never a panic.
+//! PURE: memory is read through [`Memory`]. The memory belongs to a profiled process and is hostile. So each read has a bound, and each
+//! chain of pointers has one, too. Damaged data gives `None`, never a panic.
 //!
 //! - [`python`]: CPython 3.7 to 3.15
 

@@ -1,7 +1,7 @@
-//! Where the bytes of an ELF image come from, read piece by piece and never further than the image reaches.
+//! The source of an ELF image's bytes. It is read piece by piece, and never past the image's end.
 //!
-//! Files are read with `pread`, not mapped: a file that its owner truncates under a mapping would end us with SIGBUS, and a
-//! mapping of a 100 MB library shows up in our resident memory.
+//! Files are read with `pread`, not mapped. If a file's owner truncated it under a mapping, SIGBUS would end us. And a mapping of a 100 MB
+//! library shows up in our resident memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use super::reason::Reason;
 use crate::object::open::OpenFile;
 use crate::profile::UserId;
 
-/// What tells whether a file was written to since it was last looked at.
+/// Length and times of a file. A change means that the file was written to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stamp {
     length: u64,
@@ -59,7 +59,7 @@ impl Source {
             modified: (facts.modified.0, facts.modified.1.into()),
             changed: (facts.changed.0, facts.changed.1.into()),
         };
-        // If we are not root, files of our own user are trusted: they can do no more than that user can.
+        // If we are not root, files of our own user are trusted: they can do only what that user can do anyway.
         let user = UserId(rustix::process::geteuid().as_raw());
         let is_our_users = user != UserId(0) && facts.owner == user && facts.mode & 0o022 == 0 && file.opened.near().is_some();
         let trusted = is_ours && (file.only_root_writes() || is_our_users);
@@ -72,7 +72,7 @@ impl Source {
         Ok(Source::of(OpenFile::ours(file)?, true))
     }
 
-    /// The file, if it is of this machine and may be mapped.
+    /// Returns the file, if it is on this machine and may be mapped.
     pub(crate) fn near(&self) -> Option<&File> {
         let Source::File(on_disk) = self else { return None };
         on_disk.file.opened.near()
@@ -90,12 +90,12 @@ impl Source {
         matches!(self, Source::File(on_disk) if on_disk.trusted)
     }
 
-    /// The bytes from `range.start` to `range.end`, one behind the other.
+    /// Returns a reader of the bytes from `range.start` to `range.end`.
     pub(crate) fn reader(&self, range: Range<u64>) -> ByteReader<'_> {
         ByteReader { source: self, range }
     }
 
-    /// How long the image is.
+    /// Returns the length of the image.
     pub(crate) fn length(&self) -> u64 {
         match self {
             Source::File(on_disk) => on_disk.stamp.length,
@@ -103,8 +103,8 @@ impl Source {
         }
     }
 
-    /// Fails with [`Reason::Changed`] when the file was written to since it was opened: what was read before and what would
-    /// be read now do not belong together.
+    /// Fails with [`Reason::Changed`] if the file was written to since it was opened. Bytes that were read earlier and bytes that are read
+    /// now would not belong together.
     pub(crate) fn check_unchanged(&self) -> Result<(), Reason> {
         match self {
             Source::File(of) if !of.file.opened.ask(Stamp::of)?.same_contents(&of.stamp) => Err(Reason::Changed),
@@ -112,7 +112,7 @@ impl Source {
         }
     }
 
-    /// When the file was written to, in seconds and nanoseconds since 1970.
+    /// Returns when the file was written to, in seconds and nanoseconds since 1970.
     pub(crate) fn modified(&self) -> Option<(i64, i64)> {
         match self {
             Source::File(on_disk) => Some(on_disk.stamp.modified),
@@ -120,7 +120,7 @@ impl Source {
         }
     }
 
-    /// Fills `buffer` from `offset`, or fails with [`Reason::Truncated`] where the image ends before.
+    /// Fills `buffer` from `offset`. Fails with [`Reason::Truncated`] if the image ends before the buffer is full.
     pub(crate) fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Reason> {
         let end = offset.checked_add(buffer.len() as u64).ok_or(Reason::Malformed)?;
         if end > self.length() {
@@ -129,7 +129,7 @@ impl Source {
         Ok(self.read_exact_at(offset, buffer)?)
     }
 
-    /// `length` bytes from `offset`; [`Reason::TooLarge`] where that is more than `limit`, before anything is allocated.
+    /// Returns `length` bytes from `offset`. Fails with [`Reason::TooLarge`] if that is more than `limit`, before anything is allocated.
     pub(crate) fn read(&self, offset: u64, length: u64, limit: u64) -> Result<Vec<u8>, Reason> {
         if length > limit {
             return Err(Reason::TooLarge);

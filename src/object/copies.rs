@@ -1,7 +1,7 @@
 //! Copies of debug sections: of files that other users can write, and of compressed sections.
 //!
-//! The author of a file can make its sections long at no cost: a hole in a sparse file takes no room, and a megabyte of zeros takes a
-//! kilobyte when it is compressed. So a copy is bounded by the bytes that its file really takes:
+//! The author of a file can make its sections long at no cost. A hole in a sparse file takes no room. A megabyte of zeros takes a kilobyte
+//! when compressed. So the bound of a copy depends on the bytes that its file really takes:
 //!
 //! | copies | bound |
 //! | --- | --- |
@@ -157,7 +157,8 @@ impl Copy {
         Copy::of(source, reader, size)
     }
 
-    /// Copies all bytes of `reader`, which must be `size`. The copy grows as they come, so a size that a hostile file only claims costs nothing.
+    /// Copies all bytes of `reader`, which must be `size`. The copy grows as they come, so a size that a hostile file only claims costs
+    /// nothing.
     pub(crate) fn of(source: &Source, reader: impl Read, size: u64) -> Result<Copy, Reason> {
         let share = Share::take(source, size)?;
         let mut reader = reader.take(size);
@@ -216,7 +217,7 @@ fn pieces_with_data(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
     while at < range.end {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // The rest is a hole.
+            // Only a hole follows.
             Err(rustix::io::Errno::NXIO) => break,
             Err(_) => at,
         };

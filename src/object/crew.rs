@@ -1,17 +1,19 @@
-//! Workers that open files of processes, and may wait for them: who works, who waits, and who may begin.
+//! Workers that open files of processes, and may have to wait for them. The crew records which workers work or wait, and decides which may
+//! begin.
 //!
-//! A file that answers late holds up whoever opens it. So a worker that waits longer than [`PROMPT`] is left behind, and another may begin in
-//! its place:
+//! A file that answers late blocks the thread that opens it. So a worker that waits longer than [`PROMPT`] is left behind, and another
+//! worker may begin in its place:
 //!
 //! ```text
 //! begin(user) ─► works ──────────────────► end
 //!                  └─ waits for 30 ms ─► left behind ─► has its answer ─► end
 //! ```
 //!
-//! Bounds: of all workers that are not left behind, one is kept for root. Files of one user leave [`MAX_LEFT_OF_USER`] workers behind, those
-//! of all users but root [`MAX_LEFT_OF_OTHERS`], those of root [`MAX_LEFT_OF_ROOT`]. A user at the bound may not begin until one comes back.
+//! Bounds: among the workers that are not left behind, one is kept for root. Files of one user leave at most [`MAX_LEFT_OF_USER`] workers
+//! behind, files of all users but root [`MAX_LEFT_OF_OTHERS`], files of root [`MAX_LEFT_OF_ROOT`]. A user at the bound may not begin until
+//! one comes back.
 //!
-//! [`io_timeout`](super::io_timeout) notes when a thread waits; [`Waits`] is where.
+//! [`io_timeout`](super::io_timeout) notes the waits of a thread in [`Waits`].
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +46,7 @@ struct Times {
     waited: AtomicU64,
 }
 
-/// Where times are counted from: a nanosecond before the first question.
+/// The origin of times: a nanosecond before the first question.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn nanoseconds(at: Instant) -> u64 {
@@ -122,7 +124,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// Returns a crew of which at most `workers` work at a time.
+    /// Returns a crew. At most `workers` of it work at a time.
     pub fn new(workers: usize) -> Crew {
         Crew { workers, running: Vec::new(), next: 0 }
     }
@@ -180,7 +182,7 @@ impl Crew {
 mod tests {
     use super::*;
 
-    /// A thread that has waited for so long, as far as its times tell.
+    /// Returns the times of a thread that has waited for `time`.
     fn waiting(time: Duration) -> Waits {
         let waits = Waits::default();
         // The epoch may be now.

@@ -1,4 +1,4 @@
-//! Where an object's debug information is when it is not in the object itself.
+//! Finds an object's debug information in other files, if the object itself has none.
 //!
 //! ```text
 //! object ─┬─ .gnu_debugdata                                 a small ELF file with symbols, packed with xz
@@ -6,15 +6,14 @@
 //!         └─ .gnu_debuglink ──► name, checksum ──────────────────┘
 //! ```
 //!
-//! gdb's manual, "Debugging Information in Separate Files" and "Debugging information in a special section"; dwz(1). Each file
-//! is taken only when its build id (of a debug link: its checksum) is the one that is wanted. It is looked for where the object was
-//! found:
+//! Sources: gdb's manual, "Debugging Information in Separate Files" and "Debugging information in a special section"; dwz(1). A file is
+//! taken only if it has the wanted build id (for a debug link: the wanted checksum). The search depends on where the object was found:
 //!
-//! | the object | looked for |
+//! | the object | places of the search |
 //! | --- | --- |
-//! | our own file at that path, which only root can write | under our own root; files in the root of a process count only for its own files |
-//! | a file of a process | under the root of that process, and of other processes that see the same files |
-//! | a file of a process that sees our files | under those roots, then under our own root, in case the process has ended |
+//! | our own file of that path, which only root can write | our own root; files in a process's root count only for its own files |
+//! | a file of a process | the root of that process, and of other processes that see the same files |
+//! | a file of a process that sees our files | those roots, then our own root, in case the process has ended |
 
 use std::path::{Path, PathBuf};
 
@@ -32,16 +31,16 @@ use tempfile::TempDir;
 use crate::object::open::Root;
 use crate::profile::{BuildId, Object, UserId};
 
-/// Files larger than this are not compared by their checksum: that reads them whole.
+/// Files larger than this are not compared by checksum, because the checksum needs the whole file.
 const LARGEST_CHECKED: u64 = 1 << 30;
-/// `.gnu_debugdata`, packed and unpacked: symbols of one object. Those of Fedora's largest libraries have 1 MB.
+/// Largest `.gnu_debugdata`, packed and unpacked: symbols of one object. In Fedora's largest libraries it has 1 MB.
 const LARGEST_PACKED: u64 = 16 << 20;
 /// Links are a name and some bytes.
 const LARGEST_LINK: u64 = 8192;
-/// Processes whose root is looked at.
+/// Number of processes whose root is searched.
 const MAX_ROOTS: usize = 4;
 
-/// Where files of an object are looked for.
+/// The places of a search for an object's debug files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     /// Roots, those of processes first, each with the user who chooses the paths in it.
@@ -73,42 +72,42 @@ impl Places {
         Places { roots: vec![(US, Root::Under(root))], path: path.to_owned() }
     }
 
-    /// Files that belong to no object of a process, under one root.
+    /// Returns a place for files that belong to no object of a process, under one root.
     pub(crate) fn under(root: PathBuf) -> Places {
         Places { roots: vec![(US, Root::Under(root))], path: PathBuf::new() }
     }
 
-    /// The directory of the object.
+    /// Returns the directory of the object.
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.path.parent().filter(|directory| directory.is_absolute())
     }
 
-    /// The object's path with something behind it.
+    /// Returns the object's path with a suffix.
     pub(crate) fn path_with(&self, suffix: &str) -> PathBuf {
         let mut path = self.path.clone().into_os_string();
         path.push(suffix);
         PathBuf::from(path)
     }
 
-    /// ELF files of this absolute path, under each root in turn.
+    /// Returns the ELF files with this absolute path, under each root in turn.
     pub(crate) fn images<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = Image> + 'a {
         let roots = self.roots.iter().filter(|_| path.is_absolute());
         roots.filter_map(move |(user, root)| Image::read(mapped_file::open_source(*user, root, path).ok()?).ok())
     }
 }
 
-/// The separate debug file of an image.
+/// Returns the separate debug file of an image.
 pub(crate) fn find(image: &Image, places: &Places) -> Option<Image> {
     by_build_id(image, places).or_else(|| by_link(image, places))
 }
 
-/// Files that were fetched for an object.
+/// Debug files that were fetched for an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetched {
     /// The user who could have written the files.
     user: UserId,
     debug: PathBuf,
-    /// What dwz took out of it.
+    /// The file with the parts that dwz moved out of it.
     alternative: Option<PathBuf>,
     /// Keeps the directory of the files, if it is removed after use.
     _directory: Option<Arc<TempDir>>,
@@ -119,7 +118,7 @@ impl Fetched {
         Fetched { user, debug, alternative, _directory: directory }
     }
 
-    /// Opens what belongs to an image.
+    /// Opens the fetched files, if they belong to an image.
     pub(crate) fn open(&self, image: &Image) -> Option<(Image, Option<Image>)> {
         let debug = fetched(self.user, &self.debug, image.build_id()?)?;
         let link = alternative_link(&debug);
@@ -139,14 +138,14 @@ fn by_build_id(image: &Image, places: &Places) -> Option<Image> {
     places.images(&debug_link::path_of(id)?).find(|found| found.build_id() == Some(id))
 }
 
-/// The file that `.gnu_debuglink` names.
+/// Returns the file that `.gnu_debuglink` names.
 fn by_link(image: &Image, places: &Places) -> Option<Image> {
     let link = DebugLink::parse(&contents(image, ".gnu_debuglink", LARGEST_LINK)?)?;
     let is_it = |found: &Image| checksum(&found.source, LARGEST_CHECKED) == Some(link.checksum);
     link.places(places.directory()?).iter().find_map(|path| places.images(path).find(is_it))
 }
 
-/// What dwz found in several files and put into one: the file that a debug file names by path and build id.
+/// Returns the file with the parts that several debug files share. dwz made it; a debug file names it by path and build id.
 pub(crate) fn alternative(debug: &Image, places: &Places) -> Option<Image> {
     let (path, id) = alternative_link(debug)?;
     let path = path.as_path();
@@ -154,7 +153,7 @@ pub(crate) fn alternative(debug: &Image, places: &Places) -> Option<Image> {
     if path.is_absolute() {
         candidates.push(path.to_owned());
     } else {
-        // Relative to the debug file, which is one of these.
+        // The path is relative to the debug file, which is one of these two.
         let of_object = places.directory().map(|directory| directory.join(path));
         let of_build_id = debug.build_id().and_then(|id| Some(debug_link::directory_of(id)?.join(path)));
         candidates.extend(of_object.into_iter().chain(of_build_id));
@@ -163,7 +162,7 @@ pub(crate) fn alternative(debug: &Image, places: &Places) -> Option<Image> {
     candidates.iter().find_map(|path| places.images(path).find(|found| found.build_id() == Some(id)))
 }
 
-/// Path and build id of that file.
+/// Returns path and build id of the file that dwz made.
 pub(crate) fn alternative_link(debug: &Image) -> Option<(PathBuf, BuildId)> {
     let link = contents(debug, ".gnu_debugaltlink", LARGEST_LINK)?;
     let end = memchr::memchr(0, &link)?;
@@ -171,7 +170,7 @@ pub(crate) fn alternative_link(debug: &Image) -> Option<(PathBuf, BuildId)> {
     Some((path, BuildId::new(link.get(end + 1..)?)?))
 }
 
-/// The symbols of `.gnu_debugdata`.
+/// Returns the symbols of `.gnu_debugdata`.
 pub(crate) fn unpack_debugdata(image: &Image) -> Option<Result<Image, Reason>> {
     let packed = contents(image, ".gnu_debugdata", LARGEST_PACKED)?;
     Some(Image::read(Source::Memory(unpack::unpack_debugdata(&packed).into())))

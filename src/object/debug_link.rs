@@ -1,16 +1,16 @@
-//! Where a separate file of debugging information lies: by build id, or by the name and checksum in `.gnu_debuglink`.
+//! Places of separate debug files: by build id, or by the name and checksum in `.gnu_debuglink`.
 //!
-//! gdb's manual, "Debugging Information in Separate Files".
+//! Source: gdb's manual, "Debugging Information in Separate Files".
 
 use std::path::{Path, PathBuf};
 
 use super::numbers::u32_at;
 use crate::profile::BuildId;
 
-/// Where distributions install debug files.
+/// The directory where distributions install debug files.
 const DIRECTORY: &str = "/usr/lib/debug";
 
-/// Files larger than this are not compared by their checksum: that reads them whole.
+/// Files larger than this are not compared by checksum, because the checksum needs the whole file.
 pub(crate) const LARGEST_CHECKED: u64 = 256 << 20;
 
 /// Returns the path of the debug file with a build id: `/usr/lib/debug/.build-id/12/3456….debug`.
@@ -20,7 +20,7 @@ pub(crate) fn path_of(id: BuildId) -> Option<PathBuf> {
     Some(Path::new(DIRECTORY).join(".build-id").join(first).join(format!("{rest}.debug")))
 }
 
-/// Returns the directory of debug files whose build ids begin as this one.
+/// Returns the directory of debug files whose build ids have the same first byte.
 pub(crate) fn directory_of(id: BuildId) -> Option<PathBuf> {
     Some(Path::new(DIRECTORY).join(".build-id").join(id.to_string().get(..2)?))
 }
@@ -45,7 +45,8 @@ impl DebugLink {
         Some(DebugLink { name: name.to_owned(), checksum })
     }
 
-    /// Returns the places where gdb looks, for an object in a directory: beside it, in `.debug` beside it, and below /usr/lib/debug.
+    /// Returns the places where gdb looks for the debug file of an object in `directory`: that directory, its `.debug`, and below
+    /// /usr/lib/debug.
     pub(crate) fn places(&self, directory: &Path) -> [PathBuf; 3] {
         let below = Path::new(DIRECTORY).join(directory.strip_prefix("/").unwrap_or(directory));
         [directory.join(&self.name), directory.join(".debug").join(&self.name), below.join(&self.name)]

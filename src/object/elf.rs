@@ -13,19 +13,19 @@ use super::read_at::Unreadable;
 use super::reason::Reason;
 use crate::profile::{BuildId, ElfAddress, FileOffset};
 
-/// Programs have about a dozen segments; a count past this is an attack.
+/// Most segments. Programs have about a dozen; a larger count is an attack.
 const MAX_SEGMENTS: u16 = 4096;
 /// Executable segments kept; programs have one or two.
 const MAX_LOADS: usize = 64;
-/// Linked files have some tens of sections; this leaves room for what is linked without merging them (12.8 MB of headers).
+/// Most sections. Linked files have some tens; this leaves room for files that are linked without merging sections (12.8 MB of headers).
 const MAX_SECTIONS: u64 = 200_000;
 /// Notes are tens of bytes; Go's and package metadata notes some hundred.
 const MAX_NOTES: u64 = 64 << 10;
-/// Note areas looked at for a build id.
+/// Most note areas that are searched for a build id.
 const MAX_NOTE_AREAS: usize = 16;
-/// Section names read for the sake of debug sections.
+/// Bytes of section names that are read, to find debug sections.
 const MAX_SECTION_NAMES: u64 = 16 << 20;
-/// Sections given by name; those that anybody asks for are some twenty.
+/// Most sections that are returned by name; callers need about twenty.
 const MAX_NAMED: usize = 256;
 /// Longest symbol name read.
 const MAX_NAME: usize = 64 << 10;
@@ -54,16 +54,16 @@ pub(crate) fn fills_slot(arch: Arch, kind: u32) -> bool {
     }
 }
 
-/// Which table a symbol is from; also how its string offset is to be read.
+/// The symbol table of a symbol. It also tells how the symbol's string offset is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TableKind {
     /// `.symtab`: everything, unless stripped.
     Full,
-    /// `.dynsym`: what is imported and exported.
+    /// `.dynsym`: imported and exported symbols.
     Dynamic,
 }
 
-/// Where the sections of a file are that is not linked, by their number.
+/// Addresses of the sections of a file that is not linked, by section number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed(pub(crate) Vec<Option<u64>>);
 
@@ -75,18 +75,18 @@ pub(crate) struct Image {
     code: Vec<Range<u64>>,
     full: Option<SymbolTable>,
     dynamic: Option<SymbolTable>,
-    /// Where the section headers are: read again for debug sections, not kept.
+    /// The place of the section headers. They are read again for debug sections, and not kept.
     sections: Option<SectionHeaders>,
     build_id: Option<BuildId>,
     arch: Option<Arch>,
-    /// Where its functions begin and end, once that was asked.
+    /// The begins and ends of its functions, read at the first use.
     functions: OnceLock<Option<FunctionBounds>>,
-    /// Where its sections are, if it is not linked and somebody has found out.
+    /// The addresses of its sections, if it is not linked and they are known.
     pub(crate) placed: Option<Placed>,
 }
 
 impl Image {
-    /// Reads the headers. Fails with the reason why this image will never name anything.
+    /// Reads the headers. Fails with the reason why this image can never name anything.
     pub(crate) fn read(source: Source) -> Result<Image, Reason> {
         let header = FileHeader::read(&source)?;
         let segments = header.program_headers(&source, MAX_SEGMENTS)?;
@@ -101,12 +101,12 @@ impl Image {
         Ok(Image { source, loads, code, full, dynamic, sections: place, build_id, arch, functions, placed: None })
     }
 
-    /// The function that holds an address, by its unwind information.
+    /// Returns the function that holds an address, according to the unwind information.
     pub(crate) fn function_around(&self, address: ElfAddress) -> Option<Range<u64>> {
         self.functions()?.around(&self.source, address)
     }
 
-    /// Where code that begins at an address ends at the latest: see [`FunctionBounds::end_of`].
+    /// Returns the latest possible end of code that begins at an address: see [`FunctionBounds::end_of`].
     pub(crate) fn end_of_code_at(&self, address: ElfAddress) -> Option<u64> {
         self.functions()?.end_of(&self.source, address)
     }
@@ -115,12 +115,12 @@ impl Image {
         self.functions.get_or_init(|| FunctionBounds::of(&self.source)).as_ref()
     }
 
-    /// Returns the instruction set of its code, if it is one of ours.
+    /// Returns the instruction set of its code, if we support it.
     pub(crate) fn arch(&self) -> Option<Arch> {
         self.arch
     }
 
-    /// What the linker called this build.
+    /// Returns the build id, which the linker gave this build.
     pub(crate) fn build_id(&self) -> Option<BuildId> {
         self.build_id
     }
@@ -130,7 +130,7 @@ impl Image {
         self.full.is_some()
     }
 
-    /// The place of a symbol table in the file.
+    /// Returns the place of a symbol table in the file.
     pub(crate) fn table(&self, kind: TableKind) -> Option<SymbolTable> {
         match kind {
             TableKind::Full => self.full,
@@ -138,20 +138,20 @@ impl Image {
         }
     }
 
-    /// The virtual address of a position in the file, by the executable segment that holds it:
+    /// Returns the virtual address of a position in the file, from the executable segment that holds it:
     ///
     /// ```text
     /// address = p_vaddr + (offset − p_offset)    where p_offset ≤ offset < p_offset + p_filesz
     /// ```
     ///
-    /// Each segment has its own distance between the two: lld and mold move each one by a page more. Position-independent
-    /// or not makes no difference, since the load address is not part of it.
+    /// The distance between the two differs by segment: lld and mold move each segment by one more page. It makes no difference whether the
+    /// file is position-independent, since the load address is not part of the result.
     pub(crate) fn elf_address(&self, offset: FileOffset) -> Option<ElfAddress> {
         let load = self.loads.iter().find(|load| load.file.contains(&offset.0))?;
         load.address.checked_add(offset.0 - load.file.start).map(ElfAddress)
     }
 
-    /// The position in the file of a virtual address of code: the other way round.
+    /// Returns the position in the file of a virtual address of code: the inverse of [`Image::elf_address`].
     pub(crate) fn file_offset(&self, address: ElfAddress) -> Option<FileOffset> {
         self.loads.iter().find_map(|load| {
             let within = address.0.checked_sub(load.address)?;
@@ -160,21 +160,21 @@ impl Image {
         })
     }
 
-    /// The code section (or, where there are no sections, the executable segment) that holds an address.
+    /// Returns the code section that holds an address. If there are no sections, returns the executable segment.
     pub(crate) fn code_around(&self, address: u64) -> Option<&Range<u64>> {
         let after = self.code.partition_point(|range| range.start <= address);
         self.code.get(after.checked_sub(1)?).filter(|range| range.contains(&address))
     }
 
-    /// A name from a string table: what comes before the NUL, or `None` where there is none within 64 KiB.
+    /// Returns a name from a string table: the bytes before the NUL, or `None` if there is no NUL within 64 KiB.
     pub(crate) fn string(&self, kind: TableKind, offset: u32) -> Result<Option<Vec<u8>>, Reason> {
         let Some(table) = self.table(kind) else { return Ok(None) };
         self.string_in(table.strings, table.strings_size, offset)
     }
 
-    /// The same from `size` bytes of names at `strings`.
+    /// Returns a name from `size` bytes of names at `strings`.
     pub(crate) fn string_in(&self, strings: u64, size: u64, offset: u32) -> Result<Option<Vec<u8>>, Reason> {
-        // 240 bytes hold 98 % of node's names and 87 % of librustc_driver's; the longest of both has 1,222.
+        // 240 bytes hold 98 % of node's names and 87 % of librustc_driver's. The longest name of both has 1,222.
         const STEPS: [usize; 3] = [240, 4096, MAX_NAME];
         let left = size.saturating_sub(u64::from(offset));
         for step in STEPS {
@@ -191,9 +191,9 @@ impl Image {
         Ok(None)
     }
 
-    /// The sections with contents whose name is `wanted`, in the order of the file.
+    /// Returns the sections with contents whose name is `wanted`, in the order of the file.
     ///
-    /// Fails where the file ends before its headers or names do.
+    /// Fails if the file ends before its headers or names do.
     pub(crate) fn sections_named(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<NamedSection>, Reason> {
         let mut named = Vec::new();
         self.each_section(|index, name, section| {
@@ -212,7 +212,7 @@ impl Image {
         Ok(named)
     }
 
-    /// All sections that are in memory when it runs; in debug files, too, which have nothing but their headers.
+    /// Returns all sections that are in memory when the image runs. Debug files have these too, but only their headers.
     pub(crate) fn loaded_sections(&self) -> Result<Vec<LoadedSection>, Reason> {
         let mut loaded = Vec::new();
         self.each_section(|index, name, section| {
@@ -224,7 +224,7 @@ impl Image {
         Ok(loaded)
     }
 
-    /// Of each section that has relocations its number, and where in the file they are.
+    /// Returns the number of each section that has relocations, with the place of the relocations in the file.
     pub(crate) fn relocations(&self) -> Result<Vec<(usize, Range<u64>)>, Reason> {
         let mut found = Vec::new();
         self.each_section(|_, _, section| {
@@ -235,7 +235,7 @@ impl Image {
         Ok(found)
     }
 
-    /// Number, name and header of each section that has a name.
+    /// Visits number, name and header of each section that has a name.
     fn each_section(&self, mut each: impl FnMut(usize, &str, &SectionHeader)) -> Result<(), Reason> {
         let Some(place) = self.sections else { return Ok(()) };
         let sections = match place.read_named(&self.source, MAX_SECTION_NAMES) {
@@ -268,11 +268,11 @@ pub(crate) struct NamedSection {
     pub(crate) name: Box<str>,
     /// Its virtual address, or 0.
     pub(crate) address: u64,
-    /// Where it is in the file; not held against the file's length.
+    /// Its place in the file; not compared with the file's length.
     pub(crate) file: Range<u64>,
-    /// Whether it begins with an `Elf64_Chdr` and is unpacked to be read.
+    /// Whether it begins with an `Elf64_Chdr` and must be unpacked.
     pub(crate) compressed: bool,
-    /// Size of its entries, where it has any of one size; as the file claims.
+    /// Size of its entries as the file claims, if all have one size.
     pub(crate) entry_size: u64,
 }
 
@@ -286,7 +286,7 @@ fn loads(segments: &[ProgramHeader]) -> Vec<Load> {
     code.filter_map(load).take(MAX_LOADS).collect()
 }
 
-/// The first symbol table of a kind that has strings.
+/// Returns the first symbol table of a kind that has strings.
 fn find_table(sections: &[SectionHeader], kind: u32) -> Option<SymbolTable> {
     let table =
         sections.iter().find(|section| section.kind == kind && section.entry_size == SYMBOL as u64 && section.size > 0)?;
@@ -299,8 +299,8 @@ fn find_table(sections: &[SectionHeader], kind: u32) -> Option<SymbolTable> {
     })
 }
 
-/// Where code is, in order of address: executable sections as far as an executable segment holds them, or, without
-/// sections, those segments.
+/// Returns the ranges of code, in order of address: executable sections, as far as an executable segment holds them. If there are no
+/// sections, returns those segments.
 fn code_ranges(sections: &[SectionHeader], loads: &[Load]) -> Vec<Range<u64>> {
     let segments = loads.iter().filter_map(|load| {
         let end = load.address.checked_add(load.file.end - load.file.start)?;
@@ -324,7 +324,7 @@ fn code_ranges(sections: &[SectionHeader], loads: &[Load]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Returns the build id, from the note segments, or from the note sections where a file has no such segment.
+/// Returns the build id from the note segments. If a file has no note segment, it is taken from the note sections.
 fn read_build_id(source: &Source, segments: &[ProgramHeader], sections: &[SectionHeader]) -> Option<BuildId> {
     let segments = segments.iter().filter(|segment| segment.kind == PT_NOTE).take(MAX_NOTE_AREAS);
     let segments = segments.map(|segment| (segment.offset, segment.file_size, segment.align));

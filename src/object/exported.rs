@@ -5,7 +5,7 @@ use super::numbers::{u16_at, u32_at, u64_at};
 use super::reason::Reason;
 use crate::profile::ElfAddress;
 
-/// Most bytes that are read of a symbol table, and of its names. libpython has 60 and 50 KB.
+/// Most bytes of a symbol table that are read, and most bytes of its names. libpython has 60 and 50 KB.
 const MAX_SYMBOLS: u64 = 1 << 20;
 const MAX_NAMES: u64 = 2 << 20;
 /// Bytes of a symbol, and where its fields are: `Elf64_Sym`.
@@ -13,7 +13,7 @@ const SYMBOL: usize = 24;
 const SECTION: usize = 6;
 const VALUE: usize = 8;
 
-/// The addresses of the symbols with these names, in their order; `None` for those that the file does not define.
+/// Returns the addresses of the symbols with these names, in the order of the names; `None` for a name that the file does not define.
 pub(crate) fn addresses_of<const N: usize>(image: &Image, names: [&str; N]) -> Result<[Option<ElfAddress>; N], Reason> {
     let mut found = [None; N];
     let Some(table) = image.table(TableKind::Dynamic) else { return Ok(found) };

@@ -1,4 +1,4 @@
-//! Where a function begins and ends that has no symbol: its unwind information says so, and strip(1) leaves that.
+//! Finds begin and end of functions without symbols. The unwind information has them, and strip(1) does not remove it.
 //!
 //! ```text
 //! .eh_frame_hdr   version 1 · encodings 3 · address of .eh_frame 4 · count 4 · entries      by its segment, PT_GNU_EH_FRAME
@@ -6,9 +6,9 @@
 //! FDE             length 4 · distance to the CIE 4 · first address 4 or 8 · length of the function 4 or 8 · …
 //! ```
 //!
-//! (LSB Core, "Exception Frames".) Chromium has 20 MB of it, so that a look-up reads a few hundred bytes where they are: a binary search
-//! for the entry, then its FDE. How the FDE writes addresses is in its CIE; that is not read. The first address is known from the entry, so
-//! it is tried which way of writing gives it.
+//! Source: LSB Core, "Exception Frames". Chromium has 20 MB of it, so a look-up reads only a few hundred bytes: a binary search for the
+//! entry, then the entry's FDE. The CIE says how the FDE writes addresses, but it is not read. Instead, each form is tried: the right one
+//! gives the first address, which is known from the entry.
 
 use std::ops::Range;
 
@@ -18,18 +18,18 @@ use super::numbers::{u32_at, u64_at};
 use crate::profile::ElfAddress;
 
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-/// Program headers that are read at most.
+/// Most program headers that are read.
 const MAX_HEADERS: u16 = 256;
-/// `.eh_frame_hdr` before its entries.
+/// Bytes of `.eh_frame_hdr` before its entries.
 const HEADER: u64 = 12;
-/// Version 1; the address of `.eh_frame` from its own place on, 4 bytes; the count, 4 bytes; entries from the header on, 4 bytes each:
-/// `DW_EH_PE_pcrel | sdata4`, `udata4`, `datarel | sdata4`. All linkers write it so.
+/// Version 1; the address of `.eh_frame`, relative to its own place, 4 bytes; the count, 4 bytes; entries relative to the header, 4 bytes
+/// each: `DW_EH_PE_pcrel | sdata4`, `udata4`, `datarel | sdata4`. All linkers write this form.
 const KIND: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 const ENTRY: u64 = 8;
-/// The first 24 bytes of an FDE have all that is wanted.
+/// Bytes of an FDE that are read: all needed fields are in the first 24.
 const FDE: u64 = 24;
 
-/// Where to look for the functions of one file.
+/// The table of one file's functions.
 #[derive(Debug)]
 pub(crate) struct FunctionBounds {
     segments: Vec<ProgramHeader>,
@@ -39,7 +39,7 @@ pub(crate) struct FunctionBounds {
 }
 
 impl FunctionBounds {
-    /// Reads the headers. `None` if the file has no table of functions, or one of an unknown kind.
+    /// Reads the headers. Returns `None` if the file has no table of functions, or one of an unknown kind.
     pub(crate) fn of(source: &Source) -> Option<FunctionBounds> {
         let segments = FileHeader::read(source).ok()?.program_headers(source, MAX_HEADERS).ok()?;
         let header = segments.iter().find(|segment| segment.kind == PT_GNU_EH_FRAME)?;
@@ -52,21 +52,21 @@ impl FunctionBounds {
         Some(FunctionBounds { segments, header: (address, offset), count })
     }
 
-    /// The function that holds an address.
+    /// Returns the function that holds an address.
     pub(crate) fn around(&self, source: &Source, address: ElfAddress) -> Option<Range<u64>> {
         let after = self.first_after(source, address)?;
         self.before(source, after, address)
     }
 
-    /// Returns where code that begins at an address ends at the latest: with the function that holds it, otherwise where the next one begins.
-    /// `None` if no function is known from there on.
+    /// Returns the latest possible end of code that begins at an address: the end of the function that holds it, or else the begin of the
+    /// next function. `None` if no function is known from there on.
     pub(crate) fn end_of(&self, source: &Source, address: ElfAddress) -> Option<u64> {
         let after = self.first_after(source, address)?;
         let around = self.before(source, after, address);
         around.map(|around| around.end).or_else(|| (after < self.count).then(|| Some(self.entry(source, after)?.0)).flatten())
     }
 
-    /// The first entry that begins after an address.
+    /// Returns the index of the first entry that begins after an address.
     fn first_after(&self, source: &Source, address: ElfAddress) -> Option<u64> {
         let (mut least, mut most) = (0, self.count);
         while least < most {
@@ -76,14 +76,14 @@ impl FunctionBounds {
         Some(least)
     }
 
-    /// The function of the entry before this one, if it holds an address.
+    /// Returns the function of the entry before this one, if it holds an address.
     fn before(&self, source: &Source, entry: u64, address: ElfAddress) -> Option<Range<u64>> {
         let (start, place) = self.entry(source, entry.checked_sub(1)?)?;
         let length = self.length(source, start, place)?;
         Some(start..start.checked_add(length)?).filter(|range| range.contains(&address.0))
     }
 
-    /// The first address of a function, and the address of its FDE.
+    /// Returns the first address of a function, and the address of its FDE.
     fn entry(&self, source: &Source, index: u64) -> Option<(u64, u64)> {
         let (address, offset) = self.header;
         let bytes = source.read(offset.checked_add(HEADER + index * ENTRY)?, ENTRY, ENTRY).ok()?;
@@ -91,7 +91,7 @@ impl FunctionBounds {
         Some((from_header(0)?, from_header(4)?))
     }
 
-    /// The length of the function that begins at `start`, by its FDE.
+    /// Returns the length of the function that begins at `start`, from its FDE.
     fn length(&self, source: &Source, start: u64, fde: u64) -> Option<u64> {
         let holds = |segment: &&ProgramHeader| {
             segment.kind == PT_LOAD && fde.checked_sub(segment.address).is_some_and(|within| within < segment.file_size)
@@ -99,7 +99,7 @@ impl FunctionBounds {
         let segment = self.segments.iter().find(holds)?;
         let offset = segment.offset.checked_add(fde - segment.address)?;
         let bytes = source.read(offset, FDE, FDE).ok()?;
-        // The address is written from its own place on, or as it is.
+        // The address is written relative to its own place, or absolute.
         let (place, narrow, wide) = (fde.wrapping_add(8), u32_at(&bytes, 8)?, u64_at(&bytes, 8)?);
         let is_narrow = place.wrapping_add_signed(i64::from(narrow.cast_signed())) == start || u64::from(narrow) == start;
         let is_wide = place.wrapping_add(wide) == start || wide == start;

@@ -1,4 +1,4 @@
-//! Functions of stripped Go programs, from `.gopclntab`: the table that Go's runtime names its own stacks by stays in.
+//! Functions of stripped Go programs, from `.gopclntab`. Go's runtime names its own stacks with this table, so stripped programs keep it.
 //!
 //! Format: `src/runtime/symtab.go` and `src/cmd/link/internal/ld/pcln.go` of Go 1.16 to 1.26.
 //!
@@ -33,14 +33,14 @@ pub(crate) struct GoFunction {
     pub(crate) name: u32,
 }
 
-/// Where the names of Go code are, if it has a table that is understood.
+/// Returns the place of the names of Go code, if the image has a table that is understood.
 pub(crate) fn names(image: &Image) -> Result<Option<GoNames>, Reason> {
     Ok(functions(image)?.map(|(names, _)| names))
 }
 
-/// All functions of Go code in an image; none where there is no such table, or one that is not understood.
+/// Returns all functions of Go code in an image; `None` if there is no such table, or it is not understood.
 ///
-/// Fails where the file cannot be read.
+/// Fails if the file cannot be read.
 pub(crate) fn functions(image: &Image) -> Result<Option<(GoNames, Vec<GoFunction>)>, Reason> {
     let sections = image.sections_named(|name| matches!(name, ".gopclntab" | ".data.rel.ro.gopclntab" | ".text"))?;
     let Some(section) = sections.iter().find(|section| section.name.ends_with(".gopclntab")) else { return Ok(None) };
@@ -59,17 +59,17 @@ pub(crate) struct Header {
     pub(crate) wide: bool,
     /// Whether functions have their first line, as from Go 1.20 on.
     pub(crate) has_line: bool,
-    /// The least length of an instruction, in which program counters are counted.
+    /// The smallest length of an instruction: the unit of program counters.
     pub(crate) quantum: u8,
     /// Number of functions.
     pub(crate) functions: u64,
-    /// Where entries count from. From Go 1.26 on, and where the program may be loaded anywhere, 0.
+    /// The base address of entries. It is 0 from Go 1.26 on, and in programs that may be loaded anywhere.
     pub(crate) text: u64,
     parts: [usize; 5],
 }
 
 impl Header {
-    /// Parses the begin of a table. `None` for versions that are not known.
+    /// Parses the begin of a table. Returns `None` for unknown versions.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Header> {
         let magic = u32_at(bytes, 0)?;
         let (wide, has_line) = (magic == 0xffff_fffa, magic == 0xffff_fff1);
@@ -87,25 +87,26 @@ impl Header {
         Some(Header { wide, has_line, quantum, functions: u64_at(bytes, 8)?, text, parts })
     }
 
-    /// Returns where the names begin.
+    /// Returns the offset of the names.
     pub(crate) fn names(&self) -> usize {
         let [names, ..] = self.parts;
         names
     }
 
-    /// Returns where the steps begin: tables of values by program counter.
+    /// Returns the offset of the steps: tables of values by program counter.
     pub(crate) fn steps(&self) -> usize {
         let [.., steps, _] = self.parts;
         steps
     }
 
-    /// Returns where the entries begin. Functions are found from here, too.
+    /// Returns the offset of the entries. The places of functions are also relative to it.
     pub(crate) fn entries(&self) -> usize {
         let [.., entries] = self.parts;
         entries
     }
 
-    /// Returns an entry: the address of a function, or, behind the last, the end; and where its description is, if it has one.
+    /// Returns an entry: the address of a function, and the place of its description. The entry after the last function is the end, and has
+    /// none.
     pub(crate) fn entry(&self, entries: &[u8], number: u64) -> Option<(u64, Option<usize>)> {
         let width = if self.wide { 8 } else { 4 };
         let at = usize::try_from(number).ok()?.checked_mul(2 * width)?;
@@ -115,7 +116,7 @@ impl Header {
     }
 }
 
-/// Where the names begin, and the functions.
+/// Returns the offset of the names, and the functions.
 fn parse(bytes: &[u8], section_text: u64, is_code: impl Fn(u64) -> bool) -> Option<(usize, Vec<GoFunction>)> {
     let mut header = Header::parse(bytes)?;
     if header.functions == 0 || header.functions > MAX_FUNCTIONS {
@@ -142,7 +143,7 @@ fn parse(bytes: &[u8], section_text: u64, is_code: impl Fn(u64) -> bool) -> Opti
 mod tests {
     use super::*;
 
-    /// A table of Go 1.20 with these functions, whose names are `a`, `b`, ….
+    /// Makes a table of Go 1.20 with these functions. Their names are `a`, `b`, ….
     fn table(entries: &[u32], end: u32) -> Vec<u8> {
         let mut bytes = 0xffff_fff1u32.to_le_bytes().to_vec();
         bytes.extend([0, 0, 1, 8]);

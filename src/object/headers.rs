@@ -1,13 +1,13 @@
 //! ELF headers: the one place that knows their layout.
 //!
-//! Layouts are those of the System V ABI, chapter "Object Files" (<https://gabi.xinuos.com/>), 64-bit little-endian only: the machines
-//! flametop runs on are that, and 32-bit processes are not walked. Fields are read at their offsets because buffers read from files are
-//! not aligned.
+//! Layouts are those of the System V ABI, chapter "Object Files" (<https://gabi.xinuos.com/>). Only 64-bit little-endian files are read:
+//! flametop runs on such machines, and 32-bit processes are not walked. Fields are read at their offsets, because buffers read from files
+//! are not aligned.
 //!
-//! Every count and length is a claim of a hostile process: it is held against a limit and the file's length before anything is allocated.
+//! A hostile process can claim any count and length. Each is compared with a limit and the file's length before anything is allocated.
 //!
-//! Not by the library `object`: without a mapping it reads through a cache that never lets go and that hostile headers can make larger
-//! than the file.
+//! The library `object` is not used. Without a mapping it reads through a cache that never frees memory, and hostile headers can make the
+//! cache larger than the file.
 
 use super::numbers::{u16_at, u32_at, u64_at};
 use super::read_at::{ReadAt, Unreadable, read};
@@ -44,7 +44,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// This machine.
+    /// The instruction set of this machine.
     pub const OWN: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
 }
 
@@ -121,7 +121,7 @@ impl FileHeader {
         Ok(table.chunks_exact(PROGRAM_HEADER).filter_map(ProgramHeader::parse).collect())
     }
 
-    /// Parses the program headers in the first bytes of a file, as many as are there.
+    /// Parses the program headers that lie within the first bytes of a file.
     #[cfg(feature = "live")]
     pub(crate) fn program_headers_in<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = ProgramHeader> + use<'a> {
         let table = usize::try_from(self.program_headers).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
@@ -143,7 +143,7 @@ impl FileHeader {
         }
         let first = read(image, self.section_headers, SECTION_HEADER as u64, SECTION_HEADER as u64, WHAT)?;
         let first = SectionHeader::parse(&first).ok_or(Unreadable::Damaged(WHAT))?;
-        // The first header has what does not fit into the 16 bits of the file header.
+        // The first section header has values that do not fit into the 16 bits of the file header.
         let count = if self.section_header_count == 0 { first.size } else { self.section_header_count.into() };
         let names = if self.names == 0xffff { first.link } else { self.names.into() };
         if count > most {
@@ -220,7 +220,7 @@ impl SectionHeader {
         })
     }
 
-    /// Whether it has code, in the file.
+    /// Whether the section has code, and has it in the file.
     pub(crate) fn is_code(&self) -> bool {
         self.flags & SHF_EXECINSTR != 0 && self.kind != SHT_NOBITS
     }
@@ -243,7 +243,7 @@ impl SectionHeaders {
         Ok(table.chunks_exact(SECTION_HEADER).filter_map(SectionHeader::parse).collect())
     }
 
-    /// Reads all headers and the names, of which there may be so many bytes.
+    /// Reads all headers and their names. Names of more than `most` bytes are an error.
     pub(crate) fn read_named(&self, image: &(impl ReadAt + ?Sized), most: u64) -> Result<NamedHeaders, Unreadable> {
         let headers = self.read(image)?;
         let names = usize::try_from(self.names).ok().and_then(|names| headers.get(names));

@@ -1,7 +1,7 @@
-//! Files that may not answer: of a network's file system whose server is gone, or of one that a program serves (FUSE).
+//! Files that may not answer: files of a network file system whose server is gone, or of a file system that a program serves (FUSE).
 //!
-//! A thread that opens such a file, or only looks at its path, may wait for ever, and cannot be interrupted. So the work is given to a
-//! thread that can be left behind:
+//! A thread that opens such a file, or only reads its metadata, may wait without end and cannot be interrupted. So a thread that can be
+//! left behind does the work:
 //!
 //! ```text
 //! within(user, place, time, work) ──► a thread ──► work ──► its answer, in time
@@ -9,10 +9,10 @@
 //!                                                           nothing else is asked of that place for that user
 //! ```
 //!
-//! `user` is the user who chose the file: the user whose process names it. When a few threads have been left behind for a user's files,
-//! no further work is done for that user until one comes back. Other users are not affected.
+//! `user` is the user who chose the file: the user whose process names it. When a few threads have been left behind for a user's files, no
+//! further work is done for that user until one of them comes back. Other users are not affected.
 //!
-//! Files are opened in this way, and remote files are read in this way ([`Opened`]). Files on a disk of this machine are read directly.
+//! Files are opened this way, and remote files are read this way ([`Opened`]). Files on a disk of this machine are read directly.
 
 use std::fs::File;
 use std::hash::BuildHasher;
@@ -29,14 +29,14 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::crew;
 use crate::locks;
 
-/// How long a file may take to be opened. A disk that has to start turning takes longer than a server that lives.
+/// How long opening a file may take. A disk that has to start turning takes longer than a working server.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Most threads that are left behind. Beyond that, work is done only for root's files until one comes back.
 const MAX_LEFT: usize = 256;
 /// Most threads that are left behind for the files of one user, and for those of root, whose file systems all users share.
 const MAX_LEFT_OF_USER: usize = 8;
 const MAX_LEFT_OF_ROOT: usize = 64;
-/// Threads that are kept for the next question.
+/// Most idle threads that are kept for the next work.
 const MAX_IDLE: usize = 2;
 /// File systems that live on other machines or in other programs: `f_type` of statfs(2), and linux/magic.h.
 const FAR: [u64; 15] = [
@@ -60,22 +60,22 @@ const FAR: [u64; 15] = [
 /// A device, as `st_dev` has it.
 pub type Device = u64;
 
-/// What is asked: files of one place answer, or do not, alike.
+/// The part of the file systems that answers, or fails to answer, as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FailureDomain(u64);
 
 impl FailureDomain {
-    /// All that is on a device.
+    /// Returns the place of all files on a device.
     pub fn device(device: Device) -> FailureDomain {
         FailureDomain(FxBuildHasher.hash_one(("device", device)))
     }
 
-    /// The files of a process in `/proc`. They do not answer while its memory lock is held.
+    /// Returns the place of a process's files in `/proc`. They do not answer while its memory lock is held.
     pub fn process(tgid: impl std::hash::Hash) -> FailureDomain {
         FailureDomain(FxBuildHasher.hash_one(("process", tgid)))
     }
 
-    /// All that is in the directory of a file, as one process sees it, or all do.
+    /// Returns the place of all files in the directory of `file`, under a process's root or our own.
     pub fn beside(root: &Path, file: &Path) -> FailureDomain {
         FailureDomain(FxBuildHasher.hash_one((root, file.parent())))
     }
@@ -86,7 +86,7 @@ pub type User = u32;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Who waits for whom.
+/// The threads that wait for work, and the threads left behind.
 #[derive(Default)]
 struct Waiting {
     idle: Vec<Sender<Work>>,
@@ -110,7 +110,7 @@ fn waiting() -> MutexGuard<'static, Waiting> {
     locks::lock(&WAITING)
 }
 
-/// How it stands with a question; changed under the lock of [`WAITING`].
+/// The phase of a piece of work; changed under the lock of [`WAITING`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Asked,
@@ -125,7 +125,7 @@ pub fn left_behind() -> usize {
 
 /// Does work that may wait for files of a place, for at most `time`. `user` is the user who chose the file.
 ///
-/// Fails with [`io::ErrorKind::TimedOut`]; then `work` goes on, alone, and what it returns is dropped.
+/// Fails with [`io::ErrorKind::TimedOut`] after that. The thread still finishes `work`, and its result is dropped.
 pub fn within<T: Send + 'static>(
     user: User,
     place: FailureDomain,
@@ -144,7 +144,7 @@ pub fn within<T: Send + 'static>(
             waiting.left.entry((user, place)).and_modify(|count| *count -= 1);
             waiting.left.retain(|_, count| *count > 0);
         } else if let Ok(answer) = answer {
-            // Who asked is there: it looks under the same lock before it goes.
+            // The caller still waits: it checks the phase under the same lock before it leaves.
             let _ = tell.send(answer);
         }
     });
@@ -170,7 +170,7 @@ pub fn within<T: Send + 'static>(
     let mut waiting = waiting();
     let mut phase = locks::lock(&phase);
     if *phase == Phase::Answered {
-        // A moment ago; or it has panicked, which is no answer.
+        // The answer came a moment ago; or the work has panicked, and there is none.
         return told.try_recv().map_err(|_| io::Error::other("reading a file failed unexpectedly"));
     }
     *phase = Phase::Left;
@@ -178,7 +178,7 @@ pub fn within<T: Send + 'static>(
     Err(silent())
 }
 
-/// A thread that works for one after the other, as long as few are idle.
+/// Runs on a thread: does one piece of work after the other, as long as few threads are idle.
 fn serve(first: Work) {
     crate::privileges::drop_unneeded();
     let mut next = Some(first);
@@ -196,13 +196,13 @@ fn serve(first: Work) {
     }
 }
 
-/// Whether a device is a disk of this machine, so that nobody need be asked to wait for it.
+/// Whether a device is a disk of this machine, so that its files need no time limit.
 pub fn is_disk(device: Device) -> bool {
-    // What has no disk behind it has a number of major 0: file systems in memory, btrfs and overlays, too, but all that are far.
+    // File systems without a disk have major number 0: all remote ones, but also file systems in memory, btrfs and overlayfs.
     rustix::fs::major(device) != 0
 }
 
-/// A file that was opened, and whether it may stop to answer.
+/// An open file, and whether it may stop answering.
 #[derive(Clone, Debug)]
 pub struct Opened {
     file: Arc<File>,
@@ -211,20 +211,20 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Asks the file's file system what it is; as opening the file, to be done [`within`] a time.
+    /// Queries the kind of the file's file system. This may wait, like opening the file, so it must be done [`within`] a time.
     pub fn new(user: User, file: File) -> io::Result<Opened> {
         let device = file.metadata()?.dev();
-        // The device number does not decide: a program may serve a disk (fuseblk).
+        // The device number does not decide, because a program may serve a disk (fuseblk).
         let is_far = FAR.contains(&(rustix::fs::fstatfs(&file)?.f_type as u64 & 0xffff_ffff));
         Ok(Opened { file: Arc::new(file), place: is_far.then(|| (user, FailureDomain::device(device))) })
     }
 
-    /// The file itself, if it is of this machine.
+    /// Returns the file itself, if it is on this machine.
     pub fn near(&self) -> Option<&File> {
         self.place.is_none().then_some(&*self.file)
     }
 
-    /// Asks something of the file.
+    /// Calls `question` with the file, within the time limit if the file is remote.
     pub fn ask<T: Send + 'static>(&self, question: impl FnOnce(&File) -> io::Result<T> + Send + 'static) -> io::Result<T> {
         let Some((user, place)) = self.place else { return question(&self.file) };
         let file = Arc::clone(&self.file);
@@ -246,7 +246,7 @@ impl Opened {
         Ok(count)
     }
 
-    /// Fills a buffer with what is at an offset, as [`FileExt::read_exact_at`] does.
+    /// Fills a buffer from an offset, as [`FileExt::read_exact_at`] does.
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         if let Some(file) = self.near() {
             return file.read_exact_at(buffer, offset);
@@ -267,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    /// Places that no other test asks.
+    /// A place that no other test uses.
     const NOBODY: FailureDomain = FailureDomain(1);
 
     #[test]

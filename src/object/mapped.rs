@@ -1,9 +1,8 @@
-//! Files mapped for reading, whatever their owners do to them meanwhile.
+//! Files mapped for reading, safe against changes by their owners.
 //!
-//! Debug information is large and little of it is looked at: mapped, it takes page cache that the kernel can have back, and
-//! none of our own memory. But a page of a mapping that its file no longer has (the owner truncated it) raises SIGBUS, which
-//! would end us. So a handler of SIGBUS puts zeros in the place of such pages, and the mapping is [torn](Mapped::is_torn) from
-//! then on: what was read of it is not believed.
+//! Debug information is large, and only a little of it is read. A mapping uses page cache, which the kernel can take back, and none of our
+//! own memory. But if the owner truncates the file, access to a lost page raises SIGBUS, which would end us. So a handler of SIGBUS puts
+//! zeros in the place of such pages. The mapping is [torn](Mapped::is_torn) from then on, and data read from it is not used.
 //!
 //! ```text
 //!   bytes()  ├── page ──┼── page ──┼── page ──┤
@@ -11,7 +10,7 @@
 //!                            ▲ SIGBUS → anonymous zero pages from here to the end of the mapping, torn = true
 //! ```
 //!
-//! The only module of this room with unsafe code.
+//! This is the only module of this room with unsafe code.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -22,11 +21,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::reason::Reason;
 
-/// Mappings that are there at once. Objects with debug information are tens; a program built with split DWARF has a file for
+/// Most mappings at one time. There are some tens of objects with debug information, but a program built with split DWARF has a file for
 /// each of its sources.
 const MAX_MAPPED: usize = 8192;
 
-/// A mapping as the handler sees it; `start` 0 is a free slot.
+/// A mapping as the handler sees it. A slot with `start` 0 is free.
 struct Slot {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -35,10 +34,10 @@ struct Slot {
 
 static SLOTS: [Slot; MAX_MAPPED] =
     [const { Slot { start: AtomicUsize::new(0), end: AtomicUsize::new(0), torn: AtomicBool::new(false) } }; MAX_MAPPED];
-/// One past the last slot that was ever taken: the handler looks no further.
+/// One past the last slot that was ever taken: the handler searches only the slots before it.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// What SIGBUS did before, and the size of a page.
+/// The earlier action of SIGBUS, and the size of a page.
 struct Before {
     action: libc::sigaction,
     page: usize,
@@ -62,7 +61,7 @@ unsafe impl Sync for Mapped {}
 impl Mapped {
     /// Maps a regular file of `length` bytes from its start.
     ///
-    /// Fails where there are too many mappings already, or the kernel refuses one.
+    /// Fails if there are too many mappings already, or if the kernel refuses one.
     pub(crate) fn new(file: &File, length: u64) -> Result<Mapped, Reason> {
         let length = usize::try_from(length).ok().filter(|length| *length > 0).ok_or(Reason::Malformed)?;
         if BEFORE.get_or_init(install).is_none() {
@@ -84,24 +83,24 @@ impl Mapped {
         Ok(Mapped { start, length, slot })
     }
 
-    /// The file's bytes, as they are when they are looked at: zeros where the file has been cut.
+    /// Returns the file's bytes. Each access sees the file's present contents, and zeros where the file has been cut.
     ///
-    /// A file that is written to meanwhile gives a mixture of old and new. Readers must stand any bytes; whether they were
-    /// the right ones is asked afterwards, of the file's times and of [`is_torn`](Self::is_torn).
+    /// If the file is written to meanwhile, the result mixes old and new bytes. Readers must accept any bytes. Whether they were the right
+    /// ones is checked afterwards, from the file's times and [`is_torn`](Self::is_torn).
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped for reading from `new` to `drop`; pages that the file has lost become zeros instead of a fault. That
-        // others may write to the file is why nothing that is read here may be relied upon to stay.
+        // SAFETY: mapped for reading from `new` to `drop`. Pages that the file has lost become zeros instead of a fault. Others may write
+        // to the file, so no reader may rely on these bytes to stay the same.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// Whether the file was cut under the mapping, and zeros were read in place of what was there.
+    /// Whether the file was cut under the mapping, and zeros were read in place of its bytes.
     pub(crate) fn is_torn(&self) -> bool {
         SLOTS.get(self.slot).is_none_or(|slot| slot.torn.load(Ordering::Acquire))
     }
 
-    /// Gives the pages that were looked at back. They stay in the page cache and are found there again.
+    /// Frees the pages that were read. They stay in the page cache, and the next access finds them there.
     pub(crate) fn give_back(&self) {
-        // SAFETY: a private mapping that was never written to: what is dropped is read again from the file.
+        // SAFETY: a private mapping that was never written to, so dropped pages are read again from the file.
         let _ = unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, libc::MADV_DONTNEED) };
     }
 }
@@ -109,16 +108,16 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         if let Some(slot) = SLOTS.get(self.slot) {
-            // Before it is unmapped: another mapping may get these addresses at once.
+            // Freed before the mapping is removed, because another mapping may get these addresses at once.
             slot.end.store(0, Ordering::Release);
         }
-        // SAFETY: ours, of this length, and nobody borrows from it any more. (Parts of it may have become zero pages.)
+        // SAFETY: our mapping, of this length, without any borrow left. (Parts of it may have become zero pages.)
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
         release(self.slot);
     }
 }
 
-/// Takes a slot; 1 marks one that is taken and not yet in use.
+/// Takes a free slot. Its `start` becomes 1, which marks a slot that is taken and not yet in use.
 fn reserve() -> Option<usize> {
     let free = |slot: &Slot| slot.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
     let slot = SLOTS.iter().position(free)?;
@@ -133,7 +132,7 @@ fn release(slot: usize) {
     }
 }
 
-/// Takes SIGBUS over. Faults that are not ours go on to whoever had it: Rust's own runtime tells of stack overflows.
+/// Installs our handler of SIGBUS. It passes other faults to the earlier handler: Rust's own runtime has one that reports stack overflows.
 fn install() -> Option<Before> {
     let page = rustix::param::page_size();
     // SAFETY: a sigaction of zeros is a valid one: no handler, no flags, an empty mask.
@@ -150,15 +149,15 @@ fn install() -> Option<Before> {
 }
 
 extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel gives a handler with SA_SIGINFO a whole siginfo, which for SIGBUS has an address.
+    // SAFETY: the kernel passes a whole siginfo to a handler with SA_SIGINFO. For SIGBUS it has an address.
     let at = unsafe { (*info).si_addr() } as usize;
-    // Not yet written down: the signal came before the first mapping was made, so it is not ours.
+    // Not yet set: the signal came before the first mapping was made, so it is not ours.
     let Some(Some(before)) = BEFORE.get() else { return };
     let used = USED.load(Ordering::Acquire).min(MAX_MAPPED);
     let mut hit = None;
     for slot in SLOTS.iter().take(used) {
         let (start, end) = (slot.start.load(Ordering::Acquire), slot.end.load(Ordering::Acquire));
-        // Between the two another thread may have given the slot to another mapping.
+        // Between the two reads another thread may have given the slot to another mapping.
         let is_one = slot.start.load(Ordering::Acquire) == start;
         if start > 1 && is_one && (start..end).contains(&at) {
             hit = Some((slot, end));
@@ -168,14 +167,14 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
     if let Some((slot, end)) = hit {
         let from = at & !(before.page - 1);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        // SAFETY: these addresses are a mapping of ours that is only read, and what is put there can be read as well.
+        // SAFETY: these addresses are a mapping of ours that is only read, and the new pages can be read as well.
         let zeros = unsafe { libc::mmap(from as *mut libc::c_void, end - from, libc::PROT_READ, flags, -1, 0) };
         if zeros != libc::MAP_FAILED {
             slot.torn.store(true, Ordering::Release);
             return;
         }
     }
-    // SAFETY: the action that was there before; the instruction that failed is run again and fails again, for that one.
+    // SAFETY: the earlier action. The failed instruction runs again and fails again, now under that action.
     unsafe { libc::sigaction(libc::SIGBUS, &raw const before.action, ptr::null_mut()) };
 }
 

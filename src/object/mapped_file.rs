@@ -1,10 +1,10 @@
-//! Finding and opening the file that a process has mapped, and making sure that it is that file.
+//! Finds and opens the file that a process has mapped, and makes sure that it is that file.
 //!
-//! Tried in this order; the first that can be opened and is the right one is taken:
+//! The ways are tried in this order. The first file that can be opened and is the right one is taken:
 //!
 //! 1. `/proc/TGID/map_files/START-END`: the mapped file itself, even when it is deleted or in another mount namespace.
 //! 2. PATH under `/proc/TGID/root`: the path as the process sees it. Symbolic links are followed inside that root.
-//! 3. PATH as we see it: for processes that are gone.
+//! 3. PATH under our own root: for processes that have exited.
 //!
 //! # Whether it is the right one
 //!
@@ -14,17 +14,17 @@
 //! | device and inode | its inode is the same, and its device unless one of both is anonymous (major 0: btrfs, overlayfs) |
 //! | neither | it is the file of `map_files`, and that link still has the object's path |
 //!
-//! btrfs and overlayfs show other device numbers (and overlayfs other inodes) to `stat` than mappings have. There the link in
+//! On btrfs and overlayfs, `stat` returns other device numbers than mappings have (on overlayfs also other inodes). There the link in
 //! `map_files` decides: a mapping at the same place with the same path is the same mapping.
 //!
 //! # Opening
 //!
-//! Only by [`open`](crate::object::open), charged to the user whose process names the file.
+//! Files are opened only by [`open`](crate::object::open), charged to the user whose process names the file.
 //!
 //! # Our own root
 //!
-//! The third way, our own root, is only for processes that see the same files as we do ([`own_files`]). For other processes the path means
-//! another file. The place of an image decides where its debug files are looked for: see [`FoundFile`].
+//! The third way, our own root, is only for processes that see the same files as we do ([`own_files`]). In other processes the path means
+//! another file. The search for debug files depends on the place of the image: see [`FoundFile`].
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -38,13 +38,13 @@ use crate::profile::{FileNamespace, NameRequest, Object, ProcessAddress, Tgid, U
 /// The user who is charged for requests of our own user.
 pub(crate) const US: UserId = UserId(0);
 
-/// A process that had an object mapped, and where.
+/// A process that had an object mapped, and the addresses of the mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Host {
     pub(crate) tgid: Tgid,
     /// The user who is charged for its files.
     pub(crate) user: UserId,
-    /// Names the files that its paths lead to.
+    /// Identifies the files that its paths lead to.
     pub(crate) files: FileNamespace,
     pub(crate) mapping: Range<ProcessAddress>,
 }
@@ -62,7 +62,7 @@ impl Host {
     }
 }
 
-/// An object's image, and where it was found.
+/// An object's image, and the place where it was found.
 pub(crate) struct FoundFile {
     pub(crate) image: Image,
     /// Whether our own root has the same file under the object's path, and only root can write it and the directories above it.
@@ -71,7 +71,7 @@ pub(crate) struct FoundFile {
     pub(crate) host: Option<Host>,
 }
 
-/// One of the ways to a file.
+/// A way to find an object's file.
 #[derive(Clone)]
 enum Way {
     /// The magic link of a mapping.
@@ -97,14 +97,14 @@ impl Way {
     }
 }
 
-/// The path of an object that may be deleted.
+/// Returns the path of an object, which may be deleted.
 pub(crate) fn path_of(object: &Object) -> &str {
     object.path.strip_suffix(" (deleted)").unwrap_or(&object.path)
 }
 
-/// The image of an ELF object, from the first file that is certainly the one the hosts have mapped.
+/// Returns the image of an ELF object, from the first file that is certainly the one that the hosts have mapped.
 ///
-/// Fails with the most telling reason: that a file is another one says more than that one is missing.
+/// Fails with the most telling reason: "this is another file" says more than "there is no file".
 pub(crate) fn open_image(object: &Object, hosts: &[Host]) -> Result<FoundFile, Reason> {
     let mut worst = Reason::NotFound;
     let mut any_alive = false;
@@ -113,7 +113,7 @@ pub(crate) fn open_image(object: &Object, hosts: &[Host]) -> Result<FoundFile, R
         for way in ways(host) {
             match open_way(object, &way) {
                 Ok((image, is_ours)) => return Ok(FoundFile { image, is_ours, host: Some(host.clone()) }),
-                // Each way would have to be waited for.
+                // The other ways would have to wait as well.
                 Err(Reason::NotAnswering) => return Err(Reason::NotAnswering),
                 Err(reason) => worst = more_telling(worst, reason),
             }
@@ -135,7 +135,7 @@ fn ways(host: &Host) -> impl Iterator<Item = Way> {
     mapping.into_iter().chain([Way::Path(host.user, Root::Process(host.tgid))])
 }
 
-/// The reason that says more. What is wrong with the right file says most, that there is none says least.
+/// Returns the reason that says more. A defect of the right file says most; a missing file says least.
 fn more_telling(a: Reason, b: Reason) -> Reason {
     let weight = |reason| match reason {
         Reason::NotFound => 0,
@@ -151,7 +151,7 @@ fn more_telling(a: Reason, b: Reason) -> Reason {
 
 /// Opens a file by its path. Its bytes are trusted only if no other user can write it.
 ///
-/// Fails with [`Reason::NotAnswering`] when that takes too long.
+/// Fails with [`Reason::NotAnswering`] if that takes too long.
 pub(crate) fn open_source(user: UserId, root: &Root, path: &Path) -> Result<Source, Reason> {
     let (place, root, path) = (root.place(path), root.clone(), path.to_owned());
     let open = move || {
@@ -205,14 +205,14 @@ fn leads_to(host: &Host, path: &str) -> bool {
     target.to_str().is_some_and(|target| target.strip_suffix(" (deleted)").unwrap_or(target) == path)
 }
 
-/// What device and inode say about a file.
+/// The result of comparing a file's device and inode with the object's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Identity {
-    /// It is the object's.
+    /// It is the object's file.
     Same,
-    /// It is not.
+    /// It is another file.
     Other,
-    /// The object's are not known, or not of a kind that can be compared.
+    /// The object's device and inode are not known, or are of a kind that cannot be compared.
     Unknown,
 }
 
@@ -252,7 +252,7 @@ mod tests {
         Object { kind: ObjectKind::Elf, path: path.into(), build_id, file, ..Object::default() }
     }
 
-    /// A minimal ELF file with a build id and nothing else.
+    /// Makes a minimal ELF file with a build id and nothing else.
     fn elf_with_build_id(id: [u8; 4]) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");

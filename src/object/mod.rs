@@ -1,7 +1,7 @@
-//! Opens files that processes name, and finds out who may reach them.
+//! Opens files that processes name, and finds out which users may reach them.
 //!
 //! - [`open`]: the only way to a file whose path a process chose.
-//! - [`reach`]: where a file really lies, and who may reach it.
+//! - [`reach`]: finds a file's real place, and whether a user may reach it.
 
 pub(crate) mod build_id;
 pub(crate) mod bytes;

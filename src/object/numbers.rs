@@ -1,6 +1,6 @@
-//! Reads little-endian numbers off a slice. Nothing is read past its end.
+//! Reads little-endian numbers from a slice, and never past its end.
 
-/// What is left of a slice.
+/// Reads values from a slice. Holds the bytes that are not read yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -11,7 +11,7 @@ impl<'a> Cursor<'a> {
         Cursor { rest: bytes }
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub(crate) fn left(&self) -> usize {
         self.rest.len()
     }
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// An unsigned LEB128 number of at most 64 bits.
+    /// Reads an unsigned LEB128 number of at most 64 bits.
     #[inline]
     pub(crate) fn uleb(&mut self) -> Option<u64> {
         let first = self.u8()?;
@@ -74,7 +74,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A signed LEB128 number of at most 64 bits.
+    /// Reads a signed LEB128 number of at most 64 bits.
     #[inline]
     pub(crate) fn sleb(&mut self) -> Option<i64> {
         let mut value = 0i64;
@@ -95,7 +95,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What is before the next zero byte, which is taken too.
+    /// Reads the bytes up to the next zero byte. Skips the zero byte.
     pub(crate) fn c_string(&mut self) -> Option<&'a [u8]> {
         let length = memchr::memchr(0, self.rest)?;
         let text = self.take(length)?;

@@ -1,4 +1,4 @@
-//! An object's own file, and those that belong to it.
+//! An object's own file, and the files that belong to it.
 
 use crate::profile::Frame;
 use crate::profile::KernelAddress;
@@ -13,7 +13,7 @@ use super::reason::Reason;
 use super::vdso;
 use crate::profile::{BuildId, ElfAddress, Object, ObjectKind};
 
-/// Which table a symbol is from.
+/// The symbol table of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     /// The object's own `.symtab`.
@@ -22,9 +22,9 @@ pub(crate) enum Origin {
     Dynamic,
     /// The `.symtab` of its debug file.
     Debug,
-    /// That of its `.gnu_debugdata`: what is neither exported nor only of interest to debuggers.
+    /// The `.symtab` of its `.gnu_debugdata`: symbols that are not exported, without those that only debuggers need.
     Mini,
-    /// Stubs, which are called as what they jump to: names of `.dynsym`.
+    /// Stubs, named after the functions that they jump to: names of `.dynsym`.
     Stub,
     /// Go's own table.
     Go,
@@ -33,12 +33,12 @@ pub(crate) enum Origin {
 impl Origin {
     const ALL: [Origin; 6] = [Origin::Own, Origin::Dynamic, Origin::Debug, Origin::Mini, Origin::Stub, Origin::Go];
 
-    /// 0 to 5.
+    /// Returns its number, from 0 to 5.
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of this number.
+    /// Returns the table with this number.
     pub(crate) fn from_number(number: u32) -> Origin {
         Origin::ALL.get(number as usize).copied().unwrap_or(Origin::Own)
     }
@@ -54,25 +54,25 @@ impl Origin {
 /// The files of one object.
 #[derive(Debug)]
 pub(crate) struct Images {
-    /// What is mapped and run.
+    /// The file that is mapped and run.
     pub(crate) own: Image,
     mini: Option<Image>,
     debug: Option<Image>,
     alternative: Option<Image>,
-    /// Where Go's names are, in a program that has no other symbols.
+    /// The place of Go's names, in a program without other symbols.
     go: Option<GoNames>,
-    /// Where further files are looked for.
+    /// The places where further files are searched.
     pub(crate) places: Places,
-    /// Of the kernel, where it runs.
+    /// The place in memory where the kernel or the module runs; `None` for other objects.
     placement: Option<Placement>,
-    /// The build id whose debug file is not here.
+    /// The build id whose debug file was not found here.
     pub(crate) wanted: Option<BuildId>,
-    /// That file and what dwz took out of it, once they were fetched.
+    /// That debug file and the file with the parts that dwz moved out of it, once they were fetched.
     fetched: OnceLock<(Image, Option<Image>)>,
 }
 
 impl Images {
-    /// Finds and opens them. A debug file may have been fetched.
+    /// Finds and opens the files of an object. A debug file may have been fetched.
     pub(crate) fn open(object: &Object, hosts: &[Host], fetched: Option<&Fetched>) -> Result<Images, Reason> {
         if object.kind == ObjectKind::Vdso {
             return vdso::read().map(Images::alone);
@@ -92,7 +92,7 @@ impl Images {
             let _ = found.set(pair);
         }
         let mini = match &debug {
-            // Its symbols are among those.
+            // The full table includes the symbols of `.gnu_debugdata`.
             Some(debug) if debug.has_full_table() => None,
             _ if own.has_full_table() => None,
             _ => debug_files::unpack_debugdata(&own).and_then(Result::ok),
@@ -101,13 +101,13 @@ impl Images {
         Images { own, mini, debug, alternative, go: None, places, placement: None, wanted, fetched: found }.with_go()
     }
 
-    /// What is in a file itself.
+    /// Returns an image with the data in the file itself, without other files.
     pub(crate) fn inside(own: Image) -> Result<Images, Reason> {
         let mini = if own.has_full_table() { None } else { debug_files::unpack_debugdata(&own).and_then(Result::ok) };
         Images { mini, ..Images::alone(own) }.with_go()
     }
 
-    /// Takes files that were fetched; how many there are.
+    /// Adds files that were fetched. Returns the number of files added.
     pub(crate) fn attach(&self, fetched: &Fetched) -> usize {
         let before = self.count();
         if let Some(pair) = fetched.open(&self.own).filter(|_| self.wanted.is_some()) {
@@ -128,7 +128,7 @@ impl Images {
         Ok(images)
     }
 
-    /// A file to which no others belong.
+    /// Returns an image without other files.
     pub(crate) fn alone(own: Image) -> Images {
         let places = Places::default();
         Images {
@@ -144,12 +144,13 @@ impl Images {
         }
     }
 
-    /// The kernel's.
+    /// Returns the files of the kernel.
     pub(crate) fn of_kernel(own: Image, alternative: Option<Image>, places: Places, placement: Placement) -> Images {
         Images { alternative, places, placement: Some(placement), ..Images::alone(own) }
     }
 
-    /// The address of a frame's instruction as the file writes it; of a return address, that of the call. `None` for frames of other spaces.
+    /// Returns the address of a frame's instruction as the file has it. For a return address, this is the address of the call. `None` for
+    /// frames of other address spaces.
     pub(crate) fn elf_address(&self, frame: Frame) -> Option<ElfAddress> {
         match &self.placement {
             Some(placement) => placement.elf_address(frame.kernel_address()?),
@@ -157,7 +158,7 @@ impl Images {
         }
     }
 
-    /// Tables whose symbols together are all that are known.
+    /// Returns the tables that together have all known symbols.
     pub(crate) fn origins(&self) -> impl Iterator<Item = Origin> {
         let full = match (self.debug(), &self.mini) {
             (Some(debug), _) if debug.has_full_table() => Origin::Debug,
@@ -167,13 +168,13 @@ impl Images {
         [full, Origin::Dynamic].into_iter()
     }
 
-    /// The functions of Go code, where they have no symbols.
+    /// Returns the functions of Go code, if they have no symbols.
     pub(crate) fn go_functions(&self) -> Result<Vec<GoFunction>, Reason> {
         let functions = self.go.map(|_| gopclntab::functions(&self.own)).transpose()?.flatten();
         Ok(functions.map(|(_, functions)| functions).unwrap_or_default())
     }
 
-    /// The image in which a table is, and its kind there.
+    /// Returns the image that has a table, and the table's kind there.
     pub(crate) fn table(&self, origin: Origin) -> (Option<&Image>, TableKind) {
         let image = match origin {
             Origin::Own | Origin::Dynamic | Origin::Stub | Origin::Go => Some(&self.own),
@@ -183,7 +184,7 @@ impl Images {
         (image, origin.kind())
     }
 
-    /// The name of a symbol of a table, by its place among that table's names.
+    /// Returns the name of a symbol of a table, by its place among the table's names.
     pub(crate) fn name(&self, origin: Origin, place: u32) -> Result<Option<Vec<u8>>, Reason> {
         match (origin, self.table(origin), self.go) {
             (Origin::Go, _, Some(names)) => self.own.string_in(names.offset, names.size, place),
@@ -196,18 +197,18 @@ impl Images {
         }
     }
 
-    /// Whether all functions have a symbol, not only those that are exported.
+    /// Whether all functions have a symbol, not only the exported ones.
     pub(crate) fn has_full_table(&self) -> bool {
         self.own.has_full_table() || self.go.is_some() || self.mini.is_some() || self.debug().is_some_and(Image::has_full_table)
     }
 
-    /// The image whose sections have DWARF, if any has, and the one with what dwz took out of it.
+    /// Returns the image that has DWARF sections, if any, and the image with the parts that dwz moved out of it.
     pub(crate) fn dwarf(&self) -> (&Image, Option<&Image>) {
         let alternative = self.fetched.get().map_or(self.alternative.as_ref(), |(_, alternative)| alternative.as_ref());
         (self.debug().unwrap_or(&self.own), alternative)
     }
 
-    /// Fails with [`Reason::Changed`] when one of the files was written to since it was opened.
+    /// Fails with [`Reason::Changed`] if one of the files was written to since it was opened.
     pub(crate) fn check_unchanged(&self) -> Result<(), Reason> {
         self.files().try_for_each(|image| image.source.check_unchanged())
     }
@@ -217,23 +218,23 @@ impl Images {
         [Some(&self.own), self.debug.as_ref(), self.alternative.as_ref()].into_iter().chain(fetched).flatten()
     }
 
-    /// Descriptors held.
+    /// Returns the number of descriptors held.
     pub(crate) fn count(&self) -> usize {
         self.files().count()
     }
 }
 
-/// Where vmlinux, or a module, runs.
+/// The place in memory where vmlinux, or a module, runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
-    /// Its code, by its own addresses.
+    /// The ranges of its code, as addresses of the file.
     pub(crate) text: Vec<Range<u64>>,
-    /// What the kernel added to them, modulo 2^64.
+    /// The difference that the kernel added to these addresses, modulo 2^64.
     pub(crate) slide: u64,
 }
 
 impl Placement {
-    /// The address in the file of one of the running kernel, if that is its code.
+    /// Converts an address of the running kernel to one of the file, if it is in this code.
     pub(crate) fn elf_address(&self, address: KernelAddress) -> Option<ElfAddress> {
         let address = address.0.wrapping_sub(self.slide);
         self.text.iter().any(|text| text.contains(&address)).then_some(ElfAddress(address))

@@ -1,8 +1,8 @@
-//! Opens files that a process names: mapped files, debug files, maps of JIT code, sources, anything below `/proc/PID/root`.
+//! Opens files that a process names: mapped files, debug files, maps of JIT code, sources, and files below `/proc/PID/root`.
 //!
-//! Flametop runs as root, and a process may name anything: a FIFO, which blocks its reader; a device, which may act when it is opened;
-//! a link that leads out of the process's root; a file of `/sys`, which may act when it is read; a file on a file system that never
-//! answers. So such paths are opened only here, in these steps:
+//! Flametop runs as root, and a process may name anything. A FIFO blocks its reader. A device may act when it is opened. A link may lead
+//! out of the process's root. A file of `/sys` may act when it is read. A file system may never answer. So such paths are opened only here,
+//! in these steps:
 //!
 //! ```text
 //! 1  all steps run on a thread that can be left behind                  super::io_timeout, counted by user
@@ -13,8 +13,8 @@
 //! 5  the same file, for reading, through /proc/self/fd                  it cannot have become another
 //! ```
 //!
-//! An open file tells whether only root can write it ([`OpenFile::only_root_writes`]) and whether the host has the same file under that
-//! path ([`OpenFile::is_hosts`]). Data from a file that others can write counts for that file only.
+//! An open file knows whether only root can write it ([`OpenFile::only_root_writes`]), and whether the host has the same file under that
+//! path ([`OpenFile::is_hosts`]). Data from a file that others can write counts only for that file.
 
 use std::fs::File;
 use std::io;
@@ -30,8 +30,8 @@ use rustix::io::Errno;
 use super::io_timeout::{self, FailureDomain, Opened, PATIENCE};
 use crate::profile::{FileNamespace, Tgid, UserId};
 
-/// File systems without a device of their own whose files are storage: `f_type` of statfs(2), and linux/magic.h. All file systems on a
-/// device are storage as well. The others show state of the kernel, which reading may change: proc, sysfs, debugfs, tracefs, …
+/// File systems without a device whose files are storage nevertheless: `f_type` of statfs(2), and linux/magic.h. All file systems on a
+/// device are storage as well. All other file systems show state of the kernel, which reading may change: proc, sysfs, debugfs, tracefs, …
 const STORAGE: [u64; 28] = [
     0x0102_1994, // tmpfs
     0x8584_58f6, // ramfs
@@ -109,7 +109,7 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// The root directory from which a path is resolved.
+/// The root directory of a path.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Root {
     /// Our own root directory.
@@ -130,7 +130,7 @@ impl Root {
         }
     }
 
-    /// Returns the place that does not answer if a path below the root does not.
+    /// Returns the place of a path below the root. If the path does not answer, its whole place does not.
     pub fn place(&self, path: &Path) -> FailureDomain {
         FailureDomain::beside(&self.path(), path)
     }
@@ -150,7 +150,7 @@ pub fn own_files() -> FileNamespace {
 
 /// Returns the device of `/` in the kernel's own encoding (`MKDEV`). It is read from mountinfo, because on btrfs stat tells another one.
 fn device_of_root(mounts: &str) -> Option<u32> {
-    // 36 35 98:0 /mnt1 /mnt2 rw,noatime …; a later line lies over earlier ones.
+    // Example: 36 35 98:0 /mnt1 /mnt2 rw,noatime …; a later line hides earlier lines with the same path.
     let is_root = |line: &&str| line.split(' ').nth(4) == Some("/");
     let (major, minor) = mounts.lines().rfind(is_root)?.split(' ').nth(2)?.split_once(':')?;
     Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
@@ -208,9 +208,9 @@ impl OpenFile {
         self.opened.near().is_some() && facts.honours_set_uid && facts.owner == UserId(0) && facts.mode & 0o022 == 0
     }
 
-    /// Whether our own `path` leads to this file, and only root can write it and the directories above it.
+    /// Whether our own `path` leads to this file, and only root can write the file and the directories above it.
     ///
-    /// Such a file is the same for all users. Looks at our own file system, so it may wait.
+    /// Such a file is the same for all users. Reads our own file system, so it may wait.
     pub fn is_hosts(&self, path: &Path) -> bool {
         let same = || -> Result<bool, Errno> {
             let resolve = ResolveFlags::NO_MAGICLINKS;

@@ -1,7 +1,7 @@
 //! Stubs of the procedure linkage table: `read@plt` is the jump through which a program calls `read`.
 //!
-//! A stub has no symbol. It jumps to where a slot of the global offset table says, and a relocation says whose address the
-//! linker puts into that slot:
+//! A stub has no symbol. It jumps to the address in a slot of the global offset table. A relocation says which symbol's address the linker
+//! puts into that slot:
 //!
 //! ```text
 //! .plt.sec   stub ── jmp *slot ──►  .got slot  ◄── .rela.plt: slot, symbol ──► .dynsym ──► name
@@ -16,14 +16,14 @@ use super::headers::{Arch, SYMBOL};
 use super::numbers::{u32_at, u64_at};
 use super::reason::Reason;
 
-/// Relocations looked at: Chromium has a million in `.rela.dyn`, of which a thousand have a slot.
+/// Most relocations that are read. Chromium has a million in `.rela.dyn`; a thousand of them have a slot.
 const MAX_RELOCATIONS: u64 = 4_000_000;
-/// Code of stubs read: 16 or 24 bytes each.
+/// Most bytes of stubs that are read: a stub has 16 or 24.
 const MAX_CODE: u64 = 4 << 20;
 /// `Elf64_Rela`: `r_offset`, `r_info` (symbol << 32 | type), `r_addend`.
 const RELA: usize = 24;
 
-/// A stub, and where the name of what it calls is among the strings of `.dynsym`.
+/// A stub, and the place of its target's name among the strings of `.dynsym`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stub {
     pub(crate) address: u64,
@@ -31,13 +31,13 @@ pub(crate) struct Stub {
     pub(crate) name: u32,
 }
 
-/// The stubs of an image, in order of address in each section.
+/// Returns the stubs of an image, in order of address in each section.
 ///
-/// Fails where the file cannot be read; tables that make no sense give no stubs.
+/// Fails if the file cannot be read. Malformed tables give no stubs.
 pub(crate) fn stubs(image: &Image) -> Result<Vec<Stub>, Reason> {
     let (Some(symbols), Some(arch)) = (image.table(TableKind::Dynamic), image.arch()) else { return Ok(Vec::new()) };
     let sections = image.sections_named(|name| matches!(name, ".plt" | ".plt.sec" | ".plt.got" | ".rela.plt" | ".rela.dyn"))?;
-    // The first of each name: a hostile file may have hundreds of them over the same bytes.
+    // Only the first section of each name counts: a hostile file may have hundreds of them over the same bytes.
     let mut sections: Vec<NamedSection> = sections;
     let mut seen = FxHashSet::default();
     sections.retain(|section| seen.insert(section.name.clone()));
@@ -81,8 +81,8 @@ pub(crate) fn stubs(image: &Image) -> Result<Vec<Stub>, Reason> {
     Ok(stubs)
 }
 
-/// Stubs of 16 bytes, or of 8 where the section says so: `jmp *slot(%rip)` is `ff 25`, with or without `endbr64` and `bnd` before it.
-/// Where there are two tables, the stubs of the first push their relocation's number instead: `68`.
+/// Finds stubs of 16 bytes, or of 8 if the section says so. `jmp *slot(%rip)` is `ff 25`, with or without `endbr64` and `bnd` before it. If
+/// there are two tables, the stubs of the first push their relocation's number instead: `68`.
 fn x86_64(section: &NamedSection, code: &[u8], slots: &FxHashMap<u64, u64>, order: &[u64], add: &mut impl FnMut(u64, u32, u64)) {
     let size = if section.entry_size == 8 { 8 } else { 16 };
     for (index, stub) in code.chunks_exact(size).enumerate() {
@@ -106,7 +106,7 @@ fn x86_64(section: &NamedSection, code: &[u8], slots: &FxHashMap<u64, u64>, orde
     }
 }
 
-/// `adrp x16, page` and `ldr x17, [x16, #offset]`, with or without `bti c` before them; a stub ends with `br x17`.
+/// Finds stubs of `adrp x16, page` and `ldr x17, [x16, #offset]`, with or without `bti c` before them. A stub ends with `br x17`.
 fn arm64(section: &NamedSection, code: &[u8], slots: &FxHashMap<u64, u64>, add: &mut impl FnMut(u64, u32, u64)) {
     const BTI_C: u32 = 0xd503_245f;
     const BR_X17: u32 = 0xd61f_0220;

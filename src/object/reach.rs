@@ -1,4 +1,4 @@
-//! Finds where a file really lies, and whether a user may reach it: flametop shows a user only files that they could read.
+//! Finds a file's real place, and whether a user may reach it. Flametop shows a user only files that they could read.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use super::open::{OpenError, Root, locate};
 use crate::profile::UserId;
 
-/// Most links at the end of a path, as many as the kernel follows; and most directories above a file.
+/// Most links at the end of a path (the kernel's own limit), and most directories above a file.
 const MAX_LINKS: usize = 40;
 const MAX_DEPTH: usize = 4096;
 

@@ -1,19 +1,19 @@
 //! Bytes of an ELF image that can be read at any place, with bounds on what is allocated.
 //!
-//! Files are read with `pread`, never mapped: a file that its owner truncates under a mapping would end us with SIGBUS.
+//! Files are read with `pread`, never mapped: if a file's owner truncated it under a mapping, SIGBUS would end us.
 
 use std::io;
 
 use super::open::{OpenError, OpenFile};
 
-/// A piece of a file is at most this many times as large as the whole file on its disk, plus [`LITTLE`]. It can be larger than the file on
-/// the disk where the file is sparse or its file system compresses.
+/// Largest ratio of a piece of a file to the whole file on its disk, plus [`LITTLE`]. A piece can be larger than the file on the disk if
+/// the file is sparse, or if its file system compresses.
 const MOST_SPARSE: u64 = 8;
 
 /// Bytes that may always be read or unpacked.
 pub(crate) const LITTLE: u64 = 1 << 20;
 
-/// Why the parts of an ELF file that unwinding needs cannot be read.
+/// The reason why the parts of an ELF file that unwinding needs cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
@@ -35,7 +35,7 @@ pub enum Unreadable {
     /// The file ends before a part of it does.
     #[error("the file ends before its {0}")]
     Truncated(&'static str),
-    /// More than is read.
+    /// More bytes than are ever read.
     #[error("{what} has {size} bytes, more than the {limit} that are read")]
     TooLarge {
         /// Which part.
@@ -49,10 +49,10 @@ pub enum Unreadable {
 
 /// Bytes that can be read at any place.
 pub trait ReadAt {
-    /// Number of bytes.
+    /// Returns the number of bytes.
     fn length(&self) -> u64;
 
-    /// Bytes on the disk. Fewer than the length if the file has holes.
+    /// Returns the number of bytes on the disk. It is less than the length if the file has holes.
     fn stored(&self) -> u64 {
         self.length()
     }
@@ -108,7 +108,7 @@ impl ReadAt for [u8] {
     }
 }
 
-/// Reads `length` bytes at `offset`. They may not be more than `limit`, or far more than the file has on its disk.
+/// Reads `length` bytes at `offset`. Fails if they are more than `limit`, or far more than the file has on its disk.
 pub(crate) fn read(
     bytes: &(impl ReadAt + ?Sized),
     offset: u64,
@@ -132,7 +132,7 @@ pub(crate) fn read(
     Ok(buffer)
 }
 
-/// Computes the CRC-32 of all bytes, a megabyte at a time. `None` if there are more than `limit`, or they cannot be read.
+/// Computes the CRC-32 of all bytes, a megabyte at a time. Returns `None` if there are more than `limit`, or if they cannot be read.
 pub(crate) fn checksum(bytes: &(impl ReadAt + ?Sized), limit: u64) -> Option<u32> {
     const PIECE: u64 = 1 << 20;
     let length = bytes.length();

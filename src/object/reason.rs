@@ -1,4 +1,4 @@
-//! Why an object's frames could not be named: data for the screen, with what the user can do about it.
+//! Reasons why an object's frames could not be named: data for the screen, with a remedy for the user.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::read_at::Unreadable;
 use crate::profile::ObjectId;
 
-/// What stood in the way. The text says what is wrong; [`Reason::remedy`] says what helps.
+/// The reason why names are missing. The text says what is wrong; [`Reason::remedy`] says what helps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Reason {
     /// `/proc/kallsyms` shows every address as 0.
@@ -15,13 +15,13 @@ pub enum Reason {
     /// `/proc/kallsyms` cannot be read.
     #[error("/proc/kallsyms cannot be read ({0})")]
     KernelSymbolsUnreadable(io::ErrorKind),
-    /// The file was opened by none of its names.
+    /// The file could not be opened by any of its names.
     #[error("the file cannot be found any more")]
     NotFound,
-    /// Nothing is at the path that somebody wrote.
+    /// There is no file at the path that a user gave.
     #[error("there is no such file")]
     NoSuchFile,
-    /// All processes that are known to have had the file mapped are gone, and so is the file.
+    /// All processes known to have mapped the file are gone, and so is the file.
     #[error("the process ended before its file was read")]
     ProcessGone,
     /// Opening was refused.
@@ -33,13 +33,13 @@ pub enum Reason {
     /// A file that shows state of the kernel. Reading it may have effects.
     #[error("not a file on storage")]
     NotStorage,
-    /// The disk for temporary files, or the bytes that may be copied, have no room for a copy of its debug information.
+    /// There is no room for a copy of its debug information: the disk for temporary files is full, or the limit of copied bytes is reached.
     #[error("there is no room to copy or unpack its debug information")]
     NoRoom,
-    /// What is on disk now is not what the process runs: build id or inode differ.
+    /// The file on disk is not the one that the process runs: build id or inode differ.
     #[error("the file on disk is not the one that was mapped")]
     Replaced,
-    /// There is a file of that path, but neither build id nor inode to tell whether it is the one that was mapped.
+    /// There is a file of that path, but no build id or inode to tell whether it is the one that was mapped.
     #[error("nothing tells whether the file on disk is the one that was mapped")]
     Unverified,
     /// The file changed while it was read.
@@ -57,22 +57,22 @@ pub enum Reason {
     /// A table of the file reaches past its end.
     #[error("the file is cut short")]
     Truncated,
-    /// A table, or its debug information, is larger than is ever read or would become so.
+    /// A table or its debug information is larger than the limit, or would become so.
     #[error("its symbols or its debug information are more than is read")]
     TooLarge,
-    /// Its DWARF contradicts itself: functions keep the names of their symbols, and have no lines.
+    /// Its DWARF contradicts itself. Functions keep the names of their symbols, and have no lines.
     #[error("its debug information is damaged")]
     MalformedDwarf,
     /// The file has no symbol table at all.
     #[error("the file has no symbols")]
     NoSymbols,
-    /// Only what is exported has a symbol: some frames were named, others were not.
+    /// Only exported functions have a symbol: some frames were named, others were not.
     #[error("the file is stripped: only its exported functions have names")]
     Stripped,
-    /// Some addresses belong to no symbol, though the file has all of its symbols.
+    /// Some addresses belong to no symbol, although the file has all of its symbols.
     #[error("some addresses belong to no symbol")]
     NoSymbolThere,
-    /// A server that is gone, or a program that serves files and does not any more.
+    /// The server is gone, or the program that serves the files does not answer any more.
     #[error("the file system does not answer")]
     NotAnswering,
     /// Reading failed.
@@ -81,31 +81,31 @@ pub enum Reason {
     /// There is neither a perf map nor a jitdump.
     #[error("no map of its JIT code")]
     NoCodeMap,
-    /// The perf map is neither the process's user's nor root's.
+    /// The owner of the perf map is neither root nor the process's user.
     #[error("the map of its JIT code is another user's file")]
     CodeMapForeign,
-    /// The perf map is a link, a mount, or something else that is no plain file.
+    /// The perf map is a link, a mount, or something else that is not a regular file.
     #[error("the map of its JIT code is a link, or no regular file")]
     CodeMapNotRegular,
-    /// The perf map was written by an earlier process of that number.
+    /// The perf map was written by an earlier process with the same number.
     #[error("the map of its JIT code was written before the process began")]
     CodeMapStale,
-    /// Not all of a map is read.
+    /// The map is longer than the part that is read.
     #[error("the map of its JIT code is too large to be read to its end")]
     CodeMapTooLarge,
-    /// A jitdump that contradicts itself, or a perf map without a line that makes sense.
+    /// A jitdump that contradicts itself, or a perf map without any valid line.
     #[error("the map of its JIT code makes no sense")]
     CodeMapMalformed,
-    /// Some code is in no entry of the map, or not yet.
+    /// Some code is in no entry of the map, or is not there yet.
     #[error("some of its JIT code is not in its map")]
     NotInCodeMap,
-    /// The reader itself failed: a bug of ours.
+    /// The reader itself failed: a bug in flametop.
     #[error("reading the file's symbols failed unexpectedly")]
     Crashed,
 }
 
 impl Reason {
-    /// What the user can do; empty where nothing helps.
+    /// Returns a remedy for the user; empty if nothing helps.
     pub fn remedy(self) -> &'static str {
         match self {
             Reason::KernelAddressesHidden => "run as root, or `sysctl kernel.kptr_restrict=0`",
@@ -141,12 +141,12 @@ impl Reason {
         }
     }
 
-    /// Whether it is worth telling although all frames have a name: inlined functions and lines are missing.
+    /// Whether to report the reason even if all frames have a name, because inlined functions and lines are missing.
     pub(crate) fn costs_lines(self) -> bool {
         matches!(self, Reason::MalformedDwarf | Reason::TooLarge | Reason::NoRoom | Reason::Crashed)
     }
 
-    /// Whether another process that maps the same object may have better luck.
+    /// Whether the attempt may succeed with another process that maps the same object.
     pub(crate) fn may_pass(self) -> bool {
         matches!(
             self,
@@ -187,26 +187,26 @@ impl From<io::Error> for Reason {
     }
 }
 
-/// One object and what is wrong with its names.
+/// An object, and the reason why its names are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The object.
     pub object: ObjectId,
-    /// Its path as the process that mapped it calls it, safe to print.
+    /// Its path as the process that mapped it sees it, safe to print.
     pub path: Arc<str>,
-    /// What stood in the way.
+    /// The reason why names are missing.
     pub reason: Reason,
-    /// Frames of it that have a name all the same.
+    /// Number of its frames that have a name nevertheless.
     pub named: u64,
-    /// Frames of it that have none.
+    /// Number of its frames that have no name.
     pub unnamed: u64,
 }
 
-/// Frames of all objects together.
+/// Numbers of frames of all objects together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames that were given a name.
+    /// Frames that got a name.
     pub named: u64,
-    /// Frames that were given up.
+    /// Frames whose naming was given up.
     pub unnamed: u64,
 }

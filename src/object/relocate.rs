@@ -1,16 +1,17 @@
-//! Relocations of files that are not linked: what a linker, or for its modules the kernel, would write into their sections.
+//! Applies relocations to files that are not linked: writes the values that a linker (for modules, the kernel) would write into their
+//! sections.
 //!
 //! ```text
 //! .rela.debug_info    offset 8 | type 4 | symbol 4 | addend 8, one behind the other, by offset
 //! written at offset   address of the symbol's section + value of the symbol + addend        in 8 bytes or in 4, by type
 //! ```
 //!
-//! (System V ABI, "Relocation"; its supplements for x86_64 and for AArch64.) Sections of debug information stay where they are, at
-//! 0: what points into them are offsets. Other sections are where whoever asks says; what points to those that are nowhere, and to
-//! symbols of other files, is 0 and the addend.
+//! Source: System V ABI, "Relocation"; its supplements for x86_64 and for AArch64. Sections of debug information stay at address 0, so
+//! values that point into them are offsets. The caller gives the addresses of other sections. A section without an address counts as one at
+//! 0, and the value of a symbol of another file counts as 0.
 //!
-//! Written while the section is read, so that of large ones nothing is held: relocations must be in order, as compilers and linkers
-//! write them.
+//! Values are written while the section is read, so large sections are not held in memory. For this, relocations must be in order, as
+//! compilers and linkers write them.
 
 use crate::object::elf::Placed;
 use std::io::{self, BufReader, Read};
@@ -24,19 +25,19 @@ use super::reason::Reason;
 
 /// `Elf64_Rela`.
 const RELA: usize = 24;
-/// Symbols looked at; those of amdgpu, the largest module of all, are 100,000.
+/// Most symbols that are read. amdgpu, the largest of all modules, has 100,000.
 const MAX_SYMBOLS: u64 = 4_000_000;
-/// Sections of their own have other numbers: undefined, absolute, common, too large to be told.
+/// From here on, numbers are not those of sections: undefined, absolute, common, or too large for the field.
 const SHN_LORESERVE: u16 = 0xff00;
 const SHN_ABS: u16 = 0xfff1;
-/// Bytes of a section that are worked on at once.
+/// Bytes of a section that are processed at once.
 const CHUNK: usize = 64 << 10;
 
-/// What symbols of a file stand for.
+/// The addresses of a file's symbols.
 pub(crate) struct Symbols(Vec<u64>);
 
 impl Symbols {
-    /// Of an image whose sections are placed.
+    /// Reads the symbols of an image whose sections have addresses.
     pub(crate) fn read(image: &Image, placed: &Placed) -> Result<Symbols, Reason> {
         let table = image.table(TableKind::Full).ok_or(Reason::NoSymbols)?;
         let size = table.count.checked_mul(SYMBOL as u64).ok_or(Reason::Malformed)?;
@@ -53,12 +54,12 @@ impl Symbols {
     }
 }
 
-/// Bytes that are written over those of a section.
+/// A value to be written over bytes of a section.
 #[derive(Clone, Copy)]
 struct Patch {
     offset: u64,
     value: u64,
-    /// 4 or 8.
+    /// Bytes of the value: 4 or 8.
     size: usize,
 }
 
@@ -68,18 +69,18 @@ pub(crate) struct Relocated<'a, R> {
     relocations: BufReader<ByteReader<'a>>,
     arch: Arch,
     symbols: &'a Symbols,
-    /// The next one to be written.
+    /// The next value to be written.
     next: Option<Patch>,
-    /// Bytes that were read and not given away; those before `ready` are done with.
+    /// Bytes that were read and not yet returned. The bytes before `ready` are final.
     chunk: Vec<u8>,
     given: usize,
     ready: usize,
-    /// Where in the section the chunk begins.
+    /// The chunk's offset in the section.
     offset: u64,
 }
 
 impl<'a, R: Read> Relocated<'a, R> {
-    /// `section` with the relocations in this part of the image's file.
+    /// Wraps `section` with its relocations, which are in this part of the image's file.
     pub(crate) fn new(
         section: R,
         image: &'a Image,
@@ -94,7 +95,7 @@ impl<'a, R: Read> Relocated<'a, R> {
         Ok(relocated)
     }
 
-    /// The next relocation that writes anything, which must not be before this offset.
+    /// Returns the next relocation that writes anything. It must not be before the offset `least`.
     fn following(&mut self, least: u64) -> io::Result<Option<Patch>> {
         loop {
             let mut entry = [0; RELA];
@@ -117,7 +118,7 @@ impl<'a, R: Read> Relocated<'a, R> {
         }
     }
 
-    /// Reads on, and writes what belongs into what was read.
+    /// Reads the next bytes, and writes the relocated values into them.
     fn fill(&mut self) -> io::Result<()> {
         self.chunk.drain(..self.ready);
         self.offset += self.ready as u64;
@@ -133,7 +134,7 @@ impl<'a, R: Read> Relocated<'a, R> {
             place.copy_from_slice(bytes.get(..patch.size).unwrap_or_default());
             self.next = self.following(behind)?;
         }
-        // One that reaches over the end of what was read waits for the rest.
+        // A value that reaches past the bytes read so far waits for the next bytes.
         let next = self.next.map_or(end, |patch| patch.offset.min(end));
         self.ready = usize::try_from(next - self.offset).map_err(|_| io::ErrorKind::InvalidData)?;
         if self.ready == 0 && !self.chunk.is_empty() {

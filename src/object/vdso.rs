@@ -1,4 +1,4 @@
-//! The vDSO's image, copied from our own memory: one image serves all 64-bit processes of a kernel.
+//! The vDSO's image, copied from our own memory. One image serves all 64-bit processes of a kernel.
 
 use std::fs::{self, File};
 

@@ -38,7 +38,7 @@ id!(
     UserId(u32)
 );
 id!(
-    /// Which files the paths of a process lead to: processes of the same number see the same files under a path.
+    /// Identifies the files that a process sees: processes with the same number see the same files under a path.
     ///
     /// The number of a user namespace other than the initial one, or else the device of the root directory.
     FileNamespace(u32)
@@ -56,7 +56,7 @@ id!(
     Timestamp(u64)
 );
 id!(
-    /// What samples are taken at: the clock, a file, or a source of events by its number.
+    /// The source of samples: the clock, a file, or a source of events by its number.
     EventSource(u8)
 );
 
@@ -80,29 +80,29 @@ id!(
     LabelId(u32)
 );
 
-/// The first id of a table. Tables that follow each other have no id in common, so that one of an older table finds nothing in a newer
-/// one. (It might after some two billion ids, when they begin again.)
+/// The first id of a table. Tables that follow each other have no id in common, so an id of an older table finds nothing in a newer one.
+/// (An old id might find something after some two billion ids, when ids begin again.)
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct FirstId(u32);
 
 impl FirstId {
     /// Ids have 31 bits: [`FrameTable`](super::FrameTable) marks other numbers by the 32nd.
     const END: u32 = 1 << 31;
-    /// No table has as many: that would be 4 GB.
+    /// Ids kept free for one table. No table has as many entries: that would be 4 GB.
     const ROOM: u32 = 1 << 28;
 
-    /// That of the table that follows one with so many ids.
+    /// Returns the first id of the next table, if this one has `count` entries.
     pub(super) fn after(self, count: usize) -> FirstId {
         let next = u32::try_from(count).ok().and_then(|count| self.0.checked_add(count));
         FirstId(next.filter(|next| *next < FirstId::END - FirstId::ROOM).unwrap_or(0))
     }
 
-    /// The id of the table's `index`th entry.
+    /// Returns the id of the table's `index`th entry.
     pub(super) fn id(self, index: usize) -> u32 {
         u32::try_from(index).map_or(0, |index| self.0.saturating_add(index))
     }
 
-    /// Where the table has the entry of this id; nowhere, if the id is of another table.
+    /// Returns the index of this id's entry in the table; `None` if the id is of an older table.
     pub(super) fn index(self, id: u32) -> Option<usize> {
         id.checked_sub(self.0).map(|index| index as usize)
     }
@@ -139,7 +139,7 @@ impl Timestamp {
     }
 }
 
-/// What the linker called this build of an object: up to 20 bytes of `NT_GNU_BUILD_ID`.
+/// The build id that the linker gave an object: up to 20 bytes of `NT_GNU_BUILD_ID`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BuildId {
     length: u8,
@@ -147,7 +147,7 @@ pub struct BuildId {
 }
 
 impl BuildId {
-    /// Takes 1 to 20 bytes; anything else is no build id.
+    /// Makes a build id from 1 to 20 bytes. Any other length is no build id.
     pub fn new(bytes: &[u8]) -> Option<BuildId> {
         let length = u8::try_from(bytes.len()).ok().filter(|n| (1..=20).contains(n))?;
         let mut id = BuildId { length, bytes: [0; 20] };
@@ -155,13 +155,13 @@ impl BuildId {
         Some(id)
     }
 
-    /// The one among the notes of an ELF file, which follow each other as
+    /// Returns the build id in the notes of an ELF file. The notes follow each other as
     ///
     /// ```text
     /// | name size 4 | size 4 | type 4 | name… | description… |     the latter two padded to 8 if `align` is that, else to 4
     /// ```
     ///
-    /// Notes are hostile: what does not fit is none.
+    /// Notes are hostile: a note that does not fit ends the search.
     pub fn in_notes(mut notes: &[u8], align: u64) -> Option<BuildId> {
         const NT_GNU_BUILD_ID: u32 = 3;
         let align = if align == 8 { 8 } else { 4 };
@@ -179,7 +179,7 @@ impl BuildId {
         }
     }
 
-    /// The bytes, as many as there are.
+    /// Returns the bytes of the build id.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or_default()
     }
@@ -197,7 +197,7 @@ impl fmt::Debug for BuildId {
     }
 }
 
-/// An id in a profile that is to be changed.
+/// An id in a profile, to be changed.
 pub(crate) enum Id<'a> {
     /// The frame of a node of the stack trie.
     Frame(&'a mut FrameId),

@@ -1,23 +1,23 @@
-//! What the kernel tells of its own code.
+//! Information about the running kernel's code, as the kernel reports it.
 
 use std::ops::Range;
 
-/// Whoever can ask the running kernel about its code.
+/// A way to query the running kernel about its code.
 pub trait AskKernel: Send {
-    /// The function that holds each address, or nothing. `None` if the kernel cannot be asked.
+    /// Returns the function that holds each address, if any. `None` if the kernel cannot be queried.
     fn symbols(&mut self, addresses: &[u64]) -> Option<Vec<Option<KernelSymbol>>>;
 
-    /// The bytes that are at these addresses now. `None` where they cannot be read.
+    /// Returns the current bytes at these addresses. `None` if they cannot be read.
     fn code(&mut self, addresses: Range<u64>) -> Option<Vec<u8>>;
 }
 
 /// A function of the running kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelSymbol {
-    /// As it is linked.
+    /// The name as linked.
     pub name: String,
-    /// Whose it is, `[ext4]`; the kernel's own if nobody is named.
+    /// The module that has it, such as `[ext4]`; `None` for the kernel itself.
     pub module: Option<String>,
-    /// Where it is, up to the next symbol: padding belongs to it.
+    /// The addresses up to the next symbol: padding counts as part of the function.
     pub addresses: Range<u64>,
 }

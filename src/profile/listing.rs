@@ -1,5 +1,5 @@
-//! A function's source and its instructions, and on which row of them each of its addresses is. Plain data: the symbolizer makes
-//! it, the screen shows it beside the weights of [`Addresses`](super::Addresses).
+//! A function's source and its instructions, and the row of each of the function's addresses. Plain data: the symbolizer makes it, the
+//! screen shows it beside the weights of [`Addresses`](super::Addresses).
 
 use crate::profile::FrameWeight;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ pub struct SourceLocation {
     pub line: u32,
 }
 
-/// A function, to be read.
+/// The source and the instructions of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The function.
     pub label: LabelId,
-    /// The address by which it was chosen: other functions may have the same name.
+    /// The address that selected it, since other functions may have the same name.
     pub by: FrameId,
-    /// Its source; or why there is none, in a sentence.
+    /// The function's source; or a sentence that says why there is none.
     pub source: Result<Rows, String>,
-    /// Its instructions; or why there are none, in a sentence.
+    /// The function's instructions; or a sentence that says why there are none.
     pub code: Result<Rows, String>,
-    /// The addresses that it was made for: others, which come later, are on no row yet.
+    /// The addresses that were known when it was made. Addresses that come later are on no row yet.
     pub known: FxHashSet<FrameId>,
 }
 
@@ -44,37 +44,37 @@ impl Listing {
 pub struct Rows {
     /// The file of the source, or the object.
     pub file: Arc<str>,
-    /// What the reader should know about it; empty for nothing.
+    /// A note for the reader about the rows; may be empty.
     pub note: String,
-    /// In order.
+    /// The rows, in order.
     pub rows: Vec<Row>,
-    /// Index of the row that an address belongs to; of the function's other addresses there is none.
+    /// Index of the row of each address. Other addresses of the function have no row.
     pub row_of: FxHashMap<FrameId, usize>,
 }
 
 /// One line or instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Line number from 1; or address in the object's file, as `objdump` tells it.
+    /// Line number, from 1 on; or address in the object's file, as `objdump` shows it.
     pub place: u64,
     /// Safe to print, tabs expanded.
     pub text: Box<str>,
 }
 
-/// What rows weigh.
+/// The weights of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowWeights {
-    /// Own and total weight of each row. A total is the sum of those of the row's addresses: a sample that has several of them,
-    /// in a recursion, is in it several times.
+    /// Own and total weight of each row. A row's total is the sum of the totals of its addresses. In a recursion, a sample can have several
+    /// of these addresses and then counts several times.
     pub rows: Vec<(u64, u64)>,
-    /// The same of addresses that are on no row.
+    /// Own and total weight of the addresses that are on no row.
     pub elsewhere: (u64, u64),
-    /// The same of all rows.
+    /// Own and total weight of all rows together.
     pub all: (u64, u64),
 }
 
 impl RowWeights {
-    /// Puts weights on rows.
+    /// Adds up the weights of addresses by row.
     pub fn of(rows: &Rows, frames: &[FrameWeight]) -> RowWeights {
         let mut weights = RowWeights { rows: vec![(0, 0); rows.rows.len()], ..RowWeights::default() };
         let add = |slot: &mut (u64, u64), frame: &FrameWeight| *slot = (slot.0 + frame.own, slot.1 + frame.total);
@@ -90,7 +90,7 @@ impl RowWeights {
         weights
     }
 
-    /// The row with the most own weight; where none has any, that with the most total weight.
+    /// Returns the row with the most own weight. If no row has own weight, returns the row with the most total weight.
     pub fn hottest(&self) -> Option<usize> {
         let heaviest = self.rows.iter().enumerate().max_by_key(|(at, weight)| (**weight, std::cmp::Reverse(*at)));
         heaviest.filter(|(_, weight)| **weight != (0, 0)).map(|(at, _)| at)

@@ -1,10 +1,10 @@
-//! The model: what was sampled, and what a view makes of it.
+//! The model: the recorded samples, and the views made of them.
 //!
-//! Pure by rule: no kernel, no terminal, no files, no clock. The collector and the readers of files put [`Sample`]s in,
-//! a [`Query`] says which of them a view is about, and a [`ViewBuilder`] makes the [`CallTree`] and the rows of it.
+//! Pure by rule: no kernel, no terminal, no files, no clock. The collector and the readers of files add [`Sample`]s. A [`Query`] selects
+//! the samples of a view. A [`ViewBuilder`] makes the [`CallTree`] and the rows from them.
 //!
-//! Sizes that matter: a [`Sample`] is 32 bytes; a node of the stack trie is 8 bytes and about 8 more in its hash
-//! index; a node of a call tree is 32 bytes.
+//! Sizes that matter: a [`Sample`] is 32 bytes. A node of the stack trie is 8 bytes, and about 8 more in its hash index. A node of a call
+//! tree is 32 bytes.
 
 mod ids;
 mod kernel;

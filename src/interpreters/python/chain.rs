@@ -3,12 +3,12 @@
 use super::layout::{Entry, Innermost, Layout, NO_FUNCTION};
 use crate::interpreters::Memory;
 
-/// A function that runs, or waits for one that it has called.
+/// A function that runs, or that waits for a function it has called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PythonFrame {
     /// Address of its code object.
     pub code: u64,
-    /// The instruction that runs: bytes from the begin of the bytecode; negative before the first.
+    /// The instruction that runs, in bytes from the begin of the bytecode. Negative before the first instruction.
     pub place: i32,
 }
 
@@ -17,12 +17,12 @@ pub struct PythonFrame {
 pub struct Run {
     /// The functions.
     pub frames: Vec<PythonFrame>,
-    /// An address in the stack frame of the call. `None` up to 3.9, where each call runs one function.
+    /// An address in the stack frame of the call. `None` up to 3.9, because there each call runs one function.
     pub anchor: Option<u64>,
 }
 
-/// Walks from a thread's state, at most over `limit` frames. Returns the runs, innermost first, and whether the walk came to the outermost
-/// function: not where memory cannot be read or makes no sense.
+/// Walks the functions of a thread from its state, at most `limit` frames. Returns the runs, innermost first, and whether the walk reached
+/// the outermost function. It does not reach it if memory cannot be read or is malformed.
 pub fn chain(memory: &impl Memory, layout: &Layout, state: u64, limit: usize) -> (Vec<Run>, bool) {
     let mut runs = Vec::new();
     let is_whole = walk(memory, layout, state, limit, &mut runs).is_some_and(|whole| whole);
@@ -31,7 +31,7 @@ pub fn chain(memory: &impl Memory, layout: &Layout, state: u64, limit: usize) ->
 
 fn walk(memory: &impl Memory, layout: &Layout, state: u64, limit: usize, runs: &mut Vec<Run>) -> Option<bool> {
     let at = |base: u64, offset: u64| memory.u64(base.checked_add(offset)?);
-    // The structure on the C stack of the innermost call, and where the next one is named.
+    // The structure on the C stack of the innermost call, and the offset of the pointer to the next structure.
     let (mut frame, mut anchor, previous_anchor) = match layout.innermost {
         Innermost::Frame(offset) => (at(state, offset)?, None, None),
         Innermost::Both { frame, at: offset, previous } => (at(state, frame)?, Some(at(state, offset)?), Some(previous)),

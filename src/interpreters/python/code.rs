@@ -1,4 +1,4 @@
-//! Code objects: what a function is called, and where it is in the source.
+//! Code objects: the name of a function, and its place in the source.
 
 use super::layout::{Instruction, Layout};
 use super::lines::Lines;
@@ -9,18 +9,19 @@ use crate::interpreters::Memory;
 pub const MAX_NAME: u64 = 512;
 /// See [`MAX_NAME`].
 pub const MAX_FILE: u64 = 1024;
-/// Bytes of a line table that are read: those of some 2,000 lines. Later lines of a longer function are not known.
+/// Bytes of a line table that are read: about 2,000 lines. Later lines of a longer function are not known.
 const MAX_LINES: u64 = 16 << 10;
-/// Where the length of a byte string is, and where its bytes begin.
+/// Offset of the length in a byte string, and offset of its bytes.
 const BYTES_LENGTH: u64 = 16;
 const BYTES: u64 = 32;
 
-/// A function of Python, as its code object tells it.
+/// A Python function, as its code object describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Code {
-    /// Its name, from 3.11 on with the classes and functions it is in: `Server.handle.<locals>.reply`. `<module>` for the code of a file.
+    /// Its name. From 3.11 on, it includes the enclosing classes and functions: `Server.handle.<locals>.reply`. `<module>` is the code of a
+    /// file.
     pub name: String,
-    /// The file it was compiled from. Not a path where it begins with `<`, such as `<frozen importlib._bootstrap>`.
+    /// The file it was compiled from. If it begins with `<`, as in `<frozen importlib._bootstrap>`, it is not a path.
     pub file: String,
     /// The line of its `def`.
     pub first_line: u32,
@@ -37,13 +38,13 @@ impl Code {
         let first_line = memory.u32(address.checked_add(layout.code_first_line)?)?;
         let lines = pointer(layout.code_lines)?;
         let length = memory.u64(lines.checked_add(BYTES_LENGTH)?)?;
-        // A function without a table has no lines, but all the rest.
+        // A function without a line table has no lines, but everything else.
         let table = memory.bytes(lines.checked_add(BYTES)?, length.min(MAX_LINES), MAX_LINES).unwrap_or_default();
         Some(Code { name, file, first_line, lines: Lines::new(layout.lines, table, first_line, length > MAX_LINES) })
     }
 
-    /// A mix of words of a code object: another one at its address has another. BPF makes the same (`code_check`). Returns zero if the memory
-    /// cannot be read.
+    /// Returns a checksum of some words of a code object. If another code object takes its address, the checksum differs. BPF computes the
+    /// same one (`code_check`). Returns zero if the memory cannot be read.
     pub fn check(memory: &impl Memory, layout: &Layout, address: u64) -> u32 {
         const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut words = [0; 32];
@@ -54,19 +55,19 @@ impl Code {
         (words.fold(0, |mix: u64, word| (mix ^ word).wrapping_mul(FACTOR)) >> 32) as u32
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory that it takes.
     pub fn size(&self) -> usize {
         size_of::<Code>() - size_of::<Lines>() + self.name.len() + self.file.len() + self.lines.size()
     }
 
-    /// Whether it is a function that the interpreter puts in between, and that nobody has written.
+    /// Whether the interpreter itself has inserted this function: it is in no source file.
     pub fn is_shim(&self) -> bool {
         matches!((&*self.name, &*self.file), ("__init__", "__init__") | ("<interpreter trampoline>", _) | (_, "<shim>"))
     }
 }
 
 impl Layout {
-    /// The place in the bytecode of an instruction as BPF sends it: its number, or its distance from the code object.
+    /// Converts an instruction as BPF sends it (its number, or its distance from the code object) to its place in the bytecode.
     pub fn place_of(&self, instruction: u32) -> i32 {
         match self.instruction {
             Instruction::Index(unit) => instruction.cast_signed().saturating_mul(unit),
@@ -74,7 +75,7 @@ impl Layout {
         }
     }
 
-    /// The place in the bytecode that a frame's word stands for, in bytes; before the first instruction negative.
+    /// Converts the instruction word of a frame to a place in the bytecode, in bytes. Negative before the first instruction.
     pub(super) fn place(&self, code: u64, word: u64) -> i32 {
         match self.instruction {
             Instruction::Index(unit) => (word as u32).cast_signed().saturating_mul(unit),

@@ -1,4 +1,4 @@
-//! Where the fields of CPython's objects are, version by version.
+//! Offsets of the fields in CPython's objects, by version.
 
 use crate::interpreters::Memory;
 
@@ -12,12 +12,12 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version in `Py_Version`, which is there from 3.11 on, or in a build's debug offsets: `0x030c01f0` is 3.12.1.
+    /// Returns the version in `Py_Version`, which exists from 3.11 on, or in a build's debug offsets: `0x030c01f0` is 3.12.1.
     pub fn of_hex(hex: u32) -> Version {
         Version { major: (hex >> 24) as u8, minor: (hex >> 16) as u8 }
     }
 
-    /// The version in a file's name: `libpython3.10.so.1.0`, `python3.10`.
+    /// Returns the version in a file's name: `libpython3.10.so.1.0`, `python3.10`.
     pub fn of_file(path: &str) -> Option<Version> {
         let name = path.rsplit('/').next()?;
         let minor = name.split_once("python3.")?.1;
@@ -26,10 +26,10 @@ impl Version {
     }
 }
 
-/// How a frame says which instruction runs.
+/// The way in which a frame identifies the instruction that runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Instruction {
-    /// By its number, in units of so many bytes.
+    /// By its number, in units of this many bytes.
     Index(i32),
     /// By its address.
     Pointer,
@@ -46,51 +46,51 @@ pub(super) enum LineTable {
     Locations,
 }
 
-/// How the state of a thread leads to its innermost frame.
+/// The way from the state of a thread to its innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Innermost {
-    /// A pointer to it, at this offset.
+    /// A pointer to the frame, at this offset.
     Frame(u64),
-    /// A pointer to a structure on the C stack, of each call of the evaluation loop.
+    /// A pointer to a structure on the C stack. Each call of the evaluation loop has such a structure.
     Loop {
         /// Offset in the state.
         at: u64,
         /// Offset of the frame in the structure.
         frame: u64,
-        /// Offset in the structure of the pointer to the one of the caller.
+        /// Offset in the structure of the pointer to the caller's structure.
         previous: u64,
     },
-    /// Both: a pointer to the frame, and one to the structures, which do not lead to frames.
+    /// Both: a pointer to the frame, and a pointer to the structures, which do not lead to frames.
     Both {
         /// Offset of the pointer to the frame in the state.
         frame: u64,
         /// Offset of the pointer to the structure.
         at: u64,
-        /// As above.
+        /// Offset in the structure of the pointer to the caller's structure.
         previous: u64,
     },
 }
 
-/// Where a frame says that the evaluation loop was called for it.
+/// The mark of a frame that began a call of the evaluation loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
-    /// Nowhere: each frame is a call of its own.
+    /// No mark: each frame is a separate call.
     Each,
-    /// A flag of the first frame of a call, at this offset.
+    /// A flag in the first frame of a call, at this offset.
     Flag(u64),
-    /// A frame between the calls, on the C stack, that belongs to no function. The number of its owner, at this offset, is [`NO_FUNCTION`] or
+    /// A frame between the calls, on the C stack, that belongs to no function. Its owner, a number at this offset, is [`NO_FUNCTION`] or
     /// more.
     Between(u64),
 }
 
-/// The least owner of frames that belong to no function.
+/// The smallest owner number of frames that belong to no function.
 pub(super) const NO_FUNCTION: u8 = 3;
 
-/// Where the fields of a version's objects are: offsets in bytes.
+/// Offsets of the fields in a version's objects, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     pub(super) innermost: Innermost,
-    /// In the state: `pthread_self()` of its thread.
+    /// In the state: the thread's `pthread_self()`.
     pub(super) thread_id: u64,
     pub(super) frame_previous: u64,
     pub(super) frame_code: u64,
@@ -100,57 +100,58 @@ pub struct Layout {
     /// Bits of the pointer to a code object that are part of the address.
     pub(super) code_mask: u64,
     pub(super) code_file: u64,
-    /// The qualified name (`Class.method`), or where there is none the name.
+    /// The qualified name (`Class.method`), or the plain name in versions without a qualified name.
     pub(super) code_name: u64,
     pub(super) code_lines: u64,
     pub(super) code_first_line: u64,
-    /// Where its bytecode begins; 0 where instructions are numbered.
+    /// The begin of the bytecode; 0 if instructions are identified by number.
     pub(super) code_bytecode: u64,
     pub(super) lines: LineTable,
-    /// Where the characters of a string begin: of ASCII, and of others.
+    /// The begin of a string's characters: of an ASCII string, and of other strings.
     pub(super) ascii_text: u64,
     pub(super) other_text: u64,
-    /// In a code object: words that do not change, and that another one in its place would have otherwise.
+    /// In a code object: words that do not change, and that differ in another code object at the same address.
     pub(super) code_check: u64,
-    /// In `_PyRuntime`: where the key of the threads' states is. `None` where a thread-local variable has them.
+    /// In `_PyRuntime`: the key of the threads' states. `None` if a thread-local variable has the states.
     pub(super) runtime_key: Option<u64>,
-    /// In `_PyRuntime`: a pointer to the youngest interpreter; and in that, one to the next.
+    /// In `_PyRuntime`: a pointer to the youngest interpreter. In an interpreter: a pointer to the next one.
     pub(super) runtime_interpreters: u64,
     pub(super) interpreter_next: u64,
-    /// In an interpreter: a pointer to the state of a thread; and in that, one to the next.
+    /// In an interpreter: a pointer to the state of a thread. In a state: a pointer to the next one.
     pub(super) interpreter_threads: u64,
     pub(super) thread_next: u64,
 }
 
 /// The first bytes of `_PyRuntime` from 3.13 on.
 const COOKIE: &[u8; 8] = b"xdebugpy";
-/// Bytes of `_PyRuntime` that hold all of the offsets.
+/// Size of the part of `_PyRuntime` that holds all offsets, in bytes.
 const DEBUG_OFFSETS: usize = 760;
-/// No field of a structure that is looked at is farther from its begin.
+/// Largest offset accepted: the fields that we read are nearer to the begin of their structure.
 const MAX_OFFSET: u64 = 16 << 10;
 
 impl Layout {
-    /// The layout of a version whose `_PyRuntime` is at this address. Returns `None` for a version that is not known.
+    /// Returns the layout of a version whose `_PyRuntime` is at this address. Returns `None` for an unknown version.
     pub fn of(version: Version, memory: &impl Memory, runtime: u64) -> Option<Layout> {
         let table = Layout::of_version(version)?;
         if version.minor < 13 {
             return Some(table);
         }
-        // Where these are damaged, the table of the version still holds.
+        // If the debug offsets are damaged, the version's table is still right.
         Some(table.with_debug_offsets(version, memory, runtime).unwrap_or(table))
     }
 
-    /// Whether each call of the evaluation loop leaves an address on the C stack: from 3.10 on. Before, each call runs one function.
+    /// Whether each call of the evaluation loop leaves an address on the C stack, as from 3.10 on. Before 3.10, each call runs one
+    /// function.
     pub fn has_anchors(&self) -> bool {
         self.entry != Entry::Each || !matches!(self.innermost, Innermost::Frame(_))
     }
 
-    /// From the debug information of builds of each version.
+    /// Returns the layout of a version, taken from the debug information of builds of each version.
     fn of_version(version: Version) -> Option<Layout> {
         if version.major != 3 {
             return None;
         }
-        // Up to 3.10 a frame is a Python object of its own.
+        // Up to 3.10 each frame is a separate Python object.
         let old = Layout {
             innermost: Innermost::Frame(24),
             thread_id: 176,
@@ -264,7 +265,7 @@ impl Layout {
         })
     }
 
-    /// Takes the offsets that the interpreter itself gives.
+    /// Replaces offsets by those that the interpreter itself gives.
     fn with_debug_offsets(self, version: Version, memory: &impl Memory, runtime: u64) -> Option<Layout> {
         let mut bytes = [0; DEBUG_OFFSETS];
         if !memory.read(runtime, &mut bytes) || !bytes.starts_with(COOKIE) {
@@ -275,7 +276,7 @@ impl Layout {
         if u32::try_from(word(1)?).ok().map(Version::of_hex) != Some(version) {
             return None;
         }
-        // Groups of words follow: the runtime's and the interpreter's, then these.
+        // Groups of words follow: first the runtime's and the interpreter's, then the groups read here.
         let (state, thread_id, of_state, of_frame, types) = match version.minor {
             13 => (3 + 3 + 13, 5, 9, 6, TYPES_13),
             14 => (3 + 3 + 16, 5, 9, 8, TYPES_14),
@@ -306,9 +307,9 @@ impl Layout {
     }
 }
 
-/// Words from the begin of the group of code objects to that of strings.
+/// Words from the begin of the group of code objects to the begin of the group of strings, in 3.13.
 const TYPES_13: usize = 10 + 2 + 4 + 3 + 3 + 3 + 2 + 3 + 3;
-/// The same in 3.14, where code objects have one word more and sets are told after lists.
+/// The same distance in 3.14: code objects have one word more, and the group of sets comes after the group of lists.
 const TYPES_14: usize = 11 + 2 + 4 + 3 + 3 + 4 + 3 + 2 + 3 + 3;
-/// The same in 3.15, where types have two words more, and a group of two words about types on the heap follows.
+/// The same distance in 3.15: types have two words more, and a group of two words about types on the heap follows.
 const TYPES_15: usize = 11 + 2 + 6 + 2 + 3 + 3 + 4 + 3 + 2 + 3 + 3;

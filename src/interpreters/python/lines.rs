@@ -1,4 +1,4 @@
-//! Tables that tell the line of each instruction of a code object.
+//! Line tables: the line of each instruction of a code object.
 
 use super::layout::LineTable;
 
@@ -9,18 +9,19 @@ pub struct Lines {
     table: Box<[u8]>,
     /// The line of the `def`.
     first: u32,
-    /// The table has more than this.
+    /// Whether the table was cut: it is longer in the process.
     is_cut: bool,
 }
 
 impl Lines {
-    /// The lines that a table tells. `is_cut`: these are not all of its bytes.
+    /// Returns the lines of a table. `is_cut`: the table has more bytes than these.
     pub(super) fn new(form: LineTable, table: Vec<u8>, first: u32, is_cut: bool) -> Lines {
         Lines { form, table: table.into(), first, is_cut }
     }
 
-    /// The line of an instruction, by its place in the bytecode: see [`PythonFrame::place`](super::PythonFrame::place). Before the first
-    /// instruction it is that of the `def`. Returns `None` where the table says that there is none, or ends before.
+    /// Returns the line of an instruction, by its place in the bytecode: see [`PythonFrame::place`](super::PythonFrame::place). Before the
+    /// first instruction it is the line of the `def`. Returns `None` if the table says that there is no line, or ends before the
+    /// instruction.
     pub fn line(&self, place: i32) -> Option<u32> {
         let Ok(place) = u32::try_from(place) else { return Some(self.first) };
         let (first, at) = (i64::from(self.first), i64::from(place));
@@ -32,20 +33,20 @@ impl Lines {
         line.and_then(|line| u32::try_from(line).ok())
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory that it takes.
     pub fn size(&self) -> usize {
         size_of::<Lines>() + self.table.len()
     }
 }
 
 impl Default for Lines {
-    /// No instruction has a line.
+    /// Returns a table without lines.
     fn default() -> Lines {
         Lines::new(LineTable::Locations, Vec::new(), 0, false)
     }
 }
 
-/// Pairs of a step in bytes and a signed step in lines. The last pair counts whose bytes are not behind the instruction.
+/// Reads pairs of a step in bytes and a signed step in lines. The last pair that does not begin after the instruction gives the line.
 fn steps(table: &[u8], first: i64, at: i64, is_cut: bool) -> Option<i64> {
     let (mut line, mut begin) = (first, 0);
     for pair in table.chunks_exact(2) {
@@ -58,7 +59,8 @@ fn steps(table: &[u8], first: i64, at: i64, is_cut: bool) -> Option<i64> {
     (!is_cut).then_some(line)
 }
 
-/// Pairs of a length in bytes and a signed step in lines, made before the range. A step of -128 says that the range has no line.
+/// Reads pairs of a length in bytes and a signed step in lines. The step comes before the range. A step of -128 means that the range has no
+/// line.
 fn ranges(table: &[u8], first: i64, at: i64) -> Option<i64> {
     const NO_LINE: i8 = -128;
     let (mut line, mut end) = (first, 0);
@@ -75,8 +77,8 @@ fn ranges(table: &[u8], first: i64, at: i64) -> Option<i64> {
     None
 }
 
-/// Entries of a byte `1 kind:4 length:3`, with the length less one in units of two bytes, and what the kind brings: a step in lines, and
-/// columns. An entry without a line leaves the running line as it is.
+/// Reads entries of a byte `1 kind:4 length:3`. The length is one less than the number of units of two bytes. The data of the kind follow:
+/// a step in lines, and columns. An entry without a line does not change the current line.
 fn locations(table: &[u8], first: i64, at: i64) -> Option<i64> {
     const WITHOUT_LINE: u8 = 15;
     const LONG: u8 = 14;
@@ -109,7 +111,7 @@ fn locations(table: &[u8], first: i64, at: i64) -> Option<i64> {
     None
 }
 
-/// Six bits a byte, the least first; bit 6 says that more follow.
+/// Reads a number with six bits in each byte, the lowest bits first. Bit 6 says that more bytes follow.
 fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let mut value = 0;
     for shift in (0..60).step_by(6) {
@@ -122,7 +124,7 @@ fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     None
 }
 
-/// A number whose lowest bit is its sign.
+/// Reads a number with its sign in the lowest bit.
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let value = number(bytes)?;
     Some(if value & 1 == 1 { -(value >> 1) } else { value >> 1 })

@@ -6,13 +6,15 @@
 //!                                      └─► code object ─► name, file, line table      [`Code`]
 //! ```
 //!
-//! Where fields are differs between minor versions: [`Layout`]. From 3.13 on the interpreter says it itself (`_Py_DebugOffsets`).
+//! The offsets of fields differ between minor versions: [`Layout`]. From 3.13 on the interpreter itself publishes them
+//! (`_Py_DebugOffsets`).
 //!
-//! The thread state is found by the key of the GIL state, from 3.15 on by a thread-local variable. The variable of the running thread does
-//! not serve: it is empty while a thread has given the GIL away, as in hashing or a system call. The thread's functions are all there then.
+//! The thread state is found by the key of the GIL state; from 3.15 on, by a thread-local variable. The variable of the running thread does
+//! not help. It is empty while a thread has released the GIL, as in hashing or a system call, although the thread's functions are all
+//! there.
 //!
-//! From 3.10 on each call of the evaluation loop leaves an address on the C stack, its [anchor](Run::anchor): Python functions belong behind
-//! the native frame in whose stack the anchor lies. So neither code ranges nor symbols of the loop are needed to put both in order.
+//! From 3.10 on each call of the evaluation loop leaves an address on the C stack, its [anchor](Run::anchor). The call's Python functions
+//! belong after the native frame whose stack holds the anchor. So the order needs neither code ranges nor symbols of the loop.
 //!
 //! Sources: CPython's headers (`cpython/code.h`, `pycore_frame.h`, `pycore_debug_offsets.h`, `Objects/lnotab_notes.txt`,
 //! `InternalDocs/code_objects.md`), and the debug information of each version's build.
@@ -38,7 +40,7 @@ mod tests {
     use super::*;
     use crate::interpreters::Memory;
 
-    /// Memory in which every word is a number out of a hat, most of them small or near each other: pointers lead into it, in circles too.
+    /// Memory of random words, most of them small or near each other, so pointers lead into it, in circles too.
     struct Nonsense(u64);
 
     impl Memory for Nonsense {

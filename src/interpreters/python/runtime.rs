@@ -1,4 +1,4 @@
-//! What BPF needs to walk the functions of a process: `struct runtime` of `bpf/record.h`.
+//! The data that BPF needs to walk the functions of a process: `struct runtime` of `bpf/record.h`.
 
 use super::layout::{Entry, Innermost, Instruction, Layout};
 use super::state::{LeadsTo, StateSlot};
@@ -9,7 +9,7 @@ const NO_FIELD: u16 = 0xffff;
 const FRAME_BYTES: u64 = 128;
 
 impl Layout {
-    /// The bytes of a `struct runtime`. Returns `None` for a layout that BPF cannot walk.
+    /// Returns the bytes of a `struct runtime`. Returns `None` for a layout that BPF cannot walk.
     pub fn runtime(&self, slot: StateSlot) -> Option<[u8; 40]> {
         let (loop_at, innermost, loop_previous, in_loop) = match self.innermost {
             Innermost::Frame(innermost) => (None, innermost, None, false),

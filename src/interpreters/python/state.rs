@@ -1,9 +1,10 @@
-//! From a thread to its state.
+//! Finds the state of a thread.
 
 use super::layout::Layout;
 use crate::interpreters::Memory;
 
-/// Where a thread's state is found, from the thread pointer on (`fs` on x86_64, `TPIDR_EL0` on arm64). The same for all threads of a process.
+/// The place of a thread's state, relative to the thread pointer (`fs` on x86_64, `TPIDR_EL0` on arm64). It is equal in all threads of a
+/// process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StateSlot {
     /// Distance from the thread pointer to a pointer.
@@ -17,7 +18,7 @@ pub struct StateSlot {
 pub enum LeadsTo {
     /// The state.
     State,
-    /// A list of pointers, in which the one at this offset leads to the state.
+    /// A list of pointers. The pointer at this offset leads to the state.
     List(u64),
     /// A list of blocks of thread-local variables, one for each library. In the block at `block`, the variable at `variable` leads to the
     /// state. A thread that does not use the library has no block.
@@ -30,7 +31,7 @@ pub enum LeadsTo {
 }
 
 impl StateSlot {
-    /// The state of the thread with this thread pointer.
+    /// Returns the state of the thread with this thread pointer.
     pub fn state(&self, memory: &impl Memory, thread_pointer: u64) -> Option<u64> {
         let first = memory.u64(thread_pointer.wrapping_add_signed(self.distance))?;
         match self.leads_to {
@@ -44,11 +45,11 @@ impl StateSlot {
 /// Most threads that are tried, and most interpreters.
 const MAX_THREADS: usize = 64;
 const MAX_INTERPRETERS: usize = 16;
-/// Keys of thread-specific data whose values are beside the thread's own data: of glibc, and of musl for sure.
+/// Keys of thread-specific data with values beside the thread's own data. This holds for glibc, and certainly for musl.
 const NEAR_KEYS: u64 = 32;
-/// Locks of the C library may be longer than on x86_64, by words. So the key may be this many words behind its place there.
+/// Words that are searched for the key, from its place on x86_64 on. Locks of the C library may be longer than there.
 const KEY_WITHIN: u64 = 8;
-/// Instructions of `PyGILState_GetThisThreadState` that are read, in bytes. On x86_64 it has at most 29.
+/// Bytes of `PyGILState_GetThisThreadState` that are read. On x86_64 it has at most 29.
 const GETTER: usize = 48;
 
 /// Addresses and sizes that lead to the states of a process's threads.
@@ -62,8 +63,8 @@ pub struct Clues {
     pub self_size: u64,
 }
 
-/// Finds where the threads of a process have their states, by a thread that has one: the state says whose it is. `thread` is its
-/// `pthread_self()`. Returns `None` if this thread has no state, or the C library is not known.
+/// Finds the place of the states of a process's threads. `thread` is the `pthread_self()` of a thread that has a state; the state says
+/// which thread it belongs to. Returns `None` if this thread has no state, or the C library is not known.
 pub fn find_slot(memory: &impl Memory, layout: &Layout, clues: &Clues, thread: u64) -> Option<StateSlot> {
     let thread_pointer = thread.checked_add(clues.self_size)?;
     let is_right = |slot: &StateSlot| {
@@ -80,7 +81,7 @@ pub fn find_slot(memory: &impl Memory, layout: &Layout, clues: &Clues, thread: u
     }
 }
 
-/// Where the values of a key of thread-specific data may be. `place` is the address of its `Py_tss_t`: whether it was made, and the key.
+/// Returns the possible places of a key's values. `place` is the address of the key's `Py_tss_t`: whether it was made, and the key.
 fn slots_of_key(memory: &impl Memory, place: u64, self_size: u64) -> Vec<StateSlot> {
     let key = memory.u64(place).map(|words| (words as u32, words >> 32));
     let Some((_, key)) = key.filter(|(made, key)| *made != 0 && *key < NEAR_KEYS) else { return Vec::new() };
@@ -92,15 +93,15 @@ fn slots_of_key(memory: &impl Memory, place: u64, self_size: u64) -> Vec<StateSl
     }
 }
 
-/// Where the thread-local variable is that a function returns, by its instructions.
+/// Finds the thread-local variable that a function returns, from the function's instructions.
 ///
 /// ```text
 /// x86_64, of a program    mov %fs:distance,%rax; ret
-///         of a library    lea place(%rip),%rdi; call __tls_get_addr; …; mov offset(%rax),%rax; ret    place: the library's number, an offset
+///         of a library    lea place(%rip),%rdi; call __tls_get_addr; …; mov offset(%rax),%rax; ret  place: the library's number, an offset
 /// arm64, of a program     mrs x0, TPIDR_EL0; add x0, x0, #part; …; ldr x0, [x0, #rest]; ret
 /// ```
 fn variable_of(memory: &impl Memory, getter: u64) -> Option<StateSlot> {
-    /// From the thread pointer to the list of blocks, bytes of its entries, and how many entries are believed.
+    /// Distance from the thread pointer to the list of blocks, size of a list entry, and the most entries that are accepted.
     const LIST: i64 = 8;
     const ENTRY: u64 = 16;
     const MAX_MODULES: u64 = 4096;
@@ -130,7 +131,7 @@ fn variable_of(memory: &impl Memory, getter: u64) -> Option<StateSlot> {
     Some(StateSlot { distance: LIST, leads_to: LeadsTo::Blocks { block, variable } })
 }
 
-/// The distance from the thread pointer that arm64 instructions add up before they load from there.
+/// Returns the distance from the thread pointer that arm64 instructions add up before they load from there.
 fn arm64_distance(code: &[u8]) -> Option<i64> {
     let mut words = code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
     // mrs: into register 0 to 30.
@@ -153,7 +154,7 @@ fn arm64_distance(code: &[u8]) -> Option<i64> {
     None
 }
 
-/// `pthread_self()` of threads of all interpreters, the youngest first. `runtime` is the address of `_PyRuntime`.
+/// Returns `pthread_self()` of threads of all interpreters, the youngest first. `runtime` is the address of `_PyRuntime`.
 pub fn threads(memory: &impl Memory, layout: &Layout, runtime: u64) -> Vec<u64> {
     let at = |base: u64, offset: u64| memory.u64(base.checked_add(offset)?).filter(|word| *word != 0);
     let first = at(runtime, layout.runtime_interpreters);

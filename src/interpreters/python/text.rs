@@ -3,12 +3,12 @@
 use super::layout::Layout;
 use crate::interpreters::Memory;
 
-/// Where the length of a string is, in characters.
+/// Offset of a string's length, in characters.
 const LENGTH: u64 = 16;
-/// Where its form is: bits 2 to 4 the bytes of a character, bit 5 that the characters follow the header, bit 6 that all are ASCII.
+/// Offset of a string's form. Bits 2 to 4: bytes of a character. Bit 5: the characters follow the header. Bit 6: all characters are ASCII.
 const FORM: u64 = 32;
 
-/// Reads a string, the first `limit` characters of it. Returns `None` for what is none.
+/// Reads a string: its first `limit` characters. Returns `None` if there is no string.
 pub(super) fn read(memory: &impl Memory, layout: &Layout, address: u64, limit: u64) -> Option<String> {
     let (length, form) = (memory.u64(address.checked_add(LENGTH)?)?, memory.u32(address.checked_add(FORM)?)?);
     let (width, is_compact, is_ascii) = (u64::from(form >> 2 & 7), form >> 5 & 1 == 1, form >> 6 & 1 == 1);

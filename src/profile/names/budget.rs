@@ -6,9 +6,9 @@
 //! used by the user  <  share × (limit − used by all)         share: 7 for root, 1 for the others
 //! ```
 //!
-//! so no user can take everything: root alone may take 7/8 of the limit, another user alone 1/2, two of them 1/3 each. Some is always
-//! left for the next user. The method is that of dynamic thresholds for the buffers of network switches (Choudhury and Hahne, 1998).
-//! Names and objects of addresses that were accepted earlier have another eighth of the limit.
+//! so no user can take everything: root alone may take 7/8 of the limit, another user alone 1/2, two of them 1/3 each. A part of the limit
+//! is always left for the next user. The method is that of dynamic thresholds for the buffers of network switches (Choudhury and Hahne,
+//! 1998). Names and objects of addresses that were accepted earlier have another eighth of the limit.
 //!
 //! Refused entries are counted. The flame graph shows `[more addresses of libc.so.6]`, `[more names]` or `[more objects]` in their place:
 //! samples keep their weight and their place, and lose detail only.
@@ -96,22 +96,22 @@ impl Budget {
         *self.refused.entry(self.account(user)).or_default() += 1;
     }
 
-    /// Bytes in use.
+    /// Returns the bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes charged to one user.
+    /// Returns the bytes charged to one user.
     pub(crate) fn used_by(&self, user: UserId) -> usize {
         self.by_user.get(&user).map_or(0, |used| *used)
     }
 
-    /// Number of refused entries.
+    /// Returns the number of refused entries.
     pub(crate) fn refused(&self) -> u64 {
         self.refused_all.load(Ordering::Relaxed)
     }
 
-    /// The user with the most refused entries, and their number.
+    /// Returns the user with the most refused entries, and their number.
     pub(crate) fn refused_most(&self) -> Option<(UserId, u64)> {
         self.refused.iter().map(|entry| (*entry.key(), *entry.value())).max_by_key(|(_, count)| *count)
     }

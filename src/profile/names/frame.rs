@@ -1,11 +1,11 @@
-//! Frames: places in code, each in the address space that it is of.
+//! Frames: places in code, each with its address space.
 
 use crate::profile::ids::{FileOffset, KernelAddress, LabelId, ObjectId, ProcessAddress};
 
 /// A place in code, as a stack holds it.
 ///
-/// `is_return` tells the two kinds of code address apart: an instruction pointer names the instruction that was running, a return address the
-/// one after a call. [`Frame::called_from`] is the one place where that matters.
+/// `is_return` distinguishes the two kinds of code address. An instruction pointer is the address of the instruction that was running. A
+/// return address is the address of the instruction after a call. Only [`Frame::called_from`] needs the difference.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Frame {
     /// A name and nothing else, as folded files have it.
@@ -53,14 +53,14 @@ pub enum Frame {
         /// The line that runs, from 1 on; 0 where it is not known.
         line: u32,
     },
-    /// An address at which nothing was mapped.
+    /// An address without a mapping.
     Unmapped,
     /// All code of an object whose addresses are not told apart, because names have filled their memory.
     AnyOf(ObjectId),
 }
 
 impl Frame {
-    /// The object that it is in.
+    /// Returns the object that holds it.
     pub fn object(self) -> ObjectId {
         match self {
             Frame::Named(_) => ObjectId::NAMED,
@@ -74,7 +74,7 @@ impl Frame {
         }
     }
 
-    /// The same in another object.
+    /// Returns the frame with another object.
     pub(crate) fn with_object(self, object: ObjectId) -> Frame {
         match self {
             Frame::File { offset, is_return, .. } => Frame::File { object, offset, is_return },
@@ -86,7 +86,7 @@ impl Frame {
         }
     }
 
-    /// The number of its address in its space, for display. Zero for what has none.
+    /// Returns its address as a number, for display. Zero for frames without an address.
     pub fn address(self) -> u64 {
         match self {
             Frame::Kernel { address, .. } => address.0,
@@ -107,23 +107,23 @@ impl Frame {
         }
     }
 
-    /// The address to look up: that of the instruction, or of the call, the last byte of which lies before the return address. A call may be
-    /// the last instruction of its function.
+    /// Returns the address to look up: the instruction's own address, or an address in the call before a return address (its last byte).
+    /// The return address itself will not do: a call may be the last instruction of its function.
     pub fn called_from(self) -> u64 {
         self.address().saturating_sub(u64::from(self.is_return()))
     }
 
-    /// [`called_from`](Frame::called_from), where that is a place in a file.
+    /// Returns [`called_from`](Frame::called_from) if it is a place in a file.
     pub fn file_offset(self) -> Option<FileOffset> {
         matches!(self, Frame::File { .. } | Frame::Interpreter { .. }).then(|| FileOffset(self.called_from()))
     }
 
-    /// [`called_from`](Frame::called_from), where that is an address of the kernel.
+    /// Returns [`called_from`](Frame::called_from) if it is an address of the kernel.
     pub fn kernel_address(self) -> Option<KernelAddress> {
         matches!(self, Frame::Kernel { .. }).then(|| KernelAddress(self.called_from()))
     }
 
-    /// [`called_from`](Frame::called_from), where that is an address of a process.
+    /// Returns [`called_from`](Frame::called_from) if it is an address of a process.
     pub fn process_address(self) -> Option<ProcessAddress> {
         matches!(self, Frame::Process { .. }).then(|| ProcessAddress(self.called_from()))
     }

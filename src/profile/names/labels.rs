@@ -1,4 +1,4 @@
-//! Labels: what a frame is called and what kind of code it is, safe to print. Trees merge frames by them.
+//! Labels: the name of a frame and its kind of code, safe to print. Trees merge frames by label.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use super::budget::{Budget, hashed, listed, shared};
 use super::text::sanitize;
 use crate::profile::ids::{FirstId, LabelId, UserId};
 
-/// What a frame is, told by its colour and its mark.
+/// The kind of a frame, shown by its colour and its mark.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum FrameKind {
     /// A process or a thread, as a level of the tree above its functions.
@@ -25,7 +25,7 @@ pub enum FrameKind {
     Jit,
     /// A function of Python, which an interpreter runs.
     Python,
-    /// Nothing is known but an address.
+    /// Only the address is known.
     Unknown,
 }
 
@@ -41,7 +41,7 @@ impl FrameKind {
         FrameKind::Unknown,
     ];
 
-    /// The mark shown beside the name where colour may not be seen, and `""` for plain user code.
+    /// Returns the mark that is shown beside the name where colours may be missing. It is `""` for plain user code.
     pub fn mark(self) -> &'static str {
         match self {
             FrameKind::Kernel => "[k]",
@@ -52,7 +52,7 @@ impl FrameKind {
         }
     }
 
-    /// A few words for legends.
+    /// Returns a few words for legends.
     pub fn describe(self) -> &'static str {
         match self {
             FrameKind::Process => "process or thread",
@@ -65,7 +65,7 @@ impl FrameKind {
         }
     }
 
-    /// FlameGraph's annotation of a folded frame: `_[k]` kernel, `_[i]` inlined, `_[j]` JIT; and ours, `_[p]` Python.
+    /// Returns FlameGraph's annotation of a folded frame: `_[k]` kernel, `_[i]` inlined, `_[j]` JIT. `_[p]` for Python is our own.
     pub fn annotation(self) -> &'static str {
         match self {
             FrameKind::Kernel => "_[k]",
@@ -77,25 +77,25 @@ impl FrameKind {
     }
 }
 
-/// What a frame is called; trees merge frames whose labels are the same.
+/// The name and the kind of a frame. Trees merge frames with the same label.
 #[derive(Debug)]
 pub struct Label {
     /// Safe to print: no control characters, at most 4,096 characters.
     pub name: Arc<str>,
     /// The object's short name (`libc.so.6`, `kernel`); empty where there is none.
     pub object: Arc<str>,
-    /// What the frame is.
+    /// The kind of the frame.
     pub kind: FrameKind,
-    /// Stands in until the symbolizer is done (`module+0x1234`).
+    /// Whether it is a placeholder (`module+0x1234`) until the symbolizer has the name.
     pub provisional: bool,
-    /// For a provisional label, what replaced it: label id + 1, or 0.
+    /// The label that replaced a provisional one: label id + 1, or 0.
     replaced_by: AtomicU32,
     /// The user who pays for it.
     user: UserId,
 }
 
 impl Label {
-    /// Whether this is a function in which threads and processes begin, so that a stack whose root it is is complete.
+    /// Whether threads or processes begin in this function. A stack with such a function as its root is complete.
     pub fn is_entry(&self) -> bool {
         const ENTRIES: [&str; 13] = [
             "_start",
@@ -120,7 +120,7 @@ impl Label {
 
 type LabelKey = (Arc<str>, Arc<str>, FrameKind);
 
-/// Every label there is. Grows only, until another table follows ([`Renewals`](crate::profile::Renewals)); reading takes no lock.
+/// The table of all labels. It only grows, until another table follows ([`Renewals`](crate::profile::Renewals)). Reading takes no lock.
 #[derive(Default)]
 pub struct LabelTable {
     first: FirstId,
@@ -130,17 +130,18 @@ pub struct LabelTable {
 }
 
 impl LabelTable {
-    /// An empty table whose labels are paid for out of `budget`.
+    /// Returns an empty table whose labels are charged to `budget`.
     pub(crate) fn new(budget: Arc<Budget>) -> LabelTable {
         LabelTable { budget, ..LabelTable::default() }
     }
 
-    /// An empty table whose ids come after those of this one.
+    /// Returns an empty table with ids that come after those of this one.
     pub(crate) fn successor(&self, budget: Arc<Budget>) -> LabelTable {
         LabelTable { first: self.first.after(self.labels.count()), ..LabelTable::new(budget) }
     }
 
-    /// The label of another table here: the one of the same words, made if it is new; of one that stands in, another one that does.
+    /// Copies a label of another table: returns the label with the same words, made if it is new. For a provisional label, makes a new
+    /// provisional one.
     pub(crate) fn adopt(&self, label: &Label) -> LabelId {
         let Label { name, object, kind, user, provisional, .. } = label;
         if *provisional {
@@ -149,22 +150,22 @@ impl LabelTable {
         self.find_or_push((*user, true), (Arc::clone(name), Arc::clone(object), *kind)).unwrap_or_default()
     }
 
-    /// The label of the same words, if it is known.
+    /// Returns the label with the same words, if there is one.
     pub fn find(&self, label: &Label) -> Option<LabelId> {
         self.ids.get(&(Arc::clone(&label.name), Arc::clone(&label.object), label.kind)).map(|id| *id)
     }
 
-    /// The place of a label among those of this table, for arrays; `None` for one of an older table.
+    /// Returns the index of a label in this table, for arrays; `None` for a label of an older table.
     pub fn index(&self, id: LabelId) -> Option<usize> {
         self.first.index(id.0)
     }
 
-    /// The label at a place.
+    /// Returns the label at an index.
     pub fn id(&self, index: usize) -> LabelId {
         LabelId(self.first.id(index))
     }
 
-    /// A label that stands in until a better one is found: each call makes one, so that what replaces it is the name of one
+    /// Makes a provisional label, which is used until the name is found. Each call makes a new one, so its replacement is the name of one
     /// frame only.
     pub(crate) fn stand_in(&self, user: UserId, name: &str, object: &str, kind: FrameKind) -> LabelId {
         self.push(user, sanitize(name).into(), sanitize(object).into(), kind, true)
@@ -176,8 +177,8 @@ impl LabelTable {
         self.id(self.labels.push(label))
     }
 
-    /// The label of this name, object and kind, made if it is new. Control characters are replaced first. When names have
-    /// filled their memory, a new one is `[more names]`.
+    /// Returns the label with this name, object and kind. Makes it if it is new. Control characters are replaced first. When names have
+    /// filled their memory, a new label becomes `[more names]`.
     pub fn intern(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
         self.intern_for(UserId(0), name, object, kind)
     }
@@ -190,7 +191,7 @@ impl LabelTable {
         })
     }
 
-    /// The same for the few labels that stand for all that is refused.
+    /// Like [`intern_for`](Self::intern_for), but never refuses. For the few labels that replace refused ones.
     pub(crate) fn intern_always(&self, name: &str, object: &str, kind: FrameKind) -> LabelId {
         self.find_or_make((UserId(0), true), name, object, kind).unwrap_or_default()
     }
@@ -212,17 +213,18 @@ impl LabelTable {
         }
     }
 
-    /// The label, or `None` for an id of another table.
+    /// Returns the label, or `None` for an id of another table.
     pub fn get(&self, id: LabelId) -> Option<&Label> {
         self.labels.get(self.index(id)?)
     }
 
-    /// The name, or `"?"` for an id of another table.
+    /// Returns the name, or `"?"` for an id of another table.
     pub fn name(&self, id: LabelId) -> &str {
         self.get(id).map_or("?", |label| &label.name)
     }
 
-    /// What a provisional label has become, so that a cursor stays where it was when names arrive.
+    /// Returns the replacement of a provisional label, so that a cursor stays on its frame when names arrive. Other labels are returned
+    /// unchanged.
     pub fn current(&self, id: LabelId) -> LabelId {
         match self.get(id).map(|label| label.replaced_by.load(Ordering::Acquire)) {
             Some(next) if next > 0 => LabelId(next - 1),
@@ -236,7 +238,7 @@ impl LabelTable {
         }
     }
 
-    /// How many labels there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.labels.count()
     }

@@ -1,4 +1,4 @@
-//! Names: the objects, frames and labels that all rooms share, and how much memory they may take.
+//! Names: the objects, frames and labels that all rooms share, and the limit of their memory.
 
 pub(crate) mod budget;
 pub(crate) mod folding;

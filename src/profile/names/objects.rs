@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 use super::budget::{Budget, hashed, listed, shared};
 use crate::profile::ids::{BuildId, FileNamespace, ObjectId, UserId};
 
-/// What kind of image an object is, which decides how its addresses are named.
+/// The kind of image that an object is. It decides how the object's addresses are named.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ObjectKind {
     /// Names only, no addresses: frames of folded files.
@@ -19,7 +19,7 @@ pub enum ObjectKind {
     Elf,
     /// The kernel's vDSO as mapped into processes; addresses are offsets in the image.
     Vdso,
-    /// Executable memory without a file: JIT code. Addresses are absolute in the process; each process has an object of its own.
+    /// Executable memory without a file: JIT code. Addresses are absolute in the process, and each process has its own object.
     Anonymous,
     /// A file of source that an interpreter runs: functions and lines.
     Script,
@@ -30,42 +30,42 @@ pub enum ObjectKind {
 
 /// One executable image: an ELF file, the vDSO, JIT memory, the kernel.
 ///
-/// Path and build id of a file are chosen by its owner. Two processes therefore share an object, and the names of its frames, only if
-/// they run for the same user and see the same files. Trees merge frames by label, so the screen shows one `libc.so.6`.
+/// A file's owner chooses its path and build id. Therefore two processes share an object, and the names of its frames, only if they run for
+/// the same user and see the same files. Trees merge frames by label, so the screen shows one `libc.so.6`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Object {
-    /// What it is.
+    /// The kind of image.
     pub kind: ObjectKind,
-    /// As the process that mapped it calls it; for display and for finding the file.
+    /// The path as the process that mapped it sees it; for display and for finding the file.
     pub path: Arc<str>,
-    /// From the mapping event or the file, where known.
+    /// The build id from the mapping event or the file, if known.
     pub build_id: Option<BuildId>,
-    /// Device and inode, where the build id is not known: what tells two files of one path apart. Of JIT code the process, and a
-    /// number that tells it from others that had its id.
+    /// Device and inode if the build id is not known, to distinguish two files with one path. For JIT code: the process, and a number that
+    /// distinguishes it from other processes that had the same id.
     pub file: Option<(u64, u64)>,
-    /// Which files the paths of its processes lead to.
+    /// Identifies the files that the paths of its processes lead to.
     pub files: FileNamespace,
-    /// The user whose processes run it, and who pays for its names.
+    /// The user whose processes run it, and who is charged for its names.
     pub user: UserId,
 }
 
 impl Object {
-    /// The last part of the path, for display.
+    /// Returns the last part of the path, for display.
     pub fn short_name(&self) -> &str {
         let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
         path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
     }
 }
 
-/// Every object there is. Grows only, until another table follows ([`Renewals`](crate::profile::Renewals)); reading takes no lock.
+/// The table of all objects. It only grows, until another table follows ([`Renewals`](crate::profile::Renewals)). Reading takes no lock.
 pub struct ObjectTable {
     objects: boxcar::Vec<Object>,
     ids: DashMap<Object, ObjectId, FxBuildHasher>,
     budget: Arc<Budget>,
 }
 
-/// What is charged for an object besides its entries: open files and symbol tables have bounds of their own, but what went wrong
-/// and how many frames were named is kept by the symbolizer for each object ever seen.
+/// Bytes charged for an object besides its entries. They pay for the symbolizer's record of each object ever seen: its errors, and how many
+/// of its frames were named. Open files and symbol tables have separate bounds.
 const OF_AN_OBJECT: usize = 512;
 
 impl ObjectId {
@@ -75,11 +75,11 @@ impl ObjectId {
     pub const KERNEL: ObjectId = ObjectId(1);
     /// The vDSO: one image a kernel (32-bit processes are not walked).
     pub const VDSO: ObjectId = ObjectId(2);
-    /// Executable memory without a file, of all processes: where there is no room for an object of each.
+    /// Executable memory without a file, of all processes. Used when there is no room for an object for each process.
     pub const ANONYMOUS: ObjectId = ObjectId(3);
-    /// Addresses for which no mapping was known.
+    /// Addresses without a known mapping.
     pub const UNMAPPED: ObjectId = ObjectId(4);
-    /// Objects that were first seen when names had filled their memory: what they are is not kept.
+    /// All objects that were first seen after names had filled their memory. Nothing else is kept about them.
     pub const MORE: ObjectId = ObjectId(5);
 }
 
@@ -106,7 +106,7 @@ impl ObjectTable {
         table
     }
 
-    /// The id of an object of another table, made if it is new.
+    /// Copies an object of another table and returns its id. Makes the object if it is new.
     pub(crate) fn adopt(&self, object: Object) -> ObjectId {
         match self.ids.entry(object) {
             Entry::Occupied(entry) => *entry.get(),
@@ -123,11 +123,11 @@ impl ObjectTable {
         id
     }
 
-    /// The object's id, made if it is new; [`ObjectId::MORE`] when names have filled their memory.
+    /// Returns the object's id. Makes the object if it is new; [`ObjectId::MORE`] when names have filled their memory.
     pub fn intern(&self, object: Object) -> ObjectId {
         match self.ids.entry(object) {
             Entry::Occupied(entry) => *entry.get(),
-            // The fixed ones come first, whatever the limit.
+            // The fixed objects are accepted first, whatever the limit.
             Entry::Vacant(entry)
                 if self.budget.is_overfull(entry.key().user) && self.objects.count() > ObjectId::MORE.0 as usize =>
             {
@@ -138,17 +138,17 @@ impl ObjectTable {
         }
     }
 
-    /// The object, or `None` for an id of another table.
+    /// Returns the object, or `None` for an id of another table.
     pub fn get(&self, id: ObjectId) -> Option<&Object> {
         self.objects.get(id.0 as usize)
     }
 
-    /// How many objects there are, the six fixed ones included.
+    /// Returns the number of objects, including the six fixed ones.
     pub fn len(&self) -> usize {
         self.objects.count()
     }
 
-    /// Never: six objects are always there.
+    /// Always false: the six fixed objects are always there.
     pub fn is_empty(&self) -> bool {
         false
     }

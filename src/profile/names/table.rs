@@ -1,9 +1,9 @@
-//! The tables of names that every room shares.
+//! The name tables that every room shares.
 //!
-//! A [`Frame`] is given a [`Label`](crate::profile::Label) at once, a provisional one such as
-//! `libc.so.6+0x1234`, and a better one when the symbolizer has found it. Labels are what trees merge by: two addresses of one
-//! function have one label. All three tables only grow, until others take their place ([`Renewals`]), and can be read without a lock;
-//! they are shared by every room through [`Names`]. How far they grow is bounded: see [`Names::bounded`].
+//! A [`Frame`] gets a provisional [`Label`](crate::profile::Label) at once, such as `libc.so.6+0x1234`. It gets a better label when the
+//! symbolizer has found the name. Trees merge frames by label: two addresses of one function have one label. The three tables only grow,
+//! until other tables replace them ([`Renewals`]), so they can be read without a lock. All rooms share them through [`Names`]. Their growth
+//! is bounded: see [`Names::bounded`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,13 +20,14 @@ use crate::profile::ids::{FirstId, FrameId, LabelId, ObjectId, Tgid, UserId};
 
 pub(in crate::profile) struct FrameEntry {
     pub(in crate::profile) frame: PackedFrame,
-    /// A label id; or, with the top bit set, an index into `chains`.
+    /// A label id; or, if the top bit is set, an index into `chains`.
     pub(in crate::profile) naming: AtomicU32,
 }
 
 pub(in crate::profile) const CHAIN: u32 = 1 << 31;
 
-/// Every frame there is and what it is called. Grows only, until another table follows (see [`Renewals`](crate::profile::Renewals)); reading takes no lock.
+/// The table of all frames and their labels. It only grows, until another table follows (see [`Renewals`](crate::profile::Renewals)).
+/// Reading takes no lock.
 #[derive(Default)]
 pub struct FrameTable {
     pub(in crate::profile) first: FirstId,
@@ -36,7 +37,7 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
-    /// The frame, or `None` for an id of another table.
+    /// Returns the frame, or `None` for an id of another table.
     pub fn get(&self, id: FrameId) -> Option<Frame> {
         self.entry(id).map(|entry| entry.frame.into())
     }
@@ -45,12 +46,12 @@ impl FrameTable {
         self.frames.get(self.index(id)?)
     }
 
-    /// The place of a frame among those of this table, for arrays; `None` for one of an older table.
+    /// Returns the index of a frame in this table, for arrays; `None` for a frame of an older table.
     pub fn index(&self, id: FrameId) -> Option<usize> {
         self.first.index(id.0)
     }
 
-    /// All that there are.
+    /// Returns the ids of all frames.
     pub fn ids(&self) -> impl Iterator<Item = FrameId> + use<> {
         let first = self.first;
         (0..self.len()).map(move |index| FrameId(first.id(index)))
@@ -60,7 +61,7 @@ impl FrameTable {
         FrameId(self.first.id(self.frames.push(FrameEntry { frame: frame.into(), naming: AtomicU32::new(naming) })))
     }
 
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
         self.frames.count()
     }
@@ -71,18 +72,18 @@ impl FrameTable {
     }
 }
 
-/// The three tables that every room shares, and the count of changes that tells a view when to look again.
+/// The three tables that every room shares, and a counter of changes: a view compares it to see whether names have changed.
 pub struct Names {
-    /// Where code lives.
+    /// The objects that hold code.
     pub objects: ObjectTable,
-    /// What frames are called.
+    /// The labels of frames.
     pub labels: LabelTable,
     /// The frames.
     pub frames: FrameTable,
     pub(in crate::profile) generation: AtomicU64,
-    /// Frames that had a name and were given another one: what was inlined into them was found, or what JIT code is called.
+    /// Frames that had a name and got another one: functions inlined into them were found, or the name of JIT code.
     pub(in crate::profile) renamed: boxcar::Vec<FrameId>,
-    /// Frames at whose address there is other code by now.
+    /// Frames whose address has other code by now.
     pub(in crate::profile) outdated: boxcar::Vec<FrameId>,
     pub(in crate::profile) budget: Arc<Budget>,
     /// The label of all JIT code that has no name.
@@ -99,19 +100,20 @@ impl std::fmt::Debug for Names {
 }
 
 impl Default for Names {
-    /// Without a bound: for files.
+    /// Returns tables without a bound, for files.
     fn default() -> Self {
         Names::bounded(usize::MAX)
     }
 }
 
-/// JIT code may take two parts in so many of the budget, of which root alone gets 7/8, a quarter of all: its addresses are of one
-/// process each, so programs that come and go would otherwise fill it for the files that all of them share.
+/// Divisor of JIT code's share: JIT code may take 2/`JIT_SHARE` of the budget. Root alone gets 7/8 of that, which is a quarter of the whole
+/// budget. The share is limited because an address of JIT code belongs to one process. Without the limit, short-lived programs would fill
+/// the budget, and the files that all programs share would have no room.
 const JIT_SHARE: usize = 7;
 
 impl Names {
-    /// Empty tables that take no new address once they hold `limit` bytes: those become one frame an object, such as
-    /// `[more addresses of libc.so.6]`. Names of addresses that were taken before have another eighth.
+    /// Returns empty tables that accept no new address once they hold `limit` bytes. Refused addresses share one frame for each object,
+    /// such as `[more addresses of libc.so.6]`. Names of addresses that were accepted earlier have another eighth of the limit.
     pub fn bounded(limit: usize) -> Names {
         let budget = Arc::new(Budget::new(limit));
         Names {
@@ -128,22 +130,22 @@ impl Names {
         }
     }
 
-    /// Bytes held, as counted by what was made.
+    /// Returns the bytes held, counted as entries are made.
     pub fn memory(&self) -> usize {
         self.budget.used()
     }
 
-    /// How often an address, a name or an object was not taken because names had filled their memory.
+    /// Returns how often an address, a name or an object was refused because names had filled their memory.
     pub fn refused(&self) -> u64 {
         self.budget.refused()
     }
 
-    /// The user for whom that was so most often, and how often.
+    /// Returns the user with the most refused entries, and their number.
     pub fn refused_most(&self) -> Option<(UserId, u64)> {
         self.budget.refused_most()
     }
 
-    /// The frame's id. A new frame gets `module+0x1234` for a name and `true` comes back: somebody should look it up.
+    /// Returns the frame's id. A new frame is named `module+0x1234`, and the result has `true`: the caller should have the frame looked up.
     pub fn intern_frame(&self, frame: Frame) -> (FrameId, bool) {
         if let Some(id) = self.frames.ids.get(&frame.into()) {
             return (*id, false);
@@ -153,7 +155,7 @@ impl Names {
         let is_full = self.budget.is_full(user) || is_jit && self.jit.is_full(user);
         if object == ObjectId::MORE || is_full && self.has_many_addresses(object) {
             self.budget.refuse(user);
-            // One for all processes: it is no name, and unnamed JIT code is not told apart either.
+            // All processes share one frame for JIT code. It is no name, and unnamed JIT code has only one label anyway.
             return (self.more_addresses(if is_jit { ObjectId::ANONYMOUS } else { object }), false);
         }
         let (id, new) = self.insert_frame(frame, |frame| self.first_label(frame));
@@ -163,8 +165,9 @@ impl Names {
         (id, new)
     }
 
-    /// The object of the code that a process of `user` made at run time. `life` tells it from other processes that had its number, and from
-    /// itself before it ran another program. [`ObjectId::ANONYMOUS`] when JIT code has filled its share of the memory.
+    /// Returns the object for the code that a process of `user` made at run time. `life` distinguishes the process from others that had its
+    /// number, and from itself before it ran another program. Returns [`ObjectId::ANONYMOUS`] when JIT code has filled its share of the
+    /// memory.
     pub fn jit_object(&self, user: UserId, tgid: Tgid, life: u64) -> ObjectId {
         if self.budget.is_full(user) || self.jit.is_full(user) {
             self.budget.refuse(user);
@@ -174,17 +177,17 @@ impl Names {
         let file = Some((u64::from(tgid.0), life));
         let object = Object { kind: ObjectKind::Anonymous, path: "[anon]".into(), file, user, ..Object::default() };
         let object = self.objects.intern(object);
-        // Others may take from the budget meanwhile; what counts is that this share fills as objects come.
+        // Other threads may charge the budget meanwhile. That is harmless: it matters only that this share fills as objects come.
         self.jit.take(user, self.budget.used_by(user).saturating_sub(before));
         if object == ObjectId::MORE { ObjectId::ANONYMOUS } else { object }
     }
 
-    /// The user who pays for a frame and its names.
+    /// Returns the user who is charged for a frame and its names.
     pub fn user_of(&self, frame: FrameId) -> UserId {
         self.frames.get(frame).map_or(UserId(0), |frame| self.payer(frame.object()))
     }
 
-    /// The user who pays for an object's frames.
+    /// Returns the user who is charged for an object's frames.
     pub(in crate::profile) fn payer(&self, object: ObjectId) -> UserId {
         self.objects.get(object).map_or(UserId(0), |object| object.user)
     }
@@ -209,13 +212,13 @@ impl Names {
         }
     }
 
-    /// Whether the object's frames are addresses: others are names, or one frame for all.
+    /// Whether the object's frames are addresses. Frames of other objects are names, or there is one frame for the whole object.
     pub(in crate::profile) fn has_many_addresses(&self, object: ObjectId) -> bool {
         let kind = self.objects.get(object).map(|object| object.kind);
         matches!(kind, Some(ObjectKind::Elf | ObjectKind::Kernel | ObjectKind::Vdso | ObjectKind::Script)) || self.is_jit(object)
     }
 
-    /// The frame of all addresses of an object that are refused.
+    /// Returns the frame that all refused addresses of an object share.
     pub(in crate::profile) fn more_addresses(&self, object: ObjectId) -> FrameId {
         let frame = Frame::AnyOf(object);
         if let Some(id) = self.frames.ids.get(&frame.into()) {
@@ -237,7 +240,7 @@ impl Names {
         self.insert_frame(frame, label).0
     }
 
-    /// A frame that is only a name.
+    /// Returns the frame that is only this name.
     pub fn intern_named(&self, label: LabelId) -> FrameId {
         self.intern_frame(Frame::Named(label)).0
     }
@@ -260,13 +263,13 @@ impl Names {
         }
     }
 
-    /// What JIT code is called until it has a name: one label for all of it, so that trees merge it.
+    /// Returns the label of JIT code without a name. All such code has this one label, so that trees merge it.
     pub(in crate::profile) fn anonymous_label(&self) -> LabelId {
         *self.anonymous.get_or_init(|| self.labels.intern_always("[anon]", "", FrameKind::Jit))
     }
 
-    /// Whether a frame is JIT code without a name, which may yet get one. Its label cannot tell: it is that of all such frames,
-    /// and is never replaced; that it gets a name is told by [`Names::renamed_since`].
+    /// Whether a frame is JIT code without a name, which may yet get one. The label cannot show whether the frame gets a name: all such
+    /// frames share it, and it is never replaced. [`Names::renamed_since`] reports the frame instead.
     #[cfg(test)]
     pub(in crate::profile) fn is_anonymous(&self, id: FrameId) -> bool {
         let Some(entry) = self.frames.entry(id) else { return false };
@@ -274,9 +277,9 @@ impl Names {
         self.anonymous.get() == Some(&naming) && self.is_jit(Frame::from(entry.frame).object())
     }
 
-    /// Gives a frame its name: root first, the function itself first and what was inlined into it after.
+    /// Gives a frame its labels, root first: the function itself, then the functions that were inlined into it.
     ///
-    /// An empty slice leaves the frame as it is.
+    /// An empty slice changes nothing.
     pub fn name_frame(&self, id: FrameId, labels: &[LabelId]) {
         let (Some(entry), Some(&first)) = (self.frames.entry(id), labels.first()) else {
             return;
@@ -302,7 +305,7 @@ impl Names {
         }
     }
 
-    /// The labels of a frame, root first; almost always one.
+    /// Visits the labels of a frame, root first. There is almost always one.
     pub fn labels_of(&self, id: FrameId, mut each: impl FnMut(LabelId)) {
         let Some(entry) = self.frames.entry(id) else { return };
         let naming = entry.naming.load(Ordering::Acquire);
@@ -313,7 +316,7 @@ impl Names {
         }
     }
 
-    /// The labels of a frame that are shown, root first. A frame that is folded has none.
+    /// Visits the labels of a frame that are shown, root first. A folded frame has none.
     ///
     /// A file of folded stacks has a frame for each inlined function: with [`Folding::inlined`] that frame has no label either.
     pub fn labels_shown(&self, id: FrameId, folding: Folding, mut each: impl FnMut(LabelId)) {
@@ -330,15 +333,15 @@ impl Names {
         });
     }
 
-    /// How many frames that had a name were given another one; see [`Names::renamed_since`].
+    /// Returns how many frames that had a name got another one; see [`Names::renamed_since`].
     pub(crate) fn renamed(&self) -> usize {
         self.renamed.count()
     }
 
-    /// Those frames from a number on, and the number to go on from.
+    /// Visits the renamed frames from number `from` on. Returns the number to begin with in the next call.
     pub(crate) fn renamed_since(&self, from: usize, mut each: impl FnMut(FrameId)) -> usize {
         let mut next = from;
-        // One that is just being written down is there the next time.
+        // A frame that is being added at this moment is visited the next time.
         while let Some(frame) = self.renamed.get(next) {
             each(*frame);
             next += 1;
@@ -346,8 +349,8 @@ impl Names {
         next
     }
 
-    /// Tells that other code was made at a frame's address: what is sampled there from now on is another frame. This one stays what
-    /// it was, and keeps its name.
+    /// Notes that other code was made at a frame's address. Later samples there belong to a new frame. This frame keeps its meaning and its
+    /// name.
     pub fn outdate(&self, id: FrameId) {
         let Some(frame) = self.frames.get(id) else { return };
         if self.frames.ids.remove_if(&frame.into(), |_, now| *now == id).is_some() {
@@ -355,7 +358,8 @@ impl Names {
         }
     }
 
-    /// Those frames from a number on, and the number to go on from. Who keeps ids of frames by address lets go of these.
+    /// Visits the outdated frames from number `from` on. Returns the number to begin with in the next call. Caches of frame ids by address
+    /// must drop these frames.
     pub fn outdated_since(&self, from: usize, mut each: impl FnMut(Frame)) -> usize {
         let mut next = from;
         while let Some(id) = self.outdated.get(next) {
@@ -365,7 +369,7 @@ impl Names {
         next
     }
 
-    /// Changes whenever a frame was renamed.
+    /// Returns a number that changes whenever a frame was renamed.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -396,7 +400,7 @@ mod tests {
             found.unwrap()
         };
         assert!(label_of(old) == label && label_of(young) != label);
-        // Once more says nothing new: its address is not its own any more.
+        // A second call changes nothing: the address belongs to another frame now.
         names.outdate(old);
         let mut told = Vec::new();
         let next = names.outdated_since(0, |frame| told.push(frame));
@@ -466,7 +470,7 @@ mod tests {
         };
         assert_eq!(label_of(more), "[more addresses of libfoo.so]");
         assert_eq!(names.refused(), 2);
-        // An address that was taken still gets its name, from the last eighth; then there are no more names and objects.
+        // An address that was accepted still gets its name, from the last eighth. After that, new names and objects are refused.
         let label = names.labels.intern("function", "libfoo.so", FrameKind::User);
         names.name_frame(first, &[label]);
         assert_eq!(label_of(first), "function");

@@ -27,7 +27,7 @@ static RANGES: LazyLock<Vec<ClassUnicodeRange>> = LazyLock::new(|| {
     let class = regex_syntax::parse(UNSAFE).map(regex_syntax::hir::Hir::into_kind);
     match class {
         Ok(HirKind::Class(regex_syntax::hir::Class::Unicode(class))) => class.ranges().to_vec(),
-        // Cannot happen; a test holds it. Without Unicode's tables only ASCII is safe.
+        // Cannot happen; a test proves it. Without Unicode's tables only ASCII is safe.
         _ => vec![ClassUnicodeRange::new('\0', '\x1f'), ClassUnicodeRange::new('\x7f', char::MAX)],
     }
 });

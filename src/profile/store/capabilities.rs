@@ -1,9 +1,9 @@
-//! What a profile can answer.
+//! The questions that a profile can answer.
 
-/// What is known about the samples of a profile, so that nobody asks for more.
+/// Data that a profile's samples have. Views offer only questions that these data can answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Capabilities {
-    /// Samples still come.
+    /// Samples still arrive.
     pub live: bool,
     /// Samples have times.
     pub time: bool,
@@ -15,16 +15,16 @@ pub struct Capabilities {
     pub cgroups: bool,
     /// Frames have addresses, so their instructions and source lines can be shown.
     pub addresses: bool,
-    /// Samples are of several sources, one of which is shown at a time.
+    /// Samples come from several sources. The screen shows one source at a time.
     pub events: bool,
 }
 
 impl Capabilities {
-    /// Of samples that are taken while they are shown.
+    /// Capabilities of samples that are taken while they are shown.
     pub const LIVE: Capabilities =
         Capabilities { live: true, time: true, threads: true, cpus: true, cgroups: true, addresses: true, events: true };
 
-    /// Of stacks and counts alone, such as a file of folded stacks has.
+    /// Capabilities of stacks with counts only, such as a file of folded stacks.
     pub const STACKS: Capabilities =
         Capabilities { live: false, time: false, threads: false, cpus: false, cgroups: false, addresses: false, events: false };
 }

@@ -1,30 +1,33 @@
-//! What is counted where stacks are taken at events instead of by a clock.
+//! Sources of events: stacks are taken at events instead of by a clock.
 
 use crate::profile::ids::EventSource;
 
-/// How it stands with a source of events.
+/// The status of a source of events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventStatus {
-    /// Its number, which its samples bear.
+    /// Its number, which is in its samples.
     pub source: EventSource,
-    /// As it was asked for.
+    /// Its name, as the user gave it.
     pub name: String,
-    /// By which means, such as `fentry`.
+    /// The method of attachment, such as `fentry`.
     pub how: &'static str,
-    /// At how many places.
+    /// The number of places where it is attached.
     pub places: usize,
-    /// Events so far: exact.
+    /// Number of events so far: exact.
     pub events: u64,
-    /// Stacks that were taken of them.
+    /// Stacks that were taken of these events.
     pub stacks: u64,
-    /// Events at which the kernel passed our program over, because that CPU was about a BPF program or map already. Among `events`.
+    /// Events that did not run our program: the kernel skipped it, because that CPU was already busy with a BPF program or map. They are
+    /// included in `events`.
     pub missed: u64,
-    /// The same where only some processes are watched: of those or of others, and among no count.
+    /// Such events while only some processes are watched. It is unknown whether a watched process caused them, so no other count includes
+    /// them.
     pub unsure: u64,
-    /// Stacks whose kernel part is known to lack its outer side.
+    /// Stacks whose kernel part is known to lack its outer frames.
     pub cut: u64,
-    /// Stacks that were due and not taken, because another one was being taken on that CPU: the next one stands for them.
+    /// Stacks that were due but not taken, because another stack was being taken on that CPU. The next stack counts for them as well.
     pub busy: u64,
-    /// Events of flametop itself, which were left out: among no other count. Those in `missed` cannot be told apart.
+    /// Events that flametop itself caused. They were left out: no other count includes them. Only `missed` does, because there flametop's
+    /// own events cannot be separated.
     pub own: u64,
 }

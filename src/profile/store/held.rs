@@ -1,6 +1,6 @@
-//! Where memory is.
+//! Memory in use, by purpose.
 
-/// Bytes that are held, by what they are for.
+/// Bytes held, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Samples, their stacks and threads, and the baseline.
@@ -16,7 +16,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// All of it.
+    /// Returns the sum of all parts.
     pub fn total(&self) -> usize {
         self.samples + self.names + self.tables + self.known + self.trees
     }

@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::profile::ids::{FileNamespace, FrameId, ProcessAddress, Tgid, Timestamp, UserId};
 
-/// A process as it is now, or was when it exited.
+/// The state of a process now, or at its exit.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Arguments joined by spaces; safe to print; empty for kernel threads and for processes that were too short-lived.
@@ -24,7 +24,7 @@ pub struct Process {
 /// Processes by id.
 pub type Processes = DashMap<Tgid, Process, FxBuildHasher>;
 
-/// A frame that wants a name, and a process in which its object was mapped, so that the file can be found.
+/// A request to name a frame, with a process in which its object was mapped, so that the file can be found.
 #[derive(Clone, Debug)]
 pub struct NameRequest {
     /// The frame.
@@ -33,8 +33,8 @@ pub struct NameRequest {
     pub tgid: Tgid,
     /// The user who is charged for the time and memory that naming it takes.
     pub user: UserId,
-    /// Which files the paths of that process lead to.
+    /// Identifies the files that the paths of that process lead to.
     pub files: FileNamespace,
-    /// Where it had it mapped: names the entry in `/proc/TGID/map_files`. Empty for kernel frames.
+    /// The addresses of the mapping in that process. They name the entry in `/proc/TGID/map_files`. Empty for kernel frames.
     pub mapping: Range<ProcessAddress>,
 }

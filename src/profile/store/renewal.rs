@@ -1,7 +1,7 @@
-//! Fresh tables of names that hold what samples still need. This is how names are given back.
+//! Fresh name tables that hold only the names that samples still need. In this way the memory of unused names is freed.
 //!
-//! The tables of [`Names`] only grow, so that they can be read without a lock. When much of what they hold may be unused, the frames and
-//! labels that samples still point to are copied to new tables. The old ones end when nobody holds them any more.
+//! The tables of [`Names`] only grow, so they can be read without a lock. When many entries may be unused, the frames and labels that
+//! samples still point to are copied to new tables. The old tables are freed when their last user drops them.
 //!
 //! ```text
 //! collecting thread   Renewals::step()   copies some thousand frames at each drain
@@ -12,10 +12,11 @@
 //! screen              gets the new tables with the next snapshot, and finds its labels there by their words
 //! ```
 //!
-//! Ids of the new tables come after those of the old ones: a question that is still on its way with an old id finds nothing.
+//! Ids of the new tables come after those of the old ones, so a request with an old id finds nothing.
 //!
-//! Not found again by address, only kept for the samples that have them: frames of JIT code, which the symbolizer has to follow from
-//! their first sample on, and frames that still wait for their name. The next sample at such an address makes a new frame and asks again.
+//! Two kinds of frames are copied only for the samples that have them: frames of JIT code, and frames that still wait for their name. They
+//! are not found by address any more. The symbolizer has to follow JIT code from its first sample on. The next sample at such an address
+//! makes a new frame and a new request.
 
 use crate::profile::ids::Id;
 use crate::profile::names::budget::listed;
@@ -30,16 +31,16 @@ use crate::profile::names::frame::Frame;
 use crate::profile::names::table::{CHAIN, FrameTable, Names};
 use crate::profile::store::samples::Profile;
 
-/// Names are copied when two things hold: they take twice as much as after the last time, and half as many samples have gone since then as
-/// there are now. But they are never copied while they take less than this part of their limit.
+/// Names are copied when two conditions hold. Names take twice as much memory as after the last renewal. And the samples that have gone
+/// since then are at least half as many as the present ones. But names are never copied while they take less than this part of their limit.
 const LEAST_PART: usize = 32;
-/// Names are also copied if something was refused since the last time, after this pause: nanoseconds.
+/// Names are also copied if an entry was refused since the last renewal, after this pause: nanoseconds.
 const PAUSE: u64 = 60_000_000_000;
-/// The shortest pause between two times: nanoseconds.
+/// The shortest pause between two renewals: nanoseconds.
 const LEAST_PAUSE: u64 = 10_000_000_000;
 /// How long a renewal waits for frames that still have no name: nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
-/// Nodes of the stack trie that are looked at in one step: some milliseconds.
+/// Nodes of the stack trie that one step visits: some milliseconds of work.
 const STEP: usize = 1 << 15;
 
 /// The copy of a frame of the old tables.
@@ -50,7 +51,7 @@ struct Copied {
     naming: u32,
 }
 
-/// Tables that take the place of others, and which objects are which there.
+/// New tables that replace old ones, and the new ids of the copied objects.
 #[derive(Debug)]
 pub struct Renewed {
     /// The new tables.
@@ -59,18 +60,18 @@ pub struct Renewed {
     pub objects: FxHashMap<ObjectId, ObjectId>,
 }
 
-/// Copies names from tables to others.
+/// Copies names from one set of tables to another.
 pub(crate) struct Renewal {
     old: Arc<Names>,
     new: Arc<Names>,
-    /// By the place of the old frame.
+    /// The copy of each frame, by the old frame's index.
     frames: Vec<Option<Copied>>,
     labels: FxHashMap<LabelId, LabelId>,
     objects: FxHashMap<ObjectId, ObjectId>,
 }
 
 impl Names {
-    /// Empty tables with the limits of these, whose ids come after.
+    /// Returns empty tables with the same limits, and with ids that come after the ids of these tables.
     fn successor(&self) -> Names {
         let next = Names::bounded(self.limit);
         next.budget.remember_refused(&self.budget);
@@ -139,7 +140,7 @@ impl Renewal {
         chain.iter().map(|label| self.label(*label)).collect()
     }
 
-    /// The frame in the new tables. `is_settled`: no frame waits for its name.
+    /// Returns the frame in the new tables. `is_settled`: no frame waits for its name.
     fn frame(&mut self, id: FrameId, is_settled: bool) -> FrameId {
         let (Some(index), Some(entry)) = (self.old.frames.index(id), self.old.frames.entry(id)) else { return id };
         if let Some(Some(copied)) = self.frames.get(index) {
@@ -173,7 +174,7 @@ impl Renewal {
         copy
     }
 
-    /// Copies what is not copied yet, and gives the profile's stacks and threads the new ids.
+    /// Copies the frames that are not copied yet, and gives the profile's stacks and threads the new ids.
     pub(crate) fn finish(mut self, profile: &mut Profile, is_settled: bool) -> Renewed {
         for index in 0..self.frames.len() {
             let Some(Some(copied)) = self.frames.get(index).copied() else { continue };
@@ -192,11 +193,12 @@ impl Renewal {
     }
 }
 
-/// Renews the names of one profile, again and again.
+/// Renews the names of one profile, whenever it is due.
 #[derive(Default)]
 pub struct Renewals {
     running: Option<Running>,
-    /// When the last one was finished, what names took then, how much was refused, and the number of the first sample.
+    /// State at the end of the last renewal: its time, the memory of names, the number of refused entries, and the number of the first
+    /// sample.
     last: Timestamp,
     left: usize,
     refused: u64,
@@ -207,13 +209,13 @@ struct Running {
     renewal: Renewal,
     since: Timestamp,
     epoch: u64,
-    /// The next node to look at.
+    /// The next node to visit.
     next: usize,
 }
 
 impl Renewals {
-    /// Goes on by one step; the new tables, when they have taken the place of the old ones. To be called at each drain, by the thread that
-    /// records samples. `is_settled` says whether no frame waits for its name.
+    /// Does one step. Returns the new tables when they have replaced the old ones. The thread that records samples calls this at each
+    /// drain. `is_settled` says whether no frame waits for its name.
     pub fn step(&mut self, profile: &RwLock<Profile>, now: Timestamp, is_settled: bool) -> Option<Renewed> {
         let read = || locks::read(profile);
         let write = || locks::write(profile);
@@ -250,7 +252,7 @@ impl Renewals {
         Some(renewed)
     }
 
-    /// Renews names whether that is due or not: for tests.
+    /// Renews names at once, whether it is due or not: for tests.
     #[doc(hidden)]
     pub fn at_once(profile: &RwLock<Profile>) -> Option<Renewed> {
         let mut profile = locks::write(profile);
@@ -260,7 +262,7 @@ impl Renewals {
 
     fn is_due(&self, profile: &Profile, now: Timestamp) -> bool {
         let Some(names) = profile.names() else { return false };
-        // While samples stay, so does most of what they need: a recording would copy all of it for nothing.
+        // As long as samples stay, most of their names are needed: a recording would copy all names for nothing.
         let gone = profile.samples.first().saturating_sub(self.first);
         if gone * 2 < profile.samples.len() as u64 || gone == 0 {
             return false;

@@ -1,8 +1,8 @@
 //! Samples, and the bounded, time-ordered store of them.
 //!
-//! Samples lie in chunks of 1,024. A full chunk is sealed and shared by reference count, so a view can keep the ones it has
-//! counted while the store lets them go. Memory is bounded twice: by age (`window`) and by bytes (`memory`); what is let go
-//! is counted. Names count against the same bytes: the more of them there are, the fewer samples are kept.
+//! Samples lie in chunks of 1,024. A full chunk is sealed and shared by reference count, so a view can keep the chunks that it has counted
+//! while the store drops them. Memory is bounded twice: by age (`window`) and by bytes (`memory`). Dropped samples are counted. Names count
+//! against the same bytes: if there are more names, fewer samples are kept.
 
 use crate::profile::ids::Id;
 use std::collections::VecDeque;
@@ -19,38 +19,38 @@ use crate::profile::ids::{Cpu, EventSource, FrameId, StackId, ThreadIndex, Times
 use crate::profile::names::table::Names;
 use crate::profile::unit::Unit;
 
-/// Why the user part of a stack ends where it does. The numbers are those of `bpf/record.h`.
+/// The reason why the user part of a stack ends. The numbers are those of `bpf/record.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum UserEnd {
-    /// Nothing was said: files do not tell.
+    /// Not known: files do not have it.
     #[default]
     Unspecified = 0,
-    /// A kernel thread: there is no user stack to miss.
+    /// A kernel thread: it has no user stack.
     KernelThread = 1,
-    /// The chain of frame pointers ended; whether at a root is told by the outermost function.
+    /// The chain of frame pointers ended. The outermost function shows whether this is a root.
     FramePointerEnd = 2,
-    /// Deeper than the walker's limit: the leaf side is kept.
+    /// Deeper than the walker's limit: the inner frames are kept.
     Cut = 3,
     /// The user stack could not be read.
     Unreadable = 4,
-    /// What should be the caller is no code.
+    /// The caller's address is not in code.
     NoCode = 5,
     /// The outermost frame, marked as such by its unwind information: complete.
     Root = 6,
     /// The unwind table of the outermost frame's object was not there yet.
     NoTable = 7,
-    /// Code that its object's unwind information does not cover.
+    /// The object's unwind information does not cover this code.
     Gap = 8,
-    /// Unwind information that is wrong, or that no rule can say.
+    /// Unwind information that is wrong, or that no rule can express.
     Invalid = 9,
     /// A rule needs a register that only the interrupted function knows.
     Register = 10,
-    /// A frame would lie below its callee's, or not at a multiple of 8.
+    /// A frame would lie below its callee's frame, or not at a multiple of 8.
     BadFrame = 11,
-    /// Code of no file, made at run time, that keeps no frame pointers.
+    /// Code that was made at run time, has no file, and keeps no frame pointers.
     Anonymous = 12,
-    /// The return address, or the frame pointer where only that is followed, is 0.
+    /// The return address is 0. Where only the frame pointer is followed, it is the frame pointer that is 0.
     Zero = 13,
     /// The process's mappings were being changed.
     Changing = 14,
@@ -58,19 +58,19 @@ pub enum UserEnd {
     NoMemory = 15,
     /// A program of 32 bits.
     Bits32 = 16,
-    /// There were no registers of user mode that can be trusted.
+    /// There were no user-mode registers that can be trusted.
     Registers = 17,
-    /// The walk had taken the time that one may take: the leaf side is kept.
+    /// The walk reached its time limit: the inner frames are kept.
     Time = 18,
-    /// The process's mappings could not be read in time. The collector says so, no program in the kernel.
+    /// The process's mappings could not be read in time. The collector sets this reason, not a program in the kernel.
     Unread = 19,
-    /// The unwind table of a frame came after the sample, and the copy of the stack ends before the root. The collector says so, no program
-    /// in the kernel.
+    /// The unwind table of a frame came after the sample, and the copy of the stack ends before the root. The collector sets this reason,
+    /// not a program in the kernel.
     Dump = 20,
 }
 
 impl UserEnd {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [UserEnd; 21] = [
         UserEnd::Unspecified,
         UserEnd::KernelThread,
@@ -95,17 +95,17 @@ impl UserEnd {
         UserEnd::Dump,
     ];
 
-    /// From the number on the wire; unknown numbers are [`UserEnd::Unspecified`].
+    /// Returns the reason for a number on the wire. Unknown numbers are [`UserEnd::Unspecified`].
     pub fn from_wire(number: u8) -> UserEnd {
         UserEnd::ALL.get(usize::from(number)).copied().unwrap_or_default()
     }
 
-    /// Whether there was a user stack to walk. Kernel threads have none; a process that exits or is in execve has none any more.
+    /// Whether there was a user stack to walk. Kernel threads have none. A process that exits or is in execve has none any more.
     pub fn has_stack(self) -> bool {
         !matches!(self, UserEnd::Unspecified | UserEnd::KernelThread | UserEnd::NoMemory | UserEnd::Registers)
     }
 
-    /// One line that says what it means and what helps.
+    /// Returns one line with the meaning, and one with a remedy.
     pub fn explain(self) -> (&'static str, &'static str) {
         match self {
             UserEnd::Unspecified => ("not told by the file", ""),
@@ -170,27 +170,28 @@ impl UserEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sample {
-    /// When it was seen; zero where times are not known.
+    /// When it was seen; zero if times are not known.
     pub time: Timestamp,
     /// User frames, then kernel frames, as a path in the trie.
     pub stack: StackId,
     /// The thread that ran.
     pub thread: ThreadIndex,
-    /// What it counts for, in the [`Unit`](crate::profile::Unit) of its source: 1 for a tick of the clock, the events since the last sample
-    /// for a source of events, the count for a line of a folded file.
+    /// Its weight, in the [`Unit`](crate::profile::Unit) of its source. A tick of the clock weighs 1. A sample of a source of events weighs
+    /// the events since the last sample. A line of a folded file weighs its count.
     pub weight: u64,
-    /// How often the stack was seen. More than 1 only in profiles that have no times. At most `u32::MAX` are told apart.
+    /// How often the stack was seen. More than 1 only in profiles that have no times. Larger counts than `u32::MAX` are stored as
+    /// `u32::MAX`.
     pub observations: u32,
     /// The CPU that ran it.
     pub cpu: Cpu,
     /// The clock, or the source of events.
     pub source: EventSource,
-    /// Why the user stack ends.
+    /// The reason why the user stack ends.
     pub user_end: UserEnd,
 }
 
 impl Default for Sample {
-    /// One tick of the clock, with the empty stack.
+    /// Returns one tick of the clock, with the empty stack.
     fn default() -> Sample {
         Sample {
             time: Timestamp(0),
@@ -217,12 +218,12 @@ pub(crate) const SLICE: usize = 16_384;
 pub struct SampleStore {
     sealed: VecDeque<Arc<[Sample]>>,
     open: Vec<Sample>,
-    /// Number of the first sample that is still here; numbers count all samples ever stored.
+    /// Number of the oldest sample in the store. Numbers count all samples ever stored.
     first: u64,
 }
 
 impl SampleStore {
-    /// Adds a sample. A time before the last one's is set to the last one's: the store stays ordered.
+    /// Adds a sample. If its time is before the last sample's time, it gets that time, so the store stays ordered.
     pub fn push(&mut self, mut sample: Sample) {
         if let Some(last) = self.last_time() {
             sample.time = sample.time.max(last);
@@ -233,27 +234,27 @@ impl SampleStore {
         }
     }
 
-    /// How many samples are here.
+    /// Returns the number of samples in the store.
     pub fn len(&self) -> usize {
         self.sealed.len() * CHUNK + self.open.len()
     }
 
-    /// Whether no sample is here.
+    /// Whether the store has no sample.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of the oldest sample here.
+    /// Returns the number of the oldest sample in the store.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Number that the next sample will get.
+    /// Returns the number that the next sample will get.
     pub fn end(&self) -> u64 {
         self.first + self.len() as u64
     }
 
-    /// The sample of this number, if it is still here.
+    /// Returns the sample with this number, if it is still in the store.
     pub fn get(&self, number: u64) -> Option<&Sample> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         match self.sealed.get(index / CHUNK) {
@@ -262,7 +263,7 @@ impl SampleStore {
         }
     }
 
-    /// The samples from number `from` on, oldest first, in slices.
+    /// Returns the samples from number `from` on, oldest first, in slices.
     pub fn slices_from(&self, from: u64) -> impl Iterator<Item = &[Sample]> {
         let skip = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
         let chunks = self.sealed.iter().map(|chunk| &**chunk).chain(std::iter::once(&*self.open));
@@ -272,31 +273,31 @@ impl SampleStore {
             .filter_map(move |(index, slice)| slice.get(skip.saturating_sub(index * CHUNK)..).filter(|rest| !rest.is_empty()))
     }
 
-    /// The full chunks that begin at number `from` or later, each with the number of its first sample.
+    /// Returns the full chunks that begin at number `from` or later, each with the number of its first sample.
     pub(crate) fn sealed_from(&self, from: u64) -> impl Iterator<Item = (u64, Arc<[Sample]>)> + '_ {
         let skip = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX).div_ceil(CHUNK);
         let numbered = self.sealed.iter().enumerate().skip(skip);
         numbered.map(|(index, chunk)| (self.first + (index * CHUNK) as u64, Arc::clone(chunk)))
     }
 
-    /// Time of the oldest sample.
+    /// Returns the time of the oldest sample.
     pub fn first_time(&self) -> Option<Timestamp> {
         self.sealed.front().and_then(|chunk| chunk.first()).or(self.open.first()).map(|sample| sample.time)
     }
 
-    /// Time of the newest sample.
+    /// Returns the time of the newest sample.
     pub fn last_time(&self) -> Option<Timestamp> {
         self.open.last().or_else(|| self.sealed.back().and_then(|chunk| chunk.last())).map(|sample| sample.time)
     }
 
-    /// Lets the oldest chunk go; returns how many samples that were.
+    /// Drops the oldest chunk. Returns the number of its samples.
     fn drop_oldest_chunk(&mut self) -> usize {
         let gone = self.sealed.pop_front().map_or(0, |chunk| chunk.len());
         self.first += gone as u64;
         gone
     }
 
-    /// Changes each sample, oldest first. A chunk that somebody else still reads is changed in a copy.
+    /// Changes each sample, oldest first. If a reader still holds a chunk, a copy of the chunk is changed.
     fn for_each_mut(&mut self, mut change: impl FnMut(&mut Sample)) {
         for chunk in &mut self.sealed {
             Arc::make_mut(chunk).iter_mut().for_each(&mut change);
@@ -309,59 +310,60 @@ impl SampleStore {
     }
 }
 
-/// How much a profile may hold.
+/// Limits of what a profile may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Samples older than this are let go: nanoseconds.
+    /// Samples older than this are dropped: nanoseconds.
     pub window: u64,
     /// Bytes of samples, stacks, threads, names and symbol tables together.
     pub memory: usize,
 }
 
 impl Default for Limits {
-    /// Ten minutes, 256 MB.
+    /// Returns ten minutes and 256 MB.
     fn default() -> Self {
         Limits { window: 600_000_000_000, memory: 256_000_000 }
     }
 }
 
 impl Limits {
-    /// Nothing is ever let go: for files.
+    /// No limits: files keep all samples.
     pub const NONE: Limits = Limits { window: u64::MAX, memory: usize::MAX };
 
-    /// How much of it symbol tables and debug information may take. 48 MB name all of a busy machine.
+    /// Returns how much of the memory symbol tables and debug information may take. 48 MB name everything on a busy machine.
     pub fn tables(&self) -> usize {
         (self.memory / 4).min(48 << 20)
     }
 
-    /// How much of it [`Names`] may take. They are given back only now and then, so samples need a part that is safe from them; and both
-    /// have to be large for the picture to be fine. (256 MB hold about 450,000 addresses and 2 million samples in 5 million nodes.)
+    /// Returns how much of the memory [`Names`] may take. Names are freed only now and then, so samples need a part that names cannot take.
+    /// Both parts have to be large for the picture to be fine. (256 MB hold about 450,000 addresses and 2 million samples in 5 million
+    /// nodes.)
     pub fn names(&self) -> usize {
         self.memory / 2
     }
 }
 
-/// What did not make it into the store, and why. All counts are of samples since the start.
+/// Samples that are missing from the store, counted by reason since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// The kernel's ring buffer was full.
     pub ring_full: u64,
-    /// Mapping, fork and exit events that the kernel could not deliver; frames may be unnamed for it.
+    /// Mapping, fork and exit events that the kernel could not deliver. Frames may be unnamed because of them.
     pub events_lost: u64,
     /// Older than the window.
     pub aged_out: u64,
-    /// Let go because memory was full.
+    /// Dropped because memory was full.
     pub over_memory: u64,
-    /// Records from the kernel that made no sense.
+    /// Malformed records from the kernel.
     pub malformed: u64,
-    /// Addresses and names that were not taken in because names had filled their memory. Nothing of a sample is lost by it, but
-    /// `[more addresses of …]` stands for the function.
+    /// Addresses and names that were refused because names had filled their memory. No sample is lost by it, but the function is shown as
+    /// `[more addresses of …]`.
     pub coarse: u64,
-    /// The user for whom that was so most often, and how often: whose share of the memory for names is used up.
+    /// The user with the most refused names, and their number: this user's share of the memory for names is used up.
     pub coarse_most: Option<(UserId, u64)>,
 }
 
-/// Everything known about what ran: samples and the tables that they point into.
+/// Samples, and the tables that they point into.
 #[derive(Default)]
 pub struct Profile {
     /// The samples.
@@ -370,14 +372,14 @@ pub struct Profile {
     pub stacks: StackTable,
     /// Their threads.
     pub threads: ThreadTable,
-    /// What is not here.
+    /// Samples and names that are missing.
     pub losses: Losses,
     limits: Limits,
     capabilities: Capabilities,
     /// The units of sources whose unit is not samples.
     units: FxHashMap<EventSource, Unit>,
     clock: Option<Clock>,
-    /// Samples from before this moment are here.
+    /// All samples from before this moment are in the store.
     complete_to: Option<Timestamp>,
     epoch: u64,
     stacks_at_compaction: usize,
@@ -392,32 +394,32 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// An empty profile of samples that are being taken, within `limits`, names not counted.
+    /// Returns an empty profile for samples of a live run, within `limits`. Names are not counted.
     pub fn new(limits: Limits) -> Profile {
         Profile { limits, capabilities: Capabilities::LIVE, ..Profile::default() }
     }
 
-    /// An empty profile for samples that are all there, of which nothing is ever let go.
+    /// Returns an empty profile without limits, for samples that have all been taken. It drops none of them.
     pub fn fixed(capabilities: Capabilities) -> Profile {
         Profile { limits: Limits::NONE, capabilities: Capabilities { live: false, ..capabilities }, ..Profile::default() }
     }
 
-    /// An empty profile that keeps to `limits` together with these names, whose own bound is to be [`Limits::names`].
+    /// Returns an empty profile that shares `limits` with these names. The names' own bound must be [`Limits::names`].
     pub fn beside(names: &Arc<Names>, limits: Limits) -> Profile {
         Profile { names: Some(Arc::clone(names)), ..Profile::new(limits) }
     }
 
-    /// The tables that its ids are of; `None` where those never change.
+    /// Returns the name tables of its ids; `None` if they never change.
     pub fn names(&self) -> Option<&Arc<Names>> {
         self.names.as_ref()
     }
 
-    /// Whether its ids are of these tables.
+    /// Whether its ids belong to these tables.
     pub(crate) fn is_named_by(&self, names: &Arc<Names>) -> bool {
         self.names.as_ref().is_none_or(|own| Arc::ptr_eq(own, names))
     }
 
-    /// Changes the ids of frames and labels to those of other tables. Stack and thread ids stay, but views must start again.
+    /// Changes the ids of frames and labels to ids of other tables. Stack and thread ids stay, but views must start again.
     pub(crate) fn rename(&mut self, names: &Arc<Names>, rename: &mut dyn FnMut(Id<'_>)) {
         self.stacks.rename(|frame| rename(Id::Frame(frame)));
         self.threads.rename(|label| rename(Id::Label(label)));
@@ -427,17 +429,17 @@ impl Profile {
         self.epoch += 1;
     }
 
-    /// Changes when stack and thread ids were given out anew; views must start again.
+    /// Returns a number that changes whenever stack and thread ids are given out anew. Views must start again then.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// What it can answer.
+    /// Returns the questions that it can answer.
     pub fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
 
-    /// Samples of this source are weighed in this unit.
+    /// Sets the unit of this source's samples.
     pub fn set_unit(&mut self, source: EventSource, unit: Unit) {
         match unit {
             Unit::Samples => self.units.remove(&source),
@@ -445,32 +447,33 @@ impl Profile {
         };
     }
 
-    /// The unit of samples of this source.
+    /// Returns the unit of this source's samples.
     pub fn unit(&self, source: EventSource) -> Unit {
         self.units.get(&source).copied().unwrap_or_default()
     }
 
-    /// Samples of the clock are taken like this.
+    /// Sets how samples of the clock are taken.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock = Some(clock);
     }
 
-    /// How samples of the clock are taken, if that is known.
+    /// Returns how samples of the clock are taken, if that is known.
     pub fn clock(&self) -> Option<Clock> {
         self.clock
     }
 
-    /// All samples from before this moment are here.
+    /// Notes that all samples from before this moment are in the store.
     pub fn set_complete_to(&mut self, at: Timestamp) {
         self.complete_to = Some(at);
     }
 
-    /// Sampling has ended.
+    /// Notes that sampling has ended.
     pub fn end_clock(&mut self, at: Timestamp) {
         self.clock = self.clock.map(|clock| Clock { until: clock.until.or(Some(at)), ..clock });
     }
 
-    /// Returns the time, as of `now`, whose samples are all here. It begins with the oldest sample if older samples were dropped.
+    /// Returns the span of time, as of `now`, with all its samples in the store. It begins with the oldest sample if older samples were
+    /// dropped.
     pub fn sampled(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         let clock = self.clock?;
         let has_let_go = self.losses.aged_out + self.losses.over_memory > 0;
@@ -480,17 +483,17 @@ impl Profile {
         Some((clock.since.max(oldest).max(window), clock.until.unwrap_or(complete).min(now)))
     }
 
-    /// The time that a sample of this source covers, in nanoseconds. It is 0 for events.
+    /// Returns the time that a sample of this source covers, in nanoseconds. It is 0 for events.
     pub fn period(&self, source: EventSource) -> u64 {
         self.clock.filter(|_| source == EventSource::CLOCK).map_or(0, |clock| clock.period)
     }
 
-    /// The limits in force.
+    /// Returns the limits in force.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Bytes held by samples, stacks, threads, names and symbol tables, and by what is kept beside them.
+    /// Returns the bytes held by samples, stacks, threads, names and symbol tables, and by the data kept beside them.
     pub fn memory(&self) -> usize {
         self.samples.memory()
             + self.stacks.memory()
@@ -501,7 +504,7 @@ impl Profile {
             + self.known.min(self.limits.memory / 8)
     }
 
-    /// The same by what it is for, without limits and without trees.
+    /// Returns the bytes held, by purpose, without limits and without trees.
     pub fn held(&self) -> Held {
         Held {
             samples: self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.aside,
@@ -512,27 +515,28 @@ impl Profile {
         }
     }
 
-    /// Counts these bytes as held, instead of those that were told before: the baseline has them. Its oldest sample is of `since`.
+    /// Sets the number of bytes that the baseline holds. They count as held. `since` is the time of the baseline's oldest sample.
     pub fn set_aside(&mut self, bytes: usize, since: Option<Timestamp>) {
         (self.aside, self.aside_since) = (bytes, since);
     }
 
-    /// The time of the oldest sample that is here or set aside, or else `now`. No sample needs processes that ended before it.
+    /// Returns the time of the oldest sample in the store or in the baseline, or else `now`. No sample needs processes that ended before
+    /// it.
     pub fn oldest(&self, now: Timestamp) -> Timestamp {
         let first = self.samples.first_time().unwrap_or(now);
         self.aside_since.map_or(first, |since| since.min(first))
     }
 
-    /// Counts as held, instead of what was told before, so many bytes of symbol tables and debug information, and of what is known of
-    /// processes and of the kernel.
+    /// Sets the number of bytes held beside the profile: by symbol tables and debug information (`tables`), and by facts about processes
+    /// and the kernel (`known`). They count as held.
     ///
-    /// At most [`Limits::tables`] of the first: one object's may be more while it is worked with, and that takes no samples. At most an
-    /// eighth of the memory of the second, which is bounded where it is kept.
+    /// The first counts at most as [`Limits::tables`]: an object's tables may need more while they are in use, and this takes no room from
+    /// samples. The second counts at most as an eighth of the memory; its owner bounds it.
     pub fn set_beside(&mut self, tables: usize, known: usize) {
         (self.tables, self.known) = (tables, known);
     }
 
-    /// Lets go what is too old or too much as of `now`. To be called about once a second.
+    /// Drops samples that are too old or too many as of `now`. To be called about once a second.
     pub fn trim(&mut self, now: Timestamp) {
         let too_old = now.0.saturating_sub(self.limits.window);
         while self.samples.sealed.front().and_then(|chunk| chunk.last()).is_some_and(|last| last.time.0 < too_old) {
@@ -544,9 +548,11 @@ impl Profile {
         {
             self.compact();
         }
-        // A tenth is for what is not counted: what the allocator keeps between names and chunks of samples that come and go.
+        // A tenth is left for bytes that are not counted: free memory that the allocator keeps while names and chunks of samples come and
+        // go.
         if self.memory() > self.limits.memory / 10 * 9 {
-            // Threads and stacks of samples that are gone first; then a quarter of the samples, so that this is rare.
+            // First removes threads and stacks of dropped samples. If that is not enough, drops a quarter of the samples, so that this is
+            // rare.
             self.compact();
             if self.memory() < self.limits.memory / 10 * 8 {
                 return;
@@ -559,7 +565,7 @@ impl Profile {
         }
     }
 
-    /// Leaves in the tables only what samples still point to, in the memory they have. All stack and thread ids change.
+    /// Keeps only the table entries that samples still point to, in the same memory. All stack and thread ids change.
     pub fn compact(&mut self) {
         let mut stacks = vec![0; self.stacks.len()];
         let mut threads = vec![0; self.threads.rows().len()];

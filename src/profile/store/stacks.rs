@@ -1,11 +1,12 @@
 //! Interned stacks: a trie of frames, root first, so that stacks with a common root share it.
 //!
-//! A [`StackId`] is a node of the trie and stands for the whole stack down to it. Nodes are made in order, so a parent's id
-//! is always smaller than its children's: one pass forward or backward over the nodes visits parents first or last.
+//! A [`StackId`] is a node of the trie; it identifies the whole stack from the root to the node. Nodes are numbered in the order they are
+//! made, so a parent's id is always smaller than its children's. One pass forward over the nodes visits parents first, one pass backward
+//! visits them last.
 //!
-//! A child made right after its parent is the next node and is found by looking there. Only the other children are in the hash
-//! index: with a file of a million stacks of 38 frames, 1 million entries instead of 17 million, and no search at all below
-//! the frame where a stack parts from those before it.
+//! A child made right after its parent is the next node, and is found by looking there. Only the other children are in the hash index. A
+//! file of a million stacks of 38 frames needs 1 million index entries instead of 17 million. Below the frame where a stack parts from
+//! earlier stacks, no search is needed at all.
 //!
 //! ```text
 //!  0 (empty)
@@ -26,7 +27,7 @@ struct Node {
     frame: u32,
 }
 
-/// A way down the trie: where it is, and the frames that are still to come.
+/// A walk down the trie: its current node, and the frames that are still to come.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Walk<'a> {
     pub(crate) stack: StackId,
@@ -58,18 +59,18 @@ fn hash(parent: u32, frame: u32) -> u64 {
     hasher.finish()
 }
 
-/// Nodes are never more than a `u32` counts: see [`StackTable::child`].
+/// Returns a node's number. There are never more nodes than a `u32` counts: see [`StackTable::child`].
 fn number(node: usize) -> u32 {
     u32::try_from(node).unwrap_or(u32::MAX)
 }
 
-/// Whether a node is right behind its parent, where it is found without the index.
+/// Whether a node comes right after its parent, so that it is found without the index.
 fn follows(node: u32, parent: u32) -> bool {
     node == parent + 1
 }
 
 impl StackTable {
-    /// The stack `parent` with `frame` called from it. Nodes are never more than `u32::MAX`; past that the parent comes back.
+    /// Returns the stack `parent` with `frame` called from it. There are at most `u32::MAX` nodes; after that, `parent` is returned.
     pub fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
         let Ok(id) = u32::try_from(self.nodes.len()) else { return parent };
         let nodes = &self.nodes;
@@ -93,7 +94,7 @@ impl StackTable {
         StackId(id)
     }
 
-    /// The same, if it is known.
+    /// Like [`StackTable::child`], but only if the stack is known.
     fn known_child(&self, parent: StackId, frame: FrameId) -> Option<StackId> {
         let same = |&id: &u32| self.nodes.get(id as usize).is_some_and(|node| node.parent == parent.0 && node.frame == frame.0);
         let next = parent.0.saturating_add(1);
@@ -103,8 +104,8 @@ impl StackTable {
         self.index.find(hash(parent.0, frame.0), same).copied().map(StackId)
     }
 
-    /// Takes several walks as far down as stacks are known, a step of each in turn: each step waits for memory, and the waits of
-    /// walks that do not depend on each other pass at the same time.
+    /// Takes several walks as far down as stacks are known, one step of each walk in turn. Each step waits for memory. Walks do not depend
+    /// on each other, so their waits overlap.
     pub(crate) fn descend(&self, walks: &mut [Walk<'_>]) {
         let mut going = true;
         while going {
@@ -125,12 +126,12 @@ impl StackTable {
         }
     }
 
-    /// The stack of these frames, root first.
+    /// Returns the stack of these frames, root first.
     pub fn intern(&mut self, frames: impl IntoIterator<Item = FrameId>) -> StackId {
         frames.into_iter().fold(StackId(0), |stack, frame| self.child(stack, frame))
     }
 
-    /// The caller's stack and this stack's own leaf frame; `None` for the empty stack.
+    /// Returns the caller's stack and this stack's own innermost frame; `None` for the empty stack.
     pub fn split(&self, stack: StackId) -> Option<(StackId, FrameId)> {
         if stack.0 == 0 {
             return None;
@@ -138,29 +139,31 @@ impl StackTable {
         self.nodes.get(stack.0 as usize).map(|node| (StackId(node.parent), FrameId(node.frame)))
     }
 
-    /// The frames of a stack, leaf first.
+    /// Returns the frames of a stack, innermost first.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
         std::iter::successors(self.split(stack), |(parent, _)| self.split(*parent)).map(|(_, frame)| frame)
     }
 
-    /// How many nodes there are, the empty stack included.
+    /// Returns the number of nodes, including the empty stack.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Never: the empty stack is always there.
+    /// Always false: the empty stack is always there.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Bytes held: 8 a node, and 5 a slot of the index, which has the children that do not follow their parent.
+    /// Returns the bytes held: 8 for each node, and 5 for each slot of the index, which has the children that do not follow their parent.
     pub fn memory(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>() + self.index.capacity() * 8 / 7 * 5
     }
 
-    /// Keeps the marked nodes (`u32::MAX`) and their callers only, in their order, in the memory that is there: tables beside which
-    /// new ones are made take twice what they are allowed, for a moment, and an allocator may keep that. Leaves in `marks` the new
-    /// number of each node that was kept, and 0 for the others.
+    /// Keeps only the marked nodes (`u32::MAX`) and their callers, in their order. Leaves in `marks` the new number of each kept node, and
+    /// 0 for the others.
+    ///
+    /// Works in the present memory. New tables beside the old ones would take twice the allowed memory for a moment, and an allocator may
+    /// keep it.
     pub(crate) fn keep(&mut self, marks: &mut [u32]) {
         // Children come after their parents, so one pass backward marks all callers.
         for id in (1..marks.len()).rev() {
@@ -187,12 +190,12 @@ impl StackTable {
         self.build_index();
     }
 
-    /// The innermost frame of a node's stack.
+    /// Returns the innermost frame of a node's stack.
     pub(crate) fn frame_of(&self, node: usize) -> FrameId {
         FrameId(self.nodes.get(node).map_or(u32::MAX, |node| node.frame))
     }
 
-    /// Gives each node another frame.
+    /// Changes the frame of each node.
     pub(crate) fn rename(&mut self, mut rename: impl FnMut(&mut FrameId)) {
         for node in self.nodes.iter_mut().skip(1) {
             let mut frame = FrameId(node.frame);
@@ -204,7 +207,7 @@ impl StackTable {
         }
     }
 
-    /// Finds all nodes by parent and frame again.
+    /// Builds the index of children by parent and frame.
     fn build_index(&mut self) {
         let indexed = || (1..).zip(&self.nodes[1..]).filter(|(id, node)| !follows(*id, node.parent));
         let mut index = HashTable::with_capacity(indexed().count() * 5 / 4);
@@ -215,7 +218,7 @@ impl StackTable {
         self.index = index;
     }
 
-    /// Forgets how to intern, for a table that will not grow again, and gives the memory back.
+    /// Drops the index and frees its memory, for a table that will not grow again.
     pub fn freeze(&mut self) {
         self.index = HashTable::new();
         self.nodes.shrink_to_fit();

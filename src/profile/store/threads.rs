@@ -38,7 +38,7 @@ fn hash(thread: &Thread) -> u64 {
 }
 
 impl ThreadTable {
-    /// The row of this thread, made if it is new. Rows are never more than `u32::MAX`; past that the last one comes back.
+    /// Returns the row of this thread. Makes it if it is new. There are at most `u32::MAX` rows; after that, the last row is returned.
     pub fn intern(&mut self, thread: Thread) -> ThreadIndex {
         let wanted = hash(&thread);
         let same = |&id: &u32| self.rows.get(id as usize) == Some(&thread);
@@ -51,7 +51,7 @@ impl ThreadTable {
         ThreadIndex(id)
     }
 
-    /// Keeps the marked rows (`u32::MAX`) only, in their order; leaves in `marks` the new number of each that was kept.
+    /// Keeps only the marked rows (`u32::MAX`), in their order. Leaves in `marks` the new number of each kept row.
     pub(crate) fn keep(&mut self, marks: &mut [u32]) {
         self.index = HashTable::new();
         let mut kept = 0;
@@ -70,7 +70,7 @@ impl ThreadTable {
         }
     }
 
-    /// Gives each row other labels.
+    /// Changes the labels of each row.
     pub(crate) fn rename(&mut self, mut rename: impl FnMut(&mut LabelId)) {
         for row in &mut self.rows {
             rename(&mut row.process);
@@ -82,17 +82,17 @@ impl ThreadTable {
         }
     }
 
-    /// The row, or `None` for an index of another table.
+    /// Returns the row, or `None` for an index of another table.
     pub fn get(&self, index: ThreadIndex) -> Option<Thread> {
         self.rows.get(index.0 as usize).copied()
     }
 
-    /// All rows in the order they were first seen.
+    /// Returns all rows, in the order they were first seen.
     pub fn rows(&self) -> &[Thread] {
         &self.rows
     }
 
-    /// The cgroups of all rows, each once.
+    /// Returns the cgroups of all rows, each once.
     pub fn cgroups(&self) -> Vec<CgroupId> {
         let mut cgroups: Vec<CgroupId> = self.rows.iter().map(|row| row.cgroup).collect();
         cgroups.sort_unstable();
@@ -100,7 +100,7 @@ impl ThreadTable {
         cgroups
     }
 
-    /// Bytes held: 24 a row, and 5 a slot of the index.
+    /// Returns the bytes held: 24 for each row, and 5 for each slot of the index.
     pub fn memory(&self) -> usize {
         self.rows.capacity() * size_of::<Thread>() + self.index.capacity() * 8 / 7 * 5
     }

@@ -9,7 +9,7 @@ use crate::profile::ids::{Tgid, Tid};
 /// The weights of a thread or process within the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Weight within the range, filters and target not applied: for pickers.
+    /// Weight within the range. Filters and target are not applied: for pickers.
     pub all: u64,
     /// Weight that the view shows.
     pub shown: u64,
@@ -17,16 +17,16 @@ pub struct Activity {
     pub complete: u64,
     /// Weight shown that has a user stack to complete.
     pub user: u64,
-    /// Weight of the last three seconds, target and filters not applied.
+    /// Weight of the last three seconds. Target and filters are not applied.
     pub recent: u64,
-    /// Weight that the baseline shows, if one is compared with.
+    /// Weight that the baseline shows, if two sides are compared.
     pub before: u64,
 }
 
 impl Activity {
     /// Adds other weights.
     pub fn add(&mut self, other: &Activity) {
-        // A new field does not compile until it is summed up here.
+        // The pattern names all fields, so a new field does not compile until it is added here.
         let Activity { all, shown, complete, user, recent, before } = other;
         self.all += all;
         self.shown += shown;
@@ -56,7 +56,7 @@ pub struct ActivityRow {
     pub weights: Activity,
 }
 
-/// Puts the activity of a baseline beside that of now. Threads that only the baseline has come last.
+/// Adds the activity of a baseline to the activity of now. Threads that only the baseline has come last.
 pub(super) fn beside(mut now: Vec<ActivityRow>, before: &[ActivityRow]) -> Vec<ActivityRow> {
     let mut place: FxHashMap<(Tgid, Tid), usize> = FxHashMap::default();
     for (at, row) in now.iter().enumerate() {

@@ -1,7 +1,8 @@
-//! Where the samples of one function are: a weight for each of its addresses.
+//! The weights of one function's addresses.
 //!
-//! A builder that counts addresses counts nothing else. What a sample weighs on depends on its stack alone, and stacks that share
-//! callers share the answer: each stack's is its caller's, and one frame more if that is one of the function's.
+//! A builder that counts addresses counts nothing else. The addresses that a sample counts for depend only on its stack: they are the
+//! function's frames in it. Stacks with common callers share this set. The set of a stack is its caller's set, plus its own innermost frame
+//! if that frame belongs to the function.
 //!
 //! ```text
 //!  0 (empty)           {}
@@ -18,48 +19,48 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::profile::{Folding, FrameId, FrameKind, Label, LabelId, Names, StackId};
 
-/// An address, and what it weighs in the samples that are shown.
+/// An address, and its weight in the samples that are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameWeight {
     /// The address.
     pub frame: FrameId,
     /// Weight of the samples that ended there, in the function itself.
     pub own: u64,
-    /// Weight of the samples that it is in, each counted once however often it recurs.
+    /// Weight of the samples that have it in their stack. Each sample counts once, even if the address recurs.
     pub total: u64,
 }
 
-/// The addresses of one function; of one without a name, all addresses of its object that have none.
+/// The addresses of one function. For a function without a name, these are all addresses of its object that have no name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// The function.
     pub label: LabelId,
     /// Weight of the samples that ended in it.
     pub own: u64,
-    /// Weight of the samples that it is in.
+    /// Weight of the samples that have it in their stack.
     pub total: u64,
-    /// Its addresses; those with the most own weight first, then by total weight.
+    /// Its addresses, ordered by own weight, then by total weight: the heaviest first.
     pub frames: Vec<FrameWeight>,
 }
 
-/// A set of frames: one more than another set. The first is not known yet, the second is empty.
+/// A set of frames, stored as another set and one more frame. Set 0 means "not known yet"; set 1 is empty.
 type SetId = u32;
 const EMPTY: SetId = 1;
 
-/// What is counted for one function.
+/// The counts of one function's addresses.
 pub(super) struct Counter {
     pub(super) label: LabelId,
-    /// The function has no name, only the address of the label: all addresses without a name of this object are counted, since
-    /// nothing here tells which of them are of the same function.
+    /// Set if the function has no name and its label is only an address. Then all unnamed addresses of this object are counted, since it is
+    /// not known which of them belong to the same function.
     pub(super) unnamed_of: Option<Arc<str>>,
-    /// By stack.
+    /// The set of frames of each stack.
     pub(super) set_of: Vec<SetId>,
     pub(super) sets: Vec<(SetId, FrameId)>,
     pub(super) set_with: FxHashMap<(SetId, FrameId), SetId>,
     pub(super) weights: FxHashMap<FrameId, (u64, u64)>,
     pub(super) own: u64,
     pub(super) total: u64,
-    /// Labels that were looked at and may yet be replaced, by this one perhaps.
+    /// Provisional labels that were compared with the function's label. They may yet be replaced, perhaps by that label.
     pub(super) provisional: FxHashSet<LabelId>,
 }
 
@@ -79,7 +80,7 @@ impl Counter {
         }
     }
 
-    /// The same, having seen nothing.
+    /// Returns an empty counter for the same function.
     pub(super) fn anew(&self, names: &Names) -> Counter {
         Counter::new(names, self.label)
     }
@@ -104,7 +105,7 @@ impl Counter {
         false
     }
 
-    /// The frames of the function that a stack has.
+    /// Returns the set of the function's frames in a stack.
     pub(super) fn set(
         &mut self,
         profile: &Profile,
@@ -187,7 +188,7 @@ fn is_unnamed(label: &Label, object: &str) -> bool {
     label.kind == FrameKind::Unknown && *label.object == *object && address.is_some()
 }
 
-/// Notes that the names of the frame at this place of its table were asked for.
+/// Notes that the view has used the names of a frame, given by its index in the table.
 pub(super) fn note(frames: &mut Vec<u64>, index: Option<usize>) {
     let Some(index) = index else { return };
     if frames.len() <= index / 64 {

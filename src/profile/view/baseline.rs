@@ -1,8 +1,8 @@
-//! The baseline: what was seen at one moment, kept beside the store so that what follows can be compared with it.
+//! The baseline: samples of an earlier moment, kept beside the store so that later samples can be compared with them.
 //!
-//! It is a profile of its own: the samples that were shown when the reader marked them. Samples of one thread, stack and CPU are counted
-//! together, without their times. So it outlives the window, costs what was distinct in it, and every question
-//! that the store answers (another order, another process, another filter) it answers as well.
+//! It is a separate profile: the samples that were shown when the reader marked them. Samples of one thread, stack and CPU are counted
+//! together, without their times. So the baseline outlives the window, and its size depends on the number of distinct samples. It answers
+//! every question that the store answers: another order, another process, another filter.
 
 use std::sync::{Arc, RwLock};
 
@@ -16,12 +16,12 @@ use crate::profile::names::table::Names;
 use crate::profile::store::capabilities::Capabilities;
 use crate::profile::store::samples::{Profile, SLICE, Sample};
 
-/// The names of a profile have changed while it was looked at: all begins again with the new ones.
+/// Error: the names of a profile changed while it was read. The caller begins again with the new names.
 #[derive(Debug)]
 pub(crate) struct OtherNames;
 
-/// Copies what `query` shows into a profile of its own, whatever the store does meanwhile. `None` if that is more than `limit`
-/// bytes.
+/// Copies the samples that `query` shows into a separate profile, even if the store changes meanwhile. Returns `None` if the copy would
+/// take more than `limit` bytes.
 pub(crate) fn excerpt(
     names: &Arc<Names>,
     query: &Query,
@@ -33,7 +33,7 @@ pub(crate) fn excerpt(
             Copied::All(excerpt) => return Ok(Some(*excerpt)),
             Copied::TooMuch => return Ok(None),
             Copied::Renamed => return Err(OtherNames),
-            // All ids have changed: what was copied cannot be added to.
+            // All ids have changed: nothing can be added to the copy, so it begins again.
             Copied::Compacted => {}
         }
     }

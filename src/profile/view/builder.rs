@@ -1,9 +1,8 @@
-//! From samples to what a view shows, kept up to date sample by sample.
+//! Turns samples into the data of a view, and keeps it up to date sample by sample.
 //!
-//! A [`ViewBuilder`] answers one [`Query`]. Each [`ViewBuilder::update`] adds the samples that came since the last one and
-//! takes back those that left the time range or the store, so a live picture costs what changed, not what is stored.
-//! It starts again when the query changes, when the store was compacted (its ids changed), or when a label that is in the
-//! tree has got its real name.
+//! A [`ViewBuilder`] answers one [`Query`]. Each [`ViewBuilder::update`] adds the new samples, and removes the samples that left the time
+//! range or the store. So the cost of a live picture depends on the changes, not on the size of the store. The builder starts again when
+//! the query changes, when the store was compacted (its ids changed), or when a label in the tree has got its real name.
 //!
 //! ```text
 //!  store:   [first ........................................ end)
@@ -32,19 +31,19 @@ use crate::profile::names::objects::ObjectKind;
 use crate::profile::names::table::Names;
 use crate::profile::store::samples::{Profile, Sample, UserEnd};
 
-/// How far back "CPU %" looks.
+/// Span of time that "CPU %" covers.
 pub(super) const RECENT: u64 = 3 * SECOND;
-/// Bits by which sums that fade become smaller when they are full.
+/// Bits that are taken from the factor of a fading range when its sums are full.
 const MORE_ROOM: i32 = 8;
-/// Most filters at once: one bit each, and one to say that the bits are known.
+/// Most filters at once. Each needs one bit, and one bit says that the others are known.
 pub const MAX_FILTERS: usize = 15;
 
-/// Whether an update took in everything there is.
+/// Whether an update counted all samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// All samples are counted.
     Done,
-    /// More samples wait; call again, after giving others a turn with the profile.
+    /// More samples wait. Call again, after giving other threads a turn with the profile.
     More,
 }
 
@@ -56,10 +55,10 @@ pub(super) struct ThreadSums {
     pub(super) user: u64,
 }
 
-/// What is known about a thread under the current query.
+/// Facts about a thread under the current query.
 #[derive(Clone, Copy)]
 pub(super) struct ThreadFacts {
-    /// The target has the thread, as far as the thread tells.
+    /// Whether the target has the thread, as far as the thread's own data tell.
     pub(super) passes: bool,
     pub(super) filter_bits: u16,
     pub(super) group: NodeId,
@@ -84,46 +83,46 @@ pub struct ViewBuilder {
     /// Number of the oldest sample in the timeline.
     pub(super) timeline_start: u64,
     pub(super) timeline: Seconds,
-    /// How samples lose weight, in a range that fades, and how many bits of room sums need beyond what was expected.
+    /// The factors of a range that fades, and the bits of room that sums need beyond the estimate.
     pub(super) fading: Option<Fading>,
     pub(super) room: i32,
     pub(super) totals: Totals,
-    /// What stacks that are not complete weigh, by the number of their [`UserEnd`] and the object that they ended in.
+    /// Weight of incomplete stacks, by the number of their [`UserEnd`] and the object in which they ended.
     pub(super) short: FxHashMap<(u8, ObjectId), u64>,
     pub(super) sums: Vec<ThreadSums>,
-    /// Weight in the range by CPU, target and filters not applied.
+    /// Weight in the range by CPU. Target and filters are not applied.
     pub(super) cpu_sums: Vec<u64>,
     pub(super) facts: Vec<Option<ThreadFacts>>,
-    /// Chunks that the store may let go before they are taken back here, with the number of their first sample.
+    /// Chunks that the store may drop before their samples are removed here, with the number of their first sample.
     pub(super) held: VecDeque<(u64, Arc<[Sample]>)>,
     pub(super) node_of: FxHashMap<u64, NodeId>,
-    /// Without a grouping level the group is always the root, and a plain array serves.
+    /// Used without a grouping level: then the group is always the root, and a plain array is enough.
     pub(super) node_of_ungrouped: Vec<u32>,
     /// The number of frames of a folded recursion, by the stack that ends in it.
     pub(super) recursions: FxHashMap<StackId, u32>,
     pub(super) stack_filter_bits: Vec<u16>,
     pub(super) stack_complete: Vec<u8>,
-    /// Where samples of one function are, if that is all that is wanted.
+    /// The counter of one function's addresses. If set, nothing else is counted.
     pub(super) addresses: Option<Counter>,
-    /// Frames whose names were asked for, a bit each, and how far [`Names::renamed_since`] was read: if one of them has got
-    /// other names, as when what was inlined into it is found, all begins again.
+    /// Frames whose names this view has used, a bit for each, and how far [`Names::renamed_since`] was read. If such a frame gets other
+    /// names, for example because functions inlined into it are found, the view begins again.
     pub(super) frames: Vec<u64>,
     pub(super) renames: usize,
     /// Labels in the tree that may yet be replaced.
     pub(super) provisional: Vec<LabelId>,
     pub(super) scratch: Vec<LabelId>,
     pub(super) started: bool,
-    /// Whether the last update took in everything there was.
+    /// Whether the last update counted all samples.
     pub(super) caught_up: bool,
-    /// Whether to start again, to get rid of what weighs nothing any more.
+    /// Whether to start again, to remove nodes without weight.
     pub(super) stale: bool,
     pub(super) changes: u64,
 }
 
 impl ViewBuilder {
-    /// A builder that has seen nothing.
+    /// Returns a builder that has seen no sample.
     pub fn new(names: Arc<Names>, query: Query) -> ViewBuilder {
-        // Before any name is asked for: so none is missed.
+        // Read before any name is used, so that no renaming is missed.
         let renames = names.renamed();
         let filters = query.filters.iter().take(MAX_FILTERS).map(|filter| LabelMatches::new(filter.pattern.clone())).collect();
         ViewBuilder {
@@ -162,32 +161,32 @@ impl ViewBuilder {
         }
     }
 
-    /// The query that is answered.
+    /// Returns the query that it answers.
     pub fn query(&self) -> &Query {
         &self.query
     }
 
-    /// Changes the query; what can be kept is kept.
+    /// Changes the query. Keeps the data that the new query can use.
     pub fn set_query(&mut self, query: Query) {
         if query != self.query {
             self.forget(query);
         }
     }
 
-    /// Begins again with nothing seen.
+    /// Begins again without any sample.
     pub(super) fn forget(&mut self, query: Query) {
         let (changes, addresses) = (self.changes + 1, self.addresses.as_ref().map(|counter| counter.anew(&self.names)));
         *self = ViewBuilder { changes, addresses, ..ViewBuilder::new(Arc::clone(&self.names), query) };
     }
 
-    /// Takes in what came since the last call and takes back what left, as of `now`; at most `budget` samples at a time.
+    /// Adds new samples, and removes samples that left the range or the store, as of `now`. Adds at most `budget` samples in a call.
     pub fn update(&mut self, profile: &Profile, now: Timestamp, budget: usize) -> Progress {
         if self.caught_up {
             self.stale |= self.a_frame_was_renamed();
         }
         if !self.started
             || self.epoch != profile.epoch()
-            // Between two slices names may come without end: what began is finished first.
+            // Between two slices names may keep coming, so a pass that has begun is finished first.
             || self.caught_up && (self.stale || self.a_label_in_the_tree_was_renamed())
             || self.missed_what_the_store_let_go(profile)
             || self.fading.is_some_and(|fading| fading.is_used_up(now) || self.is_full())
@@ -200,7 +199,7 @@ impl ViewBuilder {
             self.epoch = profile.epoch();
             self.next = profile.samples.first();
             (self.range_start, self.range_end, self.timeline_start) = (self.next, self.next, self.next);
-            // Before the first sample: not with the second in which the machine was switched on.
+            // Begins with the first sample, not with the second in which the machine was switched on.
             self.timeline.begin(profile.samples.first_time().unwrap_or(now));
             self.fading = match self.query.range {
                 TimeRange::Fading(half_life, until) => {
@@ -210,7 +209,7 @@ impl ViewBuilder {
             };
         }
         self.take_back_what_the_store_let_go(profile);
-        // Before new samples are seen: so the counted ones stay one run of numbers, even when some came too late to count.
+        // Done before new samples are seen. So the counted samples stay one run of numbers, even if some samples came too late to count.
         self.take_back_what_left_the_range(profile, now);
         let mut seen = 0;
         'slices: for slice in profile.samples.slices_from(self.next) {
@@ -232,7 +231,7 @@ impl ViewBuilder {
         self.fading.is_some() && (Fading::is_full(self.totals.weight) || self.sums.iter().any(|sums| Fading::is_full(sums.all)))
     }
 
-    /// What all samples of the store weigh, as far as the newest thousand tell.
+    /// Estimates the sums of all samples in the store from the newest thousand.
     fn expected(&self, profile: &Profile) -> Expected {
         let newest = profile.samples.end().saturating_sub(1024);
         let (mut count, mut sum) = (0u64, Expected::default());
@@ -245,9 +244,9 @@ impl ViewBuilder {
         Expected { weight: sum.weight.saturating_mul(times), observations: sum.observations.saturating_mul(times) }
     }
 
-    /// Whether the next update begins again because of names that have changed since the last one took in everything.
+    /// Whether the next update begins again, because names have changed since the last update that counted all samples.
     pub(crate) fn has_old_names(&mut self) -> bool {
-        // Noted down, because it is told only once.
+        // Remembered, because a renaming is reported only once.
         self.stale |= self.caught_up && self.a_frame_was_renamed();
         self.stale || self.a_label_in_the_tree_was_renamed()
     }
@@ -269,7 +268,7 @@ impl ViewBuilder {
         found
     }
 
-    /// Whether counted samples are gone that are not held here: a whole chunk came and went between two updates.
+    /// Whether the store dropped counted samples that are not held here: a whole chunk came and went between two updates.
     pub(super) fn missed_what_the_store_let_go(&self, profile: &Profile) -> bool {
         let held_to = self.held.back().map_or(self.timeline_start, |(first, chunk)| first + chunk.len() as u64);
         held_to < profile.samples.first().min(self.next)
@@ -277,7 +276,7 @@ impl ViewBuilder {
 
     pub(super) fn range_cut(&self, profile: &Profile, now: Timestamp) -> (u64, u64) {
         match self.query.range {
-            // The store lets go of whole chunks; what is older than the window is not shown even while its chunk is there.
+            // The store drops whole chunks. Samples older than the window are hidden even while their chunk still exists.
             TimeRange::All => (now.0.saturating_sub(profile.limits().window), u64::MAX),
             TimeRange::Last(span) => (now.0.saturating_sub(span), u64::MAX),
             TimeRange::Between(from, to) => (from.0, to.0),
@@ -303,7 +302,7 @@ impl ViewBuilder {
         }
     }
 
-    /// Whether range, target and filters let the sample through; for a range that does not move.
+    /// Whether range, target and filters accept the sample; for a range that does not move.
     pub(crate) fn shows(&mut self, profile: &Profile, sample: &Sample) -> bool {
         let within = match self.query.range {
             TimeRange::All | TimeRange::Last(_) | TimeRange::Fading(..) => true,
@@ -312,12 +311,12 @@ impl ViewBuilder {
         within && self.is_of_source(sample) && self.passes(profile, sample)
     }
 
-    /// Samples of other sources count nowhere, not even among all that a process did.
+    /// Whether the sample is of the query's source. Samples of other sources count nowhere, not even in the sum of a process.
     pub(super) fn is_of_source(&self, sample: &Sample) -> bool {
         self.query.source.is_none_or(|source| source == sample.source)
     }
 
-    /// Whether target and filters let the sample through.
+    /// Whether target and filters accept the sample.
     pub(super) fn passes(&mut self, profile: &Profile, sample: &Sample) -> bool {
         let Some(facts) = self.thread_facts(profile, sample.thread) else { return false };
         let target = &self.query.target;
@@ -363,7 +362,7 @@ impl ViewBuilder {
         if self.stack_filter_bits.len() < profile.stacks.len() {
             self.stack_filter_bits.resize(profile.stacks.len(), 0);
         }
-        // Up to the first caller whose bits are known, then down again.
+        // Walks up to the first caller whose bits are known, then down again.
         let mut unknown = Vec::new();
         let mut at = stack;
         let mut bits = loop {
@@ -419,7 +418,7 @@ impl ViewBuilder {
         let node = self.node_for(profile, sample);
         self.tree.add_weighed(node, weight, observations);
         let has_user_stack = sample.user_end.has_stack();
-        // A walk by tables knows; else the outermost function's name tells.
+        // A walk by unwind tables knows whether it reached the root. For other stacks, the outermost function's name tells.
         let complete = match sample.user_end {
             UserEnd::Root => true,
             UserEnd::Cut | UserEnd::Time => false,
@@ -442,12 +441,12 @@ impl ViewBuilder {
         }
     }
 
-    /// Counts a stack that is not complete under the object that it ended in: that of its outermost user frame.
+    /// Counts an incomplete stack under the object in which it ended: the object of its outermost user frame.
     pub(super) fn count_short(&mut self, profile: &Profile, sample: &Sample, weight: i64) {
         let outermost = profile.stacks.frames(sample.stack).last();
         let object = outermost.and_then(|frame| self.names.frames.get(frame)).map(Frame::object);
         let Some(object) = object.filter(|object| *object != ObjectId::KERNEL) else { return };
-        // To the reader JIT code is one thing, whosever it is.
+        // JIT code of all processes counts as one object: readers do not distinguish it by process.
         let is_jit = self.names.objects.get(object).is_some_and(|object| object.kind == ObjectKind::Anonymous);
         let object = if is_jit { ObjectId::ANONYMOUS } else { object };
         let entry = self.short.entry((sample.user_end as u8, object)).or_default();
@@ -457,9 +456,9 @@ impl ViewBuilder {
         }
     }
 
-    /// Whether the outermost function is one in which threads or processes begin. That is decided by the two outermost
-    /// frames, so all stacks above those two have the answer in common: it is looked for only as far down as it is not known.
-    /// (Walking each stack to its root was half of the time in which a view of a million stacks is made.)
+    /// Whether threads or processes begin in the outermost function. The two outermost frames decide this, so all stacks with these two
+    /// frames share the answer. The walk towards the root therefore ends at the first stack with a known answer. (Walking each stack to its
+    /// root took half of the time of a view of a million stacks.)
     pub(super) fn is_complete(&mut self, profile: &Profile, stack: StackId) -> bool {
         if self.stack_complete.len() < profile.stacks.len() {
             self.stack_complete.resize(profile.stacks.len(), 0);
@@ -485,7 +484,8 @@ impl ViewBuilder {
         complete
     }
 
-    /// glibc's caller of `main` has no symbol in a stripped libc: there, `main` called from libc will do.
+    /// Whether a stack with these outermost frames is complete. A stripped libc has no symbol for the caller of `main`: there, it is enough
+    /// that libc calls `main`.
     pub(super) fn begins_at_an_entry(&self, root: FrameId, second: Option<FrameId>) -> bool {
         let label_of = |frame: FrameId| {
             let mut found = None;
@@ -528,7 +528,7 @@ impl ViewBuilder {
             }
             self.timeline_start = chunk_start + chunk.len() as u64;
         }
-        // Samples that were never seen may be gone as well.
+        // The store may also have dropped samples that were never seen here.
         self.timeline_start = self.timeline_start.max(first.min(self.next));
         self.next = self.next.max(first);
         if let Some(oldest) = profile.samples.first_time() {

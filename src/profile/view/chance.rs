@@ -1,8 +1,8 @@
-//! Whether chance alone makes as large a change: Fisher's exact test of the observations.
+//! Tests whether chance alone explains a change: Fisher's exact test of the observations.
 //!
-//! A stack that weighs w and was seen k times weighs w / k an observation. Were all observations of a side as heavy, the side would hold
-//! N = W / (w / k) of them. If the share of the part is the same on both sides, its x + y observations lie on them as if drawn without
-//! putting back (hypergeometric distribution):
+//! A stack that weighs w and was seen k times weighs w / k per observation. If all observations of a side had that weight, the side would
+//! hold N = W / (w / k) of them. If the share of the part is the same on both sides, its x + y observations fall on the sides as if drawn
+//! without putting back (hypergeometric distribution):
 //!
 //! ```text
 //!              now    before
@@ -10,29 +10,29 @@
 //! of all        N       M      from N + M
 //! ```
 //!
-//! Where each observation weighs 1, N and M are the numbers of samples, and the test is Fisher's. Observations of one part are taken to weigh
-//! alike.
+//! If each observation weighs 1, N and M are the numbers of samples, and the test is Fisher's. All observations of one part are assumed to
+//! have the same weight.
 
 use super::sides::Sides;
 
-/// Probability below which a change is believed: that of three standard errors. A picture has hundreds of boxes; of a hundred that did not
-/// change, five would pass two.
+/// Probability below which a change counts as real: that of three standard errors. A picture has hundreds of boxes. If a hundred boxes did
+/// not change, five would still exceed two standard errors.
 const BELIEVED: f64 = 0.0027;
-/// The same in standard errors, for large numbers.
+/// The limit in standard errors, for large numbers.
 const STANDARD_ERRORS: f64 = 3.0;
 
-/// Numbers of observations that are small: their distribution is summed up, one by one. Of more, the normal distribution is as good.
+/// Largest number of observations whose distribution is summed up one by one. For larger numbers the normal distribution is as good.
 const SMALL: f64 = 400.0;
 
 /// Whether chance alone may have changed the share of a part that much.
 pub(super) fn may_be(part: Sides, whole: Sides) -> bool {
     let drawn = Drawn::of(part, whole);
-    // The part and what is not of it change together: the smaller of the two is easier to count.
+    // The part and everything else change together. The smaller of the two is easier to count.
     let drawn = if drawn.part() > drawn.all() / 2.0 { drawn.complement() } else { drawn };
     if drawn.part() <= SMALL { drawn.probability() > BELIEVED } else { drawn.standard_errors() <= STANDARD_ERRORS }
 }
 
-/// The table above. Whole numbers.
+/// The table of the module's description. Whole numbers.
 #[derive(Clone, Copy, Debug)]
 struct Drawn {
     x: f64,
@@ -46,14 +46,14 @@ impl Drawn {
         let (x, y) = (part.seen_now as f64, part.seen_before as f64);
         let weight = |weight: u64, seen: u64| (seen > 0 && weight > 0).then(|| weight as f64 / seen as f64);
         let (now, before) = (weight(part.now, part.seen_now), weight(part.before, part.seen_before));
-        // Where it was not seen, it would weigh as much as where it was.
+        // On a side where it was not seen, it is assumed to weigh as much as on the other side.
         let [now, before] = [now.or(before), before.or(now)].map(|weight| weight.unwrap_or(1.0));
         let n = (whole.now as f64 / now).round().max(x);
         let m = (whole.before as f64 / before).round().max(y);
         Drawn { x, y, n, m }
     }
 
-    /// Everything else instead of the part.
+    /// Returns the table of everything except the part.
     fn complement(self) -> Drawn {
         Drawn { x: self.n - self.x, y: self.m - self.y, ..self }
     }
@@ -66,10 +66,11 @@ impl Drawn {
         self.n + self.m
     }
 
-    /// How likely a draw that far from what is expected is, in either direction: twice the smaller tail.
+    /// Returns the probability of a draw at least that far from the expected one, in either direction: twice the smaller tail.
     fn probability(self) -> f64 {
         let (k, n, m) = (self.part(), self.n, self.m);
-        // How likely x is beside x − 1; so from the most likely number up and down, without a factorial that is too large.
+        // The ratio of the probabilities of x and x − 1. The sum steps from the most likely number up and down, so no factorial becomes too
+        // large.
         let step = |x: f64| (k - x + 1.0) * (n - x + 1.0) / (x * (m - k + x));
         let (least, most) = ((k - m).max(0.0), k.min(n));
         let top = ((k + 1.0) * (n + 1.0) / (n + m + 2.0)).floor().clamp(least, most);
@@ -96,13 +97,13 @@ impl Drawn {
         (2.0 * below.min(above) / all).min(1.0)
     }
 
-    /// How far x is from what is expected, in standard errors of the same distribution.
+    /// Returns the distance of x from its expected value, in standard errors of the same distribution.
     fn standard_errors(self) -> f64 {
         let (k, all) = (self.part(), self.all());
         let share = self.n / all;
         let variance = k * share * (1.0 - share) * (all - k) / (all - 1.0).max(1.0);
         let off = (self.x - k * share).abs();
-        // Nothing but the part: no change is possible.
+        // There is nothing but the part, so no change is possible.
         if off == 0.0 { 0.0 } else { off / variance.sqrt() }
     }
 }
@@ -118,7 +119,7 @@ mod tests {
         Drawn::of(Sides::of(x, y), Sides::of(n, m))
     }
 
-    /// The same by binomial coefficients, in whole numbers.
+    /// Computes the probability from binomial coefficients, in whole numbers.
     fn by_counting(x: u64, n: u64, y: u64, m: u64) -> f64 {
         let choose = |n: u64, k: u64| (0..k).fold(1u128, |product, i| product * u128::from(n - i) / u128::from(i + 1));
         let k = x + y;
@@ -158,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Numbers that look random, always the same.
+    /// A generator of numbers that look random. It always gives the same numbers.
     struct Random(u64);
 
     impl Random {
@@ -168,8 +169,8 @@ mod tests {
         }
     }
 
-    /// A tree of so many observations of events: 20 functions, of which the first is seen `first` times as often as each other one. An
-    /// observation stands for 200 to 400 events.
+    /// Makes a tree of events from this number of observations. It has 20 functions; the first is seen `first` times as often as each of
+    /// the others. An observation weighs 200 to 400 events.
     fn events(random: &mut Random, observations: u64, first: u64) -> CallTree {
         let paths: Vec<([u32; 1], i64)> = (0..observations)
             .map(|_| {
@@ -200,7 +201,7 @@ mod tests {
         assert!(boxes > 1900, "{boxes} boxes");
         assert!(changed <= boxes / 100, "{changed} of {boxes} boxes are said to have changed, and none has");
         assert!(by_weight > boxes / 2, "only {by_weight} of {boxes} by their weights: the test tests nothing");
-        // One that is seen three times as often is found.
+        // A function that is seen three times as often is reported as changed.
         let (now, before) = (events(&mut random, 300, 6), events(&mut random, 500, 1));
         let (both, difference) = Difference::of(&now, &before, Measure::Shares);
         let grown = both.child_with(CallTree::ROOT, LabelId(0)).unwrap();
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_share_of_the_weight_changes_where_observations_become_heavier() {
-        // Seen as often as before, but each observation stands for a hundred events instead of one.
+        // The stack is seen as often as before, but each observation weighs a hundred events instead of one.
         let now = weighed_tree_of(&[(&[1], 1_000, 1_000), (&[2], 100_000, 1_000)]);
         let before = weighed_tree_of(&[(&[1], 1_000, 1_000), (&[2], 1_000, 1_000)]);
         let (both, difference) = Difference::of(&now, &before, Measure::Shares);
@@ -218,7 +219,7 @@ mod tests {
             difference.change(difference.node(node).total)
         };
         assert!(!change(1).chance && !change(2).chance && change(2).by > 0.4);
-        // One heavy observation says nothing.
+        // One heavy observation proves nothing.
         let now = weighed_tree_of(&[(&[1], 1_000, 1_000), (&[2], 1_000, 1)]);
         let before = weighed_tree_of(&[(&[1], 1_000, 1_000)]);
         let (both, difference) = Difference::of(&now, &before, Measure::Shares);

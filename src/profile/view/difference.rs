@@ -1,10 +1,11 @@
-//! The difference of two trees of the same form, in one tree; and which changes chance alone would have made.
+//! The difference of two trees of the same form, as one tree; and whether a change may be chance.
 //!
-//! The two sides rarely hold equally many samples, so counts cannot be compared. Where the time of both sides is known, their rates are:
-//! weight per second, which is CPUs for samples of the clock. Else, or if the reader wants it, the shares of the whole are compared.
+//! The two sides rarely hold equally many samples, so counts cannot be compared. If the time of both sides is known, their rates are
+//! compared: weight per second, which is CPUs for samples of the clock. Otherwise, or if the reader prefers it, their shares of the whole
+//! are compared.
 //!
-//! In the tree of both, a node weighs the mean of its two rates or shares. Widths add up as in any call tree, and a node that is gone is
-//! half as wide as it was.
+//! In the tree of both sides, a node's weight is the mean of its two rates or shares. Widths add up as in any call tree. A node that is
+//! gone is half as wide as it was.
 //!
 //! ```text
 //! shares    now:     main 100 ─┬─ parse 60        both:  main ─┬─ parse  (60 % + 20 %) / 2 = 40 %
@@ -21,15 +22,15 @@ use super::chance;
 use super::sides::Sides;
 use super::tree::{CallTree, NodeId, TreeBuilder};
 
-/// The larger side of a tree of both weighs this, so that shares keep nine digits.
+/// Weight of the larger side in a tree of both, chosen so that shares keep nine digits.
 const SIDE: u64 = 1 << 32;
 
 /// The weights of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeSides {
-    /// Of the samples that end in it.
+    /// Weights of the samples that end in the node.
     pub own: Sides,
-    /// Of those and of all below it.
+    /// Weights of the samples that end in the node or below it.
     pub total: Sides,
 }
 
@@ -73,7 +74,7 @@ impl Difference {
         self.nodes.capacity() * size_of::<NodeSides>()
     }
 
-    /// Returns the tree of both, and what its nodes weigh on each side.
+    /// Returns the tree of both sides, and the weights of its nodes on each side.
     pub fn of(now: &CallTree, before: &CallTree, measure: Measure) -> (CallTree, Difference) {
         let comparison = Comparison { whole: Sides::of(now.total(), before.total()), measure };
         let mut both = TreeBuilder::new();
@@ -109,29 +110,29 @@ impl Difference {
         self.measure
     }
 
-    /// Returns what is compared, and how.
+    /// Returns the whole weights of both sides, and how they are compared.
     pub fn comparison(&self) -> Comparison {
         Comparison { whole: self.whole(), measure: self.measure }
     }
 
-    /// What a node weighs on each side.
+    /// Returns the weights of a node on each side.
     pub fn node(&self, id: NodeId) -> NodeSides {
         self.nodes.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// What everything weighs on each side.
+    /// Returns the whole weight of each side.
     pub fn whole(&self) -> Sides {
         self.node(CallTree::ROOT).total
     }
 
-    /// How a part has changed.
+    /// Returns how a part has changed.
     pub fn change(&self, part: Sides) -> Change {
         self.comparison().change(part)
     }
 }
 
 impl Comparison {
-    /// Returns by what the weights of each side are multiplied in the tree of both.
+    /// Returns the factors from the weights of each side to the weights in the tree of both.
     fn factors(&self) -> (f64, f64) {
         let Sides { now, before, .. } = self.whole;
         let scale = |weight: f64| if weight > 0.0 { SIDE as f64 / weight } else { 0.0 };
@@ -152,16 +153,16 @@ impl Comparison {
 
     /// Returns how a part has changed.
     ///
-    /// Chance is judged by how often the part was seen, not by what it weighs: a stack of events may stand for hundreds of them.
-    /// The test takes observations to be independent. Those of one burst of work are not, so it says "changed" too easily
-    /// rather than too rarely.
+    /// The test for chance uses how often the part was seen, not its weight: one stack of events may weigh hundreds of them. The test
+    /// assumes that observations are independent. Observations of one burst of work are not, so the test says "changed" too easily rather
+    /// than too rarely.
     pub fn change(&self, part: Sides) -> Change {
         let Comparison { whole, measure } = *self;
         let (now, before, all) = match measure {
             Measure::Shares if whole.now == 0 || whole.before == 0 => return Change { chance: true, ..Change::default() },
             Measure::Shares => (part.now as f64 / whole.now as f64, part.before as f64 / whole.before as f64, whole),
             Measure::Rates { now, before, most } => {
-                // The most samples that this time could have. The number of events has no bound.
+                // The most samples that this time could have. For events there is no bound.
                 let most = most.unwrap_or(1e12 / (now + before));
                 let all = Sides { now: (most * now) as u64, before: (most * before) as u64, ..Sides::default() };
                 (part.now as f64 / now, part.before as f64 / before, all)
@@ -178,9 +179,9 @@ impl Comparison {
 pub struct Change {
     /// Its value now less its value before: weight per second, or shares from −1 to 1.
     pub by: f64,
-    /// The same beside both: −1 where it is gone, 1 where it is new.
+    /// The difference in relation to both values: −1 if the part is gone, 1 if it is new.
     pub relative: f64,
-    /// Whether chance alone would have made it, as it often does with few samples.
+    /// Whether chance alone explains the change, as it often does with few samples.
     pub chance: bool,
 }
 
@@ -230,21 +231,21 @@ mod tests {
         assert!(change(10, 10, 10).chance, "all of it on both sides");
     }
 
-    /// One CPU-second is 99 samples.
+    /// Compares rates of these seconds on two CPUs. One CPU-second is 99 samples.
     fn rates(now: f64, before: f64) -> Measure {
         Measure::Rates { now, before, most: Some(2.0 * 99.0) }
     }
 
     #[test]
     fn what_begins_on_an_idle_cpu_takes_nothing_from_the_others() {
-        // One program has run for ten seconds, and a second one for the last two of twelve.
+        // One program has run for ten seconds. A second program has run only for the last two of twelve seconds.
         let (now, before) = (tree(&[(&[1], 196), (&[2], 192)]), tree(&[(&[1], 970)]));
         let (both, difference) = Difference::of(&now, &before, rates(2.0, 10.0));
         let node = |label| both.child_with(CallTree::ROOT, LabelId(label)).unwrap();
         let change = |label| difference.change(difference.node(node(label)).total);
         assert!((change(1).by / 99.0 - 0.01).abs() < 0.001 && change(1).chance, "{:?}", change(1));
         assert!((change(2).by / 99.0 - 0.97).abs() < 0.001 && !change(2).chance && change(2).relative == 1.0, "{:?}", change(2));
-        // By shares, the first has lost half of all.
+        // By shares, the first program has lost half of the whole.
         let shares = Difference::of(&now, &before, Measure::Shares).1;
         assert!(shares.change(shares.node(node(1)).total).by < -0.49);
         // Widths: 0.99 and 0.98 beside 0.97 and nothing.
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_steady_load_differs_from_itself_by_chance_only_in_a_hundred_tries() {
-        // Numbers that look random, always the same.
+        // A generator of numbers that look random. It always gives the same numbers.
         let mut state = 7u64;
         let mut below = move |end: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,7 +1,7 @@
-//! Answers requests of the screen: one at a time, on a thread of its own, never on the drawing thread.
+//! Answers requests of the screen: one at a time, on a separate thread, never on the drawing thread.
 //!
-//! The profile is shared with the collector behind a lock. The engine reads it in slices, so that the collector is never kept
-//! waiting for a whole rebuild, and hands out [`Snapshot`]s that need no lock at all.
+//! The profile is shared with the collector behind a lock. The engine reads it in slices, so the collector never waits for a whole rebuild.
+//! The engine returns [`Snapshot`]s, which need no lock at all.
 
 use crate::profile::ActivityRow;
 use crate::profile::Addresses;
@@ -32,20 +32,20 @@ use crate::profile::store::held::Held;
 use crate::profile::store::processes::Processes;
 use crate::profile::store::samples::{Losses, Profile, SLICE};
 
-/// Answers after which a tree is looked through for what weighs nothing any more: some ten seconds.
+/// Number of answers between two prunings of empty tree nodes: about ten seconds.
 const TIDY_EVERY: u64 = 50;
 
-/// Nanoseconds after which the facts of processes are looked up again while they are not on screen.
+/// Nanoseconds after which the facts of processes are refreshed while they are not on screen.
 const DESCRIBED_FOR: u64 = 1_000_000_000;
-/// Slices of samples in which addresses are counted for one answer: of some ten million, which memory holds at most, a tenth. The
-/// next answer goes on.
+/// Slices of samples in which addresses are counted for one answer. They hold a tenth of the ten million samples that memory holds at most.
+/// The next answer continues.
 const MOST_SLICES: usize = 64;
 
 struct Answer {
     builder: ViewBuilder,
     tree: Arc<CallTree>,
-    /// The tree before that one. When the next is made, the screen has usually let go of it and its memory serves again; and
-    /// while it is held here, it is never the drawing thread that gives a large tree's memory back.
+    /// The tree before `tree`. When the next tree is made, the screen has usually dropped this one, and its memory is reused. While the
+    /// engine holds it, the drawing thread never frees a large tree.
     before: Arc<CallTree>,
     /// [`ViewBuilder::changes`] when `tree` was made.
     made_at: Option<u64>,
@@ -68,7 +68,7 @@ impl Answer {
         self.builder.memory() + self.tree.memory() + self.before.memory()
     }
 
-    /// Brings the tree up to date, and returns whether it changed. Where the past fades, a weight of 1 of now weighs `one` in it.
+    /// Brings the tree up to date, and returns whether it changed. Where the past fades, a weight of 1 of now counts as `one` in it.
     fn update(&mut self, query: &Query, one: u64, profile: &RwLock<Profile>, now: Timestamp) -> bool {
         if self.builder.query() != query {
             self.builder.set_query(query.clone());
@@ -121,9 +121,9 @@ struct Trees {
     names: Arc<Names>,
     profile: Arc<RwLock<Profile>>,
     shown: Answer,
-    /// A tree from callers to callees, kept while the table of functions is wanted beside a bottom-up tree.
+    /// A tree from callers to callees, kept while the table of functions is requested beside a bottom-up tree.
     upright: Option<Answer>,
-    /// What a weight of 1 of now weighs in both, where the past fades.
+    /// The value of a weight of 1 of now in both trees, where the past fades.
     one: u64,
 }
 
@@ -143,7 +143,7 @@ impl Trees {
         self.shown.update(query, one, &self.profile, now)
     }
 
-    /// The tree from callers to callees, and whether it changed; `shown_changed` is what [`Trees::update`] has returned.
+    /// Returns the tree from callers to callees, and whether it changed. `shown_changed` is the result of [`Trees::update`].
     fn upright(&mut self, query: &Query, now: Timestamp, shown_changed: bool) -> (Arc<CallTree>, bool) {
         if query.direction == Direction::TopDown {
             self.upright = None;
@@ -156,12 +156,12 @@ impl Trees {
     }
 }
 
-/// The other side of a comparison: its mark, and its trees; none if there was too much of it.
+/// The baseline of a comparison: its mark, and its trees. There are no trees if it was too large.
 struct Other {
     mark: Mark,
     trees: Option<Trees>,
     samples: u64,
-    /// Nanoseconds that it covers, if that is known.
+    /// Nanoseconds that the baseline covers, if known.
     time: Option<u64>,
 }
 
@@ -173,10 +173,10 @@ pub struct Engine {
     baseline: Option<Other>,
     /// The tree of both sides.
     difference: Option<(Arc<CallTree>, Arc<Difference>)>,
-    /// The one before: held so that it is not the drawing thread that gives its memory back.
+    /// The previous difference, held so that the drawing thread never frees its memory.
     difference_before: Option<(Arc<CallTree>, Arc<Difference>)>,
     functions: Option<(FunctionOrder, Arc<FunctionTable>)>,
-    /// Keeps the order of functions calm, and the question that it is of.
+    /// The query of the table of functions, and the order of its rows, which changes slowly.
     steady: (Option<(FunctionOrder, Query, bool)>, Steady<LabelId>),
     neighbours: Option<(LabelId, Arc<Neighbours>)>,
     located: Option<Located>,
@@ -184,22 +184,22 @@ pub struct Engine {
     described: Option<Described>,
 }
 
-/// Facts of processes: what was asked, when, and the answer.
+/// Facts of processes, with the request and the time that they belong to.
 struct Described {
     request: Request,
     at: Timestamp,
     facts: Arc<FxHashMap<Tgid, ProcessFacts>>,
 }
 
-/// Where samples of one function are.
+/// The weights of one function's addresses.
 struct Located {
     label: LabelId,
     builder: ViewBuilder,
-    /// What was told last, and [`ViewBuilder::changes`] then.
+    /// The last answer, and the value of [`ViewBuilder::changes`] then.
     told: Option<(u64, Arc<Addresses>)>,
 }
 
-/// What an answer has found out about the tree that is shown.
+/// Properties of the tree that is shown, computed for one answer.
 #[derive(Clone, Copy)]
 struct Shown {
     changed: bool,
@@ -217,7 +217,7 @@ fn covered(profile: &Profile, range: TimeRange, now: Timestamp) -> Option<u64> {
         TimeRange::Last(span) => between(now.0.saturating_sub(span), u64::MAX),
         TimeRange::Between(from, to) => between(from.0, to.0),
         TimeRange::Fading(half_life, to) => {
-            // The integral of 2^(-t / half-life) over the time that is left of it.
+            // The integral of 2^(-t / half-life) over the remaining time.
             let to = to.min(now);
             let weight = |time: Timestamp| (-(to.since(time) as f64) / half_life.max(1) as f64).exp2();
             let whole = half_life as f64 / std::f64::consts::LN_2;
@@ -226,7 +226,7 @@ fn covered(profile: &Profile, range: TimeRange, now: Timestamp) -> Option<u64> {
     })
 }
 
-/// Returns how both sides are compared: by rates where the time of both is known and their weights have one unit.
+/// Returns how two sides are compared: by rates if the time of both is known and their weights have the same unit.
 fn measure(profile: &Profile, request: &Request, (mark, before): (&Mark, Option<u64>), now: Timestamp) -> Measure {
     const LEAST: u64 = 1_000_000;
     let source = request.query.source;
@@ -245,7 +245,7 @@ fn read(profile: &RwLock<Profile>) -> RwLockReadGuard<'_, Profile> {
 }
 
 impl Engine {
-    /// An engine over a profile that others fill.
+    /// Returns an engine for a profile that other threads fill.
     pub fn new(names: Arc<Names>, processes: Arc<Processes>, profile: Arc<RwLock<Profile>>) -> Engine {
         let trees = Trees::new(&names, profile);
         Engine {
@@ -264,14 +264,14 @@ impl Engine {
         }
     }
 
-    /// Has a baseline from the start, of the same names: that of [`Mark::default`].
+    /// Sets a baseline with the same names from the start: that of [`Mark::default`].
     pub fn with_baseline(mut self, profile: Arc<RwLock<Profile>>) -> Engine {
         let samples = locks::read(&profile).samples.slices_from(0).flatten().map(|sample| sample.weight).sum();
         self.baseline = Some(Other { mark: Mark::default(), trees: Some(Trees::new(&self.names, profile)), samples, time: None });
         self
     }
 
-    /// The answer as of `now`.
+    /// Returns the answer to a request, as of `now`.
     pub fn answer(&mut self, request: &Request, now: Timestamp) -> Snapshot {
         loop {
             self.follow_names();
@@ -281,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// Begins again if the profile has other names by now.
+    /// Begins again if the profile has other name tables by now.
     fn follow_names(&mut self) {
         let Some(names) = read(&self.trees.profile).names().cloned().filter(|names| !Arc::ptr_eq(names, &self.names)) else {
             return;
@@ -300,7 +300,8 @@ impl Engine {
 
     fn try_answer(&mut self, request: &Request, now: Timestamp) -> Result<Snapshot, OtherNames> {
         self.keep_baseline(request.baseline.as_ref(), now)?;
-        // Beside a baseline whole samples are weighed: it has no others, and what may be chance depends on their number.
+        // In a comparison, a weight of 1 of now counts as 1. The baseline has only whole samples, and the test for chance depends on their
+        // number.
         let one = if request.compare { 1 } else { fading::ONE };
         let changed = self.trees.update(&request.query, one, now);
         let shown = self.update_difference(request, now, changed);
@@ -328,7 +329,7 @@ impl Engine {
             activity = activity::beside(activity, &other.shown.builder.activity(&read(&other.profile), now));
         }
         let hottest = if request.hottest { builder.hottest(&profile, now) } else { FxHashMap::default() };
-        // A machine may have thousands. Where they are not on screen, only the picker needs them.
+        // A machine may have thousands of processes. While they are not on screen, only the picker needs their facts.
         let is_fresh = |old: &&Described| !request.hottest && old.request == *request && now.since(old.at) < DESCRIBED_FOR;
         let processes = match self.described.as_ref().filter(is_fresh) {
             Some(old) => Arc::clone(&old.facts),
@@ -374,7 +375,7 @@ impl Engine {
         Ok(snapshot)
     }
 
-    /// Bytes of trees and of what they are made with.
+    /// Returns the bytes of trees and of their builders.
     fn memory(&self) -> usize {
         let other = self.baseline.as_ref().and_then(|other| other.trees.as_ref()).map_or(0, Trees::memory);
         let differences = [&self.difference, &self.difference_before].into_iter().flatten();
@@ -384,7 +385,7 @@ impl Engine {
         self.trees.memory() + other + differences + functions + located
     }
 
-    /// Takes what is marked out of the store, or lets go of what is not wanted any more.
+    /// Copies the marked samples out of the store, or drops a baseline that is not wanted any more.
     fn keep_baseline(&mut self, mark: Option<&Mark>, now: Timestamp) -> Result<(), OtherNames> {
         if self.baseline.as_ref().map(|kept| &kept.mark) == mark {
             return Ok(());
@@ -406,7 +407,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings the baseline's tree and that of both up to date, if they are compared.
+    /// Brings the baseline's tree and the tree of both sides up to date, if they are compared.
     fn update_difference(&mut self, request: &Request, now: Timestamp, changed: bool) -> Shown {
         let other = self.baseline.as_mut().filter(|_| request.compare);
         let Some((mark, trees, time)) = other.and_then(|other| Some((&other.mark, other.trees.as_mut()?, other.time))) else {
@@ -468,13 +469,14 @@ impl Engine {
         }
     }
 
-    /// Counts where samples of a function are: beside the tree, because the function changes with each step of the cursor.
+    /// Counts the weights of a function's addresses. This is separate from the tree, because the function changes with each step of the
+    /// cursor.
     fn update_addresses(&mut self, request: &Request, one: u64, now: Timestamp) -> Option<Arc<Addresses>> {
         let Some(label) = request.addresses_of.map(|label| self.names.labels.current(label)) else {
             self.located = None;
             return None;
         };
-        // Neither direction nor grouping changes it.
+        // The weights depend on neither direction nor grouping.
         let query = Query { direction: Direction::TopDown, grouping: Grouping::None, ..request.query.clone() };
         let located = match &mut self.located {
             Some(located) if located.label == label => located,
@@ -499,7 +501,7 @@ impl Engine {
         }
     }
 
-    /// The facts of the processes in `activity`.
+    /// Returns the facts of the processes in `activity`.
     fn describe(&self, activity: &[ActivityRow], hottest: &FxHashMap<Tgid, LabelId>) -> Arc<FxHashMap<Tgid, ProcessFacts>> {
         let mut described = FxHashMap::default();
         for row in activity {
@@ -550,7 +552,7 @@ mod tests {
         let marked = engine.answer(&request, Timestamp(3000));
         assert_eq!(marked.baseline, Baseline::Samples(3000));
         assert!(marked.held.samples > before, "what is kept aside is counted");
-        // All of it leaves the store, which is compacted: ids change.
+        // All marked samples leave the store, which is compacted: ids change.
         for i in 0..3000 {
             sample(&names, &profile, 20_000 + i, &["main", "c"]);
         }
@@ -567,7 +569,7 @@ mod tests {
         };
         assert_eq!(total("a"), Some(Sides::of(0, 1000)));
         assert_eq!(total("c").map(|sides| sides.before), Some(0));
-        // The other side's filters are asked of it as well, and letting go of it gives the memory back.
+        // The filters apply to the baseline as well. Dropping the baseline frees its memory.
         let pattern = Pattern::new("^a$").unwrap();
         request.query.filters.push(Filter { mode: FilterMode::Drop, pattern });
         let filtered = engine.answer(&request, Timestamp(23_000)).difference.unwrap();
@@ -595,7 +597,7 @@ mod tests {
             engine.answer(&request, Timestamp(100))
         };
         compared(&mut engine, Direction::TopDown);
-        // What was inlined into `f` is found later, and once more: both sides are told.
+        // Functions inlined into `f` are found later, in two steps. Both sides get the new names.
         let frame = names.intern_named(label("f"));
         for chain in [vec![label("f"), label("g")], vec![label("f"), label("g"), label("h")]] {
             names.name_frame(frame, &chain);

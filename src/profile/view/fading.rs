@@ -1,39 +1,42 @@
 //! A picture in which the past fades: the weight of a sample halves with each half-life.
 //!
-//! To make the old lighter with each picture, all of a tree would have to be touched. So the new comes in heavier instead ("forward decay",
-//! Cormode and others, 2009): a sample of time t is added with
+//! Making all old samples lighter for each picture would change every node of a tree. Instead, new samples are added with more weight
+//! ("forward decay", Cormode and others, 2009). A sample of time t is added with
 //!
 //! ```text
 //! weight · 2^(first + (t − base) / half-life)
 //! ```
 //!
-//! and a picture is divided by what a weight of 1 is added with at its own moment. The factor follows from the sample's time alone, so a
-//! sample is taken back exactly.
+//! and a picture is divided by the factor of the picture's moment. The factor depends only on the sample's time, so a sample can be removed
+//! exactly.
 //!
-//! Sums have 62 bits. `first` is chosen so that the weights that are there fit in when the base is as old as it gets: 16 for samples of the
-//! clock, less than 0 for nanoseconds. Observations have a power of their own, because they are fewer than what they weigh.
+//! Sums have 62 bits. `first` is chosen so that the present weights still fit when the base reaches its greatest age. It is 16 for samples
+//! of the clock, and less than 0 for nanoseconds. Observations have a separate power, because their sums are smaller than those of weights.
 
 use crate::profile::{Sample, Timestamp};
 
-/// What a weight of 1 of this moment weighs in a picture of samples or events: so that one of six half-lives ago is still there.
+/// The value of a weight of 1 of this moment, in a picture of samples or events. It is large enough that a sample six half-lives old still
+/// shows.
 pub(in crate::profile) const ONE: u64 = 64;
 
-/// Half-lives after which a sample is taken back: it weighs a four-thousandth.
+/// Half-lives after which a sample is removed: by then it has a four-thousandth of its weight.
 const AGES: u64 = 12;
 
-/// The largest `first`: weights are whole numbers, and the first are to be exact enough.
+/// The largest `first`. Weights are whole numbers, and the first weights must be exact enough.
 const LARGEST_FIRST: i32 = 16;
 
-/// Half-lives from the base after which all is added anew from a new base. Half of the time passes without it.
+/// Greatest age of a base, in half-lives. Then all samples are added anew from a new base. A new base is already [`AGES`] old, so this
+/// happens every 12 half-lives.
 const MOST: u64 = 24;
 
-/// Bits of a sum. One is for the sign of what is added, one for samples that come after `first` was chosen.
+/// Bits of a sum. A word has two more: one for the sign of an addition, one as room for samples that come after `first` was chosen.
 const BITS: i32 = 62;
 
-/// From this on the factors of samples and of pictures are whole numbers: so one sample of now is one, not a little less.
+/// From this size on, the factors of samples and of pictures are rounded to whole numbers. So a sample of now counts as one, not a little
+/// less.
 const LARGE: f64 = 65_536.0;
 
-/// Sums of weights and observations that are to fit in.
+/// Expected sums of weights and of observations, which must fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Expected {
     pub(super) weight: u64,
@@ -45,17 +48,18 @@ pub(super) struct Expected {
 pub(super) struct Fading {
     pub(super) half_life: u64,
     pub(super) until: Timestamp,
-    /// When the factors are 2^`weights` and 2^`observations`; before the machine's start, if that was a moment ago.
+    /// The moment when the factors are 2^`weights` and 2^`observations`. It lies before the machine's start if the machine started a moment
+    /// ago.
     base: i64,
     weights: i32,
     observations: i32,
 }
 
-/// A factor of weights, so that parts never become more than their sum.
+/// A factor of weights. Its form ensures that parts never become more than their sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rescale {
     DivideBy(u64),
-    /// In 2^−32.
+    /// Multiplies by this number of 2^−32.
     MultiplyBy(u64),
 }
 
@@ -73,7 +77,7 @@ impl Rescale {
     }
 }
 
-/// The largest power of two with which sums of about `sum` fit in.
+/// Returns the largest exponent of two that still fits as a factor of sums of about `sum`.
 fn first(sum: u64) -> i32 {
     let bits = 64 - sum.leading_zeros();
     (BITS - MOST as i32 - bits.cast_signed()).min(LARGEST_FIRST)
@@ -85,22 +89,22 @@ impl Fading {
         Fading { half_life, until, base, weights: first(expected.weight), observations: first(expected.observations) }
     }
 
-    /// Leaves room for so many times more.
+    /// Lowers the factor of weights by this number of bits, so that sums can become 2^`bits` times as large.
     pub(super) fn with_room(self, bits: i32) -> Fading {
         Fading { weights: self.weights - bits, ..self }
     }
 
-    /// From when to before when samples weigh anything.
+    /// Returns the range of times in which samples have weight: from its begin to before its end.
     pub(super) fn range(half_life: u64, until: Timestamp, now: Timestamp) -> (u64, u64) {
         (now.min(until).0.saturating_sub(half_life.saturating_mul(AGES)), until.0)
     }
 
-    /// The weight that a sample is counted with.
+    /// Returns the weight that a sample adds: its own weight times the factor.
     pub(super) fn weight(self, sample: &Sample) -> u64 {
         self.scaled(sample.weight, self.weights, sample.time)
     }
 
-    /// The number of observations that a sample is counted with.
+    /// Returns the observations that a sample adds: its own number times the factor.
     pub(super) fn observations(self, sample: &Sample) -> u64 {
         self.scaled(u64::from(sample.observations), self.observations, sample.time)
     }
@@ -116,12 +120,12 @@ impl Fading {
         (f64::from(first) + age.max(0) as f64 / self.half_life.max(1) as f64).exp2()
     }
 
-    /// Brings sums of weights to a picture of this moment, in which a weight of 1 of that moment weighs `one`.
+    /// Returns the factor from sums of weights to a picture of this moment. In the picture, a weight of 1 of this moment counts as `one`.
     pub(super) fn weights_at(self, now: Timestamp, one: u64) -> Rescale {
         Rescale::by(one as f64 / self.factor(self.weights, now.min(self.until)))
     }
 
-    /// The same for observations; one of that moment is one.
+    /// Returns the factor from sums of observations to a picture of this moment. An observation of this moment counts as one.
     pub(super) fn observations_at(self, now: Timestamp) -> Rescale {
         Rescale::by(1.0 / self.factor(self.observations, now.min(self.until)))
     }

@@ -1,4 +1,4 @@
-//! The flat table of functions, and who calls one of them and whom it calls.
+//! The flat table of functions, and the callers and callees of one function.
 
 use std::cmp::Reverse;
 
@@ -10,18 +10,18 @@ use crate::profile::ids::{LabelId, Timestamp};
 use crate::profile::names::labels::{FrameKind, LabelTable};
 use crate::profile::names::table::Names;
 
-/// A function and what it weighs, on both sides where two are compared.
+/// A function and its weights, on both sides if two are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FunctionRow {
     /// The function.
     pub label: LabelId,
     /// Weight of the samples that end in it.
     pub own: Sides,
-    /// Weight of the samples that it is in, each counted once however often it recurs.
+    /// Weight of the samples that have it in their stack. Each sample counts once, even if the function recurs.
     pub total: Sides,
 }
 
-/// By which column functions are ordered; where two sides are compared, by how much it has changed.
+/// The column that orders functions. If two sides are compared, the change of that column orders them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FunctionOrder {
     /// The heaviest by own weight first.
@@ -42,7 +42,7 @@ pub struct FunctionTable {
     pub compared: Option<Comparison>,
 }
 
-/// Calls `enter` before and `leave` after each node below `top`, itself included; no recursion, so depth does not matter.
+/// Calls `enter` before and `leave` after each node at and below `top`. Uses no recursion, so depth does not matter.
 fn walk(tree: &CallTree, top: NodeId, mut enter: impl FnMut(NodeId), mut leave: impl FnMut(NodeId)) {
     let mut node = top;
     'down: loop {
@@ -68,12 +68,12 @@ fn walk(tree: &CallTree, top: NodeId, mut enter: impl FnMut(NodeId), mut leave: 
 }
 
 impl FunctionTable {
-    /// Sums up a tree that grows from callers to callees.
+    /// Returns the table of a tree that grows from callers to callees.
     pub fn of(tree: &CallTree, order: FunctionOrder, names: &Names) -> FunctionTable {
         FunctionTable::sorted(weights(tree, CallTree::ROOT, &names.labels, |id| now(tree, id)), None, order, &names.labels)
     }
 
-    /// Sums up two of them, side by side. Functions that have changed most come first, unless they are ordered by name.
+    /// Returns the table of two trees, side by side. Functions that have changed most come first, unless they are ordered by name.
     pub fn comparing(
         after: &CallTree,
         before: &CallTree,
@@ -94,7 +94,8 @@ impl FunctionTable {
         FunctionTable::sorted(rows, Some(Comparison { whole, measure }), order, &names.labels)
     }
 
-    /// Sums up what is at and below a node, on both sides where there is a difference. The heaviest by own weight of now come first.
+    /// Returns the table of the functions at and below a node, on both sides if there is a difference. The heaviest by own weight of now
+    /// come first.
     pub fn below(tree: &CallTree, top: NodeId, difference: Option<&Difference>, labels: &LabelTable) -> FunctionTable {
         let weigh = |id| match difference {
             Some(difference) => (difference.node(id).own, difference.node(id).total),
@@ -103,7 +104,7 @@ impl FunctionTable {
         FunctionTable::sorted(weights(tree, top, labels, weigh), None, FunctionOrder::Own, labels)
     }
 
-    /// Keeps the order of the heaviest rows calm, beside what it was a moment ago.
+    /// Keeps the order of the heaviest rows similar to their order a moment ago.
     pub(super) fn keep_steady(&mut self, order: FunctionOrder, steady: &mut Steady<LabelId>, now: Timestamp) {
         let part = |row: &FunctionRow| match order {
             FunctionOrder::Own => Some(row.own),
@@ -153,15 +154,15 @@ impl FunctionRow {
     }
 }
 
-/// The self weight and the total weight of a node, with observations.
+/// Returns the self weight and the total weight of a node, with observations.
 fn now(tree: &CallTree, id: NodeId) -> (Sides, Sides) {
     let (node, seen) = (tree.node(id), tree.observations(id));
     let sides = |now, seen_now| Sides { now, seen_now, ..Sides::default() };
     (sides(node.own, seen.own), sides(node.total, seen.total))
 }
 
-/// A row for each label of the table up to the last that the tree has, in their order: of what is at and below `top`. `weigh` returns self and
-/// total weight of a node.
+/// Sums up the weights at and below `top` by label. Returns a row for each label of the table, in their order, up to the last label in the
+/// tree. `weigh` returns self and total weight of a node.
 fn weights(tree: &CallTree, top: NodeId, labels: &LabelTable, weigh: impl Fn(NodeId) -> (Sides, Sides)) -> Vec<FunctionRow> {
     let index = |id| labels.index(tree.node(id).label);
     let ids = || (1..tree.nodes().len()).map(|id| NodeId(u32::try_from(id).unwrap_or(u32::MAX)));
@@ -196,18 +197,19 @@ fn weights(tree: &CallTree, top: NodeId, labels: &LabelTable, weigh: impl Fn(Nod
 /// Both directions of the call tree from one function, merged over all the places where it occurs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Neighbours {
-    /// The root's children are the callers, theirs the callers' callers.
+    /// The root's children are the callers; their children are the callers' callers.
     pub callers: CallTree,
-    /// The root's children are what it calls.
+    /// The root's children are the functions that it calls.
     pub callees: CallTree,
 }
 
 impl Neighbours {
-    /// Of `label` in a tree that grows from callers to callees. A recursive call counts at its outermost occurrence only.
+    /// Returns the neighbours of `label` in a tree that grows from callers to callees. A recursive call counts only at its outermost
+    /// occurrence.
     pub fn of(tree: &CallTree, label: LabelId) -> Neighbours {
         let mut callers = TreeBuilder::new();
         let mut callees = TreeBuilder::new();
-        // Nodes below an occurrence; parents come before children, so one pass forward finds them.
+        // For each node, the occurrence that it is below. Parents come before children, so one pass forward finds them.
         let mut inside: Vec<Option<NodeId>> = vec![None; tree.nodes().len()];
         for index in 1..tree.nodes().len() {
             let id = NodeId(index as u32);

@@ -1,4 +1,4 @@
-//! Where each function is hottest: one address of each, for what tells a line of source with a function.
+//! The hottest address of each function, for code that needs one source line for a function.
 
 use std::cmp::Reverse;
 
@@ -6,18 +6,18 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::{EventSource, FrameId, LabelId, Names, Profile, StackId};
 
-/// The weight of an address: of the samples that end there, and of all that go through it.
+/// The weight of an address: of the samples that end there, and of all samples that go through it.
 type Weight = (u64, u64);
 
-/// The most stacks that a search reads. It takes the newest ones. Callers hold the profile's lock meanwhile, and samples of others have to wait: a user
-/// whose programs make millions of stacks must not be able to hold them up.
+/// The most stacks that a search reads. It takes the newest ones. Callers hold the profile's lock meanwhile, and other users' samples wait.
+/// A user whose programs make millions of stacks must not delay them.
 const MOST_STACKS: usize = 1 << 19;
 
-/// The address of each of these functions where most samples ended; of functions that only call, the one that most samples went through.
-/// The heaviest come first.
+/// Returns the address of each of these functions where most samples ended. For functions that only call others, returns the address that
+/// most samples went through. The heaviest come first.
 ///
-/// Looks at all samples that are kept, or those of one source, as far as their stacks are among the newest 524,288. Takes 8 bytes a
-/// stack and about 24 an address until it is done.
+/// Reads all samples in the store, or those of one source, if their stacks are among the newest 524,288. While it runs, it takes 8 bytes
+/// for each stack and about 24 for each address.
 pub fn hottest_addresses(
     profile: &Profile,
     names: &Names,
@@ -50,7 +50,7 @@ pub fn hottest_addresses(
             add(label, frame, own, 0);
         }
     }
-    // A stack comes after its callers: in reverse order, the weight of all that it calls is there already.
+    // A stack comes after its callers. In reverse order, the weight of all its callees is already known.
     for stack in stacks() {
         let total = place(stack).and_then(|place| weights.get(place)).copied().unwrap_or(0);
         let Some((caller, frame)) = profile.stacks.split(stack).filter(|_| total > 0) else { continue };

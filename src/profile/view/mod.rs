@@ -1,4 +1,4 @@
-//! Views: what a query makes of the samples of a store.
+//! Views: the trees, tables and sums that a query selects from the samples of a store.
 //!
 //! ```text
 //! store ─ builder ─► tree, functions, timeline, summaries ─ engine ─► snapshot

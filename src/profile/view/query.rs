@@ -1,4 +1,4 @@
-//! What a view is about: which samples, and how their stacks are laid out.
+//! The query of a view: selects samples, and says how their stacks form a tree.
 
 use regex::{Regex, RegexBuilder};
 
@@ -29,12 +29,12 @@ impl Pattern {
         Ok(Pattern { source: source.to_owned(), regex })
     }
 
-    /// An expression that matches exactly this name.
+    /// Returns an expression that matches exactly this name.
     pub fn exactly(name: &str) -> String {
         format!("^{}$", regex::escape(name))
     }
 
-    /// As it was typed.
+    /// Returns the expression as it was typed.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -51,7 +51,7 @@ impl PartialEq for Pattern {
     }
 }
 
-/// Whether samples that match stay or go.
+/// Whether samples that match a filter are kept or dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilterMode {
     /// Only samples with a matching frame.
@@ -60,16 +60,16 @@ pub enum FilterMode {
     Drop,
 }
 
-/// One chip: keep or drop the samples whose stack has a frame (or process) that matches.
+/// A filter: keeps or drops the samples whose stack has a frame (or process) that matches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Filter {
     /// Keep or drop.
     pub mode: FilterMode,
-    /// What to match.
+    /// The pattern to match.
     pub pattern: Pattern,
 }
 
-/// Whose samples. Empty or `None` means everybody's.
+/// Selects samples by process, thread, cgroup and CPU. Empty or `None` matches everything.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Target {
     /// Any of these processes.
@@ -83,12 +83,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether it leaves nobody out.
+    /// Whether it matches every sample.
     pub fn is_everything(&self) -> bool {
         *self == Target::default()
     }
 
-    /// Whether all that it names is named by the other as well.
+    /// Whether each process, thread, cgroup and CPU that it names is also named by the other target.
     pub fn is_within(&self, other: &Target) -> bool {
         let all_of = |tgids: &[Tgid]| !self.tgids.is_empty() && self.tgids.iter().all(|tgid| tgids.contains(tgid));
         (other.tgids.is_empty() || all_of(&other.tgids))
@@ -98,57 +98,57 @@ impl Target {
     }
 }
 
-/// When.
+/// A range of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TimeRange {
     /// Everything that is stored.
     #[default]
     All,
-    /// The last so many nanoseconds, moving along.
+    /// The last nanoseconds, as many as this number. The range moves with the time.
     Last(u64),
-    /// From the first to before the second.
+    /// From the first time to before the second.
     Between(Timestamp, Timestamp),
-    /// Everything, but the older the less: each half-life (nanoseconds) halves what a sample weighs. As of now, or of an earlier
-    /// moment.
+    /// Everything, but old samples weigh less: a sample's weight halves with each half-life (nanoseconds). Ages are counted from now, or
+    /// from an earlier moment.
     Fading(u64, Timestamp),
 }
 
-/// Which way up the tree grows.
+/// The direction in which the tree grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Direction {
     /// Callers first: a flame graph.
     #[default]
     TopDown,
-    /// What ran first, its callers below it.
+    /// Callees first: the innermost frames, with their callers below them.
     BottomUp,
 }
 
-/// What the level below "all" is.
+/// The level below "all".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Grouping {
-    /// Processes of one name together.
+    /// Processes of one name share a node.
     #[default]
     Name,
-    /// Each process apart, as `name PID`.
+    /// Each process has its own node, named `name PID`.
     Process,
-    /// Each process apart and its threads below it.
+    /// Each process has its own node, with its threads below it.
     Thread,
     /// No such level: for files, whose stacks bring their own root.
     None,
 }
 
-/// Which samples, and how their stacks are laid out.
+/// Selects samples, and says how their stacks form a tree.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Query {
-    /// When.
+    /// The range of time.
     pub range: TimeRange,
-    /// Whose.
+    /// Selects samples by process, thread, cgroup and CPU.
     pub target: Target,
-    /// Taken at what; `None` is everything. Ticks and events of different kinds have nothing in common that could be added.
+    /// The source of the samples; `None` is all sources. Ticks and events of different kinds have nothing in common that could be added.
     pub source: Option<EventSource>,
-    /// All of these hold for a sample that is shown.
+    /// Filters. A sample is shown if it passes all of them.
     pub filters: Vec<Filter>,
-    /// Which way up.
+    /// The direction in which the tree grows.
     pub direction: Direction,
     /// The level below "all".
     pub grouping: Grouping,
@@ -156,12 +156,12 @@ pub struct Query {
     pub folding: Folding,
 }
 
-/// What the screen wants to see.
+/// Everything that the screen needs for its next picture.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Request {
-    /// The samples and the tree's form.
+    /// Selects the samples, and the tree's form.
     pub query: Query,
-    /// What is searched for, if anything.
+    /// The pattern to search for, if any.
     pub search: Option<Pattern>,
     /// Whether the map of time is on screen.
     pub heat: bool,
@@ -173,44 +173,44 @@ pub struct Request {
     pub functions: Option<crate::profile::FunctionOrder>,
     /// The function whose callers and callees are on screen.
     pub neighbours_of: Option<crate::profile::LabelId>,
-    /// The function of which is to be told where in it samples are.
+    /// Function whose per-address sample counts are wanted.
     pub addresses_of: Option<crate::profile::LabelId>,
-    /// What is to be kept for comparison, as long as this says so.
+    /// The mark to keep as the baseline. The baseline is dropped when this changes.
     pub baseline: Option<Mark>,
-    /// Whether to compare with it.
+    /// Whether to compare with the baseline.
     pub compare: bool,
-    /// Whether to compare shares also where the time of both sides is known.
+    /// Whether to compare by shares even if the time of both sides is known.
     pub by_shares: bool,
 }
 
 impl Request {
-    /// Whether nothing but [`Request::addresses_of`] differs: then the picture is the same, and can wait.
+    /// Whether nothing but [`Request::addresses_of`] differs. The picture is the same then, and can wait.
     pub fn has_the_picture_of(&self, other: &Request) -> bool {
         *self == Request { addresses_of: self.addresses_of, ..other.clone() }
     }
 }
 
-/// What the reader has marked.
+/// A mark that the reader has set: the samples to keep for comparison.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Mark {
-    /// Tells one mark from the next; 0 is the baseline that a file gave.
+    /// Identifies the mark; 0 is the baseline that a file gave.
     pub number: u64,
-    /// What was shown then. Its range does not move.
+    /// The query that was shown when the mark was set. Its range does not move.
     pub query: Query,
 }
 
 impl Mark {
-    /// The question to the baseline that goes with `query` to the store.
+    /// Returns the query for the baseline that belongs to `query` for the store.
     ///
-    /// What is chosen within what was marked is asked of both sides. Otherwise the baseline is shown as it was marked: whoever
-    /// marks process A and then looks at process B wants to see A beside B, not nothing.
+    /// A selection within the marked one applies to both sides. Any other selection leaves the baseline as it was marked: a reader who
+    /// marks process A and then selects process B wants to see A beside B, not nothing.
     pub fn query_beside(&self, query: &Query) -> Query {
         let within = query.target.is_within(&self.query.target);
         let filtered_more = self.query.filters.iter().all(|filter| query.filters.contains(filter));
         Query {
             range: TimeRange::All,
             target: if within { query.target.clone() } else { self.query.target.clone() },
-            // Another kind of event is no more than a baseline: as one process is to another.
+            // The baseline keeps its source. Another kind of event is compared with it, as one process is with another.
             source: self.query.source,
             filters: if filtered_more { query.filters.clone() } else { Vec::new() },
             direction: query.direction,

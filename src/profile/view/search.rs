@@ -10,9 +10,9 @@ use crate::profile::names::table::Names;
 /// Labels that match a search, and their share.
 #[derive(Clone, Debug)]
 pub struct SearchResult {
-    /// What was searched for.
+    /// The pattern that was searched for.
     pub pattern: Pattern,
-    /// For each label from the first on, whether it matches.
+    /// Whether each label matches, from the first label on.
     pub labels: Arc<[bool]>,
     first: LabelId,
     /// Weight of the samples that have a matching frame.
@@ -54,24 +54,24 @@ impl LabelMatches {
     }
 }
 
-/// Searches trees; keeps what it knows about labels, which only grow in number.
+/// Searches trees. Remembers which labels match, since labels only grow in number.
 pub struct Searcher {
     names: Arc<Names>,
     matches: LabelMatches,
 }
 
 impl Searcher {
-    /// A searcher for one pattern.
+    /// Returns a searcher for one pattern.
     pub fn new(names: Arc<Names>, pattern: Pattern) -> Searcher {
         Searcher { names, matches: LabelMatches::new(pattern) }
     }
 
-    /// The pattern.
+    /// Returns the pattern.
     pub fn pattern(&self) -> &Pattern {
         &self.matches.pattern
     }
 
-    /// Which labels match, and the share of the tree below them.
+    /// Returns the labels that match, and the share of the tree below them.
     pub fn search(&mut self, tree: &CallTree) -> SearchResult {
         self.matches.extend(&self.names, self.names.labels.len());
         let known = &self.matches.known;

@@ -1,30 +1,30 @@
 //! Weights on the two sides of a comparison.
 
-/// What something weighs on the two sides, and how often the stacks behind it were seen there.
+/// A weight on each of the two sides, and how often the stacks behind it were seen there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sides {
-    /// Weight in what is looked at.
+    /// Weight in the current view.
     pub now: u64,
     /// Weight in the baseline.
     pub before: u64,
-    /// Observations in what is looked at.
+    /// Observations in the current view.
     pub seen_now: u64,
     /// Observations in the baseline.
     pub seen_before: u64,
 }
 
 impl Sides {
-    /// Weights that are numbers of observations.
+    /// Returns weights that equal their numbers of observations.
     pub fn of(now: u64, before: u64) -> Sides {
         Sides { now, before, seen_now: now, seen_before: before }
     }
 
-    /// The weights and observations of now of two, side by side.
+    /// Combines two values: takes the `now` fields of each, and puts the second's in the `before` fields.
     pub fn beside(now: Sides, before: Sides) -> Sides {
         Sides { before: before.now, seen_before: before.seen_now, ..now }
     }
 
-    /// What is left without a part.
+    /// Subtracts a part.
     pub fn less(self, part: Sides) -> Sides {
         Sides {
             now: self.now.saturating_sub(part.now),
@@ -34,7 +34,7 @@ impl Sides {
         }
     }
 
-    /// Sums up both.
+    /// Adds another value.
     pub fn plus(self, other: Sides) -> Sides {
         Sides {
             now: self.now + other.now,

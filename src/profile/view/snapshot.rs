@@ -26,78 +26,78 @@ use crate::profile::store::samples::Losses;
 /// Everything the screen needs to draw, fixed at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// What was asked.
+    /// The request that this answers.
     pub request: Request,
-    /// The tables that its labels and frames are of.
+    /// The name tables that its labels and frames are in.
     pub names: Arc<Names>,
-    /// As of when.
+    /// The moment of the snapshot.
     pub now: Timestamp,
-    /// The call tree; if two sides are compared, that of both, in which nodes weigh shares and not samples.
+    /// The call tree. If two sides are compared, it is the tree of both, and its nodes weigh shares instead of samples.
     pub tree: Arc<CallTree>,
-    /// What the nodes of the tree weigh on each side, if two are compared.
+    /// The weights of the tree's nodes on each side, if two sides are compared.
     pub difference: Option<Arc<Difference>>,
-    /// What is kept for comparison.
+    /// The state of the baseline.
     pub baseline: Baseline,
     /// The unit of its weights.
     pub unit: Unit,
-    /// What a weight of 1 weighs in the tree: more than 1 where the past fades.
+    /// The tree's value for a weight of 1: more than 1 where the past fades.
     pub one: u64,
-    /// What can be asked.
+    /// The questions that the profile can answer.
     pub capabilities: Capabilities,
-    /// The map of time, if it was asked for.
+    /// The map of time, if requested.
     pub heat: Option<Arc<HeatMap>>,
-    /// The table of functions, if it was asked for; always from a tree that grows from callers to callees.
+    /// The table of functions, if requested. It is always made from a tree that grows from callers to callees.
     pub functions: Option<Arc<FunctionTable>>,
-    /// Callers and callees of the function that was asked for.
+    /// Callers and callees of the requested function.
     pub neighbours: Option<(LabelId, Arc<Neighbours>)>,
-    /// Where samples of the function that was asked for are; not there before all of them are counted.
+    /// Weights of the requested function's addresses; `None` until all samples are counted.
     pub addresses: Option<Arc<Addresses>>,
-    /// What the search found.
+    /// The result of the search.
     pub search: Option<SearchResult>,
-    /// What each thread did.
+    /// The activity of each thread.
     pub activity: Arc<[ActivityRow]>,
     /// The facts of the processes in `activity`.
     pub processes: Arc<FxHashMap<Tgid, ProcessFacts>>,
-    /// What ran in each cgroup, the heaviest first, and on each CPU; target and filters not applied.
+    /// Weight of each cgroup, the heaviest first. Target and filters are not applied.
     pub cgroups: Arc<[(CgroupId, u64)]>,
-    /// See `cgroups`.
+    /// Weight of each CPU. Target and filters are not applied.
     pub cpus: Arc<[(Cpu, u64)]>,
     /// Weight per second.
     pub timeline: Timeline,
-    /// Sums over what is shown.
+    /// Sums over the samples that are shown.
     pub totals: Totals,
-    /// Where stacks that are not complete ended; see [`crate::profile::ViewBuilder::short_stacks`].
+    /// The places where incomplete stacks ended; see [`crate::profile::ViewBuilder::short_stacks`].
     pub short: Arc<[ShortStacks]>,
-    /// Seconds in which what is shown was sampled. Where the past fades, a second counts for as much as its samples do. `None` if samples
-    /// have no time.
+    /// Seconds in which the shown samples were taken. Where the past fades, a second counts for as much as its samples do. `None` if
+    /// samples have no time.
     pub seconds: Option<f64>,
     /// Samples in the store.
     pub stored: usize,
     /// Time of the first and the last stored sample.
     pub span: Option<(Timestamp, Timestamp)>,
-    /// What is not there.
+    /// Samples and names that are missing.
     pub losses: Losses,
-    /// Bytes that are held.
+    /// Bytes held, by purpose.
     pub held: Held,
 }
 
 impl Snapshot {
-    /// Weight of what is looked at, in its unit.
+    /// Returns the weight of the current view, in its unit.
     pub fn amount(&self) -> u64 {
         self.amount_of(self.weight())
     }
 
-    /// A weight of the tree, in its unit.
+    /// Converts a weight of the tree to its unit.
     pub fn amount_of(&self, weight: u64) -> u64 {
         weight / self.one.max(1)
     }
 
-    /// What is looked at weighs in the tree; if two sides are compared, on the side of now.
+    /// Returns the current view's weight in the tree. If two sides are compared, this is the weight on the side of now.
     pub fn weight(&self) -> u64 {
         self.difference.as_ref().map_or(self.tree.total(), |difference| difference.whole().now)
     }
 
-    /// What a node weighs on each side.
+    /// Returns the weights of a node on each side.
     pub fn node(&self, id: NodeId) -> NodeSides {
         let node = self.tree.node(id);
         let seen = self.tree.observations(id);
@@ -107,14 +107,14 @@ impl Snapshot {
     }
 }
 
-/// What is kept for comparison.
+/// The state of the baseline: the samples kept for comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Baseline {
-    /// Nothing.
+    /// There is none.
     #[default]
     None,
-    /// So many samples.
+    /// It has this number of samples.
     Samples(u64),
-    /// Nothing, because it would have taken more than a quarter of the memory.
+    /// There is none, because it would have taken more than a quarter of the memory.
     TooLarge,
 }

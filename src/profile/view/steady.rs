@@ -6,25 +6,25 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::Timestamp;
 
-/// Least nanoseconds from one order to the next.
+/// Shortest time from one order to the next, in nanoseconds.
 const AT_LEAST: u64 = 1_000_000_000;
 
-/// Rows that are kept steady. Nobody reads rows that are further down.
+/// Number of rows that are kept steady. Readers do not look at rows further down.
 pub(crate) const STEADY_ROWS: usize = 256;
 
-/// A row changes places with the one above it if it is heavier by this factor, and by this part of what chance may make of the difference.
-/// More would show rows in an order that readers see to be wrong.
+/// A row changes places with the row above it under two conditions. It must be heavier by this factor. And the difference must exceed this
+/// part of its possible variation by chance. Larger values would show rows in an order that readers see to be wrong.
 const HEAVIER: f64 = 1.05;
 const OF_CHANCE: f64 = 0.5;
 
 /// A row to be ordered.
 #[derive(Clone, Copy, Debug)]
 pub struct Weighed<K> {
-    /// The row, wherever it stands.
+    /// The row's key, independent of its place.
     pub key: K,
     /// The weight that it is ordered by.
     pub weight: f64,
-    /// The square of what chance may make of the weight: for samples that weigh 1 each, the weight itself.
+    /// The square of the weight's variation by chance. For samples that weigh 1 each, it equals the weight.
     pub variance: f64,
 }
 
@@ -44,24 +44,24 @@ impl<K> Default for Steady<K> {
 }
 
 impl<K: Copy + Eq + Hash> Steady<K> {
-    /// Forgets the order: rows are shown by another column, or other rows.
+    /// Forgets the order, because rows are ordered by another column or there are other rows.
     pub fn forget(&mut self) {
         *self = Steady::default();
     }
 
-    /// The place of a row.
+    /// Returns the place of a row.
     pub fn rank(&self, key: K) -> Option<usize> {
         self.ranks.get(&key).copied()
     }
 
-    /// Takes in the rows of now, the heaviest first.
+    /// Updates the order from the rows of now, which come with the heaviest first.
     pub fn settle(&mut self, now: Timestamp, rows: &[Weighed<K>]) {
         if self.ordered_at.is_some_and(|at| now >= at && now.since(at) < AT_LEAST) {
             return;
         }
         self.ordered_at = Some(now);
         let mut rows: Vec<Weighed<K>> = rows.iter().take(STEADY_ROWS).copied().collect();
-        // Known rows first, as they stand. New ones go up from the end, past all that are lighter.
+        // Known rows come first, in their present order. New rows move up from the end, past all lighter rows.
         rows.sort_by_key(|row| self.rank(row.key).unwrap_or(usize::MAX));
         let mut settled: Vec<Weighed<K>> = Vec::with_capacity(rows.len());
         for row in rows {

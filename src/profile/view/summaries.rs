@@ -1,4 +1,4 @@
-//! What a view tells: its tree, its sums, and what pickers list.
+//! Summaries of a view: its tree, its sums, and the lists for pickers.
 
 use crate::profile::Activity;
 use crate::profile::ActivityRow;
@@ -34,18 +34,19 @@ pub struct ProcessFacts {
     pub exited: bool,
     /// Its user, if that is known.
     pub user: Option<UserId>,
-    /// The function that had most self weight in the last three seconds, if [`Request::hottest`](crate::profile::Request::hottest) asks for it.
+    /// The function with the most self weight in the last three seconds, if [`Request::hottest`](crate::profile::Request::hottest) requests
+    /// it.
     pub hottest: Option<LabelId>,
 }
 
-/// Stacks that are not complete, of one reason and one object.
+/// Incomplete stacks with the same reason and the same object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShortStacks {
-    /// Why they end.
+    /// The reason why they end.
     pub end: UserEnd,
-    /// The path of the object that their outermost user frame is in.
+    /// The path of the object that holds their outermost user frame.
     pub object: Arc<str>,
-    /// How much they weigh.
+    /// Their weight.
     pub weight: u64,
 }
 
@@ -61,12 +62,12 @@ impl ViewBuilder {
         self.tree.memory() + of_stacks + of_threads + self.frames.capacity() * size_of::<u64>()
     }
 
-    /// The tree as it is now.
+    /// Returns a copy of the current tree.
     pub fn tree(&mut self) -> CallTree {
         self.tree.snapshot()
     }
 
-    /// The same in the memory of a tree that is not needed any more.
+    /// Like [`ViewBuilder::tree`], but reuses the memory of a tree that is not needed any more.
     pub fn tree_into(&mut self, tree: &mut CallTree) {
         self.tree.snapshot_into(tree);
     }
@@ -81,25 +82,25 @@ impl ViewBuilder {
         std::mem::take(&mut self.tree).finish()
     }
 
-    /// Starts again at the next update if most of the tree weighs nothing any more: processes and threads that are gone leave
-    /// their branches behind.
+    /// Makes the next update start again if most of the tree weighs nothing any more. Processes and threads that are gone leave their
+    /// branches behind.
     pub fn tidy(&mut self, tree: &CallTree) {
         const WORTH_IT: usize = 1 << 16;
         let live = || tree.nodes().iter().filter(|node| node.total > 0).count();
         self.stale = tree.nodes().len() > WORTH_IT && tree.nodes().len() > 4 * live();
     }
 
-    /// Changes whenever the tree or the sums did.
+    /// Returns a number that changes whenever the tree or the sums change.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Number of the next sample to see.
+    /// Returns the number of the next sample to see.
     pub fn seen(&self) -> u64 {
         self.next
     }
 
-    /// Sums over what is shown.
+    /// Returns the sums over the samples that are shown.
     pub fn totals(&self, now: Timestamp) -> Totals {
         let amount = self.amounts(now);
         let Totals { weight, complete, user, ends, incomplete } = self.totals;
@@ -112,7 +113,7 @@ impl ViewBuilder {
         }
     }
 
-    /// The end of the range, or now if the range has not ended. The last seconds are those before it.
+    /// Returns the end of the range, or now if the range has not ended. The last seconds are the seconds before it.
     fn end_of_range(&self, now: Timestamp) -> Timestamp {
         match self.query.range {
             TimeRange::Between(_, to) | TimeRange::Fading(_, to) => now.min(to),
@@ -120,7 +121,7 @@ impl ViewBuilder {
         }
     }
 
-    /// The samples of the last seconds, the newest first.
+    /// Returns the samples of the last seconds, the newest first.
     fn recent<'a>(&self, profile: &'a Profile, now: Timestamp) -> impl Iterator<Item = &'a Sample> {
         let now = self.end_of_range(now);
         let numbers = (profile.samples.first()..profile.samples.end()).rev();
@@ -128,7 +129,7 @@ impl ViewBuilder {
         newest_first.take_while(move |sample| now.since(sample.time) <= RECENT).filter(move |sample| sample.time <= now)
     }
 
-    /// The function with most self weight of each process in the last seconds. Target and filters are not applied.
+    /// Returns the function with the most self weight of each process in the last seconds. Target and filters are not applied.
     pub fn hottest(&self, profile: &Profile, now: Timestamp) -> FxHashMap<Tgid, LabelId> {
         let mut weights: FxHashMap<(Tgid, LabelId), u64> = FxHashMap::default();
         for sample in self.recent(profile, now).filter(|sample| self.is_of_source(sample)) {
@@ -149,7 +150,7 @@ impl ViewBuilder {
         hottest.into_iter().map(|(tgid, (_, label))| (tgid, label)).collect()
     }
 
-    /// The activity of each thread that did anything in the range. The threads that were seen first come first.
+    /// Returns the activity of each thread that did anything in the range. The threads that were seen first come first.
     pub fn activity(&self, profile: &Profile, now: Timestamp) -> Vec<ActivityRow> {
         let mut recent = vec![0u64; profile.threads.rows().len()];
         for sample in self.recent(profile, now) {
@@ -174,7 +175,8 @@ impl ViewBuilder {
         .collect()
     }
 
-    /// What ran in each cgroup within the range, target and filters not applied: for the picker. The heaviest first.
+    /// Returns the weight of each cgroup within the range, the heaviest first. Target and filters are not applied: the list is for the
+    /// picker.
     pub fn cgroups(&self, profile: &Profile, now: Timestamp) -> Vec<(CgroupId, u64)> {
         let amount = self.amounts(now);
         let mut sums: FxHashMap<CgroupId, u64> = FxHashMap::default();
@@ -187,7 +189,7 @@ impl ViewBuilder {
         sums
     }
 
-    /// What ran on each CPU within the range, likewise, by number.
+    /// Returns the weight of each CPU within the range, by CPU number. Target and filters are not applied.
     pub fn cpus(&self, now: Timestamp) -> Vec<(Cpu, u64)> {
         let amount = self.amounts(now);
         (0..=u16::MAX)
@@ -197,7 +199,7 @@ impl ViewBuilder {
             .collect()
     }
 
-    /// Where stacks that are not complete ended: why, in which object, and how many. The heaviest of each reason first.
+    /// Returns where incomplete stacks ended: the reason, the object and the weight. For each reason, the heaviest come first.
     pub fn short_stacks(&self, now: Timestamp) -> Vec<ShortStacks> {
         let amount = self.amounts(now);
         let mut all: Vec<ShortStacks> = self
@@ -218,7 +220,7 @@ impl ViewBuilder {
 }
 
 impl ViewBuilder {
-    /// A builder that counts the addresses of one function, and makes no tree.
+    /// Returns a builder that counts the addresses of one function, and makes no tree.
     pub(in crate::profile) fn of_addresses(names: Arc<Names>, query: Query, label: LabelId) -> ViewBuilder {
         ViewBuilder { addresses: Some(Counter::new(&names, label)), ..ViewBuilder::new(names, query) }
     }
@@ -229,7 +231,7 @@ impl ViewBuilder {
         }
     }
 
-    /// What was counted; where the past fades, a weight of 1 of now weighs `one`.
+    /// Returns the weights of the function's addresses. Where the past fades, a weight of 1 of now counts as `one`.
     pub(in crate::profile) fn addresses(&self, one: u64, now: Timestamp) -> Addresses {
         let Some(counter) = &self.addresses else { return Addresses::default() };
         let rescale = self.fading.map(|fading| fading.weights_at(now, one));
@@ -257,7 +259,7 @@ impl ViewBuilder {
         self.fading.is_some()
     }
 
-    /// Brings the weights of a tree that fades to this moment: there, a weight of 1 weighs `one`.
+    /// Brings the weights of a tree that fades to this moment. A weight of 1 of this moment then counts as `one`.
     pub(in crate::profile) fn fade(&self, tree: &mut CallTree, one: u64, now: Timestamp) {
         if let Some(fading) = self.fading {
             let (weights, observations) = (fading.weights_at(now, one), fading.observations_at(now));
@@ -267,13 +269,13 @@ impl ViewBuilder {
 }
 
 impl ViewBuilder {
-    /// Weight per second, up to the second of `now`.
+    /// Returns the weight per second, up to the second of `now`.
     pub fn timeline(&self, now: Timestamp) -> Timeline {
         let weights = self.timeline.up_to(now).map(|second| second.weight).collect();
         Timeline { first_second: self.timeline.first, weights }
     }
 
-    /// The same for each fiftieth of a second.
+    /// Returns the weight per fiftieth of a second, up to the second of `now`.
     pub fn heat(&self, now: Timestamp) -> HeatMap {
         HeatMap { first_second: self.timeline.first, seconds: self.timeline.up_to(now).map(|second| second.slots).collect() }
     }

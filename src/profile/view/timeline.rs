@@ -1,4 +1,4 @@
-//! When something ran: a weight for each second, and for each fiftieth of it.
+//! The weight of each second, and of each fiftieth of a second.
 
 use std::collections::VecDeque;
 
@@ -6,11 +6,11 @@ use crate::profile::{Sample, Timestamp};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 
-/// Parts of a second that are told apart: 20 ms each, some two samples of a busy CPU at 99 Hz.
+/// Slots of a second: 20 ms each. A busy CPU at 99 Hz has about two samples in a slot.
 pub const SLOTS: usize = 50;
 
-/// A weight of 1 in a [`HeatMap`]. A sample of the clock covers the time since the sample before. Its weight is divided among the slots in that
-/// time. Without this, a slot of 20 ms has two samples or one, and a constant load seems to pause.
+/// The value of a weight of 1 in a [`HeatMap`]. A sample of the clock covers the time since the sample before it. Its weight is divided
+/// among the slots in that time. Without this, a slot of 20 ms has two samples or one, and a constant load seems to pause.
 pub const PARTS: u64 = 1000;
 
 /// Nanoseconds of a slot.
@@ -19,21 +19,21 @@ const SLOT: u64 = SECOND / SLOTS as u64;
 /// Seconds kept at most: twelve days.
 const MOST_SECONDS: usize = 1 << 20;
 
-/// Weight per second of what passes target and filters, whatever the range.
+/// Weight per second of the samples that pass target and filters, whatever the range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// Second of `CLOCK_MONOTONIC` at which `weights` begins.
+    /// The first second of `weights`, by `CLOCK_MONOTONIC`.
     pub first_second: u64,
     /// Weight in each second.
     pub weights: Vec<u64>,
 }
 
-/// The same for each fiftieth of a second.
+/// Weight per fiftieth of a second of the samples that pass target and filters, whatever the range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeatMap {
-    /// Second of `CLOCK_MONOTONIC` at which `seconds` begins.
+    /// The first second of `seconds`, by `CLOCK_MONOTONIC`.
     pub first_second: u64,
-    /// Weight in each part of each second, in [`PARTS`].
+    /// Weight in each slot of each second, in [`PARTS`].
     pub seconds: Vec<[u64; SLOTS]>,
 }
 
@@ -52,12 +52,12 @@ pub(super) struct Second {
 
 const NOTHING: Second = Second { weight: 0, slots: [0; SLOTS] };
 
-/// Divides the weight of a sample among the slots of its period. Yields the number of each slot, counted from the start of the clock, and its
-/// part.
+/// Divides the weight of a sample among the slots of its period. Yields the number of each slot, counted from the start of the clock, and
+/// its part.
 fn parts_of(sample: &Sample, period: u64) -> impl Iterator<Item = (u64, u64)> {
     let (to, weight) = (sample.time.0, u128::from(sample.weight) * u128::from(PARTS));
     let from = to.saturating_sub(period);
-    // The weight before a moment. Without a period, all weight is at the end.
+    // The weight before a moment. If there is no period, all weight is at the end.
     let before = move |at: u64| match to - from {
         0 => {
             if at > to {
@@ -101,7 +101,7 @@ impl Seconds {
         self.share_out(sample, period, u64::wrapping_sub);
     }
 
-    /// Ignores time before the first second.
+    /// Changes each slot of a sample's period by its part. Ignores time before the first second.
     fn share_out(&mut self, sample: &Sample, period: u64, change: impl Fn(u64, u64) -> u64) {
         for (slot, part) in parts_of(sample, period) {
             let second = (slot / SLOTS as u64).checked_sub(self.first).and_then(|second| self.seconds.get_mut(second as usize));
@@ -111,7 +111,7 @@ impl Seconds {
         }
     }
 
-    /// Leaves out what lies before the second of this moment; begins with it as long as nothing was added.
+    /// Drops the seconds before the second of this moment. If nothing was added yet, the timeline begins with that second.
     pub(super) fn forget_before(&mut self, oldest: Timestamp) {
         let oldest = oldest.0 / SECOND;
         while self.first < oldest && self.seconds.len() > 1 {
@@ -123,7 +123,7 @@ impl Seconds {
         }
     }
 
-    /// The seconds up to that of `now`: what is idle has seconds without weight.
+    /// Returns the seconds up to that of `now`. Seconds without samples have weight 0.
     pub(super) fn up_to(&self, now: Timestamp) -> impl Iterator<Item = &Second> {
         let seconds = usize::try_from((now.0 / SECOND + 1).saturating_sub(self.first)).unwrap_or(0);
         let idle = seconds.min(MOST_SECONDS).saturating_sub(self.seconds.len());

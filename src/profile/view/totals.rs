@@ -5,20 +5,20 @@ use crate::profile::UserEnd;
 /// Sums over the samples that are shown, in weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// All that is shown.
+    /// Weight of all samples that are shown.
     pub weight: u64,
-    /// Those whose user stack reached a root.
+    /// Weight of the samples whose user stack reached a root.
     pub complete: u64,
-    /// Samples with a user stack: see [`UserEnd::has_stack`].
+    /// Weight of the samples with a user stack: see [`UserEnd::has_stack`].
     pub user: u64,
-    /// How the user stacks ended, by [`UserEnd`].
+    /// Weight by [`UserEnd`]: how the user stacks ended.
     pub ends: [u64; UserEnd::ALL.len()],
-    /// The same of the user stacks that are not complete.
+    /// Weight of the incomplete user stacks, by [`UserEnd`].
     pub incomplete: [u64; UserEnd::ALL.len()],
 }
 
 impl Totals {
-    /// Why user stacks are not complete, and how many for each reason: the most frequent first.
+    /// Returns the reasons why user stacks are incomplete, with the weight of each: the most frequent first.
     pub fn reasons(&self) -> Vec<(UserEnd, u64)> {
         let mut reasons: Vec<_> = UserEnd::ALL.into_iter().zip(self.incomplete).filter(|(_, weight)| *weight > 0).collect();
         reasons.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));

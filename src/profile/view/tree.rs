@@ -1,4 +1,4 @@
-//! The call tree that a view draws: one node a path of labels, with what it and its callees weigh.
+//! The call tree that a view draws: one node for each path of labels, with its own weight and that of its callees.
 //!
 //! ```text
 //! all 10 ─┬─ nginx 6 ── main 6 ─┬─ parse 4
@@ -6,9 +6,9 @@
 //!         └─ cc1 4 ── main 4
 //! ```
 //!
-//! A node is 32 bytes. Parents come before their children, siblings are in the order they were first seen and linked. Where a weight is not
-//! a number of observations, as in a tree of events of which each stands for hundreds, a second list has the observations behind each node:
-//! 16 bytes more.
+//! A node is 32 bytes. Parents come before their children. Siblings are linked, in the order they were first seen. A weight is not always a
+//! number of observations: in a tree of events, one observation can weigh hundreds. A second list then has the observations behind each
+//! node: 16 bytes more.
 
 use rustc_hash::FxHashMap;
 
@@ -22,7 +22,7 @@ pub struct NodeId(pub u32);
 /// A path of labels and its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeNode {
-    /// What it is called.
+    /// The label of the node's frame.
     pub label: LabelId,
     /// The caller (in a bottom-up tree: the callee).
     pub parent: u32,
@@ -30,7 +30,7 @@ pub struct TreeNode {
     pub first_child: u32,
     /// Next child of the same parent, or 0.
     pub next_sibling: u32,
-    /// Weight of this node and all below it.
+    /// Weight of this node and all nodes below it.
     pub total: u64,
     /// Weight of the samples that end here.
     pub own: u64,
@@ -41,9 +41,9 @@ const _: () = assert!(size_of::<TreeNode>() == 32);
 /// How often the stacks behind a node's weights were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observations {
-    /// Those of this node and all below it.
+    /// Observations of this node and all nodes below it.
     pub total: u64,
-    /// Those that end here.
+    /// Observations of the samples that end here.
     pub own: u64,
 }
 
@@ -76,7 +76,7 @@ impl CallTree {
     /// The root, "all".
     pub const ROOT: NodeId = NodeId(0);
 
-    /// Makes the tree from nodes whose `own` is known: totals are summed up here.
+    /// Makes the tree from nodes whose `own` is known. Computes the totals.
     ///
     /// `nodes[0]` is the root, and a parent comes before its children.
     pub fn from_nodes(mut nodes: Vec<TreeNode>) -> CallTree {
@@ -87,17 +87,17 @@ impl CallTree {
         CallTree { nodes, observations: Vec::new(), repeats: Repeats::default() }
     }
 
-    /// The node. An id of another tree gives the root.
+    /// Returns the node. An id of another tree gives the root.
     pub fn node(&self, id: NodeId) -> &TreeNode {
         self.nodes.get(id.0 as usize).unwrap_or(&self.nodes[0])
     }
 
-    /// All nodes; the index is the id.
+    /// Returns all nodes; the index is the id.
     pub fn nodes(&self) -> &[TreeNode] {
         &self.nodes
     }
 
-    /// How often the stacks of a node were seen.
+    /// Returns how often the stacks of a node were seen.
     pub fn observations(&self, id: NodeId) -> Observations {
         let node = self.node(id);
         let weights = Observations { total: node.total, own: node.own };
@@ -115,17 +115,17 @@ impl CallTree {
         !self.repeats.is_empty()
     }
 
-    /// What everything weighs, as one side of a comparison.
+    /// Returns the whole weight, as one side of a comparison.
     pub(super) fn whole(&self) -> Sides {
         Sides { now: self.total(), seen_now: self.observations(CallTree::ROOT).total, ..Sides::default() }
     }
 
-    /// Weight of everything.
+    /// Returns the weight of the whole tree.
     pub fn total(&self) -> u64 {
         self.nodes[0].total
     }
 
-    /// Children that weigh something, in the order they were first seen.
+    /// Returns the children that have weight, in the order they were first seen.
     pub fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let first = self.node(id).first_child;
         std::iter::successors((first != 0).then_some(first), |id| {
@@ -136,14 +136,14 @@ impl CallTree {
         .filter(|id| self.nodes[id.0 as usize].total > 0)
     }
 
-    /// The nodes from the root's child down to `id`, without the root.
+    /// Returns the nodes from the root's child down to `id`, without the root.
     pub fn path(&self, id: NodeId) -> Vec<NodeId> {
         let mut path: Vec<NodeId> = self.ancestors(id).collect();
         path.reverse();
         path
     }
 
-    /// `id` and its parents up to the root's child, without the root.
+    /// Returns `id` and its parents up to the root's child, without the root.
     pub fn ancestors(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         std::iter::successors(Some(id), |id| Some(NodeId(self.node(*id).parent))).take_while(|id| id.0 != 0)
     }
@@ -163,18 +163,18 @@ impl CallTree {
         self.rescale(|weight| weight / by.max(1), |observations| observations);
     }
 
-    /// How many levels lie between the root and `id`; 0 for the root.
+    /// Returns the number of levels from the root down to `id`; 0 for the root.
     pub fn depth(&self, id: NodeId) -> usize {
         self.ancestors(id).count()
     }
 
-    /// The child of `id` with this label.
+    /// Returns the child of `id` with this label.
     pub fn child_with(&self, id: NodeId, label: LabelId) -> Option<NodeId> {
         self.children(id).find(|child| self.node(*child).label == label)
     }
 }
 
-/// Makes totals of own weights and observations: children come after their parents, so one pass backward does it.
+/// Computes totals from own weights and observations. Children come after their parents, so one pass backward does it.
 fn sum_up(nodes: &mut [TreeNode], observations: &mut [Observations]) {
     for node in nodes.iter_mut() {
         node.total = node.own;
@@ -191,31 +191,31 @@ fn sum_up(nodes: &mut [TreeNode], observations: &mut [Observations]) {
     }
 }
 
-/// Grows a tree path by path; the index from (parent, label) to child is kept apart from the nodes so that a finished tree
-/// does not carry it. First children are not in it: their parents point to them.
+/// Grows a tree path by path. The index from (parent, label) to child is kept apart from the nodes, so a finished tree does not carry it.
+/// The index has no first children: their parents point to them.
 #[derive(Default)]
 pub struct TreeBuilder {
     nodes: Vec<TreeNode>,
-    /// Empty as long as all weights were observations.
+    /// Empty as long as all weights equal their observations.
     observations: Vec<Observations>,
     /// Last child of each node, so that siblings stay in the order first seen.
     last_child: Vec<u32>,
     index: hashbrown::HashTable<u32>,
     repeats: Repeats,
-    /// What was added since totals were last brought up to date.
+    /// Additions since totals were last brought up to date.
     added: Added,
 }
 
-/// Totals are brought up to date for a picture only, by the cheaper of two ways.
+/// Additions that the totals lack. Totals are brought up to date only for a picture, by the cheaper of two ways.
 enum Added {
-    /// So few that going up from each node costs less than a pass over all: a live picture of 4 million nodes gets 500
+    /// So few additions that walking up from each node costs less than a pass over all nodes. A live picture of 4 million nodes gets 500
     /// samples, and the pass takes 40 ms.
     Few(Vec<Addition>),
-    /// All totals are to be summed up anew.
+    /// All totals must be computed anew.
     Many,
 }
 
-/// What was added to a node's own.
+/// An addition to the own weight and observations of a node.
 struct Addition {
     node: NodeId,
     weight: i64,
@@ -228,7 +228,7 @@ impl Default for Added {
     }
 }
 
-/// A sample has some tens of callers, and going from one to the next is a jump in memory.
+/// Estimated cost of one sample, in nodes of a pass. A sample has some tens of callers, and each step to a caller is a jump in memory.
 const NODES_A_SAMPLE: usize = 64;
 
 fn hash(parent: u32, label: LabelId) -> u64 {
@@ -247,7 +247,7 @@ impl TreeBuilder {
             + self.repeats.capacity() * size_of::<(NodeId, u32)>()
     }
 
-    /// Only the root.
+    /// Returns a tree with only the root.
     pub fn new() -> TreeBuilder {
         TreeBuilder {
             nodes: vec![TreeNode::default()],
@@ -259,7 +259,7 @@ impl TreeBuilder {
         }
     }
 
-    /// The child of `parent` with this label, made if it is new.
+    /// Returns the child of `parent` with this label. Makes it if it is new.
     pub fn child(&mut self, parent: NodeId, label: LabelId) -> NodeId {
         let nodes = &self.nodes;
         let same = |&id: &u32| {
@@ -311,12 +311,12 @@ impl TreeBuilder {
         }
     }
 
-    /// Adds observations to what ends at `node`; a negative weight takes back what was added before.
+    /// Adds observations to the samples that end at `node`. A negative weight removes what was added before.
     pub fn add(&mut self, id: NodeId, weight: i64) {
         self.add_weighed(id, weight, weight);
     }
 
-    /// Adds observations that weigh something else than their number; negative numbers take back what was added before.
+    /// Adds observations whose weight differs from their number. Negative numbers remove what was added before.
     pub fn add_weighed(&mut self, id: NodeId, weight: i64, observations: i64) {
         if weight != observations && self.observations.is_empty() {
             let seen = |node: &TreeNode| Observations { total: node.total, own: node.own };
@@ -359,15 +359,15 @@ impl TreeBuilder {
         }
     }
 
-    /// The tree as it is now; the builder goes on.
+    /// Returns a copy of the current tree. The builder can continue.
     pub fn snapshot(&mut self) -> CallTree {
         let mut tree = CallTree::default();
         self.snapshot_into(&mut tree);
         tree
     }
 
-    /// The same in the memory of a tree that is not needed any more: for a large one, asking the system for new memory takes
-    /// as long as everything else (128 MB: 32,000 page faults).
+    /// Like [`TreeBuilder::snapshot`], but reuses the memory of a tree that is not needed any more. For a large tree, asking the system for
+    /// new memory takes as long as everything else (128 MB: 32,000 page faults).
     pub fn snapshot_into(&mut self, tree: &mut CallTree) {
         self.bring_totals_up_to_date();
         tree.nodes.clone_from(&self.nodes);
@@ -375,24 +375,24 @@ impl TreeBuilder {
         tree.repeats.clone_from(&self.repeats);
     }
 
-    /// The finished tree.
+    /// Returns the finished tree.
     pub fn finish(mut self) -> CallTree {
         sum_up(&mut self.nodes, &mut self.observations);
         CallTree { nodes: self.nodes, observations: self.observations, repeats: self.repeats }
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Never: the root is always there.
+    /// Always false: the root is always there.
     pub fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// The tree of these paths of labels, each with the weight and the observations that end there.
+/// Makes the tree of these paths of labels, each with the weight and the observations that end there.
 #[cfg(test)]
 pub(crate) fn weighed_tree_of(paths: &[(&[u32], i64, i64)]) -> CallTree {
     let mut builder = TreeBuilder::new();
@@ -403,7 +403,7 @@ pub(crate) fn weighed_tree_of(paths: &[(&[u32], i64, i64)]) -> CallTree {
     builder.finish()
 }
 
-/// The tree of these paths of labels, each with the observations that end there.
+/// Makes the tree of these paths of labels, each with the observations that end there.
 #[cfg(test)]
 pub(crate) fn tree_of(paths: &[(&[u32], i64)]) -> CallTree {
     weighed_tree_of(&paths.iter().map(|(path, weight)| (*path, *weight, *weight)).collect::<Vec<_>>())

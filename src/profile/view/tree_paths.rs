@@ -1,4 +1,4 @@
-//! Where a sample hangs in the tree: the node of its stack, below that of its process or thread. Each is looked for once.
+//! The place of a sample in the tree: the node of its stack, below the node of its process or thread. Each place is computed once.
 
 use crate::profile::CallTree;
 use crate::profile::Names;
@@ -13,7 +13,7 @@ use crate::profile::{Direction, FrameId, FrameKind, Grouping, LabelId};
 use super::builder::ViewBuilder;
 
 impl ViewBuilder {
-    /// The node that a sample weighs on, made if it is new.
+    /// Returns the node that gets a sample's weight. Makes it if it is new.
     pub(super) fn node_for(&mut self, profile: &Profile, sample: &Sample) -> NodeId {
         match self.query.direction {
             Direction::TopDown => {
@@ -73,7 +73,7 @@ impl ViewBuilder {
     }
 
     fn bottom_up(&mut self, profile: &Profile, sample: &Sample) -> NodeId {
-        // The tree ends in the group, so the path depends on both; remembered under the thread's number.
+        // The tree ends in the group, so the path depends on group and stack. It is remembered under the thread's number.
         let key = NodeId(sample.thread.0.wrapping_add(1));
         if sample.stack.0 != 0
             && let Some(node) = self.remembered(key, sample.stack)
@@ -99,14 +99,14 @@ impl ViewBuilder {
         node
     }
 
-    /// What a frame is called now; if it is called something else later, all begins again.
+    /// Returns the labels of a frame. If they change later, the view begins again.
     fn labels_of(&mut self, frame: FrameId, labels: &mut Vec<LabelId>) {
         note(&mut self.frames, self.names.frames.index(frame));
         labels.clear();
         self.names.labels_shown(frame, self.query.folding, |label| labels.push(label));
     }
 
-    /// From a node to that of the next frame. A frame of a folded recursion stays where it is; `repeats` counts those in a row.
+    /// Returns the node of the next frame. A frame of a folded recursion stays on its node; `repeats` counts such frames in a row.
     fn step(&mut self, node: NodeId, label: LabelId, repeats: &mut u32) -> NodeId {
         if self.query.folding.recursion && self.is_of(node, label) {
             *repeats += 1;
@@ -117,7 +117,7 @@ impl ViewBuilder {
         self.child(node, label)
     }
 
-    /// Whether a node is of the same function as a label. Compilers inline functions into themselves: that is recursion, too.
+    /// Whether a node belongs to the same function as a label. Compilers inline functions into themselves: that is recursion, too.
     /// `[anon]` and the like are many functions.
     fn is_of(&self, node: NodeId, label: LabelId) -> bool {
         let Some(of_node) = self.tree.label(node) else { return false };
@@ -138,7 +138,8 @@ impl ViewBuilder {
         child
     }
 
-    /// The node below "all" that a thread's stacks hang from; made only for threads that are looked at.
+    /// Returns the node below "all" that holds a thread's stacks. Makes it when it is first needed, so threads that are not shown have
+    /// none.
     pub(super) fn group_of(&mut self, thread: Thread) -> NodeId {
         if self.query.direction == Direction::BottomUp {
             return CallTree::ROOT;
@@ -151,7 +152,7 @@ impl ViewBuilder {
     }
 }
 
-/// The levels below "all" for a thread.
+/// Returns the levels below "all" for a thread.
 fn group_labels(names: &Names, grouping: Grouping, thread: Thread) -> [Option<LabelId>; 2] {
     let numbered = |label: LabelId, number: u32| {
         let name = format!("{} {number}", names.labels.name(label));

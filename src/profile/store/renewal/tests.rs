@@ -1,4 +1,4 @@
-//! Names that come and go.
+//! Tests of names that are copied to new tables or dropped.
 
 use crate::profile::FileOffset;
 use std::sync::RwLock;
@@ -31,7 +31,7 @@ impl World {
         self.names.objects.intern(Object { kind, path: path.into(), file: Some((1, 2)), user, ..Object::default() })
     }
 
-    /// The frame of an address, and whether it is new.
+    /// Returns the frame of an address, and whether it is new.
     fn at(&self, object: ObjectId, address: u64) -> (FrameId, bool) {
         self.names.intern_frame(Frame::File { object, offset: FileOffset(address), is_return: true })
     }
@@ -43,14 +43,14 @@ impl World {
         self.profile.write().unwrap().record(thread, frames.iter().copied(), sample);
     }
 
-    /// Lets the window pass, with 1,024 samples of one function after it: the store lets whole chunks go.
+    /// Lets the window pass, and adds 1,024 samples of one function after it, because the store drops whole chunks.
     fn pass(&mut self, frames: &[FrameId]) {
         self.now += LIMITS.window + SECOND;
         (0..2048).for_each(|_| self.sample("later", frames));
         self.profile.write().unwrap().trim(Timestamp(self.now));
     }
 
-    /// Goes on until names are renewed; they are used from then on.
+    /// Steps until names are renewed. The new names are used from then on.
     fn renew(&mut self, is_settled: bool) -> Option<Renewed> {
         for _ in 0..1000 {
             let renewed = self.renewals.step(&self.profile, Timestamp(self.now), is_settled);
@@ -69,7 +69,7 @@ impl World {
         found
     }
 
-    /// The frames of the last sample, root first.
+    /// Returns the frames of the last sample, root first.
     fn last(&self) -> Vec<FrameId> {
         let profile = self.profile.read().unwrap();
         let sample = *profile.samples.slices_from(0).flatten().last().unwrap();
@@ -166,7 +166,7 @@ fn frames_that_wait_for_their_name_are_asked_for_again() {
     let waits = world.at(libc, 0x10).0;
     churn(&mut world, 1000);
     world.pass(&[waits]);
-    // It is waited for some time that all have their names.
+    // For some time, a renewal waits until all frames have their names.
     assert!(world.renewals.step(&world.profile, Timestamp(world.now), false).is_none());
     assert!((0..50).all(|_| world.renewals.step(&world.profile, Timestamp(world.now), false).is_none()));
     world.renew(false).expect("it is not waited for ever");
@@ -181,7 +181,7 @@ fn a_name_that_comes_while_names_are_copied_is_not_lost() {
     churn(&mut world, 1000);
     world.pass(&[frame]);
     let old = Arc::clone(&world.names);
-    // Begun, and all frames copied; the rest waits until nothing is pending.
+    // The renewal has begun, and all frames are copied. The last step waits until no name is pending.
     (0..20).for_each(|_| drop(world.renewals.step(&world.profile, Timestamp(world.now), false)));
     old.name_frame(frame, &[old.labels.intern("malloc", "libc.so.6", FrameKind::User)]);
     world.renew(true).unwrap();
@@ -205,7 +205,7 @@ fn code_made_at_run_time_keeps_its_names_and_is_followed_anew() {
     assert!(world.at(world.names.jit_object(UserId(0), Tgid(7), 1), 0x7000).1, "the symbolizer has to see it");
 }
 
-/// A tree in words: depth, name, weight; in the order of names.
+/// Returns a tree in words: depth, name, weight; in the order of names.
 fn words(snapshot: &Snapshot) -> Vec<(usize, String, u64)> {
     fn add(snapshot: &Snapshot, node: NodeId, depth: usize, words: &mut Vec<(usize, String, u64)>) {
         let name = |id| snapshot.names.labels.name(snapshot.tree.node(id).label).to_owned();
@@ -263,10 +263,10 @@ fn a_picture_and_what_it_is_compared_with_stay_as_they_were() {
     let after = engine.answer(&request, now);
     assert!(Arc::ptr_eq(&after.names, &world.names) && !Arc::ptr_eq(&after.names, &old));
     assert_eq!(words(&after), before);
-    // A label of the old tables, which a question on its way may have, is none of these.
+    // A request that is still on its way may have a label of the old tables: it is none of these.
     request.neighbours_of = Some(old.labels.intern("main", "libc.so.6", FrameKind::User));
     assert!(engine.answer(&request, now).neighbours.is_some_and(|(_, neighbours)| neighbours.callees.total() == 0));
-    // The old tables are held by nobody but us.
+    // Only this test still holds the old tables.
     world.renewals = Renewals::default();
     assert_eq!(Arc::strong_count(&old), 1);
 }

@@ -1,4 +1,4 @@
-//! The view against one that counts all samples at once, and what is special about it.
+//! Compares the view with a second one that counts all samples at once, and tests its special cases.
 
 use crate::profile::FileOffset;
 use crate::profile::Frame;
@@ -17,9 +17,9 @@ use crate::profile::view::fading::ONE;
 use crate::profile::{Cpu, Direction, Filter, Folding, FrameKind, Grouping, Limits, Pattern, Searcher, Target, Tgid, Tid};
 
 const NAMES: [&str; 6] = ["main", "alpha", "beta", "gamma", "alphabet", "_start"];
-/// Functions into which others are inlined, by their number: the function, then what was inlined into it.
+/// Functions with inlined functions, by number: the function, then the functions that were inlined into it.
 const CHAINS: [[usize; 3]; 3] = [[0, 1, 2], [1, 4, 3], [2, 3, 4]];
-/// The last of them is of an interpreter.
+/// The last of them belongs to an interpreter.
 const OF_INTERPRETER: usize = 2;
 
 struct World {
@@ -40,7 +40,7 @@ impl World {
         self.profile.record(thread, frames, sample);
     }
 
-    /// A frame that is a name; or, for numbers past the names, an address with functions inlined into one another.
+    /// Makes a frame that is a name. For numbers past the names, makes an address with functions inlined into one another.
     fn frame(&self, index: usize) -> FrameId {
         let label = |name: usize, kind| self.names.labels.intern(NAMES[name], "", kind);
         let Some(chain) = index.checked_sub(NAMES.len()).map(|chain| CHAINS[chain]) else {
@@ -84,7 +84,7 @@ fn expected(samples: &[(u64, u32, Vec<usize>)], query: &Query, now: u64, window:
             TimeRange::All => *time >= now.saturating_sub(window),
             TimeRange::Last(span) => *time >= now.saturating_sub(span),
             TimeRange::Between(from, to) => *time >= from.0 && *time < to.0,
-            // See below: its weights are no counts.
+            // Excluded here, see below: its weights are no counts.
             TimeRange::Fading(..) => false,
         };
         let passes = query.filters.iter().all(|filter| {
@@ -138,7 +138,7 @@ fn queries() -> impl Strategy<Value = Query> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// However samples arrive and leave, the picture is the one that counting all of them at once would give.
+    /// However samples arrive and leave, the picture equals the one from counting all of them at once.
     #[test]
     fn an_updated_view_equals_one_made_at_once(
         query in queries(),
@@ -341,7 +341,7 @@ fn a_stack_is_complete_when_its_root_is_an_entry() {
     );
 }
 
-/// Pictures of a past that fades, over many half-lives, against what each sample weighs by definition.
+/// Pictures of a past that fades, over many half-lives, compared with each sample's weight by definition.
 #[test]
 fn what_is_a_half_life_older_weighs_half() {
     const HALF_LIFE: u64 = 1000;
@@ -370,7 +370,7 @@ fn what_is_a_half_life_older_weighs_half() {
         let all = wanted.values().sum::<f64>() / ONE as f64;
         assert!((samples - all).abs() <= all * 0.01 + 2.0, "{samples} samples at {i}, not {all}");
     }
-    // What has faded away is not told as nothing: a process that ran once, eight half-lives before the end.
+    // A weight that has almost faded is still shown: a process that ran once, eight half-lives before the end.
     let process = world.names.labels.intern("even", "", FrameKind::Process);
     let thread = Thread { tgid: Tgid(2), tid: Tid(2), process, name: process, ..Thread::default() };
     let main = world.names.intern_named(world.names.labels.intern("main", "", FrameKind::User));
@@ -384,7 +384,7 @@ fn what_is_a_half_life_older_weighs_half() {
     let (rows, short) = (builder.activity(&world.profile, now), builder.short_stacks(now));
     assert!(rows.len() == 1 && rows[0].weights.all > 0, "{rows:?}");
     assert!(!short.is_empty() && short.iter().all(|short| short.weight > 0 && short.end != UserEnd::Gap), "{short:?}");
-    // Frozen, it is as of then, and what came since is not in it.
+    // A frozen picture is as of its moment: later samples are not in it.
     let until = Timestamp(30_500);
     builder.set_query(Query { range: TimeRange::Fading(HALF_LIFE, until), ..Query::default() });
     let mut pictures = [Timestamp(60_000), Timestamp(90_000)].map(|now| {
@@ -441,7 +441,7 @@ fn a_timeline_asked_for_before_the_first_sample_does_not_begin_when_the_machine_
     let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
     builder.update(&world.profile, Timestamp(UP * SECOND), usize::MAX);
     assert_eq!(builder.timeline(Timestamp(UP * SECOND)).weights, [0]);
-    // It was taken before, and comes after.
+    // The sample was taken before the update, and arrives after it.
     world.push((UP - 1) * SECOND, 1, &[0]);
     builder.update(&world.profile, Timestamp(UP * SECOND), usize::MAX);
     let timeline = builder.timeline(Timestamp(UP * SECOND));
@@ -451,7 +451,7 @@ fn a_timeline_asked_for_before_the_first_sample_does_not_begin_when_the_machine_
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// However samples arrive and leave, each address weighs what counting all samples at once would give it.
+    /// However samples arrive and leave, each address has the weight that counting all samples at once would give it.
     #[test]
     fn addresses_weigh_what_their_samples_do(
         query in queries(),
