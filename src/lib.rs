@@ -1,6 +1,6 @@
 //! flametop: a live flame graph of everything a Linux machine runs, in the terminal.
 //!
-//! The map of the house, in the order in which data flows:
+//! Overview, in the order of the data flow:
 //!
 //! ```text
 //! bpf/*.bpf.c ──► collector ──► profile ──► ui ──► terminal
@@ -8,20 +8,20 @@
 //!                 symbolize ──────┘
 //! ```
 //!
-//! - [`profile`]: the model; pure. Samples, stacks, names, queries, trees.
+//! - [`profile`]: the model; pure. It has samples, stacks, names, queries and trees.
 //! - [`collector`]: everything that touches the kernel.
-//! - [`symbolize`]: addresses to names.
-//! - [`object`]: files of code: opening what a process names, reading ELF; for both of these.
-//! - [`interpreters`]: functions of Python in memory; pure.
-//! - [`unwind`]: unwind information to compact tables; pure.
-//! - [`allocator`]: what the C library's allocator keeps.
-//! - [`privileges`]: what is given up after the start, in all threads.
+//! - [`symbolize`]: converts addresses to names.
+//! - [`object`]: files of code. It opens the files that a process names, and reads ELF; [`collector`] and [`symbolize`] use it.
+//! - [`interpreters`]: finds functions of Python in memory; pure.
+//! - [`unwind`]: converts unwind information to compact tables; pure.
+//! - [`allocator`]: memory that the C library's allocator keeps.
+//! - [`privileges`]: drops privileges after the start, in all threads.
 //! - [`palette`]: colours of boxes, on the screen and in saved pictures.
-//! - [`formats`]: one file a format, reading and writing.
+//! - [`formats`]: one module a file format, for reading and writing.
 //! - [`ui`]: the screen and its keys.
-//! - [`session`]: builds the rooms and connects them for one run; [`cli`] says which.
+//! - [`session`]: builds these parts and connects them for one run. [`cli`] chooses the parts.
 //!
-//! ARCHITECTURE.md has the rules; tests/architecture/main.rs holds them.
+//! ARCHITECTURE.md has the rules; tests/architecture/main.rs checks them.
 
 pub mod allocator;
 pub mod cli;

@@ -1,6 +1,6 @@
 //! Locks whose holders may have panicked.
 //!
-//! A thread that panics costs the work that it did, not the program: nothing that these locks guard is left half changed.
+//! A thread that panics loses its work but does not end the program: the data behind these locks is never left half changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -1,24 +1,24 @@
-//! The colours of boxes, before they are fitted to what a terminal shows or a picture needs. The screen and saved pictures have the same.
+//! The colours of boxes, before they are adapted to a terminal or a picture. The screen and saved pictures use the same colours.
 //!
-//! Kind decides the hue, the object shifts it, the function's name shifts hue and lightness, so that neighbours differ.
+//! The kind decides the hue, the object shifts it, and the function's name shifts hue and lightness, so that neighbours differ.
 
 use std::hash::{Hash, Hasher};
 
 use crate::profile::{Change, FrameKind, Label};
 
-/// Which colours kinds have.
+/// A set of colours for the kinds of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Palette {
     /// Warm for user code, as flame graphs are.
     #[default]
     Standard,
-    /// After Okabe and Ito's eight colours (Color Universal Design, 2008), which people with any kind of colour vision tell
-    /// apart; kinds also differ in lightness.
+    /// Based on Okabe and Ito's eight colours (Color Universal Design, 2008), which people with any kind of colour vision can
+    /// distinguish. Kinds also differ in lightness.
     ColourBlind,
 }
 
 impl Palette {
-    /// The colour of a kind, on a dark or a light ground.
+    /// Returns the colour of a kind, on a dark or a light background.
     pub fn kind(self, dark: bool, kind: FrameKind) -> Hsl {
         match self {
             Palette::Standard => standard_base(kind, dark),
@@ -26,10 +26,10 @@ impl Palette {
         }
     }
 
-    /// The colour of a frame's box, on a dark or a light ground. Without a label it is that of everything.
+    /// Returns the colour of a frame's box, on a dark or a light background. Without a label it is the colour of the root.
     pub fn frame(self, dark: bool, label: Option<&Label>) -> Hsl {
         let kind = label.map_or(FrameKind::Process, |label| label.kind);
-        // How far objects and names may shift the hue: less where the hue itself has to be recognised.
+        // Limits how far objects and names may shift the hue: less where the hue itself has to be recognized.
         let (Hsl(hue, saturation, lightness), shifts) = match self {
             Palette::Standard => (self.kind(dark, kind), 1.0),
             Palette::ColourBlind => (self.kind(dark, kind), 0.25),
@@ -43,7 +43,7 @@ impl Palette {
         )
     }
 
-    /// The colour of the box of something that has changed: grey where that may be chance.
+    /// Returns the colour of the box of a changed frame: grey if the change may be chance.
     pub fn change(self, dark: bool, change: Change) -> Hsl {
         let strength = if change.chance { 0.0 } else { change.relative.abs().sqrt().clamp(0.35, 1.0) as f32 };
         let hue = match (change.by > 0.0, self) {
@@ -56,7 +56,7 @@ impl Palette {
     }
 }
 
-/// The colour of a kind, on a dark or a light ground.
+/// Returns the colour of a kind, on a dark or a light background.
 fn standard_base(kind: FrameKind, dark: bool) -> Hsl {
     let (hue, saturation) = match kind {
         FrameKind::Process => (215.0, 0.16),
@@ -70,9 +70,9 @@ fn standard_base(kind: FrameKind, dark: bool) -> Hsl {
     Hsl(hue, saturation, if dark { 0.63 } else { 0.76 })
 }
 
-/// Hue, saturation and lightness of a kind, on a dark or a light ground: near Okabe and Ito's vermilion, blue, yellow and bluish
-/// green, moved until the least difference between two kinds, over all names and four kinds of colour vision, was 20 (CIE 1976;
-/// unmoved it was 7).
+/// Returns hue, saturation and lightness of a kind, on a dark or a light background. The colours are near Okabe and Ito's
+/// vermilion, blue, yellow and bluish green. They were moved until the least difference between two kinds was 20 (CIE 1976; unmoved
+/// it was 7). That difference is over all names and four kinds of colour vision.
 fn colour_blind_base(kind: FrameKind, dark: bool) -> Hsl {
     let (hue, saturation, lightness) = match (kind, dark) {
         (FrameKind::Process, true) => (215.0, 0.16, 0.63),
@@ -105,7 +105,7 @@ fn small_hash(value: &str) -> u32 {
 pub struct Hsl(pub f32, pub f32, pub f32);
 
 impl Hsl {
-    /// The same as red, green and blue.
+    /// Converts the colour to red, green and blue.
     pub fn rgb(self) -> (u8, u8, u8) {
         let Hsl(hue, saturation, lightness) = self;
         let chroma = (1.0 - (2.0 * lightness - 1.0).abs()) * saturation;
@@ -124,14 +124,14 @@ impl Hsl {
         (byte(r), byte(g), byte(b))
     }
 
-    /// The nearest of fewer colours: steps of 5 degrees and of 3 % of lightness.
+    /// Rounds to the nearest of fewer colours: steps of 5 degrees and of 3 % of lightness.
     pub fn in_steps(self) -> Hsl {
         let Hsl(hue, saturation, lightness) = self;
         let step = |value: f32, step: f32| (value / step).round() * step;
         Hsl(step(hue, 5.0), saturation, step(lightness, 0.03))
     }
 
-    /// The colour of text on a box of this colour.
+    /// Returns the colour of text on a box of this colour.
     pub fn ink(self) -> (u8, u8, u8) {
         let (red, green, blue) = self.rgb();
         let luminance = 0.299 * f32::from(red) + 0.587 * f32::from(green) + 0.114 * f32::from(blue);

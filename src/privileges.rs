@@ -1,7 +1,7 @@
 //! Gives up, after the start, every privilege that the rest of the run does not need.
 //!
-//! flametop starts with all that root may do and reads files and memory of processes that nobody trusts. An error in that code should
-//! not be worth more than it has to:
+//! flametop starts with all of root's privileges, and reads files and memory of untrusted processes. An error in that code should
+//! give an attacker as little as possible:
 //!
 //! ```text
 //! keep(set) ──► threads of tokio, of `far`, of the unwind tables: drop_unneeded() when they begin
@@ -16,14 +16,14 @@
 //! | `BPF`, `PERFMON`, `IPC_LOCK` | events that are attached later, CPUs that are switched on; their rings are locked memory |
 //! | `SYS_PTRACE`, `CHECKPOINT_RESTORE` | `/proc/PID/{maps,root,exe,map_files}` of other users |
 //! | `SYSLOG` | addresses in `/proc/kallsyms` |
-//! | `DAC_READ_SEARCH`, `DAC_OVERRIDE`, `CHOWN`, `FOWNER` | files in private directories; saving there, for whoever called sudo |
+//! | `DAC_READ_SEARCH`, `DAC_OVERRIDE`, `CHOWN`, `FOWNER` | files in private directories; saving there, for sudo's caller |
 //! | `KILL` | ends a command that runs as another user |
 //! | `SETUID`, `SETGID` | the program that fetches debug files runs as another user |
 //! | `SYS_ADMIN` | uprobes that are set later: the live view's collecting thread has it while it attaches; all have it before Linux 5.9, which has no `CHECKPOINT_RESTORE` |
 //!
-//! Capabilities belong to threads, so each thread drops its own; new threads have those of their creator. [`close`] adds, for all threads
-//! at once, a seccomp filter that refuses system calls which flametop never makes after the start. Where the kernel refuses one of
-//! these steps, the others are taken.
+//! Capabilities belong to threads, so each thread drops its own; a new thread inherits those of its creator. [`close`] adds a
+//! seccomp filter for all threads at once. The filter refuses system calls that flametop never makes after the start. If the kernel
+//! refuses one of these steps, the others are still taken.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -31,11 +31,11 @@ use std::sync::OnceLock;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads};
 
-/// Reads files of everybody.
+/// Reads all users' files.
 const READ: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
-/// Reads and writes files of everybody.
+/// Reads and writes all users' files.
 const FILES: CapabilitySet = READ.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::CHOWN).union(CapabilitySet::FOWNER);
-/// Samples, and names what was sampled.
+/// Samples, and names the samples' code.
 const SAMPLING: CapabilitySet = FILES
     .union(CapabilitySet::BPF)
     .union(CapabilitySet::PERFMON)
@@ -47,7 +47,7 @@ const SAMPLING: CapabilitySet = FILES
 /// The number of `CAP_CHECKPOINT_RESTORE`, the newest that is needed (Linux 5.9).
 const NEWEST: u32 = 40;
 
-/// The tasks of the rest of the run, which decide what it may still do.
+/// Tasks of the rest of the run. They decide which privileges it keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Duties {
     /// Reads files that the user names.
@@ -60,7 +60,7 @@ pub enum Duties {
         command: bool,
         /// A program that fetches debug files is started.
         fetches: bool,
-        /// Events are attached that were not asked for at the start.
+        /// Events are attached later that were not requested at the start.
         attaches: bool,
     },
 }
@@ -81,7 +81,7 @@ impl Duties {
     }
 }
 
-/// The newest capability that the kernel knows.
+/// Returns the newest capability that the kernel knows.
 fn newest_known() -> u32 {
     let text = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap").unwrap_or_default();
     text.trim().parse().unwrap_or(NEWEST)
@@ -92,7 +92,7 @@ static KEPT: OnceLock<CapabilitySet> = OnceLock::new();
 /// Further capabilities of the collecting thread. It holds them only while it attaches to an event: the kernel requires them for uprobes.
 static RESERVE: OnceLock<CapabilitySet> = OnceLock::new();
 
-/// Decides, once, what threads keep; to be called before the first of them begins.
+/// Decides once which capabilities threads keep. Call it before the first thread begins.
 pub fn keep(duties: Duties) {
     let _ = KEPT.set(duties.capabilities());
     if matches!(duties, Duties::Samples { attaches: true, .. }) {
@@ -100,7 +100,8 @@ pub fn keep(duties: Duties) {
     }
 }
 
-/// Drops, in the calling thread and those that it will start, all capabilities but the kept ones; programs that they start get no more.
+/// Drops all capabilities but the kept ones, in the calling thread and in threads that it will start. Programs that these threads
+/// start get the same limit.
 pub fn drop_unneeded() {
     drop_but(CapabilitySet::empty());
 }
@@ -123,7 +124,7 @@ fn set(effective: CapabilitySet, permitted: CapabilitySet) {
     let _ = set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() });
 }
 
-/// Attaches to an event, with what was reserved for that.
+/// Attaches to an event, with the capabilities reserved for that.
 pub fn attaching<T>(work: impl FnOnce() -> T) -> T {
     let Some(CapabilitySets { effective, permitted, .. }) = RESERVE.get().and_then(|_| capabilities(None).ok()) else {
         return work();
@@ -134,7 +135,8 @@ pub fn attaching<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Drops the calling thread's capabilities, and has system calls that nobody makes any more refused for all threads (`EPERM`).
+/// Drops the calling thread's capabilities. For all threads, system calls that are no longer needed are refused from now on
+/// (`EPERM`).
 pub fn close() {
     drop_unneeded();
     if let Some(filter) = filter() {
@@ -142,7 +144,7 @@ pub fn close() {
     }
 }
 
-/// Refuses [`REFUSED`] and allows the rest. `None` on architectures that the library does not know.
+/// Returns a filter that refuses [`REFUSED`] and allows all other calls. `None` on architectures that the library does not know.
 fn filter() -> Option<BpfProgram> {
     let rules: BTreeMap<i64, _> = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
     let architecture = std::env::consts::ARCH.try_into().ok()?;
@@ -150,8 +152,8 @@ fn filter() -> Option<BpfProgram> {
     SeccompFilter::new(rules, SeccompAction::Allow, eperm, architecture).ok()?.try_into().ok()
 }
 
-/// System calls that flametop never makes after its start, and that would be worth something to whoever took it over: code for the
-/// kernel, the kernel's end, mounts and namespaces, other processes' memory, the clock, devices, keys.
+/// System calls that flametop never makes after its start, and that would help an attacker who took it over. They load code into
+/// the kernel, stop the kernel, change mounts and namespaces, read other processes' memory, set the clock, or use devices and keys.
 const REFUSED: &[i64] = &[
     libc::SYS_init_module,
     libc::SYS_finit_module,
@@ -209,10 +211,10 @@ const REFUSED: &[i64] = &[
     libc::SYS_nfsservctl,
 ];
 
-/// Those that only this architecture has.
+/// Refused system calls that only this architecture has.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_mknod, libc::SYS_uselib];
-/// Those that only this architecture has.
+/// Refused system calls that only this architecture has: none.
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[i64] = &[];
 

@@ -1,6 +1,7 @@
-//! Lines of a file of any size and either encoding, without holding more of it than one chunk or one line.
+//! Reads the lines of a file of any size, in UTF-8 or UTF-16, and holds at most one chunk or one line in memory.
 //!
-//! Promises UTF-8 where the file was UTF-16 with a byte order mark, and bytes as they are otherwise, without the mark.
+//! A file in UTF-16 with a byte order mark is returned as UTF-8. The bytes of any other file are returned unchanged, without the
+//! mark.
 
 use std::io::{self, Chain, Cursor, Read};
 
@@ -13,13 +14,13 @@ pub enum Encoding {
     /// UTF-8, or bytes that mostly are.
     #[default]
     Utf8,
-    /// UTF-16, little-endian, told by its byte order mark.
+    /// UTF-16, little-endian, recognized by its byte order mark.
     Utf16Le,
-    /// UTF-16, big-endian, told by its byte order mark.
+    /// UTF-16, big-endian, recognized by its byte order mark.
     Utf16Be,
 }
 
-/// Bytes asked for at once: large enough that system calls do not count, small enough for the second-level cache.
+/// Bytes of one read: large enough that the cost of system calls does not matter, small enough for the second-level cache.
 const CHUNK: usize = 256 << 10;
 
 /// The longest line: 5,000 frames of 10,000 bytes fit.
@@ -39,7 +40,7 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    /// Looks at the first bytes for a byte order mark, and for signs of another format.
+    /// Checks the first bytes for a byte order mark, and for signs of another format.
     pub(super) fn new(mut input: R) -> Result<Lines<R>, FormatError> {
         let mut head = [0u8; MAGIC_BYTES];
         let length = fill(&mut input, &mut head).map_err(FormatError::Read)?;
@@ -66,17 +67,17 @@ impl<R: Read> Lines<R> {
         Ok(Lines { input, buffer, start: 0, end: 0, at_end: false, number: 0, max_line: MAX_LINE, encoding })
     }
 
-    /// How the file is stored.
+    /// Returns how the file is stored.
     pub(super) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Number of the line handed out last, from 1.
+    /// Returns the number of the line that was returned last, from 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next line without its newline; `None` at the end.
+    /// Returns the next line without its newline; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>, FormatError> {
         let mut searched = self.start;
         let (line, next) = loop {
@@ -99,7 +100,8 @@ impl<R: Read> Lines<R> {
         Ok(self.buffer.get(line))
     }
 
-    /// Moves what is left to the front of the buffer and fills the rest of it; a line longer than the buffer doubles it.
+    /// Moves unread bytes to the front of the buffer and fills the rest of it. A line longer than the buffer doubles the buffer's
+    /// size.
     fn read_more(&mut self) -> Result<(), FormatError> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -118,7 +120,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// One read, again when a signal interrupted it.
+/// Reads once, and repeats the read if a signal interrupted it.
 fn read_some(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(into) {
@@ -128,7 +130,7 @@ fn read_some(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Reads until `into` is full or the input ends; returns how much that was.
+/// Reads until `into` is full or the input ends. Returns the number of bytes read.
 fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(free) = into.get_mut(filled..).filter(|free| !free.is_empty()) {
@@ -156,12 +158,12 @@ impl<R: Read> Read for Decoded<R> {
     }
 }
 
-/// UTF-16 to UTF-8, chunk by chunk. A surrogate without its other half, or half a unit at the end, becomes U+FFFD.
+/// Converts UTF-16 to UTF-8, chunk by chunk. A surrogate without its other half, or half a unit at the end, becomes U+FFFD.
 struct Utf16<R> {
     input: R,
     unit: fn([u8; 2]) -> u16,
     raw: Vec<u8>,
-    /// A high surrogate at the end of a chunk waits for the next.
+    /// High surrogate at the end of a chunk. It waits for the next chunk.
     waiting: Option<u16>,
     decoded: String,
     given: usize,

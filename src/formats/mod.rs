@@ -1,14 +1,14 @@
-//! Files: one module a format, reading and writing. Imports the model and nothing else of the house.
+//! File formats: one module each, for reading and writing. Imports only the model.
 //!
-//! - [`table`]: all formats, their endings, and what can be done with them
-//! - [`folded`]: one stack a line with its count: what FlameGraph's tools exchange
-//! - [`svg`]: an interactive flame graph for a browser, drawn by inferno
-//! - [`html`]: the same with a table of functions, as a page
-//! - [`writer`]: writes any of them
+//! - [`table`]: all formats, their endings and their capabilities.
+//! - [`folded`]: one stack and its count a line. FlameGraph's tools exchange this format.
+//! - [`svg`]: an interactive flame graph for a browser, drawn by inferno.
+//! - [`html`]: the same graph with a table of functions, as a page.
+//! - [`writer`]: writes any of these formats.
 //!
-//! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile); writers take the
-//! [`CallTree`] that a view shows, zoom included. [`save`] puts a file in its place whole or not at
-//! all. Readers take every file as hostile: bounded, checked, and without control characters when it leaves this room.
+//! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile). Writers take the [`CallTree`] that
+//! a view shows, zoom included. [`save`] puts a file in its place whole or not at all. Readers treat every file as hostile: they
+//! bound and check it, and their output has no control characters.
 #![deny(clippy::indexing_slicing)]
 
 pub mod folded;
@@ -29,7 +29,7 @@ pub use table::Format;
 /// The part of a tree that is saved, alone or beside its baseline.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
-    /// The tree; in a comparison that of both sides.
+    /// The tree. In a comparison it contains both sides.
     pub tree: &'a CallTree,
     /// The weights of its nodes on both sides, in a comparison.
     pub difference: Option<&'a Difference>,
@@ -48,18 +48,18 @@ pub enum FormatError {
     /// The output could not be written.
     #[error("failed to write: {0}")]
     Write(#[from] io::Error),
-    /// There was no byte in it.
+    /// The file has no bytes.
     #[error("the file is empty; expected folded stacks, one a line, such as `main;parse;read 42`")]
     EmptyFile,
-    /// Its first bytes say that it is something else.
+    /// The first bytes belong to another format.
     #[error("this is {what}, not folded stacks; {advice}")]
     OtherFormat {
-        /// What it is, with an article.
+        /// Name of the format, with an article.
         what: &'static str,
         /// How to get folded stacks from it.
         advice: &'static str,
     },
-    /// Not one line was a stack.
+    /// No line was a stack.
     #[error(
         "none of the {lines} lines is a folded stack; expected frames joined by `;`, a space and a count, such as \
          `main;parse;read 42`"
@@ -76,10 +76,10 @@ pub enum FormatError {
         /// The longest line that is read, in bytes.
         limit: usize,
     },
-    /// Counts that would need more samples than memory should hold.
+    /// The counts would need more samples than memory should hold.
     #[error("the counts up to line {line} add up to more than {limit:.1e}; scale them down, to microseconds for instance")]
     CountsTooLarge {
-        /// The line that was too much, counted from 1.
+        /// The line that exceeded the limit, counted from 1.
         line: u64,
         /// About the largest sum that is read.
         limit: f64,

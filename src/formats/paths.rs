@@ -1,11 +1,11 @@
 //! Walks a call tree path by path, in the order of the paths' texts, for formats in which a stack is text.
 //!
-//! Paths are told apart by what is written, not by labels: two labels that read the same (one function name in two objects)
-//! are one frame here. No recursion, so that depth costs memory on the heap only.
+//! Paths are distinguished by their text, not by labels. Two labels with the same text (one function name in two objects) are one
+//! frame here. The walk does not recurse, so a deep tree costs only heap memory.
 
 use crate::profile::{CallTree, Difference, LabelId, LabelTable, NodeId, Sides};
 
-/// What each label of a tree is written as.
+/// The text of each label of a tree.
 pub(super) struct Texts {
     /// Every text once, in order.
     texts: Vec<String>,
@@ -42,7 +42,7 @@ impl Texts {
         Texts { texts, by_label, first: labels.id(0) }
     }
 
-    /// Where the label's text comes in the order of all texts.
+    /// Returns the position of the label's text in the order of all texts.
     fn rank(&self, label: LabelId) -> u32 {
         let index = label.0.checked_sub(self.first.0).map(|index| index as usize);
         index.and_then(|index| self.by_label.get(index)).copied().unwrap_or(u32::MAX)
@@ -53,11 +53,11 @@ impl Texts {
     }
 }
 
-/// Nodes that read the same under one parent, waiting for their turn.
+/// Nodes with the same text under one parent, waiting to be visited.
 struct Pending {
     rank: u32,
     nodes: Vec<NodeId>,
-    /// How much of the path's text belongs to the parent.
+    /// Length of the parent's part of the path's text.
     parent_text: usize,
     /// Frames above this one.
     depth: usize,
@@ -67,18 +67,18 @@ struct Pending {
 pub(super) struct Path<'a> {
     /// The frames, joined by `;`.
     pub(super) text: &'a str,
-    /// How many frames that are.
+    /// Number of frames.
     pub(super) depth: usize,
-    /// What ends here, and what ends below it in frames that are too narrow to be told.
+    /// Weight of samples that end here, plus the weight below in frames too narrow to be visited.
     pub(super) own: u64,
-    /// The nodes that read like this.
+    /// The nodes with this text.
     pub(super) nodes: &'a [NodeId],
-    /// Those of the paths one frame longer that are visited.
+    /// Nodes of the visited paths that are one frame longer.
     pub(super) below: &'a [NodeId],
 }
 
 impl Path<'_> {
-    /// [`Path::own`] on both sides of a comparison.
+    /// Returns [`Path::own`] for both sides of a comparison.
     pub(super) fn own_sides(&self, difference: &Difference) -> Sides {
         let sum = |nodes: &[NodeId]| nodes.iter().fold(Sides::default(), |sum, node| sum.plus(difference.node(*node).total));
         sum(self.nodes).less(sum(self.below))
@@ -95,12 +95,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// All paths.
+    /// No bounds: all paths are visited.
     pub(super) const NONE: Limits = Limits { narrowest: 1, deepest: usize::MAX };
 }
 
-/// Visits every path from the root through `root` down, callers before callees, siblings in the order of their texts. Frames
-/// beyond the limits are not visited; their weight counts as their caller's own. Weight without a caller comes first, as a path without
+/// Visits every path from the root through `root` down, callers before callees, siblings in the order of their texts. Frames beyond
+/// the limits are not visited; their weight counts as their caller's own. Weight without a caller comes first, as a path without
 /// frames.
 pub(super) fn walk<E>(
     tree: &CallTree,
@@ -149,8 +149,8 @@ fn push_frame(line: &mut String, text: &str) {
     line.push_str(text);
 }
 
-/// Puts the children of `nodes` on the pile, last text first, so that the first comes off first, and leaves them in `below`. Returns
-/// what they weigh.
+/// Pushes the children of `nodes` onto the stack, last text first, so that the first text is popped first. Also leaves the children
+/// in `below`. Returns their weight.
 fn push_children(
     tree: &CallTree,
     texts: &Texts,

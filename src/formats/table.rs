@@ -1,11 +1,12 @@
-//! The formats that flametop writes or reads, and others that it knows by sight. Help, prompts and errors list them by these tables.
+//! The formats that flametop writes or reads, and formats that it only recognizes. Help, prompts and errors list them from these
+//! tables.
 
 /// A kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// An interactive flame graph.
     Svg,
-    /// The same, with a table of functions.
+    /// The same graph, with a table of functions.
     Html,
     /// Folded stacks.
     Folded,
@@ -20,10 +21,10 @@ pub enum Takes {
     Profile,
 }
 
-/// What is known of a format.
+/// Properties of a format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Which.
+    /// The format.
     pub format: Format,
     /// The endings of its files, without the dot. The first is offered.
     pub endings: &'static [&'static str],
@@ -35,9 +36,9 @@ pub struct Entry {
     pub is_written: bool,
     /// The input of its writer.
     pub takes: Takes,
-    /// Whether it tells lines of source.
+    /// Whether the format contains source lines.
     pub shows_lines: bool,
-    /// A few words for help.
+    /// Short description for help.
     pub what: &'static str,
 }
 
@@ -75,7 +76,7 @@ pub const FORMATS: &[Entry] = &[
     },
 ];
 
-/// First bytes of a file that are enough to know its format.
+/// Number of first bytes that are enough to recognize a format.
 pub(super) const MAGIC_BYTES: usize = 16;
 
 /// A format that cannot be opened, and what can be done about it.
@@ -93,7 +94,7 @@ const fn foreign(magic: &'static [u8], what: &'static str, advice: &'static str)
     Foreign { magic, what, advice }
 }
 
-/// Formats that people take for folded stacks.
+/// Formats that people mistake for folded stacks.
 const FOREIGN: &[Foreign] = &[
     foreign(
         b"\x1f\x8b",
@@ -110,42 +111,42 @@ const FOREIGN: &[Foreign] = &[
 ];
 
 impl Foreign {
-    /// The foreign format of a file that begins like this.
+    /// Returns the foreign format of a file with these first bytes.
     pub(super) fn of(head: &[u8]) -> Option<&'static Foreign> {
         FOREIGN.iter().find(|foreign| head.starts_with(foreign.magic))
     }
 }
 
 impl Format {
-    /// The format of files with this ending, in upper or lower case.
+    /// Returns the format of files with this ending, in upper or lower case.
     pub fn of_ending(ending: &str) -> Option<Format> {
         let has_it = |entry: &&Entry| entry.endings.iter().any(|known| known.eq_ignore_ascii_case(ending));
         FORMATS.iter().find(has_it).map(|entry| entry.format)
     }
 
-    /// Its row in [`FORMATS`].
+    /// Returns the format's row in [`FORMATS`].
     fn entry(self) -> Option<&'static Entry> {
         FORMATS.iter().find(|entry| entry.format == self)
     }
 
-    /// The ending of its files, without the dot.
+    /// Returns the ending of its files, without the dot.
     pub fn ending(self) -> &'static str {
         self.entry().and_then(|entry| entry.endings.first()).copied().unwrap_or_default()
     }
 
-    /// Whether it tells lines of source.
+    /// Returns whether the format contains source lines.
     pub fn shows_lines(self) -> bool {
         self.entry().is_some_and(|entry| entry.shows_lines)
     }
 }
 
-/// The endings of files that can be written, each with its dot.
+/// Returns the endings of files that can be written, each with its dot.
 fn written_endings() -> Vec<String> {
     let written = FORMATS.iter().filter(|entry| entry.is_written);
     written.flat_map(|entry| entry.endings).map(|ending| format!(".{ending}")).collect()
 }
 
-/// The endings of files that can be written, for an error: `.svg, .html, .htm, .folded and .txt`.
+/// Returns the endings of files that can be written, for an error: `.svg, .html, .htm, .folded and .txt`.
 pub fn known_endings() -> String {
     let endings = written_endings();
     match endings.split_last() {
@@ -154,12 +155,12 @@ pub fn known_endings() -> String {
     }
 }
 
-/// The endings that are offered, for a prompt: `.svg`, `.html`, `.folded`.
+/// Returns the endings that are offered, for a prompt: `.svg`, `.html`, `.folded`.
 pub fn offered_endings() -> Vec<String> {
     FORMATS.iter().filter(|entry| entry.is_written).map(|entry| format!(".{}", entry.format.ending())).collect()
 }
 
-/// What can be written, for help: `.svg (a flame graph for a browser), .folded or .txt (folded stacks)`.
+/// Describes the formats that can be written, for help: `.svg (a flame graph for a browser), .folded or .txt (folded stacks)`.
 pub fn described() -> String {
     let described = FORMATS.iter().filter(|entry| entry.is_written).map(|entry| {
         let endings: Vec<String> = entry.endings.iter().map(|ending| format!(".{ending}")).collect();
@@ -177,7 +178,7 @@ mod tests {
         for entry in FORMATS {
             assert!(entry.is_read || entry.is_written, "{entry:?}");
             assert_eq!(Format::of_ending(entry.format.ending()), Some(entry.format));
-            // Files that cannot be opened are known by their first bytes.
+            // Files that cannot be opened are recognized by their first bytes.
             assert_eq!(entry.magic.and_then(Foreign::of).is_some(), !entry.is_read, "{entry:?}");
             for ending in entry.endings {
                 assert_eq!(Format::of_ending(&ending.to_uppercase()), Some(entry.format), "{ending}");

@@ -1,4 +1,4 @@
-//! Writes a file of whatever format.
+//! Writes a file of any format.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use super::folded::{self, FoldedOptions};
 use super::svg::{self, SvgOptions};
 use super::{Format, FormatError, Part, html};
 
-/// Writes a file of a format. Returns what is not in it, as half a sentence.
+/// Writes a file of a format. Returns a description of omitted parts, as half a sentence.
 ///
 /// `out` should be buffered. A tree without weight is an error.
 pub fn write(

@@ -1,15 +1,15 @@
-//! Weights in words: CPU time where the clock was sampled live, counts otherwise.
+//! Formats weights: as CPU time if the clock was sampled live, as counts otherwise.
 
 use super::scene::Scene;
 use super::text;
 
 impl Scene {
-    /// A weight of the tree: `5.41 s` of CPU time, or a count.
+    /// Formats a weight of the tree: `5.41 s` of CPU time, or a count.
     pub(in crate::ui) fn amount(&self, weight: u64) -> String {
         self.counted(self.snapshot.amount_of(weight))
     }
 
-    /// So many samples or events: as CPU time or as a count.
+    /// Formats a number of samples or events: as CPU time or as a count.
     pub(in crate::ui) fn counted(&self, amount: u64) -> String {
         match self.ticks() {
             0 => text::grouped(amount),
@@ -17,20 +17,20 @@ impl Scene {
         }
     }
 
-    /// A weight of the tree with its unit: `5.41 s of CPU`, `1,000 samples`.
+    /// Formats a weight of the tree with its unit: `5.41 s of CPU`, `1,000 samples`.
     pub(in crate::ui) fn amount_with_unit(&self, weight: u64) -> String {
         let unit = if self.ticks() == 0 { self.unit_word() } else { "of CPU" };
         format!("{} {unit}", self.amount(weight))
     }
 
-    /// The CPUs that a weight of the tree kept busy, on average over the time that is shown. `None` for files and events: events may have been
-    /// attached later than sampling began.
+    /// Returns the CPUs that a weight of the tree kept busy, on average over the time on screen. `None` for files and events:
+    /// events may have been attached after sampling began.
     fn cpus_of(&self, weight: u64) -> Option<String> {
         let seconds = self.snapshot.seconds.filter(|seconds| *seconds > 0.0 && self.ticks() > 0)?;
         Some(self.rate(self.snapshot.amount_of(weight) as f64 / seconds))
     }
 
-    /// The part of all CPUs that was in use in the time that is shown, from 0 to 1. `None` where that is not known.
+    /// Returns the part of all CPUs that was in use in the time on screen, from 0 to 1. `None` if that is not known.
     pub(in crate::ui) fn share_of_machine(&self) -> Option<f64> {
         let seconds = self.snapshot.seconds.filter(|seconds| *seconds > 0.0 && self.ticks() > 0 && !self.compare.on)?;
         let all = if self.target().cpu.is_some() { 1 } else { self.status.cpus };
@@ -38,12 +38,12 @@ impl Scene {
         Some((self.snapshot.amount() as f64 / most.max(1.0)).clamp(0.0, 1.0))
     }
 
-    /// The same in words: `0.98 CPUs`.
+    /// Formats the CPUs that a weight kept busy: `0.98 CPUs`.
     pub(in crate::ui) fn use_of(&self, weight: u64) -> Option<String> {
         Some(format!("{} CPUs", self.cpus_of(weight)?))
     }
 
-    /// The same beside the number of CPUs: `1.62 of 2 CPUs`.
+    /// Formats the CPUs that a weight kept busy, and the number of CPUs: `1.62 of 2 CPUs`.
     pub(in crate::ui) fn use_of_all(&self, weight: u64) -> Option<String> {
         let all = if self.target().cpu.is_some() { 1 } else { self.status.cpus };
         Some(format!("{} of {}", self.cpus_of(weight)?, text::cpus(all)))

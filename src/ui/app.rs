@@ -1,4 +1,4 @@
-//! The state machine: (state, event) → state and effects. No I/O and no clock of its own, so that tests can drive it.
+//! The state machine: (state, event) → state and effects. It does no I/O and reads no clock, so tests can drive it.
 
 use std::sync::Arc;
 
@@ -32,25 +32,25 @@ struct RowsOf {
 /// Lines of the command's output kept for its pane.
 const OUTPUT_LINES: usize = 1000;
 
-/// Everything the screen is made from.
+/// Everything that the screen is drawn from.
 pub struct App {
-    /// What is looked at, and how.
+    /// The shared state: newest answer, choices, looks.
     pub scene: Scene,
-    /// What each view remembers.
+    /// The state of each view.
     pub views: Views,
-    /// The source that lies over the view.
+    /// The source that is open over the view.
     pub source: Option<Source>,
     pub(super) hottest: Hottest,
-    /// What lies over the view.
+    /// The prompt, list, help or question over the view.
     pub overlay: Option<Overlay>,
     /// The started command's output.
     pub output: Vec<String>,
-    /// The events that there are, once somebody has asked.
+    /// The available events. `None` before the first request for them.
     pub(super) event_names: Option<Arc<[EventName]>>,
     pub(super) asked: Option<Request>,
-    /// The view to go back to from callers and callees.
+    /// The view to return to from callers and callees.
     pub(super) came_from: Option<View>,
-    /// The rows that the tables have now.
+    /// The choices that decided the rows of the current tables.
     rows_of: RowsOf,
     /// The seconds in the time strip where the mouse's button went down.
     pub(super) drag_from: Option<(u64, u64)>,
@@ -59,17 +59,17 @@ pub struct App {
     pub(super) save_offer: SaveOffer,
 }
 
-/// What `w` offers.
+/// Proposals for the prompt of `w`.
 #[derive(Clone, Debug)]
 pub struct SaveOffer {
-    /// Makes the name of a file.
+    /// Makes a file name.
     pub name: fn() -> String,
     /// The endings of files that can be written, each with its dot.
     pub endings: Vec<String>,
 }
 
 impl App {
-    /// A program that has seen nothing yet. `query` is what it starts with.
+    /// Creates the state of a program that has seen nothing yet. `query` is its first query.
     pub fn new(names: Arc<Names>, theme: Theme, query: Query, save_offer: SaveOffer) -> App {
         App {
             scene: Scene::new(names, theme, query),
@@ -89,7 +89,7 @@ impl App {
         }
     }
 
-    /// Takes in an event; what is to be done about it comes back.
+    /// Processes an event. Returns the effects that the caller must carry out.
     pub fn update(&mut self, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
@@ -122,7 +122,7 @@ impl App {
         effects
     }
 
-    /// Scrolls the tables to their tops if other rows were chosen.
+    /// Scrolls the tables to their tops if the choice of rows has changed.
     fn show_tops(&mut self) {
         let of = RowsOf {
             target: self.scene.query.target.clone(),
@@ -137,7 +137,7 @@ impl App {
         }
     }
 
-    /// Asks for what the screen needs, if that is not what was asked for last.
+    /// Requests the data that the screen needs, unless the last request was the same.
     fn ask(&mut self, effects: &mut Vec<Effect>) {
         let mut request = Request {
             query: self.scene.query(),
@@ -166,16 +166,16 @@ impl App {
     }
 
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
-        // What was frozen stays, also when the store lets its samples go; names and late samples still come in.
+        // A frozen picture stays, even when the store drops its samples. Names and late samples still arrive.
         let same = snapshot.request.has_the_picture_of(&self.scene.snapshot.request);
         let melted = self.scene.frozen.is_some() && same && snapshot.weight() < self.scene.snapshot.weight();
-        // Where samples of a function are may be counted later than the rest.
+        // The sample counts of a function's addresses may arrive after the other figures.
         let is_known = self.scene.snapshot.addresses.is_some() || snapshot.addresses.is_none();
         if melted && snapshot.request == self.scene.snapshot.request && is_known {
             return;
         }
         self.scene.snapshot = match melted {
-            // The cursor is on another function: where its samples are is new, the picture is the old one.
+            // The cursor is on another function: its addresses are new, the picture is the old one.
             true => {
                 let (request, addresses) = (snapshot.request.clone(), snapshot.addresses.clone());
                 Arc::new(Snapshot { request, addresses, ..(*self.scene.snapshot).clone() })
@@ -191,7 +191,7 @@ impl App {
         self.views.each(|view| view.refresh(&self.scene));
     }
 
-    /// The picture is of other tables of names: whatever a label was kept of is found there by its words.
+    /// Follows the picture to other tables of names. Labels in the state are looked up there by their text.
     fn follow_names(&mut self) {
         let names = Arc::clone(&self.scene.snapshot.names);
         let old = std::mem::replace(&mut self.scene.names, Arc::clone(&names));
@@ -231,7 +231,7 @@ impl App {
         self.preview_search();
     }
 
-    /// Does what a key or a click asks for.
+    /// Carries out the action of a key or a click.
     pub fn act(&mut self, action: Action, effects: &mut Vec<Effect>) {
         if self.act_on_source(action, effects) {
             return;
@@ -271,7 +271,7 @@ impl App {
             Action::PreviousView => self.turn_view(View::ALL.len() - 1),
             Action::Show(view) => self.show(view),
             Action::Freeze if self.scene.is_file() => self.scene.say("a file stands still".to_owned()),
-            // Before the first picture there is nothing to hold on to.
+            // Before the first picture there is nothing to freeze.
             Action::Freeze if self.scene.frozen.is_some() || self.scene.snapshot.now == Timestamp(0) => self.scene.frozen = None,
             Action::Freeze => self.scene.frozen = Some(self.scene.snapshot.now),
             Action::MarkBaseline => self.scene.mark_baseline(),
@@ -349,7 +349,7 @@ impl App {
     }
 
     fn change_order(&mut self) {
-        // What has no order of its own changes that of the flame graph.
+        // Views without an order change the order of the flame graph.
         if !self.views.get_mut(self.scene.view).next_order() {
             self.views.flame.next_order();
         }
@@ -369,7 +369,7 @@ impl App {
         self.scene.message = Some(Message { text: text.to_owned(), bad: false });
     }
 
-    /// Shows inlined functions, or only what they were inlined into.
+    /// Shows inlined functions, or only the functions that they were inlined into.
     pub(super) fn fold_inlined(&mut self, fold: bool) {
         self.scene.query.folding.inlined = fold;
         self.views.flame.expect_other_frames();
@@ -391,7 +391,7 @@ impl App {
         self.scene.say(text.to_owned());
     }
 
-    /// Shows all calls of a direct recursion as one, or each on its own.
+    /// Shows all calls of a direct recursion as one frame, or each call separately.
     pub(super) fn fold_recursion(&mut self, fold: bool) {
         self.scene.query.folding.recursion = fold;
         self.views.flame.expect_other_frames();
@@ -399,7 +399,7 @@ impl App {
         self.scene.say(text.to_owned());
     }
 
-    /// Shows callers and callees of what is selected. From there, back to where they were opened.
+    /// Shows callers and callees of the selected function. From there, returns to the view where they were opened.
     fn sandwich(&mut self) {
         if self.go_back() {
             return;
@@ -415,7 +415,7 @@ impl App {
         self.scene.view = View::Functions;
     }
 
-    /// The function under the cursor of whichever view is on screen.
+    /// Returns the function under the cursor of the current view.
     pub fn selected_label(&self) -> Option<LabelId> {
         if let Some(source) = &self.source {
             return Some(source.label);
@@ -451,7 +451,7 @@ impl App {
         };
     }
 
-    /// The place under the cursor, for the breadcrumb.
+    /// Returns the place under the cursor, for the breadcrumb.
     pub fn cursor(&self) -> &Place {
         &self.views.flame.cursor
     }

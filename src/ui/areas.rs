@@ -1,11 +1,11 @@
-//! How the screen is divided: the same for drawing and for the mouse.
+//! Divides the screen, for drawing and for the mouse.
 
 use ratatui::layout::Rect;
 
-/// The parts of the screen from top to bottom. Parts for which there is no room are empty.
+/// The parts of the screen from top to bottom. A part is empty if there is no room for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Areas {
-    /// One line: what is looked at, and how good it is.
+    /// One line: the selection of samples, and how reliable they are.
     pub header: Rect,
     /// One line: CPU use over time, and the chips.
     pub time: Rect,
@@ -15,12 +15,12 @@ pub struct Areas {
     pub output: Rect,
     /// One line: the frame under the cursor.
     pub detail: Rect,
-    /// One line: where it is, and keys.
+    /// One line: the cursor's position, and keys.
     pub hints: Rect,
 }
 
 impl Areas {
-    /// How many rows of a table the view shows: it has a heading.
+    /// Returns the number of table rows that the view shows. The heading takes one line.
     pub(super) fn table_lines(&self) -> usize {
         usize::from(self.body.height).saturating_sub(1)
     }
@@ -29,7 +29,7 @@ impl Areas {
         let mut areas = Areas::default();
         let (mut top, mut bottom) = (0, rows);
         let line = |y| Rect::new(0, y, columns, 1);
-        // In the order of their worth: the view needs at least three lines before anything else gets one.
+        // Most important first: the view needs at least three lines before anything else gets one.
         if rows >= 4 {
             areas.header = line(top);
             top += 1;

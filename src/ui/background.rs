@@ -1,4 +1,4 @@
-//! Whether the terminal's background is dark: the terminal is asked for its colours (OSC 10 and 11).
+//! Detects whether the terminal's background is dark, by querying its colours (OSC 10 and 11).
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -7,17 +7,18 @@ use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use terminal_colorsaurus::{QueryOptions, ThemeMode, theme_mode};
 
-/// How long an answer may take, over a slow line too. An answer that came later would be taken for keys. Terminals that know no colours
-/// say so at once, as they are asked for their attributes as well.
+/// Longest wait for the answer, which may come over a slow line. A later answer would be mistaken for keys. A terminal without
+/// colours answers at once, because the query includes the terminal's attributes.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Asks the terminal. Returns `None` if it does not say, or if keys were pressed already: the answer comes behind them, and to read it they
-/// would have to be thrown away. Call this before [`run`](super::run) takes the terminal over, and before another program reads from it.
+/// Queries the terminal. Returns `None` if it does not answer, or if keys were pressed already: the answer comes behind the keys,
+/// and reading it would discard them. Call this before [`run`](super::run) takes the terminal over, and before another program
+/// reads from it.
 pub fn has_dark_background() -> Option<bool> {
     if !io::stdin().is_terminal() {
         return None;
     }
-    // Without raw mode keys are not seen before the line ends.
+    // Without raw mode, keys arrive only at the end of the line.
     enable_raw_mode().ok()?;
     let mode = if keys_wait() { None } else { ask() };
     disable_raw_mode().ok()?;

@@ -1,25 +1,25 @@
-//! What is marked as the baseline, and whether what is seen is shown as a difference to it.
+//! State of a comparison: the baseline, and whether the difference to it is shown.
 
 use super::span::Span;
 use crate::profile::Mark;
 
-/// What is compared with what.
+/// State of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Compare {
-    /// What is marked.
+    /// The baseline.
     pub baseline: Option<Mark>,
     /// Whether the difference is shown.
     pub on: bool,
-    /// Whether it is of shares also where rates are known.
+    /// Compares shares even if rates are known.
     pub by_shares: bool,
-    /// The reader has marked nothing: the baseline is the time before the last seconds. With the span to go back to.
+    /// The time before the last seconds is the baseline, because the user has marked none. Contains the span to return to.
     pub(super) before: Option<Span>,
-    /// Marks so far.
+    /// Number of baselines marked so far.
     pub(super) marks: u64,
 }
 
 impl Compare {
-    /// With the baseline of a file, which the engine has already.
+    /// Starts with the baseline of a file, which the engine has already.
     pub fn with_file() -> Compare {
         Compare { baseline: Some(Mark::default()), on: true, ..Compare::default() }
     }

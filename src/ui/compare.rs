@@ -1,12 +1,12 @@
-//! Comparing: what is marked as baseline, and whether what is seen is shown as a difference to it.
+//! Comparing: marks a baseline, and shows the current samples as a difference to it.
 //!
 //! ```text
-//!            b             b: what is seen becomes the baseline, a copy that stays
-//! ───────────┼────────►    d: what was sampled since, beside it; with a range of time, a process or a filter chosen, that
+//!            b             b: the samples on screen become the baseline, as a copy
+//! ───────────┼────────►    d: compares later samples with it, or the chosen range of time, process or filter
 //!  baseline  │  since
 //!
-//!                 d        d without a baseline: the last 10 s, beside the 60 s before them; or the time that is chosen, beside
-//! ─────┼──────┼───┼────    six times as much before it
+//!                 d        d without a baseline: compares the last 10 s with the 60 s before, or the chosen time
+//! ─────┼──────┼───┼────    with six times as much before it
 //!      │ 60 s │10 s
 //! ```
 
@@ -21,17 +21,17 @@ use super::text;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Seconds that are compared with the time before if no other time is chosen.
+/// Length of the time that is compared with the time before, in seconds, if no other time is chosen.
 const RECENT: u64 = 10;
 
-/// How many times as long the time before is.
+/// Length of the time before, as a multiple of the compared time.
 const TIMES_BEFORE: u64 = 6;
 
-/// Nanoseconds before: less is no basis for a difference.
+/// Least length of the time before, in nanoseconds: a shorter time is no basis for a difference.
 const LEAST_BEFORE: u64 = SECOND;
 
 impl Scene {
-    /// Marks what is seen.
+    /// Marks the samples on screen as the baseline.
     pub(super) fn mark_baseline(&mut self) {
         if self.snapshot.amount() == 0 {
             return self.say("there are no samples to compare with".to_owned());
@@ -40,7 +40,7 @@ impl Scene {
         let range = match self.range() {
             TimeRange::Last(span) => TimeRange::Between(Timestamp(now.0.saturating_sub(span)), now),
             TimeRange::Between(from, to) => TimeRange::Between(from, to.min(now)),
-            // What weighs a tenth or more.
+            // Samples that weigh a tenth or more.
             TimeRange::Fading(half_life, to) => {
                 let to = to.min(now);
                 TimeRange::Between(Timestamp(to.0.saturating_sub(half_life * 10 / 3)), to)
@@ -58,11 +58,11 @@ impl Scene {
             (false, false) => format!("; {key} shows how what follows differs"),
             (false, true) => format!("; {key} shows how what is seen then differs"),
         };
-        // How many samples it has is on its chip: some that are of before now have yet to arrive.
+        // The chip shows how many samples the baseline has. The count may still grow: some earlier samples have yet to arrive.
         self.say(format!("what is seen is the baseline now{what}"));
     }
 
-    /// Shows the difference, or what is seen alone.
+    /// Shows the difference, or the current samples alone.
     pub(super) fn toggle_difference(&mut self) {
         if self.compare.on {
             return self.leave_difference();
@@ -76,7 +76,7 @@ impl Scene {
         self.say_what_is_compared();
     }
 
-    /// Shows what is seen alone.
+    /// Shows the current samples alone.
     pub(super) fn leave_difference(&mut self) {
         self.compare.on = false;
         if let Some(before) = self.compare.before.take() {
@@ -87,7 +87,7 @@ impl Scene {
         }
     }
 
-    /// Marks the time before the one that is chosen, or before the last seconds. The error says why that cannot be.
+    /// Marks the time before the chosen time, or before the last seconds. The error gives the reason if that is impossible.
     fn mark_the_time_before(&mut self) -> Result<(), String> {
         let key = self.keys.first(Action::MarkBaseline);
         let refused = |what: &str| format!("{what}; {key} marks what is seen");
@@ -117,7 +117,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Tells the unit of a difference, its colours, and how to get the other unit.
+    /// Shows a message with the unit of the difference, its colours, and the key for the other unit.
     fn say_what_is_compared(&mut self) {
         let key = self.keys.first(Action::Measure);
         let other = if self.is_file() {
@@ -137,13 +137,13 @@ impl Scene {
         !self.compare.by_shares && !self.is_file()
     }
 
-    /// The colours of a difference, in words.
+    /// Describes the colours of a difference.
     pub(super) fn key_of_colours(&self) -> String {
         let (grown, shrunk, chance) = self.theme.names_of_changes();
         format!("{grown} grew, {shrunk} shrank, {chance} may be chance")
     }
 
-    /// Compares shares instead of rates, or rates again.
+    /// Switches between comparing shares and comparing rates.
     pub(super) fn change_measure(&mut self) {
         if self.is_file() {
             return self.say("a file has no time, so its difference is in shares".to_owned());
@@ -187,7 +187,8 @@ impl Scene {
         }
     }
 
-    /// The end of the baseline, if that lies within the time on screen: only later samples are compared with it.
+    /// Returns the end of the baseline if it lies within the time on screen. Only later samples are then compared with the
+    /// baseline.
     pub(super) fn since_baseline(&self) -> Option<Timestamp> {
         let mark = self.compare.baseline.as_ref().filter(|_| self.compare.on)?;
         let TimeRange::Between(_, to) = mark.query.range else { return None };
@@ -200,7 +201,7 @@ impl Scene {
         is_within.then_some(to)
     }
 
-    /// The baseline in words, for the chip.
+    /// Describes the baseline, for the chip.
     pub(super) fn baseline_words(&self) -> String {
         let sign = if self.theme.ascii { "difference" } else { "Δ" };
         let range = self.compare.baseline.as_ref().map(|mark| mark.query.range);
@@ -212,7 +213,7 @@ impl Scene {
         format!("{sign} to {of}")
     }
 
-    /// The engine may have found that there is too much to keep.
+    /// Ends the comparison if the engine found the baseline too large to keep.
     pub(super) fn check_baseline(&mut self) {
         if self.snapshot.baseline == Baseline::TooLarge && self.snapshot.request.baseline == self.compare.baseline {
             self.compare = Compare { marks: self.compare.marks, by_shares: self.compare.by_shares, ..Compare::default() };

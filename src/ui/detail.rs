@@ -1,4 +1,4 @@
-//! The line about what is under the cursor: what several views draw in it.
+//! The line about the item under the cursor: the parts that several views draw.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -10,40 +10,41 @@ use super::text;
 use super::theme::Theme;
 use crate::profile::{FrameKind, Label, SourceLocation};
 
-/// The line, and what stands in it whatever the view.
+/// The line, and the parts of it that all views share.
 #[derive(Clone, Copy)]
 pub(super) struct DetailLine<'a> {
-    /// Where it is.
+    /// Its area.
     pub area: Rect,
     /// Looks.
     pub theme: &'a Theme,
-    /// What a search found, in more words and in fewer; empty without a search.
+    /// The search's result, from the longest wording to the shortest. Empty without a search.
     pub searched: &'a [String],
-    /// Where in the source the function under the cursor is hottest.
+    /// The hottest source line of the function under the cursor.
     pub hottest: Option<&'a SourceLocation>,
 }
 
 impl DetailLine<'_> {
-    /// Draws what a search found at the right end, in the most words. Returns what is left of the line.
+    /// Draws the search's result at the right end, in its longest wording. Returns the rest of the line.
     pub(super) fn draw_searched(&self, buffer: &mut Buffer) -> Rect {
         self.draw_right(self.searched.first().map_or("", String::as_str), buffer)
     }
 
-    /// Draws words at the right end. Returns what is left of the line.
+    /// Draws words at the right end. Returns the rest of the line.
     pub(super) fn draw_right(&self, words: &str, buffer: &mut Buffer) -> Rect {
         let area = self.area;
         let end = if words.is_empty() { area.right() } else { put_right(buffer, area, area.y, words, self.theme.strong()) };
         Rect { width: end.saturating_sub(area.x), ..area }
     }
 
-    /// Draws why a function has no name, and what helps, from `x` on. Returns whether there is such a reason.
+    /// Draws why a function has no name and how to fix that, from `x` on. Returns whether there is such a reason.
     pub(super) fn draw_reason(&self, scene: &Scene, label: &Label, area: Rect, x: u16, buffer: &mut Buffer) -> bool {
         let Some(reason) = scene.why_unnamed(label) else { return false };
         put(buffer, area, x + 2, area.y, &reason, self.theme.dim());
         true
     }
 
-    /// Draws where the function is hottest, from `x` on. Where there is no room for all of it, its end is drawn, which tells most.
+    /// Draws the function's hottest source line, from `x` on. If there is not enough room, only its end is drawn, which says
+    /// most.
     pub(super) fn draw_hottest(&self, area: Rect, x: u16, buffer: &mut Buffer) {
         let Some(place) = self.hottest else { return };
         let words = format!("{}:{}", place.file, place.line);
@@ -57,7 +58,7 @@ impl DetailLine<'_> {
 }
 
 impl Scene {
-    /// Why a function has no name, and what helps. `None` if it has a name or the reason is not known.
+    /// Returns why a function has no name and how to fix that. `None` if it has a name or the reason is not known.
     fn why_unnamed(&self, label: &Label) -> Option<String> {
         if label.kind != FrameKind::Unknown {
             return None;

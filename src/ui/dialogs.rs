@@ -1,4 +1,4 @@
-//! What lies over the view: how it opens, takes keys, and what comes of it.
+//! Prompts, lists, help and questions over the view: opens them, passes keys to them, and applies the result.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl App {
         self.preview_search();
     }
 
-    /// While a search is typed, the picture already shows it.
+    /// Shows the matches in the picture while a search is being typed.
     pub(super) fn preview_search(&mut self) {
         if let Some(Overlay::Prompt(prompt)) = &mut self.overlay {
             let text = prompt.line.text();
@@ -101,7 +101,7 @@ impl App {
         }
     }
 
-    /// Takes what was typed; `false` if it cannot be taken and the prompt stays.
+    /// Applies the typed text. Returns `false` if the text is invalid and the prompt stays.
     pub(super) fn finish_prompt(&mut self, prompt: &mut Prompt, effects: &mut Vec<Effect>) -> bool {
         let text = prompt.line.text().to_owned();
         if prompt.kind == PromptKind::Save {
@@ -169,7 +169,7 @@ impl App {
             Choice::Thread(tgid, tid) => self.aim(vec![tgid], Some(tid)),
             Choice::Cpu(cpu) => self.scene.query.target.cpu = Some(Cpu(cpu)),
             Choice::Source(source) => self.show_source(source),
-            // Done where the row's name and the effects are known.
+            // Done by the caller, which knows the row's name and the effects.
             Choice::Attach | Choice::Do(_) => {}
         }
         if self.scene.view == View::Processes {

@@ -1,4 +1,4 @@
-//! Events instead of the clock: which ones are shown, and how others are chosen.
+//! Events instead of the clock: shows one, and lets the user choose others.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use super::overlay::{Choice, Overlay, Picker};
 use super::scene::Scene;
 
 impl Scene {
-    /// The source whose samples are shown, if it is not the clock.
+    /// Returns the source of the samples on screen, if it is not the clock.
     pub(super) fn shown_event(&self) -> Option<EventSource> {
         self.query.source.filter(|source| *source != EventSource::CLOCK)
     }
 
-    /// What is known of it, if it is still attached.
+    /// Returns the status of the event on screen, if it is still attached.
     fn shown_row(&self) -> Option<&EventStatus> {
         let shown = self.shown_event()?;
         self.status.events.iter().find(|row| row.source == shown)
     }
 
-    /// Samples a second and CPU, of the clock; 0 where something else is shown: those say nothing about how busy a CPU was.
+    /// Returns the clock's samples a second and CPU. 0 if another source is on screen: its samples do not show how busy a CPU was.
     pub(super) fn ticks(&self) -> u32 {
         if self.shown_event().is_some() { 0 } else { self.status.frequency }
     }
 
-    /// What samples are taken at, in words.
+    /// Describes the source of samples.
     pub(super) fn source_words(&self) -> String {
         let Some(shown) = self.shown_event() else { return self.status.source.clone() };
         let ended = || self.ended_events.iter().rev().find(|row| row.source == shown);
@@ -38,14 +38,14 @@ impl Scene {
         }
     }
 
-    /// What is counted, as the word behind a number.
+    /// Returns the unit that follows a number: samples, or events.
     pub(super) fn unit_word(&self) -> &'static str {
         if self.shown_event().is_some() { "events" } else { "samples" }
     }
 }
 
 impl App {
-    /// Opens the list of events; those that there are come later.
+    /// Opens the list of events. The available events arrive later.
     pub(super) fn open_events(&mut self, effects: &mut Vec<Effect>) {
         if self.scene.is_file() {
             return self.scene.say("a file has no events to choose from".to_owned());
@@ -61,7 +61,7 @@ impl App {
         Picker::events(&self.scene.status, names, self.scene.query.source)
     }
 
-    /// The events that there are have come: into the list that is open.
+    /// Adds the available events to the open list.
     pub(super) fn take_event_names(&mut self, names: Arc<[EventName]>) {
         self.event_names = Some(names);
         let new = self.event_picker();
@@ -80,13 +80,13 @@ impl App {
         self.scene.query.source = Some(source);
     }
 
-    /// Asks for stacks at these events.
+    /// Requests stacks at these events.
     pub(super) fn attach(&mut self, name: &str, effects: &mut Vec<Effect>) {
         effects.push(Effect::Events(EventCommand::Attach(name.to_owned())));
         self.scene.say(format!("attaching to {name} …"));
     }
 
-    /// What became of that.
+    /// Shows the result of attaching to an event.
     pub(super) fn on_attached(&mut self, name: &str, attached: Result<EventSource, String>) {
         match attached {
             Ok(source) => {
@@ -97,7 +97,7 @@ impl App {
         }
     }
 
-    /// No more stacks of the source under the cursor of the list; another one is shown in its place.
+    /// Detaches the source under the cursor of the list. Another source is shown in its place.
     pub(super) fn detach_chosen(&mut self, picker: &Picker, effects: &mut Vec<Effect>) -> bool {
         let Some(Choice::Source(source)) = picker.chosen() else { return false };
         effects.push(Effect::Events(EventCommand::Detach(source)));

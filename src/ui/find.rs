@@ -1,4 +1,4 @@
-//! Searching and filtering from the screen: what is proposed, what comes of it, and the way from match to match.
+//! Searching and filtering from the screen: proposes texts, applies them, and moves from match to match.
 
 use std::sync::Arc;
 
@@ -26,12 +26,13 @@ impl App {
         }
     }
 
-    /// Takes a chip away.
+    /// Removes a chip.
     pub fn remove_chip(&mut self, chip: Chip) {
         match chip {
             Chip::Filter(index) if index < self.scene.query.filters.len() => drop(self.scene.query.filters.remove(index)),
             Chip::Filter(_) => {}
-            // A click on the usual time steps it; a click on another one takes that away.
+            // A click on the chip of the usual time switches to the next time. A click on the chip of another time removes that
+            // time.
             Chip::Range => {
                 if !self.scene.leave_range() {
                     self.scene.change_range(Action::CycleRange);
@@ -49,7 +50,7 @@ impl App {
         let Some(pattern) = self.scene.search.clone() else {
             return self.scene.say(format!("nothing is searched for; {} searches", self.scene.keys.first(Action::Search)));
         };
-        // Whoever types on does not wait for an answer: until that is there, names are looked at here.
+        // The key must not wait for the engine's answer: until it arrives, names are compared here.
         let snapshot = Arc::clone(&self.scene.snapshot);
         let answer = snapshot.search.as_ref().filter(|found| found.pattern == pattern);
         let names = Arc::clone(&self.scene.names);
@@ -71,7 +72,7 @@ impl App {
         });
     }
 
-    /// Moves to the first place that a new search has found, unless the cursor is on one.
+    /// Moves to the first match of a new search, unless the cursor is on a match.
     pub(super) fn go_to_first_match(&mut self) {
         let Some(pattern) = self.scene.search.as_ref() else { return };
         let label = self.selected_label().and_then(|label| self.scene.names.labels.get(label));
@@ -83,7 +84,7 @@ impl App {
 }
 
 impl Scene {
-    /// Adds a chip; too many are refused with a word.
+    /// Adds a filter's chip. If there are too many, a message says so.
     pub fn add_filter(&mut self, mode: FilterMode, pattern: Pattern) {
         if self.query.filters.len() == MAX_FILTERS {
             self.say(format!("{MAX_FILTERS} filters are the most; {} removes one", self.keys.first(Action::RemoveFilter)));

@@ -1,4 +1,4 @@
-//! Going about in the view on screen: the cursor, into what it is on and out again, from view to view.
+//! Cursor movement, zoom, and switching between views.
 
 use crate::profile::{Target, Tgid, Tid};
 
@@ -15,7 +15,7 @@ impl App {
         }
     }
 
-    /// One level out; with nothing left to leave, nothing happens.
+    /// Leaves one level. Does nothing at the outermost level.
     pub(super) fn zoom_out(&mut self) {
         let selected = matches!(self.scene.span, Span::Between(..));
         if self.go_back() {
@@ -34,7 +34,7 @@ impl App {
         }
     }
 
-    /// Shows these processes, or one thread of one, from now on.
+    /// Selects these processes, or one thread of one process.
     pub fn aim(&mut self, tgids: Vec<Tgid>, tid: Option<Tid>) {
         self.scene.query.target = Target { tgids, tid, ..Target::default() };
         self.views.flame.reset();
@@ -45,14 +45,14 @@ impl App {
         self.show(View::ALL[(at + by) % View::ALL.len()]);
     }
 
-    /// Shows a view. There is no way back from it.
+    /// Shows a view. The view before it is not remembered.
     pub(super) fn show(&mut self, view: View) {
         self.came_from = None;
         self.scene.view = view;
         self.views.get_mut(view).refresh(&self.scene);
     }
 
-    /// Goes back from callers and callees to the view that they were opened in. Returns whether that was so.
+    /// Returns from callers and callees to the view in which they were opened. Returns whether there was such a view.
     pub(super) fn go_back(&mut self) -> bool {
         let Some(view) = self.came_from.take().filter(|_| self.scene.view == View::Functions) else { return false };
         self.views.functions.close();

@@ -1,6 +1,6 @@
-//! One table: key → action → help text. Help and the hint line are made from it; nothing else knows which key does what.
+//! The table of keys: key → action → help text. Help and the hint line are made from it; no other place assigns keys.
 //!
-//! [`KeyMap`] is the table with what the configuration file changed in it.
+//! [`KeyMap`] is the table with the changes of the configuration file.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::view::View;
 
-/// What a key asks for.
+/// An action of the user, bound to keys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)] // The table below says it for each.
 pub enum Action {
@@ -72,7 +72,7 @@ pub enum Action {
     Quit,
 }
 
-/// The pattern of what moves the cursor, in whatever is looked at: a list that a `match` can be complete with.
+/// The pattern of all cursor movements, in any view. It keeps a `match` exhaustive.
 macro_rules! a_move {
     () => {
         Action::Left
@@ -114,7 +114,7 @@ impl Section {
         Section::Program,
     ];
 
-    /// Its heading.
+    /// Returns its heading.
     pub fn title(self) -> &'static str {
         match self {
             Section::Move => "Move",
@@ -131,13 +131,13 @@ impl Section {
 
 /// One row of the table.
 pub struct Binding {
-    /// The keys, by the names that the help shows.
+    /// The keys, with their names in the help.
     pub keys: &'static [&'static str],
-    /// What they do.
+    /// The action of the keys.
     pub action: Action,
-    /// Where the help lists it.
+    /// The section of the help that lists it.
     pub section: Section,
-    /// What the help says, in at most 58 bytes: so many fit into 80 columns.
+    /// Text in the help, at most 58 bytes: it must fit into 80 columns.
     pub help: &'static str,
 }
 
@@ -149,7 +149,7 @@ const fn show(view: View, key: &'static [&'static str]) -> Binding {
     bind(key, Action::Show(view), Section::Show, view.help())
 }
 
-/// The table. The first key of a row is the one that hints show.
+/// The table. Hints show the first key of a row.
 pub const BINDINGS: &[Binding] = &[
     bind(&["↵", "Enter"], Action::ZoomIn, Section::Zoom, "zoom into the selected frame; open a row of a table"),
     bind(&["/"], Action::Search, Section::Find, "search by regular expression; tells the share that matches"),
@@ -215,7 +215,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["Ctrl-L"], Action::Redraw, Section::Program, "draw the screen anew"),
 ];
 
-/// A key's name, as the table writes it; `None` for keys that have none.
+/// Returns a key's name in the table; `None` for keys without a name.
 pub(super) fn name(key: KeyEvent) -> Option<String> {
     let base = match key.code {
         KeyCode::Char(' ') => "Space".to_owned(),
@@ -243,13 +243,13 @@ pub(super) fn name(key: KeyEvent) -> Option<String> {
     Some(base)
 }
 
-/// Ctrl-C quits wherever one is, and cannot be given another meaning.
+/// Returns whether the key is Ctrl-C. It always quits, and cannot be bound to another action.
 pub(super) fn is_ctrl_c(key: KeyEvent) -> bool {
     name(key).as_deref() == Some("Ctrl-C")
 }
 
 impl Action {
-    /// As the configuration file calls it: `ZoomIn` is `zoom-in`, `Show(View::Flame)` is `flame-view`.
+    /// Returns the action's name in the configuration file: `ZoomIn` is `zoom-in`, `Show(View::Flame)` is `flame-view`.
     pub fn name(self) -> String {
         if let Action::Show(view) = self {
             return format!("{}-view", view.title().1);
@@ -265,7 +265,7 @@ impl Action {
     }
 }
 
-/// Names of keys that are no characters.
+/// Names of keys that are not characters.
 const NAMED: [&str; 16] = [
     "Space",
     "Enter",
@@ -285,7 +285,7 @@ const NAMED: [&str; 16] = [
     "Ins",
 ];
 
-/// A key as somebody wrote it → as [`name`] calls it.
+/// Converts a key's name as typed by the user to its name in [`name`].
 fn key_called(text: &str) -> Result<String, String> {
     let mut chars = text.chars();
     if let (Some(c), None) = (chars.next(), chars.next())
@@ -316,7 +316,7 @@ fn key_called(text: &str) -> Result<String, String> {
     }
 }
 
-/// Which key does what in this run: the table, with what the configuration file changed.
+/// The table of keys with the changes of the configuration file.
 #[derive(Clone, Debug)]
 pub struct KeyMap {
     /// Keys of each row of the table.
@@ -333,33 +333,33 @@ impl Default for KeyMap {
 }
 
 impl KeyMap {
-    /// The rows of the table, each with its keys.
+    /// Returns the rows of the table, each with its keys.
     pub fn rows(&self) -> impl Iterator<Item = (&'static Binding, &[Cow<'static, str>])> {
         BINDINGS.iter().zip(&self.rows).map(|(binding, keys)| (binding, keys.as_slice()))
     }
 
-    /// The keys of an action.
+    /// Returns the keys of an action.
     pub fn keys_of(&self, action: Action) -> impl Iterator<Item = &str> {
         let row = self.rows().find(|(binding, _)| binding.action == action);
         row.into_iter().flat_map(|(_, keys)| keys.iter().map(|key| &**key))
     }
 
-    /// The key that is to be told for an action.
+    /// Returns the key to show for an action.
     pub fn first(&self, action: Action) -> &str {
         self.keys_of(action).next().unwrap_or("(no key)")
     }
 
-    /// What a key does, if it does anything.
+    /// Returns the action of a key, if it has one.
     pub(super) fn action(&self, key: KeyEvent) -> Option<Action> {
         let name = name(key)?;
         self.rows().find(|(_, keys)| keys.iter().any(|key| *key == name)).map(|(binding, _)| binding.action)
     }
 
-    /// Gives the action of this name these keys and no others; they are taken from whatever had them by default.
+    /// Gives the action of this name these keys and no others. A key that had another action by default loses it.
     ///
     /// # Errors
     ///
-    /// In words: there is no such action or key, or a key was given to another action before.
+    /// A sentence: there is no such action or key, or a key was given to another action before.
     pub fn rebind(&mut self, action: &str, keys: &[String]) -> Result<(), String> {
         let Some(at) = BINDINGS.iter().position(|binding| binding.action.name() == action) else {
             return Err(format!("unknown action `{action}`; did you mean `{}`?", nearest(action)));
@@ -386,7 +386,7 @@ impl KeyMap {
     }
 }
 
-/// The action whose name is most like what was written.
+/// Returns the action whose name is most similar to the text.
 fn nearest(written: &str) -> String {
     let names = BINDINGS.iter().map(|binding| binding.action.name());
     names.min_by_key(|name| strsim::levenshtein(name, written)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What comes into the state machine and what goes out of it.
+//! Input and output of the state machine: events, effects, and their data.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,34 +12,34 @@ use crate::profile::{
     SourceLocation, UserId,
 };
 
-/// Something that stacks could be taken at.
+/// An event that can be chosen for taking stacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventName {
-    /// As it is asked for.
+    /// Name in a request.
     pub name: String,
-    /// What it is.
+    /// Short description.
     pub help: &'static str,
-    /// Why this machine refuses it. `None` if it does not.
+    /// Why this machine refuses it. `None` if the event is available.
     pub refused: Option<Arc<str>>,
 }
 
-/// What is asked about events.
+/// A command about events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventCommand {
-    /// Which ones there are.
+    /// List the available events.
     List,
-    /// Take stacks at these, too.
+    /// Take stacks at these events, too.
     Attach(String),
-    /// No more.
+    /// Stop taking stacks at this event.
     Detach(EventSource),
 }
 
-/// What the run tells about itself.
+/// Status of the run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// The machine's name, or the file's.
+    /// Name of the machine or of the file.
     pub host: String,
-    /// What the clock is: `cpu-clock 99 Hz`; empty for files.
+    /// Description of the clock: `cpu-clock 99 Hz`; empty for files.
     pub source: String,
     /// Whether the clock ticks.
     pub clock: bool,
@@ -47,37 +47,37 @@ pub struct Status {
     pub events: Arc<[EventStatus]>,
     /// Samples a second and CPU; 0 for files.
     pub frequency: u32,
-    /// CPUs sampled.
+    /// Number of sampled CPUs.
     pub cpus: usize,
-    /// CPUs that are switched on now.
+    /// CPUs that are online now.
     pub online: Arc<[u16]>,
-    /// Paths of cgroups, as far as they are known.
+    /// Known paths of cgroups.
     pub cgroups: Arc<FxHashMap<CgroupId, Arc<str>>>,
     /// Names of users.
     pub users: Arc<FxHashMap<UserId, Arc<str>>>,
-    /// Nanoseconds from the clock of samples to the local time of day, counted from 1970. `None` if that is not known.
+    /// Offset from the clock of samples to the local time of day, in nanoseconds since 1970. `None` if it is not known.
     pub wall: Option<i64>,
     /// Seconds since sampling began.
     pub elapsed: u64,
-    /// Whether samples still come.
+    /// Whether samples still arrive.
     pub live: bool,
-    /// The end of the command that was started, or of the processes that were watched.
+    /// The end of the started command or of the watched processes.
     pub ended: Option<Ended>,
-    /// Own CPU time over the last seconds, in per cent of one CPU.
+    /// flametop's CPU time over the last seconds, in per cent of one CPU.
     pub own_cpu: f64,
-    /// Own resident memory in bytes.
+    /// flametop's resident memory in bytes.
     pub own_memory: usize,
-    /// The part of it that is files and buffers of the kernel, mapped.
+    /// The part of `own_memory` that is mapped: files and buffers of the kernel.
     pub own_mapped: usize,
-    /// Bytes that were freed and that the allocator keeps, resident or not. Known while the health view is on screen.
+    /// Bytes that were freed but kept by the allocator, resident or not. Known while the health view is on screen.
     pub own_freed: Option<usize>,
-    /// Samples of flametop itself that the clock has left out; of events, see [`EventStatus::own`].
+    /// Samples of flametop itself that were left out for the clock. For events, see [`EventStatus::own`].
     pub own_left_out: u64,
     /// Objects without names.
     pub problems: Vec<Problem>,
-    /// How it stands with unwind tables, and which objects have none.
+    /// Status of unwind tables, and objects without one.
     pub notes: Vec<String>,
-    /// Processes about which nothing could be read, in lines.
+    /// Processes that could not be read, as lines.
     pub unread: Vec<String>,
 }
 
@@ -88,9 +88,9 @@ pub struct Problem {
     pub path: String,
     /// Why.
     pub reason: String,
-    /// How many of its frames have no name; 0 if only lines are missing.
+    /// Number of its frames without a name; 0 if only lines are missing.
     pub unnamed: u64,
-    /// How to get the names; empty if there is no way.
+    /// How to get the names; empty if that is impossible.
     pub remedy: String,
 }
 
@@ -99,16 +99,16 @@ pub struct Problem {
 pub struct Ended {
     /// For the header: `exit 0 after 9.1 s`.
     pub short: String,
-    /// In a sentence.
+    /// A sentence.
     pub words: String,
-    /// It was not in order: the exit status is not 0.
+    /// Whether the exit status is not 0.
     pub failed: bool,
 }
 
-/// How a save ended.
+/// Result of a save.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saved {
-    /// Written.
+    /// The file was written.
     Done {
         /// The file.
         path: PathBuf,
@@ -117,13 +117,13 @@ pub enum Saved {
         /// The frames that were left out, as half a sentence.
         cut: Option<String>,
     },
-    /// The file is there already; nothing was touched.
+    /// The file exists already and was not touched.
     Exists(PathBuf),
-    /// Nothing was written: one clear sentence.
+    /// Nothing was written. Contains the reason as one sentence.
     Failed(String),
 }
 
-/// What happens to the program.
+/// Input of the state machine.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Event {
@@ -134,70 +134,70 @@ pub enum Event {
     Snapshot(Arc<Snapshot>),
     Status(Box<Status>),
     Saved(Saved),
-    /// The events that there are.
+    /// The available events.
     EventNames(Arc<[EventName]>),
-    /// What became of an order to take stacks at these events.
+    /// Result of attaching to these events.
     Attached(String, Result<EventSource, String>),
-    /// Lines the started command wrote.
+    /// Lines written by the started command.
     Output(Vec<String>),
-    /// A function's source and instructions; or why there are none, in a sentence.
+    /// A function's source and instructions, or a sentence with the reason why there are none.
     Listing(LabelId, Result<Arc<Listing>, String>),
-    /// Where in the source an address of a function is, if that is known.
+    /// The source line of an address of a function, if it is known.
     Located(LabelId, FrameId, Option<SourceLocation>),
 }
 
-/// What the program is to do.
+/// A request of the state machine to its caller.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Effect {
     Ask(Box<Request>),
-    /// A function is to be read: of several with its name the one that has this address, if that is known.
+    /// Read a function. If several functions have its name, read the one with this address, if an address is known.
     List(Arc<Addresses>, Option<FrameId>),
-    /// File and line of an address of a function are wanted.
+    /// Find file and line of an address of a function.
     Locate(LabelId, FrameId),
     Save(SaveRequest),
     Events(EventCommand),
     Copy(String),
     Redraw,
-    /// Stop, and go back to the shell.
+    /// Stop, and return to the shell.
     Suspend,
     Quit,
 }
 
-/// What is to be written where.
+/// Request to save a file.
 #[derive(Clone, Debug)]
 pub struct SaveRequest {
     /// The file; its ending names the format.
     pub path: PathBuf,
     /// Whether a file of this name may be replaced.
     pub overwrite: bool,
-    /// What is seen.
+    /// The tree on screen.
     pub tree: Arc<CallTree>,
-    /// The tables that its labels are of.
+    /// The tables of names that its labels belong to.
     pub names: Arc<Names>,
-    /// What a weight of 1 weighs in it.
+    /// The tree's value for a weight of 1. More than 1 if the past fades.
     pub one: u64,
-    /// What is counted: samples, or events.
+    /// The counted unit: samples, or events.
     pub count_name: &'static str,
     /// The source of its samples; `None` for all sources.
     pub source: Option<EventSource>,
-    /// What it is compared with, if it is.
+    /// The weights of both sides, in a comparison.
     pub difference: Option<Arc<Difference>>,
     /// The zoomed frame, as labels from the root.
     pub zoom: Vec<LabelId>,
-    /// What is seen, in words.
+    /// Title: describes the content.
     pub title: String,
-    /// How it was sampled, in words.
+    /// How it was sampled, for the picture.
     pub facts: Vec<String>,
     /// The colours of kinds.
     pub palette: Palette,
 }
 
-/// A short word to the reader, until the next key.
+/// A short message to the user. It stays until the next key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The words.
+    /// The text.
     pub text: String,
-    /// Something failed.
+    /// Whether it reports a failure.
     pub bad: bool,
 }

@@ -1,8 +1,7 @@
 //! The screen and its keys.
 //!
-//! [`App`] is a state machine without I/O; [`run`] feeds it the terminal's events, the answers to its requests and the state of
-//! the run, draws what changed, and hands its effects to whoever holds the other end of [`Link`]. The drawing thread never
-//! waits for anything but events.
+//! [`App`] is a state machine without I/O. [`run`] passes it the terminal's events, the answers to its requests and the state of
+//! the run. It draws all changes and sends the effects through [`Link`]. The drawing thread waits only for events.
 
 mod amounts;
 mod app;
@@ -71,23 +70,23 @@ pub use view::View;
 
 use crate::profile::{Addresses, FrameId, LabelId, Request, Snapshot};
 
-/// The other end of the screen: what comes in besides keys, and what goes out.
+/// The screen's channels to the session: input besides keys, and output.
 pub struct Link {
     /// The newest answer.
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
     /// The newest state of the run.
     pub status: watch::Receiver<Status>,
-    /// Results of saving, lines of output.
+    /// Results of saves, and lines of output.
     pub events: mpsc::Receiver<Event>,
     /// The newest request.
     pub requests: watch::Sender<Request>,
-    /// The newest function that is to be read, with where its samples are.
+    /// The newest function to read, with the addresses of its samples.
     pub listings: watch::Sender<Option<(Arc<Addresses>, Option<FrameId>)>>,
-    /// The newest address of which file and line are wanted, in the function of this name.
+    /// The newest address to look up, and its function: file and line are wanted.
     pub places: watch::Sender<Option<(LabelId, FrameId)>>,
-    /// What is to be saved.
+    /// Requests to save.
     pub saves: mpsc::UnboundedSender<SaveRequest>,
-    /// What is asked about events.
+    /// Commands about events.
     pub orders: mpsc::UnboundedSender<EventCommand>,
     /// Whether the program is to end.
     pub stop: watch::Receiver<Stop>,
@@ -96,28 +95,28 @@ pub struct Link {
 /// Whether and why the screen is to end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stop {
-    /// It is not.
+    /// It continues.
     #[default]
     No,
-    /// Somebody asked: a signal, or the session's end.
+    /// A signal or the session's end requested it.
     Asked,
-    /// Something without which there is no picture failed: in words.
+    /// A part that is needed for the picture failed. Contains the reason.
     Failed(String),
 }
 
-/// Pictures at most this often while nobody presses a key: keys are answered at once.
+/// Least time between two pictures while no key is pressed. Keys are answered at once.
 const LEAST_BETWEEN_PICTURES: Duration = Duration::from_millis(50);
 
-/// Runs the screen until the reader quits or `link.stop` says so. The terminal is given back in every case.
+/// Runs the screen until the user quits or `link.stop` is set. The terminal is restored in every case.
 ///
 /// # Errors
 ///
-/// When the terminal cannot be taken over or is gone.
+/// The terminal cannot be taken over, or has disappeared.
 pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
     let mut guard = terminal::Guard::take()?;
     let (mut stops, mut goes_on) = (job_signal(Signal::TSTP)?, job_signal(Signal::CONT)?);
     let mut gone = std::pin::pin!(terminal::gone());
-    // Before the first picture: from now on no change of the size is missed.
+    // Created before the first picture, so that no change of the size is missed.
     let mut terminal_events = EventStream::new();
     let size = guard.screen.size()?;
     apply(&mut app, Event::Resize(size.width, size.height), &link, &mut guard)?;
@@ -139,14 +138,14 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                 picture(&mut app, &link, &mut guard)?;
                 continue;
             }
-            // After a stop from outside, such as kill -STOP: other programs may have changed the terminal.
+            // After a stop from outside, such as kill -STOP, other programs may have changed the terminal.
             _ = goes_on.recv() => {
                 guard.resume()?;
                 picture(&mut app, &link, &mut guard)?;
                 continue;
             }
             event = terminal_events.next() => match event {
-                // The terminal is gone, as when its window is closed.
+                // The terminal has disappeared, for example because its window was closed.
                 None => return Ok(()),
                 Some(event) => event?,
             },
@@ -161,13 +160,13 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
             Ok(()) = link.status.changed() => {
                 let status = link.status.borrow_and_update().clone();
                 apply(&mut app, Event::Status(Box::new(status)), &link, &mut guard)?;
-                // While samples come in, the next picture comes in a moment and shows it.
+                // While samples arrive, the next picture follows soon and shows it.
                 if !app.scene.status.live {
                     picture(&mut app, &link, &mut guard)?;
                 }
                 continue;
             }
-            // Last, and all at once: a command that writes without end keeps neither keys nor pictures waiting.
+            // Last, and all pending events at once: a command with endless output must delay neither keys nor pictures.
             Some(event) = link.events.recv() => {
                 let mut next = Some(event);
                 while let Some(event) = next.take() {
@@ -178,7 +177,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                 continue;
             }
         };
-        // Whatever else was typed meanwhile is taken in before drawing: a held key never runs behind.
+        // Further input that has arrived is processed before drawing, so that a held key never lags behind.
         let mut next = Some(event);
         let mut moved_only = true;
         while let Some(event) = next.take() {
@@ -190,7 +189,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                     Next::Suspend => stop_for_a_while(&mut app, &mut guard, &mut goes_on).await?,
                 }
             }
-            // Asked with this task's own waker: the stream keeps the first one it is given.
+            // Polled with this task's waker: the stream keeps the first waker that it is given.
             let ready = poll_fn(|context| Poll::Ready(terminal_events.poll_next_unpin(context))).await;
             next = match ready {
                 Poll::Ready(Some(event)) => Some(event?),
@@ -200,7 +199,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
         }
         picture(&mut app, &link, &mut guard)?;
         if moved_only {
-            // A pointer that wanders would have us draw all the time.
+            // A moving pointer would cause continuous drawing.
             tokio::time::sleep(LEAST_BETWEEN_PICTURES / 4).await;
         }
     }
@@ -210,7 +209,7 @@ fn job_signal(kind: Signal) -> io::Result<tokio::signal::unix::Signal> {
     signal(SignalKind::from_raw(kind.as_raw()))
 }
 
-/// Gives the terminal to the shell and stops the process, with its sampling. Takes the terminal again after `fg`.
+/// Gives the terminal to the shell and stops the process, sampling included. Takes the terminal again after `fg`.
 async fn stop_for_a_while(
     app: &mut App,
     guard: &mut terminal::Guard,
@@ -226,8 +225,8 @@ async fn stop_for_a_while(
     guard.resume()
 }
 
-/// Draws for the size that the terminal has now: the news of it may still be on its way, and a picture made for another size
-/// would not fit.
+/// Draws for the terminal's current size. The event about a change of the size may still be on its way, and a picture of another
+/// size would not fit.
 fn picture(app: &mut App, link: &Link, guard: &mut terminal::Guard) -> io::Result<()> {
     let size = guard.screen.size()?;
     if app.scene.size != (size.width, size.height) {
@@ -238,7 +237,7 @@ fn picture(app: &mut App, link: &Link, guard: &mut terminal::Guard) -> io::Resul
 
 fn from_terminal(event: TerminalEvent) -> Vec<Event> {
     match event {
-        // Esc and a key after it, read at once, look like Alt and that key. Alt means nothing here, Esc does.
+        // If Esc and another key are read together, they look like Alt and that key. Alt has no meaning here; Esc has one.
         TerminalEvent::Key(key) if key.modifiers.contains(KeyModifiers::ALT) => {
             let then = KeyEvent { modifiers: key.modifiers.difference(KeyModifiers::ALT), ..key };
             vec![Event::Key(KeyEvent { code: KeyCode::Esc, modifiers: KeyModifiers::NONE, ..key }), Event::Key(then)]
@@ -259,12 +258,12 @@ enum Next {
     Quit,
 }
 
-/// Feeds the state machine and carries its effects out.
+/// Passes an event to the state machine and carries out its effects.
 fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) -> io::Result<Next> {
     let mut next = Next::GoOn;
     for effect in app.update(event) {
         match effect {
-            // Nobody listens any more only when the program is ending anyway.
+            // The receiver is closed only when the program is ending.
             Effect::Ask(request) => drop(link.requests.send(*request)),
             Effect::List(addresses, by) => drop(link.listings.send(Some((addresses, by)))),
             Effect::Locate(label, frame) => drop(link.places.send(Some((label, frame)))),

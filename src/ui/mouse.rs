@@ -1,5 +1,5 @@
-//! The mouse: a click selects, a second one on the same place or a right click zooms, the wheel scrolls, a hovering pointer
-//! shows the name in full.
+//! The mouse. A click selects. A second click on the same place, or a right click, zooms. The wheel scrolls. A hovering pointer
+//! shows the full name.
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
@@ -11,7 +11,7 @@ use super::screen;
 use super::views::Button;
 
 impl App {
-    /// Takes in what the mouse did.
+    /// Processes an event of the mouse.
     pub(super) fn on_mouse(&mut self, mouse: MouseEvent, effects: &mut Vec<Effect>) {
         if self.overlay.is_some() {
             return;
@@ -70,7 +70,7 @@ impl App {
         }
     }
 
-    /// From where the button went down to where the pointer is, in either direction.
+    /// Selects the time between the place where the button went down and the pointer, in either direction.
     fn drag_time(&mut self, at: Position, area: Rect) {
         if let (Some(from), Some(to)) = (self.drag_from, screen::header::seconds_near(self, area, at.x)) {
             self.scene.select_seconds(from.0.min(to.0), from.1.max(to.1));

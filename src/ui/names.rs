@@ -1,7 +1,7 @@
-//! Names of functions, as much of them as is wanted and as fits: in C++, Rust, Go and what looks like none of them.
+//! Shortens names of functions to the chosen detail and to the available columns: C++, Rust, Go, and names in no known form.
 //!
-//! A name is scanned once from its beginning. Brackets are followed only as far as they close; a name whose brackets do not is
-//! left as it is, because whatever is taken out of it could be its most telling part.
+//! A name is scanned once from its beginning. If its brackets do not match, it stays unchanged, because any removed part could be
+//! its most telling part.
 
 mod script;
 
@@ -10,20 +10,20 @@ use std::borrow::Cow;
 use self::script::ScriptName;
 use super::text::{cut, tail, width};
 
-/// How much of a name is shown. Names themselves, and what is searched for in them, are not touched by it.
+/// How much of a name is shown. It changes neither the names nor the text that a search sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Detail {
-    /// All of it: `std::vector<int>::push_back(int&&)`.
+    /// The whole name: `std::vector<int>::push_back(int&&)`.
     #[default]
     Full,
     /// Without parameters and templates: `std::vector::push_back`.
     Plain,
-    /// Its last segment: `push_back`; with the one before, where the last says nothing alone: `main::{closure#0}`.
+    /// Its last segment: `push_back`. If that says nothing alone, the segment before it, too: `main::{closure#0}`.
     Last,
 }
 
 impl Detail {
-    /// The next one, round in a circle.
+    /// Returns the next detail; the first follows the last.
     pub fn next(self) -> Detail {
         match self {
             Detail::Full => Detail::Plain,
@@ -32,7 +32,7 @@ impl Detail {
         }
     }
 
-    /// In words.
+    /// Returns a description.
     pub fn describe(self) -> &'static str {
         match self {
             Detail::Full => "names in full",
@@ -42,7 +42,7 @@ impl Detail {
     }
 }
 
-/// A function's name in so much detail.
+/// Returns a function's name in this detail.
 ///
 /// | full | plain | last |
 /// | --- | --- | --- |
@@ -53,7 +53,7 @@ impl Detail {
 /// | `fib /srv/w.js:2:13` | `fib w.js:2` | `fib` |
 /// | `do_idle.cold`, `libc.so.6+0x12` | the same | the same |
 pub(super) fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
-    // Most names have nothing that could be taken out.
+    // Most names contain nothing to remove.
     let plain = !name.bytes().any(|byte| matches!(byte, b'<' | b'(' | b'[' | b'{' | b' ' | b':' | b'.'));
     if detail == Detail::Full || plain || is_an_address(name) || name.starts_with('[') {
         return Cow::Borrowed(name);
@@ -76,20 +76,20 @@ pub(super) fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
     }
 }
 
-/// A function's name without parameters and templates, as boxes of saved pictures have it.
+/// Returns a function's name without parameters and templates, for boxes of saved pictures.
 pub fn plain_name(name: &str) -> Cow<'_, str> {
     shorten(name, Detail::Plain)
 }
 
-/// `module+0x12`.
+/// Returns whether the name has the form `module+0x12`.
 fn is_an_address(name: &str) -> bool {
     name.rsplit_once("+0x").is_some_and(|(_, digits)| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Receivers within receivers (`<<A as B>::C as D>::e`) are followed so far.
+/// Deepest nesting of receivers that is followed, as in `<<A as B>::C as D>::e`.
 const DEEPEST: u32 = 16;
 
-/// The longest first: the first that fits is the operator.
+/// Operators, the longest first: the first one that fits is used.
 const OPERATORS: [&str; 42] = [
     "()",
     "[]",
@@ -135,20 +135,20 @@ const OPERATORS: [&str; 42] = [
     " delete[]",
 ];
 
-/// A name without parameters and templates, and where its segments begin.
+/// A name without parameters and templates, and the positions where its segments begin.
 struct Scan {
     plain: String,
     starts: Vec<usize>,
-    /// From here on it is the operator of a conversion to a type, whose `::` and blanks separate nothing.
+    /// From here on, the name is a conversion operator. Its `::` and blanks are part of a type and separate nothing.
     conversion: bool,
-    /// Behind the last blank: there a function's name begins, if its parameters follow.
+    /// Position behind the last blank. A function's name begins there if its parameters follow.
     blank: Option<usize>,
-    /// A list of parameters has just been left out: what follows may be `const`.
+    /// A list of parameters has just been left out, so `const` may follow.
     after_parameters: bool,
 }
 
 impl Scan {
-    /// `None` where brackets do not close.
+    /// Returns `None` if brackets do not match.
     fn of(name: &str, depth: u32) -> Option<Scan> {
         if depth > DEEPEST {
             return None;
@@ -167,7 +167,7 @@ impl Scan {
         (length > 0).then_some(scan)
     }
 
-    /// Takes the next piece of the name; how long it was comes back.
+    /// Scans the next piece of the name and returns its length.
     fn step(&mut self, name: &str, at: usize, rest: &str, depth: u32) -> Option<usize> {
         let after_parameters = std::mem::take(&mut self.after_parameters);
         let first = rest.bytes().next()?;
@@ -176,7 +176,7 @@ impl Scan {
             b'(' => self.parenthesis(rest),
             b'[' => {
                 let end = close(rest)?;
-                // `F[...]` of Go and `f[abi:cxx11]` of GCC go, ` [clone .cold]` stays.
+                // `F[...]` of Go and `f[abi:cxx11]` of GCC are removed, ` [clone .cold]` stays.
                 if !self.plain.ends_with(is_word) {
                     self.plain.push_str(&rest[..end]);
                 }
@@ -193,7 +193,7 @@ impl Scan {
             }
             b' ' => {
                 self.plain.push(' ');
-                // `void f(int)`: what stands before is a type.
+                // `void f(int)`: the part before the blank is a type.
                 if !self.conversion && !rest.starts_with(" [") && !rest.starts_with(" (") {
                     self.blank = Some(self.plain.len());
                 }
@@ -212,15 +212,15 @@ impl Scan {
             _ => {
                 let next = rest.char_indices().skip(1).find(|(_, c)| matches!(c, '<' | '(' | '[' | '{' | ' ' | ':' | '&'));
                 let end = next.map_or(rest.len(), |(end, _)| end);
-                // An operator may begin in the middle of it only after a character that is no part of a word, and all of those
-                // that names have before an operator are among the above.
+                // An operator may begin within the piece only after a character that is not part of a word. All such characters
+                // that occur before an operator in names are handled above.
                 self.plain.push_str(&rest[..end]);
                 Some(end)
             }
         }
     }
 
-    /// `operator<`, and what else has brackets that open nothing.
+    /// Scans `operator<` and other operators whose brackets open nothing.
     fn operator(&mut self, rest: &str) -> Option<usize> {
         const WORD: &str = "operator";
         let after = &rest[WORD.len()..];
@@ -239,7 +239,7 @@ impl Scan {
         Some(WORD.len())
     }
 
-    /// Templates go; of a receiver in front (`<T as Trait>::method`) its type stays.
+    /// Removes templates. The type of a leading receiver (`<T as Trait>::method`) stays.
     fn angle(&mut self, rest: &str, depth: u32) -> Option<usize> {
         let end = close(rest)?;
         let inner = &rest[1..end - 1];
@@ -255,13 +255,13 @@ impl Scan {
                 self.plain.push_str(receiver);
             }
         } else if inner.starts_with("lambda") && !self.plain.ends_with(is_word) {
-            // `<lambda(int)>` is what GCC's debug information calls a lambda.
+            // `<lambda(int)>` is GCC's name for a lambda in debug information.
             self.plain.push_str("<lambda>");
         }
         Some(end)
     }
 
-    /// Parameters go; `(anonymous namespace)` and the receivers of Go stay.
+    /// Removes parameters. `(anonymous namespace)` and the receivers of Go stay.
     fn parenthesis(&mut self, rest: &str) -> Option<usize> {
         let end = close(rest)?;
         let group = &rest[..end];
@@ -280,7 +280,7 @@ impl Scan {
             self.after_parameters = true;
             self.conversion = false;
             if let Some(blank) = self.blank.take() {
-                // Of several blanks before the parameters the last ones are gone.
+                // If several blanks stand before the parameters, the last blanks have been removed already.
                 let blank = blank.min(self.plain.len());
                 self.starts.insert(self.starts.partition_point(|start| *start < blank), blank);
             }
@@ -288,7 +288,7 @@ impl Scan {
         Some(end)
     }
 
-    /// `{lambda(int)#1}` as `{lambda#1}`.
+    /// Adds `{lambda(int)#1}` as `{lambda#1}`.
     fn push_braces(&mut self, group: &str) {
         match (group.find('('), group.rfind(')')) {
             (Some(open), Some(closed)) if open < closed => {
@@ -299,7 +299,7 @@ impl Scan {
         }
     }
 
-    /// The last segment that says something, to the end.
+    /// Returns the end of the name, from the last meaningful segment on.
     fn last(&self) -> &str {
         let says_nothing = |segment: &str| segment.starts_with(['{', '$', '\'', '<']) || segment.starts_with("operator()");
         let mut last = self.plain.as_str();
@@ -314,19 +314,19 @@ impl Scan {
     }
 }
 
-/// Part of a word, in any language.
+/// Returns whether the character is part of a word, in any language.
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$')
 }
 
-/// The length of `const` and the like at the beginning, the blank before it included.
+/// Returns the length of `const` and similar words at the beginning, including the blank before.
 fn qualifier(rest: &str) -> Option<usize> {
     const QUALIFIERS: [&str; 7] = [" const", " volatile", " noexcept", " &&", " &", "&&", "&"];
     let found = QUALIFIERS.iter().find(|qualifier| rest.starts_with(**qualifier))?;
     (!rest[found.len()..].starts_with(is_word)).then_some(found.len())
 }
 
-/// Where the bracket that `rest` begins with closes: the position after it.
+/// Finds the end of the bracket that `rest` begins with. Returns the position after it.
 fn close(rest: &str) -> Option<usize> {
     let mut open = Vec::new();
     let bytes = rest.as_bytes();
@@ -334,7 +334,7 @@ fn close(rest: &str) -> Option<usize> {
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'(' | b'[' | b'{' | b'<' => open.push(byte),
-            // The arrow of a function's type closes nothing.
+            // The arrow in a function's type does not close a bracket.
             b'>' if at > 0 && bytes[at - 1] == b'-' => {}
             b')' | b']' | b'}' | b'>' => {
                 let pair = match byte {
@@ -363,7 +363,7 @@ fn close(rest: &str) -> Option<usize> {
     None
 }
 
-/// `T` of `T as Trait` and of `impl Trait for T`, where the words between are not within brackets.
+/// Returns `T` of `T as Trait` and of `impl Trait for T`. The words between must not be within brackets.
 fn receiver_of(inner: &str) -> &str {
     let is_impl = inner.starts_with("impl ");
     let mut depth = 0i32;
@@ -381,9 +381,9 @@ fn receiver_of(inner: &str) -> &str {
     inner
 }
 
-/// `serve` of `net/http.(*conn).serve`; `None` for what is no name of Go, Java and the like.
+/// Returns `serve` of `net/http.(*conn).serve`; `None` for names that are not in the form of Go, Java and similar languages.
 fn last_of_go(name: &str) -> Option<&str> {
-    // What compilers and linkers write behind the names of C functions, and files.
+    // Suffixes that compilers and linkers add to the names of C functions, and endings of files.
     const NOT_GO: [&str; 12] =
         ["cold", "isra", "part", "constprop", "llvm", "lto_priv", "localalias", "plt", "so", "ko", "warm", "hot"];
     if name.contains(' ') {
@@ -415,11 +415,11 @@ fn last_of_go(name: &str) -> Option<&str> {
     function.get(begin..).filter(|last| !last.is_empty())
 }
 
-/// A function's name in at most `columns`, cut where least is lost.
+/// Shortens a function's name to at most `columns`.
 ///
-/// What tells functions apart is the last segment of a path, so it is kept longest: arguments go first, then generic
-/// arguments become `<…>`, then leading segments become `…`, and only then is the last segment cut at its end.
-/// Fewer than three columns hold nothing that could be read, so nothing comes back.
+/// The last segment of a path distinguishes functions best, so it is kept longest. Arguments are removed first. Then generic
+/// arguments become `<…>`, and leading segments become `…`. The last segment is cut at its end only if that is not enough. Fewer
+/// than three columns cannot hold anything readable, so the result is then empty.
 pub(super) fn fit_name(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
@@ -433,7 +433,7 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
     if name.split('.').any(is_of_python) {
         return fit_python(name, columns);
     }
-    // Names may be thousands of characters long; what is cut is decided on the end of them, in which all that could fit is.
+    // Names may be thousands of characters long. Only the end is examined; it is long enough to contain everything that could fit.
     let name = tail(name, 4 * columns + 256);
     let bare = without_arguments(name);
     if width(bare) <= columns {
@@ -447,7 +447,7 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
     if width(&folded) <= columns {
         return folded;
     }
-    // `drop_in_place::<…>` without what says nothing.
+    // `drop_in_place::<…>` without its last part, which says nothing.
     let folded = folded.strip_suffix("::<…>").unwrap_or(&folded);
     for start in segment_starts(folded) {
         let rest = &folded[start..];
@@ -466,12 +466,12 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
     cut(last, columns)
 }
 
-/// Whether a segment of a name is one that Python makes.
+/// Returns whether a segment of a name was made by Python.
 fn is_of_python(segment: &str) -> bool {
     matches!(segment, "<locals>" | "<lambda>" | "<listcomp>" | "<setcomp>" | "<dictcomp>" | "<genexpr>" | "<module>")
 }
 
-/// `Server.handle.<locals>.<lambda>` in fewer columns: without `<locals>`, then without leading segments.
+/// Shortens `Server.handle.<locals>.<lambda>`: removes `<locals>`, then leading segments.
 fn fit_python(name: &str, columns: usize) -> String {
     let name = name.replace(".<locals>", "");
     let starts = std::iter::once(0).chain(name.match_indices('.').map(|(at, _)| at + 1));
@@ -480,8 +480,8 @@ fn fit_python(name: &str, columns: usize) -> String {
     fitted.unwrap_or_else(|| cut(name.rsplit('.').next().unwrap_or(&name), columns))
 }
 
-/// Without the parameter list of a C++ function: the last thing in the name but for qualifiers. A type in a template
-/// (`<F as FnOnce<()>>::call_once`) and the receiver of a method in Go (`http.(*conn).serve`) are none.
+/// Removes the parameter list of a C++ function. It is the last part of the name, apart from qualifiers. A type in a template (`<F
+/// as FnOnce<()>>::call_once`) and the receiver of a method in Go (`http.(*conn).serve`) are not parameter lists.
 fn without_arguments(name: &str) -> &str {
     let Some(end) = name.rfind(')') else { return name };
     let mut after = &name[end + 1..];
@@ -507,14 +507,14 @@ fn without_arguments(name: &str) -> &str {
     name
 }
 
-/// `<a::b::Type<T> as c::Trait>::method` as `a::b::Type<T>::method`: the trait and where the type lives tell least.
+/// Returns `<a::b::Type<T> as c::Trait>::method` as `a::b::Type<T>::method`. The trait and the path of the type say least.
 fn receiver_only(name: &str) -> String {
     let Some(rest) = name.strip_prefix('<') else { return name.to_owned() };
     let (mut depth, mut cast) = (1usize, None);
     let mut previous = '<';
     for (at, c) in rest.char_indices() {
         match c {
-            // That of the receiver itself: others are of types within it.
+            // The ` as ` of the receiver itself. Deeper ones belong to types within the receiver.
             ' ' if depth == 1 && cast.is_none() && rest[at..].starts_with(" as ") => cast = Some(at),
             '<' => depth += 1,
             '>' if previous != '-' => depth -= 1,
@@ -529,8 +529,8 @@ fn receiver_only(name: &str) -> String {
     name.to_owned()
 }
 
-/// With every outermost `<…>` folded; `operator<` and what else has no closing bracket is left alone. What is closed and was not
-/// opened began before what is seen of the name.
+/// Folds every outermost `<…>`. `operator<` and other brackets without a closing bracket stay unchanged. A closing bracket without
+/// an opening one belongs to a bracket that began before the visible part of the name.
 fn fold_generics(name: &str) -> String {
     let mut folded = String::with_capacity(name.len());
     let mut depth = 0usize;
@@ -561,12 +561,13 @@ fn fold_generics(name: &str) -> String {
     if depth > 0 { name.to_owned() } else { folded }
 }
 
-/// Whether `operator`, or the beginning of one, is the last thing in a name: `operator>` opens and closes nothing.
+/// Returns whether the name ends with `operator` or the beginning of an operator. `operator>` opens and closes nothing.
 fn ends_with_operator(name: &str) -> bool {
     name.trim_end_matches(['<', '>', '=', '-']).ends_with("operator")
 }
 
-/// Where the segments of a path begin. Closures (`{{closure}}`, `{closure#0}`) and `<…>` say nothing without their function, so they begin none.
+/// Returns the positions where the segments of a path begin. Closures (`{{closure}}`, `{closure#0}`) and `<…>` say nothing without
+/// their function, so they do not begin a segment.
 fn segment_starts(name: &str) -> impl Iterator<Item = usize> + '_ {
     let starts = name.match_indices("::").map(|(at, _)| at + 2);
     std::iter::once(0).chain(starts.filter(|start| !name[*start..].starts_with('{') && !name[*start..].starts_with("<…>")))

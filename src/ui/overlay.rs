@@ -1,4 +1,4 @@
-//! What lies over a view: prompts, pickers, help, and the question before a file is overwritten.
+//! Overlays over a view: prompts, lists, help, and the question before a file is overwritten.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::messages::{EventName, Status};
 use super::text;
 use super::views::processes::processes_of;
 
-/// One of them at a time.
+/// An overlay. At most one is open.
 pub enum Overlay {
     /// A line to type.
     Prompt(Prompt),
@@ -23,7 +23,7 @@ pub enum Overlay {
     Picker(Picker),
     /// The keys.
     Help(Help),
-    /// Yes or no.
+    /// A question to answer with yes or no.
     Confirm(Confirm),
 }
 
@@ -39,22 +39,22 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line with the cursor at its end.
+    /// Creates a line with the cursor at its end.
     pub fn new(text: String) -> Line {
         Line { at: text.len(), text }
     }
 
-    /// What was typed.
+    /// Returns the typed text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What stands before and after the cursor.
+    /// Returns the text before and after the cursor.
     pub fn split(&self) -> (&str, &str) {
         self.text.split_at(self.at)
     }
 
-    /// Types several characters, as far as there is room.
+    /// Inserts several characters, as far as there is room.
     pub fn insert(&mut self, more: &str) {
         let room = MAX_LINE.saturating_sub(self.text.len());
         let end = (0..=room.min(more.len())).rev().find(|at| more.is_char_boundary(*at)).unwrap_or(0);
@@ -67,7 +67,7 @@ impl Line {
         self.text[..self.at].chars().next_back()
     }
 
-    /// Takes an editing key; `false` if it is none.
+    /// Processes an editing key. Returns `false` for other keys.
     pub fn on_key(&mut self, key: KeyEvent) -> bool {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -104,7 +104,7 @@ impl Line {
     }
 }
 
-/// What a typed line is for.
+/// The purpose of a typed line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum PromptKind {
@@ -114,26 +114,26 @@ pub enum PromptKind {
     Save,
 }
 
-/// A line to type, and what is wrong with it so far.
+/// A line to type, and its current error.
 pub struct Prompt {
-    /// What it is for.
+    /// Its purpose.
     pub kind: PromptKind,
-    /// What was typed.
+    /// The typed text.
     pub line: Line,
-    /// Why it cannot be taken.
+    /// Why the text is not accepted.
     pub error: Option<String>,
-    /// The line is what was proposed: the first character typed replaces it, any other key leaves it to be edited.
+    /// The line is still the proposed text. The first typed character replaces it; any other key keeps it for editing.
     pub proposed: bool,
 }
 
 impl Prompt {
-    /// A prompt that proposes a text.
+    /// Creates a prompt that proposes a text.
     pub fn new(kind: PromptKind, text: String) -> Prompt {
         let proposed = !text.is_empty();
         Prompt { kind, line: Line::new(text), error: None, proposed }
     }
 
-    /// The words before the line. `endings` are those of files that can be written.
+    /// Returns the words before the line. `endings` are the endings of files that can be written.
     pub fn label(&self, endings: &[String]) -> Cow<'static, str> {
         match self.kind {
             PromptKind::Search => "search /".into(),
@@ -143,7 +143,7 @@ impl Prompt {
         }
     }
 
-    /// Gives the name of a file the next one of these endings, or the first if it has none of them.
+    /// Changes the ending of a file name to the next of these endings, or to the first if it has none of them.
     pub fn next_ending(&mut self, endings: &[String]) {
         let text = self.line.text();
         let known = endings.iter().position(|ending| text.ends_with(ending.as_str()));
@@ -153,7 +153,7 @@ impl Prompt {
         self.proposed = false;
     }
 
-    /// Takes an editing key.
+    /// Processes an editing key.
     pub fn on_key(&mut self, key: KeyEvent) {
         let types = matches!(key.code, KeyCode::Char(_)) && !key.modifiers.contains(KeyModifiers::CONTROL);
         if std::mem::take(&mut self.proposed) && types {
@@ -163,7 +163,7 @@ impl Prompt {
     }
 }
 
-/// What was chosen.
+/// A user's choice in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Choice {
@@ -175,7 +175,7 @@ pub enum Choice {
     Thread(Tgid, Tid),
     Cpu(u16),
     Source(EventSource),
-    /// What the row is called.
+    /// Attach to the event that the row names.
     Attach,
     Do(Action),
 }
@@ -183,22 +183,22 @@ pub enum Choice {
 /// One row of a list.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What choosing it does.
+    /// Effect of choosing it.
     pub choice: Choice,
-    /// Number, name, share, and what else there is to say.
+    /// The number, for example a process id.
     pub number: String,
     /// The name.
     pub name: String,
     /// Its share of the samples.
     pub share: String,
-    /// For example the command line.
+    /// Further details, for example the command line.
     pub detail: String,
-    /// This machine refuses it. The detail says why.
+    /// This machine refuses it. The detail gives the reason.
     pub refused: bool,
 }
 
 impl Row {
-    /// The row that leaves nothing out.
+    /// Creates the row that selects everything.
     fn all(choice: Choice, name: &str) -> Row {
         Row { choice, number: String::new(), name: name.to_owned(), share: String::new(), detail: String::new(), refused: false }
     }
@@ -206,17 +206,17 @@ impl Row {
 
 /// A list to choose from, narrowed by typing.
 pub struct Picker {
-    /// What is chosen.
+    /// The title.
     pub title: &'static str,
-    /// What was typed.
+    /// The typed text.
     pub line: Line,
     /// All rows.
     rows: Vec<Row>,
-    /// Those that match, best first.
+    /// Indices of the matching rows, best first.
     shown: Vec<usize>,
-    /// The row under the cursor, counted in what is shown.
+    /// The row under the cursor, as an index into the shown rows.
     pub at: usize,
-    /// The row, the last one, that is whatever was typed.
+    /// Whether the last row is the typed text itself.
     free: bool,
 }
 
@@ -226,7 +226,7 @@ impl Picker {
         Picker { title, line: Line::default(), rows, shown, at: 0, free: false }
     }
 
-    /// Events: those that stacks are taken at, then those that there are; and whatever is typed.
+    /// Lists events: the attached ones, then the available ones, then the typed text.
     pub fn events(status: &Status, names: &[EventName], shown: Option<EventSource>) -> Picker {
         let shown = shown.unwrap_or(EventSource::CLOCK);
         let mark = |source| if shown == source { "shown".to_owned() } else { String::new() };
@@ -260,7 +260,7 @@ impl Picker {
         picker
     }
 
-    /// The actions that keys have, by name.
+    /// Lists the actions that have keys, by name.
     pub fn actions(keys: &KeyMap) -> Picker {
         let rows = keys.rows().filter(|(binding, _)| binding.action != Action::Palette).map(|(binding, keys)| Row {
             number: keys.first().map_or_else(String::new, |key| key.to_string()),
@@ -270,7 +270,7 @@ impl Picker {
         Picker::new("actions", rows.collect())
     }
 
-    /// Processes, those with the most samples first; the current one, or the one under the cursor, on top.
+    /// Lists processes, those with the most samples first. The current process, or the one under the cursor, is on top.
     pub fn processes(names: &Names, snapshot: &Snapshot, current: Option<Tgid>, cursor: Option<LabelId>) -> Picker {
         let mut processes = processes_of(snapshot);
         processes.sort_by_key(|process| std::cmp::Reverse(process.weights.all));
@@ -304,12 +304,12 @@ impl Picker {
             })
             .collect();
         let everything = Row::all(Choice::AllProcesses, "all processes");
-        // Leaving a process again is as near as choosing one.
+        // Deselecting a process is as easy as choosing one.
         rows.insert(if current.is_some() { 0 } else { rows.len() }, everything);
         Picker::new("process", rows)
     }
 
-    /// Threads of the target process, or of all of them.
+    /// Lists threads of the target process, or of all processes.
     pub fn threads(names: &Names, snapshot: &Snapshot, target: &Target) -> Picker {
         let mut sums: FxHashMap<(Tgid, Tid), (LabelId, u64)> = FxHashMap::default();
         for row in snapshot.activity.iter() {
@@ -332,7 +332,7 @@ impl Picker {
         Picker::new("thread", rows.collect())
     }
 
-    /// The cgroups that anything ran in, those with the most samples first; by number where the path is not known.
+    /// Lists the cgroups with samples, those with the most samples first. If the path is not known, the number is shown.
     pub fn cgroups(snapshot: &Snapshot, status: &Status) -> Picker {
         let all: u64 = snapshot.cgroups.iter().map(|(_, weight)| weight).sum();
         let rows = snapshot.cgroups.iter().map(|(id, weight)| {
@@ -350,7 +350,7 @@ impl Picker {
         Picker::new("cgroup", std::iter::once(Row::all(Choice::AllCgroups, "all cgroups")).chain(rows).collect())
     }
 
-    /// The CPUs that are on, and those that were when samples were taken.
+    /// Lists the CPUs that are online, and the CPUs that have samples.
     pub fn cpus(snapshot: &Snapshot, status: &Status) -> Picker {
         let all: u64 = snapshot.cpus.iter().map(|(_, weight)| weight).sum();
         let mut cpus: BTreeMap<u16, u64> = status.online.iter().map(|cpu| (*cpu, 0)).collect();
@@ -366,27 +366,27 @@ impl Picker {
         Picker::new("CPU", std::iter::once(Row::all(Choice::AllCpus, "all CPUs")).chain(rows).collect())
     }
 
-    /// Columns for a name. Functions of the kernel have long ones, and little that is said behind them.
+    /// Returns the columns for a name. Functions of the kernel have long names and short details.
     pub fn longest_name(&self) -> usize {
         if self.free { 56 } else { 32 }
     }
 
-    /// The rows that match, best first.
+    /// Returns the matching rows, best first.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
         self.shown.iter().map(|index| &self.rows[*index])
     }
 
-    /// The row under the cursor.
+    /// Returns the row under the cursor.
     pub fn chosen_row(&self) -> Option<&Row> {
         self.shown.get(self.at).map(|index| &self.rows[*index])
     }
 
-    /// What choosing the row under the cursor does.
+    /// Returns the choice of the row under the cursor.
     pub fn chosen(&self) -> Option<Choice> {
         self.chosen_row().map(|row| row.choice)
     }
 
-    /// Narrows the rows to what matches the typed text: every word of it, somewhere in number, name or detail.
+    /// Narrows the rows to those that match the typed text: every word of it, somewhere in number, name or detail.
     pub fn filter(&mut self) {
         let typed = self.line.text();
         self.at = 0;
@@ -413,7 +413,7 @@ impl Picker {
         }
     }
 
-    /// Takes a key: arrows move, everything else is typed.
+    /// Processes a key: arrows move, all other keys are typed.
     pub fn on_key(&mut self, key: KeyEvent) {
         let last = self.shown.len().saturating_sub(1);
         match key.code {
@@ -432,7 +432,7 @@ impl Picker {
     }
 }
 
-/// The help: first line on screen, and what is searched for in it.
+/// The help: its scroll position and its search text.
 #[derive(Default)]
 pub struct Help {
     /// First line on screen.
@@ -444,7 +444,8 @@ pub struct Help {
 }
 
 impl Help {
-    /// Takes a key; `false` closes the help. `last` is the last line that may be the first on screen, `page` how many lines are there.
+    /// Processes a key. Returns `false` if the key closes the help. `last` is the last possible first line on screen, `page` the
+    /// number of lines on screen.
     pub fn on_key(&mut self, key: KeyEvent, (last, page): (usize, usize)) -> bool {
         match key.code {
             KeyCode::Esc if self.typing => {
@@ -477,9 +478,9 @@ impl Help {
     }
 }
 
-/// Yes or no.
+/// A question to answer with yes or no.
 pub struct Confirm {
-    /// What is asked.
+    /// The question.
     pub question: String,
 }
 

@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, BorderType, Borders, Clear, Widget};
 use super::scene::Scene;
 use super::text;
 
-/// Writes text from `x` on, cut at the area's right edge; returns the column after it.
+/// Writes text from `x` on, cut at the area's right edge. Returns the column after it.
 pub(super) fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, words: &str, style: Style) -> u16 {
     if y >= area.bottom() || x >= area.right() {
         return x;
@@ -18,7 +18,7 @@ pub(super) fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, words: &str, 
     buffer.set_stringn(x, y, &shown, room, style).0
 }
 
-/// Writes text so that it ends at the area's right edge; returns the column it begins at.
+/// Writes text so that it ends at the area's right edge. Returns the column where it begins.
 pub(super) fn put_right(buffer: &mut Buffer, area: Rect, y: u16, words: &str, style: Style) -> u16 {
     let width = u16::try_from(text::width(words)).unwrap_or(u16::MAX).min(area.width);
     let x = area.right() - width;
@@ -36,7 +36,7 @@ pub(super) fn bar(scene: &Scene, part: f64, area: Rect, style: Style, buffer: &m
     put(buffer, area, area.x, area.y, &glyphs, style);
 }
 
-/// A box in the middle of `area` for something that lies over it, cleared and framed; its inside comes back.
+/// Clears and frames a box in the middle of `area`, for a window over the view. Returns the inside of the box.
 pub(super) fn window(scene: &Scene, area: Rect, width: u16, height: u16, title: &str, buffer: &mut Buffer) -> Rect {
     let width = width.min(area.width);
     let height = height.min(area.height);

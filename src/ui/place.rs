@@ -1,25 +1,25 @@
-//! Where the reader is in a tree: a path of labels, which stays what it is while trees come and go.
+//! The reader's place in a tree: a path of labels, which stays valid when the tree is replaced.
 
 use std::collections::VecDeque;
 
 use crate::profile::{CallTree, LabelId, Names, NodeId};
 
-/// A frame on the screen, by the labels that lead to it; or the gathered narrow children of that frame.
+/// A frame on the screen, by the labels that lead to it, or the gathered narrow children of that frame.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Place {
-    /// From the root's child down. Empty for the root.
+    /// The labels from the root's child down. Empty for the root.
     pub path: Vec<LabelId>,
-    /// The box of what is too narrow below `path`, rather than the frame itself.
+    /// Whether it is the box of narrow frames below `path`, rather than the frame itself.
     pub rest: bool,
 }
 
 impl Place {
-    /// The place of a node.
+    /// Returns the place of a node.
     pub fn of(tree: &CallTree, node: NodeId) -> Place {
         Place { path: tree.path(node).into_iter().map(|id| tree.node(id).label).collect(), rest: false }
     }
 
-    /// Follows renamed labels, so that a cursor on `libc.so.6+0x123` is on `malloc` once that is known.
+    /// Follows renamed labels: a cursor on `libc.so.6+0x123` moves to `malloc` when that name becomes known.
     pub fn refresh(&mut self, names: &Names) {
         for label in &mut self.path {
             *label = names.labels.current(*label);
@@ -31,7 +31,7 @@ impl Place {
         self.path.iter_mut().for_each(|label| *label = rename(*label));
     }
 
-    /// The node, or the nearest caller that the tree has; and whether it is the node itself.
+    /// Finds the node, or the nearest caller that the tree has. Also returns whether it is the node itself.
     pub fn find(&self, tree: &CallTree) -> (NodeId, bool) {
         let mut node = CallTree::ROOT;
         for label in &self.path {
@@ -43,12 +43,13 @@ impl Place {
         (node, true)
     }
 
-    /// The place in a tree in which other frames are folded: of labels that lead on, frames in between may have come, and others are left out.
+    /// Finds the place in a tree with other folded frames. The path may have new frames between its labels, and labels that are
+    /// missing in the tree are skipped.
     pub fn find_among_other_frames(&self, tree: &CallTree) -> NodeId {
         self.path.iter().fold(CallTree::ROOT, |node, label| nearest_below(tree, node, *label).unwrap_or(node))
     }
 
-    /// The place one level up; the root's is the root.
+    /// Returns the place one level up. For the root, returns the root.
     pub fn parent(&self) -> Place {
         let mut path = self.path.clone();
         if !self.rest {
@@ -57,7 +58,7 @@ impl Place {
         Place { path, rest: false }
     }
 
-    /// Whether `other` is this place or below it.
+    /// Returns whether `other` is this place or below it.
     pub fn contains(&self, other: &Place) -> bool {
         !self.rest && other.path.starts_with(&self.path)
     }
@@ -66,16 +67,16 @@ impl Place {
 /// A caller or callee of a function, with the labels that lead to it. With an empty path it is the function itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Branch {
-    /// A caller, not a callee.
+    /// Whether it is a caller.
     pub callers: bool,
-    /// From the function's caller or callee on.
+    /// The labels, starting with the function's caller or callee.
     pub path: Vec<LabelId>,
 }
 
-/// Nodes that are searched for a label: more than an interpreter has frames between two functions.
+/// Limit for the nodes searched for a label: more than the number of an interpreter's frames between two functions.
 const MAX_SEARCHED: usize = 1000;
 
-/// The node of a label that is nearest below a node.
+/// Finds the node of a label that is nearest below a node.
 fn nearest_below(tree: &CallTree, node: NodeId, label: LabelId) -> Option<NodeId> {
     let mut nodes = VecDeque::from([node]);
     for _ in 0..MAX_SEARCHED {

@@ -1,10 +1,10 @@
-//! Where the reader is in a list.
+//! The reader's position in a list.
 
 use super::keys::Action;
 
-/// Where the reader is in a list: the row under the cursor, and the first row on screen.
+/// The reader's position in a list: the row under the cursor, and the first row on screen.
 ///
-/// Rows move on the screen. A row that moves takes the cursor with it, as long as the row is on screen. Only keys scroll, so the
+/// Rows move on the screen. A row that moves takes the cursor with it, as long as the row is on screen. Only keys scroll, so new
 /// data never hides rows above the screen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Position {
@@ -15,7 +15,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Moves the cursor and scrolls after it.
+    /// Moves the cursor, and scrolls to keep it on screen.
     pub fn go(&mut self, action: Action, rows: usize, height: usize) {
         let last = rows.saturating_sub(1);
         self.at = match action {
@@ -30,7 +30,7 @@ impl Position {
         self.clamp(rows, height);
     }
 
-    /// The rows have changed, and the one under the cursor is now at `found`.
+    /// Adapts to changed rows. The row under the cursor is now at `found`.
     pub fn follow(&mut self, found: Option<usize>, rows: usize, height: usize) {
         if let Some(found) = found.filter(|found| (self.scroll..self.scroll + height).contains(found)) {
             self.at = found;
@@ -38,14 +38,14 @@ impl Position {
         self.clamp(rows, height);
     }
 
-    /// Follows a row wherever it moves. The row stays on its line of the screen.
+    /// Follows a row to its new index. The row stays on its line of the screen.
     pub fn hold(&mut self, found: usize, rows: usize, height: usize) {
         let line = self.at.saturating_sub(self.scroll);
         (self.at, self.scroll) = (found, found.saturating_sub(line));
         self.clamp(rows, height);
     }
 
-    /// Puts the cursor on a row that may be anywhere, with what is around it on screen.
+    /// Puts the cursor on any row, with the rows around it on screen.
     pub fn jump(&mut self, at: usize, rows: usize, height: usize) {
         self.at = at;
         if !(self.scroll..self.scroll + height).contains(&at) {
@@ -54,13 +54,13 @@ impl Position {
         self.clamp(rows, height);
     }
 
-    /// Scrolls so that what has opened below the cursor is on screen as well.
+    /// Scrolls so that rows opened below the cursor are on screen as well.
     pub fn make_room(&mut self, rows: usize, height: usize) {
         self.scroll = self.scroll.max(self.at.saturating_sub(height / 3));
         self.clamp(rows, height);
     }
 
-    /// Brings the cursor onto a row and the row onto the screen. No line stays empty while rows are hidden above.
+    /// Moves the cursor onto a row and the row onto the screen. No line stays empty while rows are hidden above.
     pub fn clamp(&mut self, rows: usize, height: usize) {
         let height = height.max(1);
         self.at = self.at.min(rows.saturating_sub(1));

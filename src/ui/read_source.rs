@@ -1,4 +1,4 @@
-//! Opens the source of a function, does what keys ask for there, and asks for what is to be read.
+//! Opens the source of a function, carries out its keys, and requests listings.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl App {
             _ if self.scene.is_file() => {
                 self.scene.say("a file has only names: it does not tell where in the code samples were".to_owned())
             }
-            // The box is of many functions, and its place that of their caller.
+            // The box contains many functions, and its place is their caller's.
             Some(_) if self.scene.view == View::Flame && self.views.flame.cursor.rest => {
                 self.scene.say(
                     "these are narrow callees of many names: zoom into their caller and select one, to see its source".to_owned(),
@@ -28,13 +28,13 @@ impl App {
             Some((label, _)) => {
                 self.scene.hover = None;
                 self.source = Some(Source::of(&self.scene.names, label));
-                // Mostly the cursor has been there for a while.
+                // Usually the cursor has been there for a while, so the addresses are known.
                 self.take_addresses(&Arc::clone(&self.scene.snapshot));
             }
         }
     }
 
-    /// Does what a key asks for in the source; `false` if that is none of its keys.
+    /// Carries out an action in the source. Returns `false` if the source does not have that action.
     pub(super) fn act_on_source(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {
         let height = self.source_height();
         let Some(source) = &mut self.source else { return false };
@@ -47,7 +47,7 @@ impl App {
             }
             Action::NextView | Action::PreviousView => source.turn(),
             Action::Source | Action::ZoomOut => self.source = None,
-            // What they change is the view below, which is not seen.
+            // These actions change the view below, which is hidden.
             Action::ZoomIn
             | Action::ResetZoom
             | Action::BottomUp
@@ -78,17 +78,17 @@ impl App {
         true
     }
 
-    /// Rows of the source that are on screen.
+    /// Returns the number of source rows on screen.
     pub(super) fn source_height(&self) -> usize {
         usize::from(self.scene.areas().body.height).saturating_sub(self.source_head())
     }
 
-    /// Lines above the rows: what it is, what is to be known about it, what columns mean.
+    /// Returns the number of lines above the rows: title, note and heading.
     pub(super) fn source_head(&self) -> usize {
         2 + usize::from(self.source.as_ref().is_some_and(|source| !source.note().is_empty()))
     }
 
-    /// A click on a line of the body.
+    /// Processes a click on a line of the body.
     pub(super) fn click_source(&mut self, line: usize) {
         let head = self.source_head();
         if let (Some(source), Some(row)) = (&mut self.source, line.checked_sub(head)) {
@@ -96,7 +96,7 @@ impl App {
         }
     }
 
-    /// The function of which it matters where its samples are.
+    /// Returns the function whose per-address sample counts are wanted.
     pub(super) fn addresses_wanted(&self) -> Option<LabelId> {
         if let Some(source) = &self.source {
             return Some(source.label);
@@ -106,7 +106,7 @@ impl App {
         let about = self.scene.names.labels.get(label)?;
         match about.kind {
             FrameKind::User | FrameKind::Inlined | FrameKind::Kernel => Some(label),
-            // What has no name is of no object either, and has nothing that could be told of it.
+            // Without a name, such a frame has no object either, and there is nothing to read.
             FrameKind::Jit | FrameKind::Python => Some(label).filter(|_| !about.object.is_empty()),
             FrameKind::Process | FrameKind::Unknown => None,
         }
@@ -134,7 +134,7 @@ impl App {
         }
     }
 
-    /// Asks for what is to be read, and for the line of the cursor's function that is hottest.
+    /// Requests the listing, and the hottest line of the function under the cursor.
     pub(super) fn ask_for_code(&mut self, effects: &mut Vec<Effect>) {
         let now = self.scene.snapshot.now;
         if let Some(source) = &mut self.source {
@@ -150,7 +150,7 @@ impl App {
         }
     }
 
-    /// File and line where the function under the cursor is hottest, if they are known.
+    /// Returns file and line where the function under the cursor is hottest, if they are known.
     pub fn hottest_place(&self) -> Option<&SourceLocation> {
         let wanted = self.addresses_wanted().filter(|_| self.source.is_none())?;
         self.hottest.found.as_ref().filter(|(label, _)| *label == wanted).map(|(_, place)| place)

@@ -1,4 +1,4 @@
-//! What is looked at, and how: the newest answer, what was chosen, looks. All that drawing and views need besides their own state.
+//! State shared by drawing and views: the newest answer, the user's choices, and looks.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,81 +18,81 @@ use super::span::Span;
 use super::theme::Theme;
 use super::view::View;
 
-/// What stands in the second line until it is taken away.
+/// A chip: it stands in the second line until it is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chip {
     /// The time on screen.
     Range,
-    /// A filter, by its place among them.
+    /// A filter, by its index.
     Filter(usize),
-    /// Whose samples are shown.
+    /// The selected processes, thread, cgroup or CPU.
     Target,
-    /// That two sides are compared.
+    /// The comparison of two sides.
     Difference,
-    /// That inlined functions are not shown.
+    /// Hiding of inlined functions.
     Folded,
-    /// That frames are shown that an interpreter has to run its functions.
+    /// Showing the frames that an interpreter needs to run its functions.
     Interpreter,
-    /// That each call of a direct recursion is shown.
+    /// Showing each call of a direct recursion.
     Recursion,
 }
 
-/// A thing under the pointer.
+/// An item under the pointer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hovered {
     /// A box of the flame graph.
     Box(Place),
     /// A caller or callee of the open function.
     Branch(Branch),
-    /// A line of a table, counted from the one below its heading. Rows move, the pointer does not.
+    /// A line of a table, counted from the line below its heading. Rows may move away from the pointer.
     Line(usize),
 }
 
-/// What is looked at, and how.
+/// State shared by drawing and views.
 pub struct Scene {
     /// Names of labels; read without a lock.
     pub names: Arc<Names>,
-    /// How things look.
+    /// Looks.
     pub theme: Theme,
     /// How much of functions' names is shown.
     pub detail: Detail,
-    /// Which key does what.
+    /// The keys of each action.
     pub keys: KeyMap,
     /// The newest answer.
     pub snapshot: Arc<Snapshot>,
-    /// What the run tells about itself.
+    /// Status of the run.
     pub status: Status,
     /// The view on screen.
     pub view: View,
-    /// What the pointer is on.
+    /// The item under the pointer.
     pub hover: Option<Hovered>,
-    /// A short word.
+    /// A short message.
     pub message: Option<Message>,
-    /// The last failures that messages told, the newest last.
+    /// The last failures shown as messages, the newest last.
     pub failures: VecDeque<String>,
-    /// What is searched for.
+    /// The searched pattern.
     pub search: Option<Pattern>,
-    /// Which time is looked at.
+    /// The selected time.
     pub span: Span,
     /// The usual time on screen.
     pub home: Span,
     /// When the picture was frozen, if it is.
     pub frozen: Option<Timestamp>,
-    /// What is compared with what.
+    /// The comparison.
     pub compare: Compare,
     /// Whether the pane of the command's output is open.
     pub output_open: bool,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
-    /// What is sampled at all, in words, where that is not every process.
+    /// Description of the sampled processes. `None` if every process is sampled.
     pub everything: Option<String>,
-    /// Sources that were detached: their samples are still there.
+    /// Detached sources. Their samples are still stored.
     pub(super) ended_events: Vec<EventStatus>,
     pub(super) query: Query,
 }
 
 impl Scene {
-    /// Nothing seen yet.
+    /// Creates a scene without data.
     pub(super) fn new(names: Arc<Names>, theme: Theme, mut query: Query) -> Scene {
         query.folding.recursion = true;
         Scene {
@@ -119,47 +119,48 @@ impl Scene {
         }
     }
 
-    /// The query on screen, time range included.
+    /// Returns the query on screen, time range included.
     pub fn query(&self) -> Query {
         Query { range: self.range(), ..self.query.clone() }
     }
 
-    /// The filters that are on.
+    /// Returns the active filters.
     pub fn filters(&self) -> &[Filter] {
         &self.query.filters
     }
 
-    /// Whose samples are shown.
+    /// Returns the selected processes, thread, cgroup or CPU.
     pub fn target(&self) -> &Target {
         &self.query.target
     }
 
-    /// How the level below "all" is made.
+    /// Returns how the level below "all" is made.
     pub fn grouping(&self) -> Grouping {
         self.query.grouping
     }
 
-    /// Whether inlined functions are a part of what they were inlined into.
+    /// Returns whether inlined functions are merged into the functions that contain them.
     pub fn folds_inlined(&self) -> bool {
         self.query.folding.inlined
     }
 
-    /// Whether frames are shown that an interpreter has to run its functions. A file does not tell them from others.
+    /// Returns whether the frames are shown that an interpreter needs to run its functions. In a file they cannot be distinguished
+    /// from other frames.
     pub fn shows_interpreter(&self) -> bool {
         !self.query.folding.interpreter && !self.is_file()
     }
 
-    /// Whether each call of a direct recursion is shown.
+    /// Returns whether each call of a direct recursion is shown.
     pub fn shows_recursion(&self) -> bool {
         !self.query.folding.recursion
     }
 
-    /// Which way up the tree grows.
+    /// Returns whether callers or callees are the roots of the tree.
     pub fn direction(&self) -> Direction {
         self.query.direction
     }
 
-    /// What a label is called on the screen. Processes, functions of Python and of the kernel, and addresses keep their
+    /// Returns a label's name as shown on the screen. Processes, functions of Python and of the kernel, and addresses keep their
     /// whole names.
     pub(in crate::ui) fn shown_name<'a>(&self, label: &'a Label) -> Cow<'a, str> {
         match label.kind {
@@ -173,7 +174,7 @@ impl Scene {
         (self.span, self.home) = (home, home);
     }
 
-    /// How the screen is divided; the same for drawing and for the mouse.
+    /// Returns the parts of the screen, for drawing and for the mouse.
     pub fn areas(&self) -> Areas {
         Areas::new(self.size, self.output_open, !self.is_file() || self.has_chips())
     }
@@ -187,12 +188,12 @@ impl Scene {
             || self.shows_recursion()
     }
 
-    /// Whether a file is looked at, which has no time, CPUs and cgroups.
+    /// Returns whether a file is shown. A file has no time, CPUs and cgroups.
     pub(super) fn is_file(&self) -> bool {
         self.status.frequency == 0
     }
 
-    /// Keeps the message if it tells a failure: the next key takes it away.
+    /// Keeps the message if it reports a failure, since the next key removes it from the screen.
     pub(super) fn note_failure(&mut self) {
         const KEPT: usize = 8;
         let Some(message) = self.message.as_ref().filter(|message| message.bad) else { return };
@@ -203,7 +204,7 @@ impl Scene {
         }
     }
 
-    /// Shows a short word.
+    /// Shows a short message.
     pub(super) fn say(&mut self, text: String) {
         self.message = Some(Message { text, bad: false });
     }

@@ -1,4 +1,4 @@
-//! The source of one function, or its instructions, open over a view: what each row weighs, and where the reader is in it.
+//! The source of one function, or its instructions, opened over a view. Holds the weight of each row and the reader's position.
 //!
 //! ```text
 //! o ─► Request::addresses_of ─► Snapshot::addresses ─► Effect::List ─► Event::Listing      once, and for addresses that are new
@@ -13,7 +13,7 @@ use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, Row
 use super::keys::Action;
 use super::position::Position;
 
-/// Which of the two is on screen.
+/// The pane on screen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pane {
     /// Lines of the source.
@@ -23,43 +23,44 @@ pub enum Pane {
     Code,
 }
 
-/// A row's share of the function from which on it is hot, in thousandths.
+/// Least share of the function that makes a row hot, in thousandths.
 const HOT: u64 = 10;
-/// The same function is read at most this often: while addresses of it are new again and again, files are left in peace.
+/// Least nanoseconds between two readings of the same function. New addresses may arrive all the time; files are not read that
+/// often.
 const LEAST_BETWEEN_READINGS: u64 = 1_000_000_000;
-/// Columns by which left and right move the text.
+/// Columns that left and right scroll the text by.
 const STEP: usize = 8;
 
-/// What is read, and where the reader is.
+/// An open function, and the reader's position in it.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     /// The function.
     pub label: LabelId,
-    /// What came of asking for it; nothing yet at first. The error is a sentence.
+    /// The answer to the request; `None` before it arrives. The error is a sentence.
     pub listing: Option<Result<Arc<Listing>, String>>,
-    /// What is on screen.
+    /// The pane on screen.
     pub pane: Pane,
-    /// Where the reader is.
+    /// The reader's position.
     pub place: Position,
-    /// The same where the other pane was left.
+    /// The reader's position in the other pane.
     other: Position,
-    /// Columns of the text that are left of the screen.
+    /// Columns of the text that are scrolled out on the left.
     pub shift: usize,
-    /// What rows weigh, of what is on screen.
+    /// Weights of the rows on screen.
     pub weights: RowWeights,
     /// The newest weights of addresses.
     pub addresses: Option<Arc<Addresses>>,
-    /// A listing was asked for and has not come.
+    /// Whether a listing was requested and has not arrived.
     waiting: bool,
-    /// As of when it was asked for.
+    /// Time of the last request.
     asked: Option<Timestamp>,
-    /// What is known of whether the listing has all addresses.
+    /// Whether the listing has all addresses, as far as known.
     covers: Covers,
-    /// An address without a name: its neighbours' weights come with its own.
+    /// Whether it is an address without a name. Its neighbours' weights arrive together with its own.
     unnamed: bool,
 }
 
-/// Whether a listing was made for all addresses that there are now. They are some thousand, so that is not looked at with each key.
+/// Whether a listing contains all current addresses. There may be thousands, so this is not checked at each key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Covers {
     /// Listing or addresses are new.
@@ -75,7 +76,7 @@ impl Source {
         Source { label, unnamed, ..Source::default() }
     }
 
-    /// The rows on screen, or why there are none; `None` while they are read.
+    /// Returns the rows on screen, or the reason why there are none; `None` while they are being read.
     pub fn rows(&self) -> Option<Result<&Rows, &str>> {
         let listing = match self.listing.as_ref()? {
             Ok(listing) => listing,
@@ -88,7 +89,7 @@ impl Source {
         Some(rows.as_ref().map_err(String::as_str))
     }
 
-    /// Why the other pane cannot be shown, or what is to be known about this one; empty for nothing.
+    /// Returns why the other pane cannot be shown, or a note about this pane. May be empty.
     pub fn note(&self) -> Cow<'_, str> {
         let Some(Ok(listing)) = &self.listing else { return Cow::default() };
         match (&listing.source, &listing.code, self.pane) {
@@ -99,22 +100,22 @@ impl Source {
         }
     }
 
-    /// What a row's weights are shares of: all samples that the function is in.
+    /// Returns the divisor for the rows' shares: all samples that contain the function.
     pub fn whole(&self) -> u64 {
         match &self.addresses {
-            // The others' sum is that of many functions.
+            // The addresses' total includes many other functions.
             _ if self.unnamed => self.weights.all.1,
             Some(addresses) => addresses.total,
             None => 0,
         }
     }
 
-    /// Whether it is an address without a name.
+    /// Returns whether it is an address without a name.
     pub fn is_unnamed(&self) -> bool {
         self.unnamed
     }
 
-    /// The function may have got its name meanwhile.
+    /// Follows the function to its new name, if it has one.
     pub(super) fn refresh(&mut self, names: &Names) {
         let current = names.labels.current(self.label);
         if current != self.label {
@@ -122,7 +123,7 @@ impl Source {
         }
     }
 
-    /// Gives the function another label. Its rows are of frames that have other ids now: it is read again.
+    /// Gives the function another label. The frames of its rows have other ids now, so the function is read again.
     pub(super) fn rename(&mut self, rename: impl Fn(LabelId) -> LabelId) {
         let Source { label, pane, place, other, shift, unnamed, .. } = *self;
         *self = Source { label: rename(label), pane, place, other, shift, unnamed, ..Source::default() };
@@ -143,7 +144,8 @@ impl Source {
         };
     }
 
-    /// What is to be asked for, as of `now`, and of which function; nothing while the answer is on its way.
+    /// Returns the addresses to request as of `now`, and the address of the function to read. `None` if nothing is missing or an
+    /// answer is still pending.
     pub(super) fn wanted(&mut self, now: Timestamp) -> Option<(Arc<Addresses>, Option<FrameId>)> {
         let addresses = self.addresses.as_ref().filter(|addresses| !self.waiting && !addresses.frames.is_empty())?;
         if self.covers == Covers::Unknown {
@@ -159,7 +161,7 @@ impl Source {
             return None;
         }
         (self.waiting, self.asked) = (true, Some(now));
-        // Whichever weighs more now, what is being read stays.
+        // The function that is being read stays, even if another one weighs more now.
         let by = self.listing.as_ref().and_then(|listing| Some(listing.as_ref().ok()?.by));
         Some((Arc::clone(addresses), by))
     }
@@ -168,7 +170,8 @@ impl Source {
         (self.waiting, self.covers) = (false, Covers::Unknown);
         let first = !matches!(self.listing, Some(Ok(_)));
         self.listing = match (self.listing.take(), listing) {
-            // What was read before is better than why it cannot be read any more. The same addresses need not be asked for again.
+            // The old listing is more useful than the reason why it cannot be read any longer. The same addresses are not requested
+            // again.
             (Some(Ok(mut before)), Err(_)) => {
                 let asked = self.addresses.iter().flat_map(|addresses| addresses.frames.iter().map(|weight| weight.frame));
                 Arc::make_mut(&mut before).known.extend(asked);
@@ -177,7 +180,7 @@ impl Source {
             (Some(Ok(before)), Ok(now))
                 if before.source.is_ok() && now.source.is_err() || before.code.is_ok() && now.code.is_err() =>
             {
-                // Nobody else holds them: nothing is copied.
+                // There are no other owners, so nothing is copied.
                 let (before, mut now) = (Arc::unwrap_or_clone(before), Arc::unwrap_or_clone(now));
                 now.source = now.source.or_else(|why| before.source.map_err(|_| why));
                 now.code = now.code.or_else(|why| before.code.map_err(|_| why));
@@ -188,7 +191,7 @@ impl Source {
         if first {
             let Some(Ok(listing)) = &self.listing else { return };
             self.pane = if listing.source.is_ok() || listing.code.is_err() { Pane::Source } else { Pane::Code };
-            // The other first: what is centred last is on screen.
+            // Each pane is centred. The loop ends on the pane that is on screen.
             for _ in 0..2 {
                 self.turn();
                 self.centre(height);
@@ -212,7 +215,7 @@ impl Source {
         self.place = Position { at, scroll: at.saturating_sub(height / 2) };
     }
 
-    /// To the next row that is hot, round in a circle.
+    /// Moves to the next hot row; the first follows the last.
     pub(super) fn next_hot(&mut self, forward: bool, height: usize) -> bool {
         let own = self.weights.all.0 > 0;
         let part = |weight: &(u64, u64)| if own { weight.0 } else { weight.1 };
@@ -231,7 +234,7 @@ impl Source {
         true
     }
 
-    /// Puts the cursor on a row that was clicked.
+    /// Puts the cursor on a clicked row.
     pub(super) fn select(&mut self, row: usize) {
         let rows = self.weights.rows.len();
         self.place.at = (self.place.scroll + row).min(rows.saturating_sub(1));
@@ -252,7 +255,7 @@ impl Source {
     }
 }
 
-/// Where in the source the function under the cursor is hot.
+/// The source line where the function under the cursor is hottest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hottest {
     pub(super) asked: Option<(LabelId, FrameId)>,

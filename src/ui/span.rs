@@ -1,17 +1,17 @@
-//! Which time is looked at.
+//! The selected time.
 
 use crate::profile::Timestamp;
 
-/// Which time is looked at.
+/// The selected time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Span {
     /// Everything that is stored.
     #[default]
     All,
-    /// The last so many seconds.
+    /// The last seconds, as many as this.
     Last(u64),
-    /// Everything, what is older weighing less: half for each so many seconds.
+    /// Everything, with older samples weighing less. The weight halves in this many seconds.
     Fading(u64),
-    /// From one moment to before another.
+    /// From the first moment up to the second, which is not included.
     Between(Timestamp, Timestamp),
 }

@@ -1,5 +1,5 @@
-//! The rows of a table below its heading, with the cursor. Where not all of them are on screen, the heading tells which are, and a bar at the
-//! right edge shows where they lie.
+//! Draws the rows of a table below its heading, with the cursor. If not all rows are on screen, the heading gives the numbers of
+//! the visible rows, and a bar at the right edge shows their position.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -11,7 +11,7 @@ use super::theme::Theme;
 
 use super::paint::{put, put_right};
 
-/// Draws the rows; the first line of `area` is the heading, drawn already.
+/// Draws the rows. The first line of `area` is the heading, which is drawn already.
 pub(super) fn draw<Row>(
     scene: &Scene,
     area: Rect,
@@ -39,14 +39,14 @@ pub(super) fn draw<Row>(
     }
 }
 
-/// The row of a table that a line of the screen shows, counted from below the heading.
+/// Returns the row of a table on a line of the screen, counted from below the heading.
 pub(super) fn hovered_line(scene: &Scene, at: ratatui::layout::Position) -> Option<Hovered> {
     let body = scene.areas().body;
     let line = usize::from(at.y).checked_sub(usize::from(body.y) + 1)?;
     body.contains(at).then_some(Hovered::Line(line))
 }
 
-/// Tells all about the row under the pointer, on the last line of the table. The line below the view has the selected row.
+/// Describes the row under the pointer, on the last line of the table. The line below the view describes the selected row.
 pub(super) fn show_hovered<Row>(
     scene: &Scene,
     area: Rect,
@@ -61,7 +61,7 @@ pub(super) fn show_hovered<Row>(
     }
 }
 
-/// The sign in a heading for the column that orders the rows.
+/// Returns the sign in the heading of the column that orders the rows.
 pub(super) fn sorted_by(theme: &Theme) -> &'static str {
     if theme.ascii { " v" } else { " ▼" }
 }
@@ -80,7 +80,7 @@ fn draw_selection(scene: &Scene, line: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The part of all rows that is on screen: its first, how many, and of how many.
+/// Draws which part of all rows is on screen: the first row, the number of rows on screen, and the number of all rows.
 fn draw_bar(scene: &Scene, area: Rect, (first, shown, all): (usize, usize, usize), buffer: &mut Buffer) {
     let height = usize::from(area.height);
     let length = (height * shown / all.max(1)).clamp(1, height);

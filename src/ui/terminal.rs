@@ -1,7 +1,7 @@
-//! The terminal: taken over once, given back however the program ends.
+//! Takes the terminal over once, and restores it however the program ends.
 //!
-//! [`Guard`] gives it back when dropped; a panic hook does so before the panic's words are printed. Signals are the session's:
-//! it ends the loop, and the guard is dropped on the way out. Giving back twice does no harm.
+//! [`Guard`] restores the terminal when it is dropped. A panic hook does so before the panic's message is printed. The session
+//! handles signals: it ends the loop, and the guard is dropped on the way out. Restoring twice does no harm.
 
 use std::cell::Cell;
 use std::io::{self, Stdout, Write, stdout};
@@ -23,10 +23,11 @@ use ratatui::layout::{Position, Size};
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// What is drawn to.
+/// The screen for drawing.
 pub(super) type Screen = Terminal<Drawn>;
 
-/// crossterm's, but for the size: it is asked for twice a picture, and crossterm opens the terminal's device each time.
+/// crossterm's backend with a different query for the size. The size is needed twice a picture, and crossterm opens the terminal's
+/// device each time.
 pub(super) struct Drawn(CrosstermBackend<Pictures>);
 
 impl Write for Drawn {
@@ -45,7 +46,7 @@ impl Backend for Drawn {
     fn size(&self) -> io::Result<Size> {
         match rustix::termios::tcgetwinsize(stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Ok(Size::new(size.ws_col, size.ws_row)),
-            // A terminal that does not know, as over a serial line: crossterm asks elsewhere.
+            // The terminal does not know its size, for example over a serial line: crossterm tries other ways.
             _ => self.0.size(),
         }
     }
@@ -62,7 +63,8 @@ impl Backend for Drawn {
         self.0.show_cursor()
     }
 
-    /// The cursor is hidden, so its place does not matter. The terminal is not asked: not every one answers.
+    /// Returns a fixed position. The cursor is hidden, so its position does not matter. The terminal is not queried, because some
+    /// terminals do not answer.
     fn get_cursor_position(&mut self) -> io::Result<Position> {
         Ok(Position::ORIGIN)
     }
@@ -88,9 +90,9 @@ impl Backend for Drawn {
     }
 }
 
-/// Collects what is written and hands it to the terminal in one piece for each picture: standard output would take a lock, and
-/// look for the end of a line, for each of the thousands of pieces that a picture is written in. What was not handed over when the
-/// terminal is given back is dropped with this, not written to the shell's screen.
+/// Collects output and passes it to the terminal in one piece for each picture. A picture is written in thousands of pieces.
+/// Standard output would take a lock and search for the end of a line for each of them. Output still waiting when the terminal is
+/// restored is dropped with this buffer, so it never reaches the shell's screen.
 pub(super) struct Pictures {
     bytes: Vec<u8>,
     /// A picture was begun and is not complete.
@@ -114,18 +116,18 @@ impl Write for Pictures {
     }
 }
 
-/// How often it is looked whether the terminal is still there.
+/// Interval between two checks that the terminal still exists.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Put the window's title onto the terminal's stack, and take it back.
+/// Pushes the window's title onto the terminal's stack, and pops it.
 const PUSH_TITLE: &str = "\x1b[22;0t";
 const POP_TITLE: &str = "\x1b[23;0t";
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Holds the terminal; giving it back is dropping this.
+/// Holds the terminal. Dropping this restores it.
 pub(super) struct Guard {
-    /// What is drawn to.
+    /// The screen for drawing.
     pub screen: Screen,
     /// See [`Pictures`].
     open: Rc<Cell<bool>>,
@@ -143,8 +145,8 @@ impl Guard {
 }
 
 impl Guard {
-    /// Draws a picture that the terminal shows at once when it is complete (synchronized output, mode 2026): never half of it,
-    /// however slow the line is. Terminals that do not know the mode ignore it.
+    /// Draws a picture that the terminal shows only when it is complete (synchronized output, mode 2026), however slow the line is.
+    /// Terminals without that mode ignore it.
     pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.open.set(true);
         queue!(self.screen.backend_mut(), BeginSynchronizedUpdate)?;
@@ -155,21 +157,22 @@ impl Guard {
 }
 
 impl Guard {
-    /// Gives the terminal to the shell for a while.
+    /// Gives the terminal to the shell until [`Guard::resume`].
     pub(super) fn pause(&self) {
         give_back();
     }
 
-    /// Takes the terminal again, whatever was done to it meanwhile, and draws the next picture whole.
+    /// Takes the terminal again, in any state, and draws the next picture whole.
     pub(super) fn resume(&mut self) -> io::Result<()> {
-        // Without this, raw mode would be taken for what it was when the shell left it otherwise.
+        // Otherwise crossterm would assume that raw mode is still on, although the shell may have changed it.
         disable_raw_mode()?;
         enter()?;
         self.screen.clear()
     }
 }
 
-/// Returns when the terminal is gone, as when its window is closed. crossterm does not tell: it reads the end again and again.
+/// Returns when the terminal has disappeared, for example because its window was closed. crossterm does not report that: it reads
+/// the end again and again.
 pub(super) async fn gone() {
     let mut tick = tokio::time::interval(LOOK_EVERY);
     loop {
@@ -183,8 +186,8 @@ pub(super) async fn gone() {
     }
 }
 
-/// Whether a shell could continue this process after a stop: one that gives each of its jobs a process group. Without one, the kernel ignores
-/// Ctrl-Z, too.
+/// Returns whether a shell could continue this process after a stop. Such a shell gives each of its jobs a process group. Without
+/// one, the kernel ignores Ctrl-Z, too.
 pub(super) fn has_a_shell() -> bool {
     let session = |pid| rustix::process::getsid(pid).ok();
     let own = session(None);
@@ -192,8 +195,9 @@ pub(super) fn has_a_shell() -> bool {
     own != Some(rustix::process::getpgrp()) && parent.is_some_and(|parent| session(Some(parent)) == own)
 }
 
-/// Stops the process group as Ctrl-Z does, with a script or sudo that waits for this process: else the shell would not see that its job has
-/// stopped. Some threads may run for a moment longer; SIGCONT tells when the process continues.
+/// Stops the process group as Ctrl-Z does. The group includes a script or sudo that waits for this process; if they went on, the
+/// shell would not see that its job has stopped. Some threads may run for a moment longer; SIGCONT arrives when the process
+/// continues.
 pub(super) fn stop() -> io::Result<()> {
     Ok(rustix::process::kill_current_process_group(rustix::process::Signal::STOP)?)
 }
@@ -204,11 +208,12 @@ impl Drop for Guard {
     }
 }
 
-/// Takes the terminal over, or leaves it as it was.
+/// Takes the terminal over. On failure, it stays unchanged.
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
     TAKEN.store(true, Ordering::SeqCst);
-    // The title is pushed onto the terminal's stack (xterm, XTWINOPS 22) before it is set; who does not know that, ignores it.
+    // The title is pushed onto the terminal's stack (xterm, XTWINOPS 22) before it is set. Terminals without that stack ignore the
+    // sequence.
     execute!(
         stdout(),
         Print(PUSH_TITLE),
@@ -221,10 +226,10 @@ fn enter() -> io::Result<()> {
     .inspect_err(|_| give_back())
 }
 
-/// Undoes what [`Guard::take`] did. A terminal that is gone cannot be mended, so errors are of no use here.
+/// Undoes [`Guard::take`]. Errors are ignored: a terminal that has disappeared cannot be restored.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        // A panic may come in the middle of a picture: first the terminal has to show again what it is told.
+        // A panic may come in the middle of a picture. The terminal must first leave synchronized output.
         let _ = execute!(
             stdout(),
             EndSynchronizedUpdate,
@@ -238,13 +243,13 @@ fn give_back() {
     }
 }
 
-/// Gives the terminal back before a panic's message is printed, so that it can be read.
+/// Restores the terminal before a panic's message is printed, so that the message can be read.
 fn install_panic_hook() {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if !INSTALLED.swap(true, Ordering::SeqCst) {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            // A symbolizer's worker that fails on a hostile file is caught and reported in the health view.
+            // If a symbolizer's worker fails on a hostile file, the panic is caught and reported in the health view.
             let is_worker = std::thread::current().name().is_some_and(|name| name.starts_with("flametop-task"));
             if is_worker && TAKEN.load(Ordering::SeqCst) {
                 return;

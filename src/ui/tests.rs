@@ -1,4 +1,4 @@
-//! The state machine and the drawing, driven without a terminal.
+//! Tests the state machine and the drawing without a terminal.
 
 mod compare;
 mod events;
@@ -31,7 +31,7 @@ struct Bench {
     profile: Arc<RwLock<Profile>>,
     asked: Vec<Request>,
     others: Vec<Effect>,
-    /// What was asked about code: nobody answers that.
+    /// Requests about code, which are not answered.
     code: Vec<Effect>,
 }
 
@@ -49,7 +49,7 @@ impl Bench {
         let mut time = 0;
         for (tgid, process, path, count) in stacks {
             let process = names.labels.intern(process, "", FrameKind::Process);
-            // Processes are in cgroups of their number, on CPUs 0 and 2.
+            // Each process is in a cgroup with its number, on CPUs 0 and 2.
             let cgroup = CgroupId(u64::from(tgid));
             let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process, name: process, cgroup };
             for _ in 0..count {
@@ -76,7 +76,7 @@ impl Bench {
         bench
     }
 
-    /// Sends an event; what is asked for is answered at once.
+    /// Sends an event and answers its requests at once.
     fn send(&mut self, event: Event) {
         for effect in self.app.update(event) {
             match effect {
@@ -236,7 +236,7 @@ fn a_search_tells_its_share_while_it_is_typed_and_esc_takes_it_back() {
 fn the_next_match_is_found_before_the_search_is_answered() {
     let mut bench = Bench::new();
     bench.keys("/memcpy");
-    // Nobody answers from here on.
+    // From here on, requests are not answered.
     for code in [KeyCode::Enter, KeyCode::Char('n')] {
         bench.app.scene.snapshot = Arc::new(Snapshot { search: None, ..(*bench.app.scene.snapshot).clone() });
         bench.app.update(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
@@ -549,7 +549,7 @@ fn without_colours_and_in_ascii_nothing_else_is_drawn() {
     }
 }
 
-/// All keys that are characters, but for those that quit.
+/// Returns all keys that are characters, except the quit keys.
 fn letters() -> Vec<char> {
     let others = BINDINGS.iter().filter(|binding| binding.action != Action::Quit);
     let keys = others.flat_map(|binding| binding.keys);
@@ -559,7 +559,7 @@ fn letters() -> Vec<char> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
-    /// Whatever is pressed, at whatever size, nothing breaks and nothing quits but the keys that do.
+    /// Any keys at any size: nothing breaks, and only the quit keys quit.
     #[test]
     fn any_keys_at_any_size_do_no_harm(
         keys in prop::collection::vec(prop_oneof![

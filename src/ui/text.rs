@@ -1,13 +1,13 @@
-//! Text that fits: cut at its end, numbers short enough for a column.
+//! Text that fits: cuts text to columns, and formats numbers short enough for a column.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns that `text` takes.
+/// Returns the columns of `text`.
 pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The longest beginning of `text` that takes at most `columns`.
+/// Returns the longest beginning of `text` that takes at most `columns`.
 pub(super) fn head(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let mut to = text.len();
@@ -18,14 +18,14 @@ pub(super) fn head(text: &str, columns: usize) -> &str {
             break;
         }
     }
-    // Characters may be wider together than each for itself: a digit that a selector makes a picture.
+    // Characters may be wider together than the sum of their widths: a digit that a selector turns into a picture.
     while width(&text[..to]) > columns {
         to = text[..to].char_indices().next_back().map_or(0, |(at, _)| at);
     }
     &text[..to]
 }
 
-/// The longest end of `text` that takes at most `columns`.
+/// Returns the longest end of `text` that takes at most `columns`.
 pub(super) fn tail(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let mut from = text.len();
@@ -42,7 +42,7 @@ pub(super) fn tail(text: &str, columns: usize) -> &str {
     &text[from..]
 }
 
-/// `text` cut at its end, with `…` where something is missing.
+/// Cuts `text` at its end, and marks the cut with `…`.
 pub(super) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -53,7 +53,8 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
     }
 }
 
-/// Breaks a line at blanks into as many lines as it needs. The second and later lines are indented to the column of the text behind the figures.
+/// Breaks a line at blanks into as many lines as it needs. The second and later lines are indented to the column of the text after
+/// the figures.
 pub(super) fn wrap(line: &str, columns: usize) -> Vec<String> {
     /// Figures end before this column.
     const FIGURES: usize = 34;
@@ -74,7 +75,7 @@ pub(super) fn wrap(line: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A count in at most five columns: `843`, `12.3k`, `4.1M`.
+/// Formats a count in at most five columns: `843`, `12.3k`, `4.1M`.
 pub(super) fn count(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
@@ -84,17 +85,17 @@ pub(super) fn count(n: u64) -> String {
     }
 }
 
-/// Nanoseconds in seconds: `12`, `0.34`.
+/// Formats nanoseconds as seconds: `12`, `0.34`.
 pub(super) fn seconds(ns: u64) -> String {
     if ns.is_multiple_of(1_000_000_000) { (ns / 1_000_000_000).to_string() } else { format!("{:.2}", ns as f64 / 1e9) }
 }
 
-/// A number of CPUs: `1 CPU`, `2 CPUs`.
+/// Formats a number of CPUs: `1 CPU`, `2 CPUs`.
 pub(super) fn cpus(count: usize) -> String {
     format!("{count} {}", if count == 1 { "CPU" } else { "CPUs" })
 }
 
-/// CPU time: `0.08 s`, `12.3 s`, `412 s`, `2.1 h`.
+/// Formats CPU time: `0.08 s`, `12.3 s`, `412 s`, `2.1 h`.
 pub(super) fn cpu_time(seconds: f64) -> String {
     match seconds {
         ..9.995 => format!("{seconds:.2} s"),
@@ -104,13 +105,13 @@ pub(super) fn cpu_time(seconds: f64) -> String {
     }
 }
 
-/// A change of a share in per cent of the whole, `+4.2`: with as many digits as a reader can use.
+/// Formats a change of a share in per cent of the whole, `+4.2`, with as many digits as a reader can use.
 pub(super) fn points(by: f64) -> String {
     let points = by * 100.0;
     if points.abs() < 0.995 { format!("{points:+.2}") } else { format!("{points:+.1}") }
 }
 
-/// A count with its thousands set apart: `8,312`.
+/// Formats a count with separated thousands: `8,312`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -123,7 +124,7 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// `part` of `whole` in per cent: `37.5`, `0.04`, `100`.
+/// Formats `part` of `whole` in per cent: `37.5`, `0.04`, `100`.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0".to_owned();
@@ -138,7 +139,7 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// Bytes for people: `38 MB`.
+/// Formats bytes: `38 MB`.
 pub fn bytes(n: usize) -> String {
     match n {
         0..10_000 => format!("{n} B"),
@@ -149,7 +150,7 @@ pub fn bytes(n: usize) -> String {
     }
 }
 
-/// Seconds as `00:42` or `1:02:03`.
+/// Formats seconds as `00:42` or `1:02:03`.
 pub(super) fn clock(seconds: u64) -> String {
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes:02}:{seconds:02}") }

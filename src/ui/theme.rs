@@ -1,28 +1,28 @@
-//! Colours: what the terminal can show, whether it is light or dark, and which colour a frame has.
+//! Colours: the terminal's abilities, its background, and the colour of each frame.
 //!
-//! Boxes have the colours of [`crate::palette`]. Colour is never the only sign: kinds also have a mark, the cursor is reversed, matches are
-//! underlined.
+//! Boxes have the colours of [`crate::palette`]. Colour is never the only sign: kinds also have a mark, the cursor is reversed,
+//! matches are underlined.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::palette::{Hsl, Palette};
 use crate::profile::{Change, FrameKind, Label};
 
-/// How many colours the terminal shows.
+/// Number of colours that the terminal shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub enum Depth {
-    /// None: NO_COLOR, or a terminal that has none.
+    /// None: `NO_COLOR` is set, or the terminal has no colours.
     None,
-    /// The sixteen of every terminal.
+    /// The sixteen colours of every terminal.
     Sixteen,
-    /// The 256 of xterm.
+    /// The 256 colours of xterm.
     Indexed,
     /// 24 bits.
     True,
 }
 
 impl Depth {
-    /// From the environment, as most programs read it.
+    /// Reads the depth from the environment, as most programs do.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Depth {
         let set = |name: &str| get(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_default();
@@ -38,28 +38,28 @@ impl Depth {
     }
 }
 
-/// What a box's colour tells.
+/// Meaning of a box's colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ColourMode {
-    /// What kind of code it is.
+    /// The kind of code.
     #[default]
     Kind,
-    /// How much of the time is its own.
+    /// The own share of the box's time.
     Own,
 }
 
-/// Everything about how things look.
+/// All settings of looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Theme {
-    /// How many colours there are.
+    /// Number of colours.
     pub depth: Depth,
-    /// Dark background.
+    /// Whether the background is dark.
     pub dark: bool,
-    /// Only characters that every terminal has.
+    /// Whether only ASCII characters are used, which every terminal has.
     pub ascii: bool,
-    /// What colour tells.
+    /// Meaning of a box's colour.
     pub mode: ColourMode,
-    /// Which colours.
+    /// The set of colours.
     pub palette: Palette,
 }
 
@@ -69,7 +69,7 @@ impl Default for Theme {
     }
 }
 
-/// The nearest of xterm's 6×6×6 cube or its greys.
+/// Returns the nearest colour of xterm's 6×6×6 cube or its greys.
 fn indexed((r, g, b): (u8, u8, u8)) -> u8 {
     const LEVELS: [i32; 6] = [0, 95, 135, 175, 215, 255];
     let nearest =
@@ -83,7 +83,7 @@ fn indexed((r, g, b): (u8, u8, u8)) -> u8 {
     u8::try_from(index).unwrap_or(16)
 }
 
-/// The 16-colour background of a kind, one of two so that neighbours can differ.
+/// Returns the 16-colour background of a kind. There are two, so that neighbours can differ.
 fn sixteen(palette: Palette, kind: FrameKind, second: bool) -> Color {
     let (a, b) = match kind {
         FrameKind::Kernel if palette == Palette::ColourBlind => (Color::LightBlue, Color::LightCyan),
@@ -101,7 +101,7 @@ fn sixteen(palette: Palette, kind: FrameKind, second: bool) -> Color {
     if second { b } else { a }
 }
 
-/// How a box looks: its ground and what is written on it.
+/// The colours of a box: background and text.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct BoxColours {
     /// Background; `Reset` without colours.
@@ -111,13 +111,13 @@ pub struct BoxColours {
 }
 
 impl Theme {
-    /// Whether eighths of a column can be drawn.
+    /// Returns whether eighths of a column can be drawn.
     pub fn fractional(&self) -> bool {
         !self.ascii && self.depth >= Depth::Indexed
     }
 
-    /// The colours of a frame's box. `shift` tells neighbours of one colour apart; `faded` is for frames on the way to the
-    /// zoomed one; `own` is the share of a frame's weight that is its own.
+    /// Returns the colours of a frame's box. `shift` separates neighbours of one colour. `faded` is for frames on the path to the
+    /// zoomed one. `own` is the part of a frame's weight that is its own.
     pub fn frame(&self, label: Option<&Label>, shift: bool, faded: bool, own: f64) -> BoxColours {
         let kind = label.map_or(FrameKind::Process, |label| label.kind);
         match self.depth {
@@ -143,7 +143,7 @@ impl Theme {
         self.boxed(Hsl(hue, saturation, lightness))
     }
 
-    /// The colours of the box of something that has changed.
+    /// Returns the colours of a changed frame's box.
     pub fn change(&self, change: Change, shift: bool, faded: bool) -> BoxColours {
         let change = Change { chance: change.chance || faded, ..change };
         match self.depth {
@@ -171,7 +171,7 @@ impl Theme {
         self.boxed(Hsl(hue, saturation, lightness))
     }
 
-    /// What the looks of boxes are called that have grown, that have shrunk, and that may have done so by chance.
+    /// Returns names for the looks of three kinds of boxes: grown, shrunk, and changed perhaps by chance.
     pub fn names_of_changes(&self) -> (&'static str, &'static str, &'static str) {
         match (self.depth, self.palette) {
             (Depth::None, _) => ("+", "-", "no figure"),
@@ -181,7 +181,7 @@ impl Theme {
         }
     }
 
-    /// Figures of something that has changed.
+    /// Returns the style of figures that have changed.
     pub fn changed(&self, change: Change) -> Style {
         match self.depth {
             _ if change.chance => self.dim(),
@@ -201,7 +201,8 @@ impl Theme {
         }
     }
 
-    /// A cell of the map of time: how busy it was, whether it is selected, whether it is in what is looked at.
+    /// Returns the colour of a cell of the map of time. It depends on how busy the time was, whether it is selected, and whether it
+    /// is in the range of the other views.
     pub fn heat(&self, busy: f64, selected: bool, looked_at: bool) -> Color {
         let busy = busy as f32;
         let colour = match (selected, self.dark) {
@@ -213,7 +214,7 @@ impl Theme {
         self.rgb(colour.rgb())
     }
 
-    /// Text of less weight: hints, units, provisional names.
+    /// Returns the style of less important text: hints, units, provisional names.
     pub fn dim(&self) -> Style {
         match self.depth {
             Depth::None => Style::new().add_modifier(Modifier::DIM),
@@ -223,24 +224,24 @@ impl Theme {
         }
     }
 
-    /// Headings and figures that are to be seen first.
+    /// Returns the style of headings and important figures.
     pub fn strong(&self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// Something is wrong or was lost.
+    /// Returns the style of errors and losses.
     pub fn warning(&self) -> Style {
         match self.depth {
             Depth::None => Style::new().add_modifier(Modifier::BOLD),
             Depth::Indexed | Depth::True if self.palette == Palette::ColourBlind => {
-                // Vermilion, and against it blue for what is well: not red and green.
+                // Vermilion for warnings, blue for good news: red and green are hard to distinguish.
                 Style::new().fg(self.rgb(if self.dark { (240, 120, 30) } else { (170, 70, 0) })).add_modifier(Modifier::BOLD)
             }
             _ => Style::new().fg(if self.dark { Color::LightRed } else { Color::Red }).add_modifier(Modifier::BOLD),
         }
     }
 
-    /// All is well.
+    /// Returns the style of good results.
     pub fn good(&self) -> Style {
         match self.depth {
             Depth::None => Style::new(),
@@ -252,7 +253,7 @@ impl Theme {
         }
     }
 
-    /// Keys in hints and help.
+    /// Returns the style of keys in hints and help.
     pub fn key(&self) -> Style {
         match self.depth {
             Depth::None => Style::new().add_modifier(Modifier::BOLD),
@@ -262,7 +263,7 @@ impl Theme {
         }
     }
 
-    /// The row or box under the cursor.
+    /// Returns the style of the row or box under the cursor.
     pub fn selected(&self) -> Style {
         match self.depth {
             Depth::None | Depth::Sixteen => Style::new().add_modifier(Modifier::REVERSED),
@@ -271,7 +272,7 @@ impl Theme {
         }
     }
 
-    /// Boxes and rows that a search found.
+    /// Returns the style of boxes and rows that a search found.
     pub fn found(&self, colours: BoxColours) -> Style {
         let marked = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
         match self.depth {
@@ -281,9 +282,9 @@ impl Theme {
         }
     }
 
-    /// A chip: an active filter.
+    /// Returns the style of a chip.
     pub fn chip(&self) -> Style {
-        // It lies over boxes, whose edges may be reversed cells.
+        // The chip lies over boxes, whose edges may be reversed cells.
         let plain = Style::new().remove_modifier(Modifier::all());
         match self.depth {
             Depth::None => plain.add_modifier(Modifier::REVERSED),
@@ -293,7 +294,7 @@ impl Theme {
         }
     }
 
-    /// The colour of the time strip and of bars.
+    /// Returns the colour of the time strip and of bars.
     pub fn bar(&self) -> Style {
         match self.depth {
             Depth::None => Style::new(),
@@ -303,11 +304,11 @@ impl Theme {
     }
 }
 
-/// The colour of a share that is its own.
+/// Returns the colour of a frame's own share.
 fn own_colour(palette: Palette, dark: bool, own: f32) -> Hsl {
     match palette {
         Palette::Standard => Hsl(50.0 - 46.0 * own, 0.15 + 0.65 * own, if dark { 0.63 } else { 0.76 }),
-        // Told by lightness as well: yellow to red is one colour to some.
+        // Lightness shows it as well: some people see yellow to red as one colour.
         Palette::ColourBlind => Hsl(41.0, 0.1 + 0.85 * own, if dark { 0.42 + 0.25 * own } else { 0.88 - 0.3 * own }),
     }
 }
@@ -372,7 +373,8 @@ mod tests {
         }
     }
 
-    /// How a colour looks to somebody, in CIE L*a*b* (D65): Machado, Oliveira and Fernandes 2009, severity 1.
+    /// Returns a colour as seen with this colour vision, in CIE L*a*b* (D65). Source: Machado, Oliveira and Fernandes 2009,
+    /// severity 1.
     fn seen((r, g, b): (u8, u8, u8), vision: &[[f32; 3]; 3]) -> [f32; 3] {
         let linear = [r, g, b].map(|value| {
             let value = f32::from(value) / 255.0;
@@ -399,7 +401,7 @@ mod tests {
         let labels = crate::profile::LabelTable::default();
         for dark in [true, false] {
             let theme = Theme { dark, palette: Palette::ColourBlind, ..Theme::default() };
-            // Names and objects shift colours: every one of some is compared with every one of the other kinds.
+            // Names and objects shift colours: some colours of each kind are compared with some of every other kind.
             let colours = |kind| {
                 ["main", "parse", "x86_64", "tokio::runtime", "memcpy"].map(|name| {
                     let colours = theme.frame(labels.get(labels.intern(name, name, kind)), false, false, 0.0);
@@ -416,7 +418,7 @@ mod tests {
                             one.iter().zip(other).map(|(x, y)| (x - y).powi(2)).sum::<f32>().sqrt()
                         });
                         let nearest = nearest.fold(f32::MAX, f32::min);
-                        // 2.3 is a difference that is just noticed side by side.
+                        // A difference of 2.3 is just noticeable side by side.
                         assert!(nearest > 18.0, "{a:?} and {b:?} {vision}, dark {dark}: {nearest}");
                     }
                 }

@@ -10,11 +10,11 @@ use super::text;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The shortest time that can be selected: a place of the map of time.
+/// The shortest time that can be selected: one slot of the map of time.
 const SHORTEST: u64 = SECOND / SLOTS as u64;
 
 impl Scene {
-    /// The range of the query.
+    /// Returns the range of the query.
     pub(super) fn range(&self) -> TimeRange {
         let end = self.frozen.unwrap_or(Timestamp(u64::MAX));
         match (self.span, self.since_baseline()) {
@@ -28,7 +28,7 @@ impl Scene {
         }
     }
 
-    /// The range in words, for its chip. `None` for a file, which has no time.
+    /// Describes the range, for its chip. `None` for a file, which has no time.
     pub(super) fn range_words(&self) -> Option<String> {
         if self.is_file() {
             return None;
@@ -46,7 +46,7 @@ impl Scene {
         Some(words)
     }
 
-    /// A time in words: `14:31:02–14:31:06`, with hundredths if it is shorter than two seconds.
+    /// Formats a time span: `14:31:02–14:31:06`, with hundredths if it is shorter than two seconds.
     pub(super) fn between(&self, from: Timestamp, to: Timestamp) -> String {
         let length = to.since(from);
         let (Some(begin), Some(end)) = (self.time_of_day(from), self.time_of_day(to)) else {
@@ -64,13 +64,13 @@ impl Scene {
         }
     }
 
-    /// The local time of day of a moment, if the machine's is known: `14:31:02`.
+    /// Formats a moment as local time of day, if the machine's offset is known: `14:31:02`.
     pub(in crate::ui) fn time_of_day(&self, at: Timestamp) -> Option<String> {
         let of_day = self.second_of_day(at)?;
         Some(format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60))
     }
 
-    /// The same in seconds.
+    /// Returns the local time of day in seconds, if the machine's offset is known.
     pub(in crate::ui) fn second_of_day(&self, at: Timestamp) -> Option<u64> {
         let seconds = (i128::from(at.0) + i128::from(self.status.wall?)).div_euclid(i128::from(SECOND));
         u64::try_from(seconds.rem_euclid(24 * 60 * 60)).ok()
@@ -81,7 +81,7 @@ impl Scene {
             self.message = Some(Message { text: "a file has no time to choose from".to_owned(), bad: false });
             return;
         }
-        // In whole seconds, as the time strip has them, until what is selected is shorter.
+        // Times are whole seconds, as in the time strip, unless the selection is shorter.
         let Some((first, last)) = self.snapshot.span else { return };
         let (first, last) = (first.0 / SECOND * SECOND, (last.0 / SECOND + 1) * SECOND);
         let (from, to) = match self.span {
@@ -89,7 +89,7 @@ impl Scene {
             Span::Last(seconds) => (last.saturating_sub(seconds * SECOND), last),
             Span::All | Span::Fading(_) => (last.saturating_sub(10 * SECOND).max(first), last),
         };
-        // A selection may have left the store since it was made.
+        // The store may have dropped the selected samples meanwhile.
         let from = from.clamp(first, last - SHORTEST);
         let to = to.clamp(from + SHORTEST, last);
         let width = to - from;
@@ -125,14 +125,14 @@ impl Scene {
         };
     }
 
-    /// Goes back to the usual time. Returns whether another one was chosen.
+    /// Returns to the usual time. Returns whether another time was selected.
     pub(super) fn leave_range(&mut self) -> bool {
         let was_chosen = self.span != self.home;
         self.span = self.home;
         was_chosen
     }
 
-    /// Selects the seconds that the time strip's columns stand for.
+    /// Selects the seconds of columns of the time strip.
     pub fn select_seconds(&mut self, from: u64, to: u64) {
         self.span = Span::Between(Timestamp(from.min(to) * SECOND), Timestamp((from.max(to) + 1) * SECOND));
     }

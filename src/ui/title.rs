@@ -1,4 +1,4 @@
-//! What is seen, in words: for the header, and for titles of saved files.
+//! Describes the content of the screen, for the header and for titles of saved files.
 
 use crate::profile::{FilterMode, Grouping, Snapshot};
 
@@ -10,17 +10,17 @@ use super::text;
 /// How samples were taken, for saved pictures.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampled<'a> {
-    /// The machine.
+    /// Name of the machine.
     pub host: &'a str,
     /// Samples a second and CPU; 0 if that is not known.
     pub frequency: u32,
-    /// CPUs sampled.
+    /// Number of sampled CPUs.
     pub cpus: usize,
-    /// How long, if that is known better than by the samples.
+    /// Length of the sampling, if it is known better than from the samples.
     pub seconds: Option<f64>,
 }
 
-/// Facts for the line below the title of a saved picture. `unit` is the word for the counts.
+/// Returns facts for the line below the title of a saved picture. `unit` is the word for the counts.
 pub fn picture_facts(snapshot: &Snapshot, unit: &str, sampled: Option<Sampled<'_>>) -> Vec<String> {
     let mut facts = vec![format!("{} {unit}", text::grouped(snapshot.totals.weight))];
     let span = snapshot.span.filter(|_| snapshot.capabilities.time);
@@ -41,7 +41,7 @@ pub fn picture_facts(snapshot: &Snapshot, unit: &str, sampled: Option<Sampled<'_
 }
 
 impl Scene {
-    /// Facts for the line below the title of a saved picture, without the time.
+    /// Returns facts for the line below the title of a saved picture, without the time.
     pub(super) fn facts(&self) -> Vec<String> {
         let Status { host, frequency, cpus, .. } = &self.status;
         let sampled = Sampled { host, frequency: *frequency, cpus: *cpus, seconds: None };
@@ -55,7 +55,7 @@ impl Scene {
         facts
     }
 
-    /// What is seen, in words: for titles of saved files.
+    /// Describes the content of the screen, for titles of saved files.
     pub fn title(&self) -> String {
         let mut title = format!("flametop: {}", self.target_name());
         if self.shown_event().is_some() {
@@ -80,7 +80,7 @@ impl Scene {
         title
     }
 
-    /// Whose samples are shown, in words.
+    /// Describes the selected processes, thread, cgroup or CPU.
     pub fn target_name(&self) -> String {
         let target = &self.query.target;
         let mut words = Vec::new();
@@ -106,7 +106,7 @@ impl Scene {
             words.push(format!("thread {tid}"));
         }
         if let Some(cgroup) = target.cgroup {
-            // The end of a path tells more than its beginning.
+            // The end of a path says more than its beginning.
             let name = self.status.cgroups.get(&cgroup).map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
             words.push(format!(
                 "cgroup {}",

@@ -1,6 +1,6 @@
 //! The list of views.
 
-/// The views, by their numbers.
+/// The views, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum View {
     /// 1: the flame graph.
@@ -17,10 +17,10 @@ pub enum View {
 }
 
 impl View {
-    /// All of them, in the order of Tab.
+    /// Every view, in the order of Tab.
     pub const ALL: [View; 5] = [View::Flame, View::Functions, View::Processes, View::Time, View::Health];
 
-    /// Number and name, as the tabs show them.
+    /// Returns number and name, as the tabs show them.
     pub const fn title(self) -> (char, &'static str) {
         match self {
             View::Flame => ('1', "flame"),
@@ -31,7 +31,7 @@ impl View {
         }
     }
 
-    /// What the help says about its key.
+    /// Returns the help text for its key.
     pub const fn help(self) -> &'static str {
         match self {
             View::Flame => "flame graph",

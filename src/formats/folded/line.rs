@@ -25,7 +25,7 @@ impl Count {
         decimals
     }
 
-    /// Multiplies it by a power of ten, at most 10⁹. A product that is too large becomes the largest that there is.
+    /// Multiplies the count by a power of ten, at most 10⁹. A product that is too large becomes the largest possible count.
     pub(super) fn scaled(self, decimals: u32) -> Count {
         let factor = 10u64.pow(decimals);
         let fraction = u64::from(self.billionths) * factor;
@@ -34,7 +34,7 @@ impl Count {
     }
 }
 
-/// What a line is.
+/// A parsed line.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Line<'a> {
     Stack { frames: &'a [u8], count: Count },
@@ -43,7 +43,7 @@ pub(super) enum Line<'a> {
     Nonsense,
 }
 
-/// Takes a line apart: the count is what follows the last space or tab, the frames are what comes before it.
+/// Splits a line into frames and count. The count follows the last space or tab; the frames come before it.
 pub(super) fn parse(line: &[u8]) -> Line<'_> {
     let line = line.trim_ascii();
     match line {
@@ -61,7 +61,8 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     }
 }
 
-/// Takes a second count off the end of what [`parse`] took for frames: that of a baseline, as FlameGraph's `difffolded.pl` writes it.
+/// Splits a second count off the end of the frames that [`parse`] returned. It is a baseline's count, as FlameGraph's
+/// `difffolded.pl` writes it.
 pub(super) fn parse_before(frames: &[u8]) -> Option<(&[u8], Count)> {
     match parse(frames) {
         Line::Stack { frames, count } => Some((frames, count)),
@@ -69,7 +70,7 @@ pub(super) fn parse_before(frames: &[u8]) -> Option<(&[u8], Count)> {
     }
 }
 
-/// Digits, perhaps with a fraction; at most `u64::MAX`. No signs, no exponents: flamegraph.pl knows none.
+/// Parses digits, perhaps with a fraction; at most `u64::MAX`. Signs and exponents are refused: flamegraph.pl does not know them.
 fn parse_count(text: &[u8]) -> Option<Count> {
     let (whole, fraction) = match memchr::memchr(b'.', text) {
         Some(dot) => (text.get(..dot)?, text.get(dot + 1..)?),
@@ -88,7 +89,7 @@ fn parse_count(text: &[u8]) -> Option<Count> {
     Some(Count { whole, billionths })
 }
 
-/// The name and the kind of a frame as written.
+/// Returns the name and the kind of a frame as written.
 pub(super) fn parse_frame(frame: &[u8]) -> (Cow<'_, str>, FrameKind) {
     let (name, kind) = match frame {
         [name @ .., b'_', b'[', b'k', b']'] => (name, FrameKind::Kernel),

@@ -1,9 +1,9 @@
-//! Folded stacks to samples: one sample a line, in one pass, with the memory of one chunk.
+//! Converts folded stacks to samples: one sample a line, in one pass, with the memory of one chunk.
 //!
-//! Time goes into looking up names (about 25 a line), so two things avoid it. Files are usually sorted, so the frames that
-//! a line shares with the line before it are not looked up at all; and a name that was seen before is found by its bytes as
-//! they stand in the file, in a table of this load only, without decoding it and without the locks of the shared tables.
-//! Where files are not sorted, time goes into waiting for memory in the trie: there several lines go down it together.
+//! Most time is spent on looking up names (about 25 a line), so two methods avoid lookups. First, files are usually sorted: frames
+//! that a line shares with the line before are not looked up at all. Second, a name that was seen before is found by its bytes as
+//! stored in the file, without decoding them. The table for that belongs to this load only, so the locks of the shared tables are
+//! not taken. In unsorted files, most time is spent on waiting for memory in the trie. There, several lines are looked up together.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -17,10 +17,10 @@ use super::super::input::{Encoding, Lines};
 use super::line::{Count, Line, parse, parse_before, parse_frame};
 use crate::profile::{EventSource, FrameId, FrameKind, Names, Profile, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Walk};
 
-/// Most that all counts may add up to: views add and take back signed weights.
+/// Upper limit for the sum of all counts: views add and subtract signed weights.
 const MAX_TOTAL: u64 = i64::MAX as u64;
 
-/// What was in the file and what was not made use of.
+/// Contents of a file, and the parts that were not used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadReport {
     /// Lines of any kind.
@@ -31,15 +31,15 @@ pub struct ReadReport {
     pub total: u64,
     /// Comment lines.
     pub comments: u64,
-    /// Lines that are neither stacks nor comments nor blank; they were left out.
+    /// Number of lines that were left out. They are neither stacks nor comments nor blank.
     pub nonsense: u64,
-    /// Number of the first of those, from 1.
+    /// Number of the first of these lines, from 1.
     pub first_nonsense: Option<u64>,
-    /// Counts have been multiplied by 10 to this power, because some have fractions. The first lines decide: it is as large as those need
-    /// for three digits each, if their fractions have three.
+    /// Counts have been multiplied by 10 to this power, because some have fractions. The first lines decide: the power is as large
+    /// as they need for three digits each, if their fractions have three.
     pub decimals: u32,
-    /// Stacks whose count has a fraction even so. Counts were rounded so that the sum is right to half a unit: what rounding one
-    /// line takes away is given to the next line that has a fraction.
+    /// Stacks whose count has a fraction even after that. Counts were rounded so that the sum is right to half a unit: the amount
+    /// that rounding takes from one line is added to the next line that has a fraction.
     pub fractional: u64,
     /// Whether lines have two counts: a difference, with the baseline's count first.
     pub is_difference: bool,
@@ -48,7 +48,7 @@ pub struct ReadReport {
 }
 
 impl fmt::Display for ReadReport {
-    /// One line for people: `1,000 stacks; 2 lines left out as they are no stacks (the first is line 7)`.
+    /// Formats the report as one line: `1,000 stacks; 2 lines left out as they are no stacks (the first is line 7)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.stacks, if self.stacks == 1 { "stack" } else { "stacks" })?;
         match (self.nonsense, self.first_nonsense) {
@@ -66,9 +66,9 @@ impl fmt::Display for ReadReport {
     }
 }
 
-/// Number of lines that are read ahead, to learn which counts they have.
+/// Number of lines that are read ahead to find out which counts the file has.
 const FIRST_LINES: usize = 1000;
-/// Most bytes of those lines.
+/// Most bytes of these lines.
 const FIRST_BYTES: usize = 1 << 20;
 /// Counts with fractions are multiplied by ten until the smallest is at least this, or is a whole number.
 const LEAST_COUNT: u64 = 100;
@@ -76,14 +76,14 @@ const LEAST_COUNT: u64 = 100;
 /// The kind of counts in a file.
 #[derive(Clone, Copy, Default, Debug)]
 struct Counts {
-    /// Each line has two: the baseline's, and that of now.
+    /// Each line has two counts: the baseline's and the current one.
     are_two: bool,
-    /// They are multiplied by 10 to this power.
+    /// Counts are multiplied by 10 to this power.
     decimals: u32,
 }
 
 impl Counts {
-    /// Learns it from the first lines.
+    /// Derives the kind from the first lines.
     fn of<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Counts {
         let stacks = lines.filter_map(|line| match parse(line) {
             Line::Stack { frames, count } => Some((parse_before(frames).map(|(_, before)| before), count)),
@@ -101,19 +101,19 @@ impl Counts {
     }
 }
 
-/// Reads folded stacks into `profile`: a sample of kind [`EventSource::FILE`] a line, its frames named. Files do
-/// not tell who ran: all samples are of one thread, number 0 of a process 0 called `[file]`, at time 0.
+/// Reads folded stacks into `profile`. Each line becomes a sample of kind [`EventSource::FILE`], with its frames named. Files do
+/// not contain process or thread: all samples belong to thread 0 of a process 0 called `[file]`, at time 0.
 ///
-/// The lines of a difference have two counts ([`write_difference`](super::write_difference)). The first goes into `before`, if that is
-/// given.
+/// The lines of a difference have two counts ([`write_difference`](super::write_difference)). The first one goes into `before`, if
+/// that is given.
 ///
-/// Several files may be read one after another. When no more will come, [`freeze`](crate::profile::StackTable::freeze) the
-/// stacks to give their index back.
+/// Several files may be read one after another. After the last one, call [`freeze`](crate::profile::StackTable::freeze) on the
+/// stacks to free their index.
 ///
 /// # Errors
 ///
-/// The input cannot be read, is known to be of another format, has not one line that is a stack, has a line above 64 MiB, or
-/// counts that add up to more than about 9·10¹⁸. Stacks that were read before the error may stay in `profile`.
+/// Fails if the input cannot be read, is known to be of another format, or contains no stack. A line above 64 MiB is an error. So
+/// is a sum of counts above about 9·10¹⁸. Stacks that were read before the error may stay in `profile`.
 pub fn read(
     input: impl Read,
     names: &Names,
@@ -143,7 +143,7 @@ pub fn read(
         reader.take(&line, number)?;
     }
     loop {
-        // A line that cannot be read ends it; what came before is kept.
+        // A line that cannot be read ends the input; earlier lines are kept.
         let number = lines.number() + 1;
         let line = match lines.next() {
             Ok(Some(line)) => line,
@@ -164,7 +164,7 @@ pub fn read(
     Ok(report)
 }
 
-/// Takes in line after line.
+/// Processes the lines one by one.
 struct FoldedReader<'a> {
     counts: Counts,
     now: Side<'a>,
@@ -215,7 +215,7 @@ impl FoldedReader<'_> {
     }
 }
 
-/// A profile that is filled, and the sum of its counts.
+/// A profile that is being filled, and the sum of its counts.
 struct Side<'a> {
     loader: Loader<'a>,
     weights: Weights,
@@ -246,17 +246,17 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Makes whole numbers of counts and watches their sum.
+/// Rounds counts to whole numbers and checks their sum.
 #[derive(Default)]
 struct Weights {
-    /// What rounding has taken away so far, in billionths: from -500,000,000 up to 499,999,999.
+    /// Remainder that rounding has not yet passed on, in billionths. It is between -500,000,000 and 499,999,999.
     carried: i64,
     total: u64,
 }
 
 impl Weights {
-    /// To the nearest whole, with what earlier rounding left over. A count without a fraction stays as it is, since what is
-    /// carried never reaches a half.
+    /// Rounds to the nearest whole number, after adding the remainder of earlier rounding. A count without a fraction does not
+    /// change, since the remainder never reaches a half.
     fn round(&mut self, count: Count) -> u64 {
         const ONE: i64 = 1_000_000_000;
         let exact = i64::from(count.billionths) + self.carried;
@@ -265,7 +265,7 @@ impl Weights {
         count.whole.saturating_add(u64::from(up))
     }
 
-    /// The sum with `weight`, or `None` when it is too large to count with.
+    /// Returns the sum with `weight` added, or `None` if it exceeds the limit.
     fn admit(&mut self, weight: u64) -> Option<u64> {
         self.total = self.total.checked_add(weight).filter(|total| *total <= MAX_TOTAL)?;
         Some(self.total)
@@ -282,7 +282,7 @@ struct Loader<'a> {
     waiting: Waiting,
 }
 
-/// Lines that share little with the one before wait for each other, to be looked up together.
+/// Lines that share little with the line before. They wait, to be looked up together.
 #[derive(Default)]
 struct Waiting {
     frames: Vec<FrameId>,
@@ -290,10 +290,10 @@ struct Waiting {
     lines: Vec<(usize, u64)>,
 }
 
-/// How many: more than a processor has loads from memory in flight.
+/// Number of lines that are looked up together: more than a processor has loads from memory in flight.
 const TOGETHER: usize = 16;
-/// A line of which more than one part in so many is as in the line before is looked up from where it parts from that. Of a file
-/// that is sorted nearly all lines are like that, of one that is not nearly none.
+/// A line counts as similar if it shares more than 1/8 of its bytes with the line before. It is then looked up from the first
+/// differing frame. Nearly all lines of a sorted file are similar, and nearly none of an unsorted file.
 const SHARES: usize = 8;
 
 impl Loader<'_> {
@@ -317,7 +317,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Looks up what waits.
+    /// Looks up the waiting lines.
     fn flush(&mut self) {
         if self.waiting.lines.is_empty() {
             return;
@@ -340,7 +340,7 @@ impl Loader<'_> {
         self.waiting.lines.clear();
     }
 
-    /// The stack of these frames, looked up from where it parts from the line before.
+    /// Returns the stack of these frames. The lookup starts at the first frame that differs from the line before.
     fn stack(&mut self, frames: &[u8], common: usize) -> StackId {
         let (mut stack, start) = self.last.share(frames, common);
         let Some(rest) = frames.get(start..) else { return stack };
@@ -359,14 +359,14 @@ impl Loader<'_> {
     fn push(&mut self, stack: StackId, weight: u64) {
         if weight > 0 {
             let source = EventSource::FILE;
-            // A count is taken for a number of samples: what else it may be, the file does not say.
+            // The count is used as the number of samples: the file does not say whether it is anything else.
             let observations = u32::try_from(weight).unwrap_or(u32::MAX);
             self.profile.samples.push(Sample { stack, thread: self.thread, weight, observations, source, ..Sample::default() });
         }
     }
 }
 
-/// The frames of the line before, as written, and the stack down to the end of each.
+/// Frames of the line before, as written, and the stack that ends at each of them.
 #[derive(Default)]
 struct LastStack {
     text: Vec<u8>,
@@ -374,15 +374,15 @@ struct LastStack {
 }
 
 impl LastStack {
-    /// Takes `frames` for the last line, of which no stack is known yet.
+    /// Makes `frames` the last line. Its stacks are not known yet.
     fn replace(&mut self, frames: &[u8]) {
         self.ends.clear();
         self.text.clear();
         self.text.extend_from_slice(frames);
     }
 
-    /// Takes `frames` for the last stack from now on. Returns the stack that both have in common, and where in `frames` what
-    /// is not in common begins: past the end if nothing is left.
+    /// Makes `frames` the last stack. Returns the stack that old and new frames have in common, and the position in `frames` where
+    /// the rest begins. The position is past the end if nothing is left.
     ///
     /// ```text
     /// last    main;run;read_file
@@ -399,7 +399,7 @@ impl LastStack {
     }
 }
 
-/// How many bytes both begin with. By words of eight first: lines share hundreds of bytes.
+/// Returns how many bytes both begin with. It compares words of eight bytes first: lines share hundreds of bytes.
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
     let words = words_a.iter().zip(words_b).take_while(|(a, b)| a == b).count() * 8;
@@ -449,7 +449,7 @@ mod tests {
     use super::*;
     use crate::profile::Capabilities;
 
-    /// Each sample as `kind name;… weight`, and the report.
+    /// Returns each sample as `kind name;… weight`, and the report.
     fn read_all(input: &[u8]) -> (Vec<String>, ReadReport) {
         let names = Names::default();
         let mut profile = Profile::fixed(Capabilities::STACKS);
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn lines_that_wait_for_each_other_stay_in_order_and_find_what_they_share() {
-        // Some that share all or half with the line before, most that do not; many times over.
+        // Some lines share all or half with the line before, most do not. The pattern repeats many times.
         let line = |n: usize| match n % 5 {
             0 => format!("r{};a;b{};c {}", n % 7, n % 3, n + 1),
             1 => format!("r{};a;b{};c;d{} {}", (n - 1) % 7, (n - 1) % 3, n % 11, n + 1),
@@ -528,7 +528,7 @@ mod tests {
         assert_eq!(samples, ["foo;bar 156", "foo;a;bar 980", "foo;b;bar 343", "foo;c;bar 888"]);
         assert_eq!((report.decimals, report.fractional), (3, 0));
         assert_eq!(report.to_string(), "4 stacks; counts have fractions and were multiplied by 1000");
-        // No more than three digits need.
+        // Only three digits are needed.
         let (samples, report) = read_all(b"a 12.54321\nb 1000.25\nc 0\n");
         assert_eq!((samples, report.decimals), (vec!["a 125".to_owned(), "b 10003".to_owned()], 1));
     }
@@ -542,10 +542,10 @@ mod tests {
         let weights =
             |profile: &Profile| profile.samples.slices_from(0).flatten().map(|sample| sample.weight).collect::<Vec<_>>();
         assert_eq!((weights(&now), weights(&before)), (vec![31, 5, 9], vec![12, 5, 3]));
-        // A line with one count among them is none.
+        // A line with one count among lines with two is nonsense.
         let (_, report) = read_all(format!("{}f 4\n", "a 1 2\n".repeat(FIRST_LINES)).as_bytes());
         assert_eq!((report.is_difference, report.nonsense, report.total), (true, 1, 2000));
-        // Names may end with a number, if not all of them do.
+        // Names may end with a number, unless all of them do.
         let (samples, report) = read_all(b"a;b 12 31\na;c 5\n");
         assert!(!report.is_difference);
         assert_eq!(samples, ["a;b 12 31", "a;c 5"]);

@@ -1,4 +1,4 @@
-//! A call tree to folded stacks: a line for every path at which samples end, in the order of the paths.
+//! Converts a call tree to folded stacks: one line for each path where samples end, in the order of the paths.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -8,7 +8,7 @@ use super::super::paths::{Limits, Path, Texts, walk};
 use super::UNKNOWN;
 use crate::profile::{CallTree, Difference, LabelTable, NodeId, Sides};
 
-/// How folded stacks are written.
+/// Options for writing folded stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldedOptions {
     /// Whether kernel, inlined and JIT frames are marked as such, `_[k]`, `_[i]`, `_[j]`. Default: yes, so that reading the
@@ -22,7 +22,7 @@ impl Default for FoldedOptions {
     }
 }
 
-/// What was written.
+/// Counts of a finished write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Lines.
@@ -31,11 +31,11 @@ pub struct Written {
     pub total: u64,
 }
 
-/// Writes what is at and below `root`, each line with the whole path from the top of the tree: `comm;main;parse 12`.
+/// Writes `root` and everything below it. Each line has the whole path from the top of the tree: `comm;main;parse 12`.
 ///
-/// Sorted by path, so one tree always gives one file. In names `;` becomes `:`, a frame without a name `[unknown]`, and a
-/// first frame that would make its line a comment (`# …`) gets `_` before it; samples without any frame are `[unknown]`. A
-/// tree without weight is an error.
+/// Lines are sorted by path, so one tree always gives one file. In names, `;` becomes `:`. A frame without a name becomes
+/// `[unknown]`. A first frame that would make its line a comment (`# …`) gets the prefix `_`. Samples without any frame become
+/// `[unknown]`. A tree without weight is an error.
 pub fn write(
     tree: &CallTree,
     labels: &LabelTable,
@@ -46,8 +46,8 @@ pub fn write(
     write_lines(tree, labels, root, options, out, |path| (path.own, (path.own > 0).then_some(path.own)))
 }
 
-/// Writes both sides of a comparison, each line with two counts, what it was and what it is, as FlameGraph's `difffolded.pl` does:
-/// `comm;main;parse 12 31`. `tree` is that of both sides; otherwise as [`write()`].
+/// Writes both sides of a comparison. Each line has two counts, before and now, as in FlameGraph's `difffolded.pl`:
+/// `comm;main;parse 12 31`. `tree` contains both sides. Works like [`write()`] otherwise.
 pub fn write_difference(
     tree: &CallTree,
     difference: &Difference,
@@ -62,7 +62,7 @@ pub fn write_difference(
     })
 }
 
-/// Writes a line for every path that has any counts: what it adds to the sum, and the counts.
+/// Writes a line for every path with counts. `counts` returns a path's contribution to the sum, and the counts to write.
 fn write_lines<C: Display>(
     tree: &CallTree,
     labels: &LabelTable,
@@ -93,13 +93,13 @@ fn write_lines<C: Display>(
     Ok(written)
 }
 
-/// Whether the first frame is `#`, or begins with `# `, once the spaces before it are taken off.
+/// Returns whether the first frame is `#`, or begins with `# `, ignoring leading spaces.
 fn reads_as_comment(text: &str) -> bool {
     let mut characters = text.trim_start().chars();
     characters.next() == Some('#') && characters.next().is_none_or(|c| c == ';' || c.is_whitespace())
 }
 
-/// A name as it can stand between `;` and `;`.
+/// Returns the name in a form that can stand between `;` and `;`.
 fn frame_text(name: &str, annotation: &str) -> String {
     let name = if name.trim().is_empty() { UNKNOWN } else { name };
     name.replace(';', ":") + annotation

@@ -1,12 +1,13 @@
-//! A page for a browser that needs nothing else: the flame graph of [`svg`](super::svg), a table of its functions, and what was sampled.
+//! A self-contained page for a browser: the flame graph of [`svg`](super::svg), a table of its functions, and facts about the
+//! sampling.
 //!
 //! ```text
 //! tree ─┬─► svg: the picture in its parts ─────────────────┐
 //!       └─► functions: weights of each, in the same table ─┴─► one style sheet, one table of data, one script
 //! ```
 //!
-//! Its policy (`Content-Security-Policy`) names the style sheet and the script by their hashes. So nothing else in the page can run, whatever a
-//! function is called, and nothing is fetched.
+//! The page's policy (`Content-Security-Policy`) names the style sheet and the script by their hashes. Nothing else in the page can
+//! run, whatever the name of a function contains, and nothing is fetched.
 
 use std::io::Write;
 
@@ -25,7 +26,7 @@ const SCRIPT: &str = include_str!("page.js");
 /// Most functions in a table. Functions with little self weight are left out.
 const MAX_FUNCTIONS: usize = 10_000;
 
-/// Writes a page of what is at and below a node. `out` should be buffered. A tree without weight is an error.
+/// Writes a page for a node and everything below it. `out` should be buffered. A tree without weight is an error.
 pub fn write(part: Part<'_>, options: &SvgOptions, out: &mut dyn Write) -> Result<Drawn, FormatError> {
     let mut functions = FunctionTable::below(part.tree, part.root, part.difference, part.labels).rows;
     let all = functions.len();
@@ -67,7 +68,7 @@ pub fn write(part: Part<'_>, options: &SvgOptions, out: &mut dyn Write) -> Resul
     Ok(drawn)
 }
 
-/// How a policy names a script or a style sheet.
+/// Returns the hash of a script or a style sheet, as a policy names it.
 fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(text)))
 }
@@ -101,7 +102,7 @@ mod tests {
         assert!(page.len() < 64_000, "{} bytes without data", page.len());
         assert!(!page.contains("onload="));
         let table: serde_json::Value = serde_json::from_str(&between(r#"id="names">"#, "</script>")).unwrap();
-        // The process is no function, and recursion counts once.
+        // The process is not a function, and recursion counts once.
         assert_eq!(table["functions"].as_array().unwrap().len(), 1);
         let row = &table["functions"][0];
         assert_eq!((&row[2], &row[3], &table["all"]), (&7.into(), &7.into(), &1.into()));

@@ -1,4 +1,4 @@
-//! Why nothing was saved, in sentences.
+//! Reasons why nothing was saved, as sentences.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::formats::FormatError;
 use crate::formats::table::known_endings;
 
-/// Why nothing was saved. Each message is one sentence that names the file and says what to do.
+/// Reason why nothing was saved. Each message is one sentence that names the file and says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
     /// The name does not say which format is meant.
@@ -17,7 +17,7 @@ pub enum SaveError {
         /// As it was given.
         path: PathBuf,
     },
-    /// There is a file already, and replacing it was not agreed to.
+    /// The file exists already, and the user has not agreed to replace it.
     #[error("`{}` exists already; agree to replace it, or choose another name", path.display())]
     Exists {
         /// As it was given.
@@ -60,22 +60,22 @@ pub enum SaveError {
         /// The part of the name before the last `/`.
         directory: PathBuf,
     },
-    /// The file could not be made or written.
+    /// The file could not be created or written.
     #[error("failed to save `{}`: {source}; {advice}", path.display())]
     Failed {
         /// As it was given.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What may help.
+        /// Advice for this error.
         advice: &'static str,
     },
-    /// There was nothing that could be written.
+    /// There was no content to write.
     #[error(transparent)]
     Content(FormatError),
 }
 
-/// An error of the writer: the system's with the file's name, the format's as it is.
+/// Converts an error of the writer: a system error gets the file's name, a format error stays unchanged.
 pub(super) fn content_error(path: &Path, error: FormatError) -> SaveError {
     match error {
         FormatError::Write(source) => failure(path, source),

@@ -1,10 +1,10 @@
 //! Puts a file in its place whole or not at all.
 //!
-//! What is written goes to a temporary file in the same directory, which then takes the name. Whatever fails on the way, the
-//! temporary file is removed and what stood there before is untouched. A symbolic link is replaced, not followed: flametop
-//! runs as root, and a link in a directory that others can write to may lead anywhere. The directory is opened once (`save/place.rs`).
+//! A save writes to a temporary file in the same directory, which is then renamed. If any step fails, the temporary file is removed
+//! and an existing file stays untouched. A symbolic link is replaced, not followed: flametop runs as root, and a link in a
+//! directory that others can write to may lead anywhere. The directory is opened once (`save/place.rs`).
 //!
-//! Files are their owner's alone (0600): they show what root saw of everybody.
+//! Files are private to their owner (0600): they show what root saw of all users.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -33,17 +33,17 @@ use place::Place;
 pub use stream::is_standard_output;
 use stream::{Stream, open_pipe, stream_of};
 
-/// What was saved.
+/// Result of a successful save.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Saved {
-    /// Its size.
+    /// Size of the file.
     pub bytes: u64,
 }
 
-/// Saves what `write` writes as `path`.
+/// Saves the output of `write` as `path`.
 ///
-/// The file gets mode 0600, and belongs to whoever called sudo if flametop runs under it. For `-`, standard
-/// output and other streams under `/dev`, what is written goes straight there. The writer that `write` gets is buffered.
+/// The file gets mode 0600. Under sudo it belongs to the user who called sudo. For `-`, standard output and other streams under
+/// `/dev`, the output goes straight there. The writer that `write` gets is buffered.
 pub fn save(
     path: &Path,
     overwrite: Overwrite,
@@ -60,7 +60,7 @@ pub fn save(
     let unfinished = Unfinished::new(temporary);
     let (file, saved) = write_to(file, write).map_err(|error| content_error(path, error))?;
     give_to_caller_of_sudo(&file);
-    // A disk that fails says so now, while what stood there before is still there.
+    // A failing disk reports its error now, while the old file still exists.
     match file.sync_all() {
         Err(error) if error.kind() != io::ErrorKind::InvalidInput && error.kind() != io::ErrorKind::Unsupported => {
             return Err(failed(error));
@@ -72,7 +72,7 @@ pub fn save(
     Ok(saved)
 }
 
-/// Whether [`save`] could put a file there: what it would refuse is refused here, before the work of a long recording.
+/// Checks whether [`save`] could put a file there. It refuses what [`save`] would refuse, before the work of a long recording.
 pub fn check(path: &Path, overwrite: Overwrite) -> Result<Format, SaveError> {
     let format = Format::of(path)?;
     if stream_of(path).is_none() {
@@ -83,13 +83,13 @@ pub fn check(path: &Path, overwrite: Overwrite) -> Result<Format, SaveError> {
 
 /// A named pipe that has a reader.
 ///
-/// It is opened once: a reader that has seen it opened and closed takes that for the end of the file.
+/// The pipe is opened once: a reader that has seen it opened and closed takes that for the end of the file.
 #[derive(Debug)]
 pub struct Pipe(fs::File);
 
 impl Pipe {
-    /// Opens `path` if it is a named pipe and not under `/dev` or `/proc`. `None` if it is none. Fails if nobody reads it yet
-    /// ([`SaveError::NoReader`]).
+    /// Opens `path` if it is a named pipe and not under `/dev` or `/proc`; otherwise returns `None`. Fails if the pipe has no
+    /// reader yet ([`SaveError::NoReader`]).
     pub fn open(path: &Path) -> Result<Option<Pipe>, SaveError> {
         if stream_of(path) != Some(Stream::Pipe) {
             return Ok(None);
@@ -97,14 +97,14 @@ impl Pipe {
         open_pipe(path).map(|file| Some(Pipe(file))).map_err(|source| failure(path, source))
     }
 
-    /// Saves what `write` writes, as [`save`] does. `path` is named where that fails.
+    /// Saves the output of `write`, as [`save`] does. Errors name `path`.
     pub fn save(self, path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), FormatError>) -> Result<Saved, SaveError> {
         write_to(self.0, write).map(|(_, saved)| saved).map_err(|error| content_error(path, error))
     }
 }
 
-/// A new file for what others write, such as a command's output: one that is there is neither emptied nor followed if it is a
-/// link. It belongs to whoever called sudo. Standard output and other streams under `/dev` are opened.
+/// Creates a file for other writers, such as a command's output. An existing file is not emptied, and a link is not followed. The
+/// file belongs to the user who called sudo. Standard output and other streams under `/dev` are opened.
 pub fn create(path: &Path) -> Result<fs::File, SaveError> {
     let failed = |source: io::Error| failure(path, source);
     let duplicate = |stream: BorrowedFd<'_>| stream.try_clone_to_owned().map(fs::File::from);
@@ -120,10 +120,10 @@ pub fn create(path: &Path) -> Result<fs::File, SaveError> {
     Ok(file)
 }
 
-/// Temporary files of saves that go on now.
+/// Temporary files of unfinished saves.
 static UNFINISHED: Mutex<Vec<Place>> = Mutex::new(Vec::new());
 
-/// A temporary file. Removed when this is dropped, unless it got its name.
+/// A temporary file. Dropping this removes the file, unless it was renamed.
 struct Unfinished(Place);
 
 impl Unfinished {
@@ -132,7 +132,7 @@ impl Unfinished {
         Unfinished(place)
     }
 
-    /// There is nothing to remove any more.
+    /// Marks the file as renamed: there is nothing left to remove.
     fn has_its_name(self) {
         locks::lock(&UNFINISHED).retain(|place| place.name != self.0.name);
     }
@@ -141,7 +141,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let mut unfinished = locks::lock(&UNFINISHED);
-        // Once it has its name, nobody else's file of the old one is ours to remove.
+        // After a rename, another user may own a file of the old name. It must not be removed.
         if unfinished.iter().any(|place| place.name == self.0.name) {
             self.0.remove();
             unfinished.retain(|place| place.name != self.0.name);
@@ -149,17 +149,17 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes the temporary files of saves that go on: for who ends the program at once, when nothing is dropped any more.
+/// Removes the temporary files of unfinished saves. For callers that end the program at once, when nothing is dropped.
 pub fn remove_unfinished() {
     remove_all(&locks::lock(&UNFINISHED));
 }
 
 fn remove_all(places: &[Place]) {
-    // One may have got its name just now.
+    // A file may have been renamed just now.
     places.iter().for_each(Place::remove);
 }
 
-/// Writes to `target` and gives it back, all of it written.
+/// Writes everything to `target` and returns it.
 fn write_to<W: Write>(
     target: W,
     write: impl FnOnce(&mut dyn Write) -> Result<(), FormatError>,

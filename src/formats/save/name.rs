@@ -1,4 +1,4 @@
-//! The name that is offered for a file: it has the time in it.
+//! Proposes names for files; they contain the time.
 
 use crate::formats::Format;
 use crate::formats::save::SaveError;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use time::OffsetDateTime;
 
-/// A date and a time of day, local or not as the caller has it.
+/// A date and a time of day. The caller decides whether it is local time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DateTime {
     /// Such as 2026.
@@ -45,8 +45,8 @@ impl DateTime {
 /// Most characters of a command's name in the name of a file.
 const MOST_OF_COMMAND: usize = 40;
 
-/// A name to offer: `flametop-20261121-101502.svg`, or `flametop-make-20261121-101502.svg` for what a command did. Characters of the command
-/// that do not belong in a file's name become `_`.
+/// Returns a name to propose: `flametop-20261121-101502.svg`, or `flametop-make-20261121-101502.svg` for a run of a command.
+/// Characters of the command that do not belong in a file's name become `_`.
 pub fn default_name(format: Format, command: Option<&str>, now: DateTime) -> String {
     let DateTime { year, month, day, hour, minute, second } = now;
     let fitting = |c: char| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+') { c } else { '_' };
@@ -56,7 +56,8 @@ pub fn default_name(format: Format, command: Option<&str>, now: DateTime) -> Str
 }
 
 impl Format {
-    /// By the ending of the file's name. Standard output and other streams (`-`, `/dev/…`) have no ending and take folded stacks.
+    /// Chooses the format by the ending of the file's name. Standard output and other streams (`-`, `/dev/…`) have no ending and
+    /// take folded stacks.
     pub fn of(path: &Path) -> Result<Format, SaveError> {
         match path.extension().and_then(OsStr::to_str).and_then(Format::of_ending) {
             Some(format) => Ok(format),

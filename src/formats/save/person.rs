@@ -1,22 +1,23 @@
-//! The person behind sudo: whose home `~` is, and whose the file will be.
+//! Identifies the user behind sudo: `~` is their home, and files belong to them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A path as somebody has typed it where no shell has seen it: `~` and `~/…` are the home of whoever called sudo, or one's own.
+/// Expands `~` in a typed path that no shell has seen. `~` and `~/…` mean the home of the user who called sudo, or the current
+/// user's home.
 pub fn expand_home(path: &Path) -> PathBuf {
     expand(path, home)
 }
 
 pub(super) fn expand(path: &Path, home: impl FnOnce() -> Option<PathBuf>) -> PathBuf {
-    // By whole components: `~x/` is another one's home, which is left to shells.
+    // Whole components are compared: `~x/` is another user's home, which is left to shells.
     match path.strip_prefix("~") {
         Ok(rest) => home().map_or_else(|| path.to_owned(), |home| if rest == Path::new("") { home } else { home.join(rest) }),
         Err(_) => path.to_owned(),
     }
 }
 
-/// sudo sets `HOME` to root's on many systems; whose file it will be wants it in their own.
+/// Returns the home of the file's future owner. sudo sets `HOME` to root's home on many systems.
 fn home() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if rustix::process::geteuid().is_root()
@@ -29,7 +30,7 @@ fn home() -> Option<PathBuf> {
     set("HOME")
 }
 
-/// `name:password:uid:gid:comment:home:shell`
+/// Finds a home directory in lines like `name:password:uid:gid:comment:home:shell`.
 pub(super) fn home_in_passwd(passwd: &str, user: u32) -> Option<PathBuf> {
     let home = |line: &str| {
         let fields: Vec<&str> = line.split(':').collect();
@@ -39,7 +40,7 @@ pub(super) fn home_in_passwd(passwd: &str, user: u32) -> Option<PathBuf> {
     passwd.lines().find_map(home)
 }
 
-/// Under sudo the file should belong to the person, not to root. That it cannot (FAT knows no owners) is no reason to lose it.
+/// Under sudo, gives the file to the user instead of root. If that is impossible (FAT has no owners), the file is kept anyway.
 pub(super) fn give_to_caller_of_sudo(file: &fs::File) {
     if rustix::process::geteuid().is_root()
         && let Some((user, group)) = caller_of_sudo(|name| std::env::var(name).ok())
@@ -48,7 +49,8 @@ pub(super) fn give_to_caller_of_sudo(file: &fs::File) {
     }
 }
 
-/// Who called sudo, if both ids are plain numbers. `u32::MAX` means "leave as it is" to the kernel and is nobody's id.
+/// Returns the ids of the user who called sudo, if both are plain numbers. `u32::MAX` is no user's id: to the kernel it means "do
+/// not change".
 pub(super) fn caller_of_sudo(variable: impl Fn(&str) -> Option<String>) -> Option<(u32, u32)> {
     let id = |name: &str| {
         let text = variable(name).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;

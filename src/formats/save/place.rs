@@ -1,8 +1,8 @@
-//! Where a file is put: one directory, opened once, and a name in it.
+//! The place of a file: one directory, opened once, and a name in it.
 //!
-//! Everything happens through the directory's descriptor, so that whoever swaps directories and links on the way there changes nothing
-//! after it was opened. On the way links are followed as long as they are root's, ours, or of the person who called sudo: another user's
-//! link may lead anywhere, and would make root write there.
+//! Every operation uses the directory's descriptor. If another user replaces directories or links on the path later, that has no
+//! effect. A link on the path is followed only if it belongs to root, to the current user, or to the user who called sudo. Another
+//! user's link may lead anywhere, and would make root write there.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -20,14 +20,14 @@ use rustix::io::Errno;
 use super::error::{SaveError, failure};
 use super::person::caller_of_sudo;
 
-/// As many links as the kernel follows (`MAXSYMLINKS`).
+/// Most links that are followed: as many as the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
-/// Names that are tried for a temporary file.
+/// Number of names that are tried for a temporary file.
 const TRIES: usize = 16;
-/// The mode of files that are written: only their owner may read them.
+/// Mode of written files: only their owner may read them.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// A directory that is open, and a name in it.
+/// An open directory, and a name in it.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     directory: Arc<OwnedFd>,
@@ -35,7 +35,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Opens the directory of a path, if a file of that name can be put there.
+    /// Opens the directory of a path. Fails if no file of that name can be put there.
     pub(super) fn open(path: &Path, overwrite: Overwrite) -> Result<Place, SaveError> {
         let whole = || path.to_owned();
         let Some(name) = path.file_name().filter(|_| !path.as_os_str().as_bytes().ends_with(b"/")) else {
@@ -60,13 +60,13 @@ impl Place {
         }
     }
 
-    /// Makes a new file here: one that is there is neither emptied nor followed if it is a link.
+    /// Creates a file here. Fails if one exists; a link is not followed.
     pub(super) fn create(&self) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.directory, &self.name, flags, PRIVATE)?.into())
     }
 
-    /// Makes a new file beside this place, under a name that nobody guesses.
+    /// Creates a file in the same directory, under a name that cannot be guessed.
     pub(super) fn create_beside(&self) -> io::Result<(Place, File)> {
         let mut outcome = Err(Errno::EXIST.into());
         for _ in 0..TRIES {
@@ -80,14 +80,14 @@ impl Place {
         outcome
     }
 
-    /// Gives a file of this directory this name.
+    /// Renames a file of this directory to this name.
     pub(super) fn take(&self, from: &Place, overwrite: Overwrite) -> io::Result<()> {
         let (directory, old, new) = (&self.directory, &from.name, &self.name);
         if overwrite == Overwrite::Yes {
             return Ok(rustix::fs::renameat(directory, old, directory, new)?);
         }
         match rustix::fs::renameat_with(directory, old, directory, new, RenameFlags::NOREPLACE) {
-            // File systems that do not know the flag can link.
+            // File systems without support for the flag can create links instead.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 rustix::fs::linkat(directory, old, directory, new, AtFlags::empty())?;
                 Ok(rustix::fs::unlinkat(directory, old, AtFlags::empty())?)
@@ -101,7 +101,7 @@ impl Place {
         let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
     }
 
-    /// Whether another place is in the same directory, by the same descriptor.
+    /// Returns whether this place is in `directory`, by the same descriptor.
     #[cfg(test)]
     pub(super) fn is_beside(&self, directory: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-/// Names what is no file and so is never replaced.
+/// Returns the name of a kind that is not a regular file and is never replaced.
 fn no_file(kind: FileType) -> Option<&'static str> {
     match kind {
         FileType::Fifo => Some("a pipe"),
@@ -120,7 +120,7 @@ fn no_file(kind: FileType) -> Option<&'static str> {
     }
 }
 
-/// Why a directory was not opened.
+/// Reason why a directory was not opened.
 enum Refused {
     /// Another user's link is on the way.
     Link(PathBuf),
@@ -185,17 +185,17 @@ fn parts_of(path: &Path) -> VecDeque<OsString> {
     path.components().filter_map(part).collect()
 }
 
-/// Whether a link of this user's may be followed.
+/// Returns whether a link of this user may be followed.
 pub(super) fn may_lead_us(owner: u32) -> bool {
     let own = rustix::process::geteuid();
     let caller = || caller_of_sudo(|name| std::env::var(name).ok());
     owner == 0 || owner == own.as_raw() || own.is_root() && caller().is_some_and(|(user, _)| user == owner)
 }
 
-/// Whether a file that is there may be replaced.
+/// Whether an existing file may be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overwrite {
-    /// Not without asking: [`SaveError::Exists`] comes back.
+    /// The user has not agreed: [`SaveError::Exists`] is returned.
     No,
     /// The user has agreed.
     Yes,

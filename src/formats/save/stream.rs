@@ -1,4 +1,4 @@
-//! Targets that are no files: standard output and its like.
+//! Targets that are not files, such as standard output.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use super::place::may_lead_us;
 
-/// A target that takes bytes and has no name of its own to protect.
+/// A target that takes bytes. It has no name to protect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stream {
     Output,
@@ -34,7 +34,7 @@ impl Stream {
 pub(super) fn open_pipe(path: &Path) -> io::Result<fs::File> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let pipe = rustix::fs::open(path, flags, Mode::empty())?;
-    // Another file may have come into its place since it was looked at.
+    // Another file may have taken its place since the check.
     let there = rustix::fs::fstat(&pipe)?;
     if FileType::from_raw_mode(there.st_mode) != FileType::Fifo || !may_lead_us(there.st_uid) {
         return Err(io::Error::other("it is no pipe of yours any more"));
@@ -43,8 +43,8 @@ pub(super) fn open_pipe(path: &Path) -> io::Result<fs::File> {
     Ok(pipe.into())
 }
 
-/// Standard output and error by any of their names, other character devices and pipes under `/dev` and `/proc`. Not devices
-/// elsewhere, and no block device: a link or a slip must not cost a disk.
+/// Recognizes standard output and standard error by any of their names, and other character devices and pipes under `/dev` and
+/// `/proc`. Devices elsewhere and block devices are excluded: a link or a mistake must not cost a disk.
 pub(super) fn stream_of(path: &Path) -> Option<Stream> {
     match path.to_str()? {
         "-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1" => Some(Stream::Output),
@@ -53,7 +53,7 @@ pub(super) fn stream_of(path: &Path) -> Option<Stream> {
             let kind = fs::metadata(path).ok()?.file_type();
             (kind.is_char_device() || kind.is_fifo()).then_some(Stream::Device)
         }
-        // A pipe that another user has put there would take what is root's.
+        // A pipe of another user would receive root's data.
         _ => {
             let there = fs::symlink_metadata(path).ok()?;
             (there.file_type().is_fifo() && may_lead_us(there.uid())).then_some(Stream::Pipe)
@@ -61,11 +61,11 @@ pub(super) fn stream_of(path: &Path) -> Option<Stream> {
     }
 }
 
-/// Whether what is saved there goes to standard output, by whichever name.
+/// Returns whether a file saved at this path goes to standard output, under any name.
 pub fn is_standard_output(path: &Path) -> bool {
     match stream_of(path) {
         Some(Stream::Output) => true,
-        // `/dev/tty2`, `/proc/12/fd/5`. Not `/dev/null`, in which nothing mixes.
+        // `/dev/tty2`, `/proc/12/fd/5`. Not `/dev/null`, where output cannot mix.
         Some(Stream::Device) => {
             let output = rustix::fs::fstat(rustix::stdio::stdout());
             let mixes = rustix::termios::isatty(rustix::stdio::stdout())

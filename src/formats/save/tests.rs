@@ -1,4 +1,4 @@
-//! What is saved where, and what is refused.
+//! Tests of saving: where files go, and which targets are refused.
 
 use super::person::{caller_of_sudo, expand, home_in_passwd};
 use super::*;
@@ -169,7 +169,7 @@ fn what_is_unfinished_can_be_removed_at_once() {
     let path = directory.path().join("a.svg");
     let saved = save(&path, Overwrite::No, |out| {
         hello(out)?;
-        // Only ours: other tests save at the same time.
+        // Only this test's file: other tests save at the same time.
         let all = UNFINISHED.lock().unwrap().clone();
         let ours: Vec<Place> = all.into_iter().filter(|place| place.is_beside(directory.path())).collect();
         assert_eq!(ours.len(), 1);

@@ -1,7 +1,7 @@
 //! Chooses the boxes of a picture, and writes them as lines for inferno.
 //!
-//! inferno takes folded lines and says where each box is. Its lines have the numbers of boxes instead of names: so it reads nothing wrongly,
-//! and what is written on a box and around it is ours.
+//! inferno takes folded lines and returns the position of each box. Its lines contain the numbers of boxes instead of names. So
+//! inferno cannot misread a name, and flametop writes all text on and around a box.
 
 use std::fmt::Write;
 
@@ -11,18 +11,18 @@ use crate::profile::{CallTree, Difference, LabelId, NodeId, Sides};
 /// Boxes below one ten-thousandth of the whole are an eighth of a pixel wide in a window of 1,200: they are merged into their callers.
 const NARROWEST_SHARE: u64 = 10_000;
 
-/// Below this part of the whole, boxes are narrower than a pixel in that window. No wider box is merged: where there are too many, those that
-/// lie deepest are.
+/// Below this part of the whole, boxes are narrower than a pixel in that window. No wider box is merged. If there are still too
+/// many, the deepest boxes are left out.
 const PIXEL_SHARE: u64 = 1_200;
 
-/// More boxes than this make a browser slow to zoom (inferno's script touches each of them): measured with Chromium, see
-/// `examples/measure_formats.rs` for making such files.
+/// Above this number of boxes a browser is slow to zoom (inferno's script touches each of them). Measured with Chromium;
+/// `examples/measure_formats.rs` makes such files.
 pub(super) const MAX_BOXES: usize = 30_000;
 
 /// Most frames of a stack: the walk keeps 2,048, and a file may have more.
 const DEEPEST: usize = 1 << 20;
 
-/// Bytes of lines for inferno, which wants all of them in memory. Only recursion thousands of frames deep gets there.
+/// Limit for the bytes of lines for inferno, which needs all of them in memory. Only recursion thousands of frames deep reaches it.
 const MAX_TEXT: usize = 64 << 20;
 
 /// A box.
@@ -30,7 +30,7 @@ const MAX_TEXT: usize = 64 << 20;
 pub(super) struct BoxOf {
     /// `None` for the weight of stacks that are too narrow to be drawn.
     pub(super) label: Option<LabelId>,
-    /// Its own weight, and that of all below it as well. Without a comparison `before` is 0.
+    /// The box's own weight, and its weight with everything below. Without a comparison `before` is 0.
     pub(super) own: Sides,
     pub(super) total: Sides,
 }
@@ -40,7 +40,7 @@ pub(super) struct BoxOf {
 pub(super) struct Boxes {
     /// By number.
     pub(super) boxes: Vec<BoxOf>,
-    /// The least weight of those that are drawn.
+    /// The least weight of drawn boxes.
     pub(super) narrowest: u64,
     /// The depth below which boxes were left out.
     pub(super) deepest: Option<usize>,
@@ -56,7 +56,7 @@ impl Boxes {
     }
 }
 
-/// What is drawn.
+/// The input of a picture.
 pub(super) struct Drawing<'a> {
     pub(super) tree: &'a CallTree,
     pub(super) root: NodeId,
@@ -73,7 +73,8 @@ impl Drawing<'_> {
     }
 }
 
-/// All boxes that are wide enough to be seen. While they are too many, fewer: first narrow ones go, up to a pixel, then those that lie deepest.
+/// Returns all boxes that are wide enough to be seen. If they are too many, narrow ones are left out first, up to a pixel, then the
+/// deepest ones.
 pub(super) fn few_enough(drawing: &Drawing<'_>) -> Boxes {
     let whole = drawing.tree.node(drawing.root).total;
     let mut limits = Limits { narrowest: whole.div_ceil(NARROWEST_SHARE), ..Limits::NONE };
@@ -87,7 +88,7 @@ pub(super) fn few_enough(drawing: &Drawing<'_>) -> Boxes {
         }
         limits.narrowest = limits.narrowest.saturating_add(limits.narrowest.div_ceil(4)).min(pixel);
     }
-    // Callers of the root are always drawn, and so is the root.
+    // The root and its callers are always drawn.
     let (mut fits, mut too_deep) = (drawing.tree.path(drawing.root).len().max(1), DEEPEST);
     while too_deep - fits > 1 {
         let middle = fits.midpoint(too_deep);
@@ -104,12 +105,12 @@ pub(super) fn few_enough(drawing: &Drawing<'_>) -> Boxes {
 #[derive(Default)]
 struct Numbers {
     text: String,
-    /// Where the text of each path ends that this one begins with.
+    /// Length of the text of each path that is a prefix of this one.
     ends: Vec<usize>,
 }
 
 impl Numbers {
-    /// Makes it the path of `depth` boxes that ends with this one.
+    /// Changes this to the path of `depth` boxes that ends with box `number`.
     fn set(&mut self, depth: usize, number: usize) {
         self.ends.truncate(depth.saturating_sub(1));
         self.text.truncate(self.ends.last().copied().unwrap_or(0));
@@ -121,7 +122,7 @@ impl Numbers {
     }
 }
 
-/// The boxes within these limits, or `None` when there are too many.
+/// Returns the boxes within these limits, or `None` if there are too many.
 fn within(drawing: &Drawing<'_>, limits: Limits) -> Option<Boxes> {
     let Drawing { tree, root, texts, difference } = *drawing;
     let mut boxes = Boxes { narrowest: limits.narrowest, ..Boxes::default() };

@@ -1,10 +1,10 @@
-//! The colours of boxes as classes of a style sheet, for light and dark ground.
+//! The colours of boxes as classes of a style sheet, for light and dark backgrounds.
 
 use rustc_hash::FxHashMap;
 
 use crate::palette::Hsl;
 
-/// A colour on light and dark ground, each with the one of text on it.
+/// A colour on a light and on a dark background, each with the colour of its text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Colours {
     light: (u8, u8, u8),
@@ -28,7 +28,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// The number of the class with these colours: of box 12 it is in the class `c12`.
+    /// Returns the number of the class with these colours. A box with the number 12 is in the class `c12`.
     pub(super) fn number(&mut self, colours: Colours) -> usize {
         *self.numbers.entry(colours).or_insert_with(|| {
             self.colours.push(colours);
@@ -36,12 +36,12 @@ impl Classes {
         })
     }
 
-    /// The colour of a class on light ground.
+    /// Returns the colour of a class on a light background.
     pub(super) fn light(&self, class: usize) -> String {
         self.colours.get(class).map_or_else(String::new, |colours| hex(colours.light))
     }
 
-    /// Their rules.
+    /// Returns the rules of the classes.
     pub(super) fn rules(&self) -> String {
         let rule = |(number, colours): (usize, &Colours)| {
             let [light, dark, ink, dark_ink] = [colours.light, colours.dark, colours.light_ink, colours.dark_ink].map(hex);
@@ -51,7 +51,7 @@ impl Classes {
     }
 }
 
-/// A colour of a style sheet: `#8090a0`.
+/// Returns a colour in the form of a style sheet: `#8090a0`.
 fn hex((red, green, blue): (u8, u8, u8)) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }

@@ -1,10 +1,11 @@
-//! Gives inferno's picture names, colours for light and dark ground, and a legend.
+//! Adds names, a legend, and colours for light and dark backgrounds to inferno's picture.
 //!
-//! inferno's picture has a number on each box (see [`super::boxes`]). inferno's places of boxes, its zoom and its search stay. Boxes too
-//! narrow for a name become paths ([`super::narrow`]), and names stand in a table ([`super::names`]): that is a fifth of inferno's size.
-//! `script.js` puts it all together again before inferno's script begins. Without scripts, the picture is the same but has short names only.
+//! inferno's picture has a number on each box (see [`super::boxes`]). inferno's positions of boxes, its zoom and its search stay.
+//! Boxes too narrow for a name become paths ([`super::narrow`]), and names stand in a table ([`super::names`]). The result has a
+//! fifth of the size of inferno's own picture. `script.js` restores the boxes before inferno's script begins. Without scripts, the
+//! picture is the same but has short names only.
 //!
-//! The result is in parts, because an SVG file and a page of HTML put them together differently.
+//! The result is in parts, because an SVG file and an HTML page assemble them differently.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -34,10 +35,10 @@ pub(super) const FONT_SIZE: usize = 12;
 pub(super) const CHARACTER_WIDTH: f64 = 0.6;
 /// Pixels of the picture's width that labels are fitted to, until a browser knows its own.
 const USUAL_WIDTH: f64 = 1200.0;
-/// Per cent of the picture below which a box is part of a path: six pixels, on which no name fits.
+/// Boxes narrower than this become part of a path, in per cent of the picture. It equals six pixels, where no name fits.
 const NARROW: f64 = 0.5;
 
-/// A picture before it is dressed.
+/// A picture before names and colours are added.
 pub(super) struct Picture<'a> {
     pub(super) boxes: &'a Boxes,
     pub(super) labels: &'a LabelTable,
@@ -48,7 +49,7 @@ pub(super) struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// The colours of a box.
+    /// Returns the colours of a box.
     pub(super) fn colours(&self, of: &BoxOf) -> Colours {
         let palette = self.options.palette;
         match &self.comparison {
@@ -63,12 +64,12 @@ impl Picture<'_> {
         }
     }
 
-    /// The box of everything.
+    /// Returns the box of everything.
     pub(super) fn root(&self) -> BoxOf {
         BoxOf { label: None, own: Sides::default(), total: self.whole }
     }
 
-    /// The kinds of boxes that occur.
+    /// Returns the kinds of boxes that occur.
     fn kinds(&self) -> Vec<FrameKind> {
         let labels = self.boxes.boxes.iter().filter_map(|of| self.labels.get(of.label?));
         let mut found: Vec<FrameKind> = labels.map(|label| label.kind).collect();
@@ -82,13 +83,13 @@ impl Picture<'_> {
 pub(in crate::formats) struct Dressed {
     /// The declaration and the document type.
     prolog: Vec<u8>,
-    /// The first tag, `<svg …>`, without a handler of events.
+    /// The first tag, `<svg …>`, without event handlers.
     pub(in crate::formats) tag: String,
     /// The style sheet.
     pub(in crate::formats) style: String,
     /// The table of names and figures as JSON; [`in_markup`] makes it text for SVG and HTML.
     pub(in crate::formats) table: Map<String, Value>,
-    /// inferno's script and ours.
+    /// inferno's script and `script.js`.
     pub(in crate::formats) script: String,
     /// The boxes and texts, with the end of the element.
     pub(in crate::formats) body: Vec<u8>,
@@ -107,7 +108,7 @@ impl Dressed {
     }
 }
 
-/// Dresses inferno's picture `raw`. The table gets these functions, too.
+/// Adds names and colours to inferno's picture `raw`. The table gets these functions, too.
 pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, functions: &[FunctionRow]) -> Result<Dressed, FormatError> {
     let mut reader = Reader::from_reader(raw);
     let mut writer = quick_xml::Writer::new(Vec::new());
@@ -180,8 +181,8 @@ pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, functions: &[FunctionRow]
     Ok(Dressed { prolog, tag: first_tag, style, table, script, body: writer.into_inner() })
 }
 
-/// The functions of a table: their kinds, each `[words, class]`, and rows `[name, kind, own, total]`, in a comparison with the own weight and
-/// the total before. Kinds and names are places in their lists.
+/// Returns the functions of a table. The first value has their kinds, each `[words, class]`. The second one has rows `[name, kind,
+/// own, total]`; in a comparison the own weight and the total before follow. Kinds and names are positions in their lists.
 fn functions_of(picture: &Picture<'_>, functions: &[FunctionRow], names: &NameTable, classes: &mut Classes) -> (Value, Value) {
     let mut kinds: Vec<FrameKind> = Vec::new();
     let mut rows = Vec::with_capacity(functions.len());
@@ -205,7 +206,7 @@ fn functions_of(picture: &Picture<'_>, functions: &[FunctionRow], names: &NameTa
     (kinds.collect(), rows.into())
 }
 
-/// The text of an element, up to its end.
+/// Returns the text of an element, up to its end.
 fn text_of(reader: &mut Reader<&[u8]>, element: &[u8]) -> Result<String, FormatError> {
     let mut text = String::new();
     loop {
@@ -219,12 +220,12 @@ fn text_of(reader: &mut Reader<&[u8]>, element: &[u8]) -> Result<String, FormatE
     }
 }
 
-/// inferno writes XML that can be read.
+/// Converts an error of the XML parser. It does not occur: inferno writes valid XML.
 fn broken(error: quick_xml::Error) -> FormatError {
     FormatError::Write(io::Error::other(error))
 }
 
-/// The picture's element with room for the legend. `height` is without it.
+/// Returns the picture's element with room for the legend. `height` excludes that room.
 fn taller<'a>(tag: &BytesStart<'a>, height: &mut u64) -> BytesStart<'a> {
     let mut new = BytesStart::new("svg");
     for attribute in tag.attributes().flatten() {
@@ -264,7 +265,7 @@ struct Rect {
     width: f64,
     /// Pixels.
     y: u64,
-    /// `fg:x` and `fg:w`: the same in weights.
+    /// `fg:x` and `fg:w`: position and width in weights.
     start: u64,
     weight: u64,
 }
@@ -325,7 +326,7 @@ impl Group {
     }
 }
 
-/// Cuts a name at its begin to this many characters, as on the screen.
+/// Cuts the beginning of a name so that at most this many characters are left, as on the screen.
 fn fitted(name: &str, characters: usize) -> Cow<'_, str> {
     if characters < 2 {
         return "".into();

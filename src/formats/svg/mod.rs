@@ -1,4 +1,5 @@
-//! A call tree as an interactive flame graph for a browser: a click zooms, search highlights. Drawn by inferno, dressed by us.
+//! Writes a call tree as an interactive flame graph for a browser: a click zooms, search highlights. inferno draws it; flametop
+//! adds names and colours.
 //!
 //! ```text
 //! tree ─► boxes.rs: which boxes, as folded lines of numbers ─► inferno: where each box is ─► dress.rs: names, colours, legend
@@ -29,13 +30,13 @@ pub(super) use names::in_markup;
 pub(super) use options::printable;
 pub use options::{Drawn, SvgOptions};
 
-/// The screen's colour of what a search has found. `style.css` has it too.
+/// The colour of search results, as on the screen. `style.css` has it too.
 const SEARCH_COLOUR: &str = "#be50c8";
 
-/// Writes a picture of a node and all below it. The callers of the node are drawn at full width, as after zooming.
+/// Writes a picture of a node and everything below it. The callers of the node are drawn at full width, as after zooming.
 ///
-/// In a comparison, boxes are as wide as their weight of now: red where their share has grown, blue where it has shrunk. Functions that only the
-/// baseline has get no box. `out` should be buffered. A tree without weight is an error.
+/// In a comparison, the current weight decides a box's width. Boxes are red where their share has grown, blue where it has shrunk.
+/// Functions that only the baseline has get no box. `out` should be buffered. A tree without weight is an error.
 pub fn write(part: Part<'_>, options: &SvgOptions, out: &mut dyn Write) -> Result<Drawn, FormatError> {
     let (picture, drawn) = draw(&part, &[], options)?;
     picture.write(out)?;
@@ -72,16 +73,16 @@ pub(super) fn draw(part: &Part<'_>, functions: &[FunctionRow], options: &SvgOpti
     inferno.font_width = CHARACTER_WIDTH;
     inferno.search_color = SEARCH_COLOUR.parse().unwrap_or(inferno.search_color);
     inferno.deterministic = true;
-    // Narrow boxes are merged before.
+    // Narrow boxes have been merged already.
     inferno.min_width = 0.0;
-    // "Flame chart" to inferno means: take the lines in reverse order, unsorted.
+    // For inferno, "flame chart" means: use the lines in reverse order, unsorted.
     inferno.flame_chart = true;
     let mut raw = Vec::new();
     from_lines(&mut inferno, boxes.lines().rev(), &mut raw)?;
     Ok((dress(&raw, &picture, functions)?, drawn))
 }
 
-/// The text by which boxes are ordered. Frames with the same text are one box.
+/// Returns the sort key of a box. Frames with the same key are one box.
 fn sorted_by(label: Option<&Label>) -> String {
     label.map_or_else(|| "?".to_owned(), |label| format!("{}{}", label.name, label.kind.annotation()))
 }

@@ -1,4 +1,4 @@
-//! The names of a picture, each once, however many boxes have it, and how a box tells its name and weights.
+//! The names of a picture, each stored once, and the reference from a box to its name and weights.
 //!
 //! A table in JSON stands in the file before the boxes. `script.js` reads it:
 //!
@@ -10,14 +10,15 @@
 //! names     [[short, object, whole, file, line], …]
 //! ```
 //!
-//! `object` is a place in `objects` and `file` one in `files`, both counted from 1. `whole` is 0 if the short name is all of it. The line is the
-//! one where the function is hottest. Unknown values are 0, and zeros at the end are left out.
+//! `object` is a position in `objects` and `file` one in `files`, both counted from 1. `whole` is 0 if the short name is complete.
+//! The line is the function's hottest line. Unknown values are 0, and zeros at the end are left out.
 //!
-//! Each box has the attribute `b`: the place of its name in the table (base 36), then its own weight, then its weight before:
+//! Each box has the attribute `b`: the position of its name in the table (base 36), then its own weight, then its total
+//! weight before:
 //!
 //! ```text
-//! 2f        none of its weight is its own        2f!       all of it is        2f-12     12 of it
-//! 2f-12~34  in a comparison: before, it had 34
+//! 2f        own weight 0            2f!       own weight = total weight        2f-12     own weight 12
+//! 2f-12~34  in a comparison: own weight 12, total weight before 34
 //! ```
 
 use std::borrow::Cow;
@@ -29,21 +30,21 @@ use super::boxes::BoxOf;
 use super::options::{SvgOptions, printable};
 use crate::profile::{LabelId, LabelTable, Sides};
 
-/// Bytes of names and objects that a picture has whole. Names of Rust programs take 0.3 MB for 1,700 functions. Hostile programs may have
-/// tens of thousands of names of 4 KB: above this limit, names are cut.
+/// Limit for the bytes of names and objects that a picture stores whole. Names of Rust programs take 0.3 MB for 1,700 functions.
+/// Hostile programs may have tens of thousands of names of 4 KB: above this limit, names are cut.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Characters of a name after that.
+/// Characters of a name above that limit.
 const CUT: usize = 80;
 
 /// The name of a function, for boxes and tooltips.
 struct Name {
     short: String,
-    /// `None` if the short one is all of it.
+    /// The whole name. `None` if the short name is complete.
     whole: Option<String>,
-    /// Its place in the list of objects.
+    /// Position in the list of objects.
     object: Option<usize>,
-    /// Its place in the list of files, and the line.
+    /// Position in the list of files, and the line.
     line: Option<(usize, u32)>,
 }
 
@@ -55,7 +56,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// The place of a text. Adds it and counts its bytes if it is new.
+    /// Returns the position of a text. A new text is added and its bytes are counted.
     fn place(&mut self, text: &str, bytes: &mut usize) -> usize {
         let text = printable(text);
         if let Some(place) = self.places.get(&text) {
@@ -78,7 +79,7 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// The names of these functions, in their order. `None` means functions that are too narrow to be drawn.
+    /// Collects the names of these functions, in their order. `None` means functions that are too narrow to be drawn.
     pub(super) fn of(functions: impl Iterator<Item = Option<LabelId>>, labels: &LabelTable, options: &SvgOptions) -> NameTable {
         let mut table = NameTable::default();
         let mut bytes = 0;
@@ -104,17 +105,17 @@ impl NameTable {
         table
     }
 
-    /// The place of a function's name in the table.
+    /// Returns the position of a function's name in the table.
     pub(super) fn number(&self, function: Option<LabelId>) -> usize {
         self.numbers.get(&function).copied().unwrap_or(0)
     }
 
-    /// The short name, for the box.
+    /// Returns the short name, for the box.
     pub(super) fn short(&self, of: &BoxOf) -> &str {
         self.names.get(self.number(of.label)).map_or("", |name| &name.short)
     }
 
-    /// The attribute `b` of a box. See the head of this file.
+    /// Returns the attribute `b` of a box. See the head of this file.
     pub(super) fn reference(&self, of: &BoxOf, is_compared: bool) -> String {
         let mut text = in_base_36(self.number(of.label));
         text += &match of.own.now {
@@ -128,7 +129,7 @@ impl NameTable {
         text
     }
 
-    /// The table.
+    /// Returns the table.
     pub(super) fn table(&self, whole: Sides, is_compared: bool, unit: &str) -> Map<String, Value> {
         let name = |name: &Name| {
             let object = name.object.map_or(0, |place| place + 1);
@@ -153,12 +154,12 @@ impl NameTable {
     }
 }
 
-/// JSON as text that may stand in XML and in HTML: without `<`, `>` and `&`.
+/// Returns JSON as text that may stand in XML and in HTML: without `<`, `>` and `&`.
 pub(in crate::formats) fn in_markup(table: &Map<String, Value>) -> String {
     json!(table).to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// The whole name of a function, or a word in brackets if it has none.
+/// Returns the whole name of a function, or a word in brackets if it has none.
 fn name_of(label: Option<LabelId>, labels: &LabelTable) -> String {
     match label.map(|label| labels.get(label)) {
         Some(Some(label)) if !label.name.trim().is_empty() => printable(&label.name),

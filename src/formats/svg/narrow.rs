@@ -1,11 +1,11 @@
-//! Boxes that are too narrow for a name, as paths: a few bytes for each. `script.js` makes boxes of them.
+//! Draws boxes that are too narrow for a name as paths: a few bytes for each. `script.js` converts them to boxes.
 //!
 //! ```text
 //! M444 1125h1m3 0h2      boxes of 1 and 2 in the row 1125: at 444, and 3 after the end of that
 //! ```
 //!
-//! A path has the boxes of one colour; its attribute `b` has theirs, in the same order (see [`super::names`]). Lengths are weights, so nothing
-//! is rounded.
+//! A path contains the boxes of one colour. Its attribute `b` has their `b` attributes, in the same order (see [`super::names`]).
+//! Lengths are weights, so nothing is rounded.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ impl NarrowBoxes {
         self.0.entry(class).or_default().push(NarrowBox { row, start, weight, reference });
     }
 
-    /// Writes the paths. `colour` is that of a class on light ground.
+    /// Writes the paths. `colour` returns the colour of a class on a light background.
     pub(super) fn write(&mut self, colour: impl Fn(usize) -> String, out: &mut dyn Write) -> io::Result<()> {
         for (class, boxes) in &mut self.0 {
             boxes.sort_unstable_by_key(|of| (of.row, of.start));

@@ -1,4 +1,4 @@
-//! How a flame graph is drawn, and what was drawn.
+//! Options of a flame graph, and the result of drawing it.
 
 use std::borrow::Cow;
 
@@ -7,22 +7,22 @@ use rustc_hash::FxHashMap;
 use crate::palette::Palette;
 use crate::profile::{LabelId, SourceLocation, sanitize};
 
-/// How the flame graph is drawn.
+/// Options of a flame graph.
 #[derive(Clone, Debug)]
 pub struct SvgOptions {
-    /// Written above it. Default: `flametop`.
+    /// Title above the picture. Default: `flametop`.
     pub title: String,
-    /// Written below the title, for what was recorded, when and where. Default: none.
+    /// Text below the title: the subject, time and place of the recording. Default: none.
     pub subtitle: Option<String>,
     /// Whether callers are at the top, as in an icicle graph. Default: no.
     pub inverted: bool,
-    /// What is counted. Default: `samples`.
+    /// The counted unit. Default: `samples`.
     pub count_name: String,
     /// The colours of kinds.
     pub palette: Palette,
     /// The lines of functions, for tooltips. Default: none.
     pub lines: FxHashMap<LabelId, SourceLocation>,
-    /// Makes a short name, which stands on a box. Default: the name as it is.
+    /// Shortens a name for the label of a box. Default: the name unchanged.
     pub short: fn(&str) -> Cow<'_, str>,
 }
 
@@ -40,10 +40,10 @@ impl Default for SvgOptions {
     }
 }
 
-/// What was drawn.
+/// Result of drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
-    /// Frames, without the one for everything.
+    /// Number of frames, without the frame for everything.
     pub frames: usize,
     /// The weight below which frames were left out.
     pub narrowest: u64,
@@ -54,13 +54,13 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Says which frames were left out because they lie too deep, as half a sentence.
+    /// Describes the frames that were left out because they are too deep, as half a sentence.
     pub fn cut(&self) -> Option<String> {
         self.deepest.map(|deepest| format!("frames below level {deepest} are not drawn"))
     }
 }
 
-/// Text that may stand in XML: without control characters, and without the two characters that XML forbids besides.
+/// Returns text that may stand in XML: without control characters, and without the two other characters that XML forbids.
 pub(in crate::formats) fn printable(text: &str) -> String {
     sanitize(text).replace(['\u{fffe}', '\u{ffff}'], "·")
 }

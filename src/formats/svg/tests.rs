@@ -14,20 +14,20 @@ fn drawn(tree: &CallTree, labels: &LabelTable, root: NodeId) -> (String, Drawn) 
     (String::from_utf8(out).unwrap(), drawn)
 }
 
-/// The titles of boxes that are wide enough for a name: `main (2 samples, 100.00%)`.
+/// Returns the titles of boxes that are wide enough for a name: `main (2 samples, 100.00%)`.
 fn titles(svg: &str) -> Vec<String> {
     use quick_xml::escape::unescape;
     let of_frames = svg.split("<title>").skip(1).filter_map(|rest| rest.split("</title>").next());
     of_frames.map(|title| unescape(title).unwrap().into_owned()).collect()
 }
 
-/// The table of names.
+/// Returns the table of names.
 fn table(svg: &str) -> serde_json::Value {
     let text = svg.split(r#"id="names">"#).nth(1).and_then(|rest| rest.split("</script>").next());
     serde_json::from_str(text.unwrap()).unwrap()
 }
 
-/// The attribute `b` of the box with this title.
+/// Returns the attribute `b` of the box with this title.
 fn reference<'a>(svg: &'a str, title: &str) -> &'a str {
     let before = svg.split(&format!("\"><title>{title}")).next().unwrap();
     before.rsplit('"').next().unwrap()
@@ -232,7 +232,7 @@ fn deep_stacks_of_equal_weight_are_cut_where_they_are_deepest_and_that_is_told()
     assert_eq!(titles.iter().filter(|title| title.starts_with("visit (10 samples")).count(), 40 * (deepest - 2));
 }
 
-/// Stacks as programs have them: a few callers for each function, deeper where more is done.
+/// Stacks like those of programs: a few callers for each function, deeper where more work is done.
 fn many_stacks(count: u32, functions: u32) -> (CallTree, LabelTable) {
     let labels = LabelTable::default();
     let mut builder = TreeBuilder::new();

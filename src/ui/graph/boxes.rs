@@ -1,8 +1,8 @@
-//! The boxes of a call tree: their looks, their words, and how they meet.
+//! The boxes of a call tree: their looks, their words, and their edges.
 //!
-//! With colours, boxes meet at eighths of a column. The cell that two boxes share is a left-block glyph: the left box's colour on that of the
-//! right one. Where two boxes meet at a cell's edge the left one leaves an
-//! eighth free, so that neighbours stay apart. Without colours, boxes begin with `│` on whole columns.
+//! With colours, the edges of boxes lie at eighths of a column. A cell that two boxes share is a left-block glyph: the left box's
+//! colour on the right box's colour. If two boxes meet at a cell's edge, the left one leaves an eighth free, so that neighbours
+//! stay apart. Without colours, boxes begin with `│` on whole columns.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -18,7 +18,7 @@ use crate::ui::theme::{BoxColours, Depth};
 /// Left blocks of 1 to 7 eighths.
 const LEFT_BLOCKS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
-/// A tree that is drawn.
+/// A tree to draw.
 #[derive(Clone, Copy)]
 pub(in crate::ui) struct Boxes<'a> {
     pub(in crate::ui) scene: &'a Scene,
@@ -26,7 +26,7 @@ pub(in crate::ui) struct Boxes<'a> {
     pub(in crate::ui) layout: &'a Layout,
     /// The weights of its nodes on both sides, in a comparison.
     pub(in crate::ui) difference: Option<&'a Difference>,
-    /// The function of the root. `None` for everything.
+    /// The function of the root. `None` for the root of everything.
     pub(in crate::ui) root: Option<LabelId>,
     pub(in crate::ui) cursor: Cursor,
 }
@@ -50,15 +50,15 @@ struct Look {
 }
 
 enum Words {
-    /// A frame's names: one, or a chain's; and which of them is selected. How often a single frame repeats and figures follow the name,
-    /// the share stands at the right end.
+    /// The names of a frame or of a chain, and which one is selected. The number of repetitions of a single frame and the figures
+    /// follow the name. The share stands at the right end.
     Frame { names: Vec<String>, selected: usize, times: String, mark: &'static str, figures: String, share: String },
-    /// So many narrow children.
+    /// Number of narrow children.
     Rest(u32),
 }
 
 impl<'a> Boxes<'a> {
-    /// The function of a node. `None` for everything.
+    /// Returns the function of a node. `None` for the root of everything.
     fn label(&self, id: NodeId) -> Option<&'a Label> {
         let label = if id == CallTree::ROOT { self.root? } else { self.tree.node(id).label };
         self.scene.names.labels.get(label)
@@ -88,7 +88,7 @@ impl<'a> Boxes<'a> {
 
     fn look_of(&self, row: usize, span: &Span, shift: bool) -> Look {
         let Boxes { scene, tree, layout, cursor, .. } = *self;
-        // The last frame of a chain has its weight.
+        // The weight of a chain is its last frame's weight.
         let node = tree.node(span.last);
         let label = self.label(span.last);
         let own = if node.total == 0 { 0.0 } else { node.own as f64 / node.total as f64 };
@@ -100,7 +100,7 @@ impl<'a> Boxes<'a> {
         };
         let mut style = Style::new().bg(colours.ground).fg(colours.ink);
         if scene.theme.depth == Depth::None {
-            // Without colours, the line tells where a box ends.
+            // Without colours, the underline shows where a box ends.
             style = style.add_modifier(Modifier::UNDERLINED);
         }
         if let Some(found) = &scene.snapshot.search {
@@ -136,7 +136,7 @@ impl<'a> Boxes<'a> {
         }
         let names = match label {
             None => vec!["all".to_owned()],
-            // Most boxes are as narrow as that: work on names that nobody sees would be most of a picture's.
+            // Most boxes are this narrow. Preparing names that nobody can read would take most of a picture's time.
             Some(label) if columns < READABLE => vec![label.name.to_string()],
             Some(label) if span.last == span.node => vec![scene.shown_name(label).into_owned()],
             Some(_) => {
@@ -151,15 +151,15 @@ impl<'a> Boxes<'a> {
             1 => 0,
             count => frames_of(tree, span).iter().position(|id| Some(*id) == cursor.node).unwrap_or(count - 1),
         };
-        // Processes and the root say how much they are; functions would only repeat it row after row. In a comparison, each box
-        // tells its change.
+        // Processes and the root show their weight; on functions it would be repeated row after row. In a comparison, each box
+        // shows its change.
         let figures = match (label.map(|label| label.kind), change) {
             (Some(_), None) if span.last == CallTree::ROOT => scene.amount_with_unit(span.weight),
             (None, Some(change)) => match rate_of(scene) {
                 Some(rate) => format!("{rate}  {}", scene.change(change)),
                 None => scene.amount_with_unit(scene.snapshot.weight()),
             },
-            // Processes always show their change, so that nobody has to look for it.
+            // Processes always show their change, so that it is easy to find.
             (Some(FrameKind::Process), Some(change)) if rate_of(scene).is_some() => scene.change(change),
             (Some(_), Some(change)) if change.chance => String::new(),
             (Some(_), Some(change)) => scene.change(change),
@@ -194,16 +194,16 @@ fn unmatched(scene: &Scene, colours: BoxColours) -> Style {
     }
 }
 
-/// Columns in which a part of a name could be read: see [`fit_name`].
+/// Least columns that show a readable part of a name: see [`fit_name`].
 const READABLE: u32 = 3;
 
-/// Columns of a cut name beside which there is room for how often it repeats.
+/// Least columns of a cut name that leave room for the number of repetitions.
 const LEAST_NAME: usize = 8;
 
 /// Least columns between a name and the share at the right end.
 const SPACE: usize = 2;
 
-/// ` ×15` of a function that calls itself, at most 15 deep. Empty for all others.
+/// Returns ` ×15` for a function that calls itself, at most 15 deep. Empty for all other functions.
 pub(in crate::ui) fn times_of(scene: &Scene, tree: &CallTree, node: NodeId) -> String {
     match tree.repeats(node) {
         1 => String::new(),
@@ -211,13 +211,13 @@ pub(in crate::ui) fn times_of(scene: &Scene, tree: &CallTree, node: NodeId) -> S
     }
 }
 
-/// The share of a function's box. Empty if it is that of its caller: then it would stand there row after row.
+/// Returns the share of a function's box. Empty if it equals the caller's share, which would be repeated row after row.
 fn share_of(tree: &CallTree, span: &Span, caller: &Span) -> String {
     let [share, of_caller] = [span, caller].map(|span| text::percent(span.weight, tree.total()));
     if share == of_caller { String::new() } else { format!("{share} %") }
 }
 
-/// The rate of everything now, where rates are compared: `1.96 CPUs`.
+/// Returns the current rate of everything, if rates are compared: `1.96 CPUs`.
 fn rate_of(scene: &Scene) -> Option<String> {
     match scene.snapshot.difference.as_ref()?.measure() {
         Measure::Shares => None,
@@ -229,14 +229,14 @@ fn rate_of(scene: &Scene) -> Option<String> {
 }
 
 impl Words {
-    /// The share, if there is room for it beside these words.
+    /// Returns the share, if there is room for it beside these words.
     fn share_beside(&self, words: &str, columns: usize) -> Option<&str> {
         let Words::Frame { share, .. } = self else { return None };
         let fits = !share.is_empty() && text::width(words) + text::width(share) + SPACE <= columns;
         fits.then_some(share)
     }
 
-    /// Returns as much of the words as fits into the columns.
+    /// Returns the words, shortened to these columns.
     fn fit(&self, columns: usize, ascii: bool) -> String {
         match self {
             Words::Rest(count) => {
@@ -245,7 +245,7 @@ impl Words {
             }
             Words::Frame { names, selected, times, mark, figures, .. } => {
                 let arrow = if ascii { " > " } else { " → " };
-                // Brackets show which frame of a chain is selected.
+                // Brackets mark the selected frame of a chain.
                 let marked = |(at, name): (usize, &String)| match at == *selected && at + 1 < names.len() {
                     true => format!("[{name}]"),
                     false => name.clone(),
@@ -272,7 +272,8 @@ impl Words {
     }
 }
 
-/// A chain keeps its end, which has its weight, or what of it is selected; then its beginning, as far as there is room.
+/// Shortens a chain. The selected frame gets room first; by default it is the last frame, which has the chain's weight. The first
+/// frame gets the remaining room.
 fn fit_chain(names: &[String], selected: usize, arrow: &str, columns: usize) -> String {
     let (Some(first), Some(wanted)) = (names.first(), names.get(selected)) else { return String::new() };
     let before = if selected > 1 { format!("{arrow}…{arrow}") } else { arrow.to_owned() };
@@ -291,14 +292,14 @@ fn draw_fractional(span: &Span, look: &Look, next_begins: bool, line: Rect, buff
     let cells = |units: u32| u16::try_from(units / 8).unwrap_or(u16::MAX);
     let (first, lead) = (cells(span.from), span.from % 8);
     let (end, tail) = (cells(span.to), span.to % 8);
-    // The first cell may be shared with the left neighbour, who has drawn its part: only the ground is ours there.
+    // The left neighbour may share the first cell and has drawn its part. Only the background belongs to this box there.
     let mut x = first;
     if lead > 0 {
         if let Some(cell) = buffer.cell_mut((line.x + x, line.y)) {
             cell.set_bg(ground);
             if cell.symbol() == " " {
-                // Nobody on the left. There are no right blocks, so the terminal's own ground is drawn as a left block on
-                // ours: reversed, because that ground has no other name.
+                // There is no left neighbour. Right blocks do not exist, so the terminal's background is drawn as a left block on
+                // the box's colour. It is drawn reversed, because the terminal's background has no name of a colour.
                 cell.set_symbol(LEFT_BLOCKS[lead as usize]).set_fg(ground).set_bg(Color::Reset);
                 cell.modifier.insert(Modifier::REVERSED);
             }
@@ -324,7 +325,7 @@ fn draw_fractional(span: &Span, look: &Look, next_begins: bool, line: Rect, buff
     write_words(look, false, Rect { x: line.x + x, width: text_end.saturating_sub(x), ..line }, buffer);
 }
 
-/// Writes a box's words, and its share at the right end where there is room.
+/// Writes a box's words, and its share at the right end if there is room.
 fn write_words(look: &Look, ascii: bool, area: Rect, buffer: &mut Buffer) {
     let columns = usize::from(area.width);
     let words = look.words.fit(columns, ascii);
@@ -335,7 +336,7 @@ fn write_words(look: &Look, ascii: bool, area: Rect, buffer: &mut Buffer) {
     buffer.set_stringn(area.x, area.y, words, columns, look.style);
 }
 
-/// Ink between the name's and the ground.
+/// Returns the style with a text colour between the name's colour and the background.
 fn quiet(style: Style) -> Style {
     let (Some(Color::Rgb(r, g, b)), Some(Color::Rgb(ground_r, ground_g, ground_b))) = (style.fg, style.bg) else { return style };
     let mix = |ink: u8, ground: u8| ((u16::from(ink) * 2 + u16::from(ground)) / 3) as u8;

@@ -1,8 +1,7 @@
-//! Where the boxes of a flame graph lie. Pure arithmetic on a tree; what is drawn and how is `draw.rs`'s.
+//! Positions of the boxes of a flame graph. Pure arithmetic on a tree; `boxes.rs` draws the boxes.
 //!
-//! Positions are in units: eighths of a column where the terminal can draw them, whole columns otherwise. Rows count from the
-//! root. Children lie from left to right within their parent; those narrower than a column are gathered at the right end in
-//! one box that stands for all of them.
+//! Positions are in units: eighths of a column where the terminal can draw them, whole columns otherwise. Rows count from the root.
+//! Children lie from left to right within their parent. Children narrower than a column are gathered at the right end, in one box.
 //!
 //! ```text
 //! row 0  │ all                                                │
@@ -31,13 +30,13 @@ pub struct Span {
     pub from: u32,
     /// Right edge, in units; not included.
     pub to: u32,
-    /// The frame; for a box of narrow children, their parent.
+    /// The frame. For a box of narrow children, their parent.
     pub node: NodeId,
-    /// The last frame of a chain drawn in one box; `node` itself otherwise. Nearly all weight of the box is in it.
+    /// The last frame of a chain drawn in one box; otherwise equal to `node`. It has nearly all weight of the box.
     pub last: NodeId,
-    /// How many narrow children the box stands for; 0 for a frame.
+    /// Number of gathered narrow children; 0 for a frame.
     pub rest: u32,
-    /// Weight of what the box stands for.
+    /// Weight of the box.
     pub weight: u64,
     /// Index of the parent's box in the row above.
     pub parent: u32,
@@ -48,13 +47,13 @@ pub struct Span {
 pub struct Layout {
     /// Rows from the root to the deepest leaf that is laid out.
     pub rows: Vec<Vec<Span>>,
-    /// How many rows at the beginning lead to the zoomed frame; the last of them is the zoomed frame itself.
+    /// Number of rows at the beginning that lead to the zoomed frame. The last of these rows is the zoomed frame itself.
     pub lead: usize,
-    /// There are more rows than were wanted.
+    /// There are more rows than requested.
     pub is_cut: bool,
 }
 
-/// What a layout is made for.
+/// Options of a layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Width in units.
@@ -65,15 +64,15 @@ pub struct Options {
     pub order: Order,
     /// Draw chains of single callees in one box.
     pub chains: bool,
-    /// Deepest row wanted; what is below is not laid out.
+    /// Deepest row to lay out.
     pub max_rows: usize,
 }
 
-/// A frame whose own weight is at least this part of its total ends a chain: its box tells that weight.
+/// A frame ends a chain if its own weight is at least total / `OWN_PART`, so that its box shows that weight.
 const OWN_PART: u64 = 100;
 
 impl Layout {
-    /// Lays out what lies below `zoom`, with the way to it on top.
+    /// Lays out everything below `zoom`, with the path to it on top.
     pub fn new(tree: &CallTree, labels: &LabelTable, zoom: &Place, options: Options) -> Layout {
         let (node, _) = zoom.find(tree);
         let mut lead: Vec<NodeId> = std::iter::once(CallTree::ROOT).chain(tree.path(node)).collect();
@@ -102,12 +101,12 @@ impl Layout {
         Layout { rows, lead, is_cut }
     }
 
-    /// The box at a position.
+    /// Returns the box at a position.
     pub fn at(&self, row: usize, unit: u32) -> Option<&Span> {
         self.rows.get(row)?.iter().find(|span| (span.from..span.to).contains(&unit))
     }
 
-    /// Where the box of a place is: row and index.
+    /// Finds the box of a place. Returns its row and index.
     pub fn locate(&self, tree: &CallTree, place: &Place) -> Option<(usize, usize)> {
         let (node, found) = place.find(tree);
         if !found {
@@ -117,7 +116,7 @@ impl Layout {
     }
 
     fn locate_node(&self, tree: &CallTree, node: NodeId, rest: bool) -> Option<(usize, usize)> {
-        // With chains a row is not a depth, so follow the boxes down from the root.
+        // With chains, a row is not a depth. So the boxes are followed down from the root.
         let path: Vec<NodeId> = std::iter::once(CallTree::ROOT).chain(tree.path(node)).collect();
         let mut found = None;
         for (row, spans) in self.rows.iter().enumerate() {
@@ -142,12 +141,12 @@ impl Layout {
     }
 }
 
-/// Returns the place of a box. A chain has that of its last frame.
+/// Returns the place of a box. For a chain it is the place of its last frame.
 pub(in crate::ui) fn place_of(tree: &CallTree, span: &Span) -> Place {
     Place { rest: span.rest > 0, ..Place::of(tree, span.last) }
 }
 
-/// The frames of a box, from its first to its last.
+/// Returns the frames of a box, from its first to its last.
 pub(in crate::ui) fn frames_of(tree: &CallTree, span: &Span) -> Vec<NodeId> {
     if span.last == span.node {
         return vec![span.node];
@@ -176,7 +175,7 @@ fn sorted_children(tree: &CallTree, labels: &LabelTable, node: NodeId, least: u6
     (wide, rest, rest_count)
 }
 
-/// The least weight that is at least one column wide.
+/// Returns the least weight that is at least one column wide.
 fn least_weight(weight: u64, units: u32, unit: u32) -> u64 {
     (u128::from(weight) * u128::from(unit)).div_ceil(u128::from(units.max(1))) as u64
 }
@@ -219,9 +218,9 @@ fn row_below(tree: &CallTree, labels: &LabelTable, above: &[Span], options: Opti
     row
 }
 
-/// The children that had no room of their own, now with the whole width for themselves.
+/// Returns boxes for the gathered narrow children, which now share the whole width.
 fn narrow_children(tree: &CallTree, labels: &LabelTable, node: NodeId, options: Options) -> Vec<Span> {
-    // As narrow as they were when `node` had the whole width.
+    // Exactly the children that were too narrow while `node` had the whole width.
     let total = tree.node(node).total;
     let least = least_weight(total, options.width, options.unit);
     let mut narrow: Vec<NodeId> = tree.children(node).filter(|child| tree.node(*child).total < least).collect();
@@ -244,7 +243,7 @@ fn narrow_children(tree: &CallTree, labels: &LabelTable, node: NodeId, options: 
     row
 }
 
-/// Follows single callees of the same kind, as long as their callers weigh nearly nothing themselves.
+/// Follows single callees of the same kind, as long as their callers weigh nearly nothing themselves. Returns the last one.
 fn end_of_chain(tree: &CallTree, labels: &LabelTable, from: NodeId) -> NodeId {
     let side = |id: NodeId| match labels.get(tree.node(id).label).map(|label| label.kind) {
         // Inlined functions are a part of the code around them.

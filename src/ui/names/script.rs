@@ -1,4 +1,4 @@
-//! Names of functions in scripts, as V8's have them: `fib /srv/w.js:2:13`.
+//! Names of functions in scripts, in V8's form: `fib /srv/w.js:2:13`.
 
 use crate::ui::text::{cut, width};
 
@@ -11,7 +11,7 @@ pub(super) struct ScriptName<'a> {
 }
 
 impl<'a> ScriptName<'a> {
-    /// `None` for every name that does not end in a script's place.
+    /// Returns `None` for every name that does not end with a position in a script.
     pub(super) fn of(name: &'a str) -> Option<ScriptName<'a>> {
         let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         let (rest, column) = name.rsplit_once(':')?;
@@ -27,17 +27,17 @@ impl<'a> ScriptName<'a> {
         Some(ScriptName { function, file, line })
     }
 
-    /// `fib w.js:2`
+    /// Returns `fib w.js:2`.
     pub(super) fn short(&self) -> String {
         format!("{} {}:{}", self.function, self.file, self.line)
     }
 
-    /// `fib`; for a function without a name, its place.
+    /// Returns `fib`. For a function without a name, returns its position.
     pub(super) fn last(&self) -> String {
         if self.function.starts_with('(') { format!("{}:{}", self.file, self.line) } else { self.function.to_owned() }
     }
 
-    /// As much of it as has room.
+    /// Returns the part that fits.
     pub(super) fn fit(&self, columns: usize) -> String {
         let short = self.short();
         if width(&short) <= columns { short } else { cut(&self.last(), columns) }

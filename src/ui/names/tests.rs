@@ -128,7 +128,7 @@ const NAMES: [(&str, &str, &str); 62] = [
     ("github.com/some/repo.Do", "github.com/some/repo.Do", "Do"),
     ("main.glob..func1", "main.glob..func1", "glob..func1"),
     ("runtime.goexit.abi0", "runtime.goexit.abi0", "goexit.abi0"),
-    // C, the kernel, addresses, and what is none of these
+    // C, the kernel, addresses, and names in other forms
     ("do_syscall_64", "do_syscall_64", "do_syscall_64"),
     ("tcp_sendmsg_locked.isra.0", "tcp_sendmsg_locked.isra.0", "tcp_sendmsg_locked.isra.0"),
     ("handle_mm_fault.cold", "handle_mm_fault.cold", "handle_mm_fault.cold"),
@@ -179,7 +179,7 @@ fn blanks_before_parameters_begin_nothing() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
 
-    /// Whatever a name is, what is shown of it is something and no longer than it.
+    /// A shortened name is never empty and never longer than the name itself.
     #[test]
     fn any_name_can_be_shortened(
         name in "[a-c:<>(){}\\[\\] &.*#$é名-]{1,24}\
@@ -209,7 +209,7 @@ fn receivers_with_traits_of_their_own_are_taken_as_a_whole() {
     assert_eq!(fit_name("<F<<T as A>::B> as c::Fn<X>>::call", 10), "F<…>::call");
 }
 
-/// Of all functions of this program, as the linker knows them.
+/// Tests all functions of this program, by the linker's names.
 #[test]
 fn names_of_a_real_program_are_cut_between_brackets() {
     let exe = std::env::current_exe().unwrap();
@@ -223,7 +223,7 @@ fn names_of_a_real_program_are_cut_between_brackets() {
             let fitted = fit_name(name, columns);
             looked += 1;
             let (open, close) = (fitted.matches('<').count(), fitted.matches('>').count() - fitted.matches("->").count());
-            // What does not fit at all is cut anywhere, and ends so.
+            // A name that does not fit at all may be cut anywhere, and then ends with `…`.
             assert!(fitted.ends_with('…') || open == close && !fitted.contains("<>"), "{columns}: {fitted} of {name}");
         }
     }

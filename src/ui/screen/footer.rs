@@ -1,5 +1,5 @@
-//! The two lines at the bottom: the frame under the cursor; where it is, and the keys. A prompt, a question or a message takes
-//! the place of the last.
+//! The two lines at the bottom. The first shows the frame under the cursor, the second shows the position and the keys. A prompt, a
+//! question or a message replaces the second line.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -48,7 +48,7 @@ fn draw_detail(app: &App, area: Rect, buffer: &mut Buffer) {
     app.views.get(app.scene.view).draw_detail(&app.scene, line, buffer);
 }
 
-/// How much of the samples the search has found, in more words and in fewer; nothing without a search.
+/// Describes the share of samples that the search has found, from the longest wording to the shortest. Empty without a search.
 fn searched(app: &App) -> Vec<String> {
     let Some(found) = &app.scene.snapshot.search else { return Vec::new() };
     let share = text::percent(found.weight, app.scene.snapshot.tree.total());
@@ -87,7 +87,7 @@ fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
     put(buffer, area, x + 1, area.y, &words, style);
 }
 
-/// The actions that are offered here and now, each with a word. Help and quit are the last.
+/// Returns the actions offered in the current state, each with a word. Help and quit are the last.
 fn hints(app: &App) -> Vec<Hint> {
     let mut hints = Vec::new();
     if app.scene.frozen.is_some() {
@@ -128,7 +128,7 @@ fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
         None if app.scene.compare.on && matches!(app.scene.view, View::Flame | View::Functions) => app.scene.key_of_colours(),
         None => app.views.get(app.scene.view).breadcrumb(&app.scene),
     };
-    // Help and quit are always there; others go from the end of the list when there is no room.
+    // Help and quit are always shown. Other actions are removed from the end of the list if there is no room.
     let least = usize::from(area.width) / 3;
     while hints.len() > 2 && width(&hints) + least.min(text::width(&crumbs) + 2) > usize::from(area.width) {
         hints.remove(hints.len() - 3);

@@ -1,4 +1,5 @@
-//! The two lines on top: what is looked at and how good it is; CPU use over time and the chips.
+//! The two lines at the top. The first shows the selection of samples and how reliable they are; the second shows CPU use over time
+//! and the chips.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,14 +13,13 @@ use crate::ui::view::View;
 
 use crate::ui::paint::put;
 
-/// Heights of the time strip, and what ASCII has instead.
+/// Characters for heights in the time strip, and their ASCII replacements.
 const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 const ASCII_BARS: [&str; 9] = [" ", ".", ".", ":", ":", "-", "=", "+", "#"];
 
 /// Draws the first line.
-///
-/// Words on the right (losses, completeness, cost) are never cut: they make the rest worth reading. What is less worth goes
-/// first when there is no room: the machine's name, then the source.
+/// Words on the right (losses, completeness, cost) are never cut: they show how reliable the picture is. If there is no room, less
+/// important words are removed first: the machine's name, then the source.
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
@@ -32,7 +32,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     };
     let width_of = |figures: &[(String, Style)]| -> usize { figures.iter().map(|(words, _)| text::width(words) + 2).sum() };
     let least_right = width_of(&figures(app, true));
-    // That it has ended is always told; how, where there is room.
+    // The header always says that sampling has ended. It says how only if there is room.
     let long = 16 + text::width(&app.scene.target_name()) + text::width(&state) + least_right > usize::from(area.width);
     let state =
         if long && !status.live && status.ended.is_some() && app.scene.frozen.is_none() { "ended".to_owned() } else { state };
@@ -67,7 +67,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let right_width = width_of(&right);
     let room = usize::from(area.width).saturating_sub(right_width);
     let least = (0..=3).rev().find(|least| needed(*least) <= room).unwrap_or(0);
-    // On a narrow screen the figures need all of the line.
+    // On a narrow screen the figures need the whole line.
     let own_name = if room >= 11 { " flametop " } else { "" };
     let mut x = put(buffer, area, area.x, area.y, own_name, app.scene.theme.key().add_modifier(Modifier::BOLD));
     let left = Rect { width: u16::try_from(room).unwrap_or(area.width), ..area };
@@ -79,7 +79,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         first = false;
         x = put(buffer, left, x, area.y, words, *style);
     }
-    // Where there is no second line, the tabs are here.
+    // Without a second line, the tabs are in the first.
     if app.scene.areas().time.is_empty() && needed(least) + tabs_width() <= room {
         draw_tabs(app, left, x + 2, buffer);
     }
@@ -102,10 +102,10 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
     }
 }
 
-/// So few samples are no reason to warn of their stacks.
+/// With fewer samples than this, incomplete stacks cause no warning.
 const FEW_SAMPLES: u64 = 100;
 
-/// Counts (not of CPU time, which the root's box has), losses, completeness, cost. `short` leaves out counts.
+/// Returns counts, losses, completeness and cost. CPU time is omitted, because the root's box shows it. `short` leaves out counts.
 fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.scene.snapshot;
     let totals = &snapshot.totals;
@@ -116,7 +116,7 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     if app.scene.is_file() {
         return figures;
     }
-    // Only samples. The health view counts other lost events.
+    // Only lost samples. The health view counts other lost events.
     let lost = snapshot.losses.ring_full;
     figures
         .push((format!("lost {}", text::count(lost)), if lost > 0 { app.scene.theme.warning() } else { app.scene.theme.good() }));
@@ -140,18 +140,18 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     figures
 }
 
-/// The second line. Its parts keep their places; only chips come and go, at the cost of the strip.
+/// The second line. Its parts have fixed places. Only chips come and go; they take room from the strip.
 ///
 /// ```text
 ///  1.3 of 2 CPUs   last 60 s  ▁▂▅█▇▅▅▂▁▁▂▅        keep /parse/ ×     1 flame  2 functions  3 processes  4 time  5 health
 ///  rate            range      strip                chips              tabs
 /// ```
 ///
-/// Where there is no room for the tabs' names, only that of the view on screen is there. Below that there are no tabs.
+/// If there is no room for the tabs' names, only the current view's tab has its name. On still narrower screens there are no tabs.
 struct SecondLine {
     /// CPUs in use, or events a second, in the last whole second.
     rate: String,
-    /// Its column, its words, and whether it is the usual one.
+    /// The range's column, its words, and whether it is the usual range.
     range: Option<(u16, String, bool)>,
     /// The room for the strip.
     strip: Rect,
@@ -165,7 +165,7 @@ const NAMED_TABS: u16 = 132;
 /// Columns below which there are no tabs.
 const TABS: u16 = 76;
 
-/// Columns for the range, whatever it is: the strip must not move while time is selected on it.
+/// Columns of the range, for any range: the strip must not move while time is selected on it.
 const RANGE: u16 = 22;
 
 /// Columns that the strip needs.
@@ -223,7 +223,7 @@ pub(super) fn draw_time(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The tabs at the right edge, each with its column.
+/// Returns the tabs at the right edge, each with its column.
 fn tabs(app: &App, area: Rect) -> Vec<(View, u16, String)> {
     if area.width < TABS {
         return Vec::new();
@@ -243,7 +243,7 @@ fn tabs(app: &App, area: Rect) -> Vec<(View, u16, String)> {
     tabs
 }
 
-/// The rate of the last whole second in words, and the columns that they take whatever the rate is.
+/// Returns the rate of the last whole second in words. Also returns the width of its column, which does not depend on the rate.
 fn rate(app: &App) -> (String, u16) {
     let timeline = &app.scene.snapshot.timeline;
     if app.scene.is_file() {
@@ -260,19 +260,19 @@ fn rate(app: &App) -> (String, u16) {
     }
 }
 
-/// The view whose tab is at a column.
+/// Returns the view whose tab is at a column.
 pub(in crate::ui) fn tab_at(app: &App, area: Rect, x: u16) -> Option<View> {
     let within = |begin: u16, words: &str| (begin..begin + text::width(words) as u16).contains(&x);
     SecondLine::new(app, area).tabs.into_iter().find(|(_, begin, words)| within(*begin, words)).map(|(view, ..)| view)
 }
 
-/// What the time strip shows: a column is one or several seconds.
+/// The content of the time strip. A column is one or several seconds.
 struct Strip {
     area: Rect,
     first_second: u64,
     seconds_a_column: u64,
     columns: Vec<u64>,
-    /// Weight of a full column: every CPU busy, or the most there was.
+    /// Weight of a full column: every CPU busy, or the largest weight that occurred.
     full: u64,
     selected: Option<(u64, u64)>,
 }
@@ -283,7 +283,7 @@ impl Strip {
         (first, first + self.seconds_a_column - 1)
     }
 
-    /// In this room.
+    /// Creates the strip for this area.
     fn new(app: &App, area: Rect) -> Option<Strip> {
         let timeline = &app.scene.snapshot.timeline;
         if app.scene.is_file() || timeline.weights.is_empty() || area.is_empty() {
@@ -318,14 +318,14 @@ impl Strip {
     }
 }
 
-/// The first and the last second that a column of the time strip stands for; `None` beside the strip.
+/// Returns the first and the last second of a column of the time strip; `None` outside the strip.
 pub(in crate::ui) fn seconds_at(app: &App, area: Rect, x: u16) -> Option<(u64, u64)> {
     let strip = Strip::new(app, SecondLine::new(app, area).strip)?;
     let column = usize::from(x.checked_sub(strip.area.x)?);
     (column < strip.columns.len()).then(|| strip.seconds(column))
 }
 
-/// The same of the column that is nearest: whoever drags need not keep to the strip.
+/// Returns the first and the last second of the nearest column: the pointer may leave the strip while it drags.
 pub(in crate::ui) fn seconds_near(app: &App, area: Rect, x: u16) -> Option<(u64, u64)> {
     let strip = Strip::new(app, SecondLine::new(app, area).strip)?;
     let column = usize::from(x.saturating_sub(strip.area.x));
@@ -336,7 +336,8 @@ fn close(app: &App) -> &'static str {
     if app.scene.theme.ascii { "x" } else { "×" }
 }
 
-/// The chips that end at column `end`, from left to right: what each is, its column, its words. There is no room before column `begin`.
+/// Returns the chips that end at column `end`, from left to right, each with its column and its words. They must not begin before
+/// column `begin`.
 fn chips(app: &App, begin: u16, end: u16) -> Vec<(Chip, u16, String)> {
     let close = close(app);
     let filters = app.scene.filters().iter().enumerate().map(|(index, filter)| {
@@ -371,7 +372,7 @@ fn chips(app: &App, begin: u16, end: u16) -> Vec<(Chip, u16, String)> {
     chips
 }
 
-/// The chip at a column.
+/// Returns the chip at a column.
 pub(in crate::ui) fn chip_at(app: &App, area: Rect, x: u16) -> Option<Chip> {
     let line = SecondLine::new(app, area);
     let range = line.range.into_iter().map(|(at, words, _)| (Chip::Range, at, words));

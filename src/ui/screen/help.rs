@@ -12,7 +12,7 @@ use crate::ui::text;
 
 use crate::ui::paint::{put, window};
 
-/// Columns of one list: of keys, and of what they do.
+/// Columns of one list for the keys; the rest is for their effects.
 const KEYS: u16 = 16;
 const MORE_KEYS: u16 = 22;
 const LIST: u16 = 82;
@@ -40,13 +40,13 @@ pub(super) fn draw(app: &App, help: &Help, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The last line that may be the first on screen, and how many lines are on screen.
+/// Returns the last possible first line on screen, and the number of lines on screen.
 pub(in crate::ui) fn extent(app: &App, help: &Help) -> (usize, usize) {
     let shape = Shape::new(app.scene.areas().body, lines(app, help.line.text()).len());
     (shape.last(), shape.shown())
 }
 
-/// How the lines are laid out: in one list, or on a wide screen in two beside each other.
+/// The layout of the lines: one list, or two lists side by side on a wide screen.
 struct Shape {
     lists: u16,
     width: u16,
@@ -56,7 +56,7 @@ struct Shape {
 
 impl Shape {
     fn new(area: Rect, lines: usize) -> Shape {
-        // A frame is around them.
+        // A frame surrounds the lines.
         let height = usize::from(area.height).saturating_sub(2).max(1);
         let lists = if area.width >= 150 && lines > height { 2 } else { 1 };
         Shape { lists, width: (lists * (LIST + 2) + 2).min(area.width), height, lines }
@@ -85,7 +85,7 @@ fn title(app: &App, help: &Help, scroll: usize, shape: &Shape) -> String {
     format!("keys  {arrows} scroll  / searches  Esc closes  {first}{dash}{end} of {}", shape.lines)
 }
 
-/// The first keys of a list that fit together.
+/// Returns the first keys of a list, as many as fit.
 fn as_many_as_fit(keys: &str, columns: usize) -> String {
     let mut fitting = String::new();
     for key in keys.split(' ') {
@@ -111,7 +111,7 @@ fn lines(app: &App, wanted: &str) -> Vec<Line> {
     for section in Section::ALL {
         let mut rows: Vec<Line> = Vec::new();
         for (binding, keys) in app.scene.keys.rows().filter(|(binding, _)| binding.section == section) {
-            // The sign for Enter is for the hint line; here the key has its name.
+            // The sign for Enter is for the hint line; the help shows the key's name.
             let keys: Vec<&str> = keys.iter().map(|key| &**key).filter(|key| *key != "↵").collect();
             let keys = if keys.is_empty() { "(no key)".to_owned() } else { keys.join(" ") };
             if wanted.is_empty() || format!("{keys} {}", binding.help).to_lowercase().contains(&wanted) {

@@ -1,4 +1,4 @@
-//! Drawing: one file a part of the screen. Nothing here changes state, asks for anything or waits.
+//! Drawing: one file for each part of the screen. Nothing here changes state, sends requests or waits.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -17,7 +17,7 @@ mod source;
 /// Draws the whole screen.
 pub fn draw(app: &App, frame: &mut Frame<'_>) {
     if app.scene.size != (frame.area().width, frame.area().height) {
-        // The terminal has changed its size this very moment; the next picture will know it.
+        // The terminal has just changed its size; the next picture uses the new size.
         return;
     }
     let areas = app.scene.areas();
@@ -36,7 +36,7 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
         Some(Overlay::Help(help)) => help::draw(app, help, areas.body, buffer),
         Some(Overlay::Prompt(_) | Overlay::Confirm(_)) | None => {}
     }
-    // On a screen of very few lines a prompt still needs one.
+    // A prompt needs a line even on a screen of very few lines.
     if areas.hints.is_empty() && matches!(app.overlay, Some(Overlay::Prompt(_) | Overlay::Confirm(_))) {
         let area = frame.area();
         let last = Rect::new(0, area.height.saturating_sub(1), area.width, area.height.min(1));
@@ -47,7 +47,7 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
     }
 }
 
-/// Names may hold anything; what is not ASCII is shown as `~` where something was cut and as `?` elsewhere.
+/// Replaces characters that are not ASCII, since names may contain any: `~` where text was cut, `?` elsewhere.
 fn to_ascii(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         if !cell.symbol().is_ascii() {

@@ -1,4 +1,4 @@
-//! The source of a function, or its instructions, with what each row weighs.
+//! Draws the source of a function, or its instructions, with the weight of each row.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -14,7 +14,7 @@ use crate::ui::text;
 
 use crate::ui::paint::{bar, put};
 
-/// Draws it over the whole body.
+/// Draws the source over the whole body.
 pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
@@ -44,7 +44,7 @@ pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) 
     }
 }
 
-/// Function, object, file and line of the cursor, the function's share of all.
+/// Draws function, object, file and line of the cursor, and the function's share of everything.
 fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
     let Some(label) = app.scene.names.labels.get(source.label) else { return };
     let at = source.place.at;
@@ -57,7 +57,8 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
     };
     let share = match &source.addresses {
         Some(addresses) if source.whole() == addresses.total => {
-            // They are counted beside the tree, a moment later than that: in a function that has nearly all, there may be more.
+            // The addresses are counted a moment later than the tree. If the function has nearly all samples, its count may be
+            // higher.
             let weight = app.scene.snapshot.weight();
             let percent = |part: u64| text::percent(part.min(weight), weight);
             format!("self {} %  total {} % of all", percent(addresses.own), percent(addresses.total))
@@ -76,7 +77,7 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
     put(buffer, area, x + 2, area.y, &share, app.scene.theme.dim());
 }
 
-/// What columns mean, and the keys that one would not guess.
+/// Draws the meaning of the columns, and the keys that are hard to guess.
 fn draw_heading(app: &App, source: &Source, rows: &Rows, area: Rect, y: u16, buffer: &mut Buffer) {
     let digits = digits(source, rows);
     let (place, what, other) = match source.pane {
@@ -108,7 +109,7 @@ const BAR: u16 = 10;
 fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, line: Rect, buffer: &mut Buffer) {
     let (own, total) = source.weights.rows.get(index).copied().unwrap_or_default();
     let whole = source.whole();
-    // Of a row without samples nothing is told: figures lead the eye.
+    // Rows without samples show no figures, because figures attract the eye.
     let share = |part: u64| if part == 0 { String::new() } else { text::percent(part.min(whole), whole) };
     let figures = format!("{:>7} {:>7}  ", share(own), share(total));
     let x = put(buffer, line, line.x, line.y, &figures, if own > 0 { Style::new() } else { app.scene.theme.dim() });
@@ -125,7 +126,7 @@ fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, 
     put(buffer, line, x, line.y, &row.text[hidden..], if hot { app.scene.theme.strong() } else { Style::new() });
 }
 
-/// Columns of the largest place.
+/// Returns the columns of the largest line number or address.
 fn digits(source: &Source, rows: &Rows) -> usize {
     let last = rows.rows.last().map_or(0, |row| row.place);
     match source.pane {
@@ -134,7 +135,7 @@ fn digits(source: &Source, rows: &Rows) -> usize {
     }
 }
 
-/// What the row under the cursor weighs, with the whole name of the function.
+/// Describes the weight of the row under the cursor, with the whole name of the function.
 pub(super) fn describe(app: &App, source: &Source) -> String {
     let name = app.scene.names.labels.name(source.label);
     let at = source.place.at;

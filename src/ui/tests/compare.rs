@@ -1,4 +1,4 @@
-//! A baseline, and what differs from it.
+//! Tests a baseline, and differences to it.
 
 use super::*;
 use crate::profile::{Baseline, Clock};
@@ -12,7 +12,7 @@ fn what_follows_is_compared_with_what_was_marked() {
     assert!(bench.screen(100, 24).contains("what is seen is the baseline now; d shows how what follows differs"));
     bench.keys("d");
     assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::Between(Timestamp(7 * SECOND), Timestamp(u64::MAX)));
-    // Since then nothing was sampled; of the five seconds there are, the last has only postgres.
+    // Nothing was sampled since then. The last of the five seconds has only postgres.
     assert!(bench.screen(120, 24).contains("Δ to 100 samples"));
     bench.keys("m");
     let difference = bench.app.scene.snapshot.difference.clone().unwrap();
@@ -29,7 +29,7 @@ fn what_follows_is_compared_with_what_was_marked() {
     let screen = bench.screen(120, 24);
     let line = |name: &str| screen.lines().find(|line| line.contains(name)).unwrap().to_owned();
     assert!(line("parse").contains("-40.0") && line("sort").contains("+18.8"), "{screen}");
-    // The chip is taken away with a click, and all is as it was.
+    // A click removes the chip and restores the view.
     bench.keys("1");
     let screen = bench.screen(120, 24);
     let column = screen.lines().nth(1).unwrap().chars().collect::<String>().find("Δ to").unwrap();
@@ -40,7 +40,7 @@ fn what_follows_is_compared_with_what_was_marked() {
 #[test]
 fn rates_are_compared_where_time_is_known() {
     let mut bench = Bench::new();
-    // 20 samples a second from second 1 on: nginx until 4.25, then postgres until 6; nobody after that.
+    // 20 samples a second from second 1 on: nginx until 4.25, then postgres until 6, then none.
     let clock = Clock { period: SECOND / 20, cpus: 1, since: Timestamp(SECOND), until: None };
     bench.profile.write().unwrap().set_clock(clock);
     bench.keys("bd");
@@ -60,7 +60,7 @@ fn rates_are_compared_where_time_is_known() {
     let screen = bench.screen(120, 24);
     assert!(line(&screen, "function   ").contains("points") && line(&screen, "parse").contains("-40.0"), "{screen}");
     assert!(screen.contains("difference in points of the share of all"), "{screen}");
-    // So are processes; what is gone is there.
+    // Processes show the difference, too, and processes that have disappeared are listed.
     bench.keys("%3");
     let screen = bench.screen(120, 24);
     let figures = |name: &str| {
@@ -71,7 +71,7 @@ fn rates_are_compared_where_time_is_known() {
     assert_eq!(figures("postgres"), ["20", "0.53", "0.29", "+0.23"], "{screen}");
     assert!(screen.find("nginx  ").unwrap() < screen.find("postgres  ").unwrap(), "the most changed first\n{screen}");
     bench.keys("1");
-    // The time after the end of sampling is no idle time.
+    // The time after the end of sampling is not idle time.
     bench.app.scene.span = Span::All;
     bench.app.scene.frozen = None;
     bench.profile.write().unwrap().end_clock(Timestamp(6 * SECOND));
@@ -79,7 +79,7 @@ fn rates_are_compared_where_time_is_known() {
     bench.app.scene.span = Span::Between(Timestamp(0), Timestamp(100 * SECOND));
     bench.keys("g");
     assert!(bench.screen(120, 24).contains("now 1.00 CPUs  was 1.00 CPUs"), "{}", bench.screen(120, 24));
-    // Seconds in a past that fades weigh as their samples do.
+    // In a fading past, seconds weigh as their samples do.
     bench.app.scene.span = Span::Fading(3);
     bench.keys("g");
     assert!(bench.screen(120, 24).contains("now 1.0"), "{}", bench.screen(120, 24));
@@ -96,7 +96,7 @@ fn a_marked_process_is_seen_beside_another_one() {
     bench.keys("g");
     let difference = bench.app.scene.snapshot.difference.clone().unwrap();
     assert_eq!((difference.whole().now, difference.whole().before), (35, 65));
-    // Within what was marked, what is chosen is shown of both.
+    // A choice within the marked samples applies to both sides.
     bench.app.aim(vec![Tgid(10)], Some(Tid(10)));
     bench.keys("g");
     assert_eq!(bench.app.scene.snapshot.difference.as_ref().unwrap().whole().before, 65);
@@ -104,7 +104,7 @@ fn a_marked_process_is_seen_beside_another_one() {
     bench.key(KeyCode::Enter);
     assert_eq!(bench.app.scene.snapshot.difference.as_ref().unwrap().whole().before, 40);
     bench.keys("x");
-    // Of a baseline that was marked without a target, what is chosen now is shown of both.
+    // If a baseline was marked without a target, the target chosen now applies to both sides.
     bench.keys("Xdb");
     bench.app.aim(vec![Tgid(20)], None);
     bench.keys("d");

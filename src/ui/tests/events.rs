@@ -1,4 +1,4 @@
-//! Events instead of the clock: chosen from a list, shown, ended.
+//! Tests events instead of the clock: choosing from a list, showing, ending.
 
 use super::*;
 use crate::profile::{EventSource, EventStatus};
@@ -15,7 +15,7 @@ fn row(source: u8, name: &str, events: u64) -> EventStatus {
     }
 }
 
-/// Ticks of the clock, and twelve calls of `vfs_read` that are source 1.
+/// Ticks of the clock, and twelve calls of `vfs_read` from source 1.
 fn with_events() -> Bench {
     let mut bench = Bench::new();
     {
@@ -62,7 +62,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     bench.keys("E");
     assert_eq!(orders(&mut bench), [EventCommand::List]);
     assert!(bench.screen(120, 24).contains("cpu-clock 20 Hz"));
-    // Typed before the names are there.
+    // Keys are typed before the names have arrived.
     bench.keys("vfrd");
     let name = |name: &str| EventName { name: name.to_owned(), help: "function of the kernel", refused: None };
     bench.send(Event::EventNames(["vfs_write", "vfs_read", "tcp_sendmsg"].map(name).to_vec().into()));
@@ -87,7 +87,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     bench.keys("5");
     assert!(bench.screen(120, 40).contains("12  vfs_read (fentry), stacks of 10"), "{}", bench.screen(120, 40));
 
-    // The clock goes on beneath, and is shown again.
+    // The clock still runs meanwhile, and is shown again.
     bench.keys("1Ecpu");
     bench.key(KeyCode::Enter);
     assert!(bench.app.scene.snapshot.tree.total() >= 100 && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
@@ -97,7 +97,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     bench.key(KeyCode::Delete);
     assert_eq!(orders(&mut bench), [EventCommand::Detach(EventSource(1))]);
     assert!(bench.app.overlay.is_none() && bench.screen(160, 24).contains("cpu-clock 20 Hz"));
-    // What was seen of it is there, and is called by its name.
+    // Its samples are still there, under its name.
     let status = Status { events: [].into(), ..bench.app.scene.status.clone() };
     bench.send(Event::Status(Box::new(status)));
     bench.app.show_source(EventSource(1));

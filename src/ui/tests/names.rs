@@ -1,11 +1,11 @@
-//! Which functions are shown, and how much of their names.
+//! Tests which functions are shown, and how much of their names.
 
 use super::*;
 use crate::profile::Frame;
 use crate::profile::KernelAddress;
 use crate::profile::{FileOffset, ObjectId};
 
-/// `main` calls `std::map<int>::find(int)`, into which `less` is inlined; half of the samples are in that.
+/// `main` calls `std::map<int>::find(int)`, into which `less` is inlined. Half of the samples are in `less`.
 fn inlining() -> Bench {
     let mut bench = Bench::new();
     let names = Arc::clone(&bench.app.scene.names);
@@ -45,7 +45,7 @@ fn inlined_functions_are_folded_by_a_key_and_shown_again_by_it_or_by_their_chip(
     let own =
         |bench: &Bench| bench.app.scene.snapshot.node(bench.app.views.flame.selected(&bench.app.scene.snapshot.tree)).own.now;
     assert_eq!(own(&bench), 20);
-    // What is not shown is neither found nor filtered by.
+    // Search and filters ignore hidden functions.
     bench.keys("/less");
     assert_eq!(bench.app.scene.snapshot.search.as_ref().map(|found| found.weight), Some(0));
     bench.key(KeyCode::Esc);
@@ -68,7 +68,8 @@ fn inlined_functions_are_folded_by_a_key_and_shown_again_by_it_or_by_their_chip(
     assert!(order.tree.nodes().iter().any(|node| bench.app.scene.names.labels.name(node.label) == "less"));
 }
 
-/// `main` of an interpreter calls its loop, which runs `handle`, which calls `list_sort`; half of the samples are in the loop itself.
+/// `main` of an interpreter calls its loop. The loop runs `handle`, which calls `list_sort`. Half of the samples are in the loop
+/// itself.
 fn interpreted() -> Bench {
     let mut bench = Bench::new();
     let names = Arc::clone(&bench.app.scene.names);

@@ -1,4 +1,4 @@
-//! Where the reader is: beyond the edges, in the machine, on the way back; and what a frame or a failure says of itself.
+//! Tests orientation: rows beyond the edges, shares of the machine, the way back, and the descriptions of frames and failures.
 
 use ratatui::style::Modifier;
 
@@ -8,9 +8,9 @@ use super::*;
 fn rows_below_the_screen_are_told_with_what_is_hot_there() {
     let mut bench = Bench::new();
     let screen = bench.screen(100, 9);
-    // Four lines of header, detail and keys; five rows of seven.
+    // Header, detail and keys take four lines. Five of seven rows are visible.
     assert!(screen.contains(" ▼ 2 rows more, hottest parse 40.0 %   a folds chains "), "{screen}");
-    // The edges of boxes beneath are not seen through it, wherever they are.
+    // The edges of boxes below do not show through it, at any position.
     for columns in 56..76 {
         bench.screen(columns, 10);
         let mut terminal = Terminal::new(TestBackend::new(columns, 10)).unwrap();
@@ -35,7 +35,7 @@ fn widths_may_be_shares_of_the_machine() {
     // 100 samples of a twentieth of a second are five seconds. One CPU has six.
     let clock = crate::profile::Clock { period: SECOND / 20, cpus: 1, since: Timestamp(SECOND), until: None };
     bench.profile.write().unwrap().set_clock(clock);
-    // Asked again.
+    // The same again, after another request.
     bench.keys("IIM");
     let screen = bench.screen(100, 24);
     assert!(screen.lines().nth(2).unwrap().contains("idle 16.7 %"), "{screen}");
@@ -101,7 +101,7 @@ fn from_callers_and_callees_there_is_a_way_back() {
         assert_eq!((bench.app.scene.view, bench.app.cursor()), (View::Flame, &cursor));
         assert!(bench.app.views.functions.open.is_none());
     }
-    // A view that was chosen is no way: `s` opens there.
+    // A view that was chosen directly is not a way back: `s` opens there.
     bench.keys("s12s");
     assert!(bench.app.scene.view == View::Functions && bench.app.views.functions.open.is_some());
     bench.key(KeyCode::Esc);
@@ -158,7 +158,7 @@ fn beside_a_wide_table_the_open_function_has_flame_graphs_of_callers_and_callees
     assert!(screen.contains("▲ callers") && parse.0 == worker.0, "{screen}");
     bench.mouse(MouseEventKind::Moved, parse.0, parse.1);
     assert!(bench.screen(132, 24).contains(" parse  is called for 2.00 s (66.7 %) "), "{}", bench.screen(132, 24));
-    // A click opens the way to it in the table, another one the function.
+    // A click opens the path to it in the table, a second click opens the function.
     let start = place(&screen, "_start");
     bench.click(start.0, start.1);
     let label = |bench: &Bench, label: Option<LabelId>| label.map(|label| bench.app.scene.names.labels.name(label).to_owned());
@@ -201,7 +201,7 @@ fn health_tells_how_many_stacks_are_complete_why_others_are_not_and_what_has_non
     ];
     let places = rows.map(at);
     assert!(places.is_sorted(), "{screen}");
-    // So few samples warn of nothing.
+    // Such a small number of samples causes no warning.
     assert!(screen.contains("stacks 70.0 % complete"), "{screen}");
 }
 

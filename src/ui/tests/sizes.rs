@@ -1,9 +1,9 @@
-//! Whole pictures of each view, from the smallest screen that is of use to the widest, compared with those in `tests/screens`.
+//! Compares whole pictures of each view with those in `tests/screens`, from the smallest usable screen to the widest.
 
 use super::*;
 use crate::profile::{Clock, Process, Processes, UserId};
 
-/// A machine of two CPUs that has run for six seconds.
+/// Returns a machine of two CPUs that has run for six seconds.
 fn machine() -> Bench {
     let mut bench = Bench::new();
     let clock = Clock { period: SECOND / 20, cpus: 2, since: Timestamp(SECOND), until: None };

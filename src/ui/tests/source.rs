@@ -1,4 +1,4 @@
-//! The source of a function, opened over a view.
+//! Tests the source of a function, opened over a view.
 
 use super::*;
 use crate::profile::FileOffset;
@@ -46,7 +46,7 @@ impl Reading {
         }
     }
 
-    /// The next picture.
+    /// Delivers the next picture.
     fn answer(&mut self) {
         self.answer_at(7 * SECOND);
     }
@@ -61,7 +61,7 @@ impl Reading {
         self.bench.engine.answer(&request, Timestamp(now))
     }
 
-    /// Samples at an address that was not there before, in place of the third one.
+    /// Adds samples at a new address, in place of the third address.
     fn new_address(&mut self, address: u64) -> FrameId {
         let names = Arc::clone(&self.bench.app.scene.names);
         let object = names.frames.get(self.frames[0]).unwrap().object();
@@ -72,7 +72,7 @@ impl Reading {
         old
     }
 
-    /// What was asked for about code since the last time.
+    /// Returns the requests about code since the last call.
     fn asked(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.bench.code)
     }
@@ -124,7 +124,7 @@ fn o_opens_the_source_at_its_hottest_line() {
     assert!(screen.contains("ns::hot(int)  prog  /src/hot.c:7  self 100 %  total 100 % of all"), "{screen}");
     assert!(screen.contains("n next hot row  Tab instructions  o closes"), "{screen}");
     assert!(screen.contains(" here: self 4.50 s (90.0 %)  total 4.50 s (90.0 %) of 5.00 s of CPU  ns::hot(int)"), "{screen}");
-    // To hot lines and back, round in a circle.
+    // Moves to hot lines and back; the first follows the last.
     let at = |reading: &Reading| reading.bench.app.source.as_ref().unwrap().place.at;
     reading.bench.keys("n");
     assert_eq!(at(&reading), 3);
@@ -165,7 +165,7 @@ fn instructions_are_shown_where_there_is_no_source_and_by_a_key() {
     let screen = reading.bench.screen(120, 24);
     assert!(screen.contains("is not here  Tab goes back") && !screen.contains("op5"), "{screen}");
     reading.bench.keys("nj>g");
-    // What cannot be read at all is said in one sentence.
+    // If nothing can be read, one sentence says so.
     reading.bench.keys("oo");
     reading.bench.send(Event::Listing(reading.hot, Err("this code was made at run time".to_owned())));
     assert!(reading.bench.screen(80, 24).contains("this code was made at run time"));
@@ -197,7 +197,7 @@ fn weights_follow_the_samples_and_new_addresses_are_asked_for() {
     reading.bench.send(Event::Listing(reading.hot, Ok(Arc::new(listing))));
     assert!(reading.row("line 4 of").contains("50.0    50.0"));
     assert_eq!(reading.bench.app.source.as_ref().unwrap().place.at, 7, "the cursor stays");
-    // Filters and time ranges are obeyed.
+    // Filters and time ranges apply.
     reading.bench.keys("&nowhere");
     reading.bench.key(KeyCode::Enter);
     assert!(!reading.row("line 4 of").contains("50.0"));

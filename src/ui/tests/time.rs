@@ -1,4 +1,4 @@
-//! Which time is looked at: frozen, selected by keys, on the strip and on the map, fading.
+//! Tests the selected time: frozen, selected by keys, on the strip and on the map, fading.
 
 use super::*;
 
@@ -39,7 +39,7 @@ fn time_is_selected_on_its_map() {
     bench.keys("4");
     let screen = bench.screen(80, 24);
     assert!(screen.contains("one column is 1 s, from top to bottom; one row is 40 ms"), "{screen}");
-    // 20 samples a second; the last is of second 6. Two seconds back from there, and to the end of the row.
+    // 20 samples a second; the last one is in second 6. Selects two seconds back from there, to the end of the row.
     bench.key(KeyCode::Left);
     bench.key(KeyCode::Left);
     bench.key(KeyCode::Enter);
@@ -52,14 +52,14 @@ fn time_is_selected_on_its_map() {
     assert!((SECOND..SECOND + SECOND / 20).contains(&width), "{width}");
     assert!((20..=21).contains(&bench.app.scene.snapshot.tree.total()), "{}", bench.app.scene.snapshot.tree.total());
     assert!(bench.screen(120, 24).contains("s selected"));
-    // With the mouse: pressed, moved, let go.
+    // The mouse: press, move, release.
     bench.keys("c4");
     let left = MouseButton::Left;
     bench.mouse(MouseEventKind::Down(left), 10, 6);
     bench.mouse(MouseEventKind::Drag(left), 14, 9);
     bench.mouse(MouseEventKind::Up(left), 14, 9);
     assert!(matches!(bench.app.scene.span, Span::Between(..)) && bench.app.scene.view == View::Flame);
-    // A click alone selects nothing; Esc leaves what was begun.
+    // A click alone selects nothing. Esc discards a begun selection.
     bench.keys("c4");
     bench.click(10, 6);
     bench.mouse(MouseEventKind::Up(left), 10, 6);
@@ -67,7 +67,7 @@ fn time_is_selected_on_its_map() {
     bench.key(KeyCode::Enter);
     bench.key(KeyCode::Esc);
     assert!(bench.app.views.time.anchor.is_none() && bench.app.scene.view == View::Time);
-    // What was begun with a key does not end with the mouse's button.
+    // A selection begun with a key does not end when the mouse's button is released.
     bench.key(KeyCode::Enter);
     bench.key(KeyCode::Left);
     bench.mouse(MouseEventKind::Up(left), 10, 6);
@@ -142,7 +142,7 @@ fn the_range_is_a_chip_with_clock_times() {
     bench.app.scene.begin_with(Span::Last(60));
     bench.keys("g");
     assert!(chip(&mut bench).contains("   last 60 s   ") && !chip(&mut bench).contains('×'), "{}", chip(&mut bench));
-    // A click steps the usual time, and takes another one away.
+    // A click switches to the next usual time, and removes another time.
     let line = chip(&mut bench);
     let column = line[..line.find("last 60 s").unwrap()].chars().count() as u16 - 1;
     bench.click(column, 1);
@@ -155,7 +155,7 @@ fn the_range_is_a_chip_with_clock_times() {
     assert!(chip(&mut bench).contains(" 23:59:59–00:00:02 × "), "{}", chip(&mut bench));
     bench.app.scene.span = Span::Between(Timestamp(4 * SECOND + SECOND / 2), Timestamp(5 * SECOND));
     assert!(chip(&mut bench).contains(" 00:00:01, 0.50 s × "), "{}", chip(&mut bench));
-    // Esc goes back.
+    // Esc returns to the usual time.
     bench.key(KeyCode::Esc);
     assert_eq!(bench.app.scene.span, Span::Last(60));
 }

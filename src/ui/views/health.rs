@@ -1,4 +1,4 @@
-//! View 5: how far the picture can be trusted, and what would make it better.
+//! View 5: how reliable the picture is, and how to improve it.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -16,7 +16,7 @@ use crate::ui::paint::put;
 /// The health view's state.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// The first line on screen, as far as there are so many.
+    /// The first line on screen. It may be past the end; drawing limits it.
     scroll: usize,
 }
 
@@ -53,17 +53,17 @@ impl ViewBehaviour for Health {
     }
 }
 
-/// The lines, none of them longer than the view is wide.
+/// Returns the lines, none of them wider than the view.
 fn wrapped(scene: &Scene, area: Rect) -> Vec<(String, Style)> {
     let columns = usize::from(area.width).saturating_sub(2).max(20);
     let parts = |(line, style): (String, Style)| text::wrap(&line, columns).into_iter().map(move |part| (part, style));
     lines(scene).into_iter().flat_map(parts).collect()
 }
 
-/// How many objects are named for each reason.
+/// Most objects named for each reason.
 const MOST_OBJECTS: usize = 4;
 
-/// How many stacks are complete, why others are not, and what has no stack.
+/// Describes how many stacks are complete, why others are not, and which samples have no stack.
 fn stacks(scene: &Scene) -> Vec<(String, Style)> {
     let (plain, dim) = (Style::new(), scene.theme.dim());
     let snapshot = &scene.snapshot;
@@ -101,7 +101,7 @@ fn stacks(scene: &Scene) -> Vec<(String, Style)> {
     lines
 }
 
-/// The parts of the resident memory. It is not measured for files. Then all that is held is listed.
+/// Describes the parts of the resident memory. For files it is not measured; then the list has all stored data.
 fn memory(scene: &Scene, snapshot: &Snapshot) -> Vec<String> {
     let Held { samples, names, tables, known, trees } = snapshot.held;
     let (resident, mapped) = (scene.status.own_memory, scene.status.own_mapped);
@@ -117,7 +117,7 @@ fn memory(scene: &Scene, snapshot: &Snapshot) -> Vec<String> {
     let rest = resident.saturating_sub(mapped + snapshot.held.total());
     let last = match scene.status.own_freed.map(|freed| freed.min(rest)) {
         Some(freed) => [(freed, "freed, kept for later"), (rest - freed, "everything else")],
-        // It was not measured yet.
+        // It has not been measured yet.
         None => [(0, ""), (rest, "freed, and everything else")],
     };
     let parts = parts.into_iter().chain(last);

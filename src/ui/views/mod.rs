@@ -1,7 +1,7 @@
 //! The views, a folder each: state, drawing, and what keys and the mouse do there.
 //!
-//! A view knows what is looked at, the [`Scene`](super::scene::Scene), and its own state. No view knows another one: what leads from one
-//! to the other is in [`App`](super::app::App).
+//! A view knows the shared [`Scene`](super::scene::Scene) and its own state. It does not know other views: [`App`](super::app::App)
+//! switches between them.
 
 mod behaviour;
 pub(super) mod flame;

@@ -11,15 +11,15 @@ use crate::ui::view::View;
 /// The state of all views.
 #[derive(Default)]
 pub struct Views {
-    /// The flame graph's.
+    /// State of the flame graph.
     pub flame: Flame,
-    /// The table of functions'.
+    /// State of the table of functions.
     pub functions: Functions,
-    /// The table of processes'.
+    /// State of the table of processes.
     pub processes: Processes,
-    /// The map of time's.
+    /// State of the map of time.
     pub time: TimeMap,
-    /// The health view's.
+    /// State of the health view.
     pub health: Health,
 }
 
@@ -44,7 +44,7 @@ impl Views {
         }
     }
 
-    /// Does something with each of them.
+    /// Calls a function for each state.
     pub(in crate::ui) fn each(&mut self, mut with: impl FnMut(&mut dyn ViewBehaviour)) {
         View::ALL.into_iter().for_each(|view| with(self.get_mut(view)));
     }

@@ -1,4 +1,4 @@
-//! The frame under the cursor, in one line: name, module, what it weighs, where in the source it is hottest.
+//! Describes the frame under the cursor in one line: name, module, weight, and hottest source line.
 
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
@@ -13,7 +13,7 @@ use crate::ui::text;
 
 use crate::ui::paint::put;
 
-/// Columns that a name and its place in the source have before the words about weights are complete.
+/// Columns reserved for a name and its source line. The words about weights become longer only beyond that.
 const NAME_ROOM: usize = 32;
 const PLACE_ROOM: usize = 24;
 
@@ -58,8 +58,9 @@ pub(super) fn draw(flame: &Flame, scene: &Scene, line: DetailLine<'_>, buffer: &
     }
 }
 
-/// The most words about weights and about the search, of what there is from most to fewest, that go into this many columns together.
-/// Figures give way first: one that searches wants to know what was found.
+/// Chooses the longest words about weights and about the search that fit into these columns together. Both lists go from the
+/// longest wording to the shortest. Figures are shortened first, because the search's result is more important to a user who
+/// searches.
 fn fit<'a>(figures: &'a [String], searched: &'a [String], columns: usize) -> (&'a str, &'a str) {
     let form = |forms: &'a [String], at: usize| forms.get(at).or(forms.last()).map_or("", String::as_str);
     let pairs = [(0, 0), (1, 0), (1, 1), (2, 1)].map(|(of, found)| (form(figures, of), form(searched, found)));
@@ -67,8 +68,8 @@ fn fit<'a>(figures: &'a [String], searched: &'a [String], columns: usize) -> (&'
     fitting.unwrap_or((form(figures, usize::MAX), form(searched, usize::MAX)))
 }
 
-/// What is under the cursor weighs, in more words and in fewer: of a frame, its own and with all that it calls; of gathered narrow
-/// callees, together.
+/// Describes the weight under the cursor, from the longest wording to the shortest. For a frame, it is the own weight and the
+/// weight with callees; for gathered narrow callees, their sum.
 fn weighed(flame: &Flame, scene: &Scene, node: NodeId) -> Vec<String> {
     let tree = &scene.snapshot.tree;
     let selected = *tree.node(node);
@@ -79,7 +80,7 @@ fn weighed(flame: &Flame, scene: &Scene, node: NodeId) -> Vec<String> {
     let percent = |weight| text::percent(weight, tree.total());
     let (own, total) = (percent(selected.own), percent(selected.total));
     let counted = format!("  self {} ({own} %)  total {} ({total} %", scene.amount(selected.own), scene.amount(selected.total));
-    // The share of the process, when the frame is in one.
+    // The share of the process, if the frame is in one.
     let process = tree.path(node).first().copied().filter(|first| *first != node);
     let process = process.filter(|id| scene.names.labels.get(tree.node(*id).label).is_some_and(|l| l.kind == FrameKind::Process));
     let mut forms = Vec::new();
@@ -87,7 +88,7 @@ fn weighed(flame: &Flame, scene: &Scene, node: NodeId) -> Vec<String> {
         && !flame.cursor.rest
         && let (Some(seconds), Some(rate)) = (scene.snapshot.seconds, scene.use_of_all(selected.total))
     {
-        // Its own weight is 0, and its share is all.
+        // The root has no own weight, and its share is 100 %.
         let (all, time) = (scene.amount_with_unit(selected.total), text::cpu_time(seconds));
         return vec![format!("  {all} in {time} = {rate}"), format!("  {all}")];
     }
@@ -100,7 +101,7 @@ fn weighed(flame: &Flame, scene: &Scene, node: NodeId) -> Vec<String> {
     forms
 }
 
-/// The same beside the baseline.
+/// Describes the weight under the cursor beside the baseline.
 fn compared(scene: &Scene, difference: &Difference, node: NodeId) -> Vec<String> {
     let (sides, whole) = (difference.node(node), difference.whole());
     let words = |change: Change| match change.chance {
@@ -134,7 +135,8 @@ fn compared(scene: &Scene, difference: &Difference, node: NodeId) -> Vec<String>
     forms
 }
 
-/// What the narrow callees under the cursor weigh together: where they are one box, its weight; entered, all that is shown.
+/// Returns the sum of the narrow callees under the cursor. In one box, it is the box's weight. After zooming in, it is the sum of
+/// all boxes shown.
 fn gathered(flame: &Flame, scene: &Scene) -> Option<u64> {
     let tree = &scene.snapshot.tree;
     let layout = flame.layout(tree, &scene.names.labels, &scene.theme, scene.areas().body);

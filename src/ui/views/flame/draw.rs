@@ -15,7 +15,7 @@ use crate::ui::text;
 
 use crate::ui::paint::{put, put_right};
 
-/// Draws the graph, or why there is none.
+/// Draws the graph, or the reason why there is none.
 pub(super) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let tree = &scene.snapshot.tree;
     if tree.total() == 0 {
@@ -37,7 +37,7 @@ pub(super) fn draw(flame: &Flame, scene: &Scene, area: Rect, buffer: &mut Buffer
     }
 }
 
-/// Names the empty part of the picture, where widths are shares of the machine.
+/// Labels the empty part of the picture, if widths are shares of the machine.
 fn draw_idle(flame: &Flame, scene: &Scene, layout: &Layout, area: Rect, buffer: &mut Buffer) {
     let Some(root) = layout
         .rows
@@ -56,7 +56,7 @@ fn draw_idle(flame: &Flame, scene: &Scene, layout: &Layout, area: Rect, buffer: 
     }
 }
 
-/// Tells at the edge how many rows lie beyond it, and the hottest function in them.
+/// Shows at the edge how many rows lie beyond it, and the hottest function in them.
 fn tell_unseen_rows(flame: &Flame, scene: &Scene, layout: &Layout, area: Rect, buffer: &mut Buffer) {
     let first = flame.scroll + usize::from(area.height);
     let unseen = layout.rows.get(first..).unwrap_or_default();
@@ -91,7 +91,7 @@ fn tell_unseen_rows(flame: &Flame, scene: &Scene, layout: &Layout, area: Rect, b
 
 fn empty(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let filtered = !scene.filters().is_empty() || !scene.target().is_everything();
-    // Before the first answer nobody knows whether there are any.
+    // Before the first answer it is unknown whether there are samples.
     let nothing_known = scene.snapshot.now.0 == 0 && !scene.status.live;
     let words = match (filtered, scene.status.live) {
         _ if nothing_known => "counting …",
@@ -106,7 +106,7 @@ fn empty(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     put(buffer, area, area.x + 1, area.y + area.height / 3, words, scene.theme.dim());
 }
 
-/// The whole name of what the pointer is on, on the body's last line.
+/// Shows the whole name of the frame under the pointer, on the body's last line.
 fn show_hovered(flame: &Flame, scene: &Scene, place: &Place, area: Rect, buffer: &mut Buffer) {
     let tree = &scene.snapshot.tree;
     let (node, found) = place.find(tree);

@@ -21,12 +21,12 @@ use crate::ui::place::Place;
 use crate::ui::scene::{Hovered, Scene};
 
 impl Flame {
-    /// The boxes on screen.
+    /// Returns the boxes on screen.
     fn boxes(&self, scene: &Scene) -> Layout {
         self.layout(&scene.snapshot.tree, &scene.names.labels, &scene.theme, scene.areas().body)
     }
 
-    /// The box at a place of the screen.
+    /// Returns the box at a position of the screen.
     fn box_at(&self, scene: &Scene, at: Position) -> Option<Span> {
         let body = scene.areas().body;
         if !body.contains(at) {
@@ -34,7 +34,7 @@ impl Flame {
         }
         let row = self.row_at(usize::from(at.y - body.y), usize::from(body.height));
         let unit = if scene.theme.fractional() { 8 } else { 1 };
-        // The middle of the cell: a box's edge may lie within it.
+        // The middle of the cell is used, because a box's edge may lie within it.
         self.boxes(scene).at(row, u32::from(at.x - body.x) * unit + unit / 2).copied()
     }
 }
@@ -57,7 +57,7 @@ impl ViewBehaviour for Flame {
         detail::draw(self, scene, line, buffer);
     }
 
-    /// `all › nginx › main › …`, with the root side cut where it does not fit.
+    /// Returns `all › nginx › main › …`, with the root side cut if it does not fit.
     fn breadcrumb(&self, scene: &Scene) -> String {
         let arrow = if scene.theme.ascii { " > " } else { " › " };
         let mut words = scene.target_name();

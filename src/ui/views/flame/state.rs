@@ -10,15 +10,15 @@ use crate::ui::place::Place;
 use crate::ui::theme::Theme;
 use crate::ui::views::Match;
 
-/// Rows laid out at most below the first one on screen, so that the cursor can move out of sight and be followed.
+/// Most rows laid out below the first row on screen. The cursor can move out of sight there, and scrolling follows.
 const MARGIN_ROWS: usize = 64;
 
-/// Where the reader is and how the graph is laid out.
+/// The reader's position and the layout of the graph.
 #[derive(Clone, Debug)]
 pub struct Flame {
     /// The frame that has the whole width.
     pub zoom: Place,
-    /// What was zoomed before, for going back.
+    /// The earlier zooms, for going back.
     history: Vec<Place>,
     /// The frame under the cursor.
     pub cursor: Place,
@@ -30,11 +30,11 @@ pub struct Flame {
     pub order: Order,
     /// Chains of single callees in one box.
     pub chains: bool,
-    /// Whether widths are shares of the machine: an idle machine is an empty picture then.
+    /// Whether widths are shares of the machine. An idle machine is then an empty picture.
     pub of_machine: bool,
-    /// The part of the width that the root has.
+    /// The root's part of the width.
     pub(super) part: f64,
-    /// A key has said that other frames are folded, and the tree has not come yet.
+    /// Whether a key has changed which frames are folded, and the new tree has not arrived yet.
     expects_other_frames: bool,
 }
 
@@ -56,24 +56,24 @@ impl Default for Flame {
 }
 
 impl Flame {
-    /// The boxes for a body of this size.
+    /// Returns the boxes for a body of this size.
     pub fn layout(&self, tree: &CallTree, labels: &LabelTable, theme: &Theme, body: Rect) -> Layout {
         let unit = if theme.fractional() { 8 } else { 1 };
         let depth = self.cursor.path.len().max(self.zoom.path.len());
         let max_rows = (self.scroll + usize::from(body.height)).max(depth + 2) + MARGIN_ROWS;
         let all = u32::from(body.width) * unit;
-        // The root never vanishes.
+        // The root never disappears.
         let part = if self.zoom == Place::default() { self.part } else { 1.0 };
         let width = ((f64::from(all) * part) as u32).clamp(8 * unit, all.max(8 * unit)).min(all);
         Layout::new(tree, labels, &self.zoom, Options { width, unit, order: self.order, chains: self.chains, max_rows })
     }
 
-    /// The row of the tree that is drawn on line `line` of a body of `height` lines.
+    /// Returns the row of the tree on line `line` of a body of `height` lines.
     pub fn row_at(&self, line: usize, height: usize) -> usize {
         if self.root_on_top { self.scroll + line } else { self.scroll + height.saturating_sub(line + 1) }
     }
 
-    /// Follows names that became known, and leaves what is gone for its nearest caller.
+    /// Follows names that became known. Places that have disappeared are replaced by their nearest caller.
     pub fn follow_tree(&mut self, names: &Names, tree: &CallTree) {
         self.zoom.refresh(names);
         self.cursor.refresh(names);
@@ -106,7 +106,7 @@ impl Flame {
         }
     }
 
-    /// Other frames are folded from the next tree on.
+    /// Announces that other frames are folded from the next tree on.
     pub fn expect_other_frames(&mut self) {
         self.expects_other_frames = true;
     }
@@ -119,7 +119,7 @@ impl Flame {
         }
     }
 
-    /// Back to what was zoomed before; `false` if nothing is zoomed.
+    /// Returns to the zoom before; `false` if nothing is zoomed.
     pub fn zoom_back(&mut self) -> bool {
         if let Some(before) = self.history.pop() {
             self.zoom = before;
@@ -132,7 +132,7 @@ impl Flame {
         }
     }
 
-    /// Everything again, from the root.
+    /// Shows everything again, from the root.
     pub fn reset(&mut self) {
         *self = Flame {
             root_on_top: self.root_on_top,
@@ -144,7 +144,7 @@ impl Flame {
         };
     }
 
-    /// The property that siblings are ordered by, in a word.
+    /// Returns a word for the property that orders siblings.
     pub fn order_word(&self) -> &'static str {
         match self.order {
             Order::Name => "name",
@@ -152,7 +152,7 @@ impl Flame {
         }
     }
 
-    /// The next order of siblings.
+    /// Switches to the next order of siblings.
     pub fn turn_order(&mut self) {
         self.order = match self.order {
             Order::Name => Order::Weight,
@@ -209,8 +209,8 @@ impl Flame {
         }
     }
 
-    /// Up and down from a frame whose box has become too narrow to be drawn, while others grew: along the tree, so that the cursor
-    /// stays where the reader is. `None` where it is drawn, or is nowhere.
+    /// Moves up or down from a frame whose box became too narrow to be drawn because others grew. The move follows the tree, so
+    /// that the cursor stays near its place. `None` if the box is drawn or the frame does not exist.
     fn step_unseen(&self, action: Action, tree: &CallTree, layout: &Layout) -> Option<Place> {
         let (node, found) = self.cursor.find(tree);
         if !found || self.cursor.rest || layout.locate(tree, &self.cursor).is_some() {
@@ -260,7 +260,7 @@ impl Flame {
         }
     }
 
-    /// To the next box that the search found, the heaviest first.
+    /// Moves to the next box that the search found, the heaviest first.
     pub(in crate::ui) fn find_next(
         &mut self,
         tree: &CallTree,
@@ -296,7 +296,7 @@ impl Flame {
         Match { number: next + 1, of: count }
     }
 
-    /// The node under the cursor.
+    /// Returns the node under the cursor.
     pub fn selected(&self, tree: &CallTree) -> NodeId {
         self.cursor.find(tree).0
     }

@@ -1,10 +1,10 @@
-//! A row of the table of functions in words.
+//! Describes a row of the table of functions.
 
 use super::rows::FunctionsRow;
 use crate::ui::scene::Scene;
 use crate::ui::text;
 
-/// The weight of a row, in words. In a comparison it is empty: the table has all figures.
+/// Describes the weight of a row. Empty in a comparison: the table has all figures.
 pub(super) fn figures(scene: &Scene, row: Option<&FunctionsRow>) -> String {
     if scene.snapshot.difference.is_some() {
         return String::new();
@@ -24,7 +24,7 @@ pub(super) fn figures(scene: &Scene, row: Option<&FunctionsRow>) -> String {
     }
 }
 
-/// The whole name of a row's function, its module and weight.
+/// Describes a row: the function's whole name, its module and weight.
 pub(super) fn describe(scene: &Scene, row: &FunctionsRow) -> String {
     let label = match row {
         FunctionsRow::Function { label, .. } => Some(*label),

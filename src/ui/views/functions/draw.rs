@@ -35,15 +35,15 @@ const SIGNS: u16 = 3;
 
 /// The columns of the table, and the weight of a full bar.
 struct Layout {
-    /// Whether there is a change beside each figure.
+    /// Whether a change stands beside each figure.
     is_compared: bool,
     bar: Rect,
-    /// Where the signs of a function begin, before its name.
+    /// Column where the signs of a function begin, before its name.
     name: u16,
-    /// Where modules begin, if they have a column.
+    /// Column where modules begin, if they have a column.
     module: Option<u16>,
     right: u16,
-    /// The column that bars show.
+    /// The column whose values the bars show.
     by: FunctionOrder,
     full: f64,
 }
@@ -65,7 +65,7 @@ impl Layout {
     }
 }
 
-/// The figure of a row that its bar shows: in a comparison its change, else its weight.
+/// Returns the figure behind a row's bar: the change in a comparison, the weight otherwise.
 fn figure(scene: &Scene, part: Sides) -> f64 {
     scene.snapshot.difference.as_ref().map_or(part.now as f64, |difference| difference.change(part).by.abs())
 }
@@ -157,7 +157,7 @@ fn draw_row(scene: &Scene, row: &FunctionsRow, line: Rect, layout: &Layout, buff
     }
 }
 
-/// Draws the share of a function; beside a baseline its share or rate, and how that has changed. Returns the column after it.
+/// Draws the share of a function; beside a baseline its share or rate, and the change. Returns the column after it.
 fn draw_figures(scene: &Scene, part: Sides, line: Rect, x: u16, buffer: &mut Buffer) -> u16 {
     let share = text::percent(part.now, scene.snapshot.weight());
     let Some(difference) = &scene.snapshot.difference else {

@@ -24,11 +24,11 @@ use crate::ui::scene::{Hovered, Scene};
 use crate::ui::table;
 use crate::ui::text;
 
-/// Columns below which the line about a function leaves out its object.
+/// Below this number of columns, the line about a function leaves out its object.
 const NAME_AND_OBJECT: usize = 60;
 
 impl Functions {
-    /// Selects a caller or callee; if it is selected already, opens its function.
+    /// Selects a caller or callee. If it is selected already, opens its function.
     fn click_branch(&mut self, scene: &Scene, branch: &Branch, button: Button) {
         let before = self.position;
         self.select_branch(branch, &scene.snapshot, scene.areas().table_lines());
@@ -64,7 +64,7 @@ impl ViewBehaviour for Functions {
         let left = line.draw_searched(buffer);
         let Some(label) = self.selected_label(scene).and_then(|label| scene.names.labels.get(label)) else { return };
         let figures = figures(scene, self.rows(&scene.snapshot).get(self.position.at));
-        // The name needs more room than its object.
+        // The name needs the room more than the object.
         let object = if usize::from(left.width) < text::width(&figures) + NAME_AND_OBJECT { "" } else { &*label.object };
         let room = usize::from(left.width).saturating_sub(text::width(&figures) + text::width(object) + 6);
         let x = put(buffer, left, left.x + 1, left.y, &fit_name(&label.name, room.max(8)), scene.theme.strong());

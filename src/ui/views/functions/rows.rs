@@ -22,11 +22,11 @@ pub enum FunctionsRow {
         total: Sides,
         open: bool,
     },
-    /// Above the callers (`true`) or callees of the open function.
+    /// Heading above the callers (`true`) or callees of the open function.
     Heading {
         callers: bool,
     },
-    /// A caller or callee, with the labels that lead to it from the open function. It has this part of that function's total weight.
+    /// A caller or callee, with the labels that lead to it from the open function, and its part of that function's total weight.
     Node {
         callers: bool,
         path: Vec<LabelId>,
@@ -37,24 +37,26 @@ pub enum FunctionsRow {
     },
 }
 
-/// The table of functions' state.
+/// State of the table of functions.
 #[derive(Clone, Debug, Default)]
 pub struct Functions {
-    /// Where the reader is.
+    /// The reader's position.
     pub position: Position,
     /// The order.
     pub sort: FunctionOrder,
     /// The function whose callers and callees are shown.
     pub open: Option<LabelId>,
-    /// Its callers and callees are not here yet. When they come, there is to be room for them on screen.
+    /// Whether its callers and callees have not arrived yet. When they arrive, the table scrolls to make room for them.
     is_opening: bool,
     expanded: FxHashSet<(bool, Vec<LabelId>)>,
     made: RefCell<Made>,
-    /// The function under the cursor, or above it, and the rows from there to the cursor. `None` at the top, where the cursor stays.
+    /// The function under the cursor or above it, and the number of rows from there to the cursor. `None` at the top, where the
+    /// cursor stays.
     anchor: Option<(LabelId, usize)>,
 }
 
-/// Rows, and what they were made from. Held by count, so that no other table can come to lie at the same address.
+/// Rows, and the data that they were made from. The data is held by reference count, so that no other table can get the same
+/// address.
 #[derive(Clone, Debug, Default)]
 struct Made {
     table: Option<Arc<FunctionTable>>,
@@ -64,12 +66,13 @@ struct Made {
     rows: Rc<[FunctionsRow]>,
 }
 
-/// Most callers or callees listed below one row; what is less is in the flame graph.
+/// Most callers or callees listed below one row. The flame graph shows the lighter ones.
 const MAX_BRANCHES: usize = 12;
 
 impl Functions {
-    /// The rows as they are on screen: made anew when the table or what is open in it has changed, not for every key and picture.
-    /// (Of 100,000 functions that takes 4 ms, and sorting them by name 50 ms, which is the engine's work; a key needs them twice.)
+    /// Returns the rows on screen. They are rebuilt only if the table or its open rows have changed, not for every key and picture.
+    /// (Building takes 4 ms for 100,000 functions, and a key needs the rows twice. Sorting them by name takes 50 ms; the engine
+    /// does that.)
     pub fn rows(&self, snapshot: &Snapshot) -> Rc<[FunctionsRow]> {
         let Some(table) = &snapshot.functions else { return Rc::default() };
         let neighbours = snapshot.neighbours.as_ref().filter(|(label, _)| self.open == Some(*label)).map(|(_, found)| found);
@@ -105,7 +108,7 @@ impl Functions {
         rows
     }
 
-    /// Adds what is below a node of a tree of callers or callees. `of` is the weight of the function that they are of.
+    /// Adds the rows below a node of a tree of callers or callees. `of` is the weight of the function that the tree belongs to.
     fn push_branches(
         &self,
         rows: &mut Vec<FunctionsRow>,
@@ -147,7 +150,7 @@ impl Functions {
         self.open.take().is_some()
     }
 
-    /// Gives what is open and under the cursor other labels.
+    /// Gives open rows and the row under the cursor other labels.
     pub fn rename_labels(&mut self, rename: impl Fn(LabelId) -> LabelId) {
         self.open = self.open.map(&rename);
         self.anchor = self.anchor.map(|(label, below)| (rename(label), below));
@@ -155,15 +158,15 @@ impl Functions {
         self.expanded = expanded.map(|(callers, path)| (callers, path.into_iter().map(&rename).collect())).collect();
     }
 
-    /// To the first row: other rows are shown, or in another order. Where callers and callees of a function are open, the reader stays there
-    /// unless the order has changed.
+    /// Goes to the first row, because other rows are shown or their order has changed. If callers and callees of a function are
+    /// open, the cursor stays there unless the order has changed.
     pub fn go_to_top(&mut self, sorted: bool) {
         if sorted || self.open.is_none() {
             (self.position, self.anchor) = (Position::default(), None);
         }
     }
 
-    /// Finds what is under the cursor again.
+    /// Finds the row under the cursor again.
     pub fn follow_rows(&mut self, names: &Names, snapshot: &Snapshot, height: usize) {
         if snapshot.functions.is_none() {
             return;
@@ -188,7 +191,7 @@ impl Functions {
         self.note_anchor(&rows);
     }
 
-    /// Notes what is under the cursor.
+    /// Remembers the row under the cursor.
     fn note_anchor(&mut self, rows: &[FunctionsRow]) {
         let below = |at: usize| {
             rows.iter().take(at + 1).rev().enumerate().find_map(|(below, row)| match row {
@@ -197,19 +200,20 @@ impl Functions {
             })
         };
         let under = below(self.position.at);
-        // At the top the cursor stays, whichever function is there.
+        // At the top the cursor stays, for any function.
         let stays = self.position.at == 0 && under.is_none_or(|(.., open)| !open);
         self.anchor = under.filter(|_| !stays).map(|(label, below, _)| (label, below));
     }
 
-    /// Puts the cursor on a row that was clicked.
+    /// Puts the cursor on a clicked row.
     pub(crate) fn select(&mut self, at: usize, snapshot: &Snapshot) {
         let rows = self.rows(snapshot);
         self.position.at = at.min(rows.len().saturating_sub(1));
         self.note_anchor(&rows);
     }
 
-    /// Opens the way to a caller or callee, and puts the cursor on it; if it is too light to be listed, on the last row of the way.
+    /// Opens the path to a caller or callee, and puts the cursor on it. If it is too light to be listed, the cursor goes to the
+    /// last listed row of the path.
     pub(super) fn select_branch(&mut self, branch: &Branch, snapshot: &Snapshot, height: usize) {
         for length in 1..branch.path.len() {
             self.expanded.insert((branch.callers, branch.path[..length].to_vec()));
@@ -228,7 +232,7 @@ impl Functions {
         }
     }
 
-    /// The function or branch under the cursor.
+    /// Returns the function or branch under the cursor.
     pub fn label_under_cursor(&self, snapshot: &Snapshot) -> Option<LabelId> {
         match self.rows(snapshot).get(self.position.at)? {
             FunctionsRow::Function { label, .. } => Some(*label),
@@ -237,7 +241,7 @@ impl Functions {
         }
     }
 
-    /// Opens or closes what is under the cursor.
+    /// Opens or closes the row under the cursor.
     pub fn enter(&mut self, snapshot: &Snapshot) {
         match self.rows(snapshot).get(self.position.at) {
             Some(FunctionsRow::Function { label, open, .. }) => {
@@ -269,7 +273,7 @@ impl Functions {
         match (action, wants_open) {
             (Action::Right, Some(true)) | (Action::Left, Some(false)) => return self.enter(snapshot),
             (Action::Left, _) => {
-                // Out of a branch, back to its function.
+                // From a branch, back to its function.
                 let up = rows.iter().take(self.position.at).rposition(|row| matches!(row, FunctionsRow::Function { .. }));
                 self.position.at = up.unwrap_or(self.position.at);
                 self.position.clamp(rows.len(), height);
@@ -279,7 +283,7 @@ impl Functions {
         self.note_anchor(&rows);
     }
 
-    /// To the next function that the search found.
+    /// Moves to the next function that the search found.
     pub(in crate::ui) fn find_next(
         &mut self,
         snapshot: &Snapshot,
@@ -305,7 +309,7 @@ impl Functions {
         Match { number: next + 1, of: matches.len() }
     }
 
-    /// The next column to sort by.
+    /// Switches to the next column to sort by.
     pub fn next_sort(&mut self) {
         self.sort = match self.sort {
             FunctionOrder::Own => FunctionOrder::Total,
@@ -354,7 +358,7 @@ mod tests {
             _ => String::new(),
         };
         assert!(rows.windows(2).all(|two| name(&two[0]) <= name(&two[1])));
-        // What is opened, and new data, are seen at once.
+        // Opened rows and new data are visible at once.
         functions.enter(&snapshot);
         let opened = functions.rows(&snapshot);
         assert!(matches!(opened[100], FunctionsRow::Function { open: true, .. }));

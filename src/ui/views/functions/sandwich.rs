@@ -7,8 +7,8 @@
 //!            64.0 %      ▸ ▌parse_all          │ malloc   │ memcpy     │ hash
 //! ```
 //!
-//! Widths are shares of the function's total weight. The cursor is the table's, and its box is marked. A click on a box opens the way to it
-//! in the table; another one opens its function.
+//! Widths are shares of the function's total weight. The cursor is the table's, and its box is marked. A click on a box opens the
+//! path to it in the table; a second click opens its function.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -22,11 +22,11 @@ use crate::ui::place::{Branch, Place};
 use crate::ui::scene::{Hovered, Scene};
 use crate::ui::text;
 
-/// Least columns of a screen that has room for both, and least of the table beside the graphs.
+/// Least columns of a screen with room for table and graphs, and least columns of the table beside the graphs.
 const WIDE: u16 = 120;
 const TABLE: u16 = 56;
 
-/// The function's line moves by whole steps of this many lines, so that it does not move each time a deep stack comes or goes.
+/// The function's line moves in steps of this many lines, so that it does not move each time a deep stack comes or goes.
 const STEP: usize = 8;
 
 /// The graphs, laid out.
@@ -41,7 +41,7 @@ pub(super) struct Sandwich<'a> {
 }
 
 impl<'a> Sandwich<'a> {
-    /// Divides the view. Without an open function, or on a narrow screen, the table has all of it.
+    /// Divides the view. Without an open function, or on a narrow screen, the table has the whole view.
     pub(super) fn beside(functions: &Functions, scene: &'a Scene, area: Rect) -> (Rect, Option<Sandwich<'a>>) {
         let neighbours = scene.snapshot.neighbours.as_ref().filter(|(label, _)| functions.open == Some(*label));
         let Some((function, neighbours)) = neighbours.filter(|_| area.width >= WIDE && area.height >= 6) else {
@@ -53,10 +53,10 @@ impl<'a> Sandwich<'a> {
     }
 
     fn new(scene: &Scene, function: LabelId, neighbours: &'a Neighbours, area: Rect) -> Sandwich<'a> {
-        // The first line is the heading, one is the function's.
+        // One line is the heading, one is the function's.
         let lines = usize::from(area.height) - 2;
         let unit = if scene.theme.fractional() { 8 } else { 1 };
-        // One row more than there is room for: it shows that there are more.
+        // The layout gets one extra row, to show that there are more.
         let max_rows = lines + 2;
         let options = Options { width: u32::from(area.width) * unit, unit, order: Order::Name, chains: false, max_rows };
         let layout = |tree: &CallTree| Layout::new(tree, &scene.names.labels, &Place::default(), options);
@@ -66,7 +66,7 @@ impl<'a> Sandwich<'a> {
         Sandwich { function, neighbours, callers, callees, area, middle: area.y + 1 + above as u16 }
     }
 
-    /// The tree and the row of it that a line shows.
+    /// Returns the tree and its row on a line.
     fn row_at(&self, y: u16) -> (bool, usize) {
         match y.checked_sub(self.middle) {
             Some(below) => (false, usize::from(below)),
@@ -135,7 +135,7 @@ impl<'a> Sandwich<'a> {
         }
     }
 
-    /// The whole name of a caller or callee, and for how much of the function it stands.
+    /// Describes a caller or callee: its whole name, and its part of the function.
     fn describe(&self, scene: &Scene, branch: &Branch) -> String {
         let label = branch.path.last().copied().unwrap_or(self.function);
         let tree = self.side(branch.callers).1;

@@ -6,7 +6,7 @@
 //!         root        3.7 ▌            0.23 s       ▸ gcc ×23  exited
 //! ```
 //!
-//! In a comparison, the columns of weights are those of the two sides and of the change, ordered by the change:
+//! In a comparison, the weight columns show the two sides and the change. Rows are ordered by the change:
 //!
 //! ```text
 //!     PID user          now      was     CPUs ▼          process                                     hottest function
@@ -29,7 +29,7 @@ use crate::ui::text;
 /// Least columns of a screen with users and numbers of threads.
 const WIDE: u16 = 100;
 
-/// Least columns of a screen with the weight in the range, and in a comparison with that of the baseline.
+/// Least columns of a screen with the weight in the range. In a comparison, the least columns with the baseline's weight.
 const MEDIUM: u16 = 56;
 
 /// Least columns of a screen with hottest functions.
@@ -37,7 +37,7 @@ const VERY_WIDE: u16 = 120;
 
 /// The columns of weights.
 enum Figures {
-    /// What there is: CPU use of the last seconds, the weight in the range, the number of threads.
+    /// Without a comparison: CPU use of the last seconds, weight in the range, number of threads.
     Now { recent: Rect, amount: Option<Rect>, threads: Option<Rect> },
     /// The two sides of a comparison, and the change.
     Compared { now: Rect, was: Option<Rect>, change: Rect },
@@ -53,7 +53,7 @@ struct Layout {
     hottest: Option<u16>,
     by: ProcessSort,
     full: f64,
-    /// Sampling has ended: CPU use is that of the whole time, not of the last seconds.
+    /// Whether sampling has ended. CPU use is then the average of the whole time, not of the last seconds.
     is_over: bool,
 }
 
@@ -87,14 +87,14 @@ impl Layout {
         let is_over = !scene.status.live && !scene.is_file();
         let by = if is_over { ProcessSort::Samples } else { by };
         let most = rows.iter().map(|row| figure(scene, row, by)).fold(0.0, f64::max);
-        // The bar of CPU use is full at one CPU at least: on an idle machine all bars are short.
+        // The bar of CPU use is full at one CPU or more, so that on an idle machine all bars are short.
         let one_cpu = f64::from(scene.ticks()) * ViewBuilder::RECENT as f64 / 1e9;
         let least = if by == ProcessSort::Cpu && matches!(figures, Figures::Now { .. }) { one_cpu } else { 0.0 };
         Layout { number, user, figures, bar, name: x, hottest, by, full: most.max(least), is_over }
     }
 }
 
-/// The weights of a row.
+/// Returns the weights of a row.
 fn weights(row: &ProcessRow) -> &Activity {
     match row {
         ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => &sums.weights,
@@ -128,7 +128,7 @@ pub(super) fn draw(processes: &Processes, scene: &Scene, area: Rect, buffer: &mu
     table::show_hovered(scene, area, (processes.position, &rows), describe, buffer);
 }
 
-/// Why there is no row.
+/// Returns the reason why there is no row.
 fn nothing(scene: &Scene) -> String {
     match scene.filters().last() {
         Some(filter) => {
@@ -148,7 +148,7 @@ fn draw_heading(processes: &Processes, scene: &Scene, area: Rect, layout: &Layou
     if let Some(column) = layout.user {
         put(buffer, column, column.x, area.y, "user", dim);
     }
-    // The sign has the blanks before the column, too.
+    // The sign also uses the blanks before the column.
     let wider = |column: Rect| Rect { x: column.x - 2, width: column.width + 2, ..column };
     match &layout.figures {
         Figures::Now { recent, amount, threads } => {
@@ -280,7 +280,7 @@ fn draw_name(scene: &Scene, row: &ProcessRow, line: Rect, mut x: u16, buffer: &m
     }
 }
 
-/// A command without its directory, and without its name if that is the process's.
+/// Returns a command without its directory. The program's name is left out too if it is the process's name.
 fn arguments<'a>(command: &'a str, name: &str) -> &'a str {
     let program = command.split(' ').next().unwrap_or_default();
     let begin = program.rfind('/').map_or(0, |at| at + 1);
@@ -296,7 +296,7 @@ fn tgid_of(row: &ProcessRow) -> Tgid {
     }
 }
 
-/// The name of a process's user, or the number of one without a name.
+/// Returns the name of a process's user, or the user's number if there is no name.
 fn user_of(scene: &Scene, tgid: Tgid) -> String {
     let Some(user) = scene.snapshot.processes.get(&tgid).and_then(|process| process.user) else { return String::new() };
     scene.status.users.get(&user).map_or_else(|| user.to_string(), |name| name.to_string())
@@ -313,7 +313,7 @@ pub(super) fn draw_detail(processes: &Processes, scene: &Scene, line: DetailLine
     put(buffer, left, x + 2, left.y, &figures, Style::new());
 }
 
-/// The whole command of a row; its share and its cgroup.
+/// Returns the whole command of a row, and its share with its cgroup.
 fn describe(scene: &Scene, row: &ProcessRow) -> (String, String) {
     let (name, thread): (_, Option<&ActivityRow>) = match row {
         ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => (sums.name, sums.threads.first()),
@@ -334,7 +334,7 @@ fn describe(scene: &Scene, row: &ProcessRow) -> (String, String) {
     (command.map_or_else(|| scene.names.labels.name(name).to_owned(), |command| command.to_string()), figures)
 }
 
-/// The same over all the time that is shown.
+/// Returns the CPU use over the whole time on screen, in per cent of one CPU; for events, their number a second.
 fn whole_use(scene: &Scene, shown: u64) -> f64 {
     let seconds = scene.snapshot.seconds.filter(|seconds| *seconds > 0.0);
     let per_second = seconds.map_or(0.0, |seconds| shown as f64 / seconds);
@@ -344,7 +344,7 @@ fn whole_use(scene: &Scene, shown: u64) -> f64 {
     }
 }
 
-/// CPU use over the last seconds, in per cent of one CPU; of events how many there were a second.
+/// Returns the CPU use over the last seconds, in per cent of one CPU; for events, their number a second.
 fn recent_use(scene: &Scene, recent: u64) -> f64 {
     if scene.is_file() {
         return 0.0;

@@ -23,7 +23,7 @@ impl ViewBehaviour for Processes {
     }
 
     fn refresh(&mut self, scene: &Scene) {
-        // Thousands of threads cost too much to sum up for a table that nobody sees.
+        // Summing up thousands of threads costs too much for a table that is not on screen.
         if scene.view != View::Processes {
             return;
         }

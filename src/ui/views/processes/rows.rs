@@ -6,7 +6,7 @@ use crate::profile::{Activity, ActivityRow, Change, Difference, LabelId, Names, 
 use crate::ui::keys::Action;
 use crate::ui::position::Position;
 
-/// A process and what its threads did.
+/// A process and the activity of its threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessSums {
     /// The process.
@@ -15,11 +15,11 @@ pub struct ProcessSums {
     pub name: LabelId,
     /// The sum over its threads.
     pub weights: Activity,
-    /// Its threads, each once; none where several processes are one row.
+    /// Its threads, each once. Empty if several processes are one row.
     pub threads: Vec<ActivityRow>,
 }
 
-/// Sums the threads of each process up, in the order the processes were first seen.
+/// Sums up the threads of each process, in the order in which the processes were first seen.
 pub(in crate::ui) fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
     let mut at: FxHashMap<Tgid, usize> = FxHashMap::default();
     let mut thread_at: FxHashMap<(Tgid, Tid), usize> = FxHashMap::default();
@@ -49,7 +49,7 @@ pub(in crate::ui) fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
     sums
 }
 
-/// By which column processes are ordered.
+/// The column that orders processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
 pub enum ProcessSort {
@@ -64,7 +64,7 @@ pub enum ProcessSort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ProcessRow {
-    /// Several processes of one name that have all exited, as one: a build leaves thousands of them.
+    /// Several exited processes of one name, as one row: a build leaves thousands of them.
     Exited {
         sums: ProcessSums,
         processes: Vec<Tgid>,
@@ -74,7 +74,7 @@ pub enum ProcessRow {
         sums: ProcessSums,
         open: bool,
         exited: bool,
-        /// It belongs to the row of all of its name above.
+        /// Whether it is listed below the row of all exited processes of its name.
         folded: bool,
     },
     Thread {
@@ -82,7 +82,7 @@ pub enum ProcessRow {
     },
 }
 
-/// What a row is, whatever its place.
+/// Identity of a row, independent of its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum RowKey {
     Exited(LabelId),
@@ -100,22 +100,22 @@ impl ProcessRow {
     }
 }
 
-/// The table of processes' state.
+/// State of the table of processes.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
-    /// Where the reader is.
+    /// The reader's position.
     pub position: Position,
     /// The order.
     pub sort: ProcessSort,
     open: FxHashSet<RowKey>,
     /// The row under the cursor. `None` at the top, where the cursor stays.
     anchor: Option<RowKey>,
-    /// Keeps the order calm while samples come.
+    /// Keeps the order stable while samples arrive.
     steady: Steady<RowKey>,
 }
 
 impl Processes {
-    /// Gives what is open and under the cursor other labels.
+    /// Gives open rows and the row under the cursor other labels.
     pub fn rename_labels(&mut self, rename: impl Fn(LabelId) -> LabelId) {
         let rename = |key| match key {
             RowKey::Exited(label) => RowKey::Exited(rename(label)),
@@ -126,7 +126,7 @@ impl Processes {
         self.anchor = self.anchor.map(rename);
     }
 
-    /// The rows as they are on screen: only what the view shows.
+    /// Returns the rows on screen, without rows that the view hides.
     pub fn rows(&self, snapshot: &Snapshot, names: &Names) -> Vec<ProcessRow> {
         let mut entries = fold_exited(processes_of(snapshot), snapshot);
         self.order(snapshot, names, &mut entries, |entry| &entry.sums);
@@ -152,7 +152,7 @@ impl Processes {
         use std::cmp::Reverse;
         match (self.sort, snapshot.difference.as_deref()) {
             (ProcessSort::Cpu, Some(difference)) => {
-                // Rows that may have changed by chance are the last.
+                // Rows that may have changed by chance come last.
                 let key = |entry: &T| {
                     let change = change_of(difference, sums(entry));
                     (change.chance, Reverse((change.by.abs() * 1e9) as u64), sums(entry).tgid)
@@ -191,13 +191,13 @@ impl Processes {
         rows.extend(threads.into_iter().map(|row| ProcessRow::Thread { row }));
     }
 
-    /// To the first row: other rows are shown, or in another order.
+    /// Goes to the first row, because other rows are shown or their order has changed.
     pub fn go_to_top(&mut self) {
         (self.position, self.anchor) = (Position::default(), None);
         self.steady.forget();
     }
 
-    /// Takes in the weights of now. Pictures that do not change are in exact order.
+    /// Processes the current weights. Pictures that do not change have the exact order.
     pub fn settle(&mut self, snapshot: &Snapshot, names: &Names, moves: bool) {
         if !moves || matches!(self.sort, ProcessSort::Name | ProcessSort::Pid) {
             return self.steady.forget();
@@ -213,8 +213,8 @@ impl Processes {
                     if change.chance { (by * 1e-3, (by * 1e-3).powi(2)) } else { (by, 0.0) }
                 }
                 (sort, _) => match sort {
-                    // Rows without anything recent are ordered by the rest.
-                    // In three seconds, other programs on the same CPU make as much difference as chance does.
+                    // Rows without recent activity are ordered by the weight in the range. Over three seconds, other programs on
+                    // the same CPU make as much difference as chance.
                     ProcessSort::Cpu => (recent + shown * 1e-12, recent * 4.0),
                     _ => (shown, shown),
                 },
@@ -228,7 +228,7 @@ impl Processes {
     pub fn follow_rows(&mut self, snapshot: &Snapshot, names: &Names, height: usize) {
         let rows = self.rows(snapshot, names);
         let place = |key: RowKey| rows.iter().position(|row| row.key() == key);
-        // One that has exited may have gone into the row of all of its name.
+        // An exited process may have moved into the row of all exited processes of its name.
         let folded = |key: RowKey| match key {
             RowKey::Process(tgid) | RowKey::Thread(tgid, _) => rows
                 .iter()
@@ -244,14 +244,14 @@ impl Processes {
         self.anchor = rows.get(self.position.at).filter(|_| self.position.at > 0).map(ProcessRow::key);
     }
 
-    /// Puts the cursor on a row that was clicked.
+    /// Puts the cursor on a clicked row.
     pub(crate) fn select(&mut self, at: usize, snapshot: &Snapshot, names: &Names) {
         let rows = self.rows(snapshot, names);
         self.position.at = at.min(rows.len().saturating_sub(1));
         self.note_anchor(&rows);
     }
 
-    /// The process, or the processes that are one row, and on a thread's row the thread under the cursor.
+    /// Returns the process under the cursor, or all processes of a combined row. On a thread's row, it also returns the thread.
     pub fn selected(&self, snapshot: &Snapshot, names: &Names) -> Option<(Vec<Tgid>, Option<Tid>)> {
         match self.rows(snapshot, names).into_iter().nth(self.position.at)? {
             ProcessRow::Exited { processes, .. } => Some((processes, None)),
@@ -269,7 +269,7 @@ impl Processes {
                 self.open.insert(key);
             }
             (Action::Left, Some(key)) => {
-                // What is open is closed; else what it is in.
+                // An open row is closed; otherwise the row that contains it.
                 let mut close = match key {
                     RowKey::Thread(tgid, _) => RowKey::Process(tgid),
                     other => other,
@@ -292,7 +292,7 @@ impl Processes {
         self.note_anchor(&rows);
     }
 
-    /// The next column to sort by.
+    /// Switches to the next column to sort by.
     pub fn next_sort(&mut self) {
         self.sort = match self.sort {
             ProcessSort::Cpu => ProcessSort::Samples,
@@ -304,12 +304,12 @@ impl Processes {
     }
 }
 
-/// How a process differs from what it was.
+/// Returns the change of a process against the baseline.
 pub(super) fn change_of(difference: &Difference, sums: &ProcessSums) -> Change {
     difference.change(sums.weights.sides(difference.whole()))
 }
 
-/// A process; or several exited ones of one name, and their sums.
+/// A process, or several exited processes of one name, with their sums.
 struct Entry {
     sums: ProcessSums,
     folded: Vec<ProcessSums>,
@@ -325,7 +325,7 @@ fn has_exited(snapshot: &Snapshot, tgid: Tgid) -> bool {
     snapshot.processes.get(&tgid).is_some_and(|process| process.exited)
 }
 
-/// Puts exited processes of one name together where there is more than one; what is not shown is left out.
+/// Combines exited processes of one name if there is more than one. Hidden processes are left out.
 fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut first_of: FxHashMap<LabelId, usize> = FxHashMap::default();
@@ -356,7 +356,7 @@ mod tests {
     use crate::profile::{FrameKind, ProcessFacts, Thread};
     use std::sync::Arc;
 
-    /// Processes by number, name, weight, and whether they have exited.
+    /// Creates processes by number, name, weight, and whether they have exited.
     fn world(processes: &[(u32, &str, u64, bool)]) -> (Names, Snapshot) {
         let names = Names::default();
         let rows = processes.iter().map(|(tgid, name, weight, _)| {
@@ -429,7 +429,7 @@ mod tests {
         table.step(Action::Down, &snapshot, &names, 20);
         table.step(Action::Right, &snapshot, &names, 20);
         assert_eq!(lines(&table, &names, &snapshot)[2..4], ["6 cc1 5 exited", "thread 6"]);
-        // Left closes the process, then the row of all of them.
+        // Left closes the process, then the combined row.
         table.step(Action::Left, &snapshot, &names, 20);
         assert_eq!((lines(&table, &names, &snapshot), table.position.at), (open.map(str::to_owned).to_vec(), 2));
         table.step(Action::Left, &snapshot, &names, 20);

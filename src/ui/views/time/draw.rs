@@ -1,4 +1,4 @@
-//! Draws view 4: CPU use over time. A column for each second, its beginning at the top.
+//! Draws view 4: CPU use over time. Each second is a column that begins at the top.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,11 +12,11 @@ use crate::ui::text;
 
 use crate::ui::paint::put;
 
-/// From nothing to all CPUs, where a cell has one colour.
+/// Shades from idle to all CPUs busy, for terminals where a cell has one colour.
 const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
 const ASCII_SHADES: [&str; 5] = [" ", ".", "-", "+", "#"];
 
-/// Draws the map, or why there is none.
+/// Draws the map, or the reason why there is none.
 pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if scene.status.frequency == 0 {
         put(buffer, area, area.x + 1, area.y, "a file of folded stacks does not tell when", scene.theme.dim());
@@ -35,7 +35,7 @@ pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer
     for line in 0..grid.area.height {
         draw_line(map, scene, heat, (&grid, full), line, buffer);
     }
-    // Four labels are enough to read all rows by.
+    // Four labels are enough to read all rows.
     for label in 0..4u16 {
         let line = grid.area.y + label * grid.area.height / 4;
         put(buffer, area, area.x, line, &format!("{:>4} ms", label * 250), scene.theme.dim());
@@ -43,7 +43,7 @@ pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer
     draw_axis(scene, heat, &grid, buffer);
 }
 
-/// Draws the key of colours, if it fits: from nothing to all CPUs.
+/// Draws the key of colours, if it fits: from idle to all CPUs busy.
 fn draw_key(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let most = if scene.ticks() == 0 { "most events".to_owned() } else { text::cpus(scene.status.cpus) };
     if usize::from(area.width) < 12 + text::width(&most) {
@@ -61,7 +61,7 @@ fn draw_key(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     put(buffer, area, x + 1, area.y, &most, scene.theme.dim());
 }
 
-/// Draws the times of day below the map, or how long ago it was.
+/// Draws the times of day below the map, or the age of the columns.
 fn draw_axis(scene: &Scene, heat: &HeatMap, grid: &Grid, buffer: &mut Buffer) {
     const APART: u64 = 16;
     let axis = Rect { y: grid.area.bottom(), height: 1, ..grid.area };
@@ -88,7 +88,7 @@ fn draw_axis(scene: &Scene, heat: &HeatMap, grid: &Grid, buffer: &mut Buffer) {
     }
 }
 
-/// What a row of a second weighs at most: all CPUs busy; of events, the most that there was.
+/// Returns the weight of a full row of a second: all CPUs busy; for events, the largest weight that occurred.
 fn full(scene: &Scene, heat: &HeatMap, grid: &Grid) -> f64 {
     if scene.ticks() > 0 {
         return f64::from(scene.ticks()) * PARTS as f64 * scene.status.cpus as f64 * grid.slots as f64 / SLOTS as f64;
@@ -101,7 +101,7 @@ fn draw_line(map: &TimeMap, scene: &Scene, heat: &HeatMap, (grid, full): (&Grid,
     let y = grid.area.y + line;
     let (from, to) = map.selection(heat, grid.slots);
     let is_selected = |slot: u64| (from..to).contains(&slot);
-    // The future is no idle time.
+    // Time in the future is not idle time.
     let is_past = |slot: u64| begin_of(slot) <= scene.snapshot.now || is_selected(slot);
     let newest = heat.first_second + heat.seconds.len() as u64;
     let seconds = u64::from(grid.area.width / grid.columns);
@@ -130,12 +130,12 @@ fn shade(scene: &Scene, busy: f64) -> &'static str {
     shades[((busy * 4.0).ceil() as usize).min(4)]
 }
 
-/// How busy all CPUs were in a row of a second: 0 to 1.
+/// Returns how busy all CPUs were in a row of a second, from 0 to 1.
 fn busy(heat: &HeatMap, grid: &Grid, slot: u64, full: f64) -> f64 {
     (weight_of(heat, slot, grid.slots) as f64 / full.max(1.0)).min(1.0)
 }
 
-/// Whether what is looked at in the other views has this moment in it.
+/// Returns whether the time range of the other views contains this moment.
 fn in_range(scene: &Scene, slot: u64) -> bool {
     match scene.snapshot.request.query.range {
         TimeRange::All | TimeRange::Fading(..) => true,
@@ -144,14 +144,14 @@ fn in_range(scene: &Scene, slot: u64) -> bool {
     }
 }
 
-/// What is under the cursor or selected, in words.
+/// Describes the time under the cursor, or the selected time.
 pub(super) fn describe(map: &TimeMap, scene: &Scene) -> String {
     let Some((heat, grid)) = scene.snapshot.heat.as_deref().zip(map.grid(scene, scene.areas().body)) else {
         return String::new();
     };
     let (from, to) = map.selection(heat, grid.slots);
     let length = begin_of(to).since(begin_of(from));
-    // A second at a time: a day has four million slots.
+    // The search goes a second at a time: a day has four million slots.
     let second_end = |slot: u64| (slot / SLOTS as u64 + 1) * SLOTS as u64;
     let parts = std::iter::successors(Some(from), |at| Some(second_end(*at))).take_while(|at| *at < to);
     let weight: u64 = parts.map(|at| weight_of(heat, at, second_end(at).min(to) - at)).sum();

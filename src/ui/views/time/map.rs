@@ -1,7 +1,7 @@
-//! View 4's state: a map of time, a column for each second and a row for each part of it, on which a span of time is selected.
+//! State of view 4: a map of time. A column is a second, a row is a part of a second, and a span of time can be selected.
 //!
-//! After FlameScope (Spier, Gregg, 2018): what happens within a second, and with which period, is seen at once. Its slots are
-//! counted from the start of the clock, so that the cursor stays on its moment while time goes on.
+//! After FlameScope (Spier, Gregg, 2018). The map shows at a glance how activity changes within a second, and with what period.
+//! Slots are counted from the start of the clock, so that the cursor stays on its moment while time passes.
 
 use ratatui::layout::{Position, Rect};
 
@@ -27,18 +27,18 @@ const AXIS: u16 = 1;
 /// Most columns of a second.
 const WIDEST: u64 = 8;
 
-/// Where the reader is on the map.
+/// The reader's position on the map.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeMap {
-    /// The slot under the cursor; `None` for the newest.
+    /// The slot under the cursor; `None` for the newest slot.
     pub cursor: Option<u64>,
-    /// Where a selection was begun.
+    /// The slot where a selection was begun.
     pub anchor: Option<u64>,
-    /// It was begun with the mouse's button, and ends when that is let go.
+    /// Whether the mouse began the selection. It then ends when the button is released.
     pub dragged: bool,
 }
 
-/// The places of the map on the screen. Rows are stretched, so that the map fills its area.
+/// The positions of the map on the screen. Rows are stretched, so that the map fills its area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grid {
     /// The map itself, without labels.
@@ -54,7 +54,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// For a body of this size; `None` if nothing can be drawn. `cursor` is kept in sight.
+    /// Creates the grid for a body of this size; `None` if nothing can be drawn. `cursor` is kept in sight.
     pub fn new(heat: &HeatMap, body: Rect, halves: bool, cursor: u64) -> Option<Grid> {
         let area = Rect {
             x: body.x + LABELS,
@@ -69,30 +69,30 @@ impl Grid {
         let fits = |slots: &u64| A_SECOND / slots <= u64::from(area.height) * u64::from(parts);
         let slots = [1, 2, 5, 10, 25, 50].into_iter().find(fits)?;
         let (seconds, width) = (heat.seconds.len() as u64, u64::from(area.width));
-        // Wide columns while there are few. They change seldom, since each change draws all of the map anew.
+        // Columns are wide while there are few. The width changes seldom, since each change redraws the whole map.
         let columns =
             (0..=WIDEST.ilog2()).rev().map(|shift| 1 << shift).find(|columns| seconds.max(10) * columns <= width).unwrap_or(1);
         let shown = (width / columns).max(1);
         let newest = heat.first_second + seconds;
-        // Where not all seconds fit, the map moves by an eighth of its width at once: a map that moves each second cannot be read.
+        // If not all seconds fit, the map moves by an eighth of its width at once. A map that moves each second cannot be read.
         let step = (shown / 8).max(1);
         let first = if seconds <= shown { heat.first_second } else { (newest - shown).div_ceil(step) * step };
         let first_second = first.min(cursor / A_SECOND).max(heat.first_second);
         Some(Grid { area, first_second, columns: columns as u16, slots, parts })
     }
 
-    /// Rows of the map.
+    /// Returns the number of rows of the map.
     pub fn rows(&self) -> u64 {
         A_SECOND / self.slots
     }
 
-    /// The row of a part of a line.
+    /// Returns the row of a part of a line.
     pub fn row_at(&self, line: u16, part: u16) -> u64 {
         let parts = u64::from(self.parts);
         (u64::from(line) * parts + u64::from(part)) * self.rows() / (u64::from(self.area.height) * parts).max(1)
     }
 
-    /// The first slot at a place.
+    /// Returns the first slot at a position of the screen.
     pub fn slot_at(&self, at: Position) -> u64 {
         let column = at.x.clamp(self.area.x, self.area.right() - 1) - self.area.x;
         let line = at.y.clamp(self.area.y, self.area.bottom() - 1) - self.area.y;
@@ -107,13 +107,13 @@ pub(super) fn weight_of(heat: &HeatMap, slot: u64, slots: u64) -> u64 {
     second.and_then(|second| second.get(from..(from + slots as usize).min(SLOTS))).map_or(0, |part| part.iter().sum())
 }
 
-/// When a slot begins.
+/// Returns the time when a slot begins.
 pub(super) fn begin_of(slot: u64) -> Timestamp {
     Timestamp(slot * SLOT)
 }
 
 impl TimeMap {
-    /// The slot under the cursor; the newest sample's if none was chosen.
+    /// Returns the slot under the cursor, or the newest sample's slot if none was chosen.
     pub fn at(&self, heat: &HeatMap) -> u64 {
         let oldest = heat.first_second * A_SECOND;
         let newest = (heat.first_second + heat.seconds.len() as u64) * A_SECOND;
@@ -124,7 +124,7 @@ impl TimeMap {
         self.cursor.unwrap_or_else(last).clamp(oldest, newest.saturating_sub(1).max(oldest))
     }
 
-    /// The slots that are selected, from the first to before the last; only the cursor's row while nothing was begun.
+    /// Returns the selected slots, from the first to the one after the last. While no selection was begun, it is the cursor's row.
     pub fn selection(&self, heat: &HeatMap, slots: u64) -> (u64, u64) {
         let at = self.at(heat);
         let anchor = self.anchor.unwrap_or(at);

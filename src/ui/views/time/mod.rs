@@ -19,20 +19,20 @@ use crate::ui::view::View;
 use map::{Grid, begin_of};
 
 impl TimeMap {
-    /// What is where in this part of the screen, if the map is there.
+    /// Returns the positions of the map in this part of the screen, if there is a map.
     fn grid(&self, scene: &Scene, body: Rect) -> Option<Grid> {
         let heat = scene.snapshot.heat.as_deref()?;
         Grid::new(heat, body, scene.theme.fractional(), self.at(heat))
     }
 
-    /// Puts the cursor there.
+    /// Puts the cursor at a position of the screen.
     fn point_at(&mut self, scene: &Scene, at: Position) {
         if let Some(grid) = self.grid(scene, scene.areas().body) {
             self.cursor = Some(grid.slot_at(at));
         }
     }
 
-    /// Begins a selection, or shows what is selected.
+    /// Begins a selection, or shows the selected time.
     fn choose(&mut self, scene: &mut Scene) {
         let Some((heat, grid)) = scene.snapshot.heat.as_deref().zip(self.grid(scene, scene.areas().body)) else { return };
         if self.anchor.is_none() {
@@ -98,7 +98,7 @@ impl ViewBehaviour for TimeMap {
         }
     }
 
-    /// What the mouse was dragged over is shown; a click alone selects nothing.
+    /// Shows the time that the mouse was dragged over. A click alone selects nothing.
     fn let_go(&mut self, scene: &mut Scene) {
         if !std::mem::take(&mut self.dragged) {
             return;
