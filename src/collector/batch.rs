@@ -1,21 +1,21 @@
-//! Samples as they are handed over.
+//! Samples as the collector hands them over.
 
 use std::ops::Range;
 
 use crate::profile::{Cpu, EventSource, FrameId, Losses, NameRequest, Tgid, Thread, Timestamp, Unit, UserEnd};
 
-/// What [`Collector::drain`](super::Collector::drain) hands over. Reused from drain to drain, so that it costs no allocation.
+/// Result of [`Collector::drain`](super::Collector::drain). It is reused from drain to drain, to save allocations.
 #[derive(Default, Debug)]
 pub struct Batch {
     /// The samples, oldest first.
     pub samples: Vec<Collected>,
-    /// Their frames.
+    /// The frames of all samples.
     pub frames: Vec<FrameId>,
-    /// Frames never seen before.
+    /// Frames that were never seen before.
     pub wanted: Vec<NameRequest>,
-    /// The kernel got or lost code (BPF programs, trampolines): its names are to be read again.
+    /// The kernel got or lost code (BPF programs, trampolines), so its names must be read again.
     pub kernel_symbols_changed: bool,
-    /// What was lost since the start; `aged_out` and `over_memory` are the store's and stay 0.
+    /// Losses since the start. `aged_out` and `over_memory` belong to the store and stay 0.
     pub losses: Losses,
     /// Processes that ended.
     pub exited: Vec<Tgid>,
@@ -34,27 +34,27 @@ impl Batch {
 /// One sample.
 #[derive(Clone, Debug)]
 pub struct Collected {
-    /// Who.
+    /// Its thread.
     pub thread: Thread,
-    /// Where in [`Batch::frames`] its stack is, root first: user root … user leaf, kernel root … kernel leaf.
+    /// Its stack: a range of [`Batch::frames`], root first: user root … user leaf, kernel root … kernel leaf.
     pub frames: Range<usize>,
-    /// When.
+    /// Its time.
     pub time: Timestamp,
-    /// Where.
+    /// Its CPU.
     pub cpu: Cpu,
     /// Why the user stack ends.
     pub user_end: UserEnd,
-    /// The source of events that it was taken at.
+    /// The source of events that it came from.
     pub source: EventSource,
-    /// What it stands for: 1 for a tick of the clock, or the events since the last sample of this source on this CPU.
+    /// Its weight: 1 for a tick of the clock, or the number of events since the last sample of this source on this CPU.
     pub weight: u64,
     /// The unit of the weight.
     pub unit: Unit,
-    /// How many of its frames are the kernel's: the last ones.
+    /// How many of its frames are kernel frames: the last ones of the range.
     pub kernel_frames: usize,
-    /// The kernel stack is known to lack its outer side.
+    /// Whether the kernel stack is known to lack its outer side.
     pub kernel_cut: bool,
-    /// The sample before once more, walked in another way; with [`Walk::Compared`](super::Walk), [`Backtrace::Both`](super::Backtrace) and
-    /// [`Backtrace::Scan`](super::Backtrace) only. Not to be counted.
+    /// Whether this is the sample before, walked in another way. Only with [`Walk::Compared`](super::Walk),
+    /// [`Backtrace::Both`](super::Backtrace) and [`Backtrace::Scan`](super::Backtrace). Such a sample must not be counted.
     pub compared: bool,
 }

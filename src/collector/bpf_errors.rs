@@ -1,4 +1,4 @@
-//! What libbpf complains about, for the error that follows.
+//! Keeps libbpf's complaints for the error that follows.
 
 use std::io;
 use std::sync::Mutex;
@@ -8,19 +8,19 @@ use libbpf_rs::PrintLevel;
 use super::error::CollectorError;
 use crate::locks;
 
-/// The last thing that libbpf complained about, for the error that follows. One place for all threads, as libbpf's own
-/// printing is.
+/// The first complaint of libbpf since the last call of `forget_complaint`. There is one for all threads, as there is one printing function
+/// in libbpf.
 static COMPLAINT: Mutex<String> = Mutex::new(String::new());
 
 fn keep_complaint(_level: PrintLevel, message: String) {
     let message = message.trim();
-    // The verifier's log has pages; its last line is its reason, but libbpf prints "-- END PROG LOAD LOG --" after it.
+    // The verifier's log has pages. Its last line is its reason, but libbpf prints "-- END PROG LOAD LOG --" after it.
     let line = message
         .lines()
         .rev()
         .find(|line| !line.is_empty() && !line.contains("END PROG LOAD LOG") && !line.starts_with("processed "));
     let mut kept = locks::lock(&COMPLAINT);
-    // The first complaint is the cause, the following ones are its consequences.
+    // The first complaint is the cause; later complaints are its consequences.
     if let Some(line) = line.filter(|_| kept.is_empty()) {
         line.trim_start_matches("libbpf: ").clone_into(&mut kept);
     }
@@ -31,7 +31,7 @@ pub(crate) fn forget_complaint() {
     locks::lock(&COMPLAINT).clear();
 }
 
-/// The last thing that libbpf complained about; empty if it did not.
+/// Returns libbpf's complaint; empty if there is none.
 pub(crate) fn complaint() -> String {
     locks::lock(&COMPLAINT).clone()
 }

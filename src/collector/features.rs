@@ -1,4 +1,4 @@
-//! What this kernel and this machine offer, found by trying; for `flametop doctor`, and for errors that say what is missing.
+//! Finds by trying what this kernel and this machine support: for `flametop doctor`, and for errors that say what is missing.
 
 use crate::collector::machine::parse_release;
 use crate::collector::sys::machine;
@@ -12,16 +12,16 @@ use super::probes::Mechanism;
 use super::sources::clock::{self, Reading, Sampler};
 use crate::collector::sys::perf_event::{self, Clock};
 
-/// Oldest kernel that has all helpers of the BPF programs: `bpf_task_pt_regs` is of 5.15.
+/// Oldest kernel that has all helpers of the BPF programs: `bpf_task_pt_regs` came with 5.15.
 const OLDEST: (u32, u32) = (5, 15);
 
 /// The inode of the initial PID namespace: `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// How it stands with a feature.
+/// The state of a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
-    /// There, and as it should be.
+    /// The feature is there and works.
     Good,
     /// flametop works without it, but shows less.
     Limited,
@@ -29,26 +29,26 @@ pub enum Support {
     Missing,
 }
 
-/// Something that flametop needs, or does better with.
+/// A feature that flametop needs, or works better with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Feature {
-    /// What.
+    /// Its name.
     pub name: &'static str,
-    /// How it stands.
+    /// Its state.
     pub state: Support,
-    /// What was found: a version, a value, an error.
+    /// The result of the check: a version, a value, an error.
     pub found: String,
-    /// What it means and what helps: a sentence; empty when all is well.
+    /// The meaning and the remedy, in a sentence; empty if all is well.
     pub remedy: String,
 }
 
-/// Tries everything. Takes some milliseconds; leaves nothing behind.
+/// Checks all features. Takes some milliseconds, and leaves nothing behind.
 pub fn probe() -> Vec<Feature> {
     let sampler = clock::for_trying();
     let sampler = sampler.as_ref();
     let mut features =
         vec![kernel_version(), btf(), lockdown(), pid_namespace(), capabilities(), sampling_program(sampler.map(drop))];
-    // Where it could not be loaded, that is said.
+    // If the sampler could not be loaded, the line before says so.
     features.extend(sampler.map(|sampler| reading_of_stacks(sampler.reading())));
     features.extend([
         following_forks(),
@@ -65,7 +65,7 @@ pub fn probe() -> Vec<Feature> {
     features
 }
 
-/// What stacks can be taken at beside the clock's ticks: `-e`.
+/// Checks the mechanisms of `-e`, which take stacks at events instead of the clock's ticks.
 fn events_by_mechanism(sampler: &Sampler) -> Vec<Feature> {
     let Ok(shared) = sampler.share() else { return Vec::new() };
     let describe = |(mechanism, tried): (Mechanism, Result<(), String>)| {
@@ -92,7 +92,7 @@ fn events_by_mechanism(sampler: &Sampler) -> Vec<Feature> {
     super::probes::try_all(shared).into_iter().map(describe).collect()
 }
 
-/// What nothing works without, checked without trying: for clear errors at the start.
+/// Checks the requirements that nothing works without. It tries nothing, and serves clear errors at the start.
 pub(crate) fn required() -> Result<(), CollectorError> {
     let release = read("/proc/sys/kernel/osrelease");
     if parse_release(&release).is_some_and(|version| version < OLDEST) {
@@ -119,7 +119,7 @@ fn good_or(state: Support, good: bool) -> Support {
     if good { Support::Good } else { state }
 }
 
-/// The text of a small file of the kernel, or nothing.
+/// Returns the text of a small file of the kernel, or an empty text.
 fn read(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_string()).unwrap_or_default()
 }
@@ -139,7 +139,7 @@ fn btf() -> Feature {
     feature("BTF", good_or(Support::Missing, has_btf()), found, CollectorError::NoBtf.to_string())
 }
 
-/// `none [integrity] confidentiality` → `integrity`; `None` where the kernel has no lockdown.
+/// Returns the mode in brackets: `none [integrity] confidentiality` → `integrity`. Returns `None` if the kernel has no lockdown.
 fn lockdown_mode() -> Option<String> {
     let modes = fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
     Some(modes.split_once('[')?.1.split_once(']')?.0.to_string())
@@ -161,7 +161,7 @@ fn pid_namespace() -> Feature {
     feature("process numbers", good_or(Support::Missing, !in_pid_namespace()), found, CollectorError::PidNamespace.to_string())
 }
 
-/// Which of the capabilities we use are in effect. Bits of linux/capability.h.
+/// Checks which of the needed capabilities are in effect. The bits are those of linux/capability.h.
 fn capabilities() -> Feature {
     const SYS_ADMIN: u32 = 21;
     const USED: [(&str, u32); 6] = [
@@ -176,7 +176,7 @@ fn capabilities() -> Feature {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
     let effective = u64::from_str_radix(effective.trim(), 16).unwrap_or(0);
     let has = |bit: u32| effective >> bit & 1 == 1;
-    // CAP_SYS_ADMIN stands for BPF, PERFMON and CHECKPOINT_RESTORE, which were taken out of it in 5.8 and 5.9.
+    // CAP_SYS_ADMIN includes BPF, PERFMON and CHECKPOINT_RESTORE, which were split from it in 5.8 and 5.9.
     let covered =
         |name: &str, bit| has(bit) || has(SYS_ADMIN) && matches!(name, "CAP_BPF" | "CAP_PERFMON" | "CAP_CHECKPOINT_RESTORE");
     let missing: Vec<&str> = USED.iter().filter(|(name, bit)| !covered(name, *bit)).map(|(name, _)| *name).collect();
@@ -186,11 +186,11 @@ fn capabilities() -> Feature {
     feature("capabilities", state, found, format!("To see everything, {HOW_TO_BE_ALLOWED}."))
 }
 
-/// Why trying something failed.
+/// The reason why an attempt failed.
 enum Failure {
-    /// We may not; whether it would work is not known.
+    /// The attempt is not permitted, so the result is unknown.
     NotPermitted,
-    /// What the kernel said.
+    /// The kernel's error.
     Said(String),
 }
 
@@ -230,7 +230,7 @@ fn sampling_program(loaded: Result<(), &CollectorError>) -> Feature {
     )
 }
 
-/// Whether stacks are read where the kernel has all memory. On arm64 they never are.
+/// Checks whether stacks are read in place, through the kernel's direct map. On arm64 they never are.
 fn reading_of_stacks(reading: Reading) -> Feature {
     let remedy = "As right, and a third slower. In place needs Linux 6.2, /proc/kcore if memory is where chance has put it (KASLR), at \
                   most 64 TiB of it, none that has failed (HardwareCorrupted in /proc/meminfo), and no PV guest of Xen.";
@@ -275,11 +275,11 @@ fn events() -> Feature {
 
 fn paranoid() -> Feature {
     let value = read("/proc/sys/kernel/perf_event_paranoid");
-    // Higher values than 2 are Debian's and Ubuntu's: nobody without CAP_PERFMON may use perf events.
+    // Values above 2 exist in Debian and Ubuntu: without CAP_PERFMON, no process may use perf events there.
     feature("kernel.perf_event_paranoid", Support::Good, value, "")
 }
 
-/// Whether the memory of other processes may be read: init's as well as any.
+/// Checks whether the memory of other processes may be read, by the example of init.
 fn python_functions() -> Feature {
     let remedy = "Python functions have no names. Needs CAP_SYS_PTRACE, and the sysctl kernel.yama.ptrace_scope below 3.";
     match fs::File::open("/proc/1/mem") {
@@ -299,7 +299,7 @@ fn kernel_symbols() -> Feature {
     }
     let value = read("/proc/sys/kernel/kptr_restrict");
     let shown = fs::read_to_string("/proc/kallsyms").is_ok_and(|text| {
-        // With addresses hidden every line begins with zeros.
+        // If addresses are hidden, every line begins with zeros.
         text.lines()
             .take(100)
             .any(|line| line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0')))
@@ -333,7 +333,7 @@ fn max_stack() -> Feature {
     )
 }
 
-/// The CPUs that are switched on, by number; none when the kernel does not tell.
+/// Returns the numbers of the CPUs that are switched on. Returns none if the kernel does not tell.
 pub fn cpus_on() -> Vec<u16> {
     machine::online_cpus().unwrap_or_default().into_iter().filter_map(|cpu| u16::try_from(cpu).ok()).collect()
 }

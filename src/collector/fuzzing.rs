@@ -1,4 +1,4 @@
-//! Gives the fuzzer (`fuzz/`) the readers of the kernel's data about processes, of interpreters' functions in samples, and of the cache.
+//! Lets the fuzzer (`fuzz/`) call the readers of kernel data about processes, of interpreters' functions in samples, and of the cache.
 //!
 //! The fuzzer can call only public functions. The program itself calls none of these.
 
@@ -74,7 +74,7 @@ impl CollectorReader {
     }
 }
 
-/// Reads a record of an interpreter's functions, merges it with native frames, and replaces stack pointers of its sample.
+/// Parses a record of an interpreter's functions, merges it with native frames, and replaces stack pointers of its sample.
 ///
 /// ```text
 /// native frames u8 │ stack pointers kept u8 │ stack pointers added u8 │ the record …
@@ -88,7 +88,7 @@ pub fn script(input: &[u8]) -> Result<(), String> {
     let sample = Script::sample_of(bytes);
     let Some(script) = Script::parse(bytes) else { return Ok(()) };
     merge(&script, native.into())?;
-    // The record's own last words serve as stack pointers: some lie near its anchors.
+    // The record's own last words serve as stack pointers, so that some lie near its anchors.
     let pointers = bytes.rchunks_exact(8).filter_map(|word| u64_at(word, 0)).take(added.into());
     let Some(more) = Script::with_user(bytes, kept.into(), pointers) else { return Ok(()) };
     keep(Script::sample_of(&more) == sample, "the record is of another sample")?;
@@ -97,12 +97,12 @@ pub fn script(input: &[u8]) -> Result<(), String> {
     merge(&more, native.into())
 }
 
-/// Checks both ways of merging: each native frame comes once and in order, and functions in the order of the record. Functions that have no
-/// anchors come all.
+/// Checks both ways of merging. Each native frame must come once and in order, and functions must come in the order of the record.
+/// Functions without anchors must all come.
 fn merge(script: &Script, native: usize) -> Result<(), String> {
     let of_anchors = |each: &mut dyn FnMut(Part)| script.merge(native, each);
     merged(script, native, of_anchors)?;
-    // The record's own functions say which frames are loops.
+    // The record's own functions decide which frames are loops.
     let mut loops: Vec<bool> = script.functions().map(|function| function.check & 1 == 1).collect();
     loops.resize(native, true);
     for is_whole in [false, true] {
@@ -112,7 +112,7 @@ fn merge(script: &Script, native: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns how many functions are left.
+/// Checks one way of merging, and returns how many functions are left.
 fn merged(script: &Script, native: usize, merge: impl FnOnce(&mut dyn FnMut(Part))) -> Result<usize, String> {
     let (mut next, mut functions, mut is_in_order) = (0, script.functions(), true);
     merge(&mut |part| match part {

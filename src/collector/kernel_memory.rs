@@ -1,6 +1,5 @@
-//! What addresses of the kernel are called, and the code that is there, asked of the kernel itself: a program that prints names, or
-//! reads (`bpf/names.bpf.c`), is run for a batch at a time. A name costs about a microsecond; to read all of `/proc/kallsyms` took
-//! 45 ms of CPU here.
+//! Reads names and code of kernel addresses from the running kernel. A program that prints names or reads memory (`bpf/names.bpf.c`) is run
+//! for each batch of addresses. A name costs about a microsecond. Reading all of `/proc/kallsyms` took 45 ms of CPU on the same machine.
 
 use crate::collector::bpf_errors::bpf_error;
 use crate::collector::bpf_errors::forget_complaint;
@@ -24,16 +23,16 @@ mod skeleton {
 
 use skeleton::{NamesSkel, NamesSkelBuilder};
 
-/// `struct kernel_names` of `bpf/record.h`: a count, addresses, and behind them names.
+/// `struct kernel_names` of `bpf/record.h`: a count, addresses, and then names.
 const BATCH: usize = 32;
 const NAME_BYTES: usize = 576;
 const NAMES: usize = 8 + 8 * BATCH;
 
-/// `struct kernel_code`: an address, a size, whether it failed, and behind them bytes.
+/// `struct kernel_code`: an address, a size, whether reading failed, and then bytes.
 const CODE_BYTES: usize = 4096;
 const CODE: usize = 16;
 
-/// The running kernel, to be asked about its code. The programs are loaded when the first name is asked for: files have no addresses.
+/// Names and code of the running kernel. The programs are loaded when the first name is needed: a view of a file has no addresses.
 #[derive(Default)]
 pub struct RunningKernel(OnceCell<Option<KernelNames>>);
 
@@ -54,7 +53,7 @@ impl AskKernel for RunningKernel {
     }
 }
 
-/// The programs, loaded.
+/// The loaded programs.
 pub struct KernelNames {
     skeleton: NamesSkel<'static>,
 }
@@ -64,23 +63,23 @@ impl KernelNames {
     ///
     /// # Errors
     ///
-    /// When the kernel does not take them: then names are to be had from `/proc/kallsyms`.
+    /// If the kernel refuses the programs. Then `/proc/kallsyms` has the names.
     pub fn load() -> Result<KernelNames, CollectorError> {
         forget_complaint();
-        // As the sampler does: one pointer is left behind.
+        // As in the sampler, one pointer is leaked.
         let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let open = NamesSkelBuilder::default().open(place).map_err(|error| bpf_error("open the program that names", &error))?;
-        // Loaded while others' programs run, and libbpf fills a map by the way.
+        // The load is undisturbed because other programs run meanwhile, and libbpf fills a map during the load.
         let skeleton =
             scheduling::undisturbed(|| open.load()).map_err(|error| bpf_error("load the program that names", &error))?;
         Ok(KernelNames { skeleton })
     }
 
-    /// The symbol that holds each address; `None` where there is none.
+    /// Returns the symbol that contains each address; `None` where there is none.
     ///
     /// # Errors
     ///
-    /// When the program cannot be run.
+    /// If the program cannot be run.
     pub fn symbols(&mut self, addresses: &[u64]) -> Result<Vec<Option<KernelSymbol>>, CollectorError> {
         let mut names = Vec::with_capacity(addresses.len());
         for batch in addresses.chunks(BATCH) {
@@ -96,12 +95,12 @@ impl KernelNames {
         Ok(names)
     }
 
-    /// The bytes of the kernel's memory at these addresses, as they are now, up to a piece of 4,096 that cannot be read; `None` if the
-    /// first cannot.
+    /// Returns the current bytes of the kernel's memory at these addresses, up to the first piece of 4,096 bytes that cannot be read.
+    /// Returns `None` if the first piece cannot be read.
     ///
     /// # Errors
     ///
-    /// When the program cannot be run.
+    /// If the program cannot be run.
     pub fn code(&mut self, addresses: Range<u64>) -> Result<Option<Vec<u8>>, CollectorError> {
         let mut bytes = Vec::new();
         for address in addresses.clone().step_by(CODE_BYTES) {
@@ -117,7 +116,7 @@ impl KernelNames {
     }
 }
 
-/// Puts a question into a map of one element, runs the program that answers it there, and takes the answer.
+/// Puts a question into a map of one element, runs the program that answers it, and returns the answer from the same element.
 fn answer(map: &MapMut<'_>, program: &ProgramMut<'_>, question: &[u8]) -> Result<Vec<u8>, CollectorError> {
     let failed = |source| CollectorError::Read { path: "the kernel's functions", source };
     bpf_memory::write_mapped(map.as_fd(), 0, question).map_err(failed)?;
@@ -125,8 +124,8 @@ fn answer(map: &MapMut<'_>, program: &ProgramMut<'_>, question: &[u8]) -> Result
     bpf_memory::read_mapped(map.as_fd(), 0, question.len()).map_err(failed)
 }
 
-/// The symbol in a text that ends with 0: `name+0x12/0x345` or `name+0x12/0x345 [module]`. An address in hexadecimal, as stands there
-/// without one, is none.
+/// Parses a symbol from a text that ends with 0: `name+0x12/0x345` or `name+0x12/0x345 [module]`. Without a symbol the kernel writes an
+/// address in hexadecimal; then the result is `None`.
 fn symbol_in(text: &[u8], address: u64) -> Option<KernelSymbol> {
     let text = std::str::from_utf8(text.split(|byte| *byte == 0).next()?).ok()?;
     let (text, module) = match text.split_once(' ') {
@@ -141,8 +140,8 @@ fn symbol_in(text: &[u8], address: u64) -> Option<KernelSymbol> {
     Some(KernelSymbol { name: name.to_owned(), module, addresses: start..start.checked_add(number(size)?)? })
 }
 
-/// Whether the kernel has made up this name for a BPF program (`bpf_prog_`, its tag of 16 digits, and its own name), or for a trampoline
-/// of one: of these it names no module, though `/proc/kallsyms` does.
+/// Tells whether the kernel made up this name for a BPF program or its trampoline. A program's name is `bpf_prog_`, a tag of 16 digits, and
+/// its own name. The kernel prints no module for these symbols, though `/proc/kallsyms` has one.
 fn is_of_bpf(name: &str) -> bool {
     let is_program = |rest: &str| {
         let tag = rest.get(..16).is_some_and(|tag| tag.bytes().all(|digit| digit.is_ascii_hexdigit()));
@@ -161,7 +160,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::Instant;
 
-    /// `/proc/kallsyms` says the same; where several names stand at one address, the kernel chooses one of them.
+    /// `/proc/kallsyms` has the same names. If several symbols are at one address, the kernel chooses one of them.
     #[test]
     fn the_kernel_calls_its_functions_what_kallsyms_calls_them() {
         let text = std::fs::read_to_string("/proc/kallsyms").unwrap();
@@ -174,7 +173,7 @@ mod tests {
             }
         }
         assert!(!symbols.contains_key(&0), "this test needs root: addresses of the kernel are hidden");
-        // Some are no functions and say where the code ends; BPF programs of other tests come and go, and what calls them.
+        // Some symbols are no functions and mark the end of code. BPF programs and trampolines of other tests come and go.
         let others = ["_etext", "_einittext", "[bpf]", "[__builtin__ftrace]", "[__builtin__kprobes]"];
         symbols.retain(|_, names| !names.iter().any(|name| others.iter().any(|other| name.ends_with(other))));
         let mut addresses: Vec<u64> = symbols.keys().copied().collect();
@@ -221,7 +220,7 @@ mod tests {
         }
     }
 
-    /// The kernel's own copy of what its compiler made of a BPF program.
+    /// The expected bytes are the kernel's own copy of the code that its compiler made of a BPF program.
     #[test]
     fn code_is_what_the_kernel_says_that_it_is() {
         let mut kernel = KernelNames::load().unwrap();

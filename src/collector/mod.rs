@@ -1,4 +1,4 @@
-//! Everything that touches the kernel: what runs at each tick of the clock, and who mapped what, when.
+//! The part that touches the kernel: takes samples at each tick of the clock, and follows processes and their mappings.
 //!
 //! ```text
 //! clock of each CPU ─► sampler.bpf.c ─► ring buffer ──┐
@@ -6,11 +6,11 @@
 //! side-band events of each CPU ─► perf rings ─────────┘
 //! ```
 //!
-//! Samples are handed over only when all events before them have been applied: those up to a watermark, a moment before
-//! the rings were read. So a process that lived for milliseconds has its mappings when its samples are looked at.
+//! Samples are handed over only when all events before them have been applied. So only samples up to a watermark are handed over, a moment
+//! before the rings were read. A process that lived for milliseconds still has its mappings when its samples are resolved.
 //!
-//! Owes its caller: every sample taken, or a count of it in [`Batch::losses`]. The caller drains at least every 100 ms or
-//! so: a second of samples and some thousand short processes fit into the buffers.
+//! Owes its caller: every sample taken, or a count of it in [`Batch::losses`]. The caller drains about every 100 ms, or more often: the
+//! buffers hold a second of samples and some thousand short processes.
 #![deny(clippy::indexing_slicing)]
 
 mod batch;
@@ -60,27 +60,27 @@ use requests::Requests;
 use tables::{Cache, Tables};
 pub use tables::{ObjectState, ObjectStatus, Summary, TablesStatus};
 
-/// An event is written to its ring some microseconds after the time in it; a virtual CPU may be stopped in between. What
-/// is younger than this when the rings are read waits for the next drain.
+/// An event is written to its ring some microseconds after the time in it, and a virtual CPU may be stopped in between. Records younger
+/// than this when the rings are read wait for the next drain.
 const SLACK: u64 = 1_000_000;
 
-/// Most rounds of questions about processes, and answers, in one drain.
+/// Most rounds of questions and answers about processes in one drain.
 const ANSWER_ROUNDS: usize = 3;
 
-/// How often CPUs are looked for and dead processes let go: nanoseconds.
+/// Nanoseconds between two checks for CPUs and dead processes.
 const TIDY_EVERY: u64 = 1_000_000_000;
 
-/// A running collection; it ends, and leaves nothing in the kernel, when this is dropped.
+/// A running collection. When it is dropped, it ends and leaves nothing in the kernel.
 pub struct Collector {
-    /// Ends its workers before the maps that they write to are closed.
+    /// Dropped first: it ends its workers before the maps that they write to are closed.
     tables: Option<Tables>,
     probes: Probes,
     sampler: Sampler,
     rings: BTreeMap<u32, EventRings>,
     table: ProcessTable,
-    /// Events that were read and are younger than the last watermark, oldest first.
+    /// Events that were read but are younger than the last watermark, oldest first.
     events: Vec<Timed>,
-    /// Reused buffer for a ring's bytes.
+    /// Buffer for a ring's bytes, reused at each drain.
     bytes: Vec<u8>,
     happened: Happened,
     requests: Requests,
@@ -91,23 +91,23 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts collecting: events first, then who is there, then the clock.
+    /// Starts collecting: first the events, then the list of processes, then the clock.
     ///
     /// # Errors
     ///
-    /// Says what is missing: privileges, BTF, a kernel that is new enough, a process among the targets.
+    /// If something is missing: privileges, BTF, a new enough kernel, a process among the targets.
     pub fn start(options: CollectorOptions, names: Arc<Names>, processes: Arc<Processes>) -> Result<Collector, CollectorError> {
         let cpus = online()?;
         let ring_bytes = ring_bytes(options.frequency, cpus.len());
         Collector::start_with_ring(options, names, processes, ring_bytes)
     }
 
-    /// Bytes held about processes, what they map, and files with unwind tables.
+    /// Returns the bytes held about processes, their mappings, and files with unwind tables.
     pub fn memory(&self) -> usize {
         self.table.memory() + self.tables.as_ref().map_or(0, Tables::memory)
     }
 
-    /// From now on names are made in these tables: the others are let go.
+    /// Makes all further names in these tables. The old tables are dropped.
     pub fn use_names(&mut self, names: Arc<Names>) {
         self.table.use_names(names);
     }
@@ -123,7 +123,8 @@ impl Collector {
         }
         features::required()?;
         let cpus = online()?;
-        // For each CPU a ring of events, a clock and its link; for tables their segments; the other 256 for maps, programs and the rest.
+        // Each CPU needs a ring of events, a clock and its link; tables need their segments. The other 256 are for maps, programs and other
+        // files.
         machine::allow_descriptors(3 * cpus.len() as u64 + tables::descriptors(options.kernel_memory) + 256);
         let (wanted, follow_forks) = match options.targets {
             Targets::All => (None, false),
@@ -182,7 +183,7 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Opens the events of a CPU. They wake [`Collector::wait`] when there are many.
+    /// Opens the events of a CPU. Many unread events wake [`Collector::wait`].
     fn open_ring(&mut self, cpu: u32, bytes: usize) -> io::Result<()> {
         let ring = EventRings::open(cpu, bytes)?;
         ring.wakes().into_iter().try_for_each(|wakes| self.sampler.wake_for(wakes))?;
@@ -190,8 +191,8 @@ impl Collector {
         Ok(())
     }
 
-    /// Reads who is there, and makes targets of all descendants of `families`. Finds the interpreters of those and of `is_target`, so that
-    /// their first samples have functions; but not for long.
+    /// Reads the list of processes, and makes targets of all descendants of `families`. Finds the interpreters of those processes and of
+    /// `is_target`, so that their first samples have functions. The time for this is limited.
     fn find_processes(&mut self, families: Vec<Tgid>, is_target: impl Fn(u32) -> bool) -> Result<(), CollectorError> {
         let found = io_timeout::within(0, FailureDomain::process("all"), io_timeout::PATIENCE, || {
             let found = processes::proc::scan()?;
@@ -219,16 +220,16 @@ impl Collector {
         Ok(())
     }
 
-    /// What makes the clock tick: `cycles`, or `cpu-clock` on machines without counters.
+    /// Returns the name of the clock: `cycles`, or `cpu-clock` on machines without counters.
     pub fn event_name(&self) -> &'static str {
         self.sampler.clock().name()
     }
 
-    /// Takes stacks at one more kind of event.
+    /// Takes stacks at one more source of events.
     ///
     /// # Errors
     ///
-    /// When there is nothing of this name, or the kernel refuses: nothing is left behind then.
+    /// If there is no event of this name, or if the kernel refuses it. Nothing is left behind then.
     pub fn attach_event(&mut self, event: &EventRequest) -> Result<EventSource, CollectorError> {
         if matches!(event.spec, EventSpec::Clock) {
             self.sampler.attach(&online()?)?;
@@ -237,12 +238,12 @@ impl Collector {
         self.probes.attach(event, &online()?)
     }
 
-    /// Tries which events this machine refuses. Nothing is left attached.
+    /// Finds the events that this machine refuses. Nothing stays attached.
     pub fn refused_events(&mut self) -> Refused {
         self.probes.refused(&online().unwrap_or_default())
     }
 
-    /// Takes no more stacks at these events. Samples that were taken stay.
+    /// Stops taking stacks at these events. Earlier samples stay.
     pub fn detach_event(&mut self, source: EventSource) {
         if source == EventSource::CLOCK {
             self.sampler.stop();
@@ -251,12 +252,12 @@ impl Collector {
         }
     }
 
-    /// How many samples of this process itself the clock's program has left out; those of events are in [`EventStatus::own`].
+    /// Returns how many samples of this process itself the clock's program has left out. For events see [`EventStatus::own`].
     pub fn own_left_out(&self) -> u64 {
         self.sampler.own()
     }
 
-    /// What was counted of each kind of event.
+    /// Returns the counts of each source of events.
     pub fn events(&self) -> Vec<EventStatus> {
         self.probes.status()
     }
@@ -265,7 +266,7 @@ impl Collector {
     ///
     /// # Errors
     ///
-    /// When there is no such process, no room, or when all processes are sampled anyway.
+    /// If there is no such process, if there is no room, or if all processes are sampled anyway.
     pub fn add_target(&mut self, tgid: Tgid) -> Result<(), CollectorError> {
         if !self.filters {
             return Err(CollectorError::NotFiltering);
@@ -279,23 +280,23 @@ impl Collector {
         self.sampler.add_target(tgid.0)
     }
 
-    /// How many CPUs are watched: on them the clock ticks, if it does.
+    /// Returns the number of watched CPUs: the clock ticks on them, if it is used.
     pub fn cpus(&self) -> usize {
         self.rings.len()
     }
 
-    /// Sleeps for so long, or until the kernel's buffers want to be drained before their turn: one is half full, or code ran that has no
-    /// unwind table yet.
+    /// Sleeps for this time, or until the kernel's buffers must be drained earlier: because one is half full, or because code ran that has
+    /// no unwind table yet.
     pub fn wait(&self, timeout: Duration) {
         self.sampler.wait(timeout);
     }
 
-    /// How it stands with unwind tables; `None` when stacks are walked by frame pointers.
+    /// Returns the state of unwind tables; `None` if stacks are walked by frame pointers.
     pub fn tables(&self) -> Option<TablesStatus> {
         self.tables.as_ref().map(Tables::status)
     }
 
-    /// The objects that code ran of, and what became of their unwind tables.
+    /// Returns the objects whose code ran, and the state of their unwind tables.
     pub fn objects(&self) -> Vec<ObjectStatus> {
         self.tables.as_ref().map(Tables::objects).unwrap_or_default()
     }
@@ -316,21 +317,21 @@ impl Collector {
         notes
     }
 
-    /// Forgets processes that ended before this time: no sample needs them.
+    /// Forgets processes that ended before this time. No sample may need them any more.
     pub fn forget_before(&mut self, time: Timestamp) {
         self.table.forget_before(time);
     }
 
-    /// What the walk by tables has done so far.
+    /// Returns the counts of the walk by tables so far.
     pub fn walked(&self) -> Walked {
         self.sampler.walked()
     }
 
-    /// Drains the kernel's buffers, without sleeping, and hands over what is ready in the place of what the batch held.
+    /// Drains the kernel's buffers without sleeping, and replaces the contents of the batch.
     ///
     /// # Errors
     ///
-    /// When the ring buffer cannot be read, which is not expected to happen.
+    /// If the ring buffer cannot be read, which is not expected to happen.
     pub fn drain(&mut self, batch: &mut Batch) -> Result<(), CollectorError> {
         batch.clear();
         let now = machine::now().0;
@@ -348,8 +349,8 @@ impl Collector {
         Ok(())
     }
 
-    /// Drains for the last time: samples that wait for their process to be read, or for a table, are taken as they are at `until`, or once
-    /// neither may come.
+    /// Drains for the last time. Some samples still wait for a table, or for their process to be read. They are handed over unfinished at
+    /// `until`, or as soon as nothing more can come.
     ///
     /// # Errors
     ///
@@ -361,7 +362,7 @@ impl Collector {
         Ok(())
     }
 
-    /// `last` is set at the last drain: when that ends.
+    /// Drains once. `last` is set at the last drain: the time until which the drain may wait.
     fn drain_now(&mut self, watermark: u64, batch: &mut Batch, last: Option<Instant>) -> Result<(), CollectorError> {
         self.read_events();
         self.merge(watermark, batch)?;
@@ -378,19 +379,19 @@ impl Collector {
         Ok(())
     }
 
-    /// Sends questions about processes, and applies the answers that come until then.
+    /// Sends questions about processes, and applies the answers that come before `until`.
     fn exchange(&mut self, is_last: bool, until: Instant, batch: &mut Batch) {
-        // Answers may lead to new questions: a process's mappings to the build ids of its files.
+        // Answers may lead to new questions: the mappings of a process lead to the build ids of its files.
         for round in 0..ANSWER_ROUNDS {
             let asked = self.table.send_questions();
             if round > 0 && !asked {
                 break;
             }
-            // If no sample needs the answers, they are taken at the next drain. Waiting for them would cost two switches of threads.
+            // If no sample needs the answers, the next drain takes them. Waiting for them would cost two switches of threads.
             let waits = is_last || asked && self.table.is_sample_waiting();
             let answers = self.table.answers(waits, until);
             if !answers.is_empty() {
-                // The process may have begun another program after the watermark but before the answer was read.
+                // The process may have started another program after the watermark but before the answer was read.
                 self.read_events();
             }
             let events = &self.events;
@@ -420,17 +421,17 @@ impl Collector {
         }
     }
 
-    /// Returns what became of samples that met code without an unwind table.
+    /// Returns the outcome of samples that met code without an unwind table.
     pub fn dumps(&self) -> DumpCounts {
         self.table.dump_counts()
     }
 
-    /// Returns what became of the functions of interpreters.
+    /// Returns the outcome for the functions of interpreters.
     pub fn scripts(&self) -> ScriptCounts {
         self.table.script_counts()
     }
 
-    /// Returns the processes about which nothing could be read, and related counts.
+    /// Returns the processes whose data could not be read, and related counts.
     pub fn unread(&self) -> Unread {
         self.table.unread()
     }
@@ -457,14 +458,14 @@ impl Collector {
                 self.events.push(Timed { time: latest, event: Event::Full });
             }
         }
-        // Stable: events of one moment stay in the order of their CPU.
+        // The sort is stable: events of the same moment stay in the order of their CPU.
         self.events.sort_by_key(|timed| timed.time);
         if self.events.iter().any(|timed| matches!(timed.event, Event::Lost(_))) {
             self.tables.iter().for_each(Tables::events_were_lost);
         }
     }
 
-    /// Applies events and resolves samples up to the watermark, in one order of time.
+    /// Applies events and resolves samples up to the watermark, all in the order of time.
     fn merge(&mut self, watermark: u64, batch: &mut Batch) -> Result<(), CollectorError> {
         let ready = self.events.partition_point(|timed| timed.time <= watermark);
         let mut events = self.events.drain(..ready).peekable();
@@ -508,32 +509,32 @@ impl Collector {
         batch.exited.append(&mut self.happened.exited);
         batch.kernel_symbols_changed = std::mem::take(&mut self.happened.kernel_symbols_changed);
         if self.filters {
-            // At once: the number may be given to a stranger.
+            // Removed at once: the number may be given to another process.
             let gone = batch.exited.iter().filter(|tgid| !self.table.is_alive(tgid.0));
             gone.for_each(|tgid| self.sampler.remove_target(tgid.0));
         }
         batch.losses.ring_full = self.sampler.ring_full() + self.probes.ring_full();
-        // A child that could not be made a target is lost by its fork: it is not sampled at all.
+        // A child that could not be made a target is never sampled, so its fork counts as a lost event.
         batch.losses.events_lost = self.happened.lost + self.sampler.forks_lost();
         batch.losses.malformed = self.malformed + self.sampler.malformed();
     }
 
-    /// CPUs may be switched on and off. One that was both within a second keeps events that never tick again: that is not
-    /// noticed, except when the machine slept.
+    /// Follows CPUs that are switched on and off. If a CPU went off and on within a second, its old events never tick again. That is
+    /// noticed only if the machine slept.
     fn follow_cpus(&mut self) {
         let Ok(cpus) = machine::online_cpus() else { return };
         let slept = machine::slept();
-        // Half a second: the two clocks are not read at the same moment.
+        // Half a second of tolerance: the two clocks are not read at the same moment.
         if slept.abs_diff(self.slept) > 500_000_000 {
             self.slept = slept;
             self.rings.clear();
             self.sampler.follow_cpus(&[]);
         }
-        // Events before the clock, as at the start.
+        // Events are opened before the clock, as at the start.
         self.rings.retain(|cpu, _| cpus.contains(cpu));
         for cpu in &cpus {
             if !self.rings.contains_key(cpu) {
-                // It may have gone again meanwhile.
+                // The CPU may be off again.
                 let _ = self.open_ring(*cpu, event_ring_bytes(cpus.len()));
             }
         }
@@ -546,9 +547,9 @@ fn online() -> Result<Vec<u32>, CollectorError> {
     machine::online_cpus().map_err(|source| CollectorError::Read { path: "/sys/devices/system/cpu/online", source })
 }
 
-/// A program that starts and ends writes about 1.5 KB of events, a twentieth of it names. With the ring of names, half as large, and the
-/// pages of their heads, 256 KiB are what an unprivileged user may lock for each CPU (`kernel.perf_event_mlock_kb`: 516); large machines
-/// get less each.
+/// Returns the bytes of a CPU's ring of mappings. A program that starts and ends writes about 1.5 KB of events, a twentieth of it names. An
+/// unprivileged user may lock 516 KiB for each CPU (`kernel.perf_event_mlock_kb`). That is enough for a ring of 256 KiB, a ring of names of
+/// half that size, and the first page of each. Large machines get less for each CPU.
 fn event_ring_bytes(cpus: usize) -> usize {
     if cpus <= 32 { 256 << 10 } else { 128 << 10 }
 }
@@ -565,7 +566,7 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(10);
         let mut batch = Batch::default();
         while batch.losses.ring_full == 0 && Instant::now() < until {
-            // Long enough for 4 KiB to fill up on one CPU alone.
+            // Long enough to fill 4 KiB on one CPU alone.
             std::thread::sleep(Duration::from_millis(200));
             collector.drain(&mut batch).unwrap();
         }
@@ -579,17 +580,17 @@ mod tests {
         let mut collector = Collector::start(options, Arc::default(), Arc::default()).expect("this test needs root");
         let all = collector.cpus();
         let first = machine::online_cpus().unwrap()[0];
-        // As if all others had gone: switching one off would disturb whatever else runs on this machine.
+        // Simulates that all other CPUs are off: switching one off would disturb other programs on this machine.
         collector.sampler.follow_cpus(&[first]);
         collector.rings.retain(|cpu, _| *cpu == first);
         assert_eq!(collector.cpus(), 1);
         collector.follow_cpus();
         assert_eq!((collector.cpus(), collector.rings.len()), (all, all));
-        // As if the machine had slept: all is opened anew, and ticks.
+        // Simulates that the machine has slept: all events are opened again, and tick.
         collector.slept += 10_000_000_000;
         collector.follow_cpus();
         assert_eq!((collector.cpus(), collector.rings.len()), (all, all));
-        // All are kept busy: on some virtual machines the clock of an idle CPU does not tick, for perf neither.
+        // All CPUs are kept busy, because on some virtual machines the clock of an idle CPU does not tick, for perf neither.
         let until = Instant::now() + Duration::from_secs(10);
         let done = std::sync::atomic::AtomicBool::new(false);
         let spin = || {

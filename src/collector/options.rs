@@ -1,21 +1,21 @@
-//! What to sample, and how.
+//! Options of the collector: the processes to sample, and how.
 
 use super::probes::{Backtrace, EventRequest};
 use super::tables;
 use crate::collector::sources::walk::Walk;
 use crate::profile::Tgid;
 
-/// Stacks a second at events, on each CPU, if nothing else is said. At some 5 to 10 µs each this is at most one percent of it.
+/// Default for stacks a second at events, on each CPU. A stack takes some 5 to 10 µs, so this is at most one percent of the CPU.
 pub const EVENT_BUDGET: u32 = 1000;
 
-/// What to sample, and how often.
+/// Options of the collector.
 #[derive(Clone, Debug)]
 pub struct CollectorOptions {
     /// Samples a second on each CPU.
     pub frequency: u32,
-    /// Whether CPUs that have nothing to do are sampled, too.
+    /// Whether idle CPUs are sampled as well.
     pub include_idle: bool,
-    /// Whether this process itself is sampled. If not, its samples and events are only counted; its children are sampled in any case.
+    /// Whether this process itself is sampled. If not, its samples and events are only counted. Its children are sampled in any case.
     pub include_self: bool,
     /// The processes that are sampled.
     pub targets: Targets,
@@ -26,22 +26,22 @@ pub struct CollectorOptions {
     pub limit_walks: bool,
     /// Whether samples are taken by the clock.
     pub clock: bool,
-    /// Where else stacks are taken.
+    /// Events that stacks are taken at, in addition to the clock.
     pub events: Vec<EventRequest>,
-    /// The source of the kernel's stack in fentry and fexit programs.
+    /// How to unwind the kernel's stack at fentry and fexit.
     pub backtrace: Backtrace,
-    /// Stacks a second that are taken at events, on each CPU, at most; what happens between is counted.
+    /// Most stacks a second at events, on each CPU. All events are counted.
     pub event_budget: u32,
-    /// Bytes that flametop may take. The table of mapped files gets a sixteenth.
+    /// Bytes that flametop may use. The table of mapped files gets a sixteenth.
     pub memory: usize,
-    /// Whether unwind tables are kept on disk, in the cache directory of the user that we run as, for the next run.
+    /// Whether unwind tables are kept on disk for the next run, in the cache directory of the user that flametop runs as.
     pub cache_tables: bool,
     /// Bytes of the kernel's memory that unwind tables may take.
     pub kernel_memory: u64,
 }
 
 impl Default for CollectorOptions {
-    /// Everybody's samples at 99 Hz but our own, without idle CPUs, walked by tables, which are kept on disk.
+    /// All processes but flametop itself, at 99 Hz, without idle CPUs, walked by tables that are kept on disk.
     fn default() -> CollectorOptions {
         CollectorOptions {
             frequency: 99,
@@ -61,13 +61,13 @@ impl Default for CollectorOptions {
     }
 }
 
-/// The processes that are sampled. Samples of others are dropped in the kernel before their stacks are walked.
+/// The processes that are sampled. Samples of other processes are dropped in the kernel before their stacks are walked.
 #[derive(Clone, Debug)]
 pub enum Targets {
-    /// Everybody's.
+    /// All processes.
     All,
-    /// These processes'.
+    /// These processes.
     Processes(Vec<Tgid>),
-    /// These processes', their children's, and so on: those that are there and those to come, from their first instruction.
+    /// These processes and all their descendants: present ones, and future ones from their first instruction.
     Families(Vec<Tgid>),
 }

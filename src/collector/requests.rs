@@ -1,8 +1,8 @@
 //! Requests for unwind tables, on their way from the ring buffer to the workers.
 //!
-//! A request names a mapping of a process. Which file that is, is known when the process's mappings are known, and when the events up to
-//! the request are applied. Its process may be gone a moment later. So each request is made at once, while the process may still be there,
-//! and again when its events have been applied; a request for a table that is there or is being made costs one look-up.
+//! A request names a mapping of a process. The file of the mapping is known only after the process's mappings are read, and after the
+//! events up to the request are applied. The process may be gone a moment later. So each request is made at once, while the process may
+//! still be there. It is repeated when its events have been applied. Repeating costs one look-up if the table exists or is being made.
 
 use std::collections::VecDeque;
 
@@ -10,18 +10,18 @@ use super::processes::table::ProcessTable;
 use super::tables::Tables;
 use super::wire::records::Wish;
 
-/// When a request is repeated: nanoseconds after it was made first.
+/// Pauses before a request is repeated: nanoseconds after the first time.
 const AGAIN: [u64; 2] = [120_000_000, 500_000_000];
 
-/// Most requests that are repeated.
+/// Most requests that wait to be repeated, in each queue.
 const MOST: usize = 4096;
 
-/// Requests that wait.
+/// Waiting requests.
 #[derive(Default)]
 pub(super) struct Requests {
-    /// They came before the mappings of their process were read: their files have no paths yet.
+    /// Requests that came before the mappings of their process were read: their files have no paths yet.
     early: Vec<Wish>,
-    /// They are repeated at that time: oldest first, one queue for each of [`AGAIN`].
+    /// Requests to repeat, with the time: oldest first, one queue for each pause of [`AGAIN`].
     again: [VecDeque<(u64, Wish)>; 2],
 }
 
@@ -40,7 +40,7 @@ impl Requests {
         }
     }
 
-    /// Makes the requests whose time has come.
+    /// Makes the requests that are due.
     pub(super) fn make_due(&mut self, now: u64, tables: Option<&Tables>, table: &mut ProcessTable) {
         let early = std::mem::take(&mut self.early);
         let due = self.again.iter_mut().flat_map(|queue| {

@@ -1,8 +1,8 @@
 //! A command that flametop starts, sampled from its first instruction.
 //!
-//! flametop starts itself as `flametop __hold CMD…`. That process stops itself at once; when its number is among the
-//! collector's targets it is told to go on and becomes the command by `exec`, under the same number. No instruction of the
-//! command runs unseen, and no code has to run between fork and exec.
+//! flametop starts itself as `flametop __hold CMD…`. That process stops itself at once. When its number is among the collector's targets,
+//! flametop lets it continue, and it becomes the command by `exec`, under the same number. No instruction of the command runs unseen, and
+//! no code has to run between fork and exec.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -31,31 +31,31 @@ use super::user::{Ids, User};
 pub(super) enum Output {
     /// Where it goes without flametop.
     Leave,
-    /// All of it to flametop's standard error: its standard output is for something else.
+    /// To flametop's standard error, all of it: flametop's standard output carries the stacks.
     ToStderr,
-    /// To a pseudo-terminal whose other end is [`Child::output`].
+    /// To a pseudo-terminal; [`Child::output`] is its other side.
     Pane,
     /// To a file.
     File(File),
 }
 
-/// How the command lives beside flametop, and how it is asked to end.
+/// Terms under which the command runs: its input, the processes that signals reach, and the time that it has to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Terms {
-    /// It reads what flametop would read.
+    /// Whether it reads flametop's standard input.
     input: bool,
     bond: Bond,
-    /// From SIGTERM to SIGKILL.
+    /// Time from SIGTERM to SIGKILL.
     patience: Duration,
 }
 
-/// Whom a signal to the command reaches.
+/// The processes that a signal to the command reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bond {
-    /// A session of its own, and so a process group: the terminal is flametop's. In a pane the pseudo-terminal is the session's
-    /// own, and closing it hangs up whoever is left.
+    /// A new session, and so a new process group, because the live view needs the terminal. In a pane the pseudo-terminal belongs to that
+    /// session, and closing it sends SIGHUP to the processes that remain.
     Session,
-    /// A process group of its own in flametop's session.
+    /// A new process group in flametop's session.
     Group,
     /// flametop's own group. A group in the background could not read the terminal (SIGTTIN would stop it), and Ctrl-C would
     /// not reach it. A signal goes to the command and its descendants, one by one.
@@ -63,38 +63,38 @@ enum Bond {
 }
 
 impl Terms {
-    /// Beside the live view, which has the terminal for itself.
+    /// Terms for the live view, which keeps the terminal to itself.
     pub(super) fn watched() -> Terms {
         Terms { input: false, bond: Bond::Session, patience: Duration::from_secs(2) }
     }
 
-    /// Beside a recording: as without flametop.
+    /// Terms for a recording: the command runs as without flametop.
     pub(super) fn recorded() -> Terms {
         let bond = if File::open("/dev/tty").is_ok() { Bond::Shared } else { Bond::Group };
         Terms { input: true, bond, patience: Duration::from_secs(5) }
     }
 }
 
-/// A command that was started and does not run yet, or that runs.
+/// A command that was started. It is held before its first instruction until [`Child::go`].
 pub(super) struct Child {
     process: Process,
-    /// The command as it was written.
+    /// The command's first word, as the user wrote it.
     pub(super) program: OsString,
-    /// The same, for messages.
+    /// The same word, as it can be printed in messages.
     pub(super) name: String,
-    /// What it writes, if it writes to a pane.
+    /// Its output, if it writes to a pane.
     pub(super) output: Option<File>,
-    /// Set, it is killed instead of waited for.
+    /// If set, the command is killed instead of waited for.
     pub(super) hurry: Arc<AtomicBool>,
-    /// When it began, and the CPU time of other children then.
+    /// The start time, and the CPU time of other children up to then.
     began: OnceLock<(Instant, Option<(Duration, Duration)>)>,
     terms: Terms,
 }
 
-/// Stops itself, and becomes the command when it is let go on.
+/// Stops this process. When flametop lets it continue, it becomes the command.
 pub(super) fn hold(options: &Hold) -> Result<()> {
     let [program, arguments @ ..] = options.command.as_slice() else { bail!("no command to start") };
-    // Seen in the kernel's part of exec: there it should have the command's name, not ours.
+    // The kernel's part of exec runs under this process's name: it should be the command's name, not flametop's.
     let name = Path::new(program).file_name().map_or(&[][..], |name| name.as_bytes());
     if let Ok(name) = std::ffi::CString::new(name.get(..15).unwrap_or(name)) {
         let _ = rustix::thread::set_name(&name);
@@ -109,7 +109,7 @@ pub(super) fn hold(options: &Hold) -> Result<()> {
     if options.terminal {
         ioctl_tiocsctty(std::io::stdout()).context("failed to take the pseudo-terminal")?;
     }
-    // Should flametop be killed now, nobody would let this process go on: then it is to end, too.
+    // If flametop is killed now, no process would let this one continue. Then it must end as well.
     set_parent_process_death_signal(Some(Signal::KILL)).context("failed to be tied to the profiler")?;
     kill_process(rustix::process::getpid(), Signal::STOP).context("failed to wait for the profiler")?;
     set_parent_process_death_signal(None).context("failed to be let go by the profiler")?;
@@ -117,13 +117,13 @@ pub(super) fn hold(options: &Hold) -> Result<()> {
     Err(error).with_context(|| format!("failed to start {}", shown(program)))
 }
 
-/// A word of the command line as it can be printed.
+/// Returns a word of the command line in a form that can be printed.
 pub(super) fn shown(word: &OsStr) -> String {
     sanitize(&word.to_string_lossy()).into_owned()
 }
 
 impl Child {
-    /// Starts the command, as a user if one is given, and leaves it before its first instruction.
+    /// Starts the command, as another user if one is given, and holds it before its first instruction.
     pub(super) fn start(command: &[OsString], output: Output, terms: Terms, user: Option<&User>) -> Result<Child> {
         let [program, ..] = command else { bail!("no command to start") };
         let name = shown(program);
@@ -148,7 +148,7 @@ impl Child {
         }
         if let Some(user) = user {
             holder.args(["--as", &user.ids.to_text()]).envs(user.environment());
-            // It is another user's.
+            // The directory belongs to another user.
             holder.env_remove("XDG_RUNTIME_DIR");
         }
         holder.arg("--").args(command);
@@ -162,7 +162,7 @@ impl Child {
             Output::Pane => {
                 let (master, slave) = pseudo_terminal().context("failed to make a pseudo-terminal for the command's output")?;
                 if let Some(user) = user {
-                    // Opened again by its name, as /dev/stdout is, it must be the user's.
+                    // The command may open the terminal again by its name, as /dev/stdout does: so it must belong to the user.
                     rustix::fs::fchown(&slave, Some(user.uid()), None).context("failed to give the user a terminal")?;
                 }
                 let also = slave.try_clone().context("failed to share the command's output")?;
@@ -188,7 +188,7 @@ impl Child {
         Ok(child)
     }
 
-    /// The command without its directories.
+    /// Returns the command's name without its directories.
     pub(super) fn short_name(&self) -> &str {
         self.name.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(&self.name)
     }
@@ -197,7 +197,7 @@ impl Child {
         i32::try_from(self.process.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Its process number, the same before and after exec.
+    /// Returns its process number, which is the same before and after exec.
     pub(super) fn tgid(&self) -> Tgid {
         Tgid(self.process.id())
     }
@@ -216,7 +216,7 @@ impl Child {
         }
     }
 
-    /// Lets it begin.
+    /// Lets the command begin.
     pub(super) fn go(&self) -> Result<()> {
         let _ = self.began.set((Instant::now(), cpu_of_children()));
         let pid = self.pid().context("the command has no process number")?;
@@ -227,7 +227,7 @@ impl Child {
         self.process.try_wait().ok().flatten()
     }
 
-    /// How it ended, if it has. The time until now is counted as its own.
+    /// Returns how it ended, or `None` if it still runs. The time until now is counted as the command's time.
     pub(super) fn ending(&mut self) -> Option<Ending> {
         let status = self.ended()?;
         let used = self.began.get().and_then(|(began, before)| {
@@ -238,9 +238,9 @@ impl Child {
         Some(Ending::of_command(&self.name, status, used))
     }
 
-    /// Asks it and what it started to end, if it has not, waits for that, and at the end of all patience kills them.
+    /// Asks the command and its descendants to end, if the command has not ended, and waits for that. Kills them when the patience is over.
     ///
-    /// What a command leaves running when it ends by itself is left alone, as a shell does.
+    /// Processes that a command leaves running when it ends on its own are left alone, as a shell does.
     fn stop(&mut self) {
         if self.ended().is_some() {
             return;
@@ -248,7 +248,8 @@ impl Child {
         let began = Instant::now();
         let mut family = BTreeSet::new();
         self.signal(Signal::TERM, &mut family);
-        // Interactive shells are deaf to SIGTERM. Not at once: few programs that end in order on SIGTERM do so on SIGHUP.
+        // Interactive shells ignore SIGTERM, so SIGHUP follows. It does not come at once: few programs that end in order on SIGTERM do so
+        // on SIGHUP.
         let mut hung_up = self.terms.bond != Bond::Session;
         while began.elapsed() < self.terms.patience && !self.hurry.load(Ordering::Relaxed) {
             let ended = self.ended().is_some();
@@ -262,19 +263,19 @@ impl Child {
             std::thread::sleep(Duration::from_millis(if ended { 20 } else { 5 }));
         }
         self.signal(Signal::KILL, &mut family);
-        // Killed is not gone: a system call may have to end first. Not for ever.
+        // A killed process may still have to finish a system call. The wait for it is limited.
         let until = Instant::now() + Duration::from_secs(1);
         while Instant::now() < until && self.ended().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// To everybody whom it should reach. Who has ended just now need not be asked.
+    /// Sends a signal to all processes that it should reach. Processes that have just ended are skipped.
     fn signal(&self, signal: Signal, family: &mut BTreeSet<Identity>) {
         let living = self.living(family);
         for signal in [signal, Signal::CONT] {
             match self.terms.bond {
-                // At one stroke, so that nobody forks in between. Nobody else has that number while a member lives.
+                // One call for the whole group, so that no process forks in between. No other group has that number while a member lives.
                 Bond::Session | Bond::Group if !living.is_empty() => {
                     if let Some(group) = self.pid() {
                         let _ = kill_process_group(group, signal);
@@ -290,7 +291,8 @@ impl Child {
         }
     }
 
-    /// Who lives of those whom a signal should reach. `family` is who was found before: an orphan's descent is forgotten.
+    /// Returns the living processes that a signal should reach. `family` holds those found before, because an orphan's descent is
+    /// forgotten.
     fn living(&self, family: &mut BTreeSet<Identity>) -> Vec<i32> {
         let own = i32::try_from(self.process.id()).unwrap_or(0);
         let processes = processes();
@@ -310,11 +312,11 @@ impl Child {
     }
 }
 
-/// A process, and not another one that got its number later.
+/// Identity of a process: its number and its start time, because a later process may get the same number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Identity {
     pid: i32,
-    /// When it began, in ticks since the machine did.
+    /// Start time, in ticks since the machine started.
     start: u64,
 }
 
@@ -325,14 +327,14 @@ struct Relations {
     group: i32,
 }
 
-/// All that live; who has ended and was not waited for does not.
+/// Returns all living processes. A process that has ended and was not waited for does not count.
 fn processes() -> Vec<Relations> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     numbers.filter_map(|pid| relations(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
 }
 
-/// From /proc/PID/stat: `pid (name) state parent group … start`, the latter the 22nd. The name may have `)` in it.
+/// Parses /proc/PID/stat: `pid (name) state parent group … start`. `start` is the 22nd field. The name may have `)` in it.
 fn relations(stat: &[u8]) -> Option<Relations> {
     let stat = String::from_utf8_lossy(stat);
     let (pid, _) = stat.split_once(' ')?;
@@ -345,40 +347,40 @@ fn relations(stat: &[u8]) -> Option<Relations> {
     Some(Relations { identity, parent: fields.get(1)?.parse().ok()?, group: fields.get(2)?.parse().ok()? })
 }
 
-/// Whether there is such a process and it has not ended.
+/// Tells whether the process exists and has not ended.
 pub(super) fn lives(tgid: Tgid) -> bool {
     let Ok(stat) = std::fs::read(format!("/proc/{}/stat", tgid.0)) else { return false };
-    // The first thread may have ended before the others: then the process looks like one that has.
+    // If the first thread ended before the others, the process looks as if it had ended.
     let threads = || std::fs::read_dir(format!("/proc/{}/task", tgid.0)).map_or(0, Iterator::count);
     relations(&stat).is_some() || threads() > 1
 }
 
 impl Drop for Child {
-    /// A command that was never let go on would stay stopped for good, and hold open what its caller reads.
+    /// Ends the command: if it was never let continue, it would stay stopped for good, and hold open the pipe that its caller reads.
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-/// Returns a command's exit status as a shell has it: after a signal, 128 and its number.
+/// Returns the exit status that a shell would report: after a signal, 128 plus the signal's number.
 pub(super) fn exit_status(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// The end of a command, or of processes that were watched.
+/// The end of a command, or of watched processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Ending {
     /// For the header: `exit 2 after 9.1 s`.
     pub(super) short: String,
     /// In a sentence: `make ended with status 2 after 9.1 s, 14.4 s of CPU (user 12.9 s, kernel 1.5 s)`.
     pub(super) words: String,
-    /// The exit status, as a shell has it.
+    /// The exit status that a shell would report.
     pub(super) status: u8,
 }
 
 impl Ending {
-    /// The end of processes that were watched.
+    /// Returns the end of watched processes.
     pub(super) fn of_watched() -> Ending {
         Ending { short: "ended".to_owned(), words: "the process has ended".to_owned(), status: 0 }
     }
@@ -404,7 +406,7 @@ impl Ending {
 #[derive(Clone, Copy, Debug)]
 struct Used {
     wall: Duration,
-    /// CPU time in user mode, with that of all processes that it waited for.
+    /// CPU time in user mode, including all processes that the command waited for.
     user: Duration,
     kernel: Duration,
 }
@@ -416,10 +418,11 @@ fn in_seconds(time: Duration) -> String {
     }
 }
 
-/// CPU time of children that have ended and were waited for, in user mode and in the kernel: `cutime` and `cstime` of proc_pid_stat(5).
+/// Returns the CPU time of children that have ended and were waited for, in user mode and in the kernel: `cutime` and `cstime` of
+/// proc_pid_stat(5).
 fn cpu_of_children() -> Option<(Duration, Duration)> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program, in parentheses, may have anything in it.
+    // The program's name stands in parentheses, and may itself contain any character.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
     let mut time = || {
         let ticks: u64 = fields.next()?.parse().ok()?;
@@ -428,17 +431,17 @@ fn cpu_of_children() -> Option<(Duration, Duration)> {
     Some((time()?, time()?))
 }
 
-/// Whether a command can be started, and what is in the way.
+/// The result of looking for a command's file.
 #[derive(Debug, PartialEq, Eq)]
 enum Executable {
     Yes,
-    /// There is a file of that name that may not be executed.
+    /// There is a file of that name, but it may not be executed.
     Forbidden(PathBuf),
     Directory(PathBuf),
     Nowhere,
 }
 
-/// Looks for a command as a shell does: where its path says, else along `PATH`, past what may not be executed.
+/// Looks for a command as a shell does: at its path if it has one, else along `PATH`. Files that may not be executed are passed over.
 fn executable(program: &OsStr) -> Executable {
     let look = |path: PathBuf| match std::fs::metadata(&path) {
         Ok(about) if about.is_dir() => Executable::Directory(path),
@@ -455,7 +458,7 @@ fn executable(program: &OsStr) -> Executable {
     for directory in std::env::split_paths(&path) {
         match look(directory.join(program)) {
             Executable::Yes => return Executable::Yes,
-            // A directory of that name on the way is nothing that anybody meant.
+            // A directory of that name in `PATH` is never the command.
             found @ Executable::Forbidden(_) if best == Executable::Nowhere => best = found,
             _ => {}
         }
@@ -473,19 +476,19 @@ fn pseudo_terminal() -> rustix::io::Result<(File, File)> {
     Ok((master.into(), slave.into()))
 }
 
-/// What is longer goes on in the next line.
+/// Longest line of output. A longer line is continued in the next line.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// Reads a command's output and hands it over line by line, without what would disturb the screen.
+/// Reads a command's output and hands it over line by line. Characters that would disturb the screen are removed.
 pub(super) fn read_lines(mut from: impl Read, mut take: impl FnMut(Vec<String>) -> bool) {
     let mut buffer = vec![0; 16 * 1024];
     let mut rest: Vec<u8> = Vec::new();
-    // A pseudo-terminal whose other end is closed gives an error, which is its end.
+    // A pseudo-terminal whose other side is closed gives an error instead of an end of file.
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         let read = buffer.get(..read).unwrap_or_default();
         let mut lines = Vec::new();
         let mut begin = 0;
-        // Only what is new is searched, and nothing is moved.
+        // Only new bytes are searched, and no bytes are moved.
         for end in memchr::memchr_iter(b'\n', read) {
             rest.extend_from_slice(read.get(begin..end).unwrap_or_default());
             lines.push(printable(&rest));
@@ -505,7 +508,7 @@ pub(super) fn read_lines(mut from: impl Read, mut take: impl FnMut(Vec<String>) 
     }
 }
 
-/// A line as text: escape sequences left out, what came before a carriage return overwritten, tabs as spaces.
+/// Returns a line as text: without escape sequences, with tabs as spaces. Text after a carriage return overwrites the text before it.
 fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches(['\r', '\n']);

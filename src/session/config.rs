@@ -1,4 +1,4 @@
-//! The configuration file: keys, and how the screen looks. TOML, because what is wrong in it can be told with its line.
+//! The configuration file: keys, and the look of the screen. It is TOML, because mistakes in TOML can be reported with their line.
 
 use std::fmt;
 use std::fs::File;
@@ -14,10 +14,10 @@ use crate::cli::{self, Background, Colours, PaletteName};
 use crate::profile::sanitize;
 use crate::ui::KeyMap;
 
-/// More than anybody writes: a device or a wrong file is not read to its end.
+/// Largest file that is read. No real configuration is that long, and a device or a wrong file must not be read to its end.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// What the file says; nothing of it where there is none.
+/// The settings of the configuration file; the default settings without a file.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub(super) keys: KeyMap,
@@ -27,7 +27,7 @@ pub(super) struct Settings {
     pub(super) ascii: bool,
 }
 
-/// Reads the file that was asked for, or the one at its usual place if there is one.
+/// Reads the given file, or the file at its usual place if there is one.
 pub(super) fn load(asked: Option<&Path>) -> Result<Settings> {
     let (path, mut file) = match asked {
         Some(path) => {
@@ -60,7 +60,7 @@ pub(super) fn load(asked: Option<&Path>) -> Result<Settings> {
     understood(&shown, &text)
 }
 
-/// The settings of a file's text; an error names the file and the line.
+/// Parses the settings in a file's text. An error names the file and the line.
 pub(super) fn understood(shown: &impl fmt::Display, text: &str) -> Result<Settings> {
     parse(text).map_err(|mistake| {
         let before = text.get(..mistake.at.start).unwrap_or(text);
@@ -69,15 +69,15 @@ pub(super) fn understood(shown: &impl fmt::Display, text: &str) -> Result<Settin
     })
 }
 
-/// `$XDG_CONFIG_HOME/flametop/config.toml`, else below `~/.config`. A relative `$XDG_CONFIG_HOME` is to be ignored, says the
-/// XDG Base Directory Specification.
+/// Returns `$XDG_CONFIG_HOME/flametop/config.toml`, or the same file below `~/.config`. The XDG Base Directory Specification says to ignore
+/// a relative `$XDG_CONFIG_HOME`.
 fn usual_place(get: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |name: &str| get(name).filter(|path| path.is_absolute());
     let directory = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))?;
     Some(directory.join("flametop/config.toml"))
 }
 
-/// What is wrong, and where in the text.
+/// A mistake in the text, and its place.
 #[derive(Debug)]
 struct Mistake {
     at: Range<usize>,
@@ -115,12 +115,12 @@ fn choice<T: cli::Choice>(key: &str, value: &Spanned<DeValue<'_>>) -> Result<T, 
     cli::choice(text).or_else(|values| wrong(value.span(), format!("`{key}` is one of \"{}\"", values.join("\", \""))))
 }
 
-/// `[keys]`: an action's name, and a key or a list of them.
+/// Reads `[keys]`: each entry has an action's name, and a key or a list of keys.
 fn rebind(keys: &mut KeyMap, value: &Spanned<DeValue<'_>>) -> Result<(), Mistake> {
     let Some(table) = value.get_ref().as_table() else {
         return wrong(value.span(), "`keys` is a table: [keys], then lines such as quit = \"q\"");
     };
-    // In the order of the file: of two lines that want one key, the second is the one to blame.
+    // In the order of the file: if two lines want the same key, the second one is reported.
     let mut lines: Vec<_> = table.iter().collect();
     lines.sort_by_key(|(name, _)| name.span().start);
     for (name, value) in lines {

@@ -1,4 +1,4 @@
-//! `flametop doctor`: what works on this machine, and how to fix the rest.
+//! `flametop doctor`: checks what works on this machine, and tells how to fix the rest.
 
 use crate::session::looks::theme;
 use std::io::{self, IsTerminal, Write};
@@ -10,13 +10,13 @@ use crate::collector::features::{self, Support};
 use crate::symbolize::{self, Reason};
 use crate::ui::Depth;
 
-/// How something stands.
+/// The state of a checked thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Good,
     Limited,
     Missing,
-    /// It is not there, and nothing needs it.
+    /// It is missing, and nothing needs it.
     None,
 }
 
@@ -30,7 +30,7 @@ impl State {
         }
     }
 
-    /// The sequence that gives a terminal its colour.
+    /// Returns the sequence that gives a terminal its colour.
     fn colour(self) -> &'static str {
         match self {
             State::Good => "\x1b[32m",
@@ -41,11 +41,11 @@ impl State {
     }
 }
 
-/// One thing that was tried.
+/// One check and its result.
 struct Check {
     state: State,
     name: String,
-    /// What was found.
+    /// The result of the check.
     found: String,
     /// The way to fix it; empty if there is nothing to fix.
     remedy: String,
@@ -66,16 +66,16 @@ impl Check {
     }
 }
 
-/// Words in the colour of a state.
+/// Returns words in the colour of a state.
 fn painted(words: &str, state: State, is_coloured: bool) -> String {
     if is_coloured { format!("{}{words}\x1b[0m", state.colour()) } else { words.to_owned() }
 }
 
-/// Tries everything and prints it, in one sentence first.
+/// Runs all checks and prints them, after one sentence that sums them up.
 ///
 /// # Errors
 ///
-/// Something is missing without which there is no live view.
+/// If the live view lacks something that it needs.
 pub(super) fn run() -> Result<()> {
     let uname = rustix::system::uname();
     let mut checks: Vec<Check> = features::probe()
@@ -118,7 +118,7 @@ fn count(checks: &[Check], state: State) -> usize {
     checks.iter().filter(|check| check.state == state).count()
 }
 
-/// The result of all checks, in a sentence.
+/// Sums up all checks in a sentence.
 fn summary(checks: &[Check]) -> (State, String) {
     let missing: Vec<&str> =
         checks.iter().filter(|check| check.state == State::Missing).map(|check| check.name.as_str()).collect();
@@ -133,7 +133,7 @@ fn summary(checks: &[Check]) -> (State, String) {
     (State::Good, words)
 }
 
-/// Nothing needs it, so that there is none is no fault of the machine.
+/// Checks for the kernel's debug information. Nothing needs it, so its absence is no fault of the machine.
 fn kernel_debug_information(release: &str) -> Check {
     let (state, found, remedy) = match symbolize::kernel_debug_information() {
         Ok(()) => (State::Good, "inlined functions and lines of the kernel are shown".to_owned(), String::new()),
@@ -149,7 +149,7 @@ fn kernel_debug_information(release: &str) -> Check {
     Check::new(state, "kernel debug info", found, remedy)
 }
 
-/// The terminal, and whether it has colours.
+/// Checks the terminal. Also returns whether it has colours.
 fn terminal() -> (Check, bool) {
     let check = |state, found| Check::new(state, "terminal", found, String::new());
     if !io::stdout().is_terminal() {

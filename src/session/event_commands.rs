@@ -1,4 +1,4 @@
-//! What the screen asks about events: which there are, and where stacks are to be taken.
+//! Answers the screen's requests about events: lists them, and attaches and detaches sources.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -10,7 +10,7 @@ use crate::collector::probes::{COUNTERS, KernelFunctions, Refused, tracepoints};
 use crate::profile::EventSource;
 use crate::ui::{Event, EventCommand, EventName};
 
-/// Answers what the screen asks about events: which there are, and takes its orders to the collecting thread.
+/// Answers the screen's requests about events. Lists the events itself; sends orders to attach and detach to the collecting thread.
 pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u32>) {
     let Some(mut asked) = ends.orders.take() else { return };
     let screen = ends.events.clone();
@@ -19,7 +19,7 @@ pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u3
             let (collecting, screen, pids) = (collecting.clone(), screen.clone(), pids.clone());
             match order {
                 EventCommand::Detach(source) => drop(collecting.send(AttachCommand::Detach(source))),
-                // These two are not waited for: the next order may be to detach.
+                // Listing and attaching run as separate tasks, because the next order may be to detach.
                 EventCommand::List => drop(tokio::spawn(async move {
                     let (answer, answered) = tokio::sync::oneshot::channel();
                     drop(collecting.send(AttachCommand::Try(answer)));
@@ -46,7 +46,7 @@ async fn attach(name: String, collecting: Sender<AttachCommand>, pids: Vec<u32>)
     answered.await.map_err(|_| gone())?
 }
 
-/// Lists the events, with the reasons of those that are refused. Functions of programs are not in the list: the user types them.
+/// Lists the events. Events that this machine refuses have a reason. Functions of programs are not in the list: the user types them.
 fn all_names(refused: &Refused) -> Vec<EventName> {
     let event =
         |name: &str, help, refused: Option<&str>| EventName { name: name.to_owned(), help, refused: refused.map(Arc::from) };

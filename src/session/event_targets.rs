@@ -1,4 +1,4 @@
-//! What `-e` asks for: text → what the collector attaches to. Functions of programs are looked up here, in their symbols.
+//! Turns the text of `-e` into requests for the collector. Functions of programs are looked up here, in the programs' symbols.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,29 +11,29 @@ use crate::collector::{EventRequest, EventSpec};
 use crate::profile::{EventSource, Tgid};
 use crate::symbolize::{FunctionPlace, functions_of, program_called};
 
-/// Where libraries lie, if the processes that are watched have not said; below `/usr` as well.
+/// Directories of libraries, for events whose library no watched process has mapped. The same directories below `/usr` are listed as well.
 const LIBRARY_DIRECTORIES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 
-/// Whom one looks at: their files are meant where no other is named.
+/// The watched command and processes: an event that names no file is looked up in their files.
 #[derive(Default)]
 pub(super) struct Watched<'a> {
-    /// A command that is to be started.
+    /// A command that flametop will start.
     pub(super) command: Option<&'a OsStr>,
     /// Processes.
     pub(super) pids: &'a [u32],
 }
 
-/// A file that may have the function: how it can be opened, and how it is called.
+/// A file that may have the function: a path for opening it, and its name.
 struct Candidate {
     path: PathBuf,
     name: String,
 }
 
-/// Reads what was asked for, and whether the clock is among it: it is if nothing else was.
+/// Reads the events of the command line, and whether the clock is one of them. Without events, the clock is the only source.
 ///
 /// # Errors
 ///
-/// A sentence: what is wrong with which event.
+/// A sentence that names the event and its mistake.
 pub(super) fn read(events: &[String], watched: &Watched<'_>) -> Result<(bool, Vec<EventRequest>)> {
     let mut clock = events.is_empty();
     let mut requests = Vec::new();
@@ -48,14 +48,14 @@ pub(super) fn read(events: &[String], watched: &Watched<'_>) -> Result<(bool, Ve
     Ok((clock, requests))
 }
 
-/// What is shown and written first: what was asked for first, since events of different kinds cannot be added. `None` if nothing was:
-/// then there is only the clock. Numbers are given in the order of the command line.
+/// Returns the event that is shown and written first: the first one of the command line, since events of different kinds cannot be added.
+/// Returns `None` if no event was given: then there is only the clock. Sources are numbered in the order of the command line.
 pub(super) fn first(events: &[String]) -> Option<EventSource> {
     let is_clock = |event: &String| matches!(EventSpec::parse(event), Ok(EventSpec::Clock));
     events.first().map(|event| if is_clock(event) { EventSource::CLOCK } else { EventSource(1) })
 }
 
-/// Reads one event.
+/// Parses one event, and finds its places.
 pub(super) fn request(text: &str, watched: &Watched<'_>) -> Result<EventRequest> {
     let spec = match EventSpec::parse(text) {
         Ok(spec) => spec,
@@ -68,7 +68,7 @@ pub(super) fn request(text: &str, watched: &Watched<'_>) -> Result<EventRequest>
     Ok(EventRequest { name: text.to_owned(), spec, places })
 }
 
-/// Where the functions are that are meant.
+/// Finds the functions in their files.
 fn places(event: &str, file: Option<&str>, wanted: &NamePattern, watched: &Watched<'_>) -> Result<Vec<UserPlace>> {
     let candidates = match file {
         Some(file) => named(event, file, watched)?,
@@ -94,7 +94,8 @@ fn places(event: &str, file: Option<&str>, wanted: &NamePattern, watched: &Watch
         let (choosing, found): (Vec<&FunctionPlace>, Vec<_>) =
             functions.iter().filter(|function| is_meant(function, wanted)).partition(|function| function.chooses);
         if wanted.exact().is_some() && !choosing.is_empty() {
-            // Another one of this name is for programs that were linked long ago: it would hear of nothing.
+            // This name selects a function at load time (IFUNC). A second symbol of the same name serves only programs that were linked
+            // long ago: an event there would count nothing.
             chooser = true;
             continue;
         }
@@ -125,7 +126,7 @@ fn is_meant(function: &FunctionPlace, wanted: &NamePattern) -> bool {
     wanted.matches(&function.symbol) || wanted.matches(&function.name())
 }
 
-/// The file of this path or name: of the processes that are watched, else of the system.
+/// Returns the files of this path or name: those of the watched processes, else those of the system.
 fn named(event: &str, file: &str, watched: &Watched<'_>) -> Result<Vec<Candidate>> {
     if file.contains('/') {
         let path = PathBuf::from(file);
@@ -148,19 +149,19 @@ fn named(event: &str, file: &str, watched: &Watched<'_>) -> Result<Vec<Candidate
     }
 }
 
-/// `libc` means `libc.so.6` and `libc-2.31.so`.
+/// Tells whether a file is the wanted library: `libc` means `libc.so.6` and `libc-2.31.so`.
 fn is_called(path: &Path, wanted: &str) -> bool {
     let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
     let rest = name.strip_prefix(wanted);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(".so") || (rest.starts_with('-') && rest.contains(".so")))
 }
 
-/// Files that the processes have mapped as code, each once, and the command's own.
+/// Returns the files that the processes have mapped as code, each once, and the command's own file.
 fn of_watched(watched: &Watched<'_>) -> Vec<Candidate> {
     let files = watched.pids.iter().flat_map(|pid| code_files(Tgid(*pid)));
     let mut candidates: Vec<Candidate> = Vec::new();
     for CodeFile { link, path } in files {
-        // Processes of one program have the same files; of one path they are taken to be the same.
+        // Processes of one program have the same files. Two files of the same path are taken for the same file.
         if candidates.iter().all(|known| known.name != path) {
             candidates.push(Candidate { path: link, name: path });
         }
@@ -172,7 +173,7 @@ fn of_watched(watched: &Watched<'_>) -> Vec<Candidate> {
     candidates
 }
 
-/// A library in the usual directories, and in those of the machine's architecture below them.
+/// Returns a library in the usual directories, or in their subdirectories for the machine's architecture.
 fn library(wanted: &str) -> Option<PathBuf> {
     let architecture = format!("{}-linux-gnu", std::env::consts::ARCH);
     let directories = LIBRARY_DIRECTORIES.iter().flat_map(|directory| {
@@ -187,7 +188,7 @@ fn library(wanted: &str) -> Option<PathBuf> {
     })
 }
 
-/// Linker scripts are called like libraries.
+/// Tells whether a file is an ELF file: linker scripts have names like libraries.
 fn is_elf(path: &Path) -> bool {
     use std::io::Read;
     let mut magic = [0; 4];
@@ -196,7 +197,7 @@ fn is_elf(path: &Path) -> bool {
         && magic == *b"\x7fELF"
 }
 
-/// A program as a shell finds it.
+/// Finds a program as a shell does.
 fn program(name: &OsStr) -> Option<PathBuf> {
     let path = Path::new(name);
     if path.components().count() > 1 {

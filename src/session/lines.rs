@@ -1,4 +1,4 @@
-//! The lines of source of functions, for what is saved.
+//! Source lines of functions, for saved pictures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::profile::{EventSource, FunctionTable, LabelId, Names, SourceLocation,
 /// Most functions whose lines are looked up. Others get none.
 const MOST: usize = 4000;
 
-/// How long lines are waited for: files of the profiled may be large, or never answer.
+/// Longest wait for lines: files of profiled programs may be large, or never answer.
 pub(super) const LINES_WITHIN: Duration = Duration::from_secs(2);
 
-/// The line of each function of a picture where it is hottest, as far as lines are found within this time. Formats that show no lines get none.
+/// Returns each function's hottest source line, as far as lines are found within this time. Formats that show no lines get none.
 pub(super) async fn lines_of(
     shared: &Shared,
     names: &Arc<Names>,
@@ -35,7 +35,7 @@ pub(super) async fn lines_of(
     let labels = functions.into_iter().map(|row| row.label);
     let mut questions = {
         let profile = locks::read(&shared.profile);
-        // Names have been renewed since, and frames with them.
+        // The names were renewed meanwhile, and the ids of frames with them.
         if !profile.names().is_some_and(|current| Arc::ptr_eq(current, names)) {
             return lines;
         }

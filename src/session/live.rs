@@ -1,4 +1,4 @@
-//! The live view: of everything, of some processes, or of a command.
+//! The live view of the whole machine, of some processes, or of a command.
 
 use crate::session::clock::{local_offset, save_offer, to_wall};
 use crate::session::event_commands::spawn;
@@ -34,11 +34,11 @@ use super::terminal::need_a_terminal;
 use super::user::{User, all_users, runs_as_root};
 use super::{config, event_targets};
 
-/// The newest lines of a command's output that are kept for its pane, and how often they are shown.
+/// The newest lines of a command's output that its pane keeps, and the interval between two updates of the pane.
 const OUTPUT_LINES: usize = 1000;
 const OUTPUT_EVERY: Duration = Duration::from_millis(100);
 
-/// Seconds that the screen shows of a machine: long enough for good shares, short enough to be "now".
+/// Seconds that the screen shows of a whole machine: long enough for good shares, short enough to be "now".
 const NOW: u64 = 60;
 
 /// Runs the live view until the reader quits.
@@ -68,7 +68,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let query = Query { target, source, folding: folding(&options.sampling), ..Query::default() };
     let mut app = App::new(Arc::clone(&shared.names), theme, query, save_offer());
     app.scene.keys = settings.keys;
-    // The usual time of a command is its whole life, that of a machine the last minute.
+    // The screen starts with a command's whole life, or with a machine's last minute.
     if !has_command {
         app.scene.begin_with(Span::Last(NOW));
     }
@@ -86,7 +86,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         ends.spawn_readers(&shared);
         spawn(&ends, sampling.orders(), watched);
         ends.spawn_signals()?;
-        // On a thread of its own: the drawing thread reads no files and waits for no lock.
+        // Runs outside the drawing thread, which reads no files and waits for no lock.
         let frequency = options.sampling.frequency;
         let channels = (ends.requests.clone(), ends.status.clone());
         let watching = tokio::spawn(watch_status(sampling.watcher(), shared.clone(), frequency, local_offset, channels));
@@ -97,7 +97,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         drop(engine);
         outcome
     });
-    // The line stays on the terminal, as that of time(1) does. A command that flametop ends gets none.
+    // The line stays on the terminal, like that of time(1). There is no line for a command that flametop ends.
     let ended = sampling.ended();
     sampling.finish(Instant::now() + END_WITHIN);
     ends.stop();
@@ -107,8 +107,8 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     outcome
 }
 
-/// Takes the command's output in as fast as it comes and shows the newest of it ten times a second: a command that writes without
-/// end is not held up, and neither are keys and pictures.
+/// Reads the command's output as fast as it comes, and shows the newest lines ten times a second. A command that writes without end is not
+/// held up; neither are keys and pictures.
 fn show_output(output: File, runtime: &tokio::runtime::Handle, events: mpsc::Sender<Event>) {
     let newest = Arc::new(Mutex::new(Some(Vec::new())));
     let ring = Arc::clone(&newest);
@@ -132,7 +132,7 @@ fn show_output(output: File, runtime: &tokio::runtime::Handle, events: mpsc::Sen
                 _ => continue,
             };
             if events.send(Event::Output(lines)).await.is_err() {
-                // Nobody looks any more: the reader may stop.
+                // The pane is gone: the reader may stop.
                 *locks::lock(&newest) = None;
                 return;
             }
@@ -156,7 +156,7 @@ fn start_child(options: &cli::Live) -> Result<Option<Child>> {
     Child::start(&options.program, output, Terms::watched(), user.as_ref()).map(Some)
 }
 
-/// Tells the screen once a second how the run stands. Comes back only if sampling failed.
+/// Sends the state of the run to the screen once a second. Returns only if sampling failed.
 async fn watch_status(
     sampling: Watcher,
     shared: Shared,
@@ -179,7 +179,7 @@ async fn watch_status(
         }
         let own_cpu = cost.measure();
         let (own_memory, own_mapped) = own_memory();
-        // It looks at all pieces that were freed, which takes a millisecond: only where it is read.
+        // Looking at all freed pieces takes a millisecond, so it is done only while the memory figures are on screen.
         let own_freed = requests.borrow().memory.then(allocator::kept);
         let elapsed = if ended.is_some() { stood.unwrap_or_default() } else { sampling.since.elapsed().as_secs() };
         stood = Some(elapsed);
@@ -212,19 +212,19 @@ async fn watch_status(
     }
 }
 
-/// Facts for pickers and tables that samples do not tell: the CPUs that are on, the names of cgroups and users.
+/// Facts for pickers and tables that samples lack: the CPUs that are on, the names of cgroups and users.
 #[derive(Default)]
 struct Around {
     cgroups: Option<Cgroups>,
     paths: Arc<CgroupPaths>,
     online: Arc<[u16]>,
     users: Arc<FxHashMap<UserId, Arc<str>>>,
-    /// Many cgroups take time to look through: never more than a fiftieth of it.
+    /// Reading many cgroups takes time: at most a fiftieth of all time is spent on it.
     rest_until: Option<Instant>,
 }
 
 impl Around {
-    /// Looks again, on a thread that may wait for files.
+    /// Reads the facts again, on a thread that may wait for files.
     async fn look(mut self, shared: &Shared) -> Around {
         if self.rest_until.is_some_and(|until| Instant::now() < until) {
             return self;

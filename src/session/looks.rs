@@ -1,4 +1,4 @@
-//! Colours and characters for this terminal.
+//! Colours and characters that suit this terminal.
 
 use crate::palette::Palette;
 use crate::session::Background;
@@ -10,8 +10,8 @@ use crate::ui::ColourMode;
 use crate::ui::Depth;
 use crate::ui::Theme;
 
-/// What the options, the configuration file, the environment and the terminal itself say about the terminal, in this order. To be called before the
-/// screen takes the terminal over, and before a command reads from it.
+/// Returns the theme, chosen by the options, the configuration file, the environment and the terminal itself, in this order. Call it before
+/// the screen takes over the terminal, and before a command reads from the terminal.
 pub(super) fn theme(looks: &Looks, settings: &config::Settings) -> Theme {
     let environment = |name: &str| std::env::var(name).ok();
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
@@ -29,10 +29,10 @@ pub(super) fn theme(looks: &Looks, settings: &config::Settings) -> Theme {
     let dark = match ground {
         Background::Dark => true,
         Background::Light => false,
-        // Without colours it makes no difference.
+        // Without colours the background makes no difference.
         Background::Auto if depth == Depth::None => true,
         Background::Auto => match set("COLORFGBG") {
-            // `15;0`: foreground and background, as rxvt, Konsole and others set it; 7 and 15 are light grounds.
+            // `15;0` means foreground and background, as rxvt, Konsole and others set it. 7 and 15 are light backgrounds.
             Some(value) => !matches!(value.rsplit(';').next(), Some("7" | "15")),
             None => crate::ui::has_dark_background().unwrap_or(true),
         },
@@ -41,7 +41,7 @@ pub(super) fn theme(looks: &Looks, settings: &config::Settings) -> Theme {
     Theme { depth, dark, ascii: looks.ascii || settings.ascii || !utf8, mode: ColourMode::Kind, palette }
 }
 
-/// The palette of this name, or the usual one.
+/// Returns the palette of this name, or the default palette.
 pub(super) fn palette_of(name: Option<PaletteName>) -> Palette {
     match name {
         Some(PaletteName::ColourBlind) => Palette::ColourBlind,

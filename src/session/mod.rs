@@ -55,13 +55,13 @@ use crate::cli::{Background, Cli, Colours, Command, Looks, PaletteName};
 use crate::formats::save::{DateTime, default_name};
 use crate::privileges::{self, Duties};
 
-/// Why this is no configuration file, if it is none. For the fuzzer.
+/// Returns the mistake in a configuration file's text, if there is one. For the fuzzer.
 #[doc(hidden)]
 pub fn mistake_in_configuration(text: &str) -> Option<String> {
     config::understood(&"config.toml", text).err().map(|error| error.to_string())
 }
 
-/// The lines of a command's output, as its pane shows them. For the fuzzer.
+/// Returns the lines of a command's output, as its pane shows them. For the fuzzer.
 #[cfg(feature = "live")]
 #[doc(hidden)]
 pub fn lines_of_output(bytes: &[u8]) -> Vec<String> {
@@ -73,11 +73,12 @@ pub fn lines_of_output(bytes: &[u8]) -> Vec<String> {
     all
 }
 
-/// Does what the command line says, and returns the exit status. A recorded command that ends before flametop ends it passes its own status on.
+/// Does what the command line says, and returns the exit status. If a recorded command ends before flametop ends it, its own status is
+/// returned.
 ///
 /// # Errors
 ///
-/// One sentence each: what failed, on what, and what to do about it.
+/// Each error is a sentence: what failed, on what, and what to do about it.
 pub fn run(cli: Cli) -> Result<u8> {
     match cli.command {
         #[cfg(feature = "live")]

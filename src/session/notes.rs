@@ -1,9 +1,9 @@
-//! Lines for the health view: how it stands with unwind tables, and processes that could not be read.
+//! Lines for the health view: the state of unwind tables, and processes that could not be read.
 
 use crate::collector::{Collector, DumpCounts, ObjectState, ScriptCounts, Unread};
 use crate::profile::sanitize;
 
-/// Lines about all unwind tables, and one for each object that has none.
+/// Describes the state of all unwind tables, with one line for each object that has none.
 pub(super) fn of_tables(collector: &Collector, without: &[String]) -> Vec<String> {
     let mut lines = collector.walk_notes();
     let Some(tables) = collector.tables() else { return lines };
@@ -57,7 +57,7 @@ pub(super) fn of_tables(collector: &Collector, without: &[String]) -> Vec<String
     lines
 }
 
-/// The files that have no unwind table, and why.
+/// Returns the files that have no unwind table, with the reasons.
 pub(super) fn without_tables(collector: &Collector) -> Vec<String> {
     let without = collector.objects().into_iter().filter_map(|object| match object.state {
         ObjectState::Without(why) => Some(format!("no unwind table for {}: {why}", sanitize(&object.path))),
@@ -66,7 +66,7 @@ pub(super) fn without_tables(collector: &Collector) -> Vec<String> {
     without.collect()
 }
 
-/// Samples whose unwind tables came after them.
+/// Describes samples whose unwind table was loaded after they were taken.
 pub(super) fn of_dumps(dumps: &DumpCounts) -> Vec<String> {
     let mut lines = Vec::new();
     if dumps.dumped > 0 {
@@ -85,7 +85,7 @@ pub(super) fn of_dumps(dumps: &DumpCounts) -> Vec<String> {
     lines
 }
 
-/// Functions of interpreters.
+/// Describes how complete the functions of interpreters are.
 fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
     let told = [
         (scripts.cut, "samples have more than 1,024 Python functions: the outermost ones are missing"),
@@ -102,7 +102,7 @@ fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
     lines
 }
 
-/// Processes whose samples have no frames of user code, as nothing could be read about them.
+/// Describes processes whose samples have no user frames because their data could not be read.
 pub(super) fn of_unread(unread: &Unread) -> Vec<String> {
     let mut lines = Vec::new();
     let some = unread.some.iter().map(|(tgid, name, user)| format!("{tgid} {} (user {user})", sanitize(name)));

@@ -1,4 +1,4 @@
-//! What the options of sampling ask of the session.
+//! Translates the options of sampling into settings of the session.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use crate::privileges::Duties;
 use crate::profile::{Folding, Limits};
 use crate::symbolize::{DEBUGINFOD_FIND, program_called};
 
-/// The tasks of a run that samples, after its start.
+/// Returns the tasks of a sampling run, after its start.
 pub(super) fn duties(sampling: &Sampling, program: &[OsString], attaches: bool) -> Duties {
     Duties::Samples { command: !program.is_empty(), fetches: sampling.debuginfod, attaches }
 }
 
-/// The program that fetches debug files, where it can do so.
+/// Returns the program that fetches debug files, if it can do so here.
 pub(super) fn debuginfod_find() -> Result<PathBuf> {
     if std::env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
         bail!(
@@ -31,12 +31,12 @@ pub(super) fn debuginfod_find() -> Result<PathBuf> {
     })
 }
 
-/// The frames that the options ask not to show.
+/// Returns which frames the options hide.
 pub(super) fn folding(options: &Sampling) -> Folding {
     Folding { inlined: options.no_inline, interpreter: !options.interpreter, recursion: false }
 }
 
-/// The limits that the options set; without `window`, time has none but the options'.
+/// Returns the limits that the options set. `window` is the time limit if the options have none.
 pub(super) fn limits(options: &Sampling, window: Option<Duration>) -> Limits {
     let window = options.window.or(window).and_then(|window| u64::try_from(window.as_nanos()).ok());
     Limits { window: window.unwrap_or(u64::MAX), memory: options.memory }

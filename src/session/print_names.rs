@@ -1,4 +1,4 @@
-//! `flametop names`: what the addresses of a file are called.
+//! `flametop names`: prints the functions at addresses of a file.
 
 use std::io::{self, BufRead, BufWriter, Write};
 
@@ -38,7 +38,7 @@ pub(super) fn run(options: &NamesOf) -> Result<()> {
     out.flush().context("failed to write to the standard output")
 }
 
-/// A hexadecimal number, with or without 0x. Below the highest, since ranges end behind their last address.
+/// Parses a hexadecimal number, with or without 0x. The highest number is refused, since ranges end behind their last address.
 fn parse(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     u64::from_str_radix(digits, 16).ok().filter(|address| *address < u64::MAX)

@@ -1,11 +1,11 @@
-//! The line that a terminal shows while `record` samples.
+//! The progress line that a terminal shows while `record` samples.
 
 use std::time::Duration;
 
 use crate::profile::{Profile, UserEnd};
 use crate::ui::format_grouped as grouped;
 
-/// The counts so far. Each look counts only the samples that came since the last.
+/// The counts so far. Each call counts only the samples that came since the last call.
 #[derive(Default)]
 pub(super) struct Progress {
     /// Number of the next sample to count.
@@ -13,7 +13,7 @@ pub(super) struct Progress {
     /// Samples with a user stack, and those of them whose stack is whole.
     user: u64,
     whole: u64,
-    /// Whether some ended by frame pointers. Then only names tell whether they are whole, and those are not known yet.
+    /// Whether some walks ended by frame pointers. Only names tell whether these stacks are whole, and the names are not known yet.
     is_unsure: bool,
 }
 

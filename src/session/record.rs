@@ -38,25 +38,25 @@ use super::runtime::runtime;
 use super::sampling::{CollectorStatus, END_WITHIN, Ended, Sampling, TABLES_WITHIN};
 use super::user::{User, runs_as_root};
 
-/// Longest wait before the file is written, while names are being found for [`Ours`]. Other names get [`END_WITHIN`]; after a signal, all names
-/// do.
+/// Longest wait for the names of [`Ours`] before the file is written. The wait for other names is [`END_WITHIN`]; after a signal, so is the
+/// wait for all names.
 const NAMES_WITHIN: Duration = Duration::from_secs(20);
 /// Least time for names after the end of a command.
 const NAMES_AT_LEAST: Duration = Duration::from_millis(500);
-/// Names whose files do not answer for so long are not waited for.
+/// Time after which names are no longer waited for if their files do not answer.
 const STUCK: Duration = Duration::from_millis(300);
 /// How often the end's conditions are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often the progress line is drawn.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// What takes longer than this is told on a terminal.
+/// Waits longer than this are announced on a terminal.
 const QUIET: Duration = Duration::from_secs(1);
-/// Signals that come closer together are one: timeout(1) sends each to its child and to its group.
+/// Signals that come closer together count as one: timeout(1) sends each signal to its child and to the child's group.
 const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 /// Records, and writes the file. Returns the exit status of the command, or 0 if flametop has ended it.
 pub(super) fn run(options: cli::Record) -> Result<u8> {
-    // What cannot be written is said before anything is sampled.
+    // A file that cannot be written is reported before sampling starts.
     let overwrite = if options.force { Overwrite::Yes } else { Overwrite::No };
     let output = options.output.clone().unwrap_or_else(|| usual_name(&options));
     let output = output.as_path();
@@ -134,20 +134,20 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     })
 }
 
-/// The file in the current directory that a recording without `-o` writes.
+/// Returns the file name of a recording without `-o`, in the current directory.
 fn usual_name(options: &cli::Record) -> PathBuf {
     let command = options.program.first().and_then(|program| Path::new(program).file_name()).map(shown);
     let process = || options.sampling.pids.first().map(|pid| format!("pid-{pid}"));
     picture_name(command.or_else(process).as_deref()).into()
 }
 
-/// What the command writes must not mix with the stacks.
+/// Returns where the command's output goes: it must not mix with the stacks.
 fn output_of_command(stacks: &Path) -> Output {
     if is_standard_output(stacks) { Output::ToStderr } else { Output::Leave }
 }
 
-/// SIGINT, SIGTERM and SIGHUP, each as impatient as the other: the first ends sampling; the next ends the wait for the command
-/// and for names; one more ends the program.
+/// Handles SIGINT, SIGTERM and SIGHUP, all in the same way. The first signal ends sampling. The second ends the wait for the command and
+/// for names. The third ends the program.
 struct Signals(watch::Receiver<u8>, Arc<watch::Sender<u8>>, Arc<AtomicBool>);
 
 impl Signals {
@@ -155,7 +155,7 @@ impl Signals {
     const ENDING: u8 = 1;
     const IN_A_HURRY: u8 = 2;
 
-    /// From now on signals do not end the program by themselves.
+    /// Handles signals from now on, so that they do not end the program by themselves.
     fn watch(file: String) -> Result<Signals> {
         let (stage, seen) = watch::channel(Self::SAMPLING);
         let stage = Arc::new(stage);
@@ -186,29 +186,29 @@ impl Signals {
         Ok(Signals(seen, stage, came))
     }
 
-    /// Waits for signals until this stage.
+    /// Waits until signals have reached this stage.
     async fn reach(&mut self, stage: u8) {
         // The sender lives as long as the receiver.
         let _ = self.0.wait_for(|now| *now >= stage).await;
     }
 
-    /// Whether nothing is to be waited for any more.
+    /// Tells whether a second signal came: then nothing is waited for any more.
     fn is_hurried(&self) -> bool {
         *self.0.borrow() >= Self::IN_A_HURRY
     }
 
-    /// Whether a signal came.
+    /// Tells whether a signal came.
     fn came(&self) -> bool {
         self.2.load(Ordering::Relaxed)
     }
 
-    /// Sampling has ended, by a signal or by itself.
+    /// Records that sampling has ended, by a signal or for another reason.
     fn ending(&self) {
         self.1.send_modify(|stage| *stage = (*stage).max(Self::ENDING));
     }
 }
 
-/// Waits for the end: the time that was asked for, a signal, the command's end. Tells on a terminal how it goes.
+/// Waits for the end of sampling: the requested time, a signal, or the command's end. Shows the progress on a terminal.
 async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, signals: &mut Signals) -> Option<Ended> {
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
     let mut progress = Progress::default();
@@ -235,7 +235,7 @@ async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, 
     outcome
 }
 
-/// Ends sampling by `by`, and the command.
+/// Ends sampling and the command, at the latest at `by`.
 async fn end(sampling: &Sampling, by: Instant, name: Option<&str>, signals: &mut Signals) {
     sampling.end(Instant::now() + TABLES_WITHIN);
     let over = async {
@@ -263,8 +263,8 @@ async fn end(sampling: &Sampling, by: Instant, name: Option<&str>, signals: &mut
     tell("");
 }
 
-/// Users whose names are waited for longest: root, who ran flametop, and who runs the command. Other users could hold up the end by making
-/// names without end.
+/// Users whose names are waited for longest: root, the user who ran flametop, and the user as whom the command runs. Other users could
+/// delay the end by making names without end.
 struct Ours(Vec<UserId>);
 
 impl Ours {
@@ -275,7 +275,7 @@ impl Ours {
     }
 }
 
-/// Waits for the last names: until `by`, and longer for ours if no signal came. Not for those whose files do not answer.
+/// Waits for the last names: until `by`, or longer for [`Ours`] if no signal came. Names whose files do not answer are not waited for.
 async fn settle(shared: &Shared, by: Instant, ours: &Ours, signals: &mut Signals) {
     let longest = Instant::now() + NAMES_WITHIN;
     let signal_came = signals.came();
@@ -308,7 +308,7 @@ async fn settle(shared: &Shared, by: Instant, ours: &Ours, signals: &mut Signals
     tell("");
 }
 
-/// Puts a line in the place of the one before, if somebody looks.
+/// Replaces the last line on standard error, if that is a terminal.
 fn tell(line: &str) {
     if io::stderr().is_terminal() {
         drop(io::stderr().write_all(format!("\r\x1b[K{line}").as_bytes()));
@@ -330,8 +330,8 @@ fn nothing(options: &cli::Record, output: &Path, told: &CollectorStatus) -> Stri
     format!("no samples were taken, so {} was not written: nothing that was asked for {why}{but}", output.display())
 }
 
-/// Waits for a reader of the pipe that the stacks go to: until `by` if a signal has ended the recording, else until a signal comes. `None` if
-/// they do not go to a pipe.
+/// Waits for a reader of the pipe that the stacks go to: until `by` if a signal has ended the recording, else until a signal comes. Returns
+/// `None` if the stacks do not go to a pipe.
 async fn reader(path: &Path, by: Instant, signals: &mut Signals) -> Result<Option<Pipe>, SaveError> {
     loop {
         let opened = Pipe::open(path);
@@ -344,12 +344,12 @@ async fn reader(path: &Path, by: Instant, signals: &mut Signals) -> Result<Optio
     }
 }
 
-/// The whole recording.
+/// Returns the part of the snapshot to write: all of it.
 fn whole(snapshot: &Snapshot) -> Part<'_> {
     Part { tree: &snapshot.tree, difference: None, labels: &snapshot.names.labels, root: CallTree::ROOT }
 }
 
-/// Writes the file. Returns what is not in it.
+/// Writes the file. Returns a note about parts that the file lacks.
 fn write(
     options: &cli::Record,
     output: &Path,
@@ -403,7 +403,7 @@ fn title(options: &cli::Record) -> String {
     of + &at
 }
 
-/// What the numbers in the file count.
+/// Returns the unit of the numbers in the file.
 fn unit(options: &cli::Record) -> &'static str {
     match event_targets::first(&options.sampling.events) {
         None | Some(EventSource::CLOCK) => "samples",
@@ -411,7 +411,7 @@ fn unit(options: &cli::Record) -> &'static str {
     }
 }
 
-/// What was counted of a source, in a line.
+/// Describes the counts of a source, in a line.
 fn describe_event(event: &EventStatus) -> String {
     let mut line = format!("{}: {} events, stacks of {}", event.name, event.events, event.stacks);
     let mut how = vec![event.how.to_owned()];
@@ -437,10 +437,10 @@ fn describe_event(event: &EventStatus) -> String {
     line
 }
 
-/// Reasons why stacks are not complete that are told at the end; view 5 has all of them.
+/// Number of reasons for incomplete stacks that are printed at the end. View 5 has all of them.
 const MAIN_REASONS: usize = 3;
 
-/// Says why user stacks are not complete, a line for each of the main reasons, in the words of view 5. Nothing if nearly all (99.9 %) are.
+/// Says why user stacks are incomplete: a line for each of the main reasons, in the words of view 5. Says nothing if 99.9 % are complete.
 fn incomplete(totals: &Totals) -> Vec<String> {
     if totals.complete * 1000 >= totals.user * 999 {
         return Vec::new();
@@ -452,7 +452,7 @@ fn incomplete(totals: &Totals) -> Vec<String> {
     totals.reasons().into_iter().take(MAIN_REASONS).map(line).collect()
 }
 
-/// What was written, and how good it is, on standard error.
+/// Describes the written file and its quality on standard error.
 fn report(
     options: &cli::Record,
     output: &Path,
@@ -537,7 +537,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deep.svg");
         let names = Arc::new(Names::default());
-        // 40 stacks of 2,000 frames: more than a browser can zoom in.
+        // 40 stacks of 2,000 frames: a browser cannot zoom in that far.
         let mut tree = TreeBuilder::new();
         for stack in 0..40 {
             let first = tree.child(CallTree::ROOT, names.labels.intern(&stack.to_string(), "", FrameKind::User));

@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use std::ops::Deref;
 use std::time::Duration;
 
-/// Blocking threads for work other than names.
+/// Number of blocking threads for work other than names.
 const BLOCKING_THREADS: usize = 4;
 
-/// Threads for tasks that wait, and blocking threads for work. One of the former is enough: nothing computes there.
+/// Starts a session's runtime. It has one worker thread, for tasks that wait and compute nothing, and blocking threads for work.
 pub(super) fn runtime() -> Result<Runtime> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -22,14 +22,14 @@ pub(super) fn runtime() -> Result<Runtime> {
     Ok(Runtime { handle: runtime.handle().clone(), runtime: Some(runtime) })
 }
 
-/// A runtime whose end waits for no thread: one may hang in a file system that does not answer.
+/// A runtime that waits for no thread when it ends: a thread may hang in a file system that does not answer.
 pub(super) struct Runtime {
     handle: tokio::runtime::Handle,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
 impl Runtime {
-    /// How long threads have to end by themselves.
+    /// How long [`Runtime`]'s threads may take to end.
     const PATIENCE: Duration = Duration::from_millis(200);
 }
 

@@ -1,4 +1,4 @@
-//! Sampling while something else goes on: the collecting thread, and what it tells about itself.
+//! The collecting thread: starts it, drains the kernel's buffers, and publishes its status.
 
 use crate::collector::probes::Refused;
 use crate::collector::sources::walk::Walk;
@@ -27,94 +27,94 @@ use super::event_targets::{self, Watched};
 use super::notes;
 use super::options::debuginfod_find;
 
-/// How often the kernel's buffers are read. The first second is quicker, so that the first picture is.
+/// Interval between two reads of the kernel's buffers. It is shorter in the first second, so that the first picture comes soon.
 const DRAIN_EVERY: Duration = Duration::from_millis(100);
 const DRAIN_AT_FIRST: Duration = Duration::from_millis(20);
-/// Not more often than this, however often the kernel wakes us.
+/// Least interval, even if the kernel wakes the thread more often.
 const DRAIN_AT_MOST: Duration = Duration::from_millis(5);
 
-/// Longest end of a run, from the end of sampling until nothing is waited for. Names and tables that are not there by then are left out. Writing
-/// the file comes after it; all together takes less than 2 s.
+/// Longest time to end a run, from the end of sampling until nothing is waited for. Names and tables that are not there by then are left
+/// out. The file is written after that; all together takes less than 2 s.
 pub(super) const END_WITHIN: Duration = Duration::from_millis(1500);
-/// The part of it in which the last samples wait for their tables.
+/// The part of [`END_WITHIN`] in which the last samples wait for their tables.
 pub(super) const TABLES_WITHIN: Duration = Duration::from_secs(1);
-/// Until a command that is to be killed is killed.
+/// Longest wait for the end of a command that is killed.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
-/// How much longer it is where a command is ended first: the command gets SIGTERM, and SIGKILL after 5 seconds.
+/// Extra time at the end of a run if a command must be ended first: the command gets SIGTERM, and SIGKILL after 5 seconds.
 const END_OF_COMMAND_WITHIN: Duration = Duration::from_secs(6);
 
-/// How sampling came to its end.
+/// The reason why sampling ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The command that was started, or the processes that were watched, are gone.
+    /// The started command or the watched processes have ended.
     Target(Ending),
-    /// Something failed: in words.
+    /// Sampling failed, with a description.
     Failed(String),
 }
 
-/// A running collection on a thread of its own.
+/// A running collection, with its thread.
 pub(super) struct Sampling {
-    /// Set when sampling ends: until when the last samples may wait for their tables.
+    /// Set when sampling ends: the time until which the last samples may wait for their tables.
     stop: Arc<OnceLock<Instant>>,
     told: Arc<Mutex<CollectorStatus>>,
     orders: Sender<AttachCommand>,
     ended: Arc<Mutex<Option<Ended>>>,
     thread: Option<JoinHandle<()>>,
-    /// When the last sample was read.
+    /// Time of the last read of samples.
     until: Arc<OnceLock<Instant>>,
     /// See [`Child::hurry`].
     hurry: Option<Arc<AtomicBool>>,
     /// CPUs sampled at the start.
     pub(super) cpus: usize,
-    /// When it began.
+    /// The start time.
     pub(super) since: Instant,
 }
 
-/// What the collecting thread tells, once a second and at its end.
+/// The collecting thread's status, published once a second and at the end.
 #[derive(Clone, Default)]
 pub(super) struct CollectorStatus {
     /// Whether the clock ticks.
     pub(super) ticks: bool,
-    /// What the clock is.
+    /// Name of the clock.
     pub(super) clock: &'static str,
-    /// What was counted of each source of events.
+    /// Counts of each source of events.
     pub(super) events: Vec<EventStatus>,
-    /// Samples of flametop itself that the clock has left out.
+    /// Samples of flametop itself that the clock's program left out.
     pub(super) own_left_out: u64,
-    /// How it stands with unwind tables, in lines.
+    /// The state of unwind tables, in lines.
     pub(super) notes: Vec<String>,
-    /// The files without an unwind table, in lines that `notes` has, too.
+    /// The files without an unwind table, in lines. `notes` contains these lines as well.
     pub(super) without_tables: Vec<String>,
-    /// Processes about which nothing could be read, in lines.
+    /// Processes whose data could not be read, in lines.
     pub(super) unread: Vec<String>,
-    /// How two ways of finding a stack compare, in words, if they were both gone.
+    /// How two ways of finding a stack compare, in words, if both were used.
     pub(super) comparison: Option<String>,
 }
 
-/// What may be asked of a running collection from elsewhere.
+/// Read access to a running collection from other threads.
 #[derive(Clone)]
 pub(super) struct Watcher {
     ended: Arc<Mutex<Option<Ended>>>,
     told: Arc<Mutex<CollectorStatus>>,
     /// CPUs sampled at the start.
     pub(super) cpus: usize,
-    /// When it began.
+    /// The start time.
     pub(super) since: Instant,
 }
 
 impl Watcher {
-    /// How it ended, once it has.
+    /// Returns how it ended, or `None` while it runs.
     pub(super) fn ended(&self) -> Option<Ended> {
         locks::lock(&self.ended).clone()
     }
 
-    /// What the collecting thread has told last.
+    /// Returns the last status of the collecting thread.
     pub(super) fn told(&self) -> CollectorStatus {
         locks::lock(&self.told).clone()
     }
 }
 
-/// How much time the live view keeps if nothing else is said. A recording keeps all that its memory holds.
+/// Time that the live view keeps by default. A recording keeps all samples that fit into its memory.
 pub(super) const LIVE_WINDOW: Duration = Duration::from_secs(600);
 
 impl Sampling {
@@ -158,7 +158,7 @@ impl Sampling {
             memory: options.memory,
             ..Default::default()
         };
-        // Before its threads begin: what runs for hours beside others is to be small.
+        // Set before the threads start: a program that runs for hours beside others should be small.
         keep_little_memory();
         let stop = Arc::new(OnceLock::new());
         let ended = Arc::new(Mutex::new(None));
@@ -175,7 +175,7 @@ impl Sampling {
                 let collector = match begun {
                     Ok(collector) => collector,
                     Err(error) => {
-                        // Before the program hears of it and ends: a held command would stay.
+                        // The command is dropped before the caller learns of the error and ends: otherwise the held command would remain.
                         drop(child);
                         return drop(ready.send(Err(error)));
                     }
@@ -222,51 +222,51 @@ impl Sampling {
         Ok(Sampling { stop, ended, told, orders, thread: Some(thread), until, hurry, cpus, since: Instant::now() })
     }
 
-    /// How it ended, once it has.
+    /// Returns how it ended, or `None` while it runs.
     pub(super) fn ended(&self) -> Option<Ended> {
         locks::lock(&self.ended).clone()
     }
 
-    /// For those who watch it.
+    /// Returns a handle for tasks that watch this collection.
     pub(super) fn watcher(&self) -> Watcher {
         let (ended, told) = (Arc::clone(&self.ended), Arc::clone(&self.told));
         Watcher { ended, told, cpus: self.cpus, since: self.since }
     }
 
-    /// What the collecting thread has told last.
+    /// Returns the last status of the collecting thread.
     pub(super) fn told(&self) -> CollectorStatus {
         locks::lock(&self.told).clone()
     }
 
-    /// Where orders to attach and detach go.
+    /// Returns the channel for orders to attach and detach.
     pub(super) fn orders(&self) -> Sender<AttachCommand> {
         self.orders.clone()
     }
 
-    /// How long samples were taken, until now if they still are.
+    /// Returns how long samples have been taken so far, or were taken if sampling has ended.
     pub(super) fn lasted(&self) -> Duration {
         self.until.get().copied().unwrap_or_else(Instant::now).saturating_duration_since(self.since)
     }
 
-    /// Begins to end it, with the command if it still runs; [`Sampling::is_over`] tells when that is done. The last samples wait for their
-    /// tables until `tables`.
+    /// Starts to end sampling, and the command if it still runs. [`Sampling::is_over`] tells when that is done. The last samples wait for
+    /// their tables until `tables`.
     pub(super) fn end(&self, tables: Instant) {
         let _ = self.stop.set(tables);
     }
 
-    /// Whether nothing is left to wait for: neither samples nor a command.
+    /// Tells whether nothing is left to wait for: neither samples nor a command.
     pub(super) fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// The command is killed instead of waited for.
+    /// Has the command killed instead of waited for.
     pub(super) fn hurry(&self) {
         if let Some(hurry) = &self.hurry {
             hurry.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Until when it has ended, if everything else has by `by`: a command that is not killed has longer.
+    /// Returns the latest end of sampling, if all other work ends by `by`. A command that is not killed gets more time.
     pub(super) fn ends_by(&self, by: Instant) -> Instant {
         match &self.hurry {
             Some(hurry) if !hurry.load(Ordering::Relaxed) => by + END_OF_COMMAND_WITHIN,
@@ -274,12 +274,12 @@ impl Sampling {
         }
     }
 
-    /// Ends it, with the command if it still runs; everything is read once more. `false` if the collecting thread did not end by `by` (see
-    /// [`Sampling::ends_by`]): it is left behind, and what was sampled until then is there.
+    /// Ends sampling, and the command if it still runs. The buffers are read once more. Returns `false` if the collecting thread did not
+    /// end by `by` (see [`Sampling::ends_by`]): then the thread is left behind, and the samples read so far are kept.
     pub(super) fn finish(&mut self, by: Instant) -> bool {
         self.end(Instant::now());
         let Some(thread) = self.thread.take() else { return true };
-        // The thread has just heard that it is to kill the command. If this process ended before, the command would live on.
+        // The thread has only just learned that it must kill the command. If this process ended first, the command would live on.
         let is_killing = self.hurry.as_ref().is_some_and(|hurry| hurry.load(Ordering::Relaxed));
         let by = if is_killing { by.max(Instant::now() + KILLED_WITHIN) } else { by };
         while !thread.is_finished() {
@@ -288,7 +288,7 @@ impl Sampling {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        // The thread has told in `ended` how it ended.
+        // The thread has recorded in `ended` how it ended.
         let _ = thread.join();
         true
     }
@@ -300,13 +300,13 @@ impl Drop for Sampling {
     }
 }
 
-/// What is ordered of the collecting thread while it runs.
+/// Orders for the running collecting thread.
 pub(super) enum AttachCommand {
-    /// Take stacks at these events, too; the answer is the source's number, or a sentence.
+    /// Takes stacks at one more event. The answer is the source's number, or a sentence.
     Attach(EventRequest, tokio::sync::oneshot::Sender<Result<EventSource, String>>),
-    /// Stop taking stacks at this source.
+    /// Stops taking stacks at this source.
     Detach(EventSource),
-    /// Tell which events this machine refuses.
+    /// Finds the events that this machine refuses.
     Try(tokio::sync::oneshot::Sender<Refused>),
 }
 
@@ -314,7 +314,7 @@ struct Collecting {
     collector: Collector,
     shared: Shared,
     child: Option<Child>,
-    /// Processes asked for that still live.
+    /// Processes given by the user that still live.
     watched: Vec<Tgid>,
     stop: Arc<OnceLock<Instant>>,
     until: Arc<OnceLock<Instant>>,
@@ -325,7 +325,7 @@ struct Collecting {
 }
 
 impl Collecting {
-    /// Samples until told to stop, or until there is nobody left to watch; then ends the command.
+    /// Samples until told to stop, or until no watched process lives; then ends the command.
     fn run(mut self) -> Option<Ended> {
         let ended = self.sample();
         self.tell();
@@ -333,20 +333,20 @@ impl Collecting {
         ended
     }
 
-    /// Reads the kernel's buffers until told to stop, or until there is nobody left to watch.
+    /// Reads the kernel's buffers until told to stop, or until no watched process lives.
     fn sample(&mut self) -> Option<Ended> {
         let mut batch = Batch::default();
         let began = Instant::now();
         let mut trimmed = began;
         let watching = !self.watched.is_empty();
-        // Who has ended while sampling began is not heard of again.
+        // A process that ended while sampling began would never be reported as ended.
         self.watched.retain(|tgid| super::child::lives(*tgid));
         loop {
             let stop = self.stop.get().copied();
             let child_ended = self.child.as_mut().and_then(Child::ending);
             let last = stop.or_else(|| child_ended.as_ref().map(|_| Instant::now() + TABLES_WITHIN));
             if last.is_some() {
-                // The last samples are a moment old before they are handed over.
+                // Samples are handed over a moment after they are taken; this waits for the last samples.
                 std::thread::sleep(Duration::from_millis(3));
             }
             if let Err(error) = self.drain(&mut batch, last) {
@@ -378,18 +378,18 @@ impl Collecting {
             self.obey();
             let waited = Instant::now();
             self.collector.wait(if began.elapsed() < Duration::from_secs(1) { DRAIN_AT_FIRST } else { DRAIN_EVERY });
-            // Each sample that lacks a table wakes us: the others of this moment may come along.
+            // Each sample that lacks a table wakes this thread. After a short sleep, all samples of the same moment are read at once.
             std::thread::sleep(DRAIN_AT_MOST.saturating_sub(waited.elapsed()));
         }
     }
 
-    /// Gives back what no sample needs of the names: by steps, and rarely.
+    /// Frees the names that no sample needs: step by step, and rarely.
     fn renew_names(&mut self) {
         let Shared { profile, symbolizer, .. } = &self.shared;
         if let Some(renewed) = self.renewals.step(profile, now(), symbolizer.pending() == 0) {
             symbolizer.use_names(&renewed);
             self.collector.use_names(renewed.names);
-            // Frames by their old ids.
+            // They hold frames by their old ids.
             self.compared.iter_mut().for_each(|comparison| comparison.waiting.clear());
         }
     }
@@ -406,7 +406,7 @@ impl Collecting {
         *told = CollectorStatus { clock, events, own_left_out, notes, without_tables, unread, comparison, ..*told };
     }
 
-    /// Attaches and detaches as ordered from the screen.
+    /// Carries out the screen's orders to attach and detach.
     fn obey(&mut self) {
         let mut changed = false;
         while let Ok(order) = self.ordered.try_recv() {
@@ -418,7 +418,7 @@ impl Collecting {
                     if attached == Ok(EventSource::CLOCK) {
                         locks::lock(&self.told).ticks = true;
                     }
-                    // Nobody waits for it any more when the screen is gone.
+                    // If the screen is gone, the answer is dropped.
                     drop(answer.send(attached));
                 }
                 AttachCommand::Try(answer) => {
@@ -437,7 +437,7 @@ impl Collecting {
         }
     }
 
-    /// Of a sample in two forms the kernel's parts are held against each other. The second may come a batch later.
+    /// Compares the kernel parts of samples that were walked in two ways. The second form may come a batch later.
     fn compare(&mut self, batch: &Batch) {
         let Some(comparison) = &mut self.compared else { return };
         for sample in &batch.samples {
@@ -450,7 +450,7 @@ impl Collecting {
                 }
                 comparison.waiting.insert(key, kernel.to_vec());
             } else if let Some(by_kernel) = comparison.waiting.remove(&key) {
-                // On x86_64 there is only the inner side of what was found by hand.
+                // On x86_64, the manual walk finds only the inner side of the stack.
                 let same = match by_kernel.len().checked_sub(kernel.len()) {
                     Some(0) => by_kernel == kernel,
                     Some(more) => sample.kernel_cut && by_kernel.get(more..) == Some(kernel),
@@ -461,14 +461,14 @@ impl Collecting {
         }
     }
 
-    /// `last` is set at the last drain: until when samples may wait for their tables.
+    /// Drains the collector once. `last` is set at the last drain: the time until which samples may wait for their tables.
     fn drain(&mut self, batch: &mut Batch, last: Option<Instant>) -> Result<(), crate::collector::CollectorError> {
         let begun = now();
         match last {
             Some(until) => self.collector.drain_last(batch, until)?,
             None => self.collector.drain(batch)?,
         }
-        // Names first: most are there before a picture is made of the samples.
+        // Names come first, so that most of them are known before a picture is made of the samples.
         if batch.kernel_symbols_changed {
             self.shared.symbolizer.kernel_symbols_changed();
         }

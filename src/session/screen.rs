@@ -1,4 +1,5 @@
-//! What the live view and the view of a file share: the engine's thread, saving, signals, and the channels to the screen.
+//! Connects a session to the screen: the engine thread, saving, signals, and the channels between them. Used by the live view and by the
+//! view of a file.
 
 use crate::session::clock::{below_title, now};
 use crate::session::lines::{LINES_WITHIN, lines_of};
@@ -17,15 +18,15 @@ use crate::formats::{Format, FormatError, Part, writer};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, Request, Snapshot};
 use crate::ui::{Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, plain_name};
 
-/// From one picture to the next while samples come in: four a second are promised, and threads wake late on a machine that is
-/// busy. More often at first.
+/// Interval between two pictures while samples come in; it is shorter at first. Four pictures a second are promised, and a busy machine
+/// wakes threads late.
 const PICTURE_EVERY: Duration = Duration::from_millis(200);
 const PICTURE_AT_FIRST: Duration = Duration::from_millis(60);
 
-/// Events that wait for the screen at most. A command that writes more than can be shown waits, as it would for a terminal.
+/// Most events that wait for the screen. A command that writes more than can be shown waits, as it would for a terminal.
 const EVENTS: usize = 16;
 
-/// The session's ends of everything that the screen is linked to.
+/// The session's side of the channels to the screen.
 pub(super) struct Ends {
     snapshots: watch::Sender<Arc<Snapshot>>,
     pub(super) status: watch::Sender<Status>,
@@ -34,13 +35,13 @@ pub(super) struct Ends {
     listings: watch::Receiver<Option<(Arc<Addresses>, Option<FrameId>)>>,
     places: watch::Receiver<Option<(LabelId, FrameId)>>,
     saves: std::cell::Cell<Option<mpsc::UnboundedReceiver<SaveRequest>>>,
-    /// What the screen asks about events; whoever samples takes it.
+    /// The screen's requests about events. The live view takes the receiver; files have no events.
     #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "files have no events"))]
     pub(super) orders: std::cell::Cell<Option<mpsc::UnboundedReceiver<EventCommand>>>,
     stop: watch::Sender<Stop>,
 }
 
-/// Both ends of everything that the screen is linked to.
+/// Makes both sides of the channels to the screen.
 pub(super) fn ends() -> (Ends, Link) {
     let (snapshots, new_snapshots) = watch::channel(Arc::default());
     let (status, new_status) = watch::channel(Status::default());
@@ -75,17 +76,18 @@ impl Ends {
         self.stop.send_replace(Stop::Asked);
     }
 
-    /// Answers requests on a thread of its own: the newest at once, and the same again as samples come in if `live`.
+    /// Starts the engine's thread, which answers the newest request at once. If `live`, it answers the same request again as samples come
+    /// in.
     pub(super) fn spawn_engine(&self, mut engine: Engine, live: bool) -> Result<std::thread::JoinHandle<()>> {
         let mut requests = self.requests.clone();
         let snapshots = self.snapshots.clone();
         let stop = self.stop.clone();
         let handle = tokio::runtime::Handle::current();
         let body = move || {
-            // A panic here would leave a picture that never changes: better to end.
+            // After a panic here the picture would never change again: ending the program is better.
             let _end = StopWhenDropped(stop.clone());
-            // What the screen has not asked for must not be shown, not even for a moment: a file's stacks grouped by process
-            // would be another tree than the one that follows, and a click on it would be lost.
+            // No picture is made before the screen's first request, not even for a moment. A file's stacks grouped by process would be
+            // another tree than the next one, and a click on it would be lost.
             if handle.block_on(requests.changed()).is_err() {
                 return;
             }
@@ -94,7 +96,7 @@ impl Ends {
         std::thread::Builder::new().name("flametop-engine".to_owned()).spawn(body).context("failed to start a thread")
     }
 
-    /// Asks the symbolizer for what the screen wants to know about code: each time the newest only.
+    /// Asks the symbolizer about the code that the screen wants to show. Only the newest request counts.
     pub(super) fn spawn_readers(&self, shared: &Shared) {
         let (symbolizer, events) = (shared.symbolizer.clone(), self.events.clone());
         tokio::spawn(newest(self.listings.clone(), move |(addresses, by): (Arc<Addresses>, Option<FrameId>)| {
@@ -116,7 +118,8 @@ impl Ends {
         }));
     }
 
-    /// Saves what the screen asks for, off the drawing thread. Pictures have callers at the bottom, or at the top if `is_icicle`.
+    /// Saves the views that the screen orders, outside the drawing thread. Pictures have callers at the bottom, or at the top if
+    /// `is_icicle`.
     pub(super) fn spawn_saver(&self, shared: &Shared, is_icicle: bool) {
         let Some(mut saves) = self.saves.take() else { return };
         let (shared, events) = (shared.clone(), self.events.clone());
@@ -135,7 +138,7 @@ impl Ends {
         });
     }
 
-    /// Ends the screen in order when a signal asks for it.
+    /// Ends the screen in order when a signal arrives.
     pub(super) fn spawn_signals(&self) -> Result<()> {
         for kind in [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()] {
             let mut caught = signal(kind).context("failed to watch for signals")?;
@@ -149,8 +152,8 @@ impl Ends {
     }
 }
 
-/// Answers the newest request as soon as it comes, and the same again as samples come in if `live`; ends when `stop` says so or
-/// nobody asks or listens any more. Public for `examples/live_like.rs`, which measures with it.
+/// Answers the newest request as soon as it comes. If `live`, answers the same request again as samples come in. Ends when `stop` says so,
+/// or when the screen has closed its end of a channel. Public for `examples/live_like.rs`, which measures with it.
 pub fn answer_requests(
     engine: &mut Engine,
     requests: &mut watch::Receiver<Request>,
@@ -170,10 +173,10 @@ pub fn answer_requests(
         let pause = match (live, began.elapsed() < Duration::from_secs(2)) {
             (false, _) => Duration::from_secs(3600),
             (true, true) => PICTURE_AT_FIRST,
-            // Never more than a quarter of the time is spent on pictures.
+            // Pictures never take more than a quarter of the time.
             (true, false) => PICTURE_EVERY.saturating_sub(answered.elapsed()).max(answered.elapsed() * 3),
         };
-        // Each step of the cursor asks for the addresses of another function: that comes with the next picture and makes none.
+        // Each step of the cursor asks for the addresses of another function. They come with the next picture; a step makes no picture.
         let another = async {
             loop {
                 requests.changed().await?;
@@ -189,7 +192,7 @@ pub fn answer_requests(
     }
 }
 
-/// Does what is newest, and leaves it for what is newer; until nobody asks any more.
+/// Answers the newest question, and drops that work when a newer question comes. Ends when the asking side is closed.
 async fn newest<Q: Clone, F: Future<Output = ()>>(mut questions: watch::Receiver<Option<Q>>, answer: impl Fn(Q) -> F) {
     while questions.changed().await.is_ok() {
         loop {
@@ -222,7 +225,7 @@ impl Drop for StopWhenDropped {
     }
 }
 
-/// Writes what is seen. Returns what is not in the file, too.
+/// Writes the view on screen to a file. Also returns a note about parts that the file lacks.
 fn save_view(order: &SaveRequest, shared: &Shared, is_icicle: bool) -> Result<(save::Saved, Option<String>), SaveError> {
     let format = Format::of(&order.path)?;
     let mut tree = Arc::clone(&order.tree);

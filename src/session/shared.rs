@@ -1,4 +1,4 @@
-//! What the rooms of one session share.
+//! Tables that the rooms of one session share.
 
 #[cfg(feature = "live")]
 use crate::collector::RunningKernel;
@@ -12,7 +12,7 @@ use crate::symbolize::Symbolizer;
 use std::sync::Arc;
 use std::sync::RwLock;
 
-/// What the rooms share in one run.
+/// The tables that all rooms share in one run.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) names: Arc<Names>,
@@ -44,7 +44,7 @@ impl Shared {
         Shared { names, processes: Arc::default(), profile, symbolizer }
     }
 
-    /// Who answers what is asked of these tables.
+    /// Makes an engine that answers requests about these tables.
     pub(super) fn engine(&self) -> Engine {
         Engine::new(Arc::clone(&self.names), Arc::clone(&self.processes), Arc::clone(&self.profile))
     }

@@ -1,10 +1,10 @@
-//! Whether there is a terminal to draw on.
+//! Checks that there is a terminal to draw on.
 
 use std::io::IsTerminal;
 
 use anyhow::{Result, bail};
 
-/// Refuses to draw where nobody could see it.
+/// Returns an error if standard output is no terminal.
 pub(super) fn need_a_terminal() -> Result<()> {
     if !std::io::stdout().is_terminal() {
         bail!("standard output is not a terminal, so there is nowhere to draw; `flametop record -o FILE` writes to a file");

@@ -1,4 +1,4 @@
-//! `flametop unwind-check`: what the tables of files are like, and whether they are right.
+//! `flametop unwind-check`: describes the unwind tables of files and checks that they are right.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -12,13 +12,13 @@ use crate::cli::UnwindCheck;
 use crate::unwind::table::rule::REASONS;
 use crate::unwind::{Checked, Unreadable, check_file};
 
-/// Prints a line for each file and a sum; an error if a row is wrong or a file has no table that should.
+/// Prints a line for each file and a sum. Returns an error if a row is wrong, or if a file lacks a table that it should have.
 pub(super) fn run(options: &UnwindCheck) -> Result<()> {
     let mut out = io::stdout().lock();
     let mut sum = Sum::default();
     let mut seen = HashSet::new();
     for path in &options.paths {
-        // Named files must be there and be programs; of a directory those are taken that are.
+        // A file named on the command line must exist and be a program. In a directory, files that are no programs are skipped.
         let named = !path.is_dir();
         std::fs::metadata(path).with_context(|| format!("failed to read {}", path.display()))?;
         let mut waiting = vec![path.clone()];
@@ -41,7 +41,7 @@ pub(super) fn run(options: &UnwindCheck) -> Result<()> {
     Ok(())
 }
 
-/// What is in a directory, links left out: they lead to what is found anyway, or round in a circle.
+/// Lists a directory without its links: a link leads to a file that is found anyway, or into a circle.
 fn children(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(|path| !path.is_symlink()).collect();
@@ -49,7 +49,7 @@ fn children(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A regular file that was not there under another name before.
+/// Tells whether this is a regular file that was not seen under another name before.
 fn first_time(path: &Path, seen: &mut HashSet<(u64, u64)>) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && seen.insert((metadata.dev(), metadata.ino())))
 }
@@ -124,7 +124,7 @@ fn speed(rows: u64, time: Duration) -> f64 {
     rows as f64 / time.as_secs_f64().max(1e-9) / 1e6
 }
 
-/// All files together.
+/// Sums over all files.
 #[derive(Default)]
 struct Sum {
     files: u64,

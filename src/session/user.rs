@@ -1,7 +1,7 @@
-//! The user as whom a command is started: `--user NAME`.
+//! The user who runs a command that flametop starts: `--user NAME`.
 //!
-//! `/etc/passwd` and `/etc/group` are read; a name that is not in the former is asked for with `getent`, which knows the users of
-//! directories (LDAP and its like), and then `id` says which groups they are in.
+//! `/etc/passwd` and `/etc/group` are read. If `/etc/passwd` lacks a name, `getent` is run, because it also knows users of directory
+//! services such as LDAP. Then `id` lists the groups of that user.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ use rustix::thread::{
     set_thread_res_uid,
 };
 
-/// The longest answer of `getent` and `id` that is read.
+/// Longest answer of `getent` and `id` that is read.
 const LONGEST_ANSWER: usize = 1 << 16;
 
 /// An entry of the user database.
@@ -31,7 +31,7 @@ pub(super) struct User {
     shell: String,
 }
 
-/// The ids of a user and of their groups. As text: `UID:GID:GROUP,GROUP`.
+/// The ids of a user and of the user's groups. As text: `UID:GID:GROUP,GROUP`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Ids {
     user: u32,
@@ -44,7 +44,7 @@ impl User {
     ///
     /// # Errors
     ///
-    /// When there is no such user, or when we may not become others.
+    /// If there is no such user, or if flametop may not change to another user.
     pub(super) fn find(wanted: &str) -> Result<User> {
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let mut user = match User::in_passwd(&passwd, wanted) {
@@ -61,12 +61,12 @@ impl User {
         Ok(user)
     }
 
-    /// The user's number.
+    /// Returns the user's number.
     pub(super) fn id(&self) -> u32 {
         self.ids.user
     }
 
-    /// The first entry with this name, else the first with this number: `name:password:uid:gid:comment:home:shell`.
+    /// Returns the first entry with this name, else the first with this number: `name:password:uid:gid:comment:home:shell`.
     fn in_passwd(passwd: &str, wanted: &str) -> Option<User> {
         let users = || passwd.lines().filter_map(User::parse);
         users().find(|user| user.name == wanted).or_else(|| users().find(|user| user.is_number(wanted)))
@@ -91,35 +91,35 @@ impl User {
         Some(user)
     }
 
-    /// The variables that a login sets in the environment.
+    /// Returns the variables that a login sets in the environment.
     pub(super) fn environment(&self) -> [(&'static str, &str); 4] {
         [("HOME", &self.home), ("USER", &self.name), ("LOGNAME", &self.name), ("SHELL", &self.shell)]
     }
 
-    /// The number of the user, as the kernel has it.
+    /// Returns the user's number in the kernel's type.
     pub(super) fn uid(&self) -> Uid {
         Uid::from_raw(self.ids.user)
     }
 }
 
-/// The names of the users that `/etc/passwd` lists.
+/// Returns the names of the users in `/etc/passwd`.
 pub(super) fn all_users() -> FxHashMap<UserId, Arc<str>> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut users = FxHashMap::default();
     for user in passwd.lines().filter_map(User::parse) {
-        // The first line of a number is the one that counts.
+        // If a number has several lines, the first one counts.
         users.entry(UserId(user.ids.user)).or_insert_with(|| sanitize(&user.name).into());
     }
     users
 }
 
-/// A number that the kernel takes for one: `u32::MAX` means "leave as it is".
+/// Parses a number that the kernel accepts as an id. The kernel takes `u32::MAX` as "do not change the id".
 fn plain_id(text: &str) -> Option<u32> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|id| plain && *id != u32::MAX)
 }
 
-/// The groups of a user: their own, and those that list them. `name:password:gid:member,member`.
+/// Returns the groups of a user: the user's own, and all that list the user as a member. Lines are `name:password:gid:member,member`.
 fn groups_of(groups: &str, user: &str, own: u32) -> Vec<u32> {
     let listing = |line: &str| {
         let mut fields = line.split(':').skip(2);
@@ -142,7 +142,7 @@ fn answer_of(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 impl Ids {
-    /// Makes the calling process, which has one thread, the user's: groups first, then no capability is left.
+    /// Changes the calling process to this user. The process has one thread. Groups are changed first; no capability is left afterwards.
     pub(super) fn become_them(&self) -> Result<()> {
         let (user, group) = (Uid::from_raw(self.user), Gid::from_raw(self.group));
         if rustix::process::geteuid() != user || rustix::process::geteuid().is_root() {
@@ -160,7 +160,7 @@ impl Ids {
         Ok(())
     }
 
-    /// As an argument of `__hold`.
+    /// Returns the ids as an argument of `__hold`.
     pub(super) fn to_text(&self) -> String {
         let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
         format!("{}:{}:{}", self.user, self.group, groups.join(","))
@@ -179,7 +179,8 @@ impl FromStr for Ids {
     }
 }
 
-/// As whom a command runs that is started under sudo without `--user`: in a sentence. `None` where it is nobody's surprise.
+/// Returns a sentence about a command that runs as root because flametop was started with sudo and without `--user`. Returns `None` where
+/// no user would be surprised.
 pub(super) fn runs_as_root(name: &str) -> Option<String> {
     let caller = std::env::var_os("SUDO_USER")?;
     let is_plain = |name: &OsStr| name.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.@".contains(byte));

@@ -1,4 +1,4 @@
-//! A file in the same views.
+//! Shows a file in the views of the live view.
 
 use crate::session::clock::save_offer;
 use crate::session::looks::theme;
@@ -28,7 +28,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let runtime = runtime()?;
     let shared = Shared::of_file(&runtime);
     let baseline = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
-    // A difference that was saved brings its own baseline.
+    // A saved difference contains its own baseline.
     let report = read(&options.file, &shared.names, &shared.profile, options.baseline.is_none().then_some(&*baseline))?;
     if let Some(file) = &options.baseline {
         read(file, &shared.names, &baseline, None)?;
@@ -63,7 +63,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     outcome
 }
 
-/// Reads a file; the baseline of a difference goes into `before`, if that is given.
+/// Reads a file. If `before` is given, the baseline of a difference goes into it.
 fn read(file: &Path, names: &Names, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<ReadReport> {
     let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
     let input: Box<dyn Read> = if file == Path::new("-") {
@@ -83,7 +83,7 @@ fn read(file: &Path, names: &Names, profile: &RwLock<Profile>, before: Option<&R
     Ok(report)
 }
 
-/// What the reader should know about the file.
+/// Describes defects of the file for the reader.
 fn remark(report: &ReadReport) -> Option<Message> {
     let mut words = Vec::new();
     if let Some(line) = report.first_nonsense {

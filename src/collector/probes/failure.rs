@@ -1,19 +1,19 @@
-//! Why a way of attaching did not work.
+//! Reasons why an attempt to attach failed.
 
 use crate::collector::bpf_errors::complaint;
 
-/// Why one way of attaching did not work.
+/// The reason why one way of attaching failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failed {
     /// There is no such place.
     NotThere,
     /// The kernel does not allow it.
     NotPermitted,
-    /// The place is there, and the kernel does not let it be traced.
+    /// The place is there, but the kernel does not let it be traced.
     NotTraceable,
     /// The kernel has no such mechanism.
     NotOffered,
-    /// Something else, in its words.
+    /// Another reason, in the kernel's words.
     Said(String),
 }
 
@@ -28,7 +28,7 @@ impl Failed {
     }
 
     pub(super) fn by_number(number: Option<i32>) -> Option<Failed> {
-        /// What ftrace says where an architecture has no direct calls; not of the user interface.
+        /// Error of ftrace on an architecture without direct calls. The number is not part of the user interface.
         const ENOTSUPP: i32 = 524;
         match number {
             Some(libc::ENOENT | libc::ESRCH) => Some(Failed::NotThere),

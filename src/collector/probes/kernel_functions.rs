@@ -1,4 +1,4 @@
-//! Names of the kernel's functions: which there are, which a pattern means, and which somebody may have meant.
+//! Names of the kernel's functions: lists them, finds those that match a pattern, and suggests similar names.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -6,9 +6,9 @@ use std::io::{self, BufRead, BufReader};
 use super::spec::NamePattern;
 use super::tracefs::TraceFs;
 
-/// Names offered instead of one that is not there.
+/// Number of names that are suggested for a missing name.
 const OFFERED: usize = 4;
-/// How alike they must be: 1 is equal. By Jaro and Winkler, who weigh equal beginnings.
+/// Least similarity of a suggested name: 1 means equal. The measure is that of Jaro and Winkler, which favours equal beginnings.
 const ALIKE: f64 = 0.85;
 
 /// The kernel's functions, in alphabetical order, each once.
@@ -18,11 +18,11 @@ pub struct KernelFunctions {
 }
 
 impl KernelFunctions {
-    /// Those that can be traced, or where the kernel does not tell, all.
+    /// Reads the functions that can be traced. If the kernel does not tell which can, reads all functions.
     ///
     /// # Errors
     ///
-    /// When neither can be read.
+    /// If neither list can be read.
     pub fn read() -> io::Result<KernelFunctions> {
         let traceable = TraceFs::open().and_then(|tracing| tracing.functions());
         match traceable {
@@ -31,12 +31,12 @@ impl KernelFunctions {
         }
     }
 
-    /// All functions of the kernel, whether they can be traced or not.
+    /// Reads all functions of the kernel, whether they can be traced or not.
     pub(super) fn symbols() -> io::Result<KernelFunctions> {
         Ok(KernelFunctions::of(symbols()?))
     }
 
-    /// Whether there is one of this name.
+    /// Tells whether a function has this name.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.names.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
     }
@@ -47,23 +47,23 @@ impl KernelFunctions {
         KernelFunctions { names }
     }
 
-    /// Their names.
+    /// Returns the names.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Those that a pattern means.
+    /// Returns the functions that match a pattern.
     pub(super) fn matching(&self, pattern: &NamePattern) -> Vec<String> {
         self.names.iter().filter(|name| pattern.matches(name)).cloned().collect()
     }
 
-    /// Those that are written much like this one, the likest first.
+    /// Returns the functions whose names resemble this name, the most similar first.
     pub(super) fn near(&self, name: &str) -> Vec<String> {
         nearest(name, self.names.iter().map(String::as_str))
     }
 }
 
-/// The candidates that are written much like a name, the likest first.
+/// Returns the candidates that resemble a name, the most similar first.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<String> {
     let wanted = name.to_ascii_lowercase();
     let alike = |candidate: &str| strsim::jaro_winkler(&wanted, &candidate.to_ascii_lowercase());
@@ -74,7 +74,7 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec
     near.into_iter().take(OFFERED).map(|(_, name)| name.to_owned()).collect()
 }
 
-/// Symbols of code in `/proc/kallsyms`, of modules as well.
+/// Reads the symbols of code in `/proc/kallsyms`, including modules.
 fn symbols() -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for line in BufReader::new(File::open("/proc/kallsyms")?).lines() {

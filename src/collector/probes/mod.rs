@@ -6,12 +6,12 @@
 //!                                         records, counters ◄─────────────┘
 //! ```
 //!
-//! Each source has a number, which its samples bear ([`EventSource`]). Events are counted without a gap; stacks are taken of as many as
-//! the budget allows, and stand for those between (bpf/probes.bpf.c). The programs have the clock's ring buffer, targets and unwind
-//! tables in common with it, and maps of their own, made with the first of them.
+//! Each source has a number, which its samples carry ([`EventSource`]). All events are counted. Stacks are taken only of as many events as
+//! the budget allows; each stack also counts for the events since the last one (bpf/probes.bpf.c). The programs share the clock's ring
+//! buffer, targets and unwind tables. Their other maps are made with the first program.
 //!
-//! Promises: what could not be attached leaves nothing behind; what is dropped is detached. What a kernel offers is found out
-//! by trying.
+//! Promises: a failed attempt to attach leaves nothing behind, and a dropped source is detached. The features of a kernel are found by
+//! trying.
 
 mod failure;
 mod kernel_functions;
@@ -42,53 +42,53 @@ pub use refused::Refused;
 pub use spec::{Backtrace, COUNTERS, Counter, EventRequest, EventSpec, Mechanism, NamePattern, UserPlace};
 use tracefs::TraceFs;
 
-/// Each function with fentry is a program of its own, which takes some 20 ms to load and 100 KB.
+/// Most functions with fentry: each one needs a separate program, which takes some 20 ms to load and 100 KB.
 const MAX_FENTRY: usize = 32;
-/// Each function with a kprobe, and each place of a program, is a perf event.
+/// Most functions with kprobes, and most places in programs: each one needs a perf event.
 const MAX_SINGLE: usize = 512;
-/// Functions by ftrace at once: all of a kernel have been seen to work, but nobody wants them.
+/// Most functions by ftrace at once. All functions of a kernel have been seen to work, but nobody wants them.
 const MAX_MULTI: usize = 20_000;
 
-/// Where the kernel says how kprobes are opened, if it has any (CONFIG_KPROBE_EVENTS).
+/// File with the kernel's number for opening kprobes; only with CONFIG_KPROBE_EVENTS.
 const KPROBES: &str = "/sys/bus/event_source/devices/kprobe/type";
 
-/// Nanoseconds of what the programs call an epoch.
+/// Nanoseconds of an epoch of the programs.
 const EPOCH: u64 = 100_000_000;
 
-/// A source that is attached.
+/// An attached source.
 struct Attached {
     status: EventStatus,
     programs: Vec<Programs>,
-    /// Of a counter: the CPUs of its links, in their order.
+    /// For a counter: the CPUs of its links, in the links' order.
     cpus: Vec<u32>,
     counter: Option<Counter>,
 }
 
-/// All sources of events.
+/// All attached sources of events.
 pub(super) struct Probes {
     attached: Vec<Attached>,
     own: Option<OwnMaps>,
     shared: SharedMaps,
     backtrace: Backtrace,
-    /// The number that was given last; 0 at first.
+    /// The last number that was given; 0 at first.
     last: u8,
-    /// Stacks a second, on each CPU and of all sources together.
+    /// Most stacks a second on each CPU, for all sources together.
     budget: u32,
     epoch: u32,
-    /// When the epoch began.
+    /// The start time of the epoch.
     began: u64,
 }
 
 impl Probes {
-    /// Nothing is attached yet.
+    /// Makes an empty set of sources.
     pub(super) fn new(shared: SharedMaps, backtrace: Backtrace, budget: u32) -> Probes {
         Probes { attached: Vec::new(), own: None, shared, backtrace, last: 0, budget, epoch: 1, began: 0 }
     }
 
-    /// Attaches a source.
+    /// Attaches a source, and returns its number.
     pub(super) fn attach(&mut self, request: &EventRequest, cpus: &[u32]) -> Result<EventSource, CollectorError> {
         let taken = |number: &u8| self.attached.iter().any(|attached| attached.status.source.0 == *number);
-        // In turn: samples of a source that was detached are still there, under its number.
+        // Numbers are given in turn, because samples of a detached source still carry its number.
         let following = (0..MAX_SOURCES - 1).map(|step| (self.last + step) % (MAX_SOURCES - 1) + 1);
         let Some(number) = following.into_iter().find(|number| !taken(number)) else {
             return Err(CollectorError::TooManyEvents { limit: usize::from(MAX_SOURCES - 1) });
@@ -101,7 +101,7 @@ impl Probes {
         let mut new = Attached { status, programs: Vec::new(), cpus: Vec::new(), counter: None };
         let failed = |why: String| CollectorError::NotAttached { event: request.name.clone(), why };
         match &request.spec {
-            // The caller's.
+            // The caller handles the clock.
             EventSpec::Clock => return Ok(EventSource::CLOCK),
             EventSpec::Kernel { mechanism, functions } => self.attach_to_kernel(&mut new, *mechanism, functions)?,
             EventSpec::User { mechanism, .. } => {
@@ -139,7 +139,7 @@ impl Probes {
         Ok(source)
     }
 
-    /// Detaches a source; its number may be given again.
+    /// Detaches a source. Its number may be given again.
     pub(super) fn detach(&mut self, source: EventSource) {
         self.attached.retain(|attached| attached.status.source != source);
         self.tell();
@@ -149,7 +149,7 @@ impl Probes {
         perf_event::open_counter(counter.hardware, counter.number, self.shared.settings.frequency, cpu)
     }
 
-    /// Loads a program; the first one brings the maps that all have in common.
+    /// Loads a program. The first program brings the maps that all programs share.
     fn load(&mut self, mechanism: Mechanism, function: Option<&str>, number: u8) -> Result<Programs, Failed> {
         let told = ProbeSettings { number: number.into(), backtrace: self.backtrace };
         let loaded = Programs::load(mechanism, function, told, &self.shared, self.own.as_ref())?;
@@ -160,7 +160,7 @@ impl Probes {
         Ok(loaded)
     }
 
-    /// By the mechanism asked for, or by the first of those that work.
+    /// Attaches to functions of the kernel: by the given mechanism, or by the first one that works.
     fn attach_to_kernel(
         &mut self,
         new: &mut Attached,
@@ -208,7 +208,7 @@ impl Probes {
                 }
             }
         }
-        // Whether it is misspelt is looked into only now: to read all names takes a moment.
+        // The spelling is checked only after a failure, because reading all names takes a moment.
         if let Some(name) = pattern.exact()
             && let Ok(all) = KernelFunctions::symbols()
             && !all.contains(name)
@@ -222,7 +222,7 @@ impl Probes {
                 (Mechanism::Fentry | Mechanism::Fexit, Failed::NotThere) => "the kernel's types (BTF) know no such function",
                 _ => why.words(),
             };
-            // Who has named the means knows which it is.
+            // A user who chose the mechanism needs no reminder of it.
             if asked.is_some() { why.to_owned() } else { format!("{}: {why}", mechanism.name()) }
         };
         let why: Vec<String> = reasons.iter().map(words).collect();
@@ -253,7 +253,8 @@ impl Probes {
         Ok(())
     }
 
-    /// Tells the programs that time has passed. Called at least ten times a second, they take as many stacks as they may.
+    /// Starts a new epoch for the programs. It must be called at least ten times a second: then they take as many stacks as the budget
+    /// allows.
     pub(super) fn tick(&mut self, now: u64) {
         if self.attached.is_empty() || now.saturating_sub(self.began) < EPOCH {
             return;
@@ -268,11 +269,11 @@ impl Probes {
         let sources = u32::try_from(self.attached.len()).unwrap_or(1).max(1);
         let budget = (self.budget / 10 / sources).max(1);
         let value: Vec<u8> = [self.epoch, budget].into_iter().flat_map(u32::to_ne_bytes).collect();
-        // It cannot fail; and if it did, ever fewer stacks would be taken, and the counts would be right.
+        // Writing cannot fail. If it did, ever fewer stacks would be taken, but the counts would stay right.
         let _ = bpf_memory::write_mapped(own.control.as_fd(), 0, &value);
     }
 
-    /// Follows CPUs that came and went: counters are of each CPU.
+    /// Follows CPUs that were switched on or off: each counter belongs to one CPU.
     pub(super) fn follow_cpus(&mut self, online: &[u32]) {
         for at in 0..self.attached.len() {
             let Some(Attached { counter: Some(counter), cpus, programs, .. }) = self.attached.get_mut(at) else { continue };
@@ -281,7 +282,7 @@ impl Probes {
             program.keep_links(|number| cpus.get(number).is_some_and(|cpu| online.contains(cpu)));
             cpus.retain(|cpu| online.contains(cpu));
             for cpu in online.iter().filter(|cpu| !cpus.contains(cpu)).copied().collect::<Vec<_>>() {
-                // It may have gone again meanwhile.
+                // The CPU may be off again.
                 let opened = perf_event::open_counter(counter.hardware, counter.number, self.shared.settings.frequency, cpu);
                 if opened.is_ok_and(|event| program.attach_to_event(event).is_ok()) {
                     cpus.push(cpu);
@@ -290,7 +291,7 @@ impl Probes {
         }
     }
 
-    /// How it stands with each source, in the order in which they were attached.
+    /// Returns the status of each source, in the order in which they were attached.
     pub(super) fn status(&self) -> Vec<EventStatus> {
         let Some(own) = &self.own else { return Vec::new() };
         let of = |attached: &Attached| {
@@ -312,7 +313,7 @@ impl Probes {
         self.attached.iter().map(of).collect()
     }
 
-    /// Samples so far that found the ring buffer full. What they stood for, the next ones stand for.
+    /// Returns the number of samples so far that found the ring buffer full. The next sample of the source takes over their weight.
     pub(super) fn ring_full(&self) -> u64 {
         let Some(own) = &self.own else { return 0 };
         let of = |attached: &Attached| {
@@ -330,7 +331,7 @@ impl Attached {
     }
 }
 
-/// A number that is given again begins at 0.
+/// Resets the counts of a number that is given again.
 fn forget_counts(own: &OwnMaps, number: u8) -> Result<(), CollectorError> {
     let length = own.events.value_size() as usize * (own.events.max_entries() / u32::from(MAX_SOURCES)) as usize;
     let forgotten = bpf_memory::write_mapped(own.events.as_fd(), usize::from(number) * length, &vec![0; length]);
@@ -341,22 +342,23 @@ fn too_many(event: &str, found: usize, limit: usize) -> CollectorError {
     CollectorError::TooManyFunctions { event: event.to_owned(), found, limit }
 }
 
-/// Opens the tracing file system, or mounts it, before the privilege for that is given up. An error is reported when tracing is needed.
+/// Opens the tracing file system, or mounts it, while flametop still has that privilege. An error is reported later, when tracing is
+/// needed.
 pub(super) fn prepare() {
     drop(TraceFs::open());
 }
 
-/// The kernel's tracepoints, as `category:name`; none where it does not tell.
+/// Returns the kernel's tracepoints as `category:name`. Returns none if the kernel does not list them.
 pub fn tracepoints() -> Vec<String> {
     TraceFs::open().and_then(|tracing| tracing.tracepoints()).unwrap_or_default()
 }
 
-/// A function that every kernel has and lets be traced.
+/// A function that every kernel has and that can be traced.
 const TRIED_FUNCTION: &str = "vfs_read";
 /// A tracepoint that every kernel has.
 const TRIED_EVENT: (&str, &str) = ("sched", "sched_process_exec");
 
-/// Tries each mechanism for a moment, and says in words why it does not work.
+/// Tries each mechanism for a moment. For a mechanism that fails, returns the reason in words.
 pub(super) fn try_all(shared: SharedMaps) -> Vec<(Mechanism, Result<(), String>)> {
     let mut probes = Probes::new(shared, Backtrace::Kernel, 10);
     let cpus = machine::online_cpus().unwrap_or_default();
@@ -386,7 +388,7 @@ pub(super) fn try_all(shared: SharedMaps) -> Vec<(Mechanism, Result<(), String>)
     Mechanism::ALL.into_iter().map(|mechanism| (mechanism, attempt(mechanism))).collect()
 }
 
-/// Where this function is in our own program.
+/// Returns the place of this function in flametop's own program.
 fn own_place() -> Option<UserPlace> {
     let address = own_place as fn() -> Option<UserPlace> as usize as u64;
     let mapped = proc::own_maps().into_iter().find(|mapped| (mapped.start..mapped.end).contains(&address))?;
@@ -396,13 +398,13 @@ fn own_place() -> Option<UserPlace> {
 /// A file that a process has mapped as code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodeFile {
-    /// By which we can open it, whatever became of its path, or whosever root that is in.
+    /// A link that opens the file even if its path has changed or lies in another root directory.
     pub link: PathBuf,
-    /// As the process knows it.
+    /// The path in the process's view.
     pub path: String,
 }
 
-/// The files that a process has mapped as code, each once; none when it is gone.
+/// Returns the files that a process has mapped as code, each once. Returns none if the process is gone.
 pub fn code_files(tgid: Tgid) -> Vec<CodeFile> {
     let mut seen = HashSet::new();
     // The user waits for the answer, so the wait is bounded.
@@ -413,7 +415,7 @@ pub fn code_files(tgid: Tgid) -> Vec<CodeFile> {
     files.map(|mapped| CodeFile { link: link(&mapped), path: mapped.path }).collect()
 }
 
-/// The number of a tracepoint, or what it may have been meant to be.
+/// Returns the number of a tracepoint. The error suggests similar names.
 fn tracepoint(category: &str, name: &str) -> Result<u64, CollectorError> {
     let tracing = TraceFs::open().map_err(|source| CollectorError::Read { path: "/sys/kernel/tracing", source })?;
     tracing.tracepoint(category, name).map_err(|source| {

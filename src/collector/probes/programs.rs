@@ -1,4 +1,4 @@
-//! The BPF programs of one source of events: loaded for it alone, and attached where its events are.
+//! The BPF programs of one source of events: loaded for this source only, and attached where its events happen.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
@@ -22,20 +22,20 @@ mod skeleton {
 
 use skeleton::{OpenProbesMaps, OpenProbesProgs, ProbesProgs, ProbesSkel, ProbesSkelBuilder};
 
-/// `MAX_SOURCES`: numbers of sources are below; 0 is the clock's.
+/// `MAX_SOURCES`: numbers of sources are below it. 0 is the clock's number.
 pub(super) const MAX_SOURCES: u8 = 64;
 
-/// The maps that programs of all sources have in common, beside those of the clock's.
+/// The maps that the programs of all event sources share, in addition to the clock's maps.
 pub(super) struct OwnMaps {
-    /// Number of a source, and CPU → what was counted.
+    /// Counts by the number of the source and the CPU.
     pub(super) events: MapHandle,
     pub(super) counters: Counters,
-    /// What the programs are told.
+    /// The epoch and the budget of the programs, renewed at each epoch.
     pub(super) control: MapHandle,
     states: MapHandle,
 }
 
-/// What a program is told before it is loaded.
+/// Settings that a program gets before it is loaded.
 #[derive(Clone, Copy)]
 pub(super) struct ProbeSettings {
     pub(super) number: u32,
@@ -44,7 +44,7 @@ pub(super) struct ProbeSettings {
 
 /// A loaded program, and where it is attached.
 ///
-/// Fields are dropped in order: links go before the program.
+/// Fields are dropped in order: the links before the program.
 pub(super) struct Programs {
     links: Vec<Link>,
     skeleton: ProbesSkel<'static>,
@@ -81,7 +81,7 @@ fn program<'a, 'obj>(programs: &'a ProbesProgs<'obj>, mechanism: Mechanism) -> &
     }
 }
 
-/// Lets a program use the maps that are there already.
+/// Makes a program use the maps that exist already.
 fn share(maps: &mut OpenProbesMaps<'_>, shared: &SharedMaps, own: Option<&OwnMaps>) -> libbpf_rs::Result<()> {
     let reuse = |map: &mut OpenMapMut<'_>, handle: &MapHandle| map.reuse_fd(handle.as_fd());
     reuse(&mut maps.records, &shared.records)?;
@@ -106,7 +106,7 @@ fn share(maps: &mut OpenProbesMaps<'_>, shared: &SharedMaps, own: Option<&OwnMap
 }
 
 impl Programs {
-    /// Loads the program of a mechanism; for fentry and fexit, that of a function.
+    /// Loads the program of a mechanism. For fentry and fexit, loads it for this function.
     pub(super) fn load(
         mechanism: Mechanism,
         function: Option<&str>,
@@ -115,7 +115,7 @@ impl Programs {
         own: Option<&OwnMaps>,
     ) -> Result<Programs, Failed> {
         forget_complaint();
-        // As the sampler does: one pointer is left behind.
+        // As in the sampler, one pointer is leaked.
         let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = ProbesSkelBuilder::default().open(place).map_err(|error| Failed::of(&error))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -149,7 +149,7 @@ impl Programs {
         Ok(Programs { links: Vec::new(), skeleton, mechanism })
     }
 
-    /// The maps, for programs that are loaded later.
+    /// Returns the maps, for programs that are loaded later.
     pub(super) fn own_maps(&self) -> Result<OwnMaps, CollectorError> {
         let maps = &self.skeleton.maps;
         let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of events", &error));
@@ -173,21 +173,21 @@ impl Programs {
         self.keep(link)
     }
 
-    /// Attaches it to a function by a kprobe.
+    /// Attaches the program to a function by a kprobe.
     pub(super) fn attach_to_function(&mut self, function: &str) -> Result<(), Failed> {
         let returns = self.mechanism == Mechanism::Kretprobe;
         let link = program(&self.skeleton.progs, self.mechanism).attach_kprobe(returns, function);
         self.keep(link)
     }
 
-    /// Attaches it to any number of functions at once.
+    /// Attaches the program to any number of functions at once.
     pub(super) fn attach_to_functions(&mut self, functions: &[String]) -> Result<(), Failed> {
         let returns = self.mechanism == Mechanism::KretprobeMulti;
         let link = program(&self.skeleton.progs, self.mechanism).attach_kprobe_multi(returns, functions.to_vec());
         self.keep(link)
     }
 
-    /// Attaches it to a place in a file, for all processes that have it mapped, now or later.
+    /// Attaches the program to a place in a file, for all processes that have the file mapped, now or later.
     pub(super) fn attach_to_file(&mut self, path: &PathBuf, offset: u64) -> Result<(), Failed> {
         let retprobe = self.mechanism == Mechanism::Uretprobe;
         let offset = usize::try_from(offset).map_err(|_| Failed::Said("its address is too high".to_owned()))?;
@@ -197,7 +197,7 @@ impl Programs {
         self.keep(link)
     }
 
-    /// Attaches it to a perf event, which it then owns.
+    /// Attaches the program to a perf event, and takes ownership of the event.
     pub(super) fn attach_to_event(&mut self, event: OwnedFd) -> Result<(), Failed> {
         let link = program(&self.skeleton.progs, self.mechanism).attach_perf_event(event.as_raw_fd());
         self.keep(link)?;
@@ -206,7 +206,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Lets go all links but those that are wanted, by their numbers.
+    /// Drops all links that are not wanted. Links are numbered in the order in which they were made.
     pub(super) fn keep_links(&mut self, mut wanted: impl FnMut(usize) -> bool) {
         let mut number = 0;
         self.links.retain(|_| {
@@ -215,7 +215,7 @@ impl Programs {
         });
     }
 
-    /// How often the kernel has passed the program over; of its own alone, as a machine may have thousands.
+    /// Returns how often the kernel skipped the program. Only this program's count is read, since a machine may have thousands of programs.
     pub(super) fn missed(&self) -> u64 {
         let number = program(&self.skeleton.progs, self.mechanism).as_fd().as_raw_fd();
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();

@@ -15,14 +15,14 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// The reason for a counter. `None` if it works.
+    /// Returns the reason for a counter, or `None` if it works.
     pub fn counter(&self, name: &str) -> Option<&str> {
         self.counters.iter().find(|(refused, _)| *refused == name).map(|(_, why)| why.as_str())
     }
 }
 
 impl Probes {
-    /// Tries one event of each kind for a moment, and opens each counter. Takes up to 0.2 s where functions are refused.
+    /// Tries one event of each kind for a moment, and opens each counter. Takes up to 0.2 s if functions are refused.
     pub(in crate::collector) fn refused(&mut self, cpus: &[u32]) -> Refused {
         let counters = COUNTERS.iter().filter_map(|counter| {
             let opened = self.open_counter(*counter, *cpus.first()?);

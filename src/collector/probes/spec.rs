@@ -1,26 +1,26 @@
-//! What somebody asks for with `-e`: text → [`EventSpec`].
+//! Parses the text of `-e` into an [`EventSpec`].
 
 use regex::Regex;
 use std::path::PathBuf;
 
-/// How an event comes to a program of ours: `enum register_source` in bpf/regs.h.
+/// The mechanism that runs a BPF program at an event: `enum register_source` in bpf/regs.h.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
-    /// A counter of the kernel's or the processor's, sampled.
+    /// A counter of the kernel or the processor, sampled.
     PerfEvent,
-    /// A breakpoint, or ftrace, at a function's entry.
+    /// A breakpoint, or ftrace, at the entry of a kernel function.
     Kprobe,
-    /// The same at its return.
+    /// The same at the function's return.
     Kretprobe,
-    /// Any number of functions' entries by ftrace.
+    /// ftrace at the entries of any number of functions.
     KprobeMulti,
-    /// The same at their returns.
+    /// The same at the functions' returns.
     KretprobeMulti,
     /// A breakpoint in a program.
     Uprobe,
-    /// A return from a function of a program.
+    /// A breakpoint at the return from a function of a program.
     Uretprobe,
-    /// A place in the kernel that was made for it.
+    /// A place in the kernel that was made for tracing.
     Tracepoint,
     /// A trampoline at a function's entry: the cheapest.
     Fentry,
@@ -29,7 +29,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// All of them.
+    /// All mechanisms.
     pub const ALL: [Mechanism; 10] = [
         Mechanism::Fentry,
         Mechanism::Fexit,
@@ -43,7 +43,7 @@ impl Mechanism {
         Mechanism::PerfEvent,
     ];
 
-    /// As `-e` calls it.
+    /// Returns the mechanism's name in `-e`.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::PerfEvent => "perf",
@@ -64,12 +64,12 @@ impl Mechanism {
     }
 }
 
-/// Which names are meant.
+/// A pattern for names.
 #[derive(Clone, Debug)]
 pub enum NamePattern {
-    /// This one.
+    /// This name only.
     Exact(String),
-    /// Those that match: written as a glob (`vfs_*`) or between slashes as a regular expression (`/^vfs_(read|write)$/`).
+    /// All names that match. The pattern is a glob (`vfs_*`), or a regular expression between slashes (`/^vfs_(read|write)$/`).
     Matching(Regex),
 }
 
@@ -99,7 +99,7 @@ impl NamePattern {
         compile(&format!("^{}$", pieces.collect::<String>()))
     }
 
-    /// Whether a name is meant.
+    /// Tells whether a name matches.
     pub fn matches(&self, name: &str) -> bool {
         match self {
             NamePattern::Exact(wanted) => wanted == name,
@@ -107,7 +107,7 @@ impl NamePattern {
         }
     }
 
-    /// The name, where it is one.
+    /// Returns the name, if the pattern is a name.
     pub fn exact(&self) -> Option<&str> {
         match self {
             NamePattern::Exact(name) => Some(name),
@@ -116,10 +116,10 @@ impl NamePattern {
     }
 }
 
-/// A counter: `PERF_TYPE_…` and its number, of linux/perf_event.h.
+/// A counter: `PERF_TYPE_…` and its number in linux/perf_event.h.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counter {
-    /// As perf calls it.
+    /// Its name in perf.
     pub name: &'static str,
     /// What it counts.
     pub help: &'static str,
@@ -127,7 +127,7 @@ pub struct Counter {
     pub(super) number: u64,
 }
 
-/// What can be counted, by perf's names.
+/// All counters that can be chosen, by perf's names.
 pub const COUNTERS: [Counter; 17] = [
     software("page-faults", 2, "memory touched that was not mapped yet"),
     software("minor-faults", 5, "page faults without reading from disk"),
@@ -156,25 +156,25 @@ const fn hardware(name: &'static str, number: u64, help: &'static str) -> Counte
     Counter { name, help, hardware: true, number }
 }
 
-/// What is asked for.
+/// A source of events, as the user described it.
 #[derive(Clone, Debug)]
 pub enum EventSpec {
-    /// Samples by the clock, as without `-e`.
+    /// Samples of the clock, as without `-e`.
     Clock,
-    /// Entries into functions of the kernel, or returns; without a mechanism by the cheapest that there is.
+    /// Entries into functions of the kernel, or returns from them. Without a mechanism, the cheapest one that works is taken.
     Kernel {
-        /// By which means.
+        /// The mechanism, if the user chose one.
         mechanism: Option<Mechanism>,
-        /// Which functions.
+        /// The functions.
         functions: NamePattern,
     },
-    /// Entries into functions of programs and libraries, or returns.
+    /// Entries into functions of programs and libraries, or returns from them.
     User {
         /// [`Mechanism::Uprobe`] or [`Mechanism::Uretprobe`].
         mechanism: Mechanism,
-        /// A path, or a library's name; without one, the program itself and what it has mapped.
+        /// A path, or a library's name. Without a file: the program itself and the files that it has mapped.
         file: Option<String>,
-        /// Which functions, by their readable or their mangled names.
+        /// The functions, by their readable or their mangled names.
         functions: NamePattern,
     },
     /// A tracepoint.
@@ -189,11 +189,11 @@ pub enum EventSpec {
 }
 
 impl EventSpec {
-    /// Reads what somebody wrote.
+    /// Parses the text of one `-e`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, as the end of a sentence.
+    /// The mistake, as the end of a sentence.
     pub fn parse(text: &str) -> Result<EventSpec, String> {
         if matches!(text, "cpu" | "clock" | "cpu-clock") {
             return Ok(EventSpec::Clock);
@@ -219,7 +219,7 @@ impl EventSpec {
                 Err(format!("there is no counter `{rest}`: one of {}", COUNTERS.map(|counter| counter.name).join(", ")))
             }
             Some(mechanism) => Ok(EventSpec::Kernel { mechanism: Some(mechanism), functions: NamePattern::parse(rest)? }),
-            // As perf writes tracepoints.
+            // perf writes tracepoints like this.
             None if !rest.contains(':') => tracepoint(text),
             None => Err(format!("`{prefix}` is none of {}", Mechanism::ALL.map(Mechanism::name).join(", "))),
         }
@@ -227,7 +227,7 @@ impl EventSpec {
 }
 
 fn tracepoint(text: &str) -> Result<EventSpec, String> {
-    // These become parts of a path.
+    // Both become parts of a path.
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     match text.split_once(':') {
         Some((category, name)) if plain(category) && plain(name) => {
@@ -237,7 +237,7 @@ fn tracepoint(text: &str) -> Result<EventSpec, String> {
     }
 }
 
-/// `FILE:NAME` at its first colon that is not one of two: names of C++ and Rust have those.
+/// Splits `FILE:NAME` at the first single colon. Double colons are part of C++ and Rust names.
 fn split_file(text: &str) -> (Option<&str>, &str) {
     let bytes = text.as_bytes();
     let is_colon = |at: usize| bytes.get(at) == Some(&b':');
@@ -249,38 +249,38 @@ fn split_file(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Whose word is taken for the kernel's stack in fentry and fexit programs: `enum backtrace`.
+/// How to unwind the kernel's stack at fentry and fexit: `enum backtrace`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u32)]
 pub enum Backtrace {
-    /// The kernel's own walk.
+    /// By the kernel's own walk.
     #[default]
     Kernel = 0,
-    /// The frame records, from the trampoline's on: on arm64 the whole stack, on x86_64 the function and its caller.
+    /// By frame records, starting with the trampoline's: on arm64 the whole stack, on x86_64 the function and its caller.
     Manual = 1,
-    /// The first, and the second in a sample behind it ([`compared`](crate::collector::Collected::compared)).
+    /// By the kernel's walk, and by frame records in a second sample ([`compared`](crate::collector::Collected::compared)).
     Both = 2,
-    /// The first, and in a sample behind it the frame records, found by scanning from the program's own frame.
+    /// By the kernel's walk, and in a second sample by the frame records that are found by scanning from the program's own frame.
     Scan = 3,
 }
 
 /// A place in a program or library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UserPlace {
-    /// The file, as we can open it.
+    /// A path that flametop can open.
     pub path: PathBuf,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
 }
 
-/// What is to be attached.
+/// A request to attach to events.
 #[derive(Clone, Debug)]
 pub struct EventRequest {
-    /// As it was asked for.
+    /// The event's text, as the user wrote it.
     pub name: String,
-    /// What it means.
+    /// The parsed text.
     pub spec: EventSpec,
-    /// Of an event of programs: where it is, as their symbols say.
+    /// For events of programs: the places, which were found in the programs' symbols.
     pub places: Vec<UserPlace>,
 }
 

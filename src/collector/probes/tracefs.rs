@@ -1,6 +1,6 @@
-//! What the kernel's tracing file system tells: numbers of tracepoints, and which functions can be traced.
+//! Reads the kernel's tracing file system: the numbers of tracepoints, and the functions that can be traced.
 //!
-//! Where nobody has mounted it, it is mounted for us alone, at no place: others see nothing of it.
+//! If it is not mounted, flametop mounts it privately, without a mount point: other processes do not see it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,16 +12,16 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 use crate::locks;
 
-/// Where it may be mounted.
+/// Usual mount points.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Longest file read: the functions of a kernel with all its modules are 3 MB.
+/// Longest file that is read: the functions of a kernel with all its modules take 3 MB.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Its root directory.
+/// The file system's root directory.
 pub(super) struct TraceFs(OwnedFd);
 
-/// The root directory, kept since it was first opened: later the privilege to mount it may be gone.
+/// The root directory, kept open since the first call: the privilege to mount it may be gone later.
 static OPENED: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 impl TraceFs {
@@ -35,11 +35,11 @@ impl TraceFs {
         Ok(TraceFs(root))
     }
 
-    /// Opens it where it is mounted, or mounts it for us.
+    /// Opens the root directory where it is mounted, or mounts the file system privately.
     fn open_or_mount() -> io::Result<TraceFs> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         for place in PLACES {
-            // The directory is there without a file system in it, too.
+            // The directory exists even if no file system is mounted there.
             if let Ok(root) = rustix::fs::open(place, flags, Mode::empty())
                 && rustix::fs::accessat(&root, "events", rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok()
             {
@@ -58,19 +58,19 @@ impl TraceFs {
         Ok(text)
     }
 
-    /// The number of a tracepoint, for `perf_event_open`.
+    /// Returns the number of a tracepoint, for `perf_event_open`.
     pub(super) fn tracepoint(&self, category: &str, name: &str) -> io::Result<u64> {
         let text = self.read(&format!("events/{category}/{name}/id"))?;
         text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("not a number: {text:?}")))
     }
 
-    /// The tracepoints, as `category:name`.
+    /// Returns the tracepoints, as `category:name`.
     pub(super) fn tracepoints(&self) -> io::Result<Vec<String>> {
         let text = self.read("available_events")?;
         Ok(text.lines().map(str::to_owned).collect())
     }
 
-    /// The functions that ftrace can trace, without their modules.
+    /// Returns the functions that ftrace can trace, without the names of their modules.
     pub(super) fn functions(&self) -> io::Result<Vec<String>> {
         let text = self.read("available_filter_functions")?;
         Ok(text.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())

@@ -1,4 +1,4 @@
-//! The clock's BPF program, the clock on each CPU, and the ring buffer that its records come through.
+//! The clock's BPF program, the clock on each CPU, and the ring buffer of its records.
 
 use crate::collector::machine::kernel_is_at_least;
 use crate::collector::sources::rings::{Rings, dump_ring_bytes, most_dump_pages};
@@ -32,14 +32,14 @@ mod skeleton {
 
 use skeleton::{SamplerSkel, SamplerSkelBuilder};
 
-/// The first kernel that refuses to copy in an NMI while it switches between processes: `nmi_uaccess_okay()` in
+/// The first kernel that refuses to copy user memory in an NMI while it switches between processes: `nmi_uaccess_okay()` in
 /// `copy_from_user_nofault()`, commit d319f344561d.
 const COPIES_ARE_REFUSED: (u32, u32) = (6, 3);
 
-/// Most processes that can be told apart in the kernel when targets are given: 32 bytes each and a bucket.
+/// Most targets that the kernel's map can hold: 32 bytes each and a bucket.
 pub(crate) const MAX_TARGETS: u32 = 16_384;
 
-/// What the program is told before it is loaded.
+/// Settings that the program gets before it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// How user stacks are walked.
@@ -54,20 +54,20 @@ pub(crate) struct Settings {
     pub(crate) include_self: bool,
     /// Whether only targets are sampled.
     pub(crate) filter: bool,
-    /// Whether what targets fork becomes a target.
+    /// Whether children of targets become targets.
     pub(crate) follow_forks: bool,
-    /// Bytes of the ring buffer: a power of two, of pages.
+    /// Bytes of the ring buffer: a power of two, and a multiple of the page size.
     pub(crate) ring_bytes: u32,
 }
 
 impl Settings {
-    /// The process whose samples and events are left out: `own_tgid`, or 0 for none.
+    /// Returns the process whose samples and events are left out: `own_tgid`, or 0 for none.
     pub(crate) fn left_out(&self) -> u32 {
         if self.include_self { 0 } else { std::process::id() }
     }
 }
 
-/// What programs of events have in common with the clock's.
+/// Maps and settings that event programs share with the clock's program.
 pub(crate) struct SharedMaps {
     pub(crate) records: MapHandle,
     pub(crate) stack_dumps: MapHandle,
@@ -83,39 +83,39 @@ pub(crate) struct SharedMaps {
     pub(crate) max_depth: u32,
 }
 
-/// The sampling program, loaded; and attached to the clock of each CPU once [`Sampler::attach`] was called.
+/// The loaded sampling program. [`Sampler::attach`] attaches it to the clock of each CPU.
 ///
-/// Fields are dropped in order: clocks stop before the ring goes, and the ring before its map.
+/// Fields are dropped in order: clocks before the ring, and the ring before its map.
 pub(crate) struct Sampler {
     clocks: BTreeMap<u32, Link>,
     fork: Option<Link>,
     rings: Rings,
-    /// Readable when the program woke us.
+    /// Becomes readable when the program wakes the reader.
     wakes: OwnedFd,
     counters: Counters,
     forks: Counters,
     skeleton: SamplerSkel<'static>,
     clock: Clock,
-    /// Whether the clock is to tick.
+    /// Whether the clock should tick.
     ticks: bool,
     settings: Settings,
-    /// Processes in `runtimes`.
+    /// Processes that are in the map `runtimes`.
     runtimes: BTreeSet<u32>,
-    /// How many were added so far, from one on.
+    /// Number of processes that were added so far, starting with one.
     runtimes_added: u32,
     /// Number of elements of `cpu_states`.
     states: u32,
-    /// CPUs that are switched on and have no element.
+    /// CPUs that are switched on but have no element.
     left_out: Vec<u32>,
     reading: Reading,
-    /// When [`Sampler::watch_memory`] last looked for failed memory.
+    /// The time when [`Sampler::watch_memory`] last checked for failed memory.
     memory_asked: u64,
 }
 
 /// How stacks are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reading {
-    /// In the kernel's direct map: see `bpf/lookup/physmap.h`.
+    /// In place, through the kernel's direct map: see `bpf/lookup/physmap.h`.
     InPlace,
     /// From copies.
     Copied,
@@ -126,13 +126,13 @@ pub(crate) enum Reading {
 /// Least number of CPUs that can be switched on later, unless the machine can have fewer.
 const RESERVED: u32 = 8;
 
-/// Nanoseconds between two looks for failed memory.
+/// Nanoseconds between two checks for failed memory.
 const ASK_OF_MEMORY: u64 = 60_000_000_000;
 
 impl Sampler {
     /// Loads the program. Nothing is sampled yet, but forks of targets are followed.
     pub(crate) fn load(settings: Settings) -> Result<Sampler, CollectorError> {
-        // What only makes it faster is no reason to fail.
+        // Reading in place only makes sampling faster. If its program does not load, the others are loaded without it.
         let cpus = online_cpus()?;
         let possible = possible_cpus().map_err(|source| CollectorError::Read { path: "the list of CPUs", source })?;
         let states = room_for(&cpus, possible);
@@ -202,17 +202,17 @@ impl Sampler {
         Ok(())
     }
 
-    /// How stacks are read.
+    /// Returns how stacks are read.
     pub(crate) fn reading(&self) -> Reading {
         self.reading
     }
 
-    /// CPUs that are not sampled because there is no room for their state.
+    /// Returns the CPUs that are not sampled because there is no room for their state.
     pub(crate) fn left_out(&self) -> &[u32] {
         &self.left_out
     }
 
-    /// Looks once a minute whether memory has failed. If so, stacks are copied from then on: loading failed memory in the kernel stops the
+    /// Checks once a minute whether memory has failed. If so, stacks are copied from then on: loading failed memory in the kernel stops the
     /// machine.
     pub(crate) fn watch_memory(&mut self, now: u64) {
         if self.reading != Reading::InPlace || now.saturating_sub(self.memory_asked) < ASK_OF_MEMORY {
@@ -240,45 +240,45 @@ impl Sampler {
         self.clocks.clear();
     }
 
-    /// Follows CPUs that came and went. One that cannot be had is tried again the next time.
+    /// Follows CPUs that were switched on or off. If the clock of a CPU cannot be started, the next call tries again.
     pub(crate) fn follow_cpus(&mut self, online: &[u32]) {
         self.clocks.retain(|cpu, _| online.contains(cpu));
         self.left_out = online.iter().copied().filter(|cpu| *cpu >= self.states).collect();
         for cpu in online {
             if self.ticks && *cpu < self.states && !self.clocks.contains_key(cpu) {
-                // It may have gone again meanwhile.
+                // The CPU may be off again.
                 let _ = self.attach_cpu(*cpu);
             }
         }
     }
 
-    /// What makes the clock tick.
+    /// Returns the clock that ticks.
     pub(crate) fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Takes all records out of the ring buffer and gives what is pending to `with`.
+    /// Reads all records from the ring buffer, and gives the pending records to `with`.
     pub(crate) fn drain<R>(&mut self, with: impl FnOnce(&mut Pending) -> R) -> Result<R, CollectorError> {
         self.rings.read()?;
         Ok(with(&mut self.rings.pending()))
     }
 
-    /// Records so far that could not be read.
+    /// Returns the number of malformed records so far.
     pub(crate) fn malformed(&self) -> u64 {
         self.rings.pending().count_of_malformed()
     }
 
-    /// Ticks so far that found the ring buffer full, on all CPUs.
+    /// Returns the number of ticks so far that found the ring buffer full, on all CPUs.
     pub(crate) fn ring_full(&self) -> u64 {
         self.counters.total(0, records::ring_full)
     }
 
-    /// Ticks in flametop itself so far, which were left out, on all CPUs.
+    /// Returns the number of ticks so far in flametop itself, on all CPUs. They are left out.
     pub(crate) fn own(&self) -> u64 {
         self.counters.total(0, records::own)
     }
 
-    /// What the walk by tables has done so far.
+    /// Returns the counts of the walk by tables so far.
     pub(crate) fn walked(&self) -> Walked {
         let sum = |member| self.counters.total(0, |counters| records::walked(counters, member));
         Walked { frames: sum(0), mapping_misses: sum(1), rule_misses: sum(2), guesses: sum(3), retraced: sum(4), moved: sum(5) }
@@ -291,7 +291,7 @@ impl Sampler {
         Ok(Tables::start(handle(&maps.segments)?, handle(&maps.objects)?, handle(&maps.files)?, cache, kernel_memory))
     }
 
-    /// What programs of events need.
+    /// Returns the maps and settings that event programs need.
     pub(crate) fn share(&self) -> Result<SharedMaps, CollectorError> {
         let maps = &self.skeleton.maps;
         let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of samples", &error));
@@ -309,21 +309,22 @@ impl Sampler {
         })
     }
 
-    /// Forks so far that could not be followed: their processes are not sampled.
+    /// Returns the number of forks so far that could not be followed. Their processes are not sampled.
     pub(crate) fn forks_lost(&self) -> u64 {
         if self.fork.is_some() { self.forks.total(0, records::targets_full) } else { 0 }
     }
 
-    /// From now on, [`Sampler::wait`] ends when this becomes readable, too. When it is closed, it is forgotten.
+    /// Makes [`Sampler::wait`] also end when this descriptor becomes readable. A closed descriptor is forgotten.
     pub(crate) fn wake_for(&self, readable: BorrowedFd<'_>) -> io::Result<()> {
         Ok(epoll::add(&self.wakes, readable, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)?)
     }
 
-    /// Sleeps, until the ring buffer is more than half full, a table is wished for, or what it wakes for is readable; or for so long.
+    /// Sleeps until the ring buffer is more than half full, a table is requested, a descriptor of [`Sampler::wake_for`] is readable, or the
+    /// timeout is over.
     pub(crate) fn wait(&self, timeout: Duration) {
         let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; 1];
-        // A signal ends it early, and the caller looks around early.
+        // A signal ends the wait early; then the caller only does its checks early.
         let _ = epoll::wait(&self.wakes, &mut events, Some(&timeout));
     }
 
@@ -337,13 +338,13 @@ impl Sampler {
         })
     }
 
-    /// Makes a process a target no more, so that another one of its number is none.
+    /// Removes a process from the targets, so that a later process with the same number is no target.
     pub(crate) fn remove_target(&self, tgid: u32) {
-        // It may never have been one.
+        // The process may never have been a target.
         let _ = scheduling::undisturbed(|| self.skeleton.maps.targets.delete(&tgid.to_ne_bytes()));
     }
 
-    /// Tells BPF where a process has the functions of its interpreter; `None` for a process that has none any more.
+    /// Tells BPF where a process keeps the functions of its interpreter. `None` means that the process no longer has any.
     pub(crate) fn set_runtime(&mut self, tgid: u32, runtime: Option<&[u8; 40]>) {
         let map = &self.skeleton.maps.runtimes;
         let key = tgid.to_ne_bytes();
@@ -360,7 +361,7 @@ impl Sampler {
                 None => drop(self.runtimes.remove(&tgid)),
             }
         }
-        // After the map: BPF keeps with this number what it did not find there.
+        // The stamp is written after the map: BPF remembers under this number which processes the map lacked.
         let stamp = if self.runtimes.is_empty() { 0 } else { self.runtimes_added };
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut().filter(|bss| bss.runtimes_stamp != stamp) {
             bss.runtimes_stamp = stamp;
@@ -368,9 +369,9 @@ impl Sampler {
     }
 }
 
-/// Returns the number of elements that `cpu_states` gets: up to the highest number of a CPU that is switched on, and as many more as
-/// there are CPUs, at least [`RESERVED`]; but no more than there can be. There can be many: a hypervisor may announce 512 CPUs and switch
-/// on two.
+/// Returns the number of elements of `cpu_states`. Each CPU number up to the highest that is switched on gets one. In addition there are as
+/// many as CPUs are on, at least [`RESERVED`]. The number of possible CPUs is the limit. It can be large: a hypervisor may announce 512
+/// CPUs and switch on two.
 fn room_for(online: &[u32], possible: u32) -> u32 {
     let there = online.iter().max().map_or(1, |highest| highest.saturating_add(1));
     let to_come = u32::try_from(online.len()).unwrap_or(u32::MAX).max(RESERVED);
@@ -380,8 +381,8 @@ fn room_for(online: &[u32], possible: u32) -> u32 {
 /// Loads the programs, with `states` elements of `cpu_states`, and with or without the program that finds the direct map (x86_64).
 fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Result<SamplerSkel<'static>, CollectorError> {
     forget_complaint();
-    // The skeleton borrows this for as long as it lives, and we want to own the skeleton. What is left behind is one
-    // pointer for each collector; the object it points to is closed when the skeleton is dropped.
+    // The skeleton borrows this object for its whole life, and the sampler must own the skeleton. So one pointer is leaked for each
+    // collector; the object that it points to is closed when the skeleton is dropped.
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = SamplerSkelBuilder::default().open(place).map_err(|error| bpf_error("open the BPF programs", &error))?;
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -419,27 +420,27 @@ fn load_programs(settings: Settings, states: u32, finds_direct_map: bool) -> Res
     open.load().map_err(|error| bpf_error("load the BPF programs", &error))
 }
 
-/// What becomes readable when a program wakes the ring buffer's reader. By edges: otherwise it would be readable whenever
-/// there is a record, and most records are sent without waking anybody.
+/// Returns a descriptor that becomes readable when a program wakes the ring buffer's reader. It is edge-triggered: otherwise it would be
+/// readable whenever there is a record, and most records are sent without a wake-up.
 fn wakes_of(ring: &impl AsFd) -> io::Result<OwnedFd> {
     let wakes = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&wakes, ring, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
     Ok(wakes)
 }
 
-/// The counters in a map.
+/// Maps the counters of a map.
 pub(crate) fn counters_of(map: &impl MapCore, numbers: u8) -> Result<Counters, CollectorError> {
     let counters = possible_cpus().and_then(|cpus| Counters::new(map.as_fd(), map.value_size() as usize, cpus, numbers));
     counters.map_err(|source| CollectorError::Read { path: "the counters of the BPF programs", source })
 }
 
-/// Tries to load the programs with the one that follows forks, and throws them away: for telling what the kernel offers.
+/// Tries to load the programs, including the program that follows forks, and drops them: to find out what the kernel supports.
 pub(crate) fn try_following_forks() -> Result<(), CollectorError> {
     let (filter, follow_forks) = (true, true);
     Sampler::load(Settings { filter, follow_forks, ..TRYING }).map(drop)
 }
 
-/// Settings for trying whether a sampler loads.
+/// Settings for trying to load a sampler.
 const TRYING: Settings = Settings {
     walk: Walk::Tables,
     limit_walks: true,
@@ -451,7 +452,7 @@ const TRYING: Settings = Settings {
     ring_bytes: 4096 * 16,
 };
 
-/// A sampler that nobody attaches, for trying what goes with it.
+/// Loads a sampler that is never attached, for trying features that need one.
 pub(crate) fn for_trying() -> Result<Sampler, CollectorError> {
     Sampler::load(TRYING)
 }
@@ -461,7 +462,7 @@ fn online_cpus() -> Result<Vec<u32>, CollectorError> {
     machine::online_cpus().map_err(|source| CollectorError::Read { path: "/sys/devices/system/cpu/online", source })
 }
 
-/// What the numbers of CPUs that there may ever be are below. (libbpf counts them, and numbers may be left out.)
+/// Returns the highest possible CPU number plus one. (libbpf counts the CPUs instead, but numbers may be left out.)
 pub(crate) fn possible_cpus() -> io::Result<u32> {
     static FOUND: OnceLock<u32> = OnceLock::new();
     match FOUND.get() {
@@ -473,13 +474,13 @@ pub(crate) fn possible_cpus() -> io::Result<u32> {
     }
 }
 
-/// `kernel.perf_event_max_stack`: the kernel's own limit for stacks, as far as our records go.
+/// Returns `kernel.perf_event_max_stack`, the kernel's limit for stacks, but at most the limit of the records.
 fn max_depth() -> u32 {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").ok();
     limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(MAX_FRAMES).clamp(1, MAX_FRAMES)
 }
 
-/// The error that says so when `EINVAL` came of too high a frequency.
+/// Returns an error about too high a frequency, if that caused the `EINVAL`.
 fn too_frequent(frequency: u32, error: &io::Error) -> Option<CollectorError> {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?.trim().parse().ok()?;
     let too_high = error.raw_os_error() == Some(libc::EINVAL) && u64::from(frequency) > limit;
@@ -490,7 +491,7 @@ fn too_frequent(frequency: u32, error: &io::Error) -> Option<CollectorError> {
 mod tests {
     use super::*;
 
-    /// Everything that walks stacks here is a test of that, then; a machine on which they are copied would test the other way.
+    /// Then all tests of stack walks test reading in place. A machine that copies stacks would test the other way.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn stacks_are_read_in_place() {

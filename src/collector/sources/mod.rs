@@ -1,4 +1,4 @@
-//! Sources of samples that are not set at code: the sampling clock.
+//! Sources of samples that are not attached to code: the sampling clock.
 
 pub(crate) mod clock;
 pub(crate) mod rings;

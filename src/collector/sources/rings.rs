@@ -12,7 +12,7 @@ use crate::collector::wire::pending::Pending;
 use crate::collector::wire::records::MAX_DUMP;
 use crate::locks;
 
-/// The rings, and what was read from them.
+/// The rings, and the records that were read from them.
 pub(super) struct Rings {
     records: RingBuffer<'static>,
     dumps: WindowedRing,
@@ -36,12 +36,12 @@ impl Rings {
         Ok(Rings { records: builder.build().map_err(failed)?, dumps, pending })
     }
 
-    /// Reads all that is in the rings. A dump that cannot be mapped now stays there for the next time.
+    /// Reads all records of the rings. A dump that cannot be mapped now stays in its ring until the next read.
     pub(super) fn read(&mut self) -> Result<(), CollectorError> {
         self.records.consume().map_err(|error| bpf_error("read the ring buffer", &error))?;
-        // After the samples: a dump is sent before its sample.
+        // Dumps are read after the samples, because a dump is sent before its sample.
         let mut pending = locks::lock(&self.pending);
-        // A sample without its dump has a shorter stack, and the reason for it.
+        // A sample without its dump gets a shorter stack, with the reason.
         let _ = self.dumps.read(|dump| pending.push_dump(dump));
         Ok(())
     }
@@ -52,15 +52,15 @@ impl Rings {
     }
 }
 
-/// Returns the size of the ring of records, 2 to 64 MiB. It has room for half a second of samples of 512 bytes (about 57 frames) if all CPUs
-/// are busy. The deepest samples have 17 KiB. A ring that is half full wakes us.
+/// Returns the size of the ring of records, 2 to 64 MiB. It has room for half a second of samples of 512 bytes (about 57 frames) if all
+/// CPUs are busy. The deepest samples have 17 KiB. A ring that is half full wakes the reader.
 pub(crate) fn ring_bytes(frequency: u32, cpus: usize) -> u32 {
     let wanted = u64::from(frequency).saturating_mul(1024).saturating_mul(cpus as u64);
     u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1 << 21, 1 << 26).next_power_of_two()
 }
 
-/// Returns the size of the ring of dumps: 200 small ones or 60 large ones, which is more than come between two drains, because each request
-/// for a table wakes the reader.
+/// Returns the size of the ring of dumps: 200 small dumps or 60 large ones. Fewer dumps come between two drains, because each request for a
+/// table wakes the reader.
 pub(super) fn dump_ring_bytes(walk: Walk) -> u32 {
     match most_dump_pages(walk) {
         0 => 4096,
@@ -68,8 +68,8 @@ pub(super) fn dump_ring_bytes(walk: Walk) -> u32 {
     }
 }
 
-/// Returns how many pages of stacks each CPU may copy in a second: `most_dump_pages` of bpf/walk/dump.h. Copying 8,192 takes less than one
-/// percent of the CPU.
+/// Returns the number of stack pages that each CPU may copy in a second: `most_dump_pages` of bpf/walk/dump.h. Copying 8,192 takes less
+/// than one percent of the CPU.
 pub(crate) fn most_dump_pages(walk: Walk) -> u32 {
     match walk {
         Walk::Tables | Walk::Anew | Walk::Copied => 8192,

@@ -1,11 +1,12 @@
-//! Where the kernel has all memory, its direct map: for stacks that are read in place (`bpf/lookup/physmap.h`).
+//! Finds the kernel's direct map of all memory, for stacks that are read in place (`bpf/lookup/physmap.h`).
 //!
-//! It begins elsewhere at each boot. `/proc/kcore` tells root; without, it may still be where it is when nothing moves it. Either way a
-//! program proves it, by two words that only this process has, through our own page tables: where the map begins, how many levels
-//! tables have, and how their entries are to be read.
+//! The map begins at another address at each boot. Root can read the address from `/proc/kcore`. Without `/proc/kcore`, the map may still
+//! be at its default address, if nothing has moved it. In both cases a program checks the address. It looks up two words that only this
+//! process has, through the process's page tables. This proves where the map begins, how many levels the tables have, and how to read their
+//! entries.
 //!
-//! Other begins are not tried: by a wrong one other memory is read, and not all memory may be (of a confidential guest's that it has not
-//! accepted yet, a load is its end).
+//! Other addresses are not tried. A wrong address would read other memory, and some memory must not be read: a confidential guest that
+//! loads memory which it has not accepted yet is stopped.
 
 use crate::collector::sys::kcore;
 use std::fs;
@@ -17,25 +18,26 @@ use libbpf_rs::{ProgramInput, ProgramMut};
 
 /// `PAGE_SHIFT` of x86_64.
 const PAGE_SHIFT: u32 = 12;
-/// Memory that four levels of tables have room for: 64 TiB. More is not read in place.
+/// Most memory that four levels of tables can map: 64 TiB. On a machine with more, stacks are not read in place.
 const MOST: u64 = 1 << 46;
-/// Where the map begins when nothing moves it, by levels of tables: Documentation/arch/x86/x86_64/mm.rst.
+/// Default address of the map, by levels of tables: Documentation/arch/x86/x86_64/mm.rst.
 const UNMOVED: [(u64, u32); 2] = [(0xffff_8880_0000_0000, 4), (0xff11_0000_0000_0000, 5)];
-/// The kernel may move any page to another place, at any time: asked again so often.
+/// Number of attempts: the kernel may move a page to another place at any time.
 const ATTEMPTS: u32 = 3;
 
-/// Bits of a page table entry above the places that are read. Where memory is encrypted, those of [`ENCRYPTION`] are not part of a place.
+/// Bits of a page table entry above the physical address. If memory is encrypted, the bits of [`ENCRYPTION`] are not part of the address.
 const BEYOND: u64 = 0x3f << 46;
-/// Bits that may tell how memory is encrypted: AMD's C-bit is one of them, the shared bit of Intel's TDX another.
+/// Bits that may mark encrypted memory: AMD's C-bit is one of them, the shared bit of Intel's TDX another.
 const ENCRYPTION: u64 = 1 << 47 | 1 << 51;
-/// Flags in `/proc/cpuinfo` of processors, and of guests, whose memory may be encrypted.
+/// Flags in `/proc/cpuinfo` of processors and guests whose memory may be encrypted.
 const ENCRYPTS: [&str; 5] = ["sme", "sev", "sev_es", "sev_snp", "tdx_guest"];
 
-/// Two words in one page, that nobody else has.
+/// Two words in one page, which no other process has.
 #[repr(align(16))]
 struct Words([u64; 2]);
 
-/// Has the program prove where the map begins, and keep it. Whether it did: else stacks are copied, which is as right, and slower.
+/// Makes the program check where the map begins, and keep the result. Returns `false` if no check succeeded: then stacks are copied, which
+/// is equally correct but slower.
 pub(crate) fn find(program: &ProgramMut<'_>) -> bool {
     let end = memory_end(&fs::read_to_string("/proc/zoneinfo").unwrap_or_default());
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -75,7 +77,7 @@ fn is_at(program: &ProgramMut<'_>, map: &[u64; 4]) -> bool {
         let mut context: Vec<u8> = question.iter().chain(map).flat_map(|word| word.to_ne_bytes()).collect();
         let input = ProgramInput { context_in: Some(&mut context), ..ProgramInput::default() };
         let is_there = program.test_run(input).is_ok_and(|answer| answer.return_value == 1);
-        // Until here they are where they are.
+        // The words must stay in place until here.
         drop(black_box(words));
         is_there
     })
@@ -96,7 +98,8 @@ fn is_zero(meminfo: &str, name: &str) -> bool {
     meminfo.lines().filter(|line| line.starts_with(name)).all(|line| line.split_ascii_whitespace().nth(1) == Some("0"))
 }
 
-/// Bytes up to the end of memory, holes and all, by `/proc/zoneinfo`: the highest `start_pfn` and `spanned` of a zone. 0: not known.
+/// Returns the end of memory in bytes, holes included, from `/proc/zoneinfo`: the highest sum of a zone's `start_pfn` and `spanned`. 0
+/// means unknown.
 fn memory_end(zones: &str) -> u64 {
     let mut spanned = 0;
     let mut end = 0u64;
@@ -112,7 +115,7 @@ fn memory_end(zones: &str) -> u64 {
     end.saturating_mul(1 << PAGE_SHIFT)
 }
 
-/// A number that nobody can tell.
+/// Returns an unpredictable number.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,19 +1,19 @@
-//! Where the kernel has all memory, and which bits of addresses are signatures.
+//! The address of the kernel's direct map, and the signature bits of code addresses.
 
 use std::ops::Range;
 
 use crate::object::headers::{FileHeader, PT_LOAD, ProgramHeader};
 
-/// The bits of a code address that may be its signature (pointer authentication), as this processor has them; 0 without it.
+/// Returns the bits of a code address that may be its signature (pointer authentication) on this processor; 0 without signatures.
 ///
-/// Where they begin depends on how large the kernel lets address spaces be. Asked of the instruction that takes signatures
-/// off: a processor without it does nothing then.
+/// The position of these bits depends on the kernel's largest address space. The instruction that removes signatures shows them; on a
+/// processor without signatures it does nothing.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn signature_mask() -> u64 {
-    // Bit 55 chooses the half of the address space, whose value the signature's bits then get: 0 for ours.
+    // Bit 55 selects the half of the address space. The signature's bits are set to the same value: 0 for user addresses.
     let signed = !(1u64 << 55);
     let mut address = signed;
-    // SAFETY: xpaclri (hint 7) changes x30 only, which is said to be changed, and knows neither memory nor flags.
+    // SAFETY: xpaclri (hint 7) changes only x30, which is declared as changed. It touches neither memory nor flags.
     unsafe { std::arch::asm!("hint 7", inout("x30") address, options(nomem, nostack, preserves_flags)) };
     address ^ signed
 }
@@ -24,11 +24,11 @@ pub(crate) fn signature_mask() -> u64 {
     0
 }
 
-/// What is to be added to the physical address of memory to get where the kernel sees it; 0 where that is not known. On arm64 also where
-/// pages are not of 4 KiB, or addresses not of 48 bits.
+/// Returns the difference between the kernel's address of memory and its physical address; 0 if it is unknown. On arm64 it is also 0 if
+/// pages are not of 4 KiB, or if addresses are not of 48 bits.
 ///
-/// From the program headers of `/proc/kcore`, which have both of each piece of memory. The kernel itself is mapped once more, behind
-/// all memory (Documentation/arch/arm64/memory.rst, Documentation/arch/x86/x86_64/mm.rst).
+/// The program headers of `/proc/kcore` have both addresses of each piece of memory. The kernel itself is mapped a second time, behind all
+/// memory (Documentation/arch/arm64/memory.rst, Documentation/arch/x86/x86_64/mm.rst).
 pub(crate) fn linear_offset() -> u64 {
     use std::io::Read as _;
     let mut headers = vec![0; 64 << 10];
@@ -37,19 +37,19 @@ pub(crate) fn linear_offset() -> u64 {
     if rustix::param::page_size() == 4096 { linear_offset_of(headers, LINEAR).unwrap_or(0) } else { 0 }
 }
 
-/// Where the kernel has all memory: the lower half of what 48 bits are for it.
+/// Addresses of the direct map: the lower half of the kernel's addresses, with 48 bits.
 #[cfg(target_arch = "aarch64")]
 const LINEAR: Range<u64> = 0xffff_0000_0000_0000..0xffff_8000_0000_0000;
-/// The same of 48 or 57 bits: all but the last 2 GiB, where it has itself.
+/// Addresses of the direct map, with 48 or 57 bits: all of the kernel's addresses but the last 2 GiB, which hold the kernel itself.
 #[cfg(target_arch = "x86_64")]
 const LINEAR: Range<u64> = 0xff00_0000_0000_0000..0xffff_ffff_8000_0000;
 
-/// The same of an ELF file's begin: of the lowest memory in that range.
+/// Returns the difference for the lowest memory in that range, from the first bytes of an ELF file.
 fn linear_offset_of(headers: &[u8], range: Range<u64>) -> Option<u64> {
     let mut lowest: Option<(u64, u64)> = None;
     for header in FileHeader::parse(headers).ok()?.program_headers_in(headers) {
         let ProgramHeader { kind, address, physical, .. } = header;
-        // What is no memory has no physical address, or -1.
+        // Segments that are not memory have no physical address, or -1.
         let is_memory = kind == PT_LOAD && physical != u64::MAX;
         if is_memory && range.contains(&address) && lowest.is_none_or(|(before, _)| address < before) {
             lowest = Some((address, address.wrapping_sub(physical)));
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn memory_is_told_from_the_kernel_and_from_what_is_none() {
-        // As /proc/kcore has it: the kernel's text, vmalloc's room without an address, memory in two pieces.
+        // The segments of /proc/kcore: the kernel's text, the vmalloc area without an address, and memory in two pieces.
         let kcore = |segments: [(u64, u64); 4]| {
             let mut file = vec![0; 64];
             file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
@@ -84,11 +84,11 @@ mod tests {
         ]);
         let half = || 0xffff_0000_0000_0000..0xffff_8000_0000_0000;
         assert_eq!(linear_offset_of(&file, half()), Some(0xfffe_ffff_c000_0000));
-        // What was not read, and what is no file.
+        // A file that was cut, and bytes that are no ELF file.
         assert_eq!(linear_offset_of(&file[..64 + 56], half()), None);
         assert_eq!(linear_offset_of(&file[..40], half()), None);
         assert_eq!(linear_offset_of(&[], half()), None);
-        // x86_64, moved by chance.
+        // x86_64, with a direct map at a random address.
         #[cfg(target_arch = "x86_64")]
         {
             let file = kcore([

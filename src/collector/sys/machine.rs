@@ -6,29 +6,29 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::profile::Timestamp;
 
-/// Now, by the clock of samples and events.
+/// Returns the current time, by the clock of samples and events.
 pub(crate) fn now() -> Timestamp {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let whole = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
     Timestamp(whole + u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Nanoseconds that this machine has slept since it started. While it sleeps all CPUs but one are taken offline, and the
-/// kernel throws their events away without a word.
+/// Returns the nanoseconds that this machine has slept since it started. During sleep all CPUs but one are offline, and the kernel silently
+/// drops their events.
 pub(crate) fn slept() -> u64 {
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let whole = u64::try_from(boot.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
     (whole + u64::try_from(boot.tv_nsec).unwrap_or(0)).saturating_sub(now().0)
 }
 
-/// Makes room for this many descriptors, if the soft limit is lower and the hard one allows. Nothing is changed otherwise:
-/// programs that we start inherit the limit, and some old ones cannot live with a high one.
+/// Raises the soft limit of descriptors to this number, if it is lower and the hard limit allows it. It is raised only if needed: programs
+/// that flametop starts inherit the limit, and some old programs cannot cope with a high one.
 pub(crate) fn allow_descriptors(count: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < count) {
         let current = Some(limit.maximum.map_or(count, |maximum| maximum.min(count)));
-        // What does not fit fails by itself later, with a better message.
+        // If this fails, opening a descriptor fails later, with a better message.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum });
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn inode_generation(file: &std::fs::File) -> Option<u32> {
     (result == 0).then_some(generation)
 }
 
-/// Whether the initial user namespace owns an open namespace: only root can have made that, and can have changed it.
+/// Tells whether the initial user namespace owns an open namespace: then only root can have made it and can have changed it.
 pub(crate) fn is_owned_by_initial_user_namespace(namespace: &std::fs::File) -> bool {
     /// `NS_GET_USERNS` of linux/nsfs.h: `_IO(0xb7, 0x1)`.
     const GET_USER_NAMESPACE: libc::c_ulong = 0xb701;
@@ -61,12 +61,12 @@ pub(crate) fn is_owned_by_initial_user_namespace(namespace: &std::fs::File) -> b
     owner.metadata().is_ok_and(|about| about.ino() == INITIAL)
 }
 
-/// The CPUs that are online, in order.
+/// Returns the CPUs that are online, in order.
 pub(crate) fn online_cpus() -> io::Result<Vec<u32>> {
     cpus_in("/sys/devices/system/cpu/online")
 }
 
-/// CPUs that there may ever be.
+/// Returns all CPUs that the machine can ever have.
 pub(crate) fn possible_cpus() -> io::Result<Vec<u32>> {
     cpus_in("/sys/devices/system/cpu/possible")
 }
@@ -76,7 +76,7 @@ fn cpus_in(file: &str) -> io::Result<Vec<u32>> {
     parse_cpu_list(list.trim()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("not a list of CPUs: {list:?}")))
 }
 
-/// `0-3,8` → 0, 1, 2, 3, 8. At most the kernel's own limit of 8,192 CPUs.
+/// Parses a list of CPUs: `0-3,8` → 0, 1, 2, 3, 8. The kernel's limit is 8,192 CPUs.
 fn parse_cpu_list(list: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in list.split(',') {
@@ -87,20 +87,20 @@ fn parse_cpu_list(list: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// Whether a process of this number exists, dead but not yet waited for included.
+/// Tells whether a process of this number exists. A process that has ended but was not waited for exists.
 pub(crate) fn exists(tgid: u32) -> bool {
     let Some(pid) = i32::try_from(tgid).ok().and_then(rustix::process::Pid::from_raw) else { return false };
-    // EPERM: it exists and is somebody else's.
+    // EPERM: the process exists and belongs to another user.
     rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
 }
 
-/// Returns the process of a thread; for the number of a process, that process.
+/// Returns the process that a thread belongs to. For the number of a process, returns that process.
 pub(crate) fn process_of(thread: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-/// Whether this kernel has that version or a later one. `false` if the version cannot be read.
+/// Tells whether this kernel has at least that version. Returns `false` if the version cannot be read.
 pub(crate) fn kernel_is_at_least(version: (u32, u32)) -> bool {
     parse_release(&std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default())
         .is_some_and(|release| release >= version)

@@ -1,4 +1,4 @@
-//! What the kernel is asked for directly. The collector's only folder with unsafe code.
+//! Direct calls to the kernel. This is the collector's only folder with unsafe code.
 #![allow(unsafe_code)]
 
 pub(crate) mod bpf_memory;

@@ -1,7 +1,6 @@
-//! The rings through which the kernel tells of processes: mappings, forks and exits in one, names and programs in the other.
+//! The rings of perf's side-band events: one for mappings, forks and exits, and one for names and program starts.
 //!
-//! A thread can give itself a million names a second. In a ring of their own they take the place of other names only, and not of
-//! mappings.
+//! A thread can give itself a million names a second. In a separate ring, names can displace only names, and not mappings.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,16 +11,17 @@ use perf_event_open_sys::bindings as sys;
 
 use crate::collector::sys::perf_event::{attributes, open};
 
-/// What a ring tells.
+/// The kind of events in a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tells {
     /// Executable mappings, forks, exits, kernel symbols.
     Mappings,
-    /// Names of threads, and other programs.
+    /// Names of threads, and program starts.
     Names,
 }
 
-/// An event on one CPU that never ticks but tells of processes. It wakes who polls it each time half of `size` bytes were written.
+/// Opens an event on one CPU that never ticks, but writes side-band records. It wakes its poller each time half of `size` bytes were
+/// written.
 fn open_events(cpu: u32, tells: Tells, size: usize) -> io::Result<OwnedFd> {
     let mut attributes = attributes(sys::PERF_TYPE_SOFTWARE, u64::from(sys::PERF_COUNT_SW_DUMMY));
     attributes.sample_type = u64::from(sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME);
@@ -37,7 +37,7 @@ fn open_events(cpu: u32, tells: Tells, size: usize) -> io::Result<OwnedFd> {
             attributes.set_comm_exec(1);
         }
     }
-    // The clock of bpf_ktime_get_ns, so that samples and events can be put in order.
+    // The clock of bpf_ktime_get_ns, so that samples and events can be sorted together.
     attributes.set_use_clockid(1);
     attributes.clockid = libc::CLOCK_MONOTONIC;
     attributes.set_watermark(1);
@@ -46,7 +46,7 @@ fn open_events(cpu: u32, tells: Tells, size: usize) -> io::Result<OwnedFd> {
     if tells == Tells::Names {
         return open(attributes, -1, cpu);
     }
-    // Build ids are of 5.12, kernel symbols of 5.1; what refuses one of them may still give the other.
+    // Build ids need Linux 5.12, kernel symbols 5.1. A kernel that refuses one of them may still support the other.
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for (build_id, ksymbol) in [(1, 1), (0, 1), (0, 0)] {
         attributes.set_build_id(build_id);
@@ -67,31 +67,31 @@ pub(crate) struct EventRings {
 }
 
 impl EventRings {
-    /// Opens the events of a CPU: with a ring of `size` bytes for mappings, and one of half of it for names. `size` is a power of two,
-    /// of two pages at least.
+    /// Opens the events of a CPU: a ring of `size` bytes for mappings, and a ring of half that size for names. `size` is a power of two,
+    /// and at least two pages.
     pub(crate) fn open(cpu: u32, size: usize) -> io::Result<EventRings> {
         let (mappings, names) = (Tells::Mappings, Tells::Names);
         Ok(EventRings { mappings: EventRing::open(cpu, mappings, size)?, names: EventRing::open(cpu, names, size / 2)? })
     }
 
-    /// Moves what the kernel has written into `bytes`, at its end: whole records, those of each ring oldest first. Returns whether there
-    /// was so little room for mappings that some may be lost. The kernel tells of those with the next one, which may come much later.
+    /// Appends all new records to `bytes`: whole records, those of each ring oldest first. Returns whether the ring of mappings was so full
+    /// that some may be lost. The kernel reports lost records only with the next record, which may come much later.
     pub(crate) fn drain(&mut self, bytes: &mut Vec<u8>) -> bool {
-        // Names first: a program begins before its mappings.
+        // Names come first: a program starts before its mappings are made.
         self.names.drain(bytes);
         self.mappings.drain(bytes) < LONGEST_RECORD
     }
 
-    /// What becomes readable when half of a ring was written.
+    /// Returns the descriptors that become readable when half of a ring was written.
     pub(crate) fn wakes(&self) -> [BorrowedFd<'_>; 2] {
         [self.mappings.event.as_fd(), self.names.event.as_fd()]
     }
 }
 
-/// More bytes than the longest record has: that of a mapping with a path of 4,096 bytes.
+/// Upper limit for the length of a record: the longest is a mapping with a path of 4,096 bytes.
 const LONGEST_RECORD: usize = 4096 + 128;
 
-/// Side-band events of one CPU and the ring they are written into.
+/// Side-band events of one CPU, and their ring.
 struct EventRing {
     /// Keeps the event alive; closed after the ring was unmapped.
     event: OwnedFd,
@@ -99,14 +99,14 @@ struct EventRing {
     mapped: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; `drain` takes `&mut self`, so it has one reader at a time.
+// SAFETY: the mapping belongs to the process, not to a thread. `drain` takes `&mut self`, so the ring has one reader at a time.
 unsafe impl Send for EventRing {}
 
 impl EventRing {
     fn open(cpu: u32, tells: Tells, size: usize) -> io::Result<EventRing> {
         let event = open_events(cpu, tells, size)?;
         let mapped = size + rustix::param::page_size();
-        // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
         let page = unsafe {
             libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, event.as_raw_fd(), 0)
         };
@@ -117,17 +117,16 @@ impl EventRing {
         Ok(EventRing { event, page, mapped })
     }
 
-    /// Moves what the kernel has written into `bytes`, at its end: whole records, oldest first. Returns how many bytes of the ring were
-    /// free.
+    /// Appends all new records to `bytes`: whole records, oldest first. Returns how many bytes of the ring were free.
     fn drain(&mut self, bytes: &mut Vec<u8>) -> usize {
         let page = self.page.as_ptr();
-        // SAFETY: `page` is the first page of a perf ring, mapped until `self` is dropped; `data_head` is written by the
-        // kernel and `data_tail` by us alone, both are aligned words.
+        // SAFETY: `page` is the first page of a perf ring, mapped until `self` is dropped. The kernel writes `data_head`, and only this
+        // process writes `data_tail`. The two words are aligned.
         let (head, tail) =
             unsafe { (AtomicU64::from_ptr(&raw mut (*page).data_head), AtomicU64::from_ptr(&raw mut (*page).data_tail)) };
-        // Acquire: records before this head are whole (Documentation of data_head in linux/perf_event.h).
+        // Acquire: all records before this head are complete (documentation of data_head in linux/perf_event.h).
         let (end, start) = (head.load(Ordering::Acquire), tail.load(Ordering::Relaxed));
-        // SAFETY: as above; the kernel sets these two once, before the mapping is made.
+        // SAFETY: as above; the kernel sets these two words once, before the mapping is made.
         let (offset, size) = unsafe { ((*page).data_offset, (*page).data_size) };
         let (offset, size) = (offset as usize, size as usize);
         let length = end.wrapping_sub(start) as usize;
@@ -138,9 +137,8 @@ impl EventRing {
         let first = start as usize % size;
         let before_wrap = length.min(size - first);
         bytes.reserve(length);
-        // SAFETY: `first + before_wrap` and `length - before_wrap` are at most `size`, and `offset + size` lies in the
-        // mapping (checked above). The kernel writes outside of tail..head only, until we move the tail. The vector has
-        // room for `length` bytes more.
+        // SAFETY: `first + before_wrap` and `length - before_wrap` are at most `size`, and `offset + size` lies in the mapping (checked
+        // above). Until the tail is moved, the kernel writes only outside of tail..head. The vector has room for `length` more bytes.
         unsafe {
             let data = page.cast::<u8>().add(offset);
             let to = bytes.as_mut_ptr().add(bytes.len());
@@ -148,7 +146,7 @@ impl EventRing {
             ptr::copy_nonoverlapping(data, to.add(before_wrap), length - before_wrap);
             bytes.set_len(bytes.len() + length);
         }
-        // Release: our copy is done before the kernel may write there again.
+        // Release: the copy is complete before the kernel may write there again.
         tail.store(end, Ordering::Release);
         size - length
     }
@@ -156,7 +154,7 @@ impl EventRing {
 
 impl Drop for EventRing {
     fn drop(&mut self) {
-        // SAFETY: mapped in `open` with this length, and nothing points into it: `drain` copies.
+        // SAFETY: it was mapped in `open` with this length, and nothing points into it: `drain` copies.
         unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped) };
     }
 }

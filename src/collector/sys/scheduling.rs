@@ -1,16 +1,16 @@
-//! Calls of bpf(2) that no ordinary task may interrupt.
+//! bpf(2) calls that no ordinary task interrupts.
 
-/// Runs bpf(2) calls on maps, or a short load that has one in it, so that no ordinary task comes in between: while one lasts, the
-/// kernel keeps programs at probes from running on this CPU (`bpf_prog_active`), and who interrupts it, as a (lazily) preemptible
-/// kernel lets others, would not be counted.
+/// Runs bpf(2) calls on maps, or a short load that includes such a call, without interruption by ordinary tasks. During a call the kernel
+/// keeps programs at probes from running on this CPU (`bpf_prog_active`). A (lazily) preemptible kernel would let other tasks run in
+/// between, and they would not be counted.
 ///
-/// By a real-time priority for that long; where that is not permitted, without.
+/// The thread has a real-time priority during the call. If that is not permitted, the call runs without it.
 pub(crate) fn undisturbed<T>(call: impl FnOnce() -> T) -> T {
     let _priority = RealTime::take();
     call()
 }
 
-/// The calling thread's real-time priority, given back in the end.
+/// The calling thread's real-time priority, restored when this is dropped.
 struct RealTime {
     policy: libc::c_int,
 }
@@ -26,20 +26,20 @@ impl RealTime {
 
 impl Drop for RealTime {
     fn drop(&mut self) {
-        // A thread may always have less.
+        // A thread may always lower its priority.
         set_scheduling(self.policy, 0);
     }
 }
 
-/// Of the calling thread. By the system call: libc's functions are of processes in some libcs.
+/// Returns the calling thread's policy. It makes the system call, because in some C libraries the function works on processes.
 fn scheduling_policy() -> libc::c_int {
-    // SAFETY: no memory is touched.
+    // SAFETY: the call touches no memory.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     libc::c_int::try_from(policy).unwrap_or(-1)
 }
 
 fn set_scheduling(policy: libc::c_int, priority: libc::c_int) -> bool {
-    // SAFETY: the kernel reads one `struct sched_param`, which is its first member alone, and it lives until the call is over.
+    // SAFETY: the kernel reads one `struct sched_param`, which has only this member. It lives until the call is over.
     unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
 }
 

@@ -1,7 +1,7 @@
 //! A BPF ring buffer that is mapped one record at a time.
 //!
-//! Readers usually map a ring twice in a row, so that no record is cut, and all of that counts as their memory. Here a record is mapped while
-//! it is read. This suits a ring of few large records: each record takes two system calls and the faults of its pages.
+//! Readers usually map a ring twice in a row, so that no record is cut, and all of that counts as their memory. Here each record is mapped
+//! only while it is read. This suits a ring of few large records: each record takes two system calls and the faults of its pages.
 //!
 //! ```text
 //! page 0   how far we have read, a count of bytes   the only page that is ours to write
@@ -9,7 +9,7 @@
 //! page 2…  records, then the same pages again: a header of 8 bytes, which begins with length and state, then the record
 //! ```
 //!
-//! From kernel/bpf/ringbuf.c and the documentation of the kernel, bpf/ringbuf.rst.
+//! Sources: kernel/bpf/ringbuf.c, and bpf/ringbuf.rst in the kernel's documentation.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ use super::bpf_memory::MappedPart;
 
 /// Bytes before a record.
 const HEADER: usize = 8;
-/// Bits of a header's length: the record is still being written, or it was thrown away.
+/// State bits beside a header's length: the record is still being written, or it was discarded.
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 
@@ -37,7 +37,7 @@ pub(crate) struct WindowedRing {
     most: usize,
 }
 
-// SAFETY: the mappings belong to the process; a ring has one reader at a time, which `&mut` sees to.
+// SAFETY: the mappings belong to the process. `&mut` ensures that a ring has one reader at a time.
 unsafe impl Send for WindowedRing {}
 
 impl WindowedRing {
@@ -50,11 +50,11 @@ impl WindowedRing {
         Ok(WindowedRing { map, read, written, size, most })
     }
 
-    /// Gives each record that is complete to `take`, oldest first.
+    /// Gives each complete record to `take`, oldest first.
     ///
     /// # Errors
     ///
-    /// When a record cannot be mapped. It is read the next time.
+    /// If a record cannot be mapped. The next call reads it.
     pub(crate) fn read(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<()> {
         let (read, written) = (count_in(&self.read), count_in(&self.written));
         let mut at = read.load(Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl WindowedRing {
             let bytes = (header & !DISCARDED) as usize;
             if header & DISCARDED == 0 {
                 let bytes = bytes.min(length - HEADER);
-                // SAFETY: these bytes are mapped, and nobody writes to a complete record until we say that it was read.
+                // SAFETY: these bytes are mapped, and no program writes to a complete record until it is marked as read.
                 take(unsafe { std::slice::from_raw_parts(window.start().add(HEADER), bytes) });
             }
             at += (HEADER + bytes).next_multiple_of(8) as u64;
@@ -80,8 +80,8 @@ impl WindowedRing {
     }
 }
 
-/// The count at the begin of a page that is mapped.
+/// Returns the count at the beginning of a mapped page.
 fn count_in(page: &MappedPart) -> &AtomicU64 {
-    // SAFETY: as long as the page is mapped, and aligned. The kernel changes it, by atomic operations.
+    // SAFETY: the word is aligned and lives as long as the page is mapped. The kernel changes it by atomic operations.
     unsafe { &*page.start().cast::<AtomicU64>() }
 }

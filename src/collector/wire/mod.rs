@@ -1,9 +1,9 @@
-//! Bytes from the kernel → typed records.
+//! Typed records, parsed from the kernel's bytes.
 //!
-//! - [`records`]: samples, requests for tables and stack dumps, as `bpf/record.h` lays them out.
-//! - [`perf_records`]: what perf's rings tell of processes.
-//! - [`script`]: functions of interpreters in samples.
-//! - [`pending`]: records that wait for their turn.
+//! - [`records`]: samples, requests for tables, and stack dumps, in the layout of `bpf/record.h`.
+//! - [`perf_records`]: side-band events of perf.
+//! - [`script`]: functions of interpreters.
+//! - [`pending`]: waiting records.
 
 pub(crate) mod pending;
 pub(crate) mod perf_records;

@@ -1,4 +1,4 @@
-//! Records between the ring buffer and the process table: they wait until those of all CPUs up to their time have come.
+//! Records between the ring buffer and the process table: each waits until all CPUs' records up to its time have come.
 
 use rustc_hash::FxHashMap;
 
@@ -6,17 +6,17 @@ use super::records::{Record, StackDump, Wish};
 use super::script::Script;
 use crate::unwind::Arch;
 
-/// Records that were taken out of the ring buffer and wait for their turn.
+/// Records from the ring buffer that wait for their turn.
 #[derive(Default)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
-    /// Time and place in `bytes` of each.
+    /// Time of each record, and its place in `bytes`.
     index: Vec<(u64, usize, usize)>,
-    /// Tables that samples lacked.
+    /// Requests for tables that samples lacked.
     wishes: Vec<Wish>,
-    /// Dumps by the CPU and time of their samples.
+    /// Dumps, by the CPU and time of their samples.
     dumps: FxHashMap<(u32, u64), StackDump>,
-    /// Functions of an interpreter that came last of each CPU, with the time of their sample: it comes next.
+    /// The last functions of an interpreter from each CPU, with the time of their sample, which comes next.
     scripts: FxHashMap<u32, (u64, Vec<u8>)>,
     malformed: u64,
 }
@@ -44,7 +44,7 @@ impl Pending {
         }
     }
 
-    /// Adds a stack dump as it came out of its ring buffer.
+    /// Adds a stack dump as it came out of the dumps' ring buffer.
     pub(crate) fn push_dump(&mut self, bytes: &[u8]) {
         match StackDump::parse(bytes, Arch::OWN.sp().0.into()) {
             Some(dump) => drop(self.dumps.insert(dump.of, dump)),
@@ -57,23 +57,23 @@ impl Pending {
         self.dumps.extract_if(|(_, time), _| *time <= watermark).collect()
     }
 
-    /// Puts all in the order of time. Almost ordered before: CPUs take turns in the buffer.
+    /// Sorts the records by time. They are almost sorted already: CPUs take turns in the buffer.
     pub(crate) fn sort(&mut self) {
         self.index.sort_unstable();
     }
 
-    /// Records up to `watermark`, oldest first, with their times. After `sort`.
+    /// Returns the records up to `watermark`, oldest first, with their times. Call `sort` first.
     pub(crate) fn until(&self, watermark: u64) -> impl Iterator<Item = (u64, &[u8])> {
         let ready = self.index.partition_point(|(time, ..)| *time <= watermark);
         self.index.iter().take(ready).filter_map(|(time, from, length)| Some((*time, self.bytes.get(*from..from + length)?)))
     }
 
-    /// Takes the wishes for tables.
+    /// Takes the requests for tables.
     pub(crate) fn take_wishes(&mut self) -> Vec<Wish> {
         std::mem::take(&mut self.wishes)
     }
 
-    /// Lets go what `until` gave.
+    /// Drops the records that `until` returned.
     pub(crate) fn forget_until(&mut self, watermark: u64) {
         let ready = self.index.partition_point(|(time, ..)| *time <= watermark);
         let old = std::mem::take(&mut self.bytes);
@@ -83,18 +83,18 @@ impl Pending {
             self.bytes.extend_from_slice(old.get(from..from + length).unwrap_or_default());
         }
         if self.bytes.is_empty() {
-            // Keeps the memory for the next time.
+            // Keeps the memory for later records.
             self.bytes = old;
             self.bytes.clear();
         }
     }
 
-    /// Counts a record that could not be read.
+    /// Counts malformed records.
     pub(crate) fn malformed(&mut self, count: u64) {
         self.malformed += count;
     }
 
-    /// Returns how many records could not be read so far.
+    /// Returns the number of malformed records so far.
     pub(crate) fn count_of_malformed(&self) -> u64 {
         self.malformed
     }

@@ -1,6 +1,6 @@
-//! Side-band records of perf → typed events: who mapped what, forked, ran another program, exited, and when.
+//! Parses perf's side-band records into typed events: mappings, forks, program starts, exits, and their times.
 //!
-//! Layouts are those of `perf_event_open(2)`; each record ends in the sample id that we ask for, `{pid, tid, time}`:
+//! Layouts are those of `perf_event_open(2)`. Each record ends with the sample id that flametop requests, `{pid, tid, time}`:
 //!
 //! ```text
 //! MMAP2  | header 8 | pid 4 | tid 4 | addr 8 | len 8 | pgoff 8 | maj 4 min 4 ino 8 gen 8  | prot 4 | flags 4 | path… | id 16 |
@@ -22,26 +22,26 @@ pub(crate) const HEADER: usize = 8;
 /// Length of the sample id at each record's end.
 const SAMPLE_ID: usize = 16;
 
-/// What tells two files of one path apart.
+/// Identity of a file, to distinguish two files of the same path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Identity {
     /// The kernel read the build id from the file when it was mapped.
     BuildId(BuildId),
-    /// It did not.
+    /// The kernel did not read it; the file's inode was given instead.
     Inode(Inode),
 }
 
-/// A file, as the kernel names it in a mapping.
+/// A file, with the numbers that the kernel gives in a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Inode {
     /// The device, as `st_dev` of `stat`.
     pub(crate) device: u64,
     pub(crate) number: u64,
-    /// Its `i_generation`: a later file with the same number has another one. Events tell it, `/proc` does not.
+    /// Its `i_generation`: a later file with the same number has another one. Events contain it, `/proc` does not.
     pub(crate) generation: Option<u32>,
 }
 
-/// A change in who runs what.
+/// A change of processes, threads, mappings or kernel code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// Executable memory was mapped.
@@ -52,26 +52,26 @@ pub(crate) enum Event {
         start: u64,
         /// Address after the last.
         end: u64,
-        /// Where in the file the first address is.
+        /// Offset of the first address in the file.
         offset: u64,
-        /// Which file.
+        /// The file.
         identity: Identity,
-        /// As the process calls it, or `[vdso]`, `//anon`, …
+        /// The process's name for it, or `[vdso]`, `//anon`, …
         path: String,
     },
-    /// A process runs another program from here on, or its main thread has a new name. Other threads' names are of no concern: samples
-    /// have them.
+    /// A process runs another program from here on, or its main thread has a new name. Names of other threads are not needed, because
+    /// samples contain them.
     Name {
         /// The process.
         tgid: u32,
-        /// Whether it runs another program.
+        /// Whether the process runs another program.
         exec: bool,
-        /// The name, filled up with zero bytes.
+        /// The name, padded with zero bytes.
         comm: [u8; COMM_LENGTH],
     },
-    /// A thread was made, in a new process when `tgid` and `parent` differ.
+    /// A thread was made. If `tgid` and `parent` differ, its process is new.
     Fork {
-        /// The process that the new thread is of.
+        /// The process that has the new thread.
         tgid: u32,
         /// The process that made it.
         parent: u32,
@@ -83,16 +83,16 @@ pub(crate) enum Event {
         /// The thread.
         tid: u32,
     },
-    /// The kernel got or lost code: BPF programs, trampolines.
+    /// The kernel got or lost code, such as BPF programs and trampolines.
     KernelSymbol,
     /// This many events did not fit into the ring.
     Lost(u64),
-    /// So little room was left that mappings may have been lost.
+    /// The ring was so full that mappings may have been lost.
     Full,
 }
 
 impl Event {
-    /// Whether the event begins another program in this process: fork or exec.
+    /// Tells whether the event starts another program in this process: a fork or an exec.
     pub(crate) fn begins_program(&self, process: u32) -> bool {
         match self {
             Event::Name { tgid, exec, .. } => *exec && *tgid == process,
@@ -101,21 +101,21 @@ impl Event {
         }
     }
 
-    /// Whether this is a name of a main thread, and `next` another of the same thread.
+    /// Tells whether this event names a main thread, and `next` names the same thread again.
     pub(crate) fn is_renamed_by(&self, next: &Event) -> bool {
         let renamed = |event: &Event| if let Event::Name { tgid, exec: false, .. } = event { Some(*tgid) } else { None };
         renamed(self).is_some() && renamed(self) == renamed(next)
     }
 }
 
-/// An event and when it happened: nanoseconds of `CLOCK_MONOTONIC`.
+/// An event and its time: nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Timed {
     pub(crate) time: u64,
     pub(crate) event: Event,
 }
 
-/// What a record says: an event, nothing that concerns us, or nonsense.
+/// Result of parsing a record: an event, a record that is not needed, or a malformed one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
     Event(Timed),
@@ -123,7 +123,7 @@ pub(crate) enum Parsed {
     Malformed,
 }
 
-/// Reads one record, header included.
+/// Parses one record, which includes its header.
 pub(crate) fn parse(record: &[u8]) -> Parsed {
     let Some(kind) = u32_at(record, 0) else { return Parsed::Malformed };
     let event = match kind {
@@ -156,7 +156,7 @@ fn mmap2(record: &[u8]) -> Option<Event> {
         Identity::Inode(Inode {
             device: libc::makedev(u32_at(record, FILE)?, u32_at(record, FILE + 4)?),
             number: u64_at(record, FILE + 8)?,
-            // 32 of its 64 bits are used.
+            // Only 32 of its 64 bits are used.
             generation: Some(u32_at(record, FILE + 16)?),
         })
     };
@@ -172,7 +172,7 @@ fn mmap2(record: &[u8]) -> Option<Event> {
     })
 }
 
-/// `Some(None)` for the name of a thread that is not the main one.
+/// Parses a name. Returns `Some(None)` for the name of a thread that is not the main thread.
 fn name(record: &[u8]) -> Option<Option<Event>> {
     let given = record.get(HEADER + 8..record.len().checked_sub(SAMPLE_ID)?)?;
     let mut comm = [0; COMM_LENGTH];
@@ -190,13 +190,13 @@ fn exit(record: &[u8]) -> Option<Event> {
     Some(Event::Exit { tgid: u32_at(record, HEADER)?, tid: u32_at(record, HEADER + 8)? })
 }
 
-/// The text before the first zero byte; what is not UTF-8 is replaced.
+/// Returns the text before the first zero byte. Bytes that are not UTF-8 are replaced.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }
 
-/// Calls `each` with every record of `bytes`; returns how many bytes made no sense at the end (0 as a rule).
+/// Calls `each` with every record of `bytes`. Returns the number of malformed bytes at the end (usually 0).
 pub(crate) fn split(bytes: &[u8], mut each: impl FnMut(&[u8])) -> usize {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -212,7 +212,7 @@ pub(crate) fn split(bytes: &[u8], mut each: impl FnMut(&[u8])) -> usize {
     0
 }
 
-/// The bytes of a name of at most 15 characters; for names read from `/proc`.
+/// Returns the bytes of a name of at most 15 characters; for names read from `/proc`.
 pub(crate) fn comm_bytes(name: &[u8]) -> [u8; COMM_LENGTH] {
     let mut comm = [0; COMM_LENGTH];
     comm.iter_mut().take(COMM_LENGTH - 1).zip(name).for_each(|(to, from)| *to = *from);

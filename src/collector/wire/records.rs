@@ -1,6 +1,6 @@
-//! Ring buffer bytes → typed records: the Rust side of `bpf/record.h`.
+//! Parses the ring buffer's bytes into typed records: the Rust side of `bpf/record.h`.
 //!
-//! Promises: any bytes give a record or `None`, never a panic; no copy is made. Numbers are in the machine's byte order.
+//! Promises: any bytes give a record or `None`, never a panic, and are not copied. Numbers are in the machine's byte order.
 
 use crate::object::io_timeout::FailureDomain;
 use std::mem::offset_of;
@@ -10,13 +10,13 @@ use crate::object::numbers::{array_at, u16_at, u32_at, u64_at};
 use crate::profile::{FileNamespace, UserEnd, UserId};
 use crate::unwind::walk::{Registers, WalkedFrame};
 
-/// Length of a task's name with its zero bytes: `TASK_COMM_LEN`.
+/// Length of a task's name, including its zero bytes: `TASK_COMM_LEN`.
 pub(crate) const COMM_LENGTH: usize = 16;
 
-/// Most frames that the kernel's own walks give: `MAX_KERNEL_FRAMES`.
+/// Most frames of a walk by the kernel: `MAX_KERNEL_FRAMES`.
 pub(crate) const MAX_FRAMES: u32 = 127;
 
-/// What a record is: `enum record_kind`.
+/// Kinds of records: `enum record_kind`.
 const COMPARED: u8 = 1;
 const WISH: u8 = 255;
 
@@ -28,10 +28,10 @@ const FRAME_GUESSED: u64 = 2;
 /// The kernel stack lacks its outer side: `SAMPLE_KERNEL_CUT`.
 pub(crate) const KERNEL_CUT: u8 = 1;
 
-/// A dump of its stack was sent before: `SAMPLE_HAS_DUMP`.
+/// A dump of the sample's stack was sent before: `SAMPLE_HAS_DUMP`.
 pub(crate) const HAS_DUMP: u8 = 2;
 
-/// There is no dump of its stack, for want of budget or room: `SAMPLE_DUMP_REFUSED`.
+/// The stack was not dumped, because budget or room was lacking: `SAMPLE_DUMP_REFUSED`.
 pub(crate) const DUMP_REFUSED: u8 = 4;
 
 /// The functions of an interpreter were sent before: `SAMPLE_HAS_SCRIPT`. Their record follows the sample's own bytes.
@@ -40,11 +40,11 @@ pub(crate) const HAS_SCRIPT: u8 = 8;
 /// Most bytes of a stack dump.
 pub(crate) const MAX_DUMP: usize = size_of::<StackDumpRecord>();
 
-/// Bytes of a page of a dump, and most pages: `DUMP_PAGE`, `LARGE_DUMP_PAGES`.
+/// Bytes of a page of a dump, and the highest number of pages: `DUMP_PAGE`, `LARGE_DUMP_PAGES`.
 const DUMP_PAGE: usize = 4096;
 const LARGE_DUMP_PAGES: usize = 17;
 
-/// A file's content, as the kernel tells it: `struct object_key`.
+/// Identity of a file's content, from the kernel: `struct object_key`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ObjectKey {
     pub(crate) inode: u64,
@@ -53,7 +53,7 @@ pub(crate) struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// The vDSO is of no file.
+    /// The key of the vDSO, which has no file.
     pub(crate) const VDSO: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 0 };
 
     /// Returns the key of a file. `device` is the superblock's number in the encoding of stat.
@@ -61,13 +61,13 @@ impl ObjectKey {
         ObjectKey { inode, device: rustix::fs::major(device) << 20 | rustix::fs::minor(device), generation }
     }
 
-    /// The superblock's number in the encoding of stat.
+    /// Returns the superblock's number in the encoding of stat.
     pub(crate) fn device(self) -> u64 {
-        // In the kernel's own encoding the lower 20 bits are the minor number.
+        // In the kernel's own encoding, the lower 20 bits are the minor number.
         rustix::fs::makedev(self.device >> 20, self.device & 0xf_ffff)
     }
 
-    /// What is asked for the file.
+    /// Returns the failure domain of the file: its device.
     pub(crate) fn place(self) -> FailureDomain {
         FailureDomain::device(self.device())
     }
@@ -104,7 +104,7 @@ struct SampleHeader {
     weight: u64,
 }
 
-/// `struct event`: what was counted of a source on one CPU.
+/// `struct event`: the counts of a source on one CPU.
 #[repr(C)]
 struct Event {
     count: u64,
@@ -123,7 +123,7 @@ struct Event {
     reserved: [u64; 5],
 }
 
-/// `struct counters`: what became of each tick.
+/// `struct counters`: the outcome of each tick.
 #[repr(C)]
 struct Counters {
     taken: u64,
@@ -186,7 +186,7 @@ struct ForkCounters {
     targets_full: u64,
 }
 
-// The same assertions as in bpf/record.h.
+// These assertions are also in bpf/record.h.
 const _: () = {
     assert!(offset_of!(SampleHeader, time) == 0);
     assert!(offset_of!(SampleHeader, cgroup) == 8);
@@ -228,7 +228,7 @@ const _: () = {
 
 const HEADER: usize = size_of::<SampleHeader>();
 
-/// One sample, as it lies in the ring buffer.
+/// One sample, in the layout of the ring buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -239,23 +239,23 @@ pub(crate) struct Record<'a> {
     pub(crate) tgid: u32,
     /// The thread.
     pub(crate) tid: u32,
-    /// Where it ran.
+    /// The CPU.
     pub(crate) cpu: u32,
     /// The thread's name, ended by a zero byte.
     pub(crate) comm: [u8; COMM_LENGTH],
-    /// A number of `UserEnd`.
+    /// The number of a `UserEnd`.
     pub(crate) user_end: u8,
     /// Bits of `enum sample_flags`.
     pub(crate) flags: u8,
-    /// Walked in another way, for comparing it with the sample before.
+    /// Whether this is the sample before, walked in another way for comparison.
     pub(crate) compared: bool,
-    /// Which source of events; 0 is the clock.
+    /// The source of the event; 0 is the clock.
     pub(crate) source: u8,
-    /// What it stands for, in the unit of its source.
+    /// Its weight, in the unit of its source.
     pub(crate) weight: u64,
     /// The user who is charged for the task.
     pub(crate) uid: UserId,
-    /// Names the files that its paths lead to.
+    /// The namespace in which its paths name files.
     pub(crate) files: FileNamespace,
     kernel: &'a [u8],
     user: &'a [u8],
@@ -263,7 +263,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The record in `bytes`, or `None` when its frame counts and its length disagree.
+    /// Parses the record in `bytes`. Returns `None` if its frame counts contradict its length.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Record<'a>> {
         let kernel_frames = usize::from(u16_at(bytes, offset_of!(SampleHeader, kernel_frames))?);
         let user_frames = usize::from(u16_at(bytes, offset_of!(SampleHeader, user_frames))?);
@@ -293,22 +293,22 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Whether a record of an interpreter's functions belongs to a sample that is not joined with it yet.
+    /// Tells whether a sample still lacks the record of its interpreter's functions.
     pub(crate) fn wants_script(bytes: &[u8]) -> bool {
         bytes.get(offset_of!(SampleHeader, flags)).is_some_and(|flags| flags & HAS_SCRIPT != 0)
     }
 
-    /// The CPU alone.
+    /// Returns only the CPU.
     pub(crate) fn cpu_of(bytes: &[u8]) -> Option<u32> {
         u32_at(bytes, offset_of!(SampleHeader, cpu))
     }
 
-    /// The functions of an interpreter.
+    /// Returns the functions of an interpreter.
     pub(crate) fn script(&self) -> Option<Script<'a>> {
         Script::parse(self.script?)
     }
 
-    /// Returns the bytes of the same record with other user frames, without bits about dumps.
+    /// Returns the bytes of the record with other user frames, and without the flags about dumps.
     pub(crate) fn with_user(bytes: &[u8], user: &[WalkedFrame], before: usize, user_end: UserEnd) -> Option<Vec<u8>> {
         let kernel = usize::from(u16_at(bytes, offset_of!(SampleHeader, kernel_frames))?);
         let frames = usize::from(u16_at(bytes, offset_of!(SampleHeader, user_frames))?);
@@ -328,22 +328,22 @@ impl<'a> Record<'a> {
         Some(new)
     }
 
-    /// Marks the record as the sample before it, walked in another way.
+    /// Marks the record as a second walk of the sample before it.
     pub(crate) fn set_compared(bytes: &mut [u8]) {
         bytes.iter_mut().skip(offset_of!(SampleHeader, kind)).take(1).for_each(|kind| *kind = COMPARED);
     }
 
-    /// The time alone, for sorting.
+    /// Returns only the time, for sorting.
     pub(crate) fn time_of(bytes: &[u8]) -> Option<u64> {
         u64_at(bytes, offset_of!(SampleHeader, time))
     }
 
-    /// Kernel addresses, innermost first.
+    /// Returns the kernel addresses, innermost first.
     pub(crate) fn kernel(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + 'a {
         addresses(self.kernel)
     }
 
-    /// User frames, innermost first.
+    /// Returns the user frames, innermost first.
     pub(crate) fn user(&self) -> impl DoubleEndedIterator<Item = UserFrame> + ExactSizeIterator + 'a {
         addresses(self.user).map(UserFrame::from_wire)
     }
@@ -352,9 +352,9 @@ impl<'a> Record<'a> {
 /// A frame of the user part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UserFrame {
-    /// Where.
+    /// The code address.
     pub(crate) address: u64,
-    /// Whether it is a return address: the call ends there. Else an instruction that was interrupted.
+    /// Whether the address is a return address: the call ends there. Otherwise it is an interrupted instruction.
     pub(crate) is_return: bool,
     /// Whether it was found without unwind information.
     pub(crate) guessed: bool,
@@ -368,7 +368,7 @@ impl UserFrame {
     }
 }
 
-/// Code ran for which there is no table: `struct wish`.
+/// Request for a table: a sample hit code without one. `struct wish`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wish {
     pub(crate) tgid: u32,
@@ -378,12 +378,12 @@ pub(crate) struct Wish {
     pub(crate) key: ObjectKey,
     /// The user who is charged for the task.
     pub(crate) user: UserId,
-    /// Names the files that its paths lead to.
+    /// The namespace in which its paths name files.
     pub(crate) files: FileNamespace,
 }
 
 impl Wish {
-    /// The wish in `bytes`; `None` when it is another record.
+    /// Parses the request in `bytes`. Returns `None` if it is another record.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Wish> {
         if bytes.len() != size_of::<WishRecord>() || bytes.get(offset_of!(WishRecord, kind)) != Some(&WISH) {
             return None;
@@ -399,7 +399,7 @@ impl Wish {
     }
 }
 
-/// The `struct object_key` at `offset`.
+/// Returns the `struct object_key` at `offset`.
 fn key_at(bytes: &[u8], offset: usize) -> Option<ObjectKey> {
     Some(ObjectKey { inode: u64_at(bytes, offset)?, device: u32_at(bytes, offset + 8)?, generation: u32_at(bytes, offset + 12)? })
 }
@@ -407,12 +407,12 @@ fn key_at(bytes: &[u8], offset: usize) -> Option<ObjectKey> {
 /// Registers and stack of a frame that could not be walked yet: `struct stack_dump`, without the bytes that were not copied.
 #[derive(Clone, Debug)]
 pub(crate) struct StackDump {
-    /// The CPU and time of its sample.
+    /// CPU and time of its sample.
     pub(crate) of: (u32, u64),
     pub(crate) registers: Registers,
     /// The file of the code at the program counter, if it had no table.
     pub(crate) key: Option<ObjectKey>,
-    /// User frames of the sample before this one.
+    /// Number of user frames in the sample before this frame.
     pub(crate) frames: usize,
     /// Address of the first byte of `stack`.
     pub(crate) start: u64,
@@ -420,7 +420,7 @@ pub(crate) struct StackDump {
 }
 
 impl StackDump {
-    /// The dump in `bytes`; `None` if it contradicts itself. `sp` is the number of the stack pointer's register.
+    /// Parses the dump in `bytes`. Returns `None` if it contradicts itself. `sp` is the number of the stack pointer's register.
     pub(crate) fn parse(bytes: &[u8], sp: usize) -> Option<StackDump> {
         let byte = |offset: usize| bytes.get(offset).copied();
         let mut values = [0; 32];
@@ -437,12 +437,12 @@ impl StackDump {
         };
         let start = *values.get(sp)?;
         let length = usize::try_from(u32_at(bytes, offset_of!(StackDumpRecord, bytes))?).ok()?;
-        // The buffer begins with the page of the stack pointer.
+        // The buffer begins with the page that contains the stack pointer.
         let from = offset_of!(StackDumpRecord, stack) + usize::try_from(start).ok()? % DUMP_PAGE;
         Some(StackDump {
             of: (u32_at(bytes, offset_of!(StackDumpRecord, cpu))?, u64_at(bytes, offset_of!(StackDumpRecord, time))?),
             registers,
-            // Zero is the vDSO's, which always has a table.
+            // A key of zeros belongs to the vDSO, which always has a table.
             key: key_at(bytes, offset_of!(StackDumpRecord, inode)).filter(|key| *key != ObjectKey::VDSO),
             frames: u16_at(bytes, offset_of!(StackDumpRecord, frames))?.into(),
             start,
@@ -455,24 +455,24 @@ fn addresses(bytes: &[u8]) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIt
     bytes.as_chunks().0.iter().map(|chunk| u64::from_ne_bytes(*chunk))
 }
 
-/// What is counted of a source of events.
+/// Counters of a source of events.
 #[derive(Clone, Copy)]
 pub(crate) enum EventCount {
     /// Events.
     Events,
-    /// Records that were sent of them.
+    /// Records that were sent for these events.
     Stacks,
     /// Events that were due while another stack was being taken.
     Busy,
-    /// Stacks that found the ring buffer full.
+    /// Stacks that were lost because the ring buffer was full.
     RingFull,
     /// Stacks whose kernel part is known to lack its outer side.
     Cut,
-    /// Events of flametop itself, which were left out.
+    /// Events of flametop itself, which are left out.
     Own,
 }
 
-/// A count of a source, from one CPU's `struct event`.
+/// Returns a counter of a source, from one CPU's `struct event`.
 pub(crate) fn event_count(event: &[u8], which: EventCount) -> Option<u64> {
     let offset = match which {
         EventCount::Events => offset_of!(Event, count),
@@ -485,44 +485,44 @@ pub(crate) fn event_count(event: &[u8], which: EventCount) -> Option<u64> {
     u64_at(event, offset)
 }
 
-/// Ticks that found the ring buffer full, from one CPU's `struct counters`.
+/// Returns the ticks that found the ring buffer full, from one CPU's `struct counters`.
 pub(crate) fn ring_full(counters: &[u8]) -> Option<u64> {
     u64_at(counters, offset_of!(Counters, ring_full))
 }
 
-/// Ticks in flametop itself, which were left out, from one CPU's `struct counters`.
+/// Returns the ticks in flametop itself, which are left out, from one CPU's `struct counters`.
 pub(crate) fn own(counters: &[u8]) -> Option<u64> {
     u64_at(counters, offset_of!(Counters, own))
 }
 
-/// What the walk by tables has done.
+/// Counts of the walk by tables.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Walked {
     /// User frames.
     pub frames: u64,
-    /// Look-ups that the cache of mappings could not answer.
+    /// Look-ups that missed in the cache of mappings.
     pub mapping_misses: u64,
-    /// And that of rules.
+    /// Look-ups that missed in the cache of rules.
     pub rule_misses: u64,
     /// Frames without unwind information.
     pub guesses: u64,
-    /// Frames that stood as at the thread's last sample.
+    /// Frames that were unchanged since the thread's last sample.
     pub retraced: u64,
-    /// Stacks that were walked again from copies, because a page was taken away while it was read in place.
+    /// Stacks that were walked again from copies, because a page was taken away while the stack was read in place.
     pub moved: u64,
 }
 
-/// The members of [`Walked`] in their order, from one CPU's `struct counters`.
+/// Returns the members of [`Walked`] in their order, from one CPU's `struct counters`.
 pub(crate) fn walked(counters: &[u8], member: usize) -> Option<u64> {
     u64_at(counters, offset_of!(Counters, user_frames) + member * size_of::<u64>())
 }
 
-/// Forks that found no room among the targets, from one CPU's `struct fork_counters`.
+/// Returns the forks that found no room among the targets, from one CPU's `struct fork_counters`.
 pub(crate) fn targets_full(counters: &[u8]) -> Option<u64> {
     u64_at(counters, offset_of!(ForkCounters, targets_full))
 }
 
-/// The name before the first zero byte, with what is not UTF-8 replaced.
+/// Returns the name before the first zero byte. Bytes that are not UTF-8 are replaced.
 pub(crate) fn comm_text(comm: &[u8]) -> String {
     let end = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
     String::from_utf8_lossy(comm.get(..end).unwrap_or_default()).into_owned()
@@ -532,7 +532,7 @@ pub(crate) fn comm_text(comm: &[u8]) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// The bytes of a record, for tests of what reads them.
+    /// The bytes of a record, for tests of its readers.
     pub(crate) fn record_bytes(time: u64, tgid: u32, comm: &[u8], kernel: &[u64], user: &[u64], flags: u8) -> Vec<u8> {
         let mut bytes = vec![0; HEADER];
         let mut put = |offset: usize, value: &[u8]| bytes[offset..offset + value.len()].copy_from_slice(value);

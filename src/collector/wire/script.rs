@@ -10,7 +10,7 @@ use std::mem::offset_of;
 
 use crate::object::numbers::{u32_at, u64_at};
 
-/// What a record is: `RECORD_SCRIPT`.
+/// The kind of the record: `RECORD_SCRIPT`.
 const SCRIPT: u8 = 254;
 
 /// Kinds of words: `enum script_word`.
@@ -34,7 +34,7 @@ struct ScriptRecord {
     reserved2: [u8; 14],
 }
 
-// The same assertions as in bpf/record.h.
+// These assertions are also in bpf/record.h.
 const _: () = {
     assert!(offset_of!(ScriptRecord, base) == 8);
     assert!(offset_of!(ScriptRecord, cpu) == 24);
@@ -46,27 +46,27 @@ const _: () = {
 
 const HEADER: usize = size_of::<ScriptRecord>();
 
-/// A function as BPF saw it run.
+/// A function, as the BPF program found it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ScriptFrame {
     /// Address of its code object.
     pub(crate) code: u64,
-    /// The instruction, as its frame tells it.
+    /// The instruction, read from the function's frame.
     pub(crate) instruction: u32,
-    /// A mix of what the code object is made of.
+    /// A hash of the code object's contents.
     pub(crate) check: u32,
 }
 
-/// Why the functions of a sample end: `enum script_end`.
+/// The reason why the list of a sample's functions ends: `enum script_end`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ScriptEnd {
-    /// At the outermost one.
+    /// The outermost function was reached.
     Whole,
-    /// There are more.
+    /// There are more functions.
     Cut,
     /// The thread runs no interpreter.
     NoState,
-    /// Memory could not be read.
+    /// The memory could not be read.
     Unreadable,
 }
 
@@ -100,7 +100,7 @@ pub(crate) enum Part {
 }
 
 impl<'a> Script<'a> {
-    /// CPU and time of the sample that a record belongs to; `None` for other records.
+    /// Returns CPU and time of a record's sample, or `None` for other records.
     pub(crate) fn sample_of(record: &[u8]) -> Option<(u32, u64)> {
         if record.get(offset_of!(ScriptRecord, kind)) != Some(&SCRIPT) {
             return None;
@@ -108,7 +108,7 @@ impl<'a> Script<'a> {
         Some((u32_at(record, offset_of!(ScriptRecord, cpu))?, u64_at(record, offset_of!(ScriptRecord, time))?))
     }
 
-    /// The record in these bytes. Returns `None` if they hold less than it says.
+    /// Parses the record in these bytes. Returns `None` if they are shorter than the record says.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Script<'a>> {
         let frames = u32_at(bytes, offset_of!(ScriptRecord, frames))? as usize;
         let (stack_pointers, words) = bytes.get(HEADER..)?.split_at_checked(frames.checked_add(1)? / 2 * 8)?;
@@ -117,12 +117,12 @@ impl<'a> Script<'a> {
         Some(Script { base, end: ScriptEnd::from_wire(*bytes.get(offset_of!(ScriptRecord, end))?), stack_pointers, words })
     }
 
-    /// Functions and ends of runs, innermost first.
+    /// Returns functions and ends of runs, innermost first.
     fn words(&self) -> impl Iterator<Item = u64> + 'a {
         self.words.chunks_exact(8).filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)))
     }
 
-    /// All functions, innermost first.
+    /// Returns all functions, innermost first.
     pub(crate) fn functions(&self) -> impl Iterator<Item = ScriptFrame> + 'a {
         let mut words = self.words();
         std::iter::from_fn(move || {
@@ -136,11 +136,10 @@ impl<'a> Script<'a> {
         })
     }
 
-    /// Calls `each` for native frames and functions in the order of the stack, innermost first. `native` says how many native frames there
-    /// are.
+    /// Calls `each` for native frames and functions in the order of the stack, innermost first. `native` is the number of native frames.
     ///
-    /// A run is behind the native frame in whose stack its anchor lies. Where the native walk has ended before, it comes last. A run without its
-    /// end is next to the run before.
+    /// A run follows the native frame whose stack contains the run's anchor. If the native walk has ended before that frame, the run comes
+    /// last. A run without an end comes right after the run before it.
     pub(crate) fn merge(&self, native: usize, mut each: impl FnMut(Part)) {
         let stack_pointer = |frame: usize| {
             let distance = u32_at(self.stack_pointers, frame.checked_mul(4)?)?;
@@ -150,7 +149,7 @@ impl<'a> Script<'a> {
         let mut run = Vec::new();
         let mut words = self.words();
         let mut close = |run: &mut Vec<ScriptFrame>, anchor: Option<u64>, each: &mut dyn FnMut(Part)| {
-            // All frames up to the one with the anchor.
+            // True for all frames up to the frame that contains the anchor.
             let lies_beyond = |frame: usize| stack_pointer(frame).zip(anchor).is_none_or(|(pointer, anchor)| pointer <= anchor);
             while next < native && lies_beyond(next) {
                 each(Part::Native(next));
@@ -168,16 +167,16 @@ impl<'a> Script<'a> {
                 _ => break,
             }
         }
-        // The walk has ended within a run. Where the call is that runs it is not known.
+        // The walk has ended within a run. The native frame that runs these functions is unknown.
         run.into_iter().for_each(|frame| each(Part::Function(frame)));
         (next..native).for_each(|frame| each(Part::Native(frame)));
     }
 
-    /// Merges functions without anchors. Each of them has a call of the interpreter's loop, so a native frame. `is_loop` says for each native
-    /// frame whether it is the loop's; `is_whole` says whether these are all native frames.
+    /// Merges functions without anchors. Each of them has a call of the interpreter's loop, so it has a native frame. `is_loop` says for
+    /// each native frame whether it is the loop's. `is_whole` says whether these are all native frames.
     ///
-    /// If the counts differ, they agree at the outermost end, provided that both ends are known: a function may be about to begin, or have
-    /// ended just now. A function without a loop goes to the loop that it is next to.
+    /// If the counts differ, the outermost functions and loops are paired, provided that both ends are known: a function may be about to
+    /// begin, or may have just ended. A function without a loop is placed next to the nearest loop.
     pub(crate) fn merge_by_count(&self, is_loop: &[bool], is_whole: bool, mut each: impl FnMut(Part)) {
         let mut functions = self.functions();
         let (mut idle, mut more) = (0, 0);
@@ -196,7 +195,7 @@ impl<'a> Script<'a> {
         functions.for_each(|function| each(Part::Function(function)));
     }
 
-    /// The bytes of a record whose sample has these user frames after the first `before`, each with a stack pointer.
+    /// Returns the bytes of a record whose sample has these user frames after the first `before`, each with a stack pointer.
     pub(crate) fn with_user(bytes: &[u8], before: usize, stack_pointers: impl Iterator<Item = u64>) -> Option<Vec<u8>> {
         let script = Script::parse(bytes)?;
         let mut new = bytes.get(..HEADER)?.to_vec();
@@ -238,7 +237,7 @@ mod tests {
         bytes
     }
 
-    /// Native frames as numbers, functions as letters.
+    /// Returns native frames as numbers, functions as letters.
     fn merged(bytes: &[u8], native: usize) -> String {
         let mut text = String::new();
         Script::parse(bytes).unwrap().merge(native, |part| {
@@ -259,7 +258,7 @@ mod tests {
         words.push(end(0x1300));
         let bytes = record(&[0x1000, 0x1100, 0x1200, 0x1300, 0x1400], &words);
         assert_eq!(merged(&bytes, 5), "012ab3c4");
-        // The walk went on in user space.
+        // The walk was continued in user space.
         let more = Script::with_user(&bytes, 2, [0x1200, 0x1280, 0x1300].into_iter()).unwrap();
         assert_eq!(merged(&more, 5), "012ab34c");
         assert_eq!(Script::parse(&bytes).unwrap().functions().count(), 3);
@@ -296,10 +295,10 @@ mod tests {
             text
         };
         assert_eq!(merged(&bytes, ".L.LL.", true), "01a23b4c5");
-        // A loop that is about to begin, and a function whose loop is not recognized.
+        // A loop is about to begin, and the loop of a function is not recognized.
         assert_eq!(merged(&bytes, "L.LLL.", true), "012a3b4c5");
         assert_eq!(merged(&bytes, "..L.L.", true), "012ab34c5");
-        // Stacks that end early agree at the innermost end.
+        // Stacks that end early are paired at the innermost end.
         assert_eq!(merged(&bytes, "L.L", false), "0a12bc");
         bytes[offset_of!(ScriptRecord, end)] = 2;
         assert_eq!(merged(&bytes, "LLLLL", true), "0a1b2c34");
