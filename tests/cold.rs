@@ -1,5 +1,5 @@
-//! Programs that run once, each another file, with an empty cache: their stacks are whole from the first sample on. And what happens where
-//! more stacks are to be copied than there is a budget for.
+//! New programs that run once, with an empty cache: their stacks are whole from the first sample on. Also: more stacks are to be
+//! copied than the budget allows.
 //!
 //! Needs root and gcc; fails without, never skips.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -16,7 +16,7 @@ use common::{Program, alone};
 use flametop::collector::{Batch, Collector, CollectorOptions};
 use flametop::profile::{Names, UserEnd};
 
-/// A build id as no linker makes it, and its part that each copy has another number in.
+/// A build id that no linker makes, and the part of it that is a different number in each copy.
 const BUILD_ID: &str = "-Wl,--build-id=0x500a4b500a4b500a4b500a4b0000000000000000";
 const MARK: &[u8] = &[0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b];
 
@@ -25,7 +25,7 @@ fn once() -> Program {
     Program::build_with("once.c", &["-O2", "-fomit-frame-pointer", BUILD_ID])
 }
 
-/// Copies of a program, each with a build id of its own.
+/// Copies of a program, each with a different build id.
 fn copies(program: &Program, count: u32, directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut bytes = std::fs::read(&program.path).unwrap();
     let at = bytes.windows(MARK.len()).position(|window| window == MARK).expect("the build id is in the file");
@@ -45,7 +45,7 @@ fn collector(frequency: u32) -> (Collector, Arc<Names>) {
     (Collector::start(options, names.clone(), Arc::default()).expect("these tests need root"), names)
 }
 
-/// Runs copies of a program, so many a second, and returns how often the user stacks of their samples ended how.
+/// Runs copies of a program, `a_second` of them each second. Returns how many user stacks of their samples ended in each way.
 fn ends_of_copies(count: u32, a_second: u32, microseconds: &str) -> BTreeMap<String, usize> {
     let directory = tempfile::tempdir().unwrap();
     let programs = copies(&once(), count, directory.path());
@@ -59,13 +59,13 @@ fn ends_of_copies(count: u32, a_second: u32, microseconds: &str) -> BTreeMap<Str
         .unwrap();
         for sample in &batch.samples {
             let is_copy = names.labels.name(sample.thread.name).starts_with("once-");
-            // Inside of execve there is no stack yet, and at the end none any more.
+            // Inside of execve there is no user stack yet, and at the end it is gone.
             if is_copy && !matches!(sample.user_end, UserEnd::Registers | UserEnd::NoMemory | UserEnd::KernelThread) {
                 *ends.entry(format!("{:?}", sample.user_end)).or_default() += 1;
             }
         }
     };
-    // What all programs have in common is known before long.
+    // Libraries that all programs share soon have their tables.
     drain(&mut collector, false);
     let begun = Instant::now();
     let mut children = Vec::new();

@@ -1,4 +1,4 @@
-//! The collector against the real kernel: each test samples a program built from tests/programs and looks at what came.
+//! The collector on the real kernel: each test samples a program built from tests/programs and checks the samples.
 //!
 //! Needs root (or the capabilities that `flametop doctor` names) and a C compiler; fails without, never skips.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -15,7 +15,7 @@ use flametop::collector::{
 use flametop::profile::{EventSource, Frame, Names, Object, ObjectId, ObjectKind, Processes, Tgid, Thread, UserEnd};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
-/// One at a time: they measure time, and one of them looks at all descriptors of this process.
+/// Runs one test at a time: tests measure time, and one of them looks at all descriptors of this process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,7 +84,7 @@ impl Session {
         self.exited.extend(self.batch.exited.drain(..));
     }
 
-    /// Drains until the child has ended and all that was before is here.
+    /// Drains until the child has ended and all records from before its end are here.
     fn follow(&mut self, mut child: Child) {
         let until = Instant::now() + Duration::from_secs(60);
         while child.try_wait().unwrap().is_none() {
@@ -150,7 +150,7 @@ fn user_frames(seen: &Seen) -> impl Iterator<Item = &(Object, Frame)> {
     seen.frames.iter().filter(|(_, frame)| frame.object() != ObjectId::KERNEL)
 }
 
-/// How many samples are in `inner` called by `middle` called by `outer` called by `main`.
+/// Number of samples whose stack ends in `main`, `outer`, `middle`, `inner`.
 fn in_chain(seen: &[&Seen]) -> usize {
     let chain = ["main", "outer", "middle", "inner"];
     seen.iter().filter(|seen| functions(seen, work()).windows(4).any(|window| window == chain)).count()
@@ -160,7 +160,7 @@ fn in_chain(seen: &[&Seen]) -> usize {
 fn a_busy_program_is_seen_in_its_functions_in_its_file() {
     let _alone = alone();
     let mut session = Session::start(Targets::All);
-    // Its unwind table is made meanwhile; a process is whole from its first sample on when it is there.
+    // Its unwind table is made meanwhile. Once the table is there, a new process has whole stacks from its first sample on.
     session.watch(&["busy", "300"]);
     let tgid = session.watch(&["busy", "400"]);
     let seen = session.of(tgid);
@@ -186,8 +186,8 @@ fn a_busy_program_is_seen_in_its_functions_in_its_file() {
     assert!(seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Root).count() * 10 > seen.len() * 9);
 }
 
-/// Asserts that nearly all stacks of `levels` levels are cut at `frames` frames, at the root side. The limit of time, which cuts such stacks
-/// on a busy machine, is another: see tests/attack/walk.rs.
+/// Asserts that nearly all stacks of `levels` levels are cut at `frames` frames, at the root side. (On a busy machine the limit
+/// of time cuts such stacks: see tests/attack/walk.rs.)
 fn assert_cut_at(frames: usize, levels: &str, walk: Walk) {
     let _alone = alone();
     let mut session = Session::start_as(CollectorOptions { walk, limit_walks: false, ..Default::default() });
@@ -201,7 +201,7 @@ fn assert_cut_at(frames: usize, levels: &str, walk: Walk) {
         let functions = functions(seen, work());
         let is_below = functions.iter().any(|function| function == "outer");
         below += usize::from(is_below);
-        // While the program builds its stack, which takes page faults, and while it leaves it.
+        // Samples outside of `outer` are in `deeper`, while the program builds its stack (which takes page faults) or leaves it.
         assert!(is_below || functions.last().is_some_and(|leaf| leaf == "deeper"), "{functions:?}");
     }
     assert!(below * 10 > cut.len() * 9, "{below} of {} in outer", cut.len());
@@ -246,7 +246,7 @@ fn idle_cpus_are_sampled_when_asked_for_as_kernel_threads_of_process_0() {
     }
 }
 
-/// Calls of `getppid` that this process makes in a test of its own samples.
+/// Calls of `getppid` that this process makes when a test samples the process itself.
 const OWN_CALLS: u64 = 1000;
 
 /// Computes for 300 ms in this process and calls `getppid`, then watches a child compute.
@@ -376,15 +376,15 @@ fn only_the_processes_asked_for_are_sampled_and_more_can_be_added() {
     assert!(matches!(session.collector.add_target(Tgid(5_000_000)), Err(CollectorError::NoSuchProcess(_))));
 }
 
-/// Innermost user frames of the children of `parent` are in a file, all of them, and most samples are in the chain of functions.
+/// Asserts that all innermost user frames of the children of `parent` are in a file, and that most samples are in the chain of functions.
 fn assert_children_are_mapped(session: &Session, parent: u32, times: usize) {
     let is_child = |tgid: Tgid| session.processes.get(&tgid).is_some_and(|process| process.parent == Tgid(parent));
     let seen: Vec<&Seen> = session.seen.iter().filter(|seen| is_child(seen.sample.thread.tgid)).collect();
     let children: BTreeSet<Tgid> = seen.iter().map(|seen| seen.sample.thread.tgid).collect();
     assert_eq!(children.len(), times, "each of them is sampled");
     for one in &seen {
-        // Where it ran in user mode. Not asked of others: callers found by frame pointers may be anything while ld.so runs,
-        // which has none; and inside execve the registers are still those of the program that is gone.
+        // Only the frame where it ran in user mode is checked. Callers found by frame pointers may be anything while ld.so runs,
+        // which keeps none; and inside execve the registers are still those of the program that is gone.
         if let Some((object, frame)) = one.frames.last() {
             assert_ne!(object.kind, ObjectKind::Unmapped, "{frame:?} in {:?}", one.frames);
         }
@@ -405,7 +405,7 @@ fn children_that_run_no_other_program_have_their_parents_mappings() {
     let _alone = alone();
     let child = run(&["fork", "50", "10"]);
     let tgid = child.id();
-    // Some are forked before we start; their parent was there before us in any case.
+    // Some children are forked before we start; their parent was always there before us.
     let mut session = Session::start(Targets::All);
     session.follow(child);
     let is_child =
@@ -474,7 +474,7 @@ fn the_vdso_and_the_kernel_are_objects_of_their_own() {
     assert!(kernel_threads.filter(|seen| user_frames(seen).next().is_some()).count() == 0);
 }
 
-/// Ids of the BPF programs and maps that descriptors of this process stand for.
+/// Ids of the BPF programs and maps that this process holds by descriptors.
 fn our_bpf_ids() -> (BTreeSet<u32>, BTreeSet<u32>) {
     let (mut programs, mut maps) = (BTreeSet::new(), BTreeSet::new());
     for entry in std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Name and licence of all packages that flametop is built and tested with on the architectures that we support. The lock file has more:
-/// those of features that nobody asks for.
+/// Name and licence of all packages that flametop is built and tested with on the architectures that we support. The lock file
+/// has more packages: those of features that are not enabled.
 fn packages() -> BTreeSet<(String, String)> {
     let mut all = BTreeSet::new();
     for target in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"] {

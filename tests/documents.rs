@@ -1,4 +1,4 @@
-//! What is written for users agrees with the program: a list of options that no test runs is wrong within a year.
+//! Documents for users agree with the program: a list of options that no test checks is wrong within a year.
 
 mod common;
 
@@ -48,7 +48,7 @@ fn the_readme_uses_only_options_that_exist() {
     let options = options();
     let readme = include_str!("../README.md");
     for line in readme.lines().filter(|line| line.contains("flametop ") && !line.starts_with('#')) {
-        // What comes after ` -- ` is the started command's own.
+        // Words after ` -- ` belong to the started command.
         let own = line.split('#').next().unwrap_or(line).split(" -- ").next().unwrap_or(line);
         for word in own.split_whitespace().map(|word| word.trim_matches('`')) {
             if word.starts_with('-') && word.chars().any(char::is_alphabetic) {

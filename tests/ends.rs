@@ -1,5 +1,4 @@
-//! Every way a user stack can end, made to happen: rule 5 of ARCHITECTURE.md. The counterpart, stacks that are whole, is
-//! `truth.rs`.
+//! Causes every way in which a user stack can end: rule 5 of ARCHITECTURE.md. The counterpart, whole stacks, is `truth.rs`.
 //!
 //! Needs root and gcc; fails without, never skips.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -52,7 +51,7 @@ impl Session {
         }
     }
 
-    /// What was seen of a process so far, which is forgotten.
+    /// Returns the samples of a process so far, and forgets them.
     fn take(&mut self, running: &Running) -> Vec<Seen> {
         let tgid = Tgid(running.pid());
         std::mem::take(&mut self.seen).into_iter().filter(|(who, _)| *who == tgid).map(|(_, seen)| seen).collect()
@@ -69,7 +68,7 @@ fn ends() -> Program {
     Program::build_with("ends.c", &["-O2", "-fomit-frame-pointer", "-pthread"])
 }
 
-/// The program in a file of its own.
+/// Copies the program to a separate file.
 fn own_copy(name: &str) -> Program {
     let path = std::env::temp_dir().join(format!("flametop-ends-{}", std::process::id())).join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -77,7 +76,7 @@ fn own_copy(name: &str) -> Program {
     Program { path }
 }
 
-/// Asserts that nearly all stacks of a mode end like that, with `frames` user frames above it at least.
+/// Asserts that nearly all stacks of a mode end in this way, with at least `frames` user frames before the end.
 fn assert_ends(mode: &str, end: UserEnd, frames: usize) {
     let _alone = alone();
     let running = ends().run(&["20", mode]);
@@ -175,7 +174,7 @@ fn between_two_programs_registers_are_not_believed() {
     let seen = session.take(&running);
     let count = |wanted| seen.iter().filter(|(end, _)| *end == wanted).count();
     assert!(seen.len() > 200 && count(UserEnd::Registers) > 5, "{:?}", counts(&seen));
-    // Nothing that is not there is said to be missing: the others are whole.
+    // No stack is called incomplete without reason: all others are whole.
     assert!(count(UserEnd::Registers) + count(UserEnd::Root) >= seen.len() * 97 / 100, "{:?}", counts(&seen));
 }
 
@@ -213,7 +212,7 @@ fn a_thread_of_the_kernel_in_a_process_has_no_user_stack() {
 #[test]
 fn who_sleeps_is_woken_when_a_table_is_wished_for() {
     let _alone = alone();
-    // A file of its own, which nobody has asked for before.
+    // A separate file that was not seen before.
     let program = own_copy("woken");
     let mut session = Session::start(Walk::Tables);
     session.drain_for(Duration::from_millis(500));
@@ -226,7 +225,7 @@ fn who_sleeps_is_woken_when_a_table_is_wished_for() {
         session.collector.wait(Duration::from_secs(30));
         longest = longest.max(asleep.elapsed());
         session.drain();
-        // The table is made meanwhile; once it is there, nothing is wished for any more, and nobody would wake us.
+        // The table is made meanwhile. Once it is there, no requests come any more, and nothing would wake us.
         let made_by = Instant::now() + Duration::from_secs(1);
         while !has_table(&session) && Instant::now() < made_by {
             std::thread::sleep(Duration::from_millis(5));
@@ -242,7 +241,7 @@ fn a_file_that_is_written_again_gets_another_table() {
     let _alone = alone();
     let program = own_copy("rewritten");
     let mut session = Session::start(Walk::Tables);
-    // The same addresses and other frames: by the table of the one, stacks of the other lead nowhere.
+    // The same addresses and other frames: with one program's table, the other's stacks lead nowhere.
     let other =
         std::fs::read(&Program::build_with("ends.c", &["-O2", "-fomit-frame-pointer", "-pthread", "-DROOM=400"]).path).unwrap();
     for turn in 0..2 {
@@ -265,7 +264,7 @@ fn before_its_table_is_made_code_is_told_to_have_none_yet_and_afterwards_its_sta
     let running = ends().run(&["20", "root"]);
     // Stacks that are walked twice are not copied to wait for their table.
     let mut session = Session::start(Walk::Twice);
-    // Nobody hears what is wished for.
+    // Meanwhile nobody receives the requests for tables.
     std::thread::sleep(Duration::from_millis(300));
     session.drain();
     let seen = session.take(&running);
@@ -275,7 +274,7 @@ fn before_its_table_is_made_code_is_told_to_have_none_yet_and_afterwards_its_sta
         assert!(wished.elapsed() < Duration::from_secs(5), "{:?}", session.collector.tables());
         session.drain_for(Duration::from_millis(5));
     }
-    // Samples are handed over when they are a moment old.
+    // Samples are delivered a moment after they were taken.
     session.drain_for(Duration::from_millis(20));
     session.take(&running);
     session.drain_for(Duration::from_millis(400));
@@ -288,7 +287,7 @@ fn samples_from_before_their_table_is_made_are_complete_when_it_is_there() {
     let _alone = alone();
     let running = ends().run(&["20", "root"]);
     let mut session = Session::start(Walk::Tables);
-    // Nobody hears what is asked for, but not for longer than the ring has room for dumps of everything that runs.
+    // Nobody receives the requests meanwhile. The pause is short enough that the ring has room for dumps of everything that runs.
     std::thread::sleep(Duration::from_millis(60));
     session.drain_for(Duration::from_secs(3));
     let seen = session.take(&running);

@@ -1,4 +1,4 @@
-//! Folded stacks from other projects against what those projects make of them, and trees there and back again.
+//! Reads folded stacks of other projects and compares with their results; writes trees and reads them again.
 //!
 //! The files lie in `../shared/data`, outside the repository (their licences differ). Where they are missing these tests say
 //! so, and fail if `CI=true`.
@@ -121,7 +121,7 @@ fn counts_by_function_are_those_that_flamelens_makes() {
     let Some(folder) = data() else { return };
     for name in ["ignore-metadata-lines", "invalid-lines", "py-spy-simple"] {
         let loaded = load(&fs::read(folder.join(format!("{name}.txt"))).unwrap());
-        // None of these files has recursion, so a function's total is the sum over its nodes.
+        // These files have no recursion, so a function's total is the sum over its nodes.
         let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for node in loaded.tree.nodes().iter().skip(1) {
             let count = counts.entry(loaded.names.labels.name(node.label).to_owned()).or_default();
@@ -184,7 +184,7 @@ fn kind() -> impl Strategy<Value = FrameKind> {
     prop::sample::select(vec![Process, User, Kernel, Inlined, Jit, Unknown])
 }
 
-/// Few names, so that stacks meet; some with whatever a process may put there.
+/// Few names, so that stacks share frames; some have characters that a process may put there.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => "[a-d]",
@@ -193,7 +193,7 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What a name is after being written and read, if it is not the first or the last of its line.
+/// Returns a name after writing and reading, if it is neither the first nor the last of its line.
 fn as_written(name: &str) -> String {
     let name = flametop::profile::sanitize(name);
     if name.trim().is_empty() { "[unknown]".to_owned() } else { name.replace(';', ":") }
@@ -208,8 +208,8 @@ proptest! {
         let mut builder = TreeBuilder::new();
         let mut expected: BTreeMap<String, u64> = BTreeMap::new();
         for (stack, weight) in &stacks {
-            // Spaces at the ends of a line belong to nobody, `#` may begin a comment, and `_[k]` is an annotation: anchors
-            // at both ends and inside keep names apart from these rules, which have tests of their own.
+            // Spaces at the ends of a line are dropped, `#` may begin a comment, and `_[k]` is an annotation. `<` and `>` around
+            // each name keep these rules away from names; other tests check the rules.
             let frames = || stack.iter().map(|(name, kind)| (format!("<{name}>"), *kind));
             let node = frames().fold(CallTree::ROOT, |node, (name, kind)| builder.child(node, labels.intern(&name, "", kind)));
             builder.add(node, *weight as i64);

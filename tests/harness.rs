@@ -1,5 +1,5 @@
-//! The harness itself: a test that waits for the wrong thing, or a program that is not what its header says, would make
-//! every other test a riddle.
+//! Tests of the harness itself. If it waited for the wrong text, or a program were not as its header says, failures of other
+//! tests could not be explained.
 
 mod common;
 
@@ -96,7 +96,7 @@ fn every_program_builds_runs_and_ends_by_itself() {
     for source in ["chain.c", "threads.c", "forks.c", "names.cpp", "rusty.rs", "hostile.c", "syscalls.c"] {
         let program = Program::build(source);
         let mut running = program.run(&["1"]);
-        // By SIGALRM, or by the clock: what matters is that it ends.
+        // It may end by SIGALRM or by its clock: it only has to end.
         running.wait(Duration::from_secs(15));
     }
 }

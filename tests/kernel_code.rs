@@ -1,7 +1,8 @@
-//! Code of the running kernel, of itself and of its modules, as flametop reads it to show instructions: the bytes that `/proc/kcore` has,
-//! of functions as `/proc/kallsyms` has them.
+//! Code of the running kernel and its modules, as flametop reads it to show instructions. It is compared with the bytes in
+//! `/proc/kcore`, for functions that `/proc/kallsyms` lists.
 //!
-//! Needs root. Where the kernel offers no `/proc/kcore` (as on our build machines) that is said; in the guests of `tests/vm` it does.
+//! Needs root. Where the kernel offers no `/proc/kcore` (as on our build machines) the test says so; kernels in the guests of
+//! `tests/vm` offer it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[path = "common/mod.rs"]
@@ -15,7 +16,7 @@ use object::read::elf::ElfFile64;
 use object::read::{ReadCache, ReadRef};
 use object::{Endianness, Object, ObjectSegment};
 
-/// Of the kernel's own functions each so manieth is compared; of modules all.
+/// One in this many of the kernel's own functions is compared; of modules, every function.
 const STEP: usize = 97;
 
 #[test]
@@ -53,7 +54,7 @@ fn code_is_that_of_kcore() {
         if symbol.addresses.start != start || symbol.module.is_some() != of_module {
             continue;
         }
-        // What is let go of when a module is there, and the kernel's own beginning, can be read by neither.
+        // A module's initialisation code, which is freed after loading, and the start of the kernel cannot be read in either way.
         let Some(ours) = kernel.code(start..start + length).unwrap() else { continue };
         let Some(theirs) = in_core(start, length) else { continue };
         // The kernel writes over its code while it runs: between the two readings, once.

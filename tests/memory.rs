@@ -1,5 +1,5 @@
-//! What a process really takes, read from the kernel: `--memory` bounds the whole profile, and what is freed goes back. Alone in their
-//! program, and one after the other, so that nothing else allocates meanwhile.
+//! Memory use of a process, read from the kernel: `--memory` bounds the whole profile, and freed memory is returned. These tests
+//! are alone in their program and run one after the other, so that nothing else allocates meanwhile.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -14,8 +14,9 @@ const MB: usize = 1_000_000;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Waits for the other test. Memory that it has freed is given back: else what is taken next would fill it, and take no memory. The end of
-/// a thread's arena is given back only if the allocator is told to keep little before it is freed.
+/// Waits for the other test, and returns its freed memory to the kernel. Otherwise the next allocations would fill that memory,
+/// and the process would not grow. The end of a thread's arena is returned only if the allocator is set to keep little before the
+/// memory is freed.
 fn alone() -> MutexGuard<'static, ()> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     keep_little_memory();
@@ -31,11 +32,11 @@ fn resident() -> usize {
 #[test]
 fn what_a_thread_has_freed_goes_back_though_it_lives_on() {
     let _alone = alone();
-    // After this the allocator would keep twice as much, by itself.
+    // After this the allocator would keep twice as much by default.
     drop(std::hint::black_box(vec![1u8; 30 << 20]));
     let before = resident();
-    // The thread itself allocates nothing else above the pieces, or that would hold them, until `malloc_trim`. 46 MB: some of it may be what
-    // was kept of the 30, at most 4 MiB and what the arena grows by.
+    // Until `malloc_trim` the thread allocates nothing else above the pieces, and nothing that would keep the pieces from being
+    // returned. Part of the 46 MB may be memory kept of the 30 MB: at most 4 MiB and one growth step of the arena.
     let (filled, emptied, seen) = (Barrier::new(2), Barrier::new(2), Barrier::new(2));
     let (most, after) = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -78,7 +79,7 @@ fn millions_of_addresses_stay_within_the_memory_that_was_given() {
     let objects = [elf("/usr/lib/libfoo.so"), elf("/usr/bin/program"), ObjectId::KERNEL];
     let (mut counted, mut real) = (0, 0);
     let (mut named, mut wanted) = (0u64, 0u64);
-    // A stack of eight addresses that were never seen before, of a thread that was not either: the worst there is.
+    // A stack of eight addresses and a thread that were never seen before: the worst case.
     for sample in 0..1_200_000u64 {
         let frames: Vec<_> = (0..8u64)
             .map(|depth| {
@@ -87,7 +88,7 @@ fn millions_of_addresses_stay_within_the_memory_that_was_given() {
                     names.intern_frame(Frame::File { object, offset: FileOffset(sample * 64 + depth), is_return: depth > 0 });
                 wanted += 1;
                 if new {
-                    // A name for every fourth address, as long as those of C++ are.
+                    // A name for every fourth address, as long as C++ names are.
                     let name = format!("space::container<{}>::function_with_a_name(int, char const*)", sample / 4);
                     names.name_frame(frame, &[names.labels.intern(&name, "libfoo.so", FrameKind::User)]);
                     named += 1;

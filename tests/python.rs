@@ -1,6 +1,6 @@
-//! Python functions in the memory of real interpreters, of each version that is on the machine, beside what the program says itself.
+//! Reads Python functions in the memory of real interpreters, of each installed version, and compares them with the program's own output.
 
-// What a test cannot do it says by panicking.
+// A test panics with a sentence if it cannot run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "common/mod.rs"]
@@ -26,7 +26,7 @@ struct Python {
     /// The words of the command that starts it.
     words: Vec<PathBuf>,
     home: Option<PathBuf>,
-    /// Its library, and the home of that, if it has one.
+    /// Its library, and the library's home, if it has one.
     library: Option<(PathBuf, PathBuf)>,
 }
 
@@ -40,7 +40,7 @@ impl Python {
         command
     }
 
-    /// The words of a command that starts a program with the interpreter's library in it.
+    /// The words of a command that starts a host program with the interpreter's library.
     fn host(&self, host: &Path) -> Vec<PathBuf> {
         let mut words = self.words.clone();
         words.pop();
@@ -106,7 +106,7 @@ impl Drop for Running {
     }
 }
 
-/// What `tests/programs/python.py` says of itself.
+/// The output of `tests/programs/python.py` about itself.
 struct Told {
     version: Version,
     process: u32,
@@ -183,7 +183,7 @@ impl Interpreter {
             assert!(told.version.major == 3 || said.contains("Non-ASCII character"), "{command:?}: {said}");
             return None;
         }
-        // Let it go on from saying to being busy.
+        // Time between its last output and the busy loop.
         std::thread::sleep(std::time::Duration::from_millis(100));
         let runtime = symbol_of(told.process, "_PyRuntime").expect("each Python from 3.7 on exports it");
         let getter = symbol_of(told.process, "PyGILState_GetThisThreadState");
@@ -205,7 +205,7 @@ impl Interpreter {
         std::iter::once((script, self.told.busy, "busy".to_owned())).chain(self.told.frames.iter().cloned()).collect()
     }
 
-    /// The runs of the thread while it stands still.
+    /// The runs of Python functions in the thread while it is stopped.
     fn runs(&self) -> Vec<Run> {
         self.signal("-STOP");
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -347,7 +347,7 @@ fn stacks_have_python_functions_among_native_frames() {
             assert!(all > 200, "{version:?} {mode}: {all} samples of busy()");
             // While a function is being called or has just returned, there is one more or less.
             assert!(right * 100 >= all * 99, "{version:?} {mode}: {right} of {all} samples have {expected:?}");
-            // C functions of the interpreter lie between those that call them and those that they call.
+            // C functions of the interpreter are between their callers and the functions they call.
             let between = |caller: &str, native: &str, callee: &str| {
                 let is_so = |stack: &[String]| {
                     let at = |name: &str| stack.iter().rposition(|frame| frame == name);
@@ -482,7 +482,7 @@ while True:
     }
 }
 
-/// Python functions come at once: those of a program that has just begun, and those of many services that were there before.
+/// Python functions are shown soon: those of a new program, and those of many services that ran before.
 #[test]
 fn first_functions_come_soon() {
     use std::time::{Duration, Instant};
@@ -539,7 +539,8 @@ fn first_functions_come_soon() {
 /// The modes of `python.py`.
 const MODES: [&str; 9] = ["spin", "thread", "hash", "deep", "callback", "exception", "coroutine", "fork", "greenlet"];
 
-/// Programs with this interpreter in them, by what they are: linked with its library, and opening it. An interpreter without a library has none.
+/// Host programs of this interpreter, by kind: one is linked with its library, one opens it. An interpreter without a library has
+/// no hosts.
 fn hosts(python: &Python, directory: &Path) -> Vec<(&'static str, Command)> {
     let Some((library, home)) = &python.library else { return Vec::new() };
     // 3.7 has only the latter.
@@ -671,7 +672,7 @@ while True: time.sleep(1)",
     );
     let directory = tempfile::tempdir().unwrap();
     for (python, version) in some() {
-        // In a program that opens the library, such a thread has no variables of it.
+        // In a program that opens the library with dlopen, such a thread has none of the library's thread-local variables.
         let opened = hosts(&python, directory.path()).into_iter().find(|(name, _)| *name == "opened");
         let mut pythons = vec![python];
         if opened.is_some() {
@@ -705,7 +706,7 @@ while True: pass";
 #[test]
 fn functions_that_go_before_they_are_read_are_not_taken_for_others() {
     let _alone = alone();
-    // Each code object lives for a moment, and the next one comes at its address.
+    // Each code object lives for a moment, and the next one gets its address.
     let program = "print('ready', flush=True)
 number = 0
 while True:
@@ -752,7 +753,7 @@ fn functions_have_the_shares_that_py_spy_sees() {
     let directory = tempfile::tempdir().unwrap();
     let mut compared = 0;
     for (python, version) in shown() {
-        // It knows none that are newer than 3.13.
+        // py-spy knows no versions after 3.13.
         if python.home.is_some() || !matches!(version.minor, 8 | 11 | 13) {
             continue;
         }

@@ -1,10 +1,10 @@
-//! What each source of events shows of a program's registers: the table of bpf/regs.h, seen instead of read.
+//! Checks the table of bpf/regs.h: which of a program's registers each source of events shows.
 //!
-//! A program fills its registers with numbers that tell which one they are in; a BPF program at each source tells what the kernel
-//! has saved of them at the top of the task's stack, and what its own context holds if that is read as if it were registers. Prints a
-//! table. REGISTERS_PROGRAM names the program where it cannot be built: in the guests of tests/vm.
+//! A program fills its registers with numbers that identify the register. A BPF program at each source reads the registers that
+//! the kernel has saved at the top of the task's stack. It also reads its own context as if it were registers. Prints a table.
+//! REGISTERS_PROGRAM names the program where it cannot be built: in the guests of tests/vm.
 //!
-//! Needs root, and gcc without that. Sources that this kernel does not offer are said not to be there; the others must hold.
+//! Needs root, and gcc without that. Sources that this kernel does not offer are reported as missing; all others must match the table.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[path = "common/mod.rs"]
@@ -30,7 +30,7 @@ fn numbers() -> Vec<Option<u64>> {
     }
 }
 
-/// A source: its number in enum register_source, its program, and whether the task is in a system call then.
+/// A source: its number in enum register_source, its program, and whether the task is in a system call at the event.
 struct Source {
     number: u32,
     name: &'static str,
@@ -54,7 +54,7 @@ const SOURCES: [Source; 10] = [
 /// Registers that a system call uses for itself: x86_64 rax, rcx, r11; arm64 x0 and x8.
 const OF_SYSCALLS: &[u64] = if cfg!(target_arch = "x86_64") { &[0, 2, 11] } else { &[0, 8] };
 
-/// What one source shows: of the numbers, those that are in the task's registers and in the context.
+/// Returns the registers that one source shows: those with the right number in the task's saved registers, and in the context.
 fn look(source: &Source, running: &Running, path: &std::path::Path, marked: u64) -> Option<[Vec<u64>; 2]> {
     let function = if cfg!(target_arch = "x86_64") { "__x64_sys_getppid" } else { "__arm64_sys_getppid" };
     let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/registers.bpf.o"));
@@ -68,7 +68,7 @@ fn look(source: &Source, running: &Running, path: &std::path::Path, marked: u64)
         let is_wanted = program.name() == source.program;
         program.set_autoload(is_wanted);
         if is_wanted && matches!(source.name, "fentry" | "fexit") {
-            // A call without arguments has two names, of which the kernel's types know one.
+            // A system call without arguments has two names. The kernel's types contain one of them.
             let names = ["__do_sys_getppid", function];
             names.iter().find_map(|name| program.set_attach_target(0, Some((*name).to_owned())).ok())?;
         }
@@ -119,7 +119,7 @@ fn clock_of(pid: u32) -> OwnedFd {
     attributes.type_ = sys::PERF_TYPE_SOFTWARE;
     attributes.config = u64::from(sys::PERF_COUNT_SW_CPU_CLOCK);
     attributes.set_freq(1);
-    // A slow machine's kernel has lowered what it allows.
+    // On a slow machine the kernel has lowered the allowed frequency.
     let allowed = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok();
     attributes.sample_freq = allowed.and_then(|rate| rate.trim().parse().ok()).map_or(997, |rate: u64| rate.min(997));
     // SAFETY: a whole structure of the size written in it; the call keeps no pointer to it.

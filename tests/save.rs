@@ -1,4 +1,4 @@
-//! Saving where it cannot work, and for the person behind sudo. Needs root: for a file system of 64 kB, and to become others.
+//! Saving where it cannot succeed, and saving for the user who ran sudo. Needs root: for a file system of 64 kB, and to become others.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -36,7 +36,7 @@ fn a_full_disk_leaves_nothing_behind_and_what_was_there_stays() {
     assert_eq!(fs::read(&path).unwrap(), b"mine");
 }
 
-/// Runs `child_that_saves` in a process of its own; returns what `save` said there.
+/// Runs `child_that_saves` in a separate process; returns the message of `save` there.
 fn save_as(command: &mut Command, path: &Path) -> String {
     let command = command.args(["--exact", "child_that_saves", "--nocapture"]).env("FLAMETOP_TEST_SAVE", path);
     let out = command.output().unwrap();
@@ -75,7 +75,7 @@ fn a_directory_of_somebody_else_is_named_in_the_message() {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = directory.path().join("program");
-    // `cp` copies, since what this process has open for writing cannot be run while another test forks.
+    // `cp` copies, as a file that this process has open for writing cannot be run while another test forks.
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap().success());
     let path = directory.path().join("a.svg");
     let said = save_as(Command::new(&program).uid(65_534).gid(65_534), &path);

@@ -11,14 +11,14 @@ use common::{Program, Running, Terminal, alone};
 
 const SOON: Duration = Duration::from_secs(40);
 
-/// Pictures that are looked at, and the time from one to the next.
+/// Number of pictures that are compared, and the time from one to the next.
 const PICTURES: usize = 40;
 const APART: Duration = Duration::from_millis(250);
 
-/// Pictures in the three seconds over which view 3 tells CPU use.
+/// Pictures in the three seconds over which view 3 averages CPU use.
 const OF_THREE_SECONDS: usize = 12;
 
-/// Most ticks of the kernel (of 10 ms) by which the CPU times of two programs may differ in three seconds if their load is the same: 4 %.
+/// Largest difference between the CPU times of two programs in three seconds that counts as the same load: ticks of 10 ms, 4 %.
 const SAME: u64 = 12;
 
 /// A program that keeps a CPU busy in a function of this name.

@@ -1,9 +1,10 @@
-//! The kernel's stack at a function's entry, from a program with a tail call: the same as without, by the kernel's walk and by hand.
+//! A BPF program with a tail call gets the same kernel stack at a function's entry as one without, by the kernel's walk and by hand.
 //!
-//! Both programs are attached to one function, which this test then has called: what they see must be the same, frame for frame,
-//! begin with the function, and go on with its caller. `tests/vm/events` holds stacks without tail calls against ftrace's.
+//! Both programs are attached to one function, which this test then calls. Their stacks must be equal, frame for frame, and begin
+//! with the function and its caller. `tests/vm/events` compares stacks without tail calls with ftrace's.
 //!
-//! Needs root. Where the kernel offers no fentry (as on our build machines) that is said; in the guests of `tests/vm` it does.
+//! Needs root. Where the kernel offers no fentry (as on our build machines) the test says so; kernels in the guests of `tests/vm`
+//! offer it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[path = "common/mod.rs"]
@@ -23,7 +24,7 @@ const PROGRAMS: [&str; 3] = ["is_called", "goes_on", "is_gone_on_to"];
 const FUNCTIONS: [(&str, u32); 6] =
     [("__do_sys_getppid", 0), ("ksys_sync", 0), ("fput", 1), ("vfs_read", 4), ("tcp_sendmsg", 3), ("__sys_sendto", 6)];
 
-/// One of the stacks of `struct seen`.
+/// A stack of `struct seen`.
 #[derive(PartialEq, Debug)]
 struct Found {
     cut: bool,
@@ -49,7 +50,7 @@ fn seen(object: &Object, number: u32) -> Seen {
     Seen { times: word(0), function: word(8), by_kernel: found(16), by_hand: found(16 + 8 + 8 * MOST) }
 }
 
-/// Loads the programs for a function and attaches them; why not, where the kernel refuses.
+/// Loads the programs for a function and attaches them. The error is the reason why the kernel refuses.
 fn attach(function: &str) -> Result<(Object, Vec<Link>), String> {
     let words = |error: libbpf_rs::Error| format!("{error:#}");
     let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/tailcalls.bpf.o"));
@@ -75,7 +76,7 @@ fn attach(function: &str) -> Result<(Object, Vec<Link>), String> {
     map("next").update(&zero, &next.to_ne_bytes(), MapFlags::ANY).map_err(words)?;
     let links = [program("is_called").attach_trace(), program("goes_on").attach_trace()];
     let links = links.into_iter().collect::<Result<_, _>>().map_err(words)?;
-    // From now on: both are to see the same call.
+    // Set after both are attached, so that both see the same call.
     map("wanted").update(&zero, &std::process::id().to_ne_bytes(), MapFlags::ANY).expect("an array");
     Ok((object, links))
 }
@@ -117,7 +118,7 @@ fn a_program_with_a_tail_call_sees_the_same_stack() {
             let (kernel, hand) = (&seen.by_kernel.frames, &seen.by_hand.frames);
             assert_eq!(kernel[0], seen.function, "{function} {which} a tail call does not begin with the function");
             assert!(!seen.by_kernel.cut && kernel.len() >= 3, "{function} {which}: {kernel:x?}");
-            // Of x86_64, whose kernels keep no frame pointers, the function and its caller.
+            // Kernels of x86_64 keep no frame pointers: only the function and its caller are known.
             let known = if cfg!(target_arch = "aarch64") { kernel.len() } else { 2 };
             assert_eq!(hand[..], kernel[..known], "{function} {which} a tail call, by hand");
         }

@@ -1,4 +1,4 @@
-//! Which file of the program imports which, and whether such imports lead round in a circle.
+//! Import graph of the program's files, and its circles.
 //!
 //! Files are parsed by `syn`. A path counts as an import of the file in which its last module is; a name that a module only re-exports
 //! counts for the file that defines it. Code of tests does not count.
@@ -11,14 +11,14 @@ use syn::{Attribute, File, Item, ItemUse, UseTree, Visibility};
 /// The names from the crate's root to a module.
 type Module = Vec<String>;
 
-/// The program's files, and who imports whom.
+/// The program's files and their imports.
 pub(crate) struct Imports {
     pub(crate) files: Vec<String>,
     /// From a file to another: the names that the first takes.
     pub(crate) arrows: BTreeMap<(usize, usize), BTreeSet<String>>,
 }
 
-/// What is known of a module.
+/// Names in a module, and where they lead.
 #[derive(Default)]
 struct Scope {
     file: usize,
@@ -182,7 +182,7 @@ impl<'ast> Visit<'ast> for Paths {
             Item::Use(used) => {
                 let mut found = Vec::new();
                 leaves(&used.tree, &mut Vec::new(), &mut found);
-                // What a module hands on is its reader's import, not its own.
+                // A `pub use` is an import of its reader, not of this module.
                 if matches!(used.vis, Visibility::Inherited) {
                     self.found.extend(found.into_iter().map(|(path, _)| (self.inside.clone(), path)));
                 }
@@ -251,7 +251,7 @@ impl Imports {
         Imports { files: sources.into_iter().map(|(path, _)| path.to_owned()).collect(), arrows }
     }
 
-    /// The same between groups of files: each file is given its group by name.
+    /// The imports between groups of files; `group` maps a file's name to its group.
     pub(crate) fn grouped(&self, group: impl Fn(&str) -> String) -> Imports {
         let groups: BTreeSet<String> = self.files.iter().map(|file| group(file)).collect();
         let groups: Vec<String> = groups.into_iter().collect();
@@ -287,7 +287,7 @@ impl Imports {
         circles
     }
 
-    /// What can be reached from a file by one arrow or more.
+    /// Files that can be reached from a file by one arrow or more.
     fn reached(&self, from: usize) -> BTreeSet<usize> {
         let (mut reached, mut waiting) = (BTreeSet::new(), vec![from]);
         while let Some(file) = waiting.pop() {

@@ -1,8 +1,8 @@
 //! The rules of ARCHITECTURE.md that can be read off the sources: who imports whom, which library appears where, where
 //! `unsafe` may be, how long files are, and what must not be in the tree at all.
 //!
-//! Plain text scanning, on purpose: it needs nothing, is quick, and says file and line. Each scanner is given a violation
-//! to find, below, so that a rule cannot rot into one that holds for whatever is written.
+//! The sources are scanned as plain text: this needs nothing, is quick, and says file and line. Below, each scanner must find a
+//! violation, so that no rule can rot into one that every source meets.
 
 mod imports;
 
@@ -72,13 +72,14 @@ const LIBRARIES: &[(&str, &[&str])] = &[
 /// Where `unsafe` may be, as beginnings of paths under `src/`; each with a `SAFETY:` comment right above.
 const UNSAFE: &[&str] = &["allocator.rs", "collector/sys/", "object/mapped.rs"];
 
-/// Rooms in which a path may be one that a process chose: they open files by `object::open`.
+/// Rooms whose paths may be chosen by a process: they open files by `object::open`.
 const OPENING: &[&str] = &["collector", "symbolize", "object"];
 
 /// Other ways to open files.
 const OPENINGS: &[&str] = &["File::open(", "fs::read(", "fs::read_to_string(", "OpenOptions", "openat(", "openat2(", "fs::open("];
 
-/// Beginnings of paths that no process chooses; and parts of those that lead out of `/proc` to what one has chosen.
+/// Beginnings of paths that no process chooses. [`LEADING_OUT`] has parts of such paths that lead out of `/proc` to a file that a
+/// process has chosen.
 const KERNELS: &[&str] = &["/proc/", "/sys/", "/etc/passwd\""];
 const LEADING_OUT: &[&str] = &["/root", "/cwd", "/exe", "/map_files", "/fd/"];
 
@@ -115,7 +116,7 @@ fn files_under(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = entry.file_name();
-        // What git ignores or keeps for itself. A link may lead anywhere, even round in a circle.
+        // Git ignores `target`, and `.git` is its own. A link may lead anywhere, even round in a circle.
         if name == "target" || name == ".git" || path.is_symlink() {
             continue;
         }
@@ -222,8 +223,8 @@ fn forbidden_imports(source: &Source) -> Vec<String> {
             let Some(rest) = text[at + start.len()..].strip_prefix("::") else { continue };
             for name in first_names(rest) {
                 let is_room = MAY_USE.iter().any(|(room, _)| *room == name);
-                // `super::name` is mostly a neighbour in the same room; only another room's name is suspicious. A type
-                // (upper case) at the root of the crate is none of a room's.
+                // `super::name` is mostly a neighbour in the same room; only another room's name is suspicious. A type (upper
+                // case) at the root of the crate belongs to no room.
                 let matters = if start == "super" { is_room } else { name.starts_with(char::is_lowercase) };
                 if matters && !allowed.contains(&name) {
                     found.push(format!("src/{}:{}: `{own}` may not use `{name}`", source.path, line_at(&text, at)));
@@ -328,7 +329,7 @@ fn too_long(source: &Source) -> Vec<String> {
     Vec::new()
 }
 
-/// What names one machine or one mirror, put together here so that this file does not hold it.
+/// Texts that name one machine or one mirror. They are put together here so that this file does not contain them.
 fn forbidden_texts() -> Vec<String> {
     let mut texts: Vec<String> = [
         ["/wo", "rk/"],
@@ -348,7 +349,7 @@ fn forbidden_texts() -> Vec<String> {
     .iter()
     .map(|parts| parts.concat())
     .collect();
-    // A short one, such as /repo, may be a word of a text.
+    // A short path, such as /repo, may be a word of a text.
     if root().components().count() > 3 {
         texts.push(root().to_string_lossy().into_owned());
     }
@@ -387,7 +388,7 @@ fn imports() -> Imports {
     Imports::read(sources.iter().map(|source| (source.path.as_str(), source.text.as_str())))
 }
 
-/// The folder of a file in its room; a file that is in none stands for itself.
+/// The folder of a file in its room; a file outside of folders is its own group.
 fn folder(path: &str) -> String {
     let mut parts = path.split('/');
     let (room, second, third) = (parts.next().unwrap_or(path), parts.next(), parts.next());
@@ -413,7 +414,7 @@ fn a_circle_is_found() {
     let lib = ("lib.rs", "mod a; mod b; mod c;");
     let round = [lib, ("a.rs", "use crate::b::B; pub struct A(B);"), ("b.rs", "pub struct B; fn f(_: super::a::A) {}")];
     assert_eq!(circles(&round).len(), 1);
-    // Handed on by a third: the circle is between the two that define something.
+    // A third file re-exports the name: the circle is between the two files that define something.
     let handed = [
         lib,
         ("a.rs", "use crate::c::B;\npub struct A;"),

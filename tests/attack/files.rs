@@ -8,13 +8,13 @@ use rustix::fs::inotify;
 use super::*;
 use common::{Terminal, root_box};
 
-/// A directory on a disk, and one in memory, whose file systems are asked in different ways.
+/// A directory on a disk, and one in memory. flametop asks their file systems in different ways.
 const PLACES: [&str; 2] = ["/var/tmp", "/dev/shm"];
 
-/// Until the unwind tables are made of what runs beside the test.
+/// Time until the other programs that run beside the test have unwind tables.
 const WARM: Duration = Duration::from_secs(3);
 
-/// Tells whether a file was opened or read since.
+/// Tells whether a file was opened or read since this was made.
 struct Watch(OwnedFd);
 
 impl Watch {
@@ -31,7 +31,7 @@ impl Watch {
     }
 }
 
-/// Files of the attacker become something else, while a recording goes on. The witness must be seen.
+/// Records while files of the attacker become something else. The witness must be seen.
 #[track_caller]
 fn record_beside(attack: &Lair, start: impl FnOnce() -> Running, witness: &str) {
     let recording = Recording::start(&["-F", "499", "-d", "9"]);
@@ -57,7 +57,7 @@ fn a_fifo_in_the_place_of_a_mapped_file_holds_nobody_up() {
     }
 }
 
-/// A device of our own making: nobody else opens it.
+/// Makes a device that no other program opens.
 #[track_caller]
 fn device() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -140,7 +140,7 @@ fn debuggable(lair: &Lair, name: &str) -> PathBuf {
     lair.copy(&program.path, name)
 }
 
-/// A file in which the kernel shows something, and that hardly anybody reads.
+/// A file in which the kernel shows its state, and which few programs read.
 fn state_of_the_kernel() -> &'static Path {
     const FILES: [&str; 4] =
         ["/sys/kernel/rcu_normal", "/sys/kernel/fscaps", "/sys/kernel/rcu_expedited", "/sys/kernel/profiling"];
@@ -173,7 +173,7 @@ fn debug_information_does_not_lead_into_files_that_are_no_storage() {
     Witness::assert_seen("altwitness", &lines);
 }
 
-/// Makes a section of an ELF file as long as that, of nothing but a hole behind the file's end.
+/// Makes a section of an ELF file `length` bytes long: a hole behind the file's end.
 fn make_sparse(path: &Path, section: &[u8], length: u64) {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
     let bytes = std::fs::read(path).unwrap();
@@ -218,7 +218,8 @@ fn a_sparse_file_costs_what_it_takes_on_its_disk() {
     let (lines, _) = recording.end(Duration::from_secs(3));
     drop((attacker, witness));
     println!("{most} bytes written");
-    // Besides, tables of all that runs go to an empty cache, and debug information of the host's programs is unpacked: 17 to 52 MB.
+    // These are other writes: the cache starts empty and gets tables of all programs, and debug information of the host's
+    // programs is unpacked: 17 to 52 MB.
     assert!(most < LENGTH / 10, "{most} bytes were written for a file of some kilobytes");
     assert!(lines.iter().any(|line| line.frames[0] == "sparse" && line.frames.iter().any(|frame| frame == "inner")));
     Witness::assert_seen("sparsewitness", &lines);

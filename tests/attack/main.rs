@@ -1,8 +1,8 @@
-//! Attacks of an ordinary user on a flametop that runs as root: each must leave everybody else's profile as it was.
+//! Attacks of an ordinary user on a flametop that runs as root. No attack may change the profile of other users' programs.
 //!
-//! The attackers are programs in `tests/programs/attack/`, run as `nobody` (uid 65534) in a directory of theirs. Beside each of them a
-//! program of root's is started **after** the attack has begun and must be sampled whole and by its names: [`Witness`]. Needs root,
-//! gcc and what `common` needs.
+//! The attackers are programs in `tests/programs/attack/`, run as `nobody` (uid 65534) in a directory of theirs. A program of
+//! root's is started **after** each attack has begun. Its samples must be whole and named: [`Witness`]. Needs root, gcc and what
+//! `common` needs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -48,7 +48,7 @@ impl Lair {
         Lair::under(&std::env::temp_dir())
     }
 
-    /// One on the file system of another directory.
+    /// Makes a lair on the file system of another directory.
     #[track_caller]
     fn under(place: &Path) -> Lair {
         root_or_fail();
@@ -104,7 +104,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Starts to record everything into `x.folded` of a directory of its own, with a cache of its own.
+    /// Starts to record everything into `x.folded` of a new directory, with a new cache.
     #[track_caller]
     fn start(args: &[&str]) -> Recording {
         let directory = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ impl Recording {
         self.child.id()
     }
 
-    /// Waits until it samples, which is when it has a clock for each CPU.
+    /// Waits until it samples: then it has a clock for each CPU.
     #[track_caller]
     fn wait_for_clocks(&self) -> Instant {
         let limit = Instant::now() + SOON;
@@ -145,7 +145,7 @@ impl Recording {
         Instant::now()
     }
 
-    /// Waits for its end, `after` its own time some seconds more; the file's lines, and what it said.
+    /// Waits for its end, at most `after` and [`SOON`] together. Returns the file's lines, and its messages.
     #[track_caller]
     fn end(mut self, after: Duration) -> (Vec<Line>, String) {
         let limit = Instant::now() + after + SOON;
@@ -156,7 +156,7 @@ impl Recording {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Whoever lives on of what it has started holds its output open.
+        // A child that outlives it holds its output open.
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || tell.send(self.child.wait_with_output()));
         let output: Output = told.recv_timeout(SOON).expect("nothing that it started lives on").unwrap();
@@ -181,17 +181,17 @@ impl Line {
     }
 }
 
-/// A program of root's that must be seen as it is: `chain.c`, all of whose samples end in `main;outer;middle;inner`.
+/// A program of root's that must be seen without faults: `chain.c`. Its samples all end in `main;outer;middle;inner`.
 struct Witness {
     _running: Running,
 }
 
 impl Witness {
-    /// Starts it when its unwind table can be there. The name is its own, so that it is told from those of other tests.
+    /// Starts it when its unwind table can be there. Each test gives its own `name`, to tell its witness from those of other tests.
     ///
-    /// The first samples of a new program have no callers: it takes some 20 ms until its table is made, and 120 ms were seen beside three
-    /// busy loops on two CPUs, without any attack. That is 2 % of six seconds. So the same file runs for [`UNTIL_ITS_TABLE`] under another
-    /// name first. The table is made during the attack all the same.
+    /// The first samples of a new program have no callers, until its table is made. That takes some 20 ms. With three busy loops
+    /// on two CPUs it took 120 ms, without any attack: 2 % of six seconds. So the same file runs for [`UNTIL_ITS_TABLE`] under
+    /// another name first. The table is still made during the attack.
     #[track_caller]
     fn start(name: &str) -> Witness {
         let program = Witness::build(name);
@@ -201,7 +201,7 @@ impl Witness {
         Witness { _running: program.run(&[]) }
     }
 
-    /// Starts it at once: a program of which nothing was seen before.
+    /// Starts it at once: no sample of this program was seen before.
     #[track_caller]
     fn start_unseen(name: &str) -> Witness {
         Witness { _running: Witness::build(name).run(&[]) }
@@ -214,7 +214,7 @@ impl Witness {
         Program::build_text(&format!("{name}.c"), &source, &[])
     }
 
-    /// Its samples, and those that are whole and named, of a recording.
+    /// Number of its samples in a recording, and of those that are whole and named.
     fn count(name: &str, lines: &[Line]) -> (u64, u64) {
         let (mut all, mut whole) = (0, 0);
         for line in lines.iter().filter(|line| line.frames[0] == name) {
@@ -222,14 +222,14 @@ impl Witness {
             let user: Vec<&str> = line.frames.iter().map(String::as_str).filter(|frame| !frame.ends_with("_[k]")).collect();
             let entered = user.get(1).is_some_and(|root| *root == "_start");
             let named = !user.iter().any(|frame| frame.contains("+0x") || frame.starts_with('['));
-            // The chain may be a function short: it is entered and left all the time.
+            // The chain may lack a function: functions are entered and left all the time.
             let in_chain = user.contains(&"main");
             whole += if entered && named && in_chain { line.count } else { 0 };
         }
         (all, whole)
     }
 
-    /// At least 99 % of its samples are whole and named, and there are some.
+    /// Asserts that it has samples, and that at least 99 % of them are whole and named.
     #[track_caller]
     fn assert_seen(name: &str, lines: &[Line]) {
         let (all, whole) = Witness::count(name, lines);
@@ -240,7 +240,7 @@ impl Witness {
     }
 }
 
-/// The same file under another name, so that its samples are told apart.
+/// The same file under another name, which tells its samples from the witness's.
 fn early(program: &Path) -> Program {
     let name = format!("early-{}", program.file_name().unwrap().to_str().unwrap());
     let path = program.with_file_name(name);

@@ -1,4 +1,4 @@
-//! Names, and who they are of: floods of names by one user, and files that pass for others.
+//! Attacks on names: floods of names by one user, and files that pass for other files.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use super::*;
 
 const RECORD: [&str; 4] = ["-F", "499", "-d", "9"];
 
-/// A flood, and what it must leave to others: a program of root's, of which nothing was seen before, has all its names.
+/// Records beside a flood of names: a new program of root's must still have all its names.
 #[track_caller]
 fn flood(source: &str, witness: &str) -> String {
     let lair = Lair::new();
@@ -25,8 +25,8 @@ fn flood(source: &str, witness: &str) -> String {
     said
 }
 
-/// At least 99 % of a witness's samples have names and nothing else. (Whether they are whole is asked by the tests of unwind tables: on a
-/// busy machine the witness's own may take a second.)
+/// Asserts that at least 99 % of a witness's samples have only named frames. (The tests of unwind tables check whether samples
+/// are whole: on a busy machine the witness's table may take a second.)
 #[track_caller]
 pub(super) fn assert_named(name: &str, lines: &[Line]) {
     let is_named = |frame: &String| !frame.contains("+0x") && !frame.starts_with('[');
@@ -54,7 +54,7 @@ fn a_flood_of_addresses_takes_no_name_from_others() {
     assert!(said.contains("no name of their own"), "the flood was noticed: {said}");
 }
 
-/// A library of root's, and the attacker's of the same build id under the same path in a user namespace of his.
+/// Root has a library. The attacker has one with the same build id, under the same path in his user namespace.
 #[test]
 fn a_file_mounted_over_a_path_names_no_frames_of_others() {
     let _alone = alone();
@@ -102,7 +102,7 @@ fn root_calls(caller: &Path, house: &Path, library: &Path) -> Running {
     Running { child: command.spawn().unwrap() }
 }
 
-/// A program that passes for Python has functions without end, and others at each look.
+/// A program that pretends to be Python has endlessly many functions, and different ones at each look.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_false_interpreter_takes_no_name_and_no_cpu_from_others() {

@@ -1,4 +1,4 @@
-//! Less power (B4, B5), and files that nobody else reads or diverts.
+//! Dropped privileges (B4, B5), and files that no other user can read or redirect.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -31,7 +31,7 @@ struct Power {
     filtered: bool,
 }
 
-/// Those of all threads of a process.
+/// The privileges of all threads of a process.
 fn powers(pid: u32) -> Vec<Power> {
     let field = |text: &str, name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -53,7 +53,7 @@ fn powers(pid: u32) -> Vec<Power> {
 #[track_caller]
 fn assert_less_power(pid: u32, what: &str) {
     let is_less = |power: &Power| {
-        // The live view's collecting thread may attach to events; it may take what that needs, and does not have it.
+        // The live view's collector thread may attach to events later: it may acquire the privileges for that, but does not hold them.
         let attaches = what.starts_with("live") && power.name == "flametop-drain";
         let permitted = if attaches { power.permitted & !SYS_ADMIN } else { power.permitted };
         let needless = NEEDLESS.iter().any(|(_, bit)| (power.effective | permitted) >> bit & 1 == 1);
@@ -79,7 +79,7 @@ fn a_recording_keeps_no_power_that_it_does_not_need() {
     assert_less_power(recording.pid(), "record");
     let witness = Witness::start("weaker");
     std::thread::sleep(Duration::from_secs(2));
-    // Threads that began meanwhile have no more.
+    // Threads that began meanwhile have no further privileges.
     assert_less_power(recording.pid(), "record, later");
     let (lines, _) = recording.end(Duration::from_secs(8));
     drop(witness);
@@ -108,7 +108,7 @@ fn other_users_programs_in_private_directories_have_names_all_the_same() {
         let child = Command::new(path).uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).spawn().unwrap();
         Running { child }
     };
-    // Until its table is there, as of a witness.
+    // Runs until its table is there, as a witness does.
     let first = run(&early(&copy).path);
     std::thread::sleep(Duration::from_secs(2));
     drop(first);
@@ -125,7 +125,7 @@ fn the_live_view_and_the_view_of_a_file_keep_no_power_either() {
     let live = Terminal::start(&[], 30, 100, &[]);
     live.wait_for_text("live", Duration::from_secs(20));
     assert_less_power(live.pid(), "live");
-    // The privileges that are left suffice to attach to events that were not asked for at the start.
+    // The remaining privileges suffice to attach to further events after the start.
     for event in ["sched:sched_switch", "uprobe:libc:malloc", "page-faults"] {
         live.keys("E");
         live.text(event);
@@ -146,7 +146,7 @@ fn the_live_view_and_the_view_of_a_file_keep_no_power_either() {
     assert_less_power(view.pid(), "view");
 }
 
-/// `flametop record -- COMMAND`; the command's output and ours.
+/// Runs `flametop record -- COMMAND`; returns the output of both, and the directory.
 fn recorded(options: &[&str], command: &[&str], environment: &[(&str, &str)]) -> (Output, TempDir) {
     root_or_fail();
     let directory = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn recorded(options: &[&str], command: &[&str], environment: &[(&str, &str)]) ->
     (output, directory)
 }
 
-/// Says who it is, and works for a moment, so that there is something to write.
+/// Prints its user and privileges, and works for a moment, so that there are samples to write.
 const WHO: &str = "id -u; id -g; id -G; grep -E '^(Cap(Inh|Prm|Eff|Amb)|NoNewPrivs|Seccomp):' /proc/self/status; echo $HOME $USER $LOGNAME \
                    $SHELL; i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
 

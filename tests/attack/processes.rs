@@ -1,4 +1,4 @@
-//! A process attacks those who read about it: it holds its memory lock, maps files without end, maps memory without end.
+//! Attacks on flametop's reading about processes: a process holds its memory lock, maps files without end, or maps memory without end.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn resident(pid: u32) -> u64 {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number of pages") * 4096
 }
 
-/// A device in the attacker's directory by which a file system is served. Everybody may open /dev/fuse where udev runs.
+/// Makes a FUSE device in the attacker's directory. Where udev runs, everybody may open /dev/fuse.
 fn make_device(lair: &Lair) {
     let device = rustix::fs::makedev(10, 229);
     let mode = rustix::fs::Mode::from_raw_mode(0o666);
@@ -44,7 +44,7 @@ fn holders(lair: &Lair, count: u8) -> Vec<Running> {
 }
 
 fn await_lock(holder: Running) -> Running {
-    // It holds: who reads its arguments waits. (Since Linux 6.17 its mappings can be read without that lock.)
+    // It holds its lock: a process that reads its arguments waits. (Since Linux 6.17 its mappings can be read without that lock.)
     let (tell, told) = std::sync::mpsc::channel();
     let arguments = format!("/proc/{}/cmdline", holder.pid());
     let until = Instant::now() + Duration::from_secs(10);
@@ -87,7 +87,7 @@ fn a_recording_beside_a_held_lock_ends_at_the_first_signal() {
     assert!(lines.iter().any(|line| line.frames[0] == "holder"));
 }
 
-/// How long any end may take beside an attacker.
+/// Limit for the end of a run beside an attacker.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// Records beside programs that hold their locks, for each of these times: once until a signal, and once with `-d`.
@@ -163,7 +163,7 @@ fn late_answerers(users: u32) -> Vec<(Running, Lair)> {
     (0..users * 2).map(start).collect()
 }
 
-/// A user namespace of uid 100000, with `count` user numbers that he was given as newuidmap(1) gives them.
+/// A user namespace of uid 100000, with `count` subordinate user numbers as newuidmap(1) assigns them.
 fn namespace_with_numbers(count: u32) -> Running {
     let mut command = Command::new("unshare");
     command.args(["--user", "sleep", "120"]).stdin(Stdio::null()).uid(100_000).gid(100_000);
@@ -180,7 +180,7 @@ fn namespace_with_numbers(count: u32) -> Running {
     namespace
 }
 
-/// The same programs, each with another user number of one user.
+/// Starts [`late_answerers`], each with a different user number of one user.
 fn late_answerers_of_one(namespace: &Running, count: u32) -> Vec<(Running, Lair)> {
     let program = attacker("fuse.c", &[]).path;
     let start = |number: u32| {
@@ -212,8 +212,8 @@ fn cpu_of_draining(pid: u32) -> Duration {
     cpu_told_by(&paths.find(is_it).expect("it has this thread"))
 }
 
-/// Starts a witness that was never seen before beside these attackers. Returns its samples, those of them that are whole and named, and how
-/// long the end took.
+/// Starts a new witness beside these attackers. Returns the number of its samples, how many are whole and named, and how long the
+/// end took.
 fn beside_late_answers(attackers: Vec<(Running, Lair)>, name: &str) -> (u64, u64, Duration) {
     const TIME: Duration = Duration::from_secs(8);
     let count = attackers.len();
@@ -261,18 +261,18 @@ fn a_user_with_many_numbers_takes_tables_and_names_from_nobody() {
 #[track_caller]
 fn assert_unharmed((all, whole, took): (u64, u64, Duration), least: u64) {
     assert!(all > least, "{all} samples of the witness");
-    // The first moments of a program that was never seen are the table's.
+    // The first moments of a new program pass before its table is there.
     assert!(whole * 100 >= all * 99, "{whole} of {all}");
     assert!(took <= END_WITHIN, "{took:?}");
 }
 
-/// Maps files with long names, one after the other, and looks at what they leave in memory.
+/// Maps files with long names, one after the other, and asserts that flametop's memory hardly grows.
 #[track_caller]
 fn assert_mapped_files_are_let_go(args: &[&str]) {
     let lair = Lair::new();
     let recording = Recording::start(&["-F", "99", "-d", "22", "--memory", "64M"]);
     std::thread::sleep(Duration::from_millis(500));
-    // The debug information of libc and of a witness is read before memory is measured: it takes up to 30 MB by itself.
+    // The debug information of libc and of a witness is read before memory is measured: it alone takes up to 30 MB.
     let first = Witness::start("witness-before-files");
     std::thread::sleep(Duration::from_secs(3));
     drop(first);
@@ -289,8 +289,9 @@ fn assert_mapped_files_are_let_go(args: &[&str]) {
     }
     let (lines, said) = recording.end(Duration::from_secs(1));
     drop((attacker, witness));
-    // 4.7 MB in each second, unmended. Whatever else runs on the machine may be named meanwhile: that is up to 30 MB for a large file, once.
-    // So the growth in a second is the median over all pairs of seconds, by which a step counts little (Theil and Sen).
+    // Without the fix memory grew by 4.7 MB a second. Other programs of the machine may be named meanwhile: that takes up to 30
+    // MB for a large file, once. So the growth in a second is the median over all pairs of seconds, in which a single step counts
+    // little (Theil and Sen).
     let pairs = (0..sizes.len()).flat_map(|from| (from + 1..sizes.len()).map(move |to| (from, to)));
     let growth = |(from, to): (usize, usize)| (sizes[to] as i64 - sizes[from] as i64) / (to - from) as i64;
     let mut growths: Vec<i64> = pairs.map(growth).collect();
@@ -339,7 +340,7 @@ fn nine_thousand_mappings_a_second_cost_nobody_a_frame() {
     assert!(lines.iter().any(|line| line.frames[0] == "mappings"), "the attacker is seen as well");
 }
 
-/// As many executable mappings as two CPUs can make. Events are lost beside that, and a program that begins meanwhile has all its names.
+/// Makes as many executable mappings as two CPUs can. Events are lost, but a program that begins meanwhile still has all its names.
 #[test]
 fn a_flood_of_mappings_takes_no_name_from_a_new_program() {
     let _alone = alone();
@@ -356,7 +357,7 @@ fn a_flood_of_mappings_takes_no_name_from_a_new_program() {
     names::assert_named("after_mappings", &lines);
 }
 
-/// Bytes that the threads have read which ask about processes, each at most so far. (Others read programs, as large as they are.)
+/// Bytes read so far by each thread that asks about processes; the highest count seen. (Other threads read programs of any size.)
 #[derive(Default)]
 struct ReadAboutProcesses(BTreeMap<PathBuf, u64>);
 
@@ -381,7 +382,7 @@ impl ReadAboutProcesses {
 fn a_list_of_65530_mappings_with_long_paths_is_read_in_part() {
     let _alone = alone();
     let lair = Lair::new();
-    // The limit (vm.max_map_count) but for its own program and libraries: a list of 240 MB.
+    // The limit (vm.max_map_count), minus the mappings of its own program and libraries: a list of 240 MB.
     let mut attacker = lair.start(&attacker("mappings.c", &[]).path, &["60", "many", "65480"]);
     let begun = Instant::now();
     while !lair.path().join("done").exists() {
@@ -406,11 +407,12 @@ fn a_list_of_65530_mappings_with_long_paths_is_read_in_part() {
     drop((attacker, witness));
     let (memory, read) = (after.saturating_sub(before), read.bytes());
     println!("{} MB more in memory, {} MB read; {said}", memory / 1_000_000, read / 1_000_000);
-    // The list is 240 MB, of which 16 MiB are read; the lists of others take the rest. A thread that ends between two looks has read
-    // less here: 14 MB were seen, too. To read it all takes a third of a second and would be seen.
+    // The list is 240 MB, and 16 MiB of it are read; the lists of other processes take the rest. If a thread ends between two
+    // looks, its last bytes are not counted: 14 MB were seen, too. To read it all takes a third of a second and would be seen.
     assert!(read < 24_000_000, "{read} bytes were read: {said}");
-    // 38 to 48 MB; 33 and 34 with ten mappings instead, which are symbols of programs that run meanwhile, such as this test. So the list
-    // takes 5 to 15: the paths that a user's share of the memory for files holds. All paths would be 240.
+    // 38 to 48 MB were measured; 33 and 34 with only ten mappings: these are symbols of programs that run meanwhile, such as this
+    // test. So the list takes 5 to 15 MB: the paths that fit into one user's share of the memory for files. All paths would be
+    // 240 MB.
     assert!(memory < 80_000_000, "{memory} bytes more in memory: {said}");
     assert!(said.contains("longer than 16 MB"), "that the list was cut is not said: {said}");
     Witness::assert_seen("witness-list", &lines);
@@ -423,7 +425,7 @@ fn the_live_view_ends_beside_a_held_lock() {
     let lair = Lair::new();
     let holder = holder(&lair);
     let mut terminal = Terminal::start(&["-F", "499"], 36, 132, &[]);
-    // It is seen: so it was sampled, and asked about.
+    // It is on the screen: so it was sampled, and flametop has asked about it.
     terminal.wait_for_text("live", Duration::from_secs(20));
     terminal.wait_for_text("holder", Duration::from_secs(20));
     terminal.keys("q");
@@ -450,7 +452,7 @@ fn a_second_signal_beside_a_held_lock_saves_what_is_there() {
     }
 }
 
-/// The command and the holder that it starts are asked to end and do not: that holds up the end for five seconds.
+/// The command and the holder that it starts ignore the request to end. That delays the end for five seconds.
 #[test]
 fn a_second_signal_ends_a_command_that_holds_its_lock_and_saves() {
     let _alone = alone();
@@ -458,7 +460,7 @@ fn a_second_signal_ends_a_command_that_holds_its_lock_and_saves() {
         let lair = Lair::new();
         make_device(&lair);
         lair.copy(&attacker("fuse.c", &[]).path, "fuse");
-        // Signals that are ignored are ignored by children, too.
+        // Children inherit ignored signals.
         let script = format!("trap '' INT TERM HUP; cd {} && ./fuse 40 & while :; do :; done", lair.path().display());
         let recording = Recording::start(&["-F", "499", "--user", "65534", "--", "sh", "-c", &script]);
         std::thread::sleep(Duration::from_secs(3));

@@ -1,4 +1,4 @@
-//! Unwind tables: rewritten for others, larger than their files, and more than there is room for.
+//! Attacks with unwind tables: forged for another file, larger than their files, and too many to hold.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use object::{Object, ObjectSection};
 
 use super::*;
 
-/// Samples of a program that are whole, with `main` and `sort_it` below the library's functions, and how many there are.
+/// Number of a program's whole samples, with `main` and `sort_it` below the library's functions, and of all its samples.
 fn sorted(lines: &[Line], name: &str) -> (u64, u64) {
     let of_it = lines.iter().filter(|line| line.frames[0] == name);
     of_it.fold((0, 0), |(whole, all), line| {
@@ -18,8 +18,8 @@ fn sorted(lines: &[Line], name: &str) -> (u64, u64) {
     })
 }
 
-/// A program that sorts by a library of its own, beside it: root's. Nobody else maps the library, as other programs would have libc mapped
-/// before an attacker comes.
+/// Root's program that sorts by a library in its own directory. No other program maps the library. Libc would be mapped by other
+/// programs before an attacker comes.
 fn sorter() -> Program {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/attack");
     let texts = ["sorting.c", "sorter.c"].map(|name| std::fs::read_to_string(sources.join(name)).unwrap());
@@ -36,7 +36,7 @@ fn sorter() -> Program {
     Program { path: directory.path.join("sorter") }
 }
 
-/// Changes all rules of an ELF file: each CFA is 80 bytes further up, and nothing changes within a function.
+/// Changes all unwind rules of an ELF file: each CFA is 80 bytes further up, and nothing changes within a function.
 fn poison(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     let elf = object::File::parse(&*bytes).unwrap();
@@ -69,7 +69,7 @@ fn a_copy_of_a_library_with_other_rules_counts_for_itself_alone() {
     let sorter = sorter();
     poison(&lair.copy(&sorter.path.with_file_name("libsorting.so"), "libsorting.so"));
     let cache = tempfile::tempdir().unwrap();
-    // The attacked run: the attackers are there first, so the library's table is made from their file if it ever is.
+    // The attacked run. The attackers start first: if the library's table could be made from their file, it would be.
     let poisoned = lair.copy(&sorter.path, "poisoned");
     let start = |_| {
         let mut command = Command::new(&poisoned);
@@ -77,7 +77,7 @@ fn a_copy_of_a_library_with_other_rules_counts_for_itself_alone() {
         Running { child: command.spawn().unwrap() }
     };
     let attackers: Vec<Running> = (0..4).map(start).collect();
-    // The last seconds of each run: on a busy machine it takes some until the tables are made.
+    // Only the last seconds of each run count: on a busy machine the tables take some seconds.
     let recording = Recording::start_with_cache(cache.path(), &["-F", "499", "-d", "10", "--window", "5s"]);
     std::thread::sleep(Duration::from_millis(1500));
     let witness = sorter.run(&[]);
@@ -85,7 +85,7 @@ fn a_copy_of_a_library_with_other_rules_counts_for_itself_alone() {
     let (whole, all) = sorted(&lines, "sorter");
     println!("attacked run: {whole} of {all} samples of the witness are whole");
     drop(attackers);
-    // The attackers are gone; what they left in the cache is not.
+    // The attackers are gone, but their data may still be in the cache.
     let recording = Recording::start_with_cache(cache.path(), &["-F", "499", "-d", "9", "--window", "5s"]);
     let (later, _) = recording.end(Duration::from_secs(9));
     drop(witness);
@@ -140,7 +140,7 @@ fn small_with_large_table(path: &Path, number: u64) {
     [1u32, 5].iter().for_each(|word| file.extend(word.to_le_bytes()));
     let text = TEXT as u64;
     [text, text, text, size, size, 4096].iter().for_each(|word| file.extend(word.to_le_bytes()));
-    // So that no two of them are alike.
+    // So that all files differ.
     file.extend(number.to_le_bytes());
     file.resize(names_at as usize, 0);
     file.extend(names);
@@ -170,7 +170,7 @@ fn held_by(pid: u32) -> (usize, u64) {
         std::fs::read_dir(format!("/proc/{pid}/fdinfo")).map(|entries| entries.flatten().collect()).unwrap_or(Vec::new());
     let is_segment = |text: &str| text.lines().any(|line| line.starts_with("value_size:") && line.ends_with("\t2097152"));
     let segments = entries.iter().filter(|entry| std::fs::read_to_string(entry.path()).is_ok_and(|text| is_segment(&text)));
-    // The map of maps has one as a pattern as well, while it is loaded.
+    // While it is loaded, the map of maps also has one inner map as its template.
     (entries.len(), segments.count() as u64 * 2_097_152)
 }
 
@@ -216,11 +216,11 @@ fn small_files_with_large_tables_take_neither_the_kernels_memory_nor_a_cpu() {
     Witness::assert_seen("beside_tables", &lines);
     assert!(segments > 0 && segments <= 384_000_000, "{segments} bytes of segments");
     assert!(descriptors < 400, "{descriptors} descriptors");
-    // A quarter for tables, 3 s at once, and what this recording takes besides, without optimisation.
+    // A quarter of the time for tables, 3 s at once, and 4 s for the other work of an unoptimised recording.
     assert!(cpu < Duration::from_secs(seconds / 4 + 3 + 4), "{cpu:?} of CPU");
 }
 
-/// Every file is a new one: as on a machine that runs tests of what it has built, for days.
+/// Runs code of 50,000 new files, as on a machine that builds programs and runs their tests for days.
 #[test]
 #[ignore = "takes two minutes: 50,000 files, each of which runs long enough to be sampled"]
 fn fifty_thousand_files_leave_room_for_the_next_program() {

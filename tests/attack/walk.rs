@@ -40,9 +40,9 @@ fn bpf_time(pid: u32) -> (u64, u64) {
     })
 }
 
-/// How many percent of the CPUs all programs together may take. Walks get 8, and each at least 2 µs; the rest is the rest of a sample.
-/// At 25,000 Hz there are 40 µs between two samples: on a machine that does nothing else it is 9 % there, on one whose caches are
-/// fought for up to 16.
+/// Share of the CPUs, in percent, that all programs together may take, by frequency. Walks get 8, and each at least 2 µs. The
+/// remainder is for the other work of a sample. At 25,000 Hz there are 40 µs between two samples. There the programs take 9 % on
+/// an idle machine, and up to 16 % if other programs compete for the caches.
 const MOST_PERCENT: [(u32, f64); 2] = [(999, 12.0), (25_000, 20.0)];
 
 /// Counts of samples by process and by the number of their [`UserEnd`].
@@ -62,7 +62,7 @@ fn ends_of(collector: &mut Collector, time: Duration) -> Ends {
     ends
 }
 
-/// How many samples some processes have, and how many percent of those end so.
+/// Number of samples of some processes, and the percentage of them that end in this way.
 fn share(ends: &Ends, pids: &[u32], of: UserEnd) -> (u64, f64) {
     let count = |how: &dyn Fn(u8) -> bool| -> u64 {
         ends.iter().filter(|((pid, end), _)| pids.contains(pid) && how(*end)).map(|(_, count)| count).sum()
@@ -71,9 +71,9 @@ fn share(ends: &Ends, pids: &[u32], of: UserEnd) -> (u64, f64) {
     (all, count(&|end| end == of as u8) as f64 * 100.0 / all.max(1) as f64)
 }
 
-/// Samples while a program on each CPU has a stack of 2,040 frames, each on another page and in another mapping. A run of the BPF program
-/// takes `most` at most, all of them [`MOST_PERCENT`]; the attackers' stacks are cut, and say why; those of a program of root's that
-/// starts then are whole from when its table is there.
+/// Samples while a program on each CPU has a stack of 2,040 frames, each on another page and in another mapping. A run of the BPF
+/// program takes `most` at most, and all runs together [`MOST_PERCENT`]. The attackers' stacks are cut, and say why. A program of
+/// root's that starts then has whole stacks as soon as its table is there.
 fn deep_stacks_take_a_bounded_time(witness: &str, frequency: u32, most: Duration) {
     let _alone = alone();
     let _stats = BpfStats::on();

@@ -159,7 +159,7 @@ fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend
     let labels = LabelTable::default();
     let mut builder = TreeBuilder::new();
     for (number, kind) in KINDS.into_iter().enumerate() {
-        // In the order of the letters, and the last of 1,000 is 4 wide: 4.8 pixels.
+        // In alphabetical order. The last box has 4 of 1,000 samples: 4.8 pixels.
         let node = builder.child(CallTree::ROOT, labels.intern(&format!("{number}"), "", kind));
         builder.add(node, if number + 1 == KINDS.len() { 4 } else { 166 });
     }

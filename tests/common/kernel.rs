@@ -1,14 +1,14 @@
-//! What the kernel says: who we are to it, and which BPF programs it holds.
+//! Facts from the kernel: whether we are root, and which BPF programs are loaded.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A BPF program in the kernel. Its id is never given twice, its name is at most 15 bytes.
+/// A BPF program in the kernel. The kernel never reuses its id; its name has at most 15 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BpfProgram {
-    /// The kernel's id of it.
+    /// The kernel's id.
     pub(crate) id: u32,
-    /// The name of its C function, cut.
+    /// The name of its C function, cut to 15 bytes.
     pub(crate) name: String,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn root_or_fail() {
     );
 }
 
-/// For tests that need root and measure, which would disturb each other: one at a time, as long as the guard lives.
+/// Runs tests that need root and measure one at a time, as long as the guard lives: they would disturb each other.
 #[track_caller]
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -33,8 +33,8 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 
 /// All BPF programs the kernel holds now, of whatever process.
 pub(crate) fn loaded_bpf_programs() -> Vec<BpfProgram> {
-    // The iterator of libbpf-rs ends early when a program goes away between its being listed and being asked, as those
-    // of other tests do all the time. So: the union of a few walks.
+    // The iterator of libbpf-rs ends early when a program is unloaded between being listed and being queried. Programs of other
+    // tests are unloaded all the time. So this returns the union of a few walks.
     let mut programs = BTreeSet::new();
     for _ in 0..3 {
         programs.extend(
@@ -45,10 +45,10 @@ pub(crate) fn loaded_bpf_programs() -> Vec<BpfProgram> {
     programs.into_iter().collect()
 }
 
-/// The BPF programs that process `pid` holds by a file descriptor.
+/// Returns the BPF programs that process `pid` holds by file descriptors.
 ///
-/// To see that a program cleans up: take its ids while it runs, and look for them in [`loaded_bpf_programs`] afterwards.
-/// Other tests may run beside, so a list of names proves nothing.
+/// To check that a program cleans up, take its ids while it runs, and search for them in [`loaded_bpf_programs`] afterwards.
+/// Other tests may run at the same time, so a list of names proves nothing.
 pub(crate) fn bpf_programs_of(pid: u32) -> Vec<BpfProgram> {
     let mut ids = BTreeSet::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {

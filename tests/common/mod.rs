@@ -1,9 +1,9 @@
-//! What integration tests share: a real terminal, programs to look at, and the kernel's own view of what is loaded.
+//! Helpers of the integration tests: a real terminal, programs to sample, and the BPF programs that the kernel has loaded.
 //!
-//! `mod common;` in a file of `tests/` brings it in. Every helper panics with a sentence, because in a test that is the
-//! report; every started process is ended by its own pid when its handle is dropped.
+//! `mod common;` in a file of `tests/` brings it in. Every helper that fails panics with a sentence, which is the test's report.
+//! Every started process is ended by its own pid when its handle is dropped.
 
-// Each test program uses its own part of it.
+// Each test program uses only a part of this module.
 #![allow(dead_code)]
 // Helpers of tests, which clippy does not count as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

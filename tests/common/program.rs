@@ -1,7 +1,7 @@
-//! Programs to be looked at: built from their sources in `tests/programs/`, started, and ended by pid.
+//! Sample programs: built from their sources in `tests/programs/`, started, and ended by pid.
 //!
-//! Built once for a given source and flags: the name of the directory is a hash of both, so tests in one process, tests
-//! in many (nextest) and later runs share what is built.
+//! Each is built once for a given source and flags: the name of the directory is a hash of both. So tests in one process, tests
+//! in many (nextest) and later runs share the built files.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader};
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::terminal::kill;
 
-/// Flags that make the chains promised in the sources true: frame pointers everywhere, and no function merged into
-/// another. `-O1`, because code without any optimisation is unlike what people profile. Leaves keep
-/// their frames by `KEEP_FRAME()` in the sources: no flag of gcc makes it so.
+/// Flags that keep the call chains which the sources promise: frame pointers everywhere, and no function merged into another.
+/// `-O1`, because code without any optimisation is unlike what people profile. Leaves keep their frames by `KEEP_FRAME()` in the
+/// sources: gcc has no flag for that.
 const C_FLAGS: &[&str] = &["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-inline", "-pthread"];
 const RUST_FLAGS: &[&str] = &["--edition=2024", "-Copt-level=1", "-Cforce-frame-pointers=yes", "-Cdebuginfo=1"];
 
@@ -34,7 +34,7 @@ impl Program {
         Self::build_with(source, &[])
     }
 
-    /// The same with more flags, after the usual ones: `-fomit-frame-pointer`, `-static`, `-s`, …
+    /// [`Program::build`] with more flags after the usual flags: `-fomit-frame-pointer`, `-static`, `-s`, …
     pub(crate) fn build_with(source: &str, flags: &[&str]) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
         let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("failed to read {}: {error}", file.display()));
@@ -57,8 +57,8 @@ impl Program {
         Self { path }
     }
 
-    /// What `make` writes to the path that it is given, a file or a directory; made once for a name and a `key`, which must
-    /// say all that the result depends on.
+    /// Returns a file or directory that `make` writes to the path it is given. It is made once for a name and a `key`; the key
+    /// must contain everything the result depends on.
     pub(crate) fn made(name: &str, key: &impl Hash, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Self {
         let path = place_of(key).join(name);
         if !path.exists() {
@@ -67,7 +67,7 @@ impl Program {
         Self { path }
     }
 
-    /// A copy in which every `from` is `to`, of the same length: symbols with bytes that no compiler would write.
+    /// A copy in which every `from` is replaced by `to`, of the same length. It makes symbols with bytes that no compiler would write.
     pub(crate) fn patched(&self, from: &[u8], to: &[u8]) -> Self {
         assert_eq!(from.len(), to.len(), "a patch must not move what comes after it");
         let mut bytes = std::fs::read(&self.path).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()));
@@ -85,7 +85,7 @@ impl Program {
         let path = self.path.with_file_name(format!("patched-{:016x}", hasher.finish())).join(name);
         if !path.exists() {
             put_in_place(&path, |output| {
-                // Copied, for its right to be executed, then overwritten.
+                // The copy keeps the right to be executed; its content is then overwritten.
                 std::fs::copy(&self.path, output)?;
                 std::fs::write(output, &bytes)
             });
@@ -116,7 +116,7 @@ impl Program {
                 if line == "ready" {
                     let _ = tell.send(());
                 }
-                // Read on: a full pipe would stop the program.
+                // Keeps reading: a full pipe would stop the program.
             }
         });
         assert!(told.recv_timeout(READY).is_ok(), "{command:?} did not say that it is ready within {READY:?}");
@@ -149,7 +149,7 @@ impl Running {
         }
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has ended without a signal from us.
     #[track_caller]
     pub(crate) fn wait(&mut self, timeout: Duration) -> std::process::ExitStatus {
         let end = Instant::now() + timeout;
@@ -169,7 +169,7 @@ impl Drop for Running {
     }
 }
 
-/// Has `go` build a program. One that calls C is linked with libc.
+/// Has `go` build a program. A program that calls C is linked with libc.
 pub(crate) fn go_build(mut go: Command, calls_c: bool, output: &Path, input: &Path) -> Command {
     go.env("CGO_ENABLED", if calls_c { "1" } else { "0" }).env("GOFLAGS", "").env("GO111MODULE", "off");
     if std::env::var_os("HOME").is_none() {
@@ -179,7 +179,7 @@ pub(crate) fn go_build(mut go: Command, calls_c: bool, output: &Path, input: &Pa
     go
 }
 
-/// The directory of what is built from `key`. By user: what root has built, another user could not replace.
+/// The directory for files built from `key`. Each user has another: a user could not replace files that root has built.
 fn place_of(key: &impl Hash) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
@@ -199,8 +199,7 @@ fn compile(compiler: &str, usual: &[&str], flags: &[&str], source: &str, text: &
     });
 }
 
-/// Makes a program under a name of its own, then renames it: another process may be making the same, and must never see
-/// half of it.
+/// Makes a program under a unique name, then renames it: another process may be making the same program, and must never see half of it.
 fn put_in_place(path: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let unique = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

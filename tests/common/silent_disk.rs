@@ -1,4 +1,4 @@
-//! A file system that answers until it is told not to, as one of a server that is gone: FUSE, in this process.
+//! A file system that can fall silent, as if its server were gone: FUSE, served by this process.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,13 +11,13 @@ use std::thread::JoinHandle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// One file in it, of which everything is remembered by the kernel that was read once. Unmounted when dropped; who waits for it then
-/// sees an error.
+/// A mounted file system with one file. The kernel caches all parts of the file that were read once. It is unmounted when
+/// dropped; processes that wait for it then get an error.
 pub(crate) struct SilentDisk {
     at: PathBuf,
     silent: Arc<AtomicBool>,
     server: Option<JoinHandle<()>>,
-    /// Its end is the end of all that waits.
+    /// Closing it ends all waiting requests.
     _device: File,
 }
 
@@ -35,7 +35,7 @@ mod fuse {
     pub(super) const BATCH_FORGET: u32 = 42;
     pub(super) const KEEP_CACHE: u32 = 1 << 1;
     pub(super) const HEADER: usize = 40;
-    /// Of the directory, and of the file.
+    /// Node numbers of the directory and of the file.
     pub(super) const ROOT: u64 = 1;
     pub(super) const PROGRAM: u64 = 2;
 }
@@ -44,7 +44,7 @@ const ENOENT: i32 = 2;
 const ENOSYS: i32 = 38;
 
 impl SilentDisk {
-    /// On a directory that is there, with a program of this name.
+    /// Mounts it on an existing directory, with a program of this name.
     #[track_caller]
     pub(crate) fn mount(at: &Path, name: &str, content: Vec<u8>) -> SilentDisk {
         let device = File::options().read(true).write(true).open("/dev/fuse").expect("NOT TESTED: there is no /dev/fuse here");
@@ -62,8 +62,8 @@ impl SilentDisk {
         SilentDisk { at: at.to_owned(), silent, server, _device: device }
     }
 
-    /// From now on nothing is answered. Nothing is taken, either: who waits for an answer to what was taken cannot even be killed, which
-    /// servers on a network do to nobody.
+    /// Stops answering. It does not accept requests either: a process whose request was accepted cannot even be killed while it
+    /// waits, and servers on a network never cause that.
     pub(crate) fn fall_silent(&mut self) {
         self.silent.store(true, Ordering::SeqCst);
         if let Some(server) = self.server.take() {
@@ -119,7 +119,7 @@ impl Server {
                 Ok(answer)
             }
             fuse::LOOKUP if body.strip_suffix(b"\0") == Some(self.name.as_bytes()) => {
-                // Node and generation; valid for no time at all, so that it is asked for again.
+                // Node and generation. They are valid for no time at all, so the kernel requests them again.
                 let entry = [fuse::PROGRAM, 0, 0, 0, 0].map(u64::to_ne_bytes).concat();
                 Ok([entry, self.attributes(fuse::PROGRAM)].concat())
             }

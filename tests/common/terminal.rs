@@ -1,8 +1,8 @@
-//! A program in a real pseudo-terminal, driven by keys and mouse, read as a screen.
+//! Runs a program in a real pseudo-terminal, drives it by keys and mouse, and reads its screen.
 //!
-//! Nothing here is a fake: the program gets a controlling terminal of its own, and what it writes goes through a terminal
-//! emulator (vt100). So what a test sees is what a user would see. Used by integration tests (through `mod common`), by
-//! `examples/screenshot.rs` and by `benches/table`.
+//! Nothing here is a fake: the program gets its own controlling terminal, and its output goes through a terminal emulator
+//! (vt100). So a test sees the same as a user. Used by integration tests (through `mod common`), by `examples/screenshot.rs` and
+//! by `benches/table`.
 //!
 //! ```text
 //! test ──keys, mouse, resize──► pty ──► program
@@ -20,13 +20,13 @@ use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native
 /// Between two keys: an Esc and the key after it, read at once, would be Alt and that key.
 const KEY_PAUSE: Duration = Duration::from_millis(25);
 
-/// What the reader has seen so far.
+/// Output that was read so far, and its effect on the screen.
 struct Seen {
     emulator: vt100::Parser,
     /// Bytes of a picture that is not complete yet (synchronized output): a terminal shows none of it.
     held: Vec<u8>,
     raw: Vec<u8>,
-    /// Questions a terminal would answer (colours, attributes), the answer, and up to where of `raw` they were looked for.
+    /// Questions that a terminal answers (colours, attributes), the answer, and the end of the part of `raw` that was searched.
     answers: Vec<(Vec<u8>, Vec<u8>, usize)>,
     last_output: Instant,
     /// The program and all its children have closed the terminal.
@@ -36,7 +36,7 @@ struct Seen {
 /// The question for the terminal's attributes (DA1), and the reply of a VT220 with colours.
 const ATTRIBUTES: (&[u8], &[u8]) = (b"\x1b[c", b"\x1b[?62;22c");
 
-/// Where a program begins a picture and where it ends it (DEC private mode 2026, "synchronized output").
+/// Marks at the begin and the end of a picture (DEC private mode 2026, "synchronized output").
 const PICTURE_BEGINS: &[u8] = b"\x1b[?2026h";
 const PICTURE_ENDS: &[u8] = b"\x1b[?2026l";
 
@@ -65,7 +65,7 @@ impl Shared {
 
     fn write(&self, bytes: &[u8]) {
         let mut writer = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // A program that has just ended cannot be written to; the test learns of it by what it waits for.
+        // A program that has just ended cannot be written to; then the test fails where it waits for the result.
         let _ = writer.write_all(bytes).and_then(|()| writer.flush());
     }
 
@@ -100,14 +100,14 @@ fn rfind(hay: &[u8], needle: &[u8]) -> Option<usize> {
     hay.windows(needle.len().max(1)).rposition(|window| window == needle)
 }
 
-/// What the mouse does; see [`Terminal::mouse`].
+/// A mouse event; see [`Terminal::mouse`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mouse {
     /// Left button goes down.
     Press,
     /// Right button goes down.
     PressRight,
-    /// The left button is let go.
+    /// Left button goes up.
     Release,
     /// Moved with the left button held.
     Drag,
@@ -139,7 +139,7 @@ impl Terminal {
         Self::spawn_answering(program, args, (rows, cols), env, &[])
     }
 
-    /// The same in a terminal that answers questions, in this order: each a question and a reply.
+    /// [`Terminal::spawn`] in a terminal that answers questions, in this order: each a question and a reply.
     ///
     /// A real terminal answers such questions: `("\x1b]11;?", "\x1b]11;rgb:ffff/ffff/ffff\x1b\\")` makes a light one. The question for its
     /// attributes is answered in any case, last.
@@ -159,8 +159,8 @@ impl Terminal {
                 command.env(name, value);
             }
         }
-        // No configuration file: that of whoever runs the tests may say anything. And the background is told: while a program asks for that,
-        // keys get lost.
+        // No configuration file: the user's own may say anything. And the environment tells the background: while a program asks
+        // the terminal for it, keys get lost.
         let fixed = [
             ("TERM", "xterm-256color"),
             ("LANG", "C.UTF-8"),
@@ -207,7 +207,7 @@ impl Terminal {
         self.child.process_id().expect("a process on Linux has an id")
     }
 
-    /// Types keys, separated by blanks: names (`Up`, `Enter`, `Ctrl-C`, …; see [`key_bytes`]), or text sent as it is.
+    /// Types keys, separated by blanks. A key is a name (`Up`, `Enter`, `Ctrl-C`, see [`key_bytes`]); any other text is sent unchanged.
     pub(crate) fn keys(&self, keys: &str) {
         for key in keys.split_whitespace() {
             match key_bytes(key) {
@@ -218,12 +218,12 @@ impl Terminal {
         }
     }
 
-    /// Types `text` as it is, blanks too.
+    /// Types `text` unchanged, with its blanks.
     pub(crate) fn text(&self, text: &str) {
         self.send(text.as_bytes());
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub(crate) fn send(&self, bytes: &[u8]) {
         self.shared.write(bytes);
     }
@@ -270,7 +270,7 @@ impl Terminal {
         self.shared.seen().raw.clone()
     }
 
-    /// How many bytes the program has written; with [`Terminal::wait_for_output`] the means to measure a reaction.
+    /// Number of bytes the program has written. With [`Terminal::wait_for_output`] a test measures the time of a reaction.
     pub(crate) fn written(&self) -> usize {
         self.shared.seen().raw.len()
     }
@@ -280,11 +280,11 @@ impl Terminal {
         self.wait_until(timeout, |seen| seen.raw.len() > already)
     }
 
-    /// Waits until the screen is as `wanted`, and gives that screen.
+    /// Waits until `wanted` accepts the screen, and returns that screen.
     ///
     /// # Panics
     ///
-    /// When it is not within `timeout`, or the program has ended: with the last screen.
+    /// With the last screen, if that takes longer than `timeout` or the program ends before.
     #[track_caller]
     pub(crate) fn wait_for(&self, wanted: impl Fn(&str) -> bool, timeout: Duration) -> String {
         let mut screen = String::new();
@@ -329,7 +329,7 @@ impl Terminal {
     ///
     /// # Panics
     ///
-    /// When it has not within `timeout`: with the last screen.
+    /// With the last screen, if the program has not ended within `timeout`.
     #[track_caller]
     pub(crate) fn wait_exit_within(&mut self, timeout: Duration) -> ExitStatus {
         let end = Instant::now() + timeout;
@@ -342,7 +342,7 @@ impl Terminal {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        // A child of the program may hold the terminal open for longer; then what has come within a second must do.
+        // A child of the program may hold the terminal open for longer; then only the output of one second is read.
         self.wait_until(Duration::from_secs(1), |seen| seen.ended);
         self.status.clone().expect("the loop ends with a status")
     }
@@ -385,7 +385,7 @@ impl Terminal {
                 left.push("colours are still set".to_owned());
             }
         });
-        // The emulator knows neither of these: they have to come in pairs, the one that undoes the other last.
+        // The emulator does not know these modes. They have to come in pairs, and the one that undoes the other must be last.
         let raw = self.raw();
         for (name, set, undone) in [("the title", "\x1b[22;0t", "\x1b[23;0t"), ("half a picture", "\x1b[?2026h", "\x1b[?2026l")] {
             if rfind(&raw, set.as_bytes()) > rfind(&raw, undone.as_bytes()) {
@@ -479,7 +479,7 @@ pub(crate) fn framed(screen: &str) -> String {
     screen.lines().enumerate().map(|(row, line)| format!("{row:3} │{line}\n")).collect()
 }
 
-/// What a terminal sends for a named key; `None` for anything that is not a name.
+/// The bytes that a terminal sends for a named key; `None` for anything that is not a name.
 ///
 /// Names: Up Down Left Right Home End PgUp PgDn Insert Delete Enter Esc Tab Shift-Tab Backspace Space F1…F12, any of the
 /// arrows with Shift- or Ctrl-, Ctrl-a…Ctrl-z, Alt-x for any x.

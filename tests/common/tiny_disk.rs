@@ -7,7 +7,7 @@ use std::process::Command;
 pub(crate) struct TinyDisk(pub(crate) PathBuf);
 
 impl TinyDisk {
-    /// On a directory that is there.
+    /// Mounts it on an existing directory.
     #[track_caller]
     pub(crate) fn mount(at: &Path) -> TinyDisk {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "flametop-test"]).arg(at).status();

@@ -1,4 +1,4 @@
-//! The programs of tests/programs/mappings.bpf.c: loading them, asking them, and their answers.
+//! Loads the programs of tests/programs/mappings.bpf.c, asks them, and reads their answers.
 
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -21,7 +21,7 @@ const RESULTS: [&str; 9] = ["found", "anonymous", "vdso", "not executable", "non
 /// Bit of mapping::flags.
 const STABLE: u32 = 4;
 
-/// What a mapping is, as the kernel's file and our program have it.
+/// A mapping, as `/proc/PID/maps` and our program describe it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mapping {
     pub(crate) start: u64,
@@ -136,7 +136,7 @@ impl Asker {
         (0..u32::try_from(addresses.len()).unwrap()).map(|at| Answer::parse(&answer(at))).collect()
     }
 
-    /// A program on a clock of each CPU, as long as the links live.
+    /// Attaches a program to a clock of each CPU, as long as the links live.
     pub(crate) fn start_clocks(&mut self, program: &str, frequency: u64) -> Vec<Link> {
         let cpus = std::thread::available_parallelism().unwrap().get();
         let clock = |cpu| {
@@ -149,7 +149,7 @@ impl Asker {
         (0..cpus).map(clock).collect()
     }
 
-    /// The ticks' answers during a while.
+    /// The ticks' answers during `time`.
     pub(crate) fn sample(&mut self, frequency: u64, time: Duration) -> Vec<Answer> {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let sink = seen.clone();

@@ -1,4 +1,4 @@
-//! The generation of an address space: what changes it, and how long it lasts. For as long an answer may be kept.
+//! Generations of an address space: which operations change one, and how long one lasts. An answer may be kept for that long.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -9,9 +9,9 @@ use super::common::{Program, alone};
 use super::proc_maps::has_generation;
 use super::start;
 
-/// Runs one step of `mappings SECONDS steps` and gives the generation after it.
+/// Runs one step of `mappings SECONDS steps` and returns the generation after it.
 fn step(name: &str, child: &mut Child, output: &mut impl BufRead, asker: &mut Asker) -> (u64, u32) {
-    // In one write: the program takes what it reads for a line.
+    // In one write: the program takes the result of one read for a line.
     child.stdin.as_mut().unwrap().write_all(format!("{name}\n").as_bytes()).unwrap();
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
@@ -63,7 +63,7 @@ fn each_change_of_the_mappings_changes_their_generation() {
     child.wait().unwrap();
 }
 
-/// Prints how often the generation stays from tick to tick, of whatever runs, with some programs of our own.
+/// Prints how often the generation stays the same from tick to tick, for all programs of the machine and some of ours.
 #[test]
 #[ignore = "measures for half a minute"]
 fn how_long_generations_last() {

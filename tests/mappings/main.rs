@@ -1,11 +1,11 @@
-//! What bpf/lookup/mappings.h says of addresses, against `/proc/PID/maps` for processes that hold still and against the log of a
-//! program that maps as quick as it can.
+//! Compares answers of bpf/lookup/mappings.h with `/proc/PID/maps`, for processes that hold still, and with the log of a program
+//! that maps as quickly as it can.
 //!
 //! Needs root and a C compiler; fails without, never skips.
 //!
-//! Here: processes that hold still, and who may ask. `storms`: those that change while they are looked at. `generations`: what
-//! changes the number by which an answer may be kept. `prices`: what asking costs. `asker` asks our programs, `proc_maps` the
-//! kernel.
+//! Here: processes that hold still, and the kinds of programs that may ask. `storms`: processes that change during the look-up.
+//! `generations`: changes of the number that says how long an answer may be kept. `prices`: the cost of a look-up. `asker` asks
+//! our programs, `proc_maps` the kernel.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[path = "../common/mod.rs"]
@@ -38,7 +38,7 @@ fn whole_machine(copied: bool) {
     let _alone = alone();
     let _many = Program::build("mappings.c").run(&["60", "many", "3000"]);
     let _small = Program::build("mappings.c").run(&["60"]);
-    // What is not installed is not looked at; the others must agree.
+    // Programs that are not installed are skipped; the others must agree.
     let _programs = [
         start("python3", &["-c", "import json, ssl, time; time.sleep(60)"]),
         start("node", &["-e", "setTimeout(() => 0, 60000)"]),
@@ -109,7 +109,7 @@ fn each_kind_of_program_may_ask() {
     for copied in [false, true] {
         for name in ["ask_from_tp_btf", "ask_from_raw_tp", "ask_from_kprobe", "ask_from_uprobe"] {
             let mut asker = Asker::load_with(copied, &[name]);
-            // Some kernels, such as those of small virtual machines, have no probes: there it was loaded, and that is all.
+            // Some kernels, such as those of small virtual machines, have no probes: there the program is only loaded.
             let source = name.trim_start_matches("ask_from_");
             if source.ends_with("probe") && !std::path::Path::new("/sys/bus/event_source/devices").join(source).exists() {
                 println!("this kernel has no {source}: only loaded");

@@ -1,4 +1,4 @@
-//! What a look-up costs, beside other ways to the same answer.
+//! Costs of a look-up, compared with other ways to the same answer.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn prices_of_look_ups() {
         let names = ["measure_0", "measure_1", "measure_2", "measure_3", "measure_4"];
         let mut asker = Asker::load_with(false, &names);
         let prefixes = fill_trie(&asker, busy.pid(), &maps);
-        // Inside of mappings: what a trie does not have is another matter.
+        // Only addresses inside of mappings: a trie's misses are not compared.
         let mut random = Random(7);
         let mut pick = |_| {
             let map = &maps[usize::try_from(random.below(maps.len() as u64)).unwrap()].0;
@@ -52,7 +52,7 @@ fn prices_of_look_ups() {
         };
         asker.ask(busy.pid(), &(0..REQUESTS).map(&mut pick).collect::<Vec<_>>());
         println!("{} mappings, {prefixes} prefixes", maps.len());
-        // In turn, so that a disturbance of the machine meets all.
+        // In turn, so that a disturbance of the machine affects all of them.
         for _ in 0..6 {
             for name in names {
                 let links = asker.start_clocks(name, 499);

@@ -1,4 +1,4 @@
-//! What the kernel prints of a process's mappings, questions about them, and whether the answers are the same.
+//! The mappings that the kernel prints for a process: reads them, asks about them, and compares the answers.
 
 use super::asker::{ANONYMOUS, Answer, Asker, FOUND, Mapping, NONE, NOT_EXECUTABLE, VDSO};
 
@@ -21,8 +21,8 @@ pub(crate) fn maps_of(pid: u32) -> Vec<(Mapping, String)> {
     text.lines().map(line).filter(|(_, name)| name != "[vsyscall]").collect()
 }
 
-/// Devices of overlay file systems, as a process sees them: a container's root is one. Its files have an inode there, which
-/// 6.8 and later print, and one of the file system beneath, which is what is mapped, and what we say.
+/// Devices of overlay file systems, as a process sees them: a container's root is one. Each of its files has two inodes. 6.8 and
+/// later print the overlay's. The file system beneath has another: that one is mapped, and we report it.
 pub(crate) fn overlays_of(pid: u32) -> Vec<(u32, u32)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
     let device = |line: &str| {
@@ -61,7 +61,7 @@ fn questions(maps: &[(Mapping, String)], count: usize) -> Vec<u64> {
     (0..count).map(ask).collect()
 }
 
-/// What is wrong with an answer, if anything.
+/// Describes how an answer differs from the list; `None` if it is right.
 pub(crate) fn differs(answer: &Answer, maps: &[(Mapping, String)], overlays: &[(u32, u32)]) -> Option<String> {
     let at = maps.partition_point(|(map, _)| map.end <= answer.address);
     let truth = maps.get(at).filter(|(map, _)| map.start <= answer.address);
@@ -77,7 +77,7 @@ pub(crate) fn differs(answer: &Answer, maps: &[(Mapping, String)], overlays: &[(
             };
             let mut said = answer.mapping;
             if !of_file {
-                // It has an offset in the kernel, which that does not print.
+                // The mapping has an offset in the kernel, which `/proc/PID/maps` does not print.
                 said.page_offset = map.page_offset;
             }
             if overlays.contains(&map.device) {
@@ -89,7 +89,7 @@ pub(crate) fn differs(answer: &Answer, maps: &[(Mapping, String)], overlays: &[(
     (!right).then(|| format!("{:#x}: {} {:x?}, and the kernel says {truth:x?}", answer.address, answer.result(), answer.mapping))
 }
 
-/// Asks until the process held still during the asking, a few times.
+/// Asks up to a few times, until the process holds still during the questions.
 pub(crate) fn compare(asker: &mut Asker, pid: u32, ask: impl Fn(&mut Asker, &[u64]) -> Vec<Answer>) -> Option<usize> {
     for _ in 0..5 {
         let before = maps_of(pid);

@@ -1,4 +1,4 @@
-//! Processes whose mappings change while they are looked at: a program that maps as quick as it can and logs it, and exec.
+//! Processes whose mappings change during the look-up: a program that maps as quickly as it can and logs it, and exec.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,14 +17,14 @@ struct Turn {
     page_offset: u64,
 }
 
-/// What was mapped at one slot, over time.
+/// Reads the log: mappings of each slot, over time.
 fn read_turns(path: &std::path::Path) -> (u64, u64, BTreeMap<u64, Vec<Turn>>) {
     let bytes = std::fs::read(path).unwrap();
     let mut turns = bytes.chunks_exact(40).map(|turn| [0, 8, 16, 24, 32].map(|at| u64_at(turn, at)));
     let [_, _, place, bytes_of_slot, _] = turns.next().unwrap();
     let mut slots: BTreeMap<u64, Vec<Turn>> = BTreeMap::new();
     for [begin, end, place, file, page_offset] in turns.filter(|turn| turn[0] != 0) {
-        // The last one may not be over.
+        // The last turn may not be over.
         let end = if end == 0 { u64::MAX } else { end };
         slots.entry(place).or_default().push(Turn { begin, end, file, page_offset });
     }
@@ -41,7 +41,7 @@ fn was_true(answer: &Answer, place: u64, bytes_of_slot: u64, turns: &[Turn]) -> 
     for turn in possible {
         let changing = turn.end >= from;
         let is = match answer.result {
-            // Over something else: it is away for a moment.
+            // While one mapping replaces another, none is there for a moment.
             NONE => turn.file == 0 || changing,
             FOUND => {
                 let mapping = answer.mapping;
@@ -98,7 +98,7 @@ fn in_a_storm(copied: bool) {
         true_later += usize::from(was_true(&later, place, bytes_of_slot, turns));
         let doubtful = answer.result() != "torn" && !was_true(answer, place, bytes_of_slot, turns);
         if doubtful && !answer.stable {
-            // Read beside a writer, as it says itself: start and page offset would be of two moments.
+            // The answer says that a writer was active: its start and page offset would be of two moments.
             mixed += 1;
         } else if doubtful {
             wrong.push(format!("{:#x} is {} {:x?} stable {}", answer.address, answer.result(), answer.mapping, answer.stable));
@@ -115,7 +115,7 @@ fn in_a_storm(copied: bool) {
     }
     assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
     println!("{mixed} answers given beside a writer were of two moments{}", if copied { ", by copies" } else { ", in place" });
-    // None is excused: an answer that was given beside a writer was found twice.
+    // No mixed answer is allowed: while a writer is active, an answer is only given if it was found twice.
     assert!(mixed == 0, "{mixed} of {} answers were of two moments", answers.len());
     // 6.1 may be interrupted while a node is neither the old one nor the new one.
     let allowed = if has_generation() { pcs / 10_000 } else { pcs / 200 };

@@ -1,5 +1,4 @@
-// A program of 32 bits that needs no library: built with -m32 -nostdlib -static. Says `ready` and turns until killed or 60 s
-// have passed.
+// A program of 32 bits that needs no library: built with -m32 -nostdlib -static. Says `ready` and spins until killed or 60 s have passed.
 void _start(void)
 {
 	static const char ready[] = "ready\n";

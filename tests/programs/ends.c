@@ -4,8 +4,8 @@
 // pointers; the assembly puts 1 into rbp, so that no chain of frame pointers leads anywhere.
 //
 //   root      right: all of the stack is found
-//   gap       none, and code that contradicts itself: it returns with a frame
-//   code      none, and code that tells
+//   gap       no unwind information, and code that contradicts itself: it returns with a frame
+//   code      no unwind information, but the code tells where the frame is
 //   invalid   a CFA that no rule can say
 //   register  a CFA from a register that only the interrupted function knows
 //   bad       a CFA below the callee's
@@ -123,7 +123,7 @@ __attribute__((noinline)) void outer(const char *mode)
 	} else if (!strcmp(mode, "anonymous")) {
 		char *made = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		memcpy(made, code, sizeof(code));
-		// Something above the stack pointer that is no return address: the caller's own.
+		// The word at the stack pointer is the caller's, and no return address.
 		asm volatile("push $0\n\tjmp *%0" : : "r"(made));
 	} else if (!strcmp(mode, "exit")) {
 		char *large = mmap(NULL, 1UL << 28, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -137,7 +137,7 @@ __attribute__((noinline)) void outer(const char *mode)
 
 		int ring = syscall(SYS_io_uring_setup, 4, &params);
 
-		// It sleeps until it is woken, and at first may not be there yet.
+		// The kernel's thread sleeps until it is woken, and at first it may not be there yet.
 		for (int i = 0; i < 10; i++) {
 			if (ring < 0 || syscall(SYS_io_uring_enter, ring, 0, 0, IORING_ENTER_SQ_WAKEUP, NULL, 0) < 0) {
 				perror("io_uring");
@@ -163,7 +163,7 @@ int main(int count, char **arguments)
 	fflush(stdout);
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += atoi(arguments[1]) > 0 ? atoi(arguments[1]) : 60;
-	// An alarm survives execve: what it was set to first holds.
+	// An alarm survives execve: its first setting remains.
 	left = alarm(0);
 	alarm(left ? left : atoi(arguments[1]) > 0 ? atoi(arguments[1]) : 60);
 	outer(arguments[2]);

@@ -1,4 +1,4 @@
-/* A process that means harm to whoever shows its names.
+/* A process whose names attack the program that shows them.
  *
  *   threads named with  ESC ] 0 ; x BEL   ESC [ 2 J   a line feed   a carriage return   ; (the separator of folded stacks)
  *                       a lone 0xFF   a right-to-left override   <&"'> for SVG          each: thread_main → HOSTILE_NAME
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < COUNT; i++)
         pthread_create(&thread, NULL, thread_main, (void *)names[i]);
     pthread_barrier_wait(&all_run);
-    /* The process's own name too: it is the root of the graph. */
+    /* Also the process's own name: it is the root of the graph. */
     prctl(PR_SET_NAME, "\033[31mevil;\n");
     puts("ready");
     fflush(stdout);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Asks bpf/lookup/mappings.h who maps what, for tests/mappings: at ticks of the clock in the process that is looked at, and for
- * sleeping processes from an iterator over all tasks.
+ * Asks bpf/lookup/mappings.h for the mapping at an address, for tests/mappings. It asks at ticks of the clock in the process in
+ * question. For sleeping processes it asks from an iterator over all tasks.
  */
 #include "../../bpf/kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -25,7 +25,7 @@ struct {
 	__type(value, struct vma_scratch);
 } scratches SEC(".maps");
 
-/* What user space asks: written while running. */
+/* Question of user space, written while the program runs. */
 struct question {
 	__u32 tgid; /* or ANY_PROCESS; 0: nobody */
 	__u32 count; /* of requests, at most REQUESTS */
@@ -345,7 +345,7 @@ int measure_4(void *ctx)
 	return 0;
 }
 
-/* The other kinds of programs that ask: the same search, accepted by the verifier for each. */
+/* Other kinds of programs that ask. The verifier must accept the same search in each. */
 static __always_inline int ask_from_here(void)
 {
 	__u32 zero = 0;

@@ -4,9 +4,9 @@
 //   mappings SECONDS storm LOG      one thread spins; another maps files over each other as quick as it can, and logs it
 //   mappings SECONDS steps          does what each line of its input names, and says so
 //
-// The storm: SLOTS places, each with files of its own, two and two; a turn maps one of the two at one of four offsets over
-// whatever is there, or unmaps it. LOG becomes a file of struct turn, in order; the first one's `place` is the address of
-// slot 0 and its `file` the number of bytes a slot has.
+// The storm has SLOTS places, each with two files that no other place has. A turn maps one of the two at one of four offsets over
+// the present mapping, or unmaps it. LOG becomes a file of struct turn, in order. The first entry's `place` is the address of
+// slot 0, and its `file` is the number of bytes of a slot.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -94,7 +94,7 @@ static void begin_storm(const char *log)
 			fail("memfd_create");
 		inodes[i] = status.st_ino;
 	}
-	// Room for all slots and a page each side that nobody else gets: it is never unmapped.
+	// Room for all slots and a page each side. It is never unmapped, so no other mapping gets it.
 	size_t bytes = (SLOTS * PAGES + 2) * page;
 	char *region = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (region == MAP_FAILED)

@@ -1,4 +1,4 @@
-/* Runs for some microseconds: a program of which each copy is another file, by its build id. once MICROSECONDS */
+/* Runs for some microseconds. Each copy of it gets another build id, and so is another file. once MICROSECONDS */
 #include <stdlib.h>
 #include <time.h>
 

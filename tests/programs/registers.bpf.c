@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Tells what each source of events shows of a program's registers, for tests/registers.rs: those that the kernel has saved at
- * the top of the task's stack, and what the context holds if it is read as if it were registers.
+ * Reports the registers of a program that each source of events shows, for tests/registers.rs. It reads the registers that the
+ * kernel has saved at the top of the task's stack. It also reads the context as if it were registers.
  */
 #include "../../bpf/kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -12,8 +12,8 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /*
- * As many words as pt_regs has; that of a task ends where its stack does. SAVED is the register that the program fills last and gives back
- * first, and that every call leaves alone: while it holds its number, all others do.
+ * Number of words in pt_regs; a task's pt_regs ends where its stack does. SAVED is the register that the program fills last and
+ * restores first, and that every call preserves: while it holds its number, all others do.
  */
 #if defined(__TARGET_ARCH_x86)
 #define WORDS 21
@@ -50,11 +50,11 @@ static __always_inline int look(void *ctx, __u32 number)
 
 	if (!seen || bpf_get_current_pid_tgid() >> 32 != wanted)
 		return 0;
-	/* While the program is between its rounds, it holds what it likes. */
+	/* Between two rounds of the program the register may hold anything. */
 	bpf_probe_read_kernel(&saved, sizeof(saved), registers + SAVED);
 	if (saved != SEED + SAVED_NUMBER)
 		return 0;
-	/* The first event; the others would be written over it. */
+	/* Only the first event is kept; later events would overwrite it. */
 	if (__sync_fetch_and_add(&seen->times, 1))
 		return 0;
 	bpf_probe_read_kernel(seen->by_task, WORDS * 8, registers);

@@ -1,6 +1,7 @@
-// Fills all registers with numbers that tell which one they are in, over and over: calls `marked`, makes a system call, and stays in
-// user mode for a while. tests/registers.rs looks at what is seen of them from outside. One register is filled last and given back first
-// (r15, x27). While that one holds its number, only those that a system call uses may hold another: rax, rcx, r11, or x0 and x8.
+// Fills all registers with numbers that identify the register, over and over. Then it calls `marked`, makes a system call, and
+// stays in user mode for a while. tests/registers.rs checks which of them are seen from outside. One register is filled last and
+// restored first (r15, x27). While it holds its number, only registers that a system call uses may hold another: rax, rcx, r11,
+// or x0 and x8.
 //
 // The number in a register is 0x5eed0000 and its DWARF number.
 
@@ -70,7 +71,7 @@ int main(int argc, char **argv)
 	puts("ready");
 	fflush(stdout);
 	while (time(NULL) < until) {
-		/* A few at a time: emulated machines do not stand code that is changed while it runs a million times a second. */
+		/* A few calls at a time: emulated machines crash if code is changed while it runs a million times a second. */
 		count = 10;
 		rounds();
 		usleep(500);

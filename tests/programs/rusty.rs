@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Promised by `inline(never)` and `black_box` after each call; built with frame pointers (`-C force-frame-pointers=yes`).
-//! Between `main` and the start of the process are frames of the standard library, which has none of its own making.
+//! Between `main` and the start of the process are frames of the standard library, which is not compiled with this flag.
 //! Arguments: `[SECONDS]`. Says "ready" when the loop begins.
 
 use std::hint::black_box;

@@ -1,11 +1,11 @@
-/* Nearly all its time is the kernel's: stacks with both halves.
+/* Spends nearly all its time in the kernel: stacks with both halves.
  *
  *   main → read_zeros → read → [kernel] … read_zero …      long calls: clearing 1 MiB at a time; most of the samples
  *   main → ask_pid → syscall → [kernel] … getpid            short calls: the way in and out of the kernel
  *
- * The frame of read or syscall is libc's, and libc may be built without frame pointers: then the caller of the wrapper is
- * the one that frame pointers skip, and main is still found. Promised by: noinline, work after each call.
- * Arguments: [SECONDS]. Says "ready" when the loop begins.
+ * The frame of read or syscall is libc's, and libc may be built without frame pointers. Then a walk by frame pointers skips the
+ * wrapper's caller, and still finds main. Promised by: noinline, work after each call. Arguments: [SECONDS]. Says "ready" when
+ * the loop begins.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

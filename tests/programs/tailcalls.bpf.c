@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The kernel's stack at a function's entry, from a program that the trampoline has called and from one that such a program has
- * gone on to by a tail call, whose frame is laid out in another way. For tests/tailcalls.rs.
+ * Takes the kernel's stack at a function's entry, for tests/tailcalls.rs. It is taken by a program that the trampoline calls, and
+ * by a program that such a program enters by a tail call. A program with a tail call has another frame layout.
  */
 #include "../../bpf/kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -27,7 +27,7 @@ struct seen {
 	struct found by_hand;
 };
 
-/* Of the program that was called, and of the one that was gone on to. */
+/* Results of the called program, and of the program entered by a tail call. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
@@ -35,7 +35,7 @@ struct {
 	__type(value, struct seen);
 } seen SEC(".maps");
 
-/* The process whose calls are looked at. */
+/* The process whose calls are sampled. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -73,7 +73,7 @@ static __always_inline int look(void *ctx, __u32 number)
 	__u32 skipped = 0;
 	int cut;
 
-	/* The first call; the others would be written over it. */
+	/* Only the first call is kept; later calls would overwrite it. */
 	if (!here || !cpu || !is_wanted() || __sync_fetch_and_add(&here->times, 1))
 		return 0;
 	here->function = function;

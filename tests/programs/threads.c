@@ -1,4 +1,4 @@
-/* Threads with names and functions of their own, in known shares.
+/* Threads with distinct names and functions, in known shares of time.
  *
  *   thread "parser"     … → parse_main  → parse_text  → burn      busy about 3 parts of 6 of its time
  *   thread "render"     … → render_main → render_page → burn      busy about 2 parts of 6

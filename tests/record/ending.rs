@@ -124,7 +124,7 @@ fn the_third_signal_ends_a_recording_that_cannot_be_written() {
     let chain = Program::build("chain.c").run(&[]);
     let fifo = place.path("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // Nobody reads it, so that opening it waits for good. Under /proc it is a stream.
+    // No process reads it, so opening it would wait without end. Under /proc it is a stream.
     let held = rustix::fs::open(&fifo, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     let name = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&held));
     let mut command = place.command(&["-F", "997", "-p", &chain.pid_text(), "-d", "0.5", "-o", &name]);
@@ -136,7 +136,8 @@ fn the_third_signal_ends_a_recording_that_cannot_be_written() {
             break status;
         }
         assert!(std::time::Instant::now() < end, "it still runs after {signals} signals");
-        // Slower than anything that counts two as one; the first ones may come before it listens.
+        // The interval is longer than the time in which two signals count as one. The first signals may come before flametop
+        // handles them.
         std::thread::sleep(Duration::from_millis(2_000));
         terminal::kill(flametop.id(), rustix::process::Signal::TERM);
         signals += 1;
@@ -150,7 +151,7 @@ fn the_third_signal_ends_a_recording_that_cannot_be_written() {
 #[test]
 fn a_process_that_has_ended_already_does_not_hold_up_the_recording() {
     let place = Place::new();
-    // Not waited for, it keeps its number.
+    // As no process waits for it, it keeps its number.
     let mut ended = Command::new("true").spawn().unwrap();
     std::thread::sleep(Duration::from_millis(200));
     place.refuses(&["-p", &ended.id().to_string(), "-o", "x.svg"], &[]);

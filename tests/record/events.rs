@@ -1,10 +1,10 @@
-//! Stacks at events: counts are exact, stacks have their callers, and what is no event says why.
+//! Stacks at events: counts are exact, stacks have their callers, and a refused event says why.
 //!
-//! What this kernel does not offer (fentry and kprobes, on the machines that build) is tested in `tests/vm`.
+//! `tests/vm` tests features that this kernel may not offer (fentry and kprobes, on the build machines).
 
 use super::*;
 
-/// What `record` tells of an event: how many there were, and of how many stacks were taken.
+/// The counts that `record` prints for an event: events, and stacks taken.
 #[track_caller]
 fn counted(output: &Output) -> (u64, u64) {
     let words = words(output);
@@ -37,7 +37,7 @@ fn calls_are_all_counted_and_shared_out_among_their_callers() {
     assert!(stacks >= 200, "{stacks} stacks");
     let (often, seldom) = (weight(&lines, ";often;counted"), weight(&lines, ";seldom;counted"));
     let all = weight(&lines, "");
-    // What came after the last stack is in none.
+    // Events after the last stack are in no stack.
     assert!(all <= events && all * 10 >= events * 9, "{all} of {events}");
     // The first stacks lack the program's unwind table.
     assert!((often + seldom) * 10 >= all * 9, "{often} and {seldom} of {all}:\n{}", listing(&lines));
@@ -88,15 +88,15 @@ fn of_a_storm_few_stacks_are_taken_and_all_events_counted() {
     assert!(output.status.success(), "{}", words(&output));
     let (calls, stacks) = counted(&output);
     assert_eq!(calls, 2_000_000);
-    // Ten a tenth of a second, and half as many each time that the period doubles: seventeen times, to that of all calls at once. On
-    // one CPU after the other.
+    // Ten stacks in a tenth of a second, and half as many each time that the period doubles. It doubles seventeen times, until
+    // one period covers all calls. The program may run on two CPUs in turn.
     let most = tenths * (10 + 17 * 6) * 2;
     assert!((10..most).contains(&stacks), "{stacks} stacks, not up to {most}");
     let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
     assert!(weight(&lines, "") <= calls && weight(&lines, "") * 10 >= calls * 8, "{} of {calls}", weight(&lines, ""));
 }
 
-/// By a link of its own: other flametops may run on this machine, and they are not left out.
+/// flametop runs by a link with another name: other flametops may run on this machine, and they are not left out.
 #[test]
 fn flametop_itself_is_shown_only_if_it_is_asked_for() {
     let place = Place::new();
@@ -140,8 +140,8 @@ fn several_events_are_counted_each_for_itself_and_the_clock_goes_on_beside_them(
     assert!(words.contains("x.folded, of page-faults only"), "{words}");
 }
 
-/// The program at an event may be in the middle of its walk when the clock ticks, whose program then walks the same stack on the same
-/// CPU. (At uprobes, and at fentry. At others the kernel leaves such a tick out: `bpf_prog_active`.)
+/// The clock may tick while the BPF program at an event walks a stack. Then the clock's program walks the same stack on the same
+/// CPU. (This happens at uprobes and at fentry. At other events the kernel skips such a tick: `bpf_prog_active`.)
 #[test]
 fn a_tick_in_the_middle_of_a_walk_at_an_event_leaves_both_stacks_right() {
     let (place, program) = (Place::new(), Program::build("events.cpp"));
@@ -154,7 +154,7 @@ fn a_tick_in_the_middle_of_a_walk_at_an_event_leaves_both_stacks_right() {
         let output = place.record(&[&args[..], &["--", path, "deep", "60000"]].concat());
         assert!(output.status.success(), "{}", words(&output));
         let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
-        // Until there is a table a stack is its innermost frame.
+        // Until there is a table, a stack has only its innermost frame.
         let reached: Vec<&Line> = lines.iter().filter(|line| line.text().contains(";main;deeper;")).collect();
         let called: Vec<&&Line> = reached.iter().filter(|line| line.text().contains(";often;counted")).collect();
         let wrong: Vec<&&&Line> = called.iter().filter(|line| !line.text().contains(&format!("{whole}often;counted"))).collect();
@@ -168,8 +168,8 @@ fn a_tick_in_the_middle_of_a_walk_at_an_event_leaves_both_stacks_right() {
     }
 }
 
-/// On x86_64 the trap leaves pc behind the breakpoint for as long as the kernel looks whose it is. What a frame pointer is pushed by has
-/// not run then.
+/// On x86_64 the trap leaves pc behind the breakpoint while the kernel searches for the breakpoint's owner. The instruction that
+/// pushes the frame pointer has not run then.
 #[test]
 fn a_tick_while_a_breakpoint_is_handled_finds_the_callers() {
     let (place, program) = (Place::new(), Program::build("events.cpp"));
@@ -184,13 +184,14 @@ fn a_tick_while_a_breakpoint_is_handled_finds_the_callers() {
         lines.iter().filter(is_it).map(|line| line.count).sum::<u64>()
     };
     if cfg!(target_arch = "x86_64") {
-        // The first ones lack the program's unwind table; of some the kernel has pushed what the instruction pushes, and not moved pc.
+        // The first stacks lack the program's unwind table. In some the kernel has already pushed the instruction's operand, and
+        // not yet moved pc.
         assert!(trapped(true) >= 100 && trapped(false) * 4 <= trapped(true), "{}", listing(&lines));
     }
     assert!(weight(&lines, ";main;framed") >= 100, "{}", listing(&lines));
 }
 
-/// Whoever has a uretprobe has the return address of each call exchanged: here of 60 calls that stand at once.
+/// A uretprobe replaces the return address of each call on the stack: here of 60 nested calls.
 #[test]
 fn stacks_go_on_where_returns_are_watched() {
     let (place, program) = (Place::new(), Program::build("events.cpp"));
@@ -201,17 +202,17 @@ fn stacks_go_on_where_returns_are_watched() {
     assert!(output.status.success(), "{}", words(&output));
     assert!(words(&output).contains(": 60 events"), "{}", words(&output));
     let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
-    // Until there is a table, a stack is its innermost frame, and its caller where the code proves that. It is not copied: the return
-    // addresses are known in the kernel only.
+    // Until there is a table, a stack has only its innermost frame, and its caller where the code proves it. The stack is not
+    // copied: only the kernel knows the return addresses.
     let early = weight(&lines, "events;deeper;often");
     let (whole, deep) = (format!(";main{}", ";deeper".repeat(60)), weight(&lines, "deeper;") - early);
-    // One in a thousand is not told.
+    // The summary omits reasons below one sample in a thousand.
     assert!(early <= 1 + incomplete(&words(&output), UserEnd::NoTable), "{early} are not told: {}", words(&output));
     assert!(early < 50 && deep >= 200 && weight(&lines, &whole) * 100 >= deep * 99, "{early}, {deep}\n{}", listing(&lines));
 }
 
-/// In `runtime.execute` the thread has its next goroutine already, and its stack still is the one that the last one has left for, by
-/// `morestack`: to put the two together would be a stack that never was.
+/// In `runtime.execute` the thread already belongs to its next goroutine. It still runs on its own stack: the last goroutine has
+/// switched to it by `morestack`. Joining that stack with the next goroutine's would make a stack that never existed.
 #[test]
 fn a_thread_of_go_s_between_two_goroutines_is_in_neither() {
     let text = include_str!("../programs/turns.go");
@@ -224,9 +225,9 @@ fn a_thread_of_go_s_between_two_goroutines_is_in_neither() {
     });
     let path = program.path.to_str().unwrap();
     let event = format!("uprobe:{path}:runtime.casgstatus");
-    // A goroutine that follows itself comes by the same frames as the last time, up to `morestack`.
+    // A goroutine that follows itself has the same frames as the last time, up to `morestack`.
     for goroutines in [&[][..], &["one"]] {
-        // Without a signal, that is: all go by `morestack`.
+        // Without preemption signals: all goroutines leave by `morestack`.
         let args = ["-e", &event, "-o", "x.folded", "--force", "--", "env", "GODEBUG=asyncpreemptoff=1", path];
         let output = place.record(&[&args, goroutines].concat());
         assert!(output.status.success(), "{}", words(&output));
@@ -236,14 +237,14 @@ fn a_thread_of_go_s_between_two_goroutines_is_in_neither() {
         let left = |line: &&&Line| line.text().contains("turns;runtime.morestack");
         assert!(between.iter().filter(left).map(|line| line.count).sum::<u64>() >= 20, "{}", listing(&lines));
         assert!(between.iter().all(|line| !line.text().contains("goexit")), "{}", listing(&lines));
-        // Where it still is the last one's, its callers are there, to its root.
+        // While the thread still belongs to the last goroutine, the callers are there, to that goroutine's root.
         let leaving = |line: &&Line| line.text().contains(";runtime.gopreempt_m;runtime.goschedImpl;runtime.casgstatus");
         let leaving: Vec<&Line> = lines.iter().filter(leaving).collect();
         let all: u64 = leaving.iter().map(|line| line.count).sum();
-        // The first ones are walked in a copy of the thread's own stack, and end where the goroutine's begins.
+        // The first stacks are walked in a copy of the thread's own stack, and end where the goroutine's stack begins.
         let early = leaving.iter().filter(|line| line.text().contains("turns;runtime.morestack"));
         let early: u64 = early.map(|line| line.count).sum();
-        // One in a thousand is not told.
+        // The summary omits reasons below one sample in a thousand.
         assert!(early <= 1 + incomplete(&words(&output), UserEnd::Dump), "{early} are not told: {}", words(&output));
         assert!(all >= 20 && early * 20 <= all, "{early} of {all}: {}", listing(&lines));
         let is_whole =

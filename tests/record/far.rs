@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::common::SilentDisk;
 use super::*;
 
-/// Nobody waits for it, whatever is asked of it: the recording ends in time, and everybody else has names and whole stacks.
+/// No request to the file system delays flametop: the recording ends in time, and all other programs have names and whole stacks.
 #[test]
 fn a_file_system_that_falls_silent_holds_nobody_up() {
     let place = Place::new();
@@ -14,7 +14,7 @@ fn a_file_system_that_falls_silent_holds_nobody_up() {
     let mut disk = SilentDisk::mount(&place.path("far"), "remote", std::fs::read(&there.path).unwrap());
     let remote = Program { path: place.path("far/remote") }.run(&[]);
     let local = here.run(&[]);
-    // All of it is in memory: the program needs nobody.
+    // The whole file is in memory: the program does not need the server.
     assert_eq!(std::fs::read(place.path("far/remote")).unwrap().len(), std::fs::metadata(&there.path).unwrap().len() as usize);
     disk.fall_silent();
     let begun = Instant::now();
@@ -22,7 +22,7 @@ fn a_file_system_that_falls_silent_holds_nobody_up() {
     assert!(output.status.success(), "{}", words(&output));
     assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     let lines = lines(&std::fs::read_to_string(place.path("x.folded")).unwrap());
-    // Sampled it was, and its addresses are what is known of it.
+    // It was sampled, and only its addresses are known.
     let of_remote: Vec<&Line> = lines.iter().filter(|line| line.process() == "remote").collect();
     assert!(of_remote.iter().any(|line| line.text().contains("remote+0x")), "{}", listing(&lines));
     let of_local: u64 = lines.iter().filter(|line| line.process().starts_with("threads")).map(|line| line.count).sum();

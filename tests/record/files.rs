@@ -1,4 +1,4 @@
-//! What is written, who owns it, and what is refused.
+//! Output files: their content, their owner, and runs that are refused.
 
 use super::common::TinyDisk;
 use super::*;
@@ -48,7 +48,7 @@ fn pictures_tell_the_line_where_a_function_is_hottest() {
         };
         let loop_of_inner = line_after(&source, "long inner(", "for (");
         assert!((loop_of_inner..loop_of_inner + 3).contains(&line("inner")), "line {} of {loop_of_inner}", line("inner"));
-        // A function that only calls: where it calls.
+        // A function that only calls has the line of its call.
         assert_eq!(line("middle"), line_after(&source, "long middle(", "inner(rounds)"));
     }
 }
@@ -75,7 +75,7 @@ struct Server {
 }
 
 impl Server {
-    /// Of what is in a directory, once it has looked at that.
+    /// Starts a server of the debug files in a directory. It serves them once it has read the directory.
     fn start(directory: &Path) -> Server {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut server = Command::new("debuginfod");
@@ -269,7 +269,7 @@ fn what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing_behind() {
     let chain = Program::build("chain.c").run(&[]);
     let pid = chain.pid_text();
     std::fs::create_dir(place.path("there.svg")).unwrap();
-    // A process that has been and gone: its number is nobody's for a while.
+    // A process that has ended: its number is not reused for a while.
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
     let gone = gone.id().to_string();
@@ -279,7 +279,7 @@ fn what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing_behind() {
     place.refuses(&["-o", "x.svg", "--", "no-such-command-anywhere"], &["no-such-command-anywhere", "no such command"]);
     place.refuses(&["-o", "x.svg", "--", "./there.svg"], &["./there.svg"]);
     place.refuses(&["-F", "997", "-p", &pid, "-d", "2", "-o", "/dev/full"], &["/dev/full", "No space left"]);
-    // These two are seen before anything is sampled: nobody should record for an hour and then hear of it.
+    // These two errors are reported before sampling starts, not after an hour of recording.
     let long = Duration::from_secs(20);
     let begin = std::time::Instant::now();
     place.refuses(&["-p", &pid, "-d", "40", "-o", "there.svg"], &["there.svg", "is a directory"]);
@@ -291,7 +291,7 @@ fn what_cannot_be_done_is_said_in_a_sentence_and_leaves_nothing_behind() {
 fn a_target_that_never_runs_is_said_so() {
     let place = Place::new();
     let mut sleeper = Command::new("sleep").arg("30").spawn().unwrap();
-    // Asleep for good once it is in its system call; what it does before may or may not be sampled.
+    // It sleeps without end once it is in its system call; its work before that may or may not be sampled.
     let asleep = || std::fs::read_to_string(format!("/proc/{}/wchan", sleeper.id())).unwrap_or_default().contains("nanosleep");
     let end = std::time::Instant::now() + SOON;
     while !asleep() && std::time::Instant::now() < end {
@@ -334,7 +334,7 @@ fn the_file_belongs_to_whoever_called_sudo() {
 fn without_the_right_to_load_bpf_programs_it_says_what_to_do() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
-    // Nobody may look into the home directory in which this was built.
+    // User `nobody` may not read the home directory in which this was built.
     let program = place.path("flametop");
     std::fs::copy(FLAMETOP, &program).unwrap();
     std::fs::set_permissions(place.0.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -362,7 +362,7 @@ fn a_hostile_program_does_no_harm_to_files() {
     let pids = format!("{},{}", running[0].pid(), running[1].pid());
     // `lines` looks at each line: no control character, a count at the end.
     let found = place.folded(&["-p", &pids, "-d", "2"]);
-    // `;` in a process's or a function's name must not make frames of its own.
+    // `;` in a process's or a function's name must not make extra frames.
     assert!(found.iter().all(|line| line.frames.iter().all(|frame| !frame.is_empty() && frame != "<" && frame != "\n&")));
     assert!(found.iter().any(|line| line.process().contains("evil")), "{}", listing(&found));
     assert!(found.iter().any(|line| line.text().contains("nnnnnnnn")), "the long name is missing");

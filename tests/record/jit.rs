@@ -1,4 +1,4 @@
-//! Names of code made at run time: of a program whose map the test writes, and of real runtimes.
+//! Names of code made at run time, by a program whose map the test writes and by real runtimes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -113,7 +113,7 @@ fn a_perf_map_that_is_written_while_it_is_recorded_names_what_was_seen_before() 
     drop(writer.join().unwrap());
 }
 
-/// The memory of functions is given to others while it runs: each sample counts as what was there.
+/// Memory of functions is reused by other functions during the run: each sample gets the name that was valid at its time.
 #[test]
 fn code_that_is_made_over_other_code_has_a_name_of_its_own() {
     let place = Place::new();
@@ -129,10 +129,10 @@ fn code_that_is_made_over_other_code_has_a_name_of_its_own() {
     drop(writer.join().unwrap());
     assert_chain(&lines, "jit", "main;before outer_[j];before inner_[j]");
     assert_chain(&lines, "jit", "main;after outer_[j];after inner_[j]");
-    // Half of the time each, but for the pause between two looks and for the start.
+    // Each has half of the time, but for the pause between two looks and for the start.
     let share = share_of(&lines, |frame| frame.starts_with("after"));
     assert!((30..=60).contains(&share), "{share} %:\n{}", listing(&lines));
-    // A frame and its caller may be seen to be others by different looks, in between.
+    // In between, two different looks may see a new function for a frame and for its caller.
     let mixed = lines.iter().filter(|line| line.text().contains("before") && line.text().contains("after"));
     assert!(mixed.map(|line| line.count).sum::<u64>() <= 2, "{}", listing(&lines));
 }
@@ -150,7 +150,7 @@ fn a_jitdump_names_code_and_has_the_last_word_where_there_is_a_perf_map_too() {
         let lines = place.folded(&["-p", &program.pid_text(), "-d", "2"]);
         assert_named(&lines, "main;dump outer_[j];dump inner_[j]");
     }
-    // Mapped is mapped: its name may be gone.
+    // The file stays mapped, even if its name is removed.
     std::fs::remove_file(&dump).unwrap();
     let lines = place.folded(&["-p", &program.pid_text(), "-d", "2"]);
     assert_named(&lines, "main;dump outer_[j];dump inner_[j]");
@@ -168,7 +168,7 @@ fn a_map_that_is_a_link_or_another_users_is_not_read() {
     std::os::unix::fs::symlink(&secret, &map.0).unwrap();
     assert_named(&recorded(&place), "main;[anon]_[j];[anon]_[j]");
     map.remove();
-    // A second name of a file that is not its own. (Another file system has none.)
+    // A hard link to a file that another user owns. (Another file system cannot have one.)
     let own = TemporaryFile(PathBuf::from(format!("/tmp/flametop-secret-{}", running.child.id())));
     own.write(map_text("secret"));
     std::fs::hard_link(&own.0, &map.0).unwrap();
@@ -182,7 +182,7 @@ fn a_map_that_is_a_link_or_another_users_is_not_read() {
     running.kill();
 }
 
-/// Starts a command that comes to run a program of `programs/`, and waits until that is ready.
+/// Starts a command that runs a program of `programs/` in the end, and waits until the program is ready.
 #[track_caller]
 fn started(command: &mut Command) -> Running {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
@@ -221,7 +221,7 @@ fn a_map_is_found_where_its_process_has_its_files_and_its_number() {
     let lines = place.folded(&["-p", &pid.to_string(), "-d", "2"]);
     assert_named(&lines, "main;inside outer_[j];inside inner_[j]");
     running.kill();
-    // And another number.
+    // And the process has another number in its namespace.
     let arguments = ["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script];
     let mut running = started(Command::new("unshare").args(arguments).arg(&file.path));
     let pid = child_of(&running.child);
@@ -239,7 +239,7 @@ fn a_file_that_is_mounted_in_the_place_of_a_map_is_not_read() {
     let (_elsewhere, file) = outside_of_tmp(&Program::build("jit.c"));
     let secret = place.path("secret");
     std::fs::write(&secret, map_text("secret")).unwrap();
-    // Whoever may make a namespace of users may do that with any file whose name it can see.
+    // A user who may make a user namespace can do this with any file whose name is visible.
     let script =
         "cd \"$1\" && mount -t tmpfs none /tmp && : >/tmp/perf-$$.map && mount --bind secret /tmp/perf-$$.map && exec \"$0\" 60";
     let mut command = Command::new("unshare");
@@ -274,7 +274,7 @@ fn functions_of_node_have_their_names() {
     std::fs::write(place.path("app.js"), SCRIPT).unwrap();
     // Its log goes to the directory that it is started in.
     let mut command = Command::new("node");
-    // Inlined, `hotInner` would have no code of its own.
+    // If `hotInner` were inlined, it would have no separate code.
     let mut running =
         started(command.args(["--perf-basic-prof", "--no-turbo-inlining"]).arg(place.path("app.js")).current_dir(place.0.path()));
     let _map = TemporaryFile(PathBuf::from(format!("/tmp/perf-{}.map", running.child.id())));
@@ -309,7 +309,7 @@ fn functions_of_node_have_their_names_by_its_jitdump_when_it_ends() {
 #[test]
 fn functions_of_python_have_their_names() {
     let place = Place::new();
-    // Those before 3.12 write no maps.
+    // Versions before 3.12 write no maps.
     let writes_maps = |python: &String| {
         let output = Command::new(python).args(["-c", "import sys; sys.activate_stack_trampoline"]).output();
         output.is_ok_and(|output| output.status.success())

@@ -1,11 +1,11 @@
 //! `flametop record` from its start to its file: real BPF, real programs, real signals.
 //!
-//! Needs root (to load BPF programs, to mount a tiny disk, to become nobody) and gcc, g++, rustc, node. What is missing fails with a
-//! sentence. Nothing here counts samples: on a busy machine a program gets what it gets; what is looked at is which chains
-//! of functions are in the file.
+//! Needs root (to load BPF programs, to mount a tiny disk, to become nobody) and gcc, g++, rustc, node. If something is missing,
+//! the test fails with a sentence. These tests do not count samples, as a busy machine gives a program little time. They check
+//! which chains of functions are in the file.
 //!
-//! Here: which stacks are recorded. `ending`: how a recording ends, and its command with it. `files`: what is written, and what
-//! is refused. `jit`: names of code made at run time. `odd`: programs whose code or symbols are unusual.
+//! Here: which stacks are recorded. `ending`: how a recording ends, and its command with it. `files`: output files, and runs that
+//! are refused. `jit`: names of code made at run time. `odd`: programs whose code or symbols are unusual.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -29,10 +29,10 @@ use common::{FLAMETOP, Program, Running, Terminal, bpf_programs_of, go_build, lo
 use flametop::profile::UserEnd;
 use tempfile::TempDir;
 
-/// For whatever should happen soon: a machine that also builds may take its time.
+/// Limit for events that should happen soon: a machine that also builds may be slow.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A directory of its own in which flametop is run.
+/// A new directory in which flametop runs.
 struct Place(TempDir);
 
 impl Place {
@@ -58,7 +58,7 @@ impl Place {
         command
     }
 
-    /// The same, which must go well; the lines of `x.folded` come back.
+    /// [`Place::record`] that must succeed; returns the lines of `x.folded`.
     #[track_caller]
     fn folded(&self, args: &[&str]) -> Vec<Line> {
         let output = self.record(&[&["-o", "x.folded", "--force", "-F", "997"], args].concat());
@@ -100,7 +100,7 @@ fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Returns the number of samples that are incomplete for this reason, as it was told at the end. 0 if it is none of the main reasons.
+/// Returns the number of samples that the final summary calls incomplete for this reason. 0 if it is none of the main reasons.
 fn incomplete(words: &str, reason: UserEnd) -> u64 {
     let lines = words.lines().filter_map(|line| line.strip_prefix("incomplete: "));
     let count = lines.filter(|line| line.ends_with(&format!("%), {}", reason.explain().0))).map(|line| line.split(' ').next());
@@ -156,8 +156,8 @@ fn listing(lines: &[Line]) -> String {
     lines.iter().map(|line| format!("{} {}\n", line.text(), line.count)).collect()
 }
 
-/// There is a stack of `process` that ends in exactly `chain`, and whose frames between the process and the chain are the
-/// C library's start of a program or thread.
+/// Asserts that a stack of `process` ends in exactly `chain`, and that the frames before the chain are the C library's start of a
+/// program or thread.
 #[track_caller]
 fn assert_chain(lines: &[Line], process: &str, chain: &str) {
     let wanted: Vec<&str> = chain.split(';').collect();
@@ -210,7 +210,7 @@ fn names_of_cpp_and_rust_are_as_in_their_sources() {
         assert!(lines.iter().any(|line| line.text().contains(part)), "no {part} among\n{}", listing(&lines));
     }
     let rusty = Program::build("rusty.rs").run(&[]);
-    // What the compiler has inlined into `water` is its own business.
+    // The compiler may inline anything into `water`.
     let lines = place.folded(&["-p", &rusty.pid_text(), "-d", "2", "--no-inline"]);
     let chain = ";rusty::main;rusty::garden::plant;<rusty::garden::Bed as rusty::garden::Grow>::grow;rusty::garden::water";
     let found = lines.iter().any(|line| line.text().ends_with(chain) && line.process() == "rusty");
@@ -259,7 +259,7 @@ fn several_processes_can_be_named_and_no_other_is_recorded() {
     drop(other);
 }
 
-/// No C library, no start files: what runs first is `_start`, and all of it is a matter of milliseconds.
+/// A program without C library and start files: `_start` runs first, and the program ends after some milliseconds.
 const EARLY: &str = r#"
 static volatile unsigned long counter;
 __attribute__((noinline, noclone)) void burn(void)
@@ -288,7 +288,7 @@ fn a_command_is_recorded_from_its_first_instruction_to_its_end() {
     assert!(strangers.is_empty(), "{strangers:?}");
 }
 
-/// Two hundred processes a second, each gone before anybody could look at it: their code is named all the same.
+/// Two hundred processes a second end before they can be inspected. Their code still has names.
 #[test]
 fn of_programs_that_come_and_go_nearly_all_functions_have_names() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! How names agree with what `readelf`, `llvm-symbolizer` and `c++filt` say about the same addresses.
+//! Compares names with those of `readelf`, `llvm-symbolizer` and `c++filt` for the same addresses.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -28,7 +28,7 @@ pub(crate) struct Agreement {
     pub(crate) wrong: Vec<String>,
 }
 
-/// Looks addresses up and holds the names against all aliases that `readelf` lists.
+/// Looks up addresses and compares the names with all aliases that `readelf` lists.
 pub(crate) fn compare(file: &Path, oracle: &Oracle, addresses: &[u64]) -> Agreement {
     let bench = Bench::new();
     let object = bench.object(file, oracle.build_id.as_deref());

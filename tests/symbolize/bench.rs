@@ -1,4 +1,4 @@
-//! A symbolizer with its runtime, and programs to try it on.
+//! A symbolizer with its runtime, and programs to test it with.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) struct Bench {
     runtime: tokio::runtime::Runtime,
 }
 
-/// What a frame is called after all.
+/// Final name of a frame.
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub(crate) struct Named {
     pub(crate) name: String,
@@ -38,7 +38,7 @@ impl Bench {
         Bench { names, symbolizer, runtime }
     }
 
-    /// An object for a file as it is now: by build id if it is given, by device and inode if not.
+    /// An object for a file in its current state: by build id if it is given, by device and inode if not.
     pub(crate) fn object(&self, path: &Path, build_id: Option<&[u8]>) -> ObjectId {
         let file = path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
         let build_id = build_id.and_then(BuildId::new);
@@ -81,13 +81,13 @@ impl Bench {
     pub(crate) fn named(&self, frame: FrameId) -> Named {
         let mut labels: Vec<LabelId> = Vec::new();
         self.names.labels_of(frame, |label| labels.push(label));
-        // What was inlined into it comes after.
+        // Labels of inlined functions come after it.
         let label = self.names.labels.get(labels[0]).unwrap();
         let (name, object) = (label.name.to_string(), label.object.to_string());
         Named { name, object, kind: label.kind, provisional: label.provisional }
     }
 
-    /// What a frame is called, root first, and whether each was inlined.
+    /// Names of a frame's functions, root first, and whether each was inlined.
     pub(crate) fn chain(&self, frame: FrameId) -> Vec<(String, bool)> {
         let mut chain = Vec::new();
         self.names.labels_of(frame, |label| {
@@ -106,7 +106,7 @@ impl Bench {
         self.listing_by(label, frames, None)
     }
 
-    /// The same of the function that has an address.
+    /// [`Bench::listing`] of the function that has an address.
     pub(crate) fn listing_by(&self, label: LabelId, frames: &[FrameId], by: Option<FrameId>) -> Result<Listing, String> {
         let frames = frames.iter().map(|frame| FrameWeight { frame: *frame, own: 1, total: 1 }).collect();
         self.runtime.block_on(self.symbolizer.listing(label, frames, by)).unwrap()

@@ -1,7 +1,6 @@
-//! Functions, inlined ones and lines from DWARF, wherever it is kept: held against `llvm-symbolizer`.
+//! Functions, inlined functions and lines from DWARF, in all places where it is stored, compared with `llvm-symbolizer`.
 //!
-//! Each program is built in all the ways in which debug information comes, and the oracle is asked about the one that has all of
-//! it in the plainest form.
+//! Each program is built with debug information in every form. The oracle reads the build that has all of it in the plainest form.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -89,12 +88,12 @@ fn difference(ours: &[Call], theirs: &[Call], oracle: &Oracle, address: u64) -> 
     }
 }
 
-/// Without the version that the linker wrote behind it.
+/// Returns a name without the version that the linker has appended.
 fn bare(name: &str) -> &str {
     if name.ends_with("@plt") { name } else { name.split('@').next().unwrap_or(name) }
 }
 
-/// Asks both about addresses of a file; `asked` is the file that the oracle looks at.
+/// Asks the resolver and the oracle about addresses of a file; `asked` is the file that the oracle reads.
 fn compare(file: &Path, asked: &Path, count: usize) -> BTreeMap<&'static str, usize> {
     let oracle = Oracle::of(asked);
     let addresses = oracle.random(count);
@@ -151,7 +150,7 @@ fn debug_information_of_every_form_says_the_same() {
     }
     let plain = build(at, "plain", "g++", &[]);
     for kind in ["zlib", "zlib-gnu", "zstd"] {
-        // gdb's own form is old and zstd is new: what this objcopy cannot do is done by LLVM's, or not at all.
+        // gdb's own form is old and zstd is new: if this objcopy cannot write a form, LLVM's does, or the form is skipped.
         let packed = format!("packed-{kind}");
         let option = format!("--compress-debug-sections={kind}");
         let done = ["objcopy", "llvm-objcopy"].iter().any(|objcopy| {
@@ -165,7 +164,7 @@ fn debug_information_of_every_form_says_the_same() {
             println!("NOT TESTED: no objcopy here compresses with zstd; its decoder is tested with the unwind tables");
         }
     }
-    // In files of its own, one for each source, in DWARF 5 and before; then all of them in one.
+    // Split debug information: one file for each source, in DWARF 5 and before; then all of them in one file.
     for (name, options) in [("split5", &["-gsplit-dwarf"][..]), ("split4", &["-gsplit-dwarf", "-gdwarf-4"])] {
         let program = build(at, name, "g++", options);
         let oracle = build(at, &format!("{name}-oracle"), "g++", &options[1..]);
@@ -202,7 +201,7 @@ fn separate_debug_files_are_found_only_if_they_are_the_right_ones() {
     std::fs::create_dir(at.join(".debug")).unwrap();
     std::fs::rename(at.join("linked.debug"), at.join(".debug/linked.debug")).unwrap();
     all_right(&at.join("linked"), &plain, 1500);
-    // One byte of it is another: it is not what was linked.
+    // One byte is changed: it is no longer the file that was linked.
     let path = at.join(".debug/linked.debug");
     let mut bytes = std::fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -211,7 +210,7 @@ fn separate_debug_files_are_found_only_if_they_are_the_right_ones() {
     assert_eq!(ours(&mut resolver, Oracle::of(&plain).main()), []);
 }
 
-/// A program in a root of its own, as in a container: its debug file is installed there and nowhere else.
+/// A program in another root, as in a container: its debug file is installed there and nowhere else.
 #[test]
 fn a_debug_file_is_found_in_the_root_of_the_process() {
     let directory = tempfile::tempdir().unwrap();
@@ -230,7 +229,7 @@ fn a_debug_file_is_found_in_the_root_of_the_process() {
     let bench = Bench::new();
     let object = bench.object(Path::new("/contained"), oracle.build_id.as_deref());
     let frame = bench.frame(object, oracle.offset(address).unwrap(), false);
-    // Its root is the other one once it is that program.
+    // Once it has executed that program, its root is the other one.
     let link = format!("/proc/{}/exe", sleeper.id());
     let since = std::time::Instant::now();
     while !std::fs::read_link(&link).is_ok_and(|path| path.ends_with("contained")) && since.elapsed().as_secs() < 10 {
@@ -396,14 +395,14 @@ fn a_stripped_go_program_has_the_names_it_had() {
     let mut count = 0;
     for line in listing.lines() {
         let Some((address, name)) = line.split_once(" T ").or_else(|| line.split_once(" t ")) else { continue };
-        // Where the text ends is no function.
+        // The end of the text is no function.
         if matches!(name, "runtime.text" | "runtime.etext") {
             continue;
         }
         let address = u64::from_str_radix(address, 16).unwrap();
         let found = ours(&mut resolver, address);
         let bare = name.strip_suffix(".abi0").unwrap_or(name);
-        // The table has no type arguments and lengths: `[...]`.
+        // The table writes `[...]` for type arguments and lengths.
         let same = |found: &str| match (found.split_once("[...]"), bare.find('['), bare.rfind(']')) {
             (Some((before, after)), Some(open), Some(close)) => (before, after) == (&bare[..open], &bare[close + 1..]),
             _ => found == bare,

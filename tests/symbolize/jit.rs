@@ -1,4 +1,4 @@
-//! Names of JIT code that come late, or never, and what is told about it. Processes here sleep: nothing is sampled.
+//! Names of JIT code that come late or never, and the problems that are reported. Processes here sleep: nothing is sampled.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use flametop::profile::{FrameKind, Tgid};
 use super::*;
 use crate::bench::Named;
 
-/// A process, and the place of its map, which goes with it.
+/// A process, and the path of its map, which is removed with it.
 struct Runtime {
     sleeper: Sleeper,
     map: PathBuf,
@@ -124,7 +124,7 @@ fn what_has_grown_is_read_at_the_next_request_and_when_the_last_names_are_waited
     runtime.write("2000 10 two\n");
     bench.name(&frames[2..], runtime.tgid(), 0..0);
     assert_eq!([bench.named(frames[1]), bench.named(frames[2])], [jit("two"), anonymous()]);
-    // A recording ends: the process is gone, its file as well. What it wrote is still read.
+    // A recording ends: the process and its file are gone. The text that it wrote before is still read.
     runtime.write("3000 10 three\n");
     let tgid = runtime.tgid();
     drop(runtime);
@@ -136,7 +136,7 @@ fn what_has_grown_is_read_at_the_next_request_and_when_the_last_names_are_waited
     assert_eq!(bench.named(late), jit("one"));
 }
 
-/// Looks for a file that is not there come later and later; the last one does not wait for its turn.
+/// A missing file is searched for at growing intervals; the last search does not wait.
 #[test]
 fn a_map_that_comes_within_the_pause_is_found_when_the_last_names_are_waited_for() {
     let bench = Bench::new();
@@ -162,7 +162,7 @@ fn a_process_that_is_gone_is_given_up_and_nothing_goes_on_working() {
     bench.name(&[frame], tgid, 0..0);
     assert_eq!(bench.named(frame), anonymous());
     assert_eq!(bench.symbolizer.problems()[0].reason, Reason::ProcessGone);
-    // One that waits does not keep a runtime from ending.
+    // A waiting search does not keep a runtime from ending.
     let runtime = Runtime::start();
     let object = bench.names.jit_object(Default::default(), Tgid(runtime.tgid()), 2);
     bench.name(&[bench.frame(object, 0x1000, false)], runtime.tgid(), 0..0);
@@ -187,7 +187,7 @@ fn maps_of_many_processes_stay_within_their_bounds() {
     let usage = bench.symbolizer.usage();
     println!("{} processes: {usage:?}", runtimes.len());
     assert!(usage.tables <= 24 << 20 && usage.files <= 64, "{usage:?}");
-    // What was let go is read again.
+    // Maps that were dropped are read again.
     let object = bench.names.jit_object(Default::default(), Tgid(runtimes[0].tgid()), 0);
     let again = bench.frame(object, 0x1020, false);
     bench.name(&[again], runtimes[0].tgid(), 0..0);
@@ -195,7 +195,7 @@ fn maps_of_many_processes_stay_within_their_bounds() {
 }
 
 impl Runtime {
-    /// The same without waiting until it runs its program.
+    /// `Runtime::start` without waiting until the process runs its program.
     fn start_soon() -> Runtime {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
         let map = PathBuf::from(format!("/tmp/perf-{}.map", child.id()));

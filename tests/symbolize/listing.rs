@@ -1,4 +1,4 @@
-//! Sources and instructions of functions, against `objdump` and against files that are not what they were.
+//! Sources and instructions of functions: compared with `objdump`, and read from files that have changed.
 
 use std::path::Path;
 use std::process::Command;
@@ -197,7 +197,7 @@ fn the_source_is_read_where_the_program_sees_it() {
     assert!(&*source.file == "/made/up/prog.c" && source.rows.iter().any(|row| row.text.contains("sum += table")));
 }
 
-/// As code made at run time stands a function of a file, so that objdump can tell what its instructions are.
+/// A function of a file is used as code made at run time, so that objdump can list its instructions.
 #[test]
 fn instructions_of_code_made_at_run_time_are_those_in_the_memory_of_its_process() {
     let directory = tempfile::tempdir().unwrap();
@@ -224,7 +224,7 @@ fn instructions_of_code_made_at_run_time_are_those_in_the_memory_of_its_process(
     );
     assert!(frames.iter().enumerate().all(|(at, frame)| code.row_of[frame] == at));
     assert!(listing.source.unwrap_err().contains("its runtime has not written down"));
-    // What is read for the listing has the names of all others that wait for one.
+    // The map that is read for the listing also names all other waiting frames.
     let later = bench.frame(object, start + 0x10_0000, false);
     bench.name(&[later], tgid, 0..0);
     let whole = std::fs::read_to_string(&map).unwrap();

@@ -1,7 +1,7 @@
 //! The symbolizer against real files and outside oracles.
 //!
-//! Needs gcc, g++, binutils, llvm-symbolizer-14, node and rustc, and root for the tests of mapped files and the kernel. What
-//! is missing fails with a sentence.
+//! Needs gcc, g++, binutils, llvm-symbolizer-14, node and rustc, and root for the tests of mapped files and the kernel. If
+//! something is missing, the test fails with a sentence.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -69,14 +69,14 @@ fn aliases_assembly_and_calls_that_never_return_have_the_name_a_reader_expects()
     expect(address("asm_without_size") + 3, false, "asm_without_size");
     expect(address("asm_next"), false, "asm_next");
     expect(address("asm_label"), false, "asm_sized");
-    // The call of abort is the last instruction of `dies`: the return address is the next function's.
+    // The call of abort is the last instruction of `dies`: its return address is in the next function.
     let listed = run(Command::new("readelf").arg("-sW").arg(&file));
     let size: u64 =
         listed.lines().find(|line| line.ends_with(" dies")).unwrap().split_whitespace().nth(2).unwrap().parse().unwrap();
     expect(address("dies") + size, true, "dies");
 }
 
-/// One function is one box, and its number is one that `addr2line` takes.
+/// An unnamed function is one box, and its name is an address that `addr2line` accepts.
 #[test]
 fn a_function_without_a_name_is_called_by_the_elf_address_of_its_begin() {
     let directory = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn a_function_without_a_name_is_called_by_the_elf_address_of_its_begin() {
     }
 }
 
-/// A program that sleeps, and where it has its executable's code.
+/// A sleeping program, and the addresses of its executable's code.
 struct Sleeper(Child);
 
 impl Sleeper {

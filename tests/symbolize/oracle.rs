@@ -1,4 +1,4 @@
-//! What `readelf` and `llvm-symbolizer` say about a file: the outside opinion that names are compared with.
+//! Names from `readelf` and `llvm-symbolizer`, for comparison with ours.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -86,8 +86,8 @@ impl Oracle {
         self.edges().into_iter().find(|at| self.names(*at).contains("main")).unwrap()
     }
 
-    /// All names the innermost function around an address goes by; empty where there is none. Found by going back through
-    /// all symbols, none of the cleverness of the code under test.
+    /// All names of the innermost function around an address; empty if there is none. It searches backward through all symbols,
+    /// without the optimisations of the code under test.
     pub(crate) fn names(&self, address: u64) -> BTreeSet<&str> {
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
         let before = || self.symbols[..after].iter().rev();
@@ -153,7 +153,7 @@ fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
 
 /// Stubs as `objdump` finds them: `0000000000001030 <read@plt>:`.
 fn stubs(file: &Path) -> Vec<Symbol> {
-    // A file without stubs is none that objdump likes: it has no such section.
+    // On a file without stubs objdump fails, as the section is missing.
     let mut objdump = Command::new("objdump");
     objdump.args(["-d", "--no-show-raw-insn", "-j", ".plt", "-j", ".plt.got", "-j", ".plt.sec"]).arg(file);
     let output = objdump.output().expect("this test needs objdump (binutils)");
@@ -186,7 +186,7 @@ fn symbol(line: &str) -> Option<Symbol> {
     Some(Symbol { address: hex(fields[1])?, size, name: (*fields.get(7)?).to_owned() })
 }
 
-/// What `llvm-symbolizer` calls these addresses, as linkage names; `None` where it knows nothing.
+/// Names that `llvm-symbolizer` gives these addresses, as linkage names; `None` where it knows nothing.
 pub(crate) fn llvm(file: &Path, addresses: &[u64]) -> Vec<Option<String>> {
     let outermost = |calls: Vec<Call>| calls.into_iter().next_back().map(|(name, ..)| name).filter(|name| name != "??");
     ask_llvm(file, addresses).into_iter().map(outermost).collect()

@@ -1,5 +1,5 @@
-//! Two walks of one stack. By tables and by frame pointers: where they may differ, and what is left. With the help of the thread's last
-//! stack and without it: that is the same.
+//! Compares two walks of one stack. Walks by tables and by frame pointers may differ only in known ways. Walks with and without
+//! the cache of the thread's last stack must be equal.
 //!
 //! ```text
 //! leaf first        by tables             by frame pointers
@@ -10,7 +10,7 @@
 //!                   in libc               whatever     libc keeps no frame pointers: there it ends for good
 //! ```
 //!
-//! So the frames of the program itself are compared, from the leaf to where the first caller without frame pointers comes.
+//! So the program's own frames are compared, from the leaf to the first caller without frame pointers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -28,9 +28,9 @@ use super::storm::{in_exec_or_exit, kernel_names};
 /// How two walks compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Agreement {
-    /// The same, as far as frame pointers go.
+    /// Equal, as far as frame pointers lead.
     Same,
-    /// The same, but for the leaf's caller, which frame pointers cannot know at that moment.
+    /// Equal except for the leaf's caller, which frame pointers do not show at this moment.
     ButTheLeafsCaller,
     /// They differ at this frame, counted from the leaf.
     At(usize),
@@ -57,7 +57,7 @@ fn two_walks_agree_but_for_what_frame_pointers_cannot_know() {
     let program = |frame: &u64| *frame < 100;
     let compare = |tables: &[u64], pointers: &[u64]| compare(tables, pointers, pointers.len() == 5, program);
     assert_eq!(compare(&[1, 2, 3, 4], &[1, 2, 3, 4]), Agreement::Same);
-    // main is called from libc, which has its own mind about that register.
+    // main is called from libc, which uses the frame pointer's register in another way.
     assert_eq!(compare(&[1, 2, 3, 200, 201, 4], &[1, 2, 3, 200, 777]), Agreement::Same);
     assert_eq!(compare(&[1, 2, 3, 200], &[1, 2, 3, 300]), Agreement::At(3));
     // Before `push rbp` and after `pop rbp`.
@@ -74,13 +74,13 @@ fn two_walks_agree_but_for_what_frame_pointers_cannot_know() {
     assert_eq!(compare(&[200, 1, 2], &[200, 2]), Agreement::Same);
 }
 
-/// Samples the cases, one after the other, each sample walked in two ways: for how long each had its turn.
+/// Samples the cases one after the other, with two walks of each sample. Returns each case's process and time span.
 fn take_turns<'a>(sampling: &mut Sampling, cases: &'a [Case]) -> Vec<(&'a Case, u32, Range<u64>)> {
     let mut turns = Vec::new();
     for case in cases {
         let mut program = Waiting::start(&case.built.path, &case.arguments);
         program.go();
-        // Tables first, which a machine that has read none of the files yet takes its time for.
+        // Waits for the tables first: a machine that has not read the files yet needs some time.
         let patience = Instant::now();
         let begin = loop {
             let step = now();
@@ -92,7 +92,7 @@ fn take_turns<'a>(sampling: &mut Sampling, cases: &'a [Case]) -> Vec<(&'a Case, 
             }
         };
         sampling.watch(Duration::from_millis(1500));
-        // Two for each tick; some programs sleep, and machines have other things to do.
+        // Two samples for each tick. Some programs sleep, and the machine may run other programs.
         let patience = Instant::now();
         while patience.elapsed() < Duration::from_secs(10) {
             let family = sampling.family(program.pid(), case.children);
@@ -107,16 +107,16 @@ fn take_turns<'a>(sampling: &mut Sampling, cases: &'a [Case]) -> Vec<(&'a Case, 
     turns
 }
 
-/// Both samples of each tick, the one that came first before the other.
+/// Both samples of each tick, in the order in which they came.
 fn pairs<'a>(sampling: &'a Sampling, family: &'a BTreeSet<u32>, time: Range<u64>) -> Vec<(&'a Taken, &'a Taken)> {
     let taken: Vec<&Taken> = sampling.of(family, time).collect();
-    // Two CPUs may tick at once: then their samples lie between each other.
+    // Two CPUs may tick at once: then their samples are interleaved.
     let tick = |taken: &Taken| (taken.time, taken.tid);
     let of_one_tick = |pair: &&[&Taken]| pair[1].compared && !pair[0].compared && tick(pair[0]) == tick(pair[1]);
     taken.windows(2).filter(of_one_tick).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Both walks of each sample of programs that keep frame pointers. At most one in a thousand may differ for no known reason.
+/// Compares both walks of each sample of programs that keep frame pointers. At most one in a thousand may differ without a known reason.
 pub(crate) fn live(cases: &[Case]) {
     let mut sampling = Sampling::walking(Walk::Compared);
     let turns = take_turns(&mut sampling, cases);
@@ -134,7 +134,7 @@ pub(crate) fn live(cases: &[Case]) {
             let what = match compare(&tables, &pointers, by_pointers.end == UserEnd::Cut, own) {
                 Agreement::Same => "the same",
                 Agreement::ButTheLeafsCaller => "but the leaf's caller",
-                // Frame pointers know nothing of what a signal has interrupted.
+                // Frame pointers do not lead to the function that a signal has interrupted.
                 Agreement::At(_) if case.name.contains("signals") && in_handler(&tables, own) => "behind a signal",
                 Agreement::At(at) => {
                     examples.push(format!("frame {at}: {tables:x?} by tables, {pointers:x?} by frame pointers"));
@@ -157,7 +157,7 @@ pub(crate) fn live(cases: &[Case]) {
     assert!(failed.is_empty(), "no agreement:\n  {}", failed.join("\n  "));
 }
 
-/// What is followed from a thread's last stack (bpf/walk/stack_cache.h) and what a walk of the same stack finds: all the same.
+/// Checks that a walk with the cache of the thread's last stack (bpf/walk/stack_cache.h) equals a full walk of the same stack.
 pub(crate) fn with_the_last(cases: &[Case]) {
     let mut sampling = Sampling::walking(Walk::Twice);
     let turns = take_turns(&mut sampling, cases);
@@ -166,17 +166,18 @@ pub(crate) fn with_the_last(cases: &[Case]) {
         let family = sampling.family(pid, case.children);
         let pairs = pairs(&sampling, &family, time);
         let stack = |taken: &Taken| (taken.end, sampling.frames[taken.user.clone()].to_vec());
-        // What is followed leads to the root, or nothing of it is kept. Where it has not, and all that there is is the innermost frame,
-        // both walks went by rules alone: of a new thread, whose parent may use the same memory meanwhile. Seen once in 55,268.
+        // A walk with the cache leads to the root, or none of its frames are kept. If it did not, and only the innermost frame is
+        // there, both walks went by rules alone. That is a new thread, whose parent may use the same memory meanwhile. Seen once
+        // in 55,268.
         let is_alone = |taken: &Taken| taken.user.len() == 1;
         let has_changed = |(followed, anew): &&(&Taken, &Taken)| {
             followed.end != UserEnd::Root && is_alone(followed) && is_alone(anew) && stack(followed).1 == stack(anew).1
         };
         let (changed, differ): (Vec<_>, Vec<_>) =
             pairs.iter().filter(|(followed, anew)| stack(followed) != stack(anew)).partition(has_changed);
-        // In exit the kernel wakes who waits for it, vfork's parent or the thread that joins, while the task still has its memory. That one
-        // goes on and writes to the stack. Seen where two milliseconds were spent between both walks, as a hypervisor may do: the child of
-        // vfork in `_exit` had the return address of its parent's `waitpid`.
+        // In exit the kernel wakes the waiting thread (vfork's parent, or a thread that joins) while the task still has its
+        // memory. The woken thread runs and writes to the stack. Seen where two milliseconds passed between both walks, as under
+        // a hypervisor: the child of vfork in `_exit` had the return address of its parent's `waitpid`.
         let is_taken_back = |(followed, _): &(&Taken, &Taken)| in_exec_or_exit(&sampling.look(&followed.kernel));
         let (taken_back, differ): (Vec<_>, Vec<_>) = differ.into_iter().partition(|pair| is_taken_back(pair));
         println!(
@@ -200,12 +201,12 @@ pub(crate) fn with_the_last(cases: &[Case]) {
     let walked = sampling.walked();
     println!("{all} samples, {} user frames of which {} stood as before", walked.frames, walked.retraced);
     assert!(failed.is_empty(), "not the same:\n  {}", failed.join("\n  "));
-    // Not as a share of all frames: stacks that are cut have thousands, and are not kept.
+    // This is no share of all frames: cut stacks have thousands of frames and are not kept in the cache.
     assert!(all >= 300 * cases.len() && walked.retraced > 4 * all as u64, "too few to tell");
 }
 
-/// The walk in the kernel, and the one of a copy of the stack in user space (src/unwind/walk.rs): the same, as far as the second
-/// goes. It ends where more is needed than the copy, and where the first one guesses.
+/// Checks that the kernel's walk and the walk of a stack copy in user space (src/unwind/walk.rs) are equal, as far as the second
+/// leads. The second ends where it needs more than the copy, and where the kernel's walk guesses.
 pub(crate) fn in_dumps(cases: &[Case]) {
     let mut sampling = Sampling::walking(Walk::Dumped);
     let turns = take_turns(&mut sampling, cases);
@@ -242,8 +243,8 @@ pub(crate) fn in_dumps(cases: &[Case]) {
     assert!(all >= 200 * cases.len() && same * 10 >= all * 8, "{same} of {all}: too few to tell");
 }
 
-/// Stacks whose pages are taken away while they are read in place: none is wrong, and those that are walked of copies are as good.
-/// Some end where a page is not there at that moment.
+/// Takes pages of stacks away while the stacks are read in place: no stack is wrong, and walks of copies are as good. Some stacks
+/// end at a page that is missing at the time of the walk.
 pub(crate) fn while_pages_move(cases: &[Case]) {
     let _swap = Swap::on();
     for case in cases {
@@ -273,7 +274,7 @@ pub(crate) fn while_pages_move(cases: &[Case]) {
     }
 }
 
-/// A swap file of 64 MiB, where that can be had.
+/// A swap file of 64 MiB, if the system allows one.
 struct Swap(std::path::PathBuf);
 
 impl Swap {
@@ -297,7 +298,7 @@ impl Drop for Swap {
     }
 }
 
-/// Whether between frames of the program there is one of a library, leaf first: a handler's return.
+/// Whether a library's frame is between frames of the program, leaf first: a handler's return.
 fn in_handler(stack: &[Frame], own: impl Fn(&Frame) -> bool) -> bool {
     stack.windows(3).any(|three| own(&three[0]) && !own(&three[1]) && own(&three[2]))
 }

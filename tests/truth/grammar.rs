@@ -1,22 +1,22 @@
-//! Which stacks are legal: a graph of calls read off the sources of test programs, and stacks held against it.
+//! Decides which stacks are legal: reads a graph of calls from the sources of test programs, and compares stacks with it.
 //!
-//! The lines are explained in `tests/programs/truth/truth.h`. A node of the graph is a function by name, or a stretch of frames
-//! of some library; a stack is right if and only if its frames, root first, are a path from a root. Whoever leaves out a frame,
-//! adds one or takes another for it has no path, as every function has its own place. A stack whose leaf side is a path but
-//! does not begin at a root is incomplete; every other is wrong.
+//! The lines are explained in `tests/programs/truth/truth.h`. A node of the graph is a function's name, or a run of frames of a
+//! library. A stack is right if and only if its frames, root first, are a path from a root. A stack with a missing, extra or
+//! wrong frame is no path, as every function has one place. A stack whose leaf side is a path that does not begin at a root is
+//! incomplete; every other stack is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is known of one frame.
+/// Location of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Place {
     /// In a program or library that was built for the test: all names of the function there, if it has one.
     Built(Vec<String>),
-    /// In a linkage stub of such.
+    /// In a linkage stub of such a file.
     Plt,
     /// In a library of the system: its kind, as lines of grammars call it; two with a `|` between where it may be either.
     Library(&'static str),
-    /// Anywhere else: shown as it is, never legal.
+    /// Anywhere else: never legal; the text is for messages.
     Strange(String),
 }
 
@@ -43,7 +43,7 @@ struct Node {
     root: bool,
 }
 
-/// Entrances and exits of what one word of a line stands for.
+/// Entry node and exit nodes of one word of a line.
 #[derive(Clone, Debug, Default)]
 struct Part {
     first: usize,
@@ -57,11 +57,11 @@ pub(crate) struct Grammar {
     next: Vec<BTreeSet<usize>>,
     parts: BTreeMap<String, Part>,
     declared: BTreeSet<String>,
-    /// All of it is in one file: libraries are told by being undeclared.
+    /// Program and libraries are in one file: a function that no line declares is a library's.
     is_static: bool,
 }
 
-/// What a stack is.
+/// Result for a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// A path from a root to the leaf.
@@ -73,11 +73,11 @@ pub(crate) enum Verdict {
 }
 
 impl Grammar {
-    /// The lines of these sources.
+    /// Reads the lines of these sources.
     pub(crate) fn read(sources: &[&str], is_static: bool) -> Grammar {
         let mut grammar = Grammar { is_static, ..Grammar::default() };
         let lines = || sources.iter().flat_map(|source| source.lines()).filter_map(|line| line.trim().strip_prefix("//= "));
-        // Names first: a star is all of them.
+        // Names first: a star means all of them.
         let mut stars = Vec::new();
         for line in lines() {
             let steps: Vec<Vec<Part>> =
@@ -103,8 +103,8 @@ impl Grammar {
         grammar
     }
 
-    /// Each function of the program may be in a linkage stub, those that no line declares as well (the compiler's
-    /// `__do_global_dtors_aux` calls `__cxa_finalize` through one); or in the linker that binds what it calls, which may ask the
+    /// Lets each function of the program be in a linkage stub, or in the linker that binds its call. This includes functions that
+    /// no line declares: the compiler's `__do_global_dtors_aux` calls `__cxa_finalize` through a stub. The linker may ask the
     /// library for the best of several implementations.
     fn bind_lazily(&mut self) {
         let [stub, bind] = ["<plt:call>*1", "<ld:bind>"].map(|word| self.part(word));
@@ -171,7 +171,7 @@ impl Grammar {
         Part { first: nodes[0], last: nodes[least - 1..].to_vec() }
     }
 
-    /// `f[00..19]`: f00 > f01 > … > f19; each is a word of its own, too.
+    /// `f[00..19]`: f00 > f01 > … > f19; each is also a separate word.
     fn chain(&mut self, name: &str, numbers: &str, root: bool) -> Part {
         let (from, to) = numbers.split_once("..").unwrap_or_else(|| panic!("{name}[{numbers}]: no range"));
         let width = from.len();
@@ -189,7 +189,7 @@ impl Grammar {
     }
 
     fn matches(&self, node: usize, place: &Place) -> bool {
-        // In a static program everything that is not its own is in it; the linker then is none of it.
+        // A static program contains all libraries, but no linker.
         let own = |kind: &String| kind == "rest" || self.is_static && !matches!(&**kind, "ld" | "ldentry" | "plt" | "clone");
         match (&self.nodes[node].matcher, place) {
             (Matcher::Function(function), Place::Built(names)) => names.contains(function),
@@ -202,7 +202,7 @@ impl Grammar {
         }
     }
 
-    /// Which nodes a place may be; to be asked once for each place.
+    /// Returns the nodes that a place may be. Call it once for each place.
     pub(crate) fn nodes_of(&self, place: &Place) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| self.matches(*node, place)).collect()
     }
@@ -214,7 +214,7 @@ impl Grammar {
         if self.follow(&roots, stack) {
             return Verdict::Whole;
         }
-        // Backward from the leaf, to say which frame is wrong: callers of what was reached.
+        // Backward from the leaf, to find the wrong frame: callers of the reached nodes.
         let Some((leaf, callers)) = stack.split_last() else { return Verdict::Incomplete };
         let mut reached: Vec<usize> = leaf.to_vec();
         for (depth, nodes) in callers.iter().rev().enumerate() {
@@ -261,17 +261,17 @@ fn a_stack_is_right_if_and_only_if_it_is_a_path_from_a_root() {
     let whole: Vec<&str> =
         ["_start", "[libc]", "[libc]", "main"].into_iter().chain(chain.iter().map(String::as_str)).chain(["burn"]).collect();
     assert_eq!(judge(&whole), Verdict::Whole);
-    // Every beginning of it is one, too: the leaf may be anywhere.
+    // Every beginning of it is also whole: the leaf may be anywhere.
     assert!((1..whole.len()).all(|length| judge(&whole[..length]) == Verdict::Whole));
     // Every end of it is incomplete.
     assert!((1..whole.len()).all(|from| judge(&whole[from..]) == Verdict::Incomplete));
-    // Each frame that is missing inside is seen, but one of two in a library.
+    // Each missing inner frame is detected, but not one of two in a library.
     for missing in 3..whole.len() - 1 {
         let mut stack = whole.clone();
         stack.remove(missing);
         assert_eq!(judge(&stack), Verdict::Wrong(whole.len() - 1 - missing), "without {}", whole[missing]);
     }
-    // And each that is there twice, or strange.
+    // Each frame that is doubled or strange is detected as well.
     for (at, extra) in (3..whole.len()).zip(["?", "main", "sort", "burn", "compare"].iter().cycle()) {
         let mut stack = whole.clone();
         stack.insert(at, extra);
@@ -290,7 +290,7 @@ fn a_stack_is_right_if_and_only_if_it_is_a_path_from_a_root() {
     assert_eq!(judge(&[]), Verdict::Incomplete);
 }
 
-/// `exit` in a program that is linked with the compiler's ends: seen in the storm of short processes.
+/// `exit` in a program that is linked with the compiler's start and end files: seen in the storm of short processes.
 #[test]
 fn a_function_that_no_line_declares_may_be_in_a_linkage_stub() {
     let lines = "//= ^_start > <libc:start>*1..3 > main | <libc:boot>\n//= <libc:boot> > <ld:exit> > <rest:boot>";

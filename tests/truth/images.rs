@@ -1,5 +1,5 @@
-//! ELF files as the tests read them: function names, where functions begin and end, and what is at an address. Nothing of it is
-//! the program's own code, which is what is tested.
+//! ELF files as the tests read them: function names, begins and ends of functions, and the code at an address. It does not use
+//! flametop's own code, which is under test.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,9 +14,9 @@ pub(crate) struct Image {
     bytes: Vec<u8>,
     /// File offsets of segments, and the address of each.
     segments: Vec<(Range<u64>, u64)>,
-    /// Functions by their beginning: end (the beginning where none is said) and names.
+    /// Functions by their begin: end (equal to the begin if the file gives none) and names.
     symbols: BTreeMap<u64, (u64, Vec<String>)>,
-    /// Functions by unwind information: what stripped libraries still have.
+    /// Functions by unwind information, which stripped libraries still have.
     functions: BTreeMap<u64, u64>,
     stubs: Vec<Range<u64>>,
     entry: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Image {
     is_arm64: bool,
 }
 
-/// What of glibc's and musl's clone comes after the call of a thread's first function: `mov eax, edi; mov 60, eax; syscall`.
+/// Code in glibc's and musl's clone after the call of a thread's first function: `mov eax, edi; mov 60, eax; syscall`.
 const AFTER_THREAD: [&[u8]; 3] = [
     &[0x48, 0x89, 0xc7, 0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05],
     &[0x89, 0xc7, 0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05],
@@ -43,7 +43,7 @@ const RESTORERS: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &
 /// On arm64 that is in the vDSO, but for musl: `mov x8, #139; svc #0`.
 const RESTORERS_ARM64: [&[u8]; 1] = [&[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4]];
 
-/// What a library of the system is, by its file's name; `None` for what the tests have built.
+/// Kind of a system library, by its file's name; `None` for files that the tests have built.
 fn kind_of(path: &Path) -> Option<&'static str> {
     let kinds = [
         ("ld-linux", "ld"),
@@ -60,7 +60,7 @@ fn kind_of(path: &Path) -> Option<&'static str> {
     kinds.iter().find(|(start, _)| name.starts_with(start)).map(|(_, kind)| *kind)
 }
 
-/// A function's name as the sources have it: demangled, and without what compilers add to it.
+/// A function's name as in the sources: demangled, and without additions of compilers.
 fn plain(name: &str) -> String {
     let name = format!("{:#}", rustc_demangle::demangle(name));
     for added in [".cold", ".part.", ".constprop.", ".isra.", ".abi0", ".llvm."] {
@@ -125,13 +125,13 @@ impl Image {
 
     /// The names of the function at an address; of none if it is in no function.
     pub(crate) fn names(&self, address: u64) -> Vec<String> {
-        // Names without a size reach as far as the next.
+        // Functions without a size reach to the next function.
         let Some((_, (end, names))) = self.symbols.range(..=address).next_back() else { return Vec::new() };
         let start = self.symbols.range(..=address).next_back().map_or(0, |(start, _)| *start);
         if address < *end || *end <= start {
             return names.clone();
         }
-        // One that began earlier and is larger, such as an outer one of two.
+        // A function that begins earlier and is larger, for example an outer function.
         let around = self.symbols.range(..start).rev().take(4).find(|(_, (end, _))| address < *end);
         around.map(|(_, (_, names))| names.clone()).unwrap_or_default()
     }
@@ -174,13 +174,13 @@ impl Image {
         memchr::memmem::find(self.bytes_at(address.saturating_sub(1), 160), &[0x59, 0xff, 0xe1]).is_some()
     }
 
-    /// On arm64, whether that jump is among the next 24 instructions: behind the call of `uw_install_context_1`, of which Debian's
-    /// `_Unwind_Resume` has 23 left, and not behind those before it.
+    /// On arm64, whether the jump of [`Image::jumps_to_handler`] is among the next 24 instructions. This holds behind the call of
+    /// `uw_install_context_1` (Debian's `_Unwind_Resume` has 23 instructions left there), and not behind the calls before it.
     pub(crate) fn jumps_to_handler_soon(&self, address: u64) -> bool {
         self.is_arm64 && has_jump_to_handler(&self.instructions(&(address..address + 4 * 25)))
     }
 
-    /// Whether an address is within three instructions behind a system call, in a function that then calls a thread's own.
+    /// Whether an address is within three instructions behind a system call, in a function that then calls a thread's first function.
     pub(crate) fn is_behind_clone(&self, address: u64) -> bool {
         let before = self.bytes_at(address.saturating_sub(8), 8);
         let after = self.bytes_at(address, 80);
@@ -189,7 +189,7 @@ impl Image {
             && self.after_thread().iter().any(|code| memchr::memmem::find(after, code).is_some())
     }
 
-    /// What is known of the place: `address` is that of the instruction or of the return, `lookup` inside its function.
+    /// Returns the location of a frame: `address` is the instruction or the return address, and `lookup` is inside its function.
     pub(crate) fn place(&self, address: u64, lookup: u64) -> Place {
         if self.in_stub(lookup) && self.kind.is_none() {
             return Place::Plt;
@@ -201,7 +201,7 @@ impl Image {
         if is_clone && lookup < address && self.after_thread().iter().any(|code| after.starts_with(code)) {
             return Place::Library("clone");
         }
-        // A leaf just before that: who starts a thread, or the thread that begins.
+        // A leaf just before that: the thread that starts another, or the new thread.
         if is_clone && lookup == address && self.after_thread().iter().any(|code| memchr::memmem::find(after, code).is_some()) {
             return Place::Library("clone|libc");
         }
@@ -240,9 +240,9 @@ fn has_jump_to_handler(code: &[u32]) -> bool {
 /// How the instruction before a return address calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// That function.
+    /// To this function.
     To(u64),
-    /// What a register or memory says.
+    /// To the address in a register or in memory.
     Anywhere,
     /// It is no call.
     None,
@@ -278,7 +278,7 @@ impl Image {
             && let Ok(displacement) = <[u8; 4]>::try_from(displacement)
         {
             let target = address.wrapping_add_signed(i64::from(i32::from_le_bytes(displacement)));
-            // A byte of a longer call may look like one; its target is no place of code then.
+            // A byte of a longer call may look like a call; its target is then outside of all code.
             if self.function(target).is_some() || self.in_stub(target) {
                 return Call::To(target);
             }
@@ -342,7 +342,7 @@ impl Image {
                     jump.filter(|jump| !function.contains(jump) && self.function(*jump).is_some() || self.in_stub(*jump)),
                 );
             }
-            // Falls through into its neighbour, as assembly does; what is between may have no description (clone3's system call).
+            // Falls through into its neighbour, as assembly does. The code between may have no description (clone3's system call).
             if self.function(callee).is_none() && (function.end..function.end + 16).contains(&callee) {
                 return true;
             }

@@ -1,4 +1,4 @@
-//! Programs that know their own stack, sampled by the collector: how many of their stacks are whole and right.
+//! Samples programs that know their own stacks, and counts how many stacks are whole and right.
 //!
 //! ```text
 //! cargo test --test truth -- --nocapture                          the quick selection, with its table
@@ -66,7 +66,7 @@ fn programs_in_all_forms_know_their_own_stack() {
     judge(&cases::all(), 3_000);
 }
 
-/// What the walker is not asked about: whether the declared calls are the ones that there are.
+/// Checks the declarations without our walker: whether programs make other calls than the declared ones.
 #[test]
 #[ignore = "needs gdb"]
 fn gdb_finds_the_declared_calls_only() {

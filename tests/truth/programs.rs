@@ -1,4 +1,4 @@
-//! The programs of `tests/programs/truth`, built in the forms in which programs come.
+//! Builds the programs of `tests/programs/truth` in the usual forms of programs.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use super::grammar::Grammar;
 pub(crate) enum Form {
     /// As distributions do: -O2, position independent, no frame pointers, lazy binding.
     Usual,
-    /// The same with frame pointers everywhere, in leaves, too.
+    /// Like `Usual`, with frame pointers in all functions, also in leaves.
     FramePointers,
     /// One file, glibc in it.
     Static,
@@ -61,7 +61,7 @@ fn sources_of_ours() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/truth")
 }
 
-/// Beside the programs in a guest: `tests/vm` puts them there.
+/// Directory of the sources. In a guest, `tests/vm` puts them next to the programs.
 fn sources() -> PathBuf {
     match std::env::var_os(PROGRAMS) {
         Some(directory) if in_guest() => Path::new(&directory).join("sources"),
@@ -74,7 +74,7 @@ fn text(source: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("failed to read {}: {error}", path.display()))
 }
 
-/// Another machine's compiler, where `TRUTH_TOOLS` says how to run those; else ours.
+/// The compiler for another machine, if `TRUTH_TOOLS` names the command that runs it; else ours.
 fn tool(name: &str) -> Command {
     let Some(tools) = std::env::var_os(TOOLS) else { return Command::new(name) };
     let mut command = Command::new(tools);
@@ -91,7 +91,8 @@ pub(crate) fn for_arm64() -> bool {
     cfg!(target_arch = "aarch64") || std::env::var_os(TOOLS).is_some()
 }
 
-/// What `make` makes, as by [`Program::made`]; or, in the guests of `tests/vm`, what has been made for them.
+/// Returns the file that `make` writes, as [`Program::made`] does. In the guests of `tests/vm` it returns the file that the host
+/// has made.
 ///
 /// `TRUTH_PROGRAMS` is a directory in which the host puts programs by their names, sources beside them, and where its guest
 /// finds them.
@@ -139,7 +140,7 @@ fn c_text(source: &str, program: &str, form: Form) -> Built {
         (_, true) => "g++",
         (_, false) => "gcc",
     };
-    // fno-builtin: calls of memcpy and the like are calls.
+    // fno-builtin: calls of memcpy and similar functions remain calls.
     let usual = ["-O2", "-g0", "-pthread", "-fno-builtin", "-Wall", "-Wextra", "-Werror"];
     let header = text("truth.h");
     let name = format!("{}{}", stem(source), form.name());
@@ -152,7 +153,7 @@ fn c_text(source: &str, program: &str, form: Form) -> Built {
         run(&mut command);
         Ok(())
     });
-    // Its first code jumps, and what it jumps to jumps again: nobody has called what calls main.
+    // Its first code jumps to code that jumps again. So the function that calls main has no caller.
     let jumps = form == Form::Musl && for_arm64();
     let root = if jumps { "//= ^libc_start_main_stage2 > main | <libc,stdc++,gcc:boot> | <rest:boot>" } else { "" };
     Built { path, grammar: Grammar::read(&[&header, root, program], form.is_static()) }
@@ -169,7 +170,7 @@ pub(crate) fn rust(source: &str) -> Built {
     Built { path, grammar: Grammar::read(&[&program], false) }
 }
 
-/// A program of Go. One that calls C is linked with libc.
+/// A program of Go. If it calls C, it is linked with libc.
 pub(crate) fn go(source: &str) -> Built {
     let program = text(source);
     let calls_c = program.contains("import \"C\"");
@@ -183,8 +184,8 @@ pub(crate) fn go(source: &str) -> Built {
     Built { path, grammar: Grammar::read(&[&program], !calls_c) }
 }
 
-/// `count` functions, each of which calls the next; `digits` are those of their numbers. What is on the stack between them
-/// differs: nothing, registers that are kept over the call (the frame pointer's, too), arrays, alloca, arguments.
+/// A chain of `count` functions: each calls the next. Their numbers have `digits` digits. Their frames hold different data:
+/// nothing, registers saved over the call (also the frame pointer), arrays, alloca, arguments.
 pub(crate) fn chain(count: usize, digits: usize, form: Form) -> Built {
     let mut program = String::from("#include \"truth.h\"\n#include <alloca.h>\n");
     let function = |n: usize| format!("f{n:0digits$}");
@@ -259,7 +260,7 @@ pub(crate) fn loader() -> (Built, PathBuf) {
     (c_text("loader.c", &program, Form::Usual), libraries)
 }
 
-/// A helper of the tests that is not looked at itself.
+/// A helper of the tests that is not sampled itself.
 pub(crate) fn helper(source: &str) -> PathBuf {
     let program = text(source);
     made(stem(source), &("helper", &program), |output| {
@@ -268,7 +269,7 @@ pub(crate) fn helper(source: &str) -> PathBuf {
     })
 }
 
-/// A name for a file of a test's own, different for each text.
+/// A path for a test's temporary file, different for each text.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     (name, std::process::id()).hash(&mut hasher);

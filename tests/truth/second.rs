@@ -1,7 +1,7 @@
 //! A second opinion: gdb walks the stacks of the same programs by their full unwind information, in user space and stopped.
 //!
-//! It finds lines of the sources that do not declare all calls, and faults of the judges. Not every stack of gdb's is whole: at
-//! some places of assembly it guesses. So what it says is printed, and few may be wrong.
+//! It finds sources that do not declare all calls, and faults of the judges. Not every stack of gdb's is whole: in some assembly
+//! it guesses. So its result is printed, and a few stacks may be wrong.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -111,7 +111,7 @@ fn stacks_of(pid: u32, names: &Names) -> Vec<Vec<Frame>> {
 pub(crate) fn opinion(cases: &[Case]) {
     let (names, mut images) = (Names::default(), Images::default());
     let mut failed = Vec::new();
-    // musl has no unwind information of its own, and gdb guesses.
+    // musl itself has no unwind information, and gdb guesses.
     for case in cases.iter().filter(|case| !case.children && !case.name.contains("Musl")) {
         let mut program = Waiting::start(&case.built.path, &case.arguments);
         program.go();
@@ -120,7 +120,7 @@ pub(crate) fn opinion(cases: &[Case]) {
         for stop in 0..STOPS {
             std::thread::sleep(Duration::from_millis(30 + stop as u64 * 7));
             for stack in stacks_of(program.pid(), &names) {
-                // gdb says nothing of how a stack ends: what begins at a root is believed.
+                // gdb does not say how a stack ends: a stack that begins at a root counts as whole.
                 match judge.judge_alone(&stack) {
                     Outcome::Whole | Outcome::Replaced => whole += 1,
                     Outcome::Incomplete(_) => incomplete.push(judge.text(&stack)),
@@ -131,7 +131,7 @@ pub(crate) fn opinion(cases: &[Case]) {
         println!("{:32} {whole} whole, {} incomplete, {} wrong", case.name, incomplete.len(), wrong.len());
         incomplete.iter().take(1).for_each(|text| println!("    incomplete: {text}"));
         wrong.iter().take(2).for_each(|text| println!("    {text}"));
-        // Of Go it knows the goroutines only, not the stacks of threads.
+        // For Go, gdb knows only the goroutines, not the stacks of threads.
         if (incomplete.len() + wrong.len()) * 5 > whole && !case.name.starts_with("Go") {
             failed.push(case.name.clone());
         }

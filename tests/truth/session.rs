@@ -14,7 +14,7 @@ use flametop::profile::{Frame, FrameId, Names, ObjectId, Processes, Tgid, UserEn
 use super::common::Running;
 use super::programs;
 
-/// Not a divisor of anything that programs do in time.
+/// Divides no frequency of the programs' work.
 pub(crate) const FREQUENCY: u32 = 997;
 
 /// On an emulated processor a walk takes ten to twenty times as long, and should take the same share of time.
@@ -26,7 +26,7 @@ pub(crate) struct Waiting(Running);
 impl Waiting {
     #[track_caller]
     pub(crate) fn start(path: &Path, arguments: &[String]) -> Waiting {
-        // Should we be killed, it does not go on for long.
+        // If the test is killed, the program soon ends.
         let limited = ["-c", "ulimit -t 120; exec \"$0\" \"$@\""];
         let mut command = Command::new("sh");
         let child = command.args(limited).arg(path).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -89,8 +89,8 @@ impl Sampling {
     pub(crate) fn walking(walk: Walk) -> Sampling {
         let (names, processes) = (Arc::new(Names::default()), Arc::new(Processes::default()));
         let frequency = if programs::in_guest() { FREQUENCY_IN_GUEST } else { FREQUENCY };
-        // Whether stacks are right is asked here, of 900 frames too, which may take more than 100 µs on a busy machine or an emulated
-        // processor. That walks end after a time: tests/attack/walk.rs.
+        // No limit of time: stacks of 900 frames must be right, and may take more than 100 µs on a busy machine or an emulated
+        // processor. The limit is tested in tests/attack/walk.rs.
         let limit_walks = false;
         // perf counts the ticks of this process, too.
         let include_self = true;
@@ -110,7 +110,7 @@ impl Sampling {
         }
     }
 
-    /// What the walks have done.
+    /// Statistics of the walks.
     pub(crate) fn walked(&self) -> Walked {
         self.collector.walked()
     }

@@ -1,4 +1,4 @@
-//! Sampled stacks held against the calls of a program.
+//! Compares sampled stacks with the declared calls of a program.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use flametop::profile::{Frame, Names, ObjectId, ObjectKind, UserEnd};
 use super::grammar::{Grammar, Place, Verdict};
 use super::images::{Call, Image};
 
-/// All files that were asked for, read once.
+/// All files needed so far, each read once.
 #[derive(Default)]
 pub(crate) struct Images(HashMap<Arc<str>, Option<Arc<Image>>>);
 
@@ -22,18 +22,18 @@ impl Images {
     }
 }
 
-/// libgcc: `uw_install_context` copies the registers of the frame that will go on, the return address among them, over those
-/// that these functions have saved; then they jump there. In between the stack in memory does not say how one came there, and
-/// nothing else does.
+/// Functions of libgcc that replace their return address. `uw_install_context` takes the registers of the frame that will
+/// continue, with its return address, and copies them over the registers that these functions have saved. Then the functions jump
+/// there. In between, neither the stack in memory nor anything else shows the callers.
 const REPLACE_RETURN: [&str; 4] =
     ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow", "_Unwind_ForcedUnwind"];
 
-/// What is known of a frame, for one grammar.
+/// Facts about a frame, for one grammar.
 struct Known {
     place: Place,
     nodes: Vec<usize>,
     image: Option<Arc<Image>>,
-    /// As symbols of its file have it.
+    /// The address that the symbols of its file use.
     address: u64,
     lookup: u64,
     /// A handler of a signal returns here: its caller was interrupted, and called nothing.
@@ -55,14 +55,14 @@ pub(crate) struct Judge<'a> {
     calls: HashMap<(usize, usize), bool>,
 }
 
-/// What came of one stack.
+/// Result for one stack.
 pub(crate) enum Outcome {
     Whole,
-    /// There is none in memory: an exception is about to go on in its handler.
+    /// No stack is in memory: an exception is about to continue in its handler.
     Replaced,
     /// The reason that the walker gave.
     Incomplete(String),
-    /// What is wrong, in words.
+    /// Describes the fault.
     Wrong(String),
 }
 
@@ -78,7 +78,7 @@ impl<'a> Judge<'a> {
         let object = self.names.objects.get(frame.object()).expect("each frame has an object");
         let image = self.images.of(self.names, frame.object());
         let lookup = image.as_ref().and_then(|image| image.address(frame.called_from())).unwrap_or(0);
-        // The vDSO has no file: of it only this difference is known.
+        // The vDSO has no file: only this difference is known.
         let address = lookup + (frame.address() - frame.called_from());
         let place = match (object.kind, &image) {
             (ObjectKind::Vdso, _) => Place::Library("vdso"),
@@ -117,11 +117,11 @@ impl<'a> Judge<'a> {
         format!("{} > … {} more … > {}", words[..20].join(" > "), words.len() - 50, words[words.len() - 30..].join(" > "))
     }
 
-    /// Holds one stack, root first, against the grammar, and each return address against the call before it; and what the
-    /// walker says of its end against both.
+    /// Compares one stack, root first, with the grammar, and each return address with the call before it. Then compares the
+    /// walker's stop reason with both results.
     pub(crate) fn judge(&mut self, stack: &[Frame], end: UserEnd) -> Outcome {
         match self.judge_alone(stack) {
-            // A thread that is still in the system call that made it has no frame but this.
+            // A thread that is still in the system call that made it has only this frame.
             Outcome::Incomplete(_) if end == UserEnd::Root && self.has_just_begun(stack) => Outcome::Whole,
             Outcome::Whole if end == UserEnd::Root => Outcome::Whole,
             _ if self.is_replaced(stack) => Outcome::Replaced,
@@ -142,8 +142,8 @@ impl<'a> Judge<'a> {
         known.image.as_ref().is_some_and(|image| image.is_behind_clone(known.address))
     }
 
-    /// Whether the leaf or its caller is about to jump to a handler of an exception. On arm64 `uw_install_context_1`, a function of its own,
-    /// copies the registers by memcpy: then it is the caller of both.
+    /// Whether the leaf or its caller is about to jump to a handler of an exception. On arm64 a separate function,
+    /// `uw_install_context_1`, copies the registers by memcpy: then the jumping function is the caller of both.
     fn is_replaced(&mut self, stack: &[Frame]) -> bool {
         let last: Vec<usize> = stack.iter().rev().take(3).map(|frame| self.known(*frame)).collect();
         let frames = last.iter().map(|known| &self.frames[*known]);
@@ -153,9 +153,9 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// The same without a word about its end.
+    /// [`Judge::judge`] without the walker's stop reason.
     pub(crate) fn judge_alone(&mut self, stack: &[Frame]) -> Outcome {
-        // The mark that what the walker found at last was no code: the stack is what is before.
+        // The mark that the walker's last address was no code. The stack is the remaining frames.
         let marks = stack.iter().take_while(|frame| frame.object() == ObjectId::UNMAPPED).count();
         let stack = &stack[marks..];
         // The mark that frames are missing, below a function that left its stack.
@@ -208,7 +208,8 @@ impl<'a> Judge<'a> {
         let Some(image) = &caller.image else { return true };
         let named =
             |known: &Known, name: &str| matches!(&known.place, Place::Built(names) if names.iter().any(|own| own == name));
-        // Interrupted, or where such a call returns to; Go makes stacks that begin behind nothing, and calls where none stood.
+        // The caller was interrupted, or a handler returns to it. Go makes stacks that begin at an address without a call before
+        // it (goexit), and calls where no call instruction is (asyncPreempt).
         if callee.is_restorer
             || caller.is_restorer
             || callee.is_vdso && caller.lookup == caller.address
@@ -221,7 +222,7 @@ impl<'a> Judge<'a> {
         match image.call_before(caller.address) {
             Call::None => false,
             Call::Anywhere => true,
-            // It jumps to what it is to call when it is on the system's stack already.
+            // `systemstack` jumps to the function, instead of calling it, if it is already on the system's stack.
             Call::To(target) if image.names(target).iter().any(|name| name == "runtime.systemstack") => true,
             Call::To(target) => {
                 let same = callee.image.as_ref().is_some_and(|other| Arc::ptr_eq(other, image));

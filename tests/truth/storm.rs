@@ -1,4 +1,4 @@
-//! A storm of short processes beside a program that runs on: nothing is lost, nothing is worse.
+//! A storm of short processes beside a steady program: no samples are lost, and no stacks get worse.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -52,7 +52,8 @@ pub(crate) fn in_exec_or_exit(kernel: &[Frame]) -> bool {
         "exec_binprm",
         "exit_mmap",
         "do_execveat_common",
-        // What do_exit has called is in x30 only, for its first instructions: the kernel's walk leaves it out on arm64.
+        // For the first instructions of do_exit's callee, its return address is only in x30. So the kernel's walk leaves do_exit
+        // out on arm64.
         "__arm64_sys_exit",
     ];
     kernel_names(kernel).iter().any(|name| starts.iter().any(|start| name.starts_with(start)))
@@ -88,7 +89,7 @@ fn a_storm_of_short_processes_loses_nothing_and_spoils_nothing() {
     };
 
     let mut sampling = Sampling::start();
-    // One that works for each CPU: no tick meets an idle CPU, so both clocks see as many.
+    // A steady program for each CPU: no tick meets an idle CPU, so both clocks count the same ticks.
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let mut steady: Vec<Waiting> = (0..cpus).map(|_| start(&["steady"])).collect();
     steady.iter_mut().for_each(Waiting::go);

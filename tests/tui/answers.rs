@@ -1,4 +1,4 @@
-//! Answers that the screen once got wrong, each with the steps that showed it.
+//! Errors that the screen once showed, each with the steps that led to it.
 
 use super::*;
 use common::{Program, root_or_fail};
@@ -25,7 +25,7 @@ fn a_table_never_hides_its_top() {
     terminal.keys("2");
     terminal.wait_for_text("function00", SOON);
     let is_first = |name: &'static str| move |screen: &str| rows(screen).first().is_some_and(|row| row.contains(name));
-    // Sorted by another column while the cursor is far below: what is on top of that column is on top of the screen.
+    // Sorted by another column while the cursor is far below: the highest row of that column is on top of the screen.
     terminal.keys("End");
     terminal.wait_for(|screen| screen.contains("function59") && !screen.contains("function00"), SOON);
     terminal.keys("S");
@@ -42,7 +42,7 @@ fn a_table_never_hides_its_top() {
     prompt(&terminal, KEEP, "function5[0-4]");
     terminal.wait_for(|screen| rows(screen).len() == 6 && is_first("function50")(screen), SOON);
     terminal.keys("x");
-    // Which rows are seen, of how many.
+    // The screen shows the visible rows and their total number.
     terminal.wait_for(|screen| screen.contains("1–20 of 61") && is_first("function00")(screen), SOON);
     terminal.keys("End");
     terminal.wait_for(|screen| screen.contains("42–61 of 61"), SOON);
@@ -104,7 +104,7 @@ fn a_chain_is_the_function_that_has_its_weight_and_each_of_its_functions_can_be_
     let terminal = Terminal::start(&["view", path.to_str().unwrap()], 24, 120, &[]);
     terminal.wait_for_text("other", SOON);
     terminal.keys("a");
-    // One box, named by where it comes from and what it comes to.
+    // One box, named by its first and its last function.
     terminal.wait_for(|screen| screen.contains("f00 → … → leaf_burn"), SOON);
     terminal.keys("g Down");
     let screen = terminal.wait_for(|screen| detail(screen).starts_with(" leaf_burn"), SOON);
@@ -174,7 +174,7 @@ fn view_5_says_where_memory_is() {
         let part = |what: &str| told.iter().find(|(_, words)| words.contains(what)).map_or(0.0, |(bytes, _)| *bytes);
         let (resident, rest) = (part("resident memory"), part("everything else"));
         let parts: f64 = told.iter().skip(1).map(|(bytes, _)| bytes).sum();
-        // The least is what threads and libraries take: 2.5 MB of 23.
+        // The unexplained remainder is at least the memory of threads and libraries: 2.5 MB of 23.
         resident > 0.0 && (parts - resident).abs() < resident / 10.0 && rest < (resident / 10.0).max(4e6)
     };
     terminal.wait_for(is_explained, Duration::from_secs(5));

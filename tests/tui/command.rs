@@ -12,7 +12,7 @@ fn a_command_is_shown_with_its_output_and_its_end_and_the_screen_stays() {
     terminal.wait_for(|screen| screen.contains("from the pane") && screen.contains("inner"), SOON);
     let header = terminal.screen().lines().next().unwrap_or_default().to_owned();
     assert!(header.contains(" sh and children ") && !header.contains("all processes"), "{header}");
-    // How it ended and what it took: in the last line until the next key, and in the header.
+    // Its exit status and CPU time are in the last line until the next key, and in the header.
     let told = |screen: &str| {
         screen
             .lines()
@@ -21,7 +21,7 @@ fn a_command_is_shown_with_its_output_and_its_end_and_the_screen_stays() {
     };
     let screen = terminal.wait_for(told, SOON);
     assert!(screen.lines().next().is_some_and(|header| header.contains("exit 3 after 2.")), "{screen}");
-    // The picture of what was is still there, and can be walked in.
+    // The picture of the ended program is still there, and the cursor can move in it.
     terminal.keys("g");
     terminal.wait_for(|screen| detail(screen).starts_with(" all "), SOON);
     assert!(terminal.screen().contains("inner"));
@@ -96,7 +96,7 @@ fn a_command_in_the_pane_has_a_terminal_of_its_own_and_all_it_started_ends_with_
         let found = processes.filter_map(|entry| std::fs::read_link(entry.path().join("exe")).ok());
         found.filter(|exe| copies.contains(exe)).count()
     };
-    // Two shells stay between flametop and the programs, of which one hears no SIGTERM.
+    // Two shells stay between flametop and the programs. The second shell ignores SIGTERM.
     let (just_me, deaf) = (copies[0].display(), copies[1].display());
     let script = format!("echo own > /dev/tty; (trap '' TERM HUP; '{deaf}' 55; true) & '{just_me}' 55; true");
     let terminal = Terminal::start(&["-F", "499", "--", "sh", "-c", &script], 36, 132, &[]);

@@ -1,4 +1,4 @@
-//! However it ends, the terminal is as it was and the kernel holds nothing of ours.
+//! However flametop ends, the terminal is restored and the kernel holds none of our programs.
 
 use super::*;
 use common::{BpfProgram, Program, Running, bpf_programs_of, loaded_bpf_programs, root_or_fail};
@@ -103,7 +103,7 @@ fn a_process_that_is_gone_leaves_a_picture_of_itself() {
     assert_nothing_left(&held);
 }
 
-/// What [`by_a_panic`] starts in a terminal: the screen, taken by a program that then panics.
+/// Started by [`by_a_panic`] in a terminal: takes the screen and then panics.
 #[test]
 #[ignore = "does nothing by itself: `by_a_panic` starts it"]
 fn panics_when_told_to() {
@@ -147,6 +147,6 @@ fn by_a_panic() {
     let status = terminal.wait_exit_within(SOON);
     assert!(!status.success());
     terminal.assert_restored();
-    // Its words are there to be read.
+    // The panic's message is on the screen.
     assert!(terminal.screen().contains("told to"), "{}", terminal.screen());
 }

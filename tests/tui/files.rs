@@ -109,7 +109,7 @@ fn what_is_seen_is_saved_and_no_file_is_replaced_without_asking() {
     let total: u64 = text.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
     assert_eq!(total, 430, "{text}");
     std::fs::write(&folded, "mine").unwrap();
-    // Asked; n leaves it, y replaces it.
+    // It asks before it replaces a file: n keeps the file, y replaces it.
     prompt(&terminal, SAVE, folded.to_str().unwrap());
     terminal.wait_for_text("Overwrite", SOON);
     terminal.keys("n");
@@ -120,7 +120,7 @@ fn what_is_seen_is_saved_and_no_file_is_replaced_without_asking() {
     terminal.keys("y");
     terminal.wait_for_text("saved ", SOON);
     assert_eq!(std::fs::read_to_string(&folded).unwrap(), text);
-    // What cannot be saved is said, and the program goes on.
+    // If a file cannot be saved, the program says so and continues.
     for (path, words) in [("x.png", ".svg"), ("/no/such/x.svg", "no directory"), ("/dev/full", "No space left")] {
         prompt(&terminal, SAVE, path);
         terminal.wait_for_text(words, SOON);

@@ -1,4 +1,4 @@
-//! Programs that mean harm to whoever shows their names.
+//! Programs whose names attack the program that shows them.
 
 use super::*;
 use common::terminal::find;
@@ -34,10 +34,10 @@ fn names_of_running_programs_never_reach_the_terminal_raw() {
     }
     terminal.keys("Esc 1 g j");
     terminal.wait_for(|screen| screen.contains("evil") && !screen.contains("type to narrow"), SOON);
-    // Copied and searched for, too.
+    // The names are also copied and searched for.
     terminal.keys("# n j j y");
     let raw = terminal.raw();
-    // CSI 2J is also what flametop itself clears with: of theirs, what follows it is looked at.
+    // flametop itself clears the screen with CSI 2J. So theirs is recognised by the bytes after it.
     let forbidden: [&[u8]; 8] = [
         b"\x1b]0;owned",
         b"owned\x07",

@@ -8,15 +8,15 @@ fn watching(rows: u16, cols: u16) -> (common::Running, Terminal) {
     root_or_fail();
     let chain = Program::build("chain.c").run(&[]);
     let terminal = Terminal::start(&["-F", "499", "-p", &chain.pid_text()], rows, cols, &[]);
-    // Of low screens the innermost function is out of sight.
+    // On low screens the innermost function is not visible.
     let names: &[&str] = if rows > 12 { &["main", "outer", "middle", "inner"] } else { &["main", "outer", "middle"] };
     terminal.wait_for(|screen| names.iter().all(|name| screen.contains(name)), SOON);
-    // The stacks of the first moments, when unwind tables are made, are a branch of their own. Until that has no box any more.
+    // Stacks of the first moments, before unwind tables are made, form a separate branch. Waits until that branch has no box any more.
     terminal.wait_for(|screen| complete(screen) >= 99.5, SOON);
     (chain, terminal)
 }
 
-/// The length of a time that the screen tells after these words: of `14:31:02–14:31:06`, 4.
+/// Length in seconds of the time span that the screen shows after these words: `14:31:02–14:31:06` is 4.
 fn seconds_in(screen: &str, words: &str) -> Option<u64> {
     let time = screen.split(words).nth(1)?.split_whitespace().next()?;
     let of_day = |time: &str| time.split(':').try_fold(0, |sum, part| Some(sum * 60 + part.parse::<u64>().ok()?));
@@ -36,7 +36,7 @@ fn a_machine_is_seen_at_once_and_the_picture_moves() {
     let chain = Program::build("chain.c").run(&[]);
     for (rows, cols) in [(24, 80), (36, 132)] {
         let terminal = Terminal::start(&["-F", "499"], rows, cols, &[]);
-        // Of all processes: where there are many, the chain may be narrow. A filter makes it wide.
+        // All processes are shown: with many of them, the chain may be narrow. A filter makes it wide.
         prompt(&terminal, KEEP, "^inner$");
         terminal.wait_for(|screen| screen.contains("outer") && screen.contains("middle") && screen.contains("inner"), SOON);
         let before = root_box(&terminal.screen());
@@ -90,8 +90,8 @@ fn a_search_tells_its_share_and_finds_matches_in_turn() {
     terminal.wait_for(|screen| detail(screen).contains("/^(outer|middle)$/ ") && screen.contains("match 1 of "), SOON);
     terminal.keys("g n");
     terminal.wait_for(|screen| detail(screen).starts_with(" outer "), SOON);
-    // Samples from before the program had its unwind table hang elsewhere, and have these functions as well: the first match may be
-    // among them, and `n` goes on to the others. Frozen, so that the figures tell which is which.
+    // Samples from before the program had its unwind table are in another branch, which has these functions as well. The first
+    // match may be there, and `n` moves to the next match. The view is frozen, so that figures identify the matches.
     terminal.keys("Space");
     terminal.wait_for_text("frozen", SOON);
     let mut at = detail(&terminal.screen()).to_owned();
@@ -111,7 +111,7 @@ fn a_search_tells_its_share_and_finds_matches_in_turn() {
     terminal.keys("/");
     terminal.wait_for_text("search /", SOON);
     terminal.keys("Right Ctrl-u ( Enter");
-    // What is no regular expression is said, and the prompt stays.
+    // The program reports an invalid regular expression, and the prompt stays.
     terminal.wait_for(|screen| screen.contains("search /") && !screen.contains("of samples"), SOON);
     terminal.keys("Esc");
     prompt(&terminal, SEARCH, "nowhere_at_all");
@@ -156,7 +156,7 @@ fn filters_are_chips_and_go_one_by_one() {
 #[test]
 fn a_process_is_chosen_by_name_by_number_and_by_the_cursor() {
     root_or_fail();
-    // By a name that no program of another test has.
+    // Selects by a name that no program of another test has.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let named = Program { path: place.path().join("cuffs") };
     std::fs::hard_link(Program::build("chain.c").path, &named.path).unwrap();
@@ -174,7 +174,7 @@ fn a_process_is_chosen_by_name_by_number_and_by_the_cursor() {
     terminal.keys("Enter");
     aimed("cuffs", &chain.pid_text());
     terminal.wait_for(|screen| screen.contains("inner") && !screen.contains("parse_text"), SOON);
-    // Everything again is on top.
+    // The entry for all processes is on top.
     terminal.keys("p");
     terminal.wait_for_text("all processes", SOON);
     terminal.keys("Enter");
@@ -187,7 +187,7 @@ fn a_process_is_chosen_by_name_by_number_and_by_the_cursor() {
     terminal.keys("Enter");
     aimed("threads", &threads.pid_text());
     terminal.wait_for(|screen| screen.contains("parse_text") && !screen.contains("middle"), SOON);
-    // One of its threads.
+    // Selects one of its threads.
     terminal.keys("T");
     terminal.wait_for_text("type to narrow", SOON);
     terminal.text("render");
@@ -208,7 +208,7 @@ fn a_process_is_chosen_by_name_by_number_and_by_the_cursor() {
     quit(terminal);
 }
 
-/// A cgroup of its own, removed when the test is over.
+/// A new cgroup, removed when the test is over.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
@@ -308,7 +308,7 @@ fn stacks_at_events_are_switched_on_and_off_again() {
 fn a_frozen_picture_stands_still_and_goes_on() {
     let (_chain, terminal) = watching(24, 80);
     terminal.keys("Space");
-    // Pictures still come, of the same samples: the header's clock shows that.
+    // New pictures of the same samples still come: the header's clock shows that.
     terminal.wait_for_text("frozen", SOON);
     terminal.wait_quiet(Duration::from_millis(300), Duration::from_secs(3));
     let frozen = root_box(&terminal.screen());
@@ -402,7 +402,7 @@ fn what_began_after_the_baseline_has_grown() {
     terminal.keys("d");
     // The chip has the time of the baseline.
     terminal.wait_for(|screen| seconds_in(screen, "Δ to ").is_some() && screen.contains(" since "), SOON);
-    // All of the one is gone, and all there is is of the other.
+    // All samples of the one program are gone, and all samples of the other are new.
     let change = |screen: &str, row: &str, sign: char| {
         let row = screen.lines().find(|line| line.split_whitespace().next() == Some(row)).unwrap_or_default();
         let figures = row.split_whitespace().filter(|word| word.starts_with(sign));
@@ -481,7 +481,7 @@ fn the_mouse_selects_zooms_and_scrolls() {
     let (row, column) = position(&terminal, "outer");
     terminal.click(row, column + 1);
     terminal.wait_for(|screen| detail(screen).starts_with(" outer "), SOON);
-    // Again on the same place: zoom. What is above it stays, what is below too; Esc leaves it.
+    // A second click on the same place zooms. Frames above and below it stay; Esc leaves the zoom.
     terminal.click(row, column + 1);
     terminal.keys("g");
     terminal.wait_for(|screen| detail(screen).starts_with(" all "), SOON);
@@ -492,7 +492,7 @@ fn the_mouse_selects_zooms_and_scrolls() {
     let (row, column) = position(&terminal, "outer");
     terminal.mouse(Mouse::Move, row, column + 2);
     terminal.wait_for(|screen| screen.lines().any(|line| line.starts_with(" outer ") && line.contains('%')), SOON);
-    // With the pointer elsewhere, what it was on is told no more: it would hide the last line.
+    // After the pointer has moved away, the line about the frame disappears: it would hide the last line.
     terminal.mouse(Mouse::Move, 0, 0);
     terminal.wait_for(|screen| !screen.lines().any(|line| line.starts_with(" outer ") && line.contains('%')), SOON);
     terminal.keys("r");
@@ -588,7 +588,7 @@ fn code_made_at_run_time_is_anonymous_until_its_runtime_has_written_down_what_it
     std::fs::write(&map.0, "100000000040 40 JS:*caller app.js:1:1\n100000000080 40 JS:*callee app.js:9:1\n").unwrap();
     terminal.keys("1");
     let named = |screen: &str| screen.contains("caller app.js:1") && screen.contains("callee app.js:9");
-    // What was sampled before has its name as well.
+    // Earlier samples get their names as well.
     terminal.wait_for(|screen| named(screen) && !screen.contains("[anon]"), SOON);
     terminal.keys("5");
     terminal.wait_for(|screen| screen.contains("User stacks, of what is shown") && !screen.contains(reason), SOON);

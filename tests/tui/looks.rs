@@ -129,7 +129,7 @@ fn any_size_is_survived() {
     let shop = Shop::new();
     let terminal = shop.view(&[], 24, 80, &[]);
     let sizes = [(1, 1), (1, 200), (50, 1), (2, 2), (3, 10), (4, 7), (5, 20), (8, 30), (9, 79), (300, 500), (1, 1), (24, 80)];
-    // In every view and with everything open that can be: each must survive each size.
+    // Every view, with every overlay: each must survive each size.
     let states = ["1", "2", "2 j Enter", "3", "5", "1 ?", "Esc p", "Esc /", "Esc w", "Esc i", "a", "u", "r"];
     for keys in states {
         terminal.keys(keys);
@@ -142,8 +142,8 @@ fn any_size_is_survived() {
         }
     }
     terminal.wait_for(|screen| screen.contains("all 1,000"), SOON);
-    // A key in the same moment as a change of the size is seen by crossterm 0.29 only with the next one: its readiness is
-    // forgotten when the signal is looked at first (event/source/unix/mio.rs).
+    // If a key and a change of the size come at the same moment, crossterm 0.29 reports the key only with the next key. It
+    // forgets that the key is ready when it handles the signal first (event/source/unix/mio.rs).
     terminal.wait_quiet(Duration::from_millis(300), SOON);
     quit(terminal);
 }
@@ -157,7 +157,7 @@ fn each_picture_is_shown_when_it_is_complete() {
     terminal.assert_restored();
     let raw = terminal.raw();
     assert!(find(&raw, b"\x1b[22;0t") < find(&raw, b"\x1b]0;flametop"), "the title is kept before it is set");
-    // Whatever is drawn is between the two marks.
+    // All drawing is between the two marks.
     let text = String::from_utf8_lossy(&raw).into_owned();
     let pictures: Vec<&str> = text.split("\x1b[?2026h").skip(1).collect();
     assert!(pictures.len() >= 5, "{} pictures", pictures.len());
@@ -220,7 +220,7 @@ fn keys_and_colours_come_from_the_configuration_file() {
     let mut terminal = terminal;
     assert!(terminal.wait_exit_within(SOON).success());
     terminal.assert_restored();
-    // The option wins; what is wrong in the file is told before the screen is taken.
+    // The option wins; errors in the file are reported before the screen is taken.
     std::fs::write(&file, "\n[keys]\nqiut = 'Z'\n").unwrap();
     for command in [vec!["view", "-", "--config", file.to_str().unwrap()], vec!["--config", file.to_str().unwrap()]] {
         let mut terminal = Terminal::start(&command, 24, 250, &[]);

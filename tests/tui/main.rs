@@ -1,9 +1,9 @@
-//! The screen in a real terminal, driven by real keys: what somebody sees who sits before it.
+//! The screen as a user sees it: in a real terminal, driven by real keys.
 //!
 //! `screens` compares whole pictures of a fixed file with those in `tests/screens`; `live`, `command` and `ending` look at a
-//! running machine, so they assert what must be there and not where; `looks` and `hostile` read the raw bytes.
-//! Needs root but for `screens` and `looks`, and gcc. What is missing fails with a sentence. Nothing waits for a time to pass,
-//! only for something to be seen.
+//! running machine, so they assert what must be there and not where; `looks` and `hostile` read the raw bytes. Needs root but for
+//! `screens` and `looks`, and gcc. If something is missing, the test fails with a sentence. Tests never wait for a time to pass,
+//! only for text on the screen.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use common::Terminal;
 
-/// For whatever should be seen soon: a machine that also builds may take its time.
+/// Limit for text that should appear soon: a machine that also builds may be slow.
 const SOON: Duration = Duration::from_secs(40);
 
 /// Weights are such that at 80 columns some frames are wide, some narrow, and some gathered.
@@ -91,7 +91,7 @@ const KEEP: Prompt = ("&", "keep stacks with /");
 const DROP: Prompt = ("!", "drop stacks with /");
 const SAVE: Prompt = ("w", "save to (");
 
-/// Types a line into a prompt, over whatever it proposes.
+/// Types a line into a prompt, over its proposal.
 #[track_caller]
 fn prompt(terminal: &Terminal, (key, label): Prompt, text: &str) {
     terminal.keys(key);
@@ -102,7 +102,7 @@ fn prompt(terminal: &Terminal, (key, label): Prompt, text: &str) {
     terminal.wait_for(|screen| !screen.contains(label), SOON);
 }
 
-/// Row and column, from 0, of the first place where `text` stands on the screen.
+/// Row and column, from 0, of the first `text` on the screen.
 #[track_caller]
 fn position(terminal: &Terminal, text: &str) -> (u16, u16) {
     let screen = terminal.wait_for_text(text, SOON);
@@ -116,7 +116,7 @@ fn detail(screen: &str) -> &str {
     screen.lines().rev().nth(1).unwrap_or_default()
 }
 
-/// Sends a signal to a program that runs beside.
+/// Sends a signal to another running program.
 fn signal(program: &common::Running, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(program.pid()).unwrap()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();

@@ -1,13 +1,13 @@
 //! Whole pictures of a fixed file, compared with those in `tests/screens`.
 //!
-//! A change of the screen that is meant: `INSTA_UPDATE=always cargo test --test tui screens`, then look at the difference.
+//! After an intended change of the screen: `INSTA_UPDATE=always cargo test --test tui screens`, then check the difference.
 
 use super::*;
 
-/// Compares the screen with `tests/screens/<name>.snap`, once it shows `sign`, by which the wanted state is known.
+/// Compares the screen with `tests/screens/<name>.snap`, once `sign` recognises the wanted state.
 ///
-/// A terminal may be read in the middle of a picture. So this waits until the screen is the one on file; if it never is, or if
-/// there is none on file, the screen is taken when no more comes.
+/// A terminal may be read in the middle of a picture. So this waits until the screen equals the file. If it never does, or if
+/// there is no file, it takes the screen when the output has stopped.
 #[track_caller]
 fn compare(name: &str, terminal: &Terminal, sign: impl Fn(&str) -> bool) {
     terminal.wait_for(sign, SOON);
@@ -51,7 +51,7 @@ fn without_colours_kinds_have_marks_and_boxes_edges() {
 #[test]
 fn beside_another_file() {
     let shop = Shop::new();
-    // What rendered before now parses, and what is below a name is gone.
+    // The baseline has `compile` where the file has `render`: all boxes below these names are gone or new.
     let other: String = SHOP.lines().map(|line| line.replace("render", "compile") + "\n").collect();
     let baseline = shop.path("before.folded");
     std::fs::write(&baseline, other).unwrap();
@@ -99,7 +99,7 @@ fn upside_down_and_bottom_up() {
     let terminal = shop.view(&[], 24, 80, &[]);
     terminal.keys("i");
     compare("root_at_bottom_80x24", &terminal, |screen| screen.lines().nth(21).is_some_and(|line| line.contains("all 1,000")));
-    // What ran is right below the root.
+    // The innermost functions are right below the root.
     let turned = |screen: &str| {
         screen.lines().skip_while(|line| !line.starts_with("all ")).nth(1).is_some_and(|line| line.contains("escape_html"))
     };

@@ -45,7 +45,7 @@ fn child_of(shell: u32) -> Pid {
     Pid::from_raw(pids.rfind(is_flametop).expect("flametop runs")).unwrap()
 }
 
-/// Comes back with fg, works, and ends; the shell has its terminal then.
+/// Brings flametop back with fg, checks that it works, and ends it; the shell then has its terminal.
 fn comes_back_and_ends(mut terminal: Terminal) {
     terminal.text("fg\r");
     terminal.wait_for(is_drawn, SOON);

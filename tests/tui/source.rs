@@ -3,7 +3,7 @@
 use super::*;
 use common::root_or_fail;
 
-/// All of its time is spent on one line, in a function that is called from another.
+/// A program that spends all its time on one line, in a function that another function calls.
 const HOT: &str = r#"#include <stdlib.h>
 volatile unsigned long sum;
 static unsigned long step(unsigned long x)
@@ -42,14 +42,14 @@ fn watch(directory: &tempfile::TempDir) -> Terminal {
     Terminal::start(&["-F", "997", "--", program.to_str().unwrap()], 30, 120, &[])
 }
 
-/// The first two figures of the row that has `text`: self and total, in per cent.
+/// Self and total of the row that contains `text`, in per cent: its first two figures.
 fn shares(screen: &str, text: &str) -> (f64, f64) {
     let row = screen.lines().find(|line| line.contains(text)).unwrap_or_default();
     let mut figures = row.split_whitespace().map(|word| word.parse::<f64>().unwrap_or(0.0));
     (figures.next().unwrap_or(0.0), figures.next().unwrap_or(0.0))
 }
 
-/// Searches for a function, once it is there, and puts the cursor on it.
+/// Searches for a function, once it is on the screen, and puts the cursor on it.
 fn select(terminal: &Terminal, name: &str) {
     let has_it = |line: &str| line.split(|c: char| c != '_' && !c.is_alphanumeric()).any(|word| word == name);
     terminal.wait_for(|screen| screen.lines().skip(2).take_while(|line| !line.contains("── output")).any(has_it), SOON);
@@ -62,7 +62,7 @@ fn the_hot_line_has_nearly_all_of_the_weight() {
     let directory = build(&["-g", "-fno-inline"]);
     let terminal = watch(&directory);
     select(&terminal, "step");
-    // Where it is hot is told without being asked for.
+    // The hot line is shown without a key.
     terminal.wait_for(|screen| detail(screen).contains("/hot.c:"), SOON);
     select(&terminal, "hot_loop");
     terminal.keys("o");
@@ -83,7 +83,7 @@ fn the_hot_line_has_nearly_all_of_the_weight() {
 fn an_inlined_function_is_read_where_it_was_written() {
     let directory = build(&["-g"]);
     let terminal = watch(&directory);
-    // It comes a moment after the names of symbols.
+    // Names from debug information come a moment after the names of symbols.
     select(&terminal, "step");
     terminal.wait_for(|screen| detail(screen).starts_with(" step (inl) "), SOON);
     terminal.keys("o");
@@ -101,7 +101,7 @@ fn without_source_the_instructions_are_shown_even_of_a_stripped_program() {
         assert!(strip.expect("strip (binutils) is needed by this test").success());
         watch(&directory)
     };
-    // The first in the table: that is where time is spent.
+    // The first function in the table has the most time.
     terminal.keys("2");
     terminal.wait_for(|screen| screen.lines().nth(3).is_some_and(|line| line.contains("hot+0x")), SOON);
     terminal.keys("g");
@@ -182,7 +182,7 @@ fn a_function_of_python_has_its_lines_and_its_source() {
     let directory = tempfile::tempdir().expect("no directory for temporary files");
     let source = "def hot(times):\n    total = 0\n    for number in range(times):\n        total += number  # the hot line\n    return total\n\nwhile True: hot(1000000)\n";
     std::fs::write(directory.path().join("hot.py"), source).expect("a file can be written");
-    // Its path is not a whole one: from 3.9 on `python3 hot.py` would make it whole.
+    // The path is relative: from 3.9 on `python3 hot.py` would make it absolute.
     let run = "exec(compile(open('hot.py').read(), 'hot.py', 'exec'))";
     let command = format!("cd {} && exec python3 -c \"{run}\"", directory.path().display());
     let terminal = Terminal::start(&["-F", "997", "--", "sh", "-c", &command], 30, 120, &[]);

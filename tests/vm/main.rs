@@ -1,4 +1,4 @@
-//! The same programs on other kernels and on arm64: each guest is a real kernel of Debian's in an emulated machine.
+//! Runs the tests' programs on other kernels and on arm64: each guest is a real Debian kernel in an emulated machine.
 //!
 //! ```text
 //! make test-vm                 builds for both architectures, boots all guests, prints one table
@@ -7,7 +7,8 @@
 //! ```
 //!
 //! `tests/vm/build` has put flametop, the test `truth` and its programs into `target/vm`; `tests/vm/vm` boots a kernel with them.
-//! What is asked of each guest is [`QUESTIONS`]: a shell line that runs there, and how its output becomes cells of the table.
+//! Each guest is asked [`QUESTIONS`]. A question has a shell line that runs there, and a function that turns its output into
+//! cells of the table.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::io::{BufRead, BufReader};
@@ -23,8 +24,8 @@ struct Guest {
     cpu: &'static str,
 }
 
-/// All kernels that Debian has of what flametop claims to run on, up to the newest (`sid`). `max` is all that the emulator knows,
-/// on arm64 with signed return addresses; a Cortex-A72 has none.
+/// All Debian kernels of the versions that flametop supports, up to the newest (`sid`). Processor `max` has all features of the
+/// emulator, on arm64 with signed return addresses; a Cortex-A72 has none.
 fn guests() -> Vec<Guest> {
     let mut guests = Vec::new();
     for kernel in ["6.1", "6.12", "6.18", "sid"] {
@@ -35,19 +36,19 @@ fn guests() -> Vec<Guest> {
     guests
 }
 
-/// Something that is asked of each guest.
+/// A question to each guest.
 struct Question {
-    /// What it is called in `ASK`.
+    /// Its name in `ASK`.
     name: &'static str,
     /// A line for the guest's shell. Its output ends by its status.
     command: &'static str,
     /// The titles of the columns that the answer fills.
     columns: &'static [&'static str],
-    /// The cells; what does not hold begins with [`NO`].
+    /// Makes the cells; a cell that fails begins with [`NO`].
     answer: fn(&str) -> Vec<String>,
 }
 
-/// Those that are asked: which kernel it is, always, and all others or those in `ASK`.
+/// Questions that are asked: always the kernel's version; then all others, or only those in `ASK`.
 fn questions() -> impl Iterator<Item = &'static Question> {
     let wanted = std::env::var("ASK").unwrap_or_default();
     let is_wanted =
@@ -55,7 +56,7 @@ fn questions() -> impl Iterator<Item = &'static Question> {
     QUESTIONS.iter().filter(move |question| is_wanted(question.name))
 }
 
-/// What a cell begins with that must not be.
+/// Begin of a cell that fails the test.
 const NO: &str = "NO";
 /// The line between two answers.
 const BETWEEN: &str = "=====";
@@ -117,12 +118,12 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// The status at the end of what was said.
+/// Whether the status at the end of the output is success.
 fn succeeded(said: &str) -> bool {
     said.trim_end().ends_with("status 0")
 }
 
-/// `ok`, and what is limited. Of x86_64 all kernels but 6.1 let stacks be read in place.
+/// `ok`, and what is limited. On x86_64 all kernels but 6.1 allow reading stacks in place.
 fn doctor(said: &str) -> Vec<String> {
     let limited: Vec<&str> = said
         .lines()
@@ -150,8 +151,8 @@ fn code(said: &str) -> Vec<String> {
     vec![compared.map_or_else(|| format!("{NO}: {said}"), |compared| format!("ok, {compared}"))]
 }
 
-/// What `flametop record` has saved of a program whose functions are known: `name;…;_start;…;main;sort_mode;… count`. It has just
-/// started: until its table is made its stacks are their innermost frame.
+/// Checks the file of `flametop record` for a program with known functions: `name;…;_start;…;main;sort_mode;… count`. The program
+/// has just started: until its table is made, its stacks have only their innermost frame.
 fn recorded(said: &str) -> Vec<String> {
     let (mut all, mut whole, mut alone) = (0, 0, 0);
     for line in said.lines().filter(|line| line.contains(";compare_work ")) {
@@ -185,7 +186,7 @@ fn truth(said: &str) -> Vec<String> {
     vec![whole, wrong]
 }
 
-/// What a script says of one kind of event: a line that begins with it.
+/// The line of a script's output about one kind of event: it begins with the event's name.
 fn line_of(event: &str, said: &str) -> String {
     let line = said.lines().find_map(|line| line.strip_prefix(event)?.strip_prefix(' '));
     line.map_or_else(|| format!("{NO}: {event}: {said}"), str::to_owned)
@@ -223,7 +224,7 @@ fn functions(said: &str) -> Vec<String> {
     FUNCTIONS.iter().map(|means| line_of(means, said)).collect()
 }
 
-/// Of stacks that stand below 60 calls whose returns are watched, how many have all of them. (Before, and after, there are fewer.)
+/// Number of whole stacks among those below 60 calls whose returns are watched. (Before and after, there are fewer calls.)
 fn returns(said: &str) -> Vec<String> {
     let whole = format!(";main{};often", ";deeper".repeat(60));
     let weight = |part: &str| -> usize {
@@ -242,15 +243,15 @@ fn costs(said: &str) -> Vec<String> {
 
 /// Boots one guest and asks it everything.
 fn ask(guest: Guest, place: &Path) -> Vec<String> {
-    // Each question in a shell of its own; a line that nothing else prints ends what it says.
+    // Each question runs in a separate shell; a unique line ends its output.
     let lines = questions().map(|question| format!("( {} ) 2>&1; echo \"status $?\"; echo {BETWEEN}", question.command));
     let script = lines.collect::<Vec<_>>().join("\n");
     let vm = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/vm");
     let payload = place.join(guest.arch).join("payload");
     assert!(payload.join("truth").exists(), "nothing was built for {}: make test-vm does, by tests/vm/build", guest.arch);
     let mut command = Command::new(vm);
-    // On x86_64 the emulator does not stand code that one processor changes while another runs it, as every probe and every tracepoint
-    // does: now and then the breakpoint that stands there for a moment ends the guest ("Oops: int3").
+    // On x86_64 the emulator fails if one processor changes code while another runs it, as every probe and every tracepoint does.
+    // Now and then the temporary breakpoint there ends the guest ("Oops: int3").
     command.args(["--smp", if guest.arch == "x86_64" { "1" } else { "2" }]);
     command.args([
         "--arch",
@@ -267,7 +268,7 @@ fn ask(guest: Guest, place: &Path) -> Vec<String> {
     command.arg(payload).arg("--overlay").arg(place.join(guest.arch).join("root")).arg("--").arg(script);
     let begun = Instant::now();
     let mut vm = command.stdout(Stdio::piped()).spawn().expect("tests/vm/vm can be run");
-    // Shown as it comes: of a guest that hangs it is seen where.
+    // Output is shown as it comes, to see where a guest hangs.
     let mut said = String::new();
     let mut asked = questions();
     for line in BufReader::new(vm.stdout.take().expect("it is a pipe")).split(b'\n') {

@@ -1,5 +1,5 @@
 /*
- * Deep stacks of ever new return addresses, for as many seconds as the first argument says (x86_64).
+ * Makes deep stacks of ever new return addresses, for as many seconds as the first argument says (x86_64).
  *
  *	main ─► step ─► forest+8·x ─► step ─► forest+8·y ─► … ─► leaf         x, y, … are random, 2,000 frames
  *
@@ -26,7 +26,7 @@ __attribute__((used, noinline)) static void leaf(void)
 		__asm__ volatile("" ::: "memory");
 }
 
-/* The next of the forest's functions. */
+/* Returns the next function of the forest. */
 __attribute__((used, noinline)) static unsigned long next(void)
 {
 	extern char forest[];

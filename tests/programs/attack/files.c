@@ -1,6 +1,6 @@
 /*
- * Maps a file that has a new name of 3.7 KB each time, executable, and takes it away: as fast as it can, and runs a little between.
- * With "apart", at falling addresses: what was mapped before is never replaced.
+ * Maps a file executable, under a new name of 3.7 KB each time, and unmaps it. Does so as fast as it can, and runs a little
+ * between. With "apart", at falling addresses: what was mapped before is never replaced.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,12 +1,12 @@
 /*
- * Holds its own memory lock for good. A file system in user space (FUSE) never answers WRITE: a thread unmaps a page of a file there
- * that was written to, which waits for the answer with the lock held for reading or writing; another thread maps memory, which waits
- * for the lock, and everybody else who wants it waits behind. Others go on spinning.
+ * Holds its own memory lock for good. A file system in user space (FUSE) never answers WRITE. One thread unmaps a written page of
+ * a file there: it waits for the answer and holds the lock for reading or writing. Another thread maps memory: it waits for the
+ * lock, and all further requests for the lock wait behind it. The remaining threads keep spinning.
  *
- * The file system is served by the same program, in a namespace of its own: an ordinary user may do all of this.
+ * The same program serves the file system, in a new namespace: an ordinary user may do all of this.
  *
- * Arguments: SECONDS [late]. With `late` WRITE is answered after 4.3 s, just before those who wait would give up. Again and again, ten new
- * files of 4 KB are mapped first and run for 20 ms each while the lock is held.
+ * Arguments: SECONDS [late]. With `late` WRITE is answered after 4.3 s, just before waiting readers would give up. This is
+ * repeated without end. Each time ten new files of 4 KB are mapped first, and run for 20 ms each while the lock is held.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
 	put("/proc/self/uid_map", text);
 	snprintf(text, sizeof(text), "0 %d 1", gid);
 	put("/proc/self/gid_map", text);
-	/* Everybody may open it, as a rule; where not, the test has made another node of it here. */
+	/* Everybody may open /dev/fuse, as a rule. Otherwise the test has made another node of it here. */
 	device = open("device", O_RDWR);
 	if (device < 0)
 		fail("device");
@@ -232,7 +232,7 @@ int main(int argc, char **argv)
 		serve(device, is_late);
 		_exit(0);
 	}
-	/* With the server's end all that waits for it ends, if nobody else has the device open. */
+	/* When the server ends, all waits for it end, if no other process has the device open. */
 	close(device);
 	alarm(seconds);
 	snprintf(path, sizeof(path), "mounted/file");
@@ -242,7 +242,7 @@ int main(int argc, char **argv)
 	if (is_late)
 		hold_again_and_again(file);
 	map_page(file);
-	/* Both threads first: making one maps its stack, which would wait for the lock. */
+	/* Makes both threads first: a new thread's stack is mapped, which would wait for the lock. */
 	if (pthread_create(&thread, NULL, take_away, NULL) || pthread_create(&thread, NULL, map, NULL))
 		fail("pthread_create");
 	pthread_barrier_wait(&all_there);

@@ -1,6 +1,6 @@
 /*
- * Passes for CPython 3.12: a ring of frames, so that the chain has no end, of code objects that are others at each look, with names and line
- * tables as long as can be. `interpreter SECONDS`. Built with -rdynamic, under a name such as python3.12.
+ * Pretends to be CPython 3.12. Its frames are a ring, so the chain has no end. Its code objects change at each look; their names
+ * and line tables are as long as possible. `interpreter SECONDS`. Built with -rdynamic, under a name such as python3.12.
  */
 #include <pthread.h>
 #include <stdint.h>

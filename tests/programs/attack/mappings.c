@@ -1,8 +1,8 @@
 /*
- * Maps files of its own, executable, under paths of 3.7 KB.
+ * Maps new files executable, under paths of 3.7 KB.
  *
  *   mappings SECONDS rate COUNT    COUNT mappings a second of one file, at falling addresses, each taken away again: what was mapped
- *                                  before is never replaced. How many there were is in the file `count`, as text, from second to second.
+ *                                  before is never replaced. The file `count` has their number so far, as text, updated each second.
  *   mappings SECONDS many COUNT    COUNT mappings of a file each, then the file `done`, then it stops until SIGCONT, then it spins
  */
 #define _GNU_SOURCE

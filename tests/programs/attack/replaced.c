@@ -1,9 +1,9 @@
-/* Runs code of files that are something else a moment later: a FIFO, or a link to what it is told.
+/* Runs code of files that become something else a moment later: a FIFO, or a link to a given target.
  *
  *   write a page of code ─► map it, run it for 30 ms ─► unmap it ─► rename the other thing over its path ─► the next file
  *
- * Who looks at the path then, for the build id or the unwind table of what was sampled, finds that. Arguments: DIRECTORY, then "fifo" or
- * the target of links. Files keep their names until this ends; at most 300 are made.
+ * A profiler that opens the path then, for the build id or the unwind table of a sample, finds the FIFO or the link. Arguments:
+ * DIRECTORY, then "fifo" or the target of links. Files keep their names until this ends; at most 300 are made.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Sorts for ever by the library of sorting.c: main → sort_it → sort_numbers → … → compare.
+/* Sorts without end by the library of sorting.c: main → sort_it → sort_numbers → … → compare.
  *
  * Arguments: [SECONDS]. Says "ready" when the loop begins.
  */

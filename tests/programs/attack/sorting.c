@@ -1,5 +1,5 @@
-/* A library that keeps no frame pointers: who called it is known by its unwind information only. Built with -O2
- * -fomit-frame-pointer -shared. */
+/* A library that keeps no frame pointers: its caller is known by its unwind information only. Built with -O2 -fomit-frame-pointer
+ * -shared. */
 typedef int compare_t(unsigned, unsigned);
 
 __attribute__((noinline)) void sort_numbers(unsigned *numbers, unsigned count, compare_t *compare)
@@ -21,6 +21,6 @@ __attribute__((noinline)) void sort_numbers(unsigned *numbers, unsigned count, c
 	numbers[last] = pivot;
 	sort_numbers(numbers, last, compare);
 	sort_numbers(numbers + last + 1, count - last - 1, compare);
-	/* So that neither call is the last thing that happens. */
+	/* So that neither call is a tail call. */
 	__asm__ volatile("" : : : "memory");
 }

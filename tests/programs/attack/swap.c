@@ -1,5 +1,5 @@
-// Swaps a directory of its own with a link to somebody else's, as fast as it can, and puts a file of its own in the place of each
-// temporary file that it sees there: who looks a path up twice gives that file a name in the other directory.
+// Swaps its directory with a link to another user's directory, as fast as it can. It also replaces each temporary file that it
+// sees in its directory by its own file. A program that looks up the path twice would rename that file into the other directory.
 //
 //   swap DIRECTORY LINK
 #define _GNU_SOURCE

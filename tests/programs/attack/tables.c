@@ -60,7 +60,7 @@ int main(int argc, char **argv)
             munmap(run, 4096);
         }
         if (makes) {
-            /* All are made: says so, and waits. */
+            /* Says that all files are made, and waits. */
             close(open("done", O_WRONLY | O_CREAT, 0644));
             pause();
         }

@@ -1,5 +1,5 @@
-/* One of the libraries that loader.c opens: built with NAME (churn0 to churn7) and SIZE, which makes its frames and its code
- * differ from its sisters'.
+/* A library that loader.c opens. It is built with NAME (churn0 to churn7) and SIZE. SIZE makes frames and code of each library
+ * differ from those of the others.
  */
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -7,7 +7,7 @@
 
 static volatile long sink;
 
-/* In front of all, so that the functions of no two libraries are at the same offset. */
+/* Padding in front of the code, so that functions of different libraries are never at the same offset. */
 __attribute__((used, aligned(16))) void JOIN(NAME, _room)(void)
 {
 	__asm__ volatile(".skip " "%c0" ", 0x90" : : "i"(SIZE * 48));

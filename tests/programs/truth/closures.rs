@@ -22,7 +22,7 @@ pub fn spin(rounds: u64) -> u64 {
     sum
 }
 
-// The closures of `apply` may be inlined into it, but then it is `apply` that calls.
+// The closures of `apply` may be inlined into it; then `apply` itself calls.
 //= closures_mode > truth_closures::apply > truth_closures::closures_mode::{{closure}} | spin
 //= closures_mode > truth_closures::call > truth_closures::closures_mode::{{closure}} > spin
 
@@ -63,7 +63,7 @@ pub fn sorts(n: u64) -> u64 {
 pub fn closures_mode() {
     for n in 0u64.. {
         black_box(apply(|x: u64| spin(2000) ^ x, |x: u64| spin(1000) + n + x, n));
-        // Not known to the compiler, so that the closure has a frame of its own.
+        // The compiler cannot know this closure, so it has its own frame.
         let chosen: &dyn Fn(u64) -> u64 = &|x: u64| spin(1000) + n + x;
         black_box(call(black_box(chosen), n));
         black_box(sorts(n));
@@ -87,7 +87,7 @@ pub fn fall(depth: u64) -> u64 {
     black_box(&guard);
     black_box(below) + 1
 }
-// Whatever drops a guard, inlined or not, is the compiler's choice.
+// The compiler chooses which function drops a guard, and whether the drop is inlined.
 //= fall > fall | failing | <rest,gcc,libc,ld,vdso:panic> | drop_guard
 //= drop_guard > spin
 //= <rest,gcc,libc,ld,vdso:panic> > spin

@@ -1,4 +1,4 @@
-/* Code that comes and goes: libraries opened and closed, functions bound when they are first called.
+/* Code that is loaded and unloaded: libraries opened and closed, functions bound when they are first called.
  *
  *   churn DIRECTORY     libraries churn0.so to churn7.so, one after the other, often at the same address
  *   bind DIRECTORY      binds.so, which calls five hundred functions of bound.so for the first time, again and again
@@ -29,8 +29,8 @@ NOINLINE void called_back(long n)
 
 typedef void enter(void (*)(long), long);
 
-/* The addresses of all libraries are the same when each is closed before the next is opened: sizes differ, so that a
- * table of another library would be wrong. */
+/* If each library is closed before the next is opened, all get the same address. Their sizes differ, so that the table of another
+ * library would be wrong. */
 NOINLINE void churn_mode(const char *directory)
 {
 	for (long n = 0;; n++) {
@@ -65,7 +65,7 @@ NOINLINE void bind_mode(const char *directory)
 	}
 }
 //= bind_mode > <libc,ld,gcc:dl> | binds_all
-/* What binds_all calls is generated with it. */
+/* The declarations of binds_all's calls are generated with it. */
 
 int main(int argc, char **argv)
 {

@@ -2,9 +2,9 @@
  *
  * One thread is 100 frames deep, a page each. Three others have the kernel change the entries of those pages all the time:
  *
- *   collapse    MADV_COLLAPSE: pages of 4 KiB are copied into one of 2 MiB, and given back
- *   protect     mprotect of one page: entries are cleared and set again, large pages split
- *   out         MADV_PAGEOUT: pages go to swap, if there is any, and come back at another place in memory
+ *   collapse    MADV_COLLAPSE: pages of 4 KiB are copied into one of 2 MiB, then freed
+ *   protect     mprotect of one page: entries are cleared and set again, large pages are split
+ *   out         MADV_PAGEOUT: pages go to swap, if there is any, and return at another place in memory
  */
 #include "truth.h"
 

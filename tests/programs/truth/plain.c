@@ -1,13 +1,13 @@
 /* Stacks of one process without tricks of the system: see truth.h for the lines that declare calls.
  *
- *   one LOG DEPTH SPREAD     one function, DEPTH deep and up to SPREAD deeper; LOG is told when and how deep
+ *   one LOG DEPTH SPREAD     one function, DEPTH deep and up to SPREAD deeper; LOG gets times and depths
  *   grow                     alloca and arrays of variable length
- *   realign                  stacks that are realigned: the caller's is found through another register (DRAP)
- *   tails                    functions that are jumped to
+ *   realign                  realigned stacks: the caller's frame is found through another register (DRAP)
+ *   tails                    functions entered by a jump
  *   sort                     callbacks that libc calls
  *   copy                     libc's assembly
  *   calls                    system calls
- *   threads                  threads that come and go
+ *   threads                  threads that start and end all the time
  *   pages                    a stack of 6 MiB, on pages of 2 MiB and of 4 KiB
  */
 #include "truth.h"
@@ -97,7 +97,7 @@ NOINLINE long with_alloca(long size)
 	for (long at = 0; at < size; at += 512)
 		array[at] = at;
 	long result = with_array(size / 2 + 1);
-	/* More while the frame stands. */
+	/* More space while the frame exists. */
 	volatile char *more = alloca(size / 3 + 16);
 	more[0] = result;
 	result += with_array(size / 5 + 1);
@@ -159,7 +159,7 @@ REALIGNED NOINLINE long forced(long seed)
 }
 //= forced > aligned | burn
 
-/* Forced, and no frame to be left: nothing but the alignment. */
+/* Forced realignment, and nothing else that needs a frame. */
 REALIGNED NOINLINE long forced_more(long seed, long a, long b, long c, long d, long e, long f)
 {
 	wide vector = {a, b, c, d, e, f, seed, 1};
@@ -210,7 +210,7 @@ NOINLINE long tail_first(long n)
 }
 //= tail_first > burn
 
-/* Through a pointer, so that it is a jump to an address in a register. */
+/* Called through a pointer, so that the jump is to an address in a register. */
 static long (*volatile chosen)(long) = tail_first;
 
 NOINLINE long tail_chosen(long n)
@@ -224,7 +224,7 @@ NOINLINE void tails_mode(void)
 	for (long n = 0;; n++)
 		sink += tail_chosen(n) + tail_second(n);
 }
-/* Who was jumped to stands in the place of who jumped. */
+/* After a tail jump, the target's frame replaces the jumping function's frame. */
 //= main > tails_mode > tail_chosen | tail_first | tail_second | tail_third
 
 NOINLINE int compare_work(const int *a, const int *b)
@@ -280,7 +280,7 @@ NOINLINE void copy_mode(void)
 	}
 }
 //= main > copy_mode > <libc:copy>*1
-/* In musl one calls the other. */
+/* In musl strchr calls __strchrnul. */
 //= copy_mode > strchr > __strchrnul
 
 NOINLINE void calls_mode(void)
@@ -317,7 +317,7 @@ NOINLINE void *thread_main(void *rounds)
 /* clone3 and start_thread, or musl's __clone and start; then what a thread does before and after its function. */
 //= ^<clone:thread>*1 > <libc:thread>*1 > thread_main > thread_inner
 //= <libc:thread>*1 > <libc,gcc,ld:thread>
-/* Declared above; in a static program it is found by its name. */
+/* Declared above as a function, so in a static program it is found by its name. */
 //= <libc,gcc,ld:thread> > __strchrnul
 
 NOINLINE void threads_mode(void)
@@ -334,7 +334,7 @@ NOINLINE void threads_mode(void)
 }
 //= main > threads_mode > <libc:threads>
 
-/* A frame that reaches over 16 small pages. */
+/* A frame that spans 16 small pages. */
 NOINLINE long over_pages(long left)
 {
 	volatile char array[1 << 16];
@@ -355,7 +355,7 @@ NOINLINE void *pages_main(void *levels)
 }
 //= ^<clone:thread>*1 > <libc:thread>*1 > pages_main > over_pages
 
-/* How many KiB of memory are in large pages: of the whole process. */
+/* Returns the KiB of the whole process's memory that are in large pages. */
 NOINLINE long large_pages(void)
 {
 	char line[256];

@@ -1,4 +1,4 @@
-/* Processes that come and go.
+/* Processes that start and end all the time.
  *
  *   vfork                     children in their parent's memory and on its stack
  *   fork                      children without exec
@@ -112,7 +112,7 @@ NOINLINE void storm_fork(char *ms)
 }
 //= storm_fork > <libc,ld:fork>
 
-/* The same by posix_spawn: its child runs on a stack of its own, in its parent's memory. */
+/* storm_fork by posix_spawn instead: the child runs on a new stack, in its parent's memory. */
 NOINLINE void storm_spawn(char *ms)
 {
 	char *arguments[] = {"short", "short", ms, NULL};

@@ -37,7 +37,7 @@ NOINLINE void handler_work(void)
 }
 //= handler_work > burn
 
-/* What a handler returns to is the frame between: libc's __restore_rt; on arm64 __kernel_rt_sigreturn of the vDSO. */
+/* A handler returns to the frame between: libc's __restore_rt; on arm64 __kernel_rt_sigreturn of the vDSO. */
 NOINLINE void on_alarm(int signal)
 {
 	(void)signal;
@@ -62,7 +62,7 @@ NOINLINE void on_second(int signal, siginfo_t *info, void *context)
 //= * > <libc,vdso:second>*1 > on_second > second_work
 //= <libc:raise> > <libc,vdso:second>*1
 
-/* Another signal while it runs, always at the same place, and others (ITIMER_VIRTUAL) anywhere. */
+/* While it runs, it gets a second signal, always at the same place, and other signals (ITIMER_VIRTUAL) anywhere. */
 NOINLINE void on_first(int signal, siginfo_t *info, void *context)
 {
 	(void)info, (void)context;
@@ -101,7 +101,8 @@ int main(int argc, char **argv)
 {
 	const char *mode = begin(argc, argv);
 
-	/* Real time is for signals: what ends it is the test, or the end of its input's patience. */
+	/* Signals use timers of CPU time. The timer of real time remains for the alarm in `begin`, which ends this program if the test
+	 * does not. */
 	if (!strcmp(mode, "leaf")) {
 		struct sigaction action = {.sa_handler = on_alarm};
 		if (sigaction(SIGVTALRM, &action, NULL))

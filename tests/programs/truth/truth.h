@@ -1,8 +1,8 @@
-/* What the programs here share: they know their own stack, and tell it.
+/* Shared by the programs here, which know their own stacks and declare them.
  *
- * Lines that begin with a double slash and an equals sign declare which calls there are; tests/truth reads them off the
- * sources and holds each sampled stack against them. Every function that matters has a name of its own at its place in the
- * call graph, so a stack is right if and only if it is a path of that graph.
+ * Lines that begin with a double slash and an equals sign declare the calls of a program. tests/truth reads them from the sources
+ * and compares each sampled stack with them. Every function that matters has a unique name and one place in the call graph. So a
+ * stack is right if and only if it is a path of that graph.
  *
  *   a > b > c | d        a calls b, and b calls c and d
  *   ^a                   a is a root: nobody called it
@@ -13,9 +13,9 @@
  *   <rest:x>             functions of the program itself that no line declares: the compiler's, the language's runtime
  *   *                    each function that a line declares
  *
- * A function that calls others may also be in a linkage stub or in the linker that binds it: that needs no line.
- * All programs take a mode and its arguments, say "ready", wait for a byte, and then do one thing until they are killed, or
- * for two minutes: of time, or, by the limit with which the tests start them, of a processor.
+ * A function that calls others may also be in a linkage stub or in the linker that binds it: that needs no line. All programs
+ * take a mode and its arguments, say "ready", wait for a byte, and then run the mode until they are killed. Otherwise they end
+ * after two minutes. The tests also limit their CPU time to two minutes.
  */
 #ifndef _GNU_SOURCE /* g++ has it defined */
 #define _GNU_SOURCE
@@ -35,8 +35,8 @@
 
 static volatile unsigned long sink;
 
-/* What is common to all: how it begins and ends. glibc: __libc_start_main and what it calls; musl has one more. "ldentry" is the
- * first function of ld.so. */
+/* Calls common to all programs: their start and end. glibc: __libc_start_main and what it calls; musl has one more. "ldentry" is
+ * the first function of ld.so. */
 //= ^<ldentry:boot>*1 > <ld:boot> > <libc,stdc++,gcc:boot> | <rest:boot>
 //= <ldentry:boot>*1 > <rest:boot>
 //= <rest:boot> > <libc,stdc++,gcc:boot>
@@ -46,7 +46,7 @@ static volatile unsigned long sink;
 //= main > begin > <libc:begin>
 //= <libc:begin> > <vdso:begin>
 
-/* One moment of the program that a test can look up: between `begin` and `end` the recursion was `depth` deep. */
+/* A period of the program, for tests: between `begin` and `end` the recursion was `depth` deep. */
 struct phase {
 	volatile uint64_t begin, end; /* nanoseconds of CLOCK_MONOTONIC */
 	volatile uint64_t depth, reserved;
@@ -62,7 +62,7 @@ struct phase {
 #define KEEP_FRAME() (void)0
 #endif
 
-/* A leaf without a frame of its own: all of its registers are its caller's. */
+/* A leaf without a frame: all of its registers are its caller's. */
 NOINLINE void burn(long rounds)
 {
 	KEEP_FRAME();
@@ -76,7 +76,7 @@ NOINLINE const char *begin(int argc, char **argv)
 
 	puts("ready");
 	fflush(stdout);
-	/* Nobody there to say a word: nobody who will look. */
+	/* Input has ended: no test will look at this program. */
 	if (read(0, &byte, 1) != 1)
 		exit(1);
 	alarm(120);
