@@ -15,11 +15,11 @@ export CARGO VM ASK
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FLAMETOP := $(TARGET)/release/flametop
 
-# build.rs looks for `clang`; some distributions have it under a versioned name only. Asked when a recipe runs, because
-# setup may have installed it a moment ago.
+# build.rs looks for `clang`; some distributions have it under a versioned name only. It is searched when a recipe runs, because
+# setup may just have installed it.
 WITH_CLANG = CLANG="$$(scripts/setup.sh clang)"
 
-# What a terminal program must know of its terminal, kept over sudo.
+# Variables that describe the terminal; they are passed through sudo.
 KEPT = $(foreach name,TERM COLORTERM LANG LC_ALL LC_CTYPE NO_COLOR,$${$(name)+$(name)="$$$(name)"})
 
 .PHONY: run build arm64 check test test-all test-vm bench soak picture install uninstall help setup

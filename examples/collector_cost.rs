@@ -1,5 +1,5 @@
-//! What collecting costs: `cargo run --release --example collector_cost -- [FREQUENCY [SECONDS]]`, as root, on a machine
-//! that does something. Prints how long the start takes, CPU time of draining and run time of the BPF program per sample
+//! Cost of the collector: `cargo run --release --example collector_cost -- [FREQUENCY [SECONDS]]`, as root, on a busy machine.
+//! Prints the time of the start, the CPU time of draining, and the run time of the BPF program per sample
 //! (the latter with `sysctl kernel.bpf_stats_enabled=1`).
 
 use std::error::Error;

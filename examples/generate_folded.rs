@@ -1,16 +1,16 @@
-//! Makes a large file of folded stacks that looks like a real one, always the same for the same arguments.
+//! Makes a large, realistic file of folded stacks. The same arguments always make the same file.
 //!
 //! ```text
 //! cargo run --release --example generate_folded -- 1000000 sorted profile > /tmp/1m.folded
 //! ```
 //!
-//! The stacks are random walks over a call graph of 20,000 functions: a function has few callees or, rarely, many, and the
-//! first ones are called far more often. Names have 10 to 60 characters. All stacks differ; they are 25 frames deep on average.
+//! The stacks are random walks over a call graph of 20,000 functions. Most functions have few callees, some have many. The
+//! first callees are called far more often. Names have 10 to 60 characters. All stacks differ. They are 25 frames deep on average.
 //!
-//! - `profile`: a new stack parts from one seen before a few frames above its leaf, as in profiles of programs: about 4 nodes
-//!   of the trie a stack.
-//! - `scattered`: each stack is a walk of its own from the root, which shares little with others: about 15 nodes a stack. No
-//!   program is like that, but generators of test files are.
+//! - `profile`: a new stack branches off from an earlier stack a few frames above its leaf, as in profiles of programs. This takes
+//!   about 4 nodes of the trie a stack.
+//! - `scattered`: each stack is a separate walk from the root and shares little with others. This takes about 15 nodes a stack.
+//!   No program is like that, but generators of test files are.
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
@@ -38,7 +38,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// From 0 up to `limit`, small numbers far more often.
+    /// Returns a number from 0 up to `limit`. Small numbers are far more frequent.
     fn skewed(&mut self, limit: u64) -> u64 {
         let unit = self.below(1 << 20) as f64 / f64::from(1 << 20);
         (unit * unit * unit * limit as f64) as u64
@@ -70,7 +70,7 @@ fn program(random: &mut Random) -> Program {
 }
 
 impl Program {
-    /// Goes on from the end of `stack` until chance, one in `stop`, ends it.
+    /// Extends `stack` by random callees. After each one it stops with a chance of one in `stop`.
     fn walk(&self, random: &mut Random, stack: &mut Vec<u32>, stop: u64) {
         loop {
             let callees = &self.callees[stack[stack.len() - 1] as usize];
@@ -86,7 +86,7 @@ impl Program {
         format!("{};{}", COMMANDS[stack[0] as usize], functions.join(";"))
     }
 
-    /// A stack is a command, then functions.
+    /// Returns a new stack: a command, then functions.
     fn scattered(&self, random: &mut Random) -> Vec<u32> {
         let command = random.skewed(COMMANDS.len() as u64) as u32;
         let mut stack = vec![command, command * 100];
@@ -94,7 +94,7 @@ impl Program {
         stack
     }
 
-    /// Another way on from somewhere near the leaf of a stack that is known.
+    /// Returns a stack that branches off from a known stack somewhere near its leaf.
     fn variant(&self, random: &mut Random, known: &[Vec<u32>]) -> Vec<u32> {
         let Some(like) = known.get(random.below(known.len().max(1) as u64) as usize).filter(|_| known.len() > 100) else {
             return self.scattered(random);

@@ -1,15 +1,15 @@
-//! The live view over a profile that is made up: as many distinct stacks as one likes, and new samples all the time.
+//! The live view over a generated profile: any number of distinct stacks, and new samples all the time.
 //! `benches/table` presses keys on it.
 //!
 //! ```text
 //! cargo run --release --example live_like -- STACKS [SAMPLES_A_SECOND] < FILE.folded     leave with q
 //! ```
 //!
-//! The stacks are the file's (`examples/generate_folded.rs` makes one); each is sampled once before the screen opens. From
-//! then on samples of random ones come in every 100 ms, behind the same lock, engine and screen as in a session. Only the
-//! kernel and the symbolizer are not there.
+//! The stacks come from the file (`examples/generate_folded.rs` makes one). Each is sampled once before the screen opens. Then samples
+//! of random stacks come in every 100 ms, behind the same lock, engine and screen as in a session. Only the kernel and the symbolizer
+//! are missing.
 
-// A tool for developers: what it cannot do it says by panicking.
+// A tool for developers: it reports errors by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::BufRead;
@@ -29,7 +29,7 @@ fn main() {
     let stacks: usize = arguments.next().and_then(|text| text.parse().ok()).expect("how many stacks?");
     let rate: usize = arguments.next().map_or(2000, |text| text.parse().expect("how many samples a second?"));
     let names = Arc::new(Names::default());
-    // As good as without bounds, so that nothing is let go while keys are timed.
+    // Practically without bounds, so that no sample is dropped while keys are timed.
     let mut profile = Profile::new(Limits { window: u64::MAX, memory: usize::MAX - 1 });
     let known = fill(&mut profile, &names, stacks);
     let profile = Arc::new(RwLock::new(profile));
@@ -66,7 +66,7 @@ fn main() {
     engine.join().expect("the engine failed");
 }
 
-/// Reads stacks from standard input, and samples each once.
+/// Reads stacks from standard input and samples each of them once.
 fn fill(profile: &mut Profile, names: &Names, wanted: usize) -> Vec<(ThreadIndex, StackId)> {
     let mut known = Vec::new();
     for line in std::io::stdin().lock().lines().take(wanted) {
@@ -94,7 +94,7 @@ fn sample((thread, stack): (ThreadIndex, StackId)) -> Sample {
     Sample { time, stack, thread, cpu: Cpu(0), source, user_end, ..Sample::default() }
 }
 
-/// Samples of known stacks, as the collecting thread would bring them.
+/// Adds samples of known stacks, as the collector thread would.
 fn feed(profile: Arc<RwLock<Profile>>, known: Vec<(ThreadIndex, StackId)>, rate: usize) {
     std::thread::spawn(move || {
         let mut random: usize = 42;

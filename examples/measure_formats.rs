@@ -1,4 +1,4 @@
-//! Times the formats on a file of folded stacks, and says how much memory was the most.
+//! Times the formats on a file of folded stacks, and prints the peak memory.
 //!
 //! ```text
 //! cargo run --release --example measure_formats -- /tmp/1m.folded

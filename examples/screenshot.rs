@@ -4,10 +4,10 @@
 //! cargo run --example screenshot -- --wait 3s --keys 'j j Enter /' --output screen.svg -- flametop
 //! ```
 //!
-//! The SVG is self-contained and exact: block elements and lines are drawn as rectangles on the grid of cells, so that
-//! bars meet as they do in a terminal, and each run of text is told its width, whatever font draws it.
+//! The SVG is self-contained and exact. Block elements and lines are drawn as rectangles on the grid of cells, so that
+//! bars meet as they do in a terminal. Each run of text has its width set, so it does not depend on the font.
 
-// A tool for developers: what it cannot do it says by panicking.
+// A tool for developers: it reports errors by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fmt::Write as _;
@@ -106,7 +106,7 @@ fn main() {
         Some(path) => std::fs::write(path, picture).unwrap_or_else(|error| panic!("failed to write {}: {error}", path.display())),
         None => print!("{picture}"),
     }
-    // Asked to end as a closed window would, so that a profiler can take its programs out of the kernel.
+    // Ends the program with the signal of a closed window, so that a profiler can unload its BPF programs.
     terminal.signal(rustix::process::Signal::TERM);
     std::thread::sleep(Duration::from_millis(300));
 }
@@ -194,7 +194,7 @@ impl Theme {
     }
 }
 
-/// How a cell is drawn; cells in a row that agree become one run.
+/// How a cell is drawn. Adjacent equal cells of a row become one run.
 #[derive(Clone, Copy, PartialEq)]
 struct Style {
     text: Rgb,
@@ -260,7 +260,7 @@ fn draw_row(out: &mut String, screen: &vt100::Screen, theme: &Theme, row: u16, c
     let cells: Vec<(u16, &vt100::Cell, Style)> =
         (0..cols).filter_map(|col| screen.cell(row, col).map(|cell| (col, cell, style_of(cell, theme)))).collect();
 
-    // Grounds first, and all of a row: a letter may reach into the next cell.
+    // Draw all backgrounds of a row first: a letter may reach into the next cell.
     for run in cells.chunk_by(|a, b| a.2.ground == b.2.ground) {
         let ground = run[0].2.ground;
         if ground != theme.ground {
@@ -301,7 +301,7 @@ impl Run {
     fn push(&mut self, out: &mut String, y: f32, col: u16, cells: u16, glyph: &str, style: Style) {
         let joins =
             self.style.is_some_and(|own| Style { ground: style.ground, ..own } == style) && self.start + self.cells == col;
-        // A wide letter stands alone: its width is not to be shared with its neighbours.
+        // A wide letter is a separate run, so that its neighbours do not share its width.
         if !joins || cells > 1 {
             self.finish(out, y);
             self.start = col;

@@ -1,4 +1,4 @@
-//! How user stacks are walked on this machine: how they end, where, and what a sample costs in the kernel.
+//! Measures walks of user stacks on this machine: why and where they end, and the cost of a sample in the kernel.
 //!
 //! `cargo run --release --example walk -- [SECONDS [HZ [tables|copied|anew|fp|nothing [PID]]]]`, as root, beside some load.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
@@ -91,12 +91,12 @@ fn main() {
     }
 }
 
-/// Orders ends by their numbers.
+/// Makes ends sortable by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct UserEndOrder(u8);
 
-/// What the kernel has counted, if it counts (`sysctl kernel.bpf_stats_enabled=1`): nanoseconds and runs of the programs
-/// that we hold.
+/// Returns the kernel's figures for the programs that we hold: nanoseconds and runs. The kernel counts only with
+/// `sysctl kernel.bpf_stats_enabled=1`.
 fn bpf_cost() -> Vec<(u64, u64)> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fdinfo") else { return Vec::new() };
     let infos = entries.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());

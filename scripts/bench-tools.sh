@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what flametop is measured beside, under the directory given: flamelens and lightswitch. What cannot be installed is left
-# out, and its figures stay empty.
+# Installs flamelens and lightswitch under the given directory; flametop is measured beside them. If an installation fails, the figures of
+# that program stay empty.
 set -eu
 root=$1
 cargo=${CARGO:-cargo}
@@ -12,7 +12,7 @@ install() {
 
 install flamelens
 
-# It calls the compiler of BPF `clang`, and links libelf and zlib statically.
+# Its build runs the BPF compiler under the name `clang`, and links libelf and zlib statically.
 [ -x "$root/bin/lightswitch" ] || {
     commands=$(mktemp -d)
     trap 'rm -rf "$commands"' EXIT

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Keeps this machine busy for a few seconds with work whose names are worth looking at, for the picture in README.md.
+# Keeps this machine busy for a few seconds, for the picture in README.md. The work has instructive function names.
 #
 #   scripts/demo-load.sh [SECONDS [LATE]]     one of the programs begins LATE seconds after the others
 #
-# A small shop with its customers (scripts/demo-shop.cpp), and beside it, nicer, programs that the tests build anyway and those of
-# every Debian: what the picture shows can be had again anywhere.
+# It runs a small shop with its customers (scripts/demo-shop.cpp). At a higher nice value it runs programs that the tests build anyway
+# and programs of every Debian. So the picture can be reproduced anywhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-20}
@@ -18,13 +18,13 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 0' INT TERM HUP
 
-# The picture shows files and lines: not where this copy of the sources lies.
+# The picture shows files and lines, so the path of this copy of the sources is replaced.
 flags=(-O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread "-ffile-prefix-map=$PWD=/flametop")
 g++ "${flags[@]}" -static -o "$programs/shop" scripts/demo-shop.cpp
 g++ "${flags[@]}" -o "$programs/names" tests/programs/names.cpp
 rustc --edition=2024 -C opt-level=1 -C force-frame-pointers=yes --remap-path-prefix "$PWD=/flametop" -o "$programs/rusty" tests/programs/rusty.rs 2>/dev/null
 
-# Longer than needed, so that they end when told to: bash reports those that end by their own alarm.
+# Programs get more time than needed, so that the script ends them: bash prints a message if a program ends by its alarm.
 "$programs/shop" "$((seconds + 5))" &
 workers+=($!)
 for name in names rusty; do
@@ -41,7 +41,7 @@ done
     done
 ) &
 workers+=($!)
-# Waited for, not run: bash would see a signal only after it.
+# In the background: bash handles a signal during `wait`, but not during a command in the foreground.
 sleep "$seconds" &
 workers+=($!)
 wait "$!" || true

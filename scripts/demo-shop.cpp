@@ -1,4 +1,4 @@
-// A small web shop and its customers, over loopback: what scripts/demo-load.sh runs for the picture in README.md.
+// A small web shop and its customers, over loopback. scripts/demo-load.sh runs it for the picture in README.md.
 //
 //   demo-shop SECONDS
 //
@@ -235,7 +235,7 @@ struct Shop {
         char buffer[4096];
         for (ssize_t got; (got = net::receive(connection, buffer, sizeof buffer)) > 0;) {
             std::string reply = handle({buffer, size_t(got)});
-            // In pieces, as a server does that sends while it compresses.
+            // In pieces, like a server that sends while it compresses.
             for (size_t at = 0; at < reply.size(); at += 80)
                 net::send(connection, std::string_view(reply).substr(at, 80));
             net::send(connection, "\4");

@@ -1,21 +1,21 @@
 #!/bin/sh
-# Fuzzes what reads hostile files, for some time, with what rustc on its own offers: no nightly, no cargo-fuzz.
+# Fuzzes readers of hostile files for some time, with stable rustc only: no nightly, no cargo-fuzz.
 #
-#   scripts/fuzz.sh [SECONDS [TARGET…]]     60, and all of them:
+#   scripts/fuzz.sh [SECONDS [TARGET…]]     default: 60 s, all targets:
 #
-#     convert   the converter of unwind information
-#     names     symbols and debug information
-#     jit       maps of code made at run time
-#     debug_files  separate debug files, what dwz took out, split DWARF
-#     collector    what the kernel tells of processes: side-band events, samples, /proc; the cache
-#     listing      code of x86_64 and arm64, source text, mangled names
-#     texts        folded stacks, the configuration
+#     convert       unwind information
+#     names         symbols and debug information
+#     jit           maps of code made at run time
+#     debug_files   separate debug files, dwz files, split DWARF
+#     collector     the kernel's data about processes: side-band events, samples, /proc; the cache
+#     listing       code of x86_64 and arm64, source text, mangled names
+#     texts         folded stacks, the configuration
 #     interpreters  Python's objects in a process's memory, records of its functions
 #
 # libFuzzer (in the crate libfuzzer-sys) needs a C++ compiler, and the instrumentation that LLVM's "sancov" pass puts into
-# code. What is fuzzed has no unsafe code, so that panics, overflows, time and memory are what there is to be found. Seeds are kept in
-# fuzz/corpus/TARGET, others are made of this machine's own files; the corpus grows in target/fuzz/TARGET. What is found lies in
-# target/fuzz/found, and ends the run with an error, once all targets have run:
+# code. The fuzzed code has no unsafe code, so the possible findings are panics, overflows, and too much time or memory. Some seeds are
+# kept in fuzz/corpus/TARGET; others are made from files of this machine. The corpus grows in target/fuzz/TARGET. Findings are saved in
+# target/fuzz/found. After all targets have run, a finding makes the script fail:
 #
 #   target/fuzz/…/release/TARGET FILE     runs that input once
 set -eu
@@ -30,9 +30,9 @@ mkdir -p "$directory/found"
 CLANG=${CLANG:-$(scripts/setup.sh clang)}
 export CLANG
 
-# A target triple, though it is our own, keeps the flags away from build scripts, which have no fuzzer to link with.
+# An explicit target triple, although it is the host's, keeps the flags away from build scripts, which have no fuzzer to link with.
 (
-    # The program's own dependencies, and what the fuzzer needs besides.
+    # The dependencies of the program, and additional ones of the fuzzer.
     cp Cargo.lock fuzz/Cargo.lock
     cd fuzz
     instrument="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
@@ -44,7 +44,7 @@ export CLANG
 
 programs="$directory/$triple/release"
 
-# Some libraries of this machine, of arm64 where there are any; programs of C, Rust, Go; the tests' own.
+# Some libraries of this machine, also of arm64 if there are any; programs in C, Rust and Go; programs of the tests.
 seeds_of_convert() {
     {
         find /usr/lib /usr/lib64 /usr/aarch64-linux-gnu -xdev -type f -name '*.so*' 2>/dev/null | sort | awk 'NR % 7 == 1' | head -n 150
@@ -53,7 +53,7 @@ seeds_of_convert() {
     } | FLAMETOP_SEEDS="$1" "$programs/convert"
 }
 
-# Small programs, with debug information in its forms; without; and with symbols in .gnu_debugdata.
+# Small programs: with debug information in its forms, without it, and with symbols in .gnu_debugdata.
 seeds_of_names() {
     source="$1/a.c"
     printf '%s\n' 'static inline int twice(int a) { return a * 2; }' \
@@ -83,7 +83,7 @@ seeds_of_jit() {
     } >"$1/dump"
 }
 
-# An object and a file that belongs to it, by build id, by link, by what dwz took out, or as split DWARF: its length, then both.
+# The length of an object, the object, and a file that belongs to it: by build id, by link, as a dwz file, or as split DWARF.
 seeds_of_debug_files() {
     (
         cd "$1"
@@ -118,7 +118,7 @@ for target; do
     *) [ -n "$(ls "$seeds")" ] || "seeds_of_$target" "$seeds" ;;
     esac
     echo "== $target"
-    # All that libFuzzer says is thousands of lines.
+    # The output of libFuzzer has thousands of lines.
     "$programs/$target" -max_total_time="$seconds" \
         -rss_limit_mb=1024 -malloc_limit_mb=512 -timeout=10 -max_len=65536 -print_final_stats=1 -verbosity=0 \
         -artifact_prefix="$directory/found/" "$corpus" "fuzz/corpus/$target" "$seeds" >"$directory/$target/log" 2>&1 || {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes the pictures in README.md: the real program, drawn by examples/screenshot.rs.
 #
-#   scripts/picture.sh FLAMETOP OUT.svg [python3 SCRIPT]     looking at a script that it starts, or at scripts/demo-load.sh
+#   scripts/picture.sh FLAMETOP OUT.svg [python3 SCRIPT]     shows SCRIPT, which it starts, or else scripts/demo-load.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 flametop=$(realpath "$1")
@@ -10,16 +10,16 @@ shift 2
 
 cargo build --release --locked --example screenshot
 if [ $# -gt 0 ]; then
-    # The picture shows files: not where this copy of the sources lies.
+    # The picture shows files, so the script runs from another path than this copy of the sources.
     copy=$(mktemp -d)
     trap 'rm -rf "$copy"' EXIT
     cp "$2" "$copy/shop.py"
     set -- -- "$1" "$copy/shop.py"
 else
-    # Groups of equal weight have been seen to wait for seconds beside this load (Linux 6.18 with autogroups).
+    # Under this load, groups of equal weight were seen to wait for seconds (Linux 6.18 with autogroups).
     setsid bash -c 'echo 19 2>/dev/null >/proc/self/autogroup || true; exec "$@"' load scripts/demo-load.sh 40 "${PICTURE_LATE:-0}" &
     load=$!
-    # The compilers are done.
+    # Wait until the compilers are done.
     sleep 6
     trap 'kill "$load" 2>/dev/null || true' EXIT
 fi

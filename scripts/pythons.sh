@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fetches what tests/python.rs runs beside the interpreters of this machine, into target/pythons:
+# Fetches programs for tests/python.rs, which also runs the interpreters of this machine, into target/pythons:
 #
 #   sid/, trixie/   Debian's CPython 3.15, 3.14 and 3.13, unpacked, each with its C library. That needs Debian's apt. The settings of apt and
 #                   the packages of this machine do not change. Where it fails, sid.missing or trixie.missing says so.
@@ -49,7 +49,7 @@ unpack() {
     echo "$*" >"$into/.have"
 }
 
-# By itself, so that the first command that fails ends it.
+# A separate call, so that the first command that fails ends it.
 if [ "${1:-}" = unpack ]; then
     shift
     unpack "$@"

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Installs what building (or testing) flametop needs and this machine lacks, through the machine's own package manager.
+# Installs missing packages for building (or testing) flametop, with the machine's own package manager.
 #
 #   scripts/setup.sh build    a C compiler, clang >= 14 with the BPF target, make, pkg-config, headers of libelf and zlib
-#   scripts/setup.sh check    the same, and what the unit tests run: compilers, binutils, LLVM's symbolizer and interpreter, dwz, xz, Rust's
-#                             own formatter and linter, shellcheck
-#   scripts/setup.sh test     the same, and what the other tests run: Chromium, Node.js, a server of debug files, other Pythons
-#   scripts/setup.sh test-all the same, and what only the slow tests run: gdb
-#   scripts/setup.sh test-vm  the same as test, and what boots other kernels and builds for arm64 (tests/vm): on Debian only
+#   scripts/setup.sh check    like build, and programs of the unit tests: compilers, binutils, LLVM's symbolizer and interpreter, dwz, xz,
+#                             Rust's own formatter and linter, shellcheck
+#   scripts/setup.sh test     like check, and programs of the other tests: Chromium, Node.js, a server of debug files, other Pythons
+#   scripts/setup.sh test-all like test, and a program of the slow tests: gdb
+#   scripts/setup.sh test-vm  like test, and programs that boot other kernels and build for arm64 (tests/vm): on Debian only
 #   scripts/setup.sh clang    prints the clang that will be used
 #
-# What is there already is never touched, so a machine that has everything needs neither root nor network. Rust itself is
-# only checked: whether it comes from rustup or from the distribution is the user's choice.
+# Installed packages are never touched, so a machine that has everything needs neither root nor network. Rust itself is
+# only checked: the user chooses whether it comes from rustup or from the distribution.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ say() { printf 'flametop: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# The first clang that is new enough and can make BPF code; Debian and Ubuntu may have it as clang-16 only.
+# Prints the first clang that is new enough and can make BPF code. On Debian and Ubuntu its name may be clang-16 only.
 find_clang() {
     candidates="${CLANG:-} clang"
     number=$CLANG_NEWEST
@@ -47,7 +47,7 @@ is_there() {
     clang) find_clang >/dev/null ;;
     cc) have cc && has_header stdio.h ;;
     g++) have g++ && printf '#include <vector>\n' | g++ -E -x c++ - >/dev/null 2>&1 ;;
-    # Fedora and others keep the archives of static glibc in a package of their own.
+    # Fedora and other distributions have the archives of static glibc in a separate package.
     libc.a) printf 'int main(void) { return 0; }\n' | cc -static -x c - -o /dev/null >/dev/null 2>&1 ;;
     libelf) has_header libelf.h ;;
     zlib) has_header zlib.h ;;
@@ -62,7 +62,7 @@ missing() {
     done
 }
 
-# What a thing is called by a package manager.
+# Prints the package with a program or library: package MANAGER NAME.
 package() {
     case $1:$2 in
     apk:cc) echo gcc musl-dev linux-headers ;;
@@ -119,7 +119,7 @@ as_root() {
 install_packages() {
     case $MANAGER in
     apt)
-        # Another apt may be at work on a machine that has just started: wait for it. Lists may be old or not there at all.
+        # On a machine that has just started, another apt may be running: wait for it. Package lists may be old or missing.
         as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 update -q >&2 || say "the package lists could not be renewed; trying with those at hand"
         as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "$@" >&2
         ;;
@@ -166,9 +166,8 @@ check_rust_tools() {
 WANTED="cc clang make pkg-config libelf zlib"
 case ${1:-} in
 build) ;;
-# gcc by name: the call chains that test programs promise were proved with it, and clang may stand in as cc and c++.
-# The others are what names, saved files and scripts are checked against.
-# musl-gcc and go: programs of tests/programs/truth.
+# gcc by name: the call chains of test programs were proved with it, and cc and c++ may be clang.
+# musl-gcc and go build programs of tests/programs/truth. The other programs check names, saved files and scripts.
 check | test | test-all | test-vm) WANTED="$WANTED gcc g++ libc.a musl-gcc go shellcheck readelf llvm-symbolizer lli dwz xz" ;;
 clang)
     find_clang || fail "no clang of version $CLANG_OLDEST or newer with the BPF target: run scripts/setup.sh build"
@@ -178,7 +177,7 @@ clang)
 esac
 case $1 in test*) WANTED="$WANTED chromium node python3 debuginfod debuginfod-find" ;; esac
 [ "$1" != test-all ] || WANTED="$WANTED gdb"
-# Kernels, and the toolchain for arm64, are fetched by apt from the mirror that the machine's own apt uses.
+# Apt fetches kernels and the toolchain for arm64 from the mirror that the machine's own apt uses.
 if [ "$1" = test-vm ]; then
     have apt-get || fail "tests/vm needs Debian's apt, for Debian's kernels"
     WANTED="$WANTED qemu-system-aarch64 qemu-system-x86_64 python3 zstd mmdebstrap debian-archive-keyring"

@@ -1,10 +1,10 @@
 /*
- * Churn for scripts/soak: programs, threads and files that come and go. soak DIRECTORY TEMPLATE SECONDS
+ * Load for scripts/soak: programs, threads and files that come and go. Usage: soak DIRECTORY TEMPLATE SECONDS
  *
  *	main     200 programs a second, of 4,096 that differ in their build id; each is written, run for 2 ms, and removed
  *	rename   1,000 new names a second for its thread
  *	vanish   20 files a second that are mapped for execution, removed, and unmapped
- *	soak -   is the program that is run: it spins for 2 ms
+ *	soak -   the program that main runs: it spins for 2 ms
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The linker is told this build id: scripts/soak. */
+/* The build id that scripts/soak gives to the linker. */
 static const unsigned char build_id[] = { 0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b, 0x50 };
 static unsigned char *template;
 static size_t length, at;
@@ -43,7 +43,7 @@ __attribute__((noinline)) static int spin(double seconds)
 	return rounds > 0;
 }
 
-/* Writes a program of its own build id. */
+/* Writes a copy of the template with a different build id. */
 static int write_program(const char *path, unsigned int number)
 {
 	int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);

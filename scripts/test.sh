@@ -2,9 +2,9 @@
 # Everything that must hold before a change is merged; CI runs this and nothing else.
 #
 #   scripts/test.sh            scripts, formatting, lints, documentation, all tests
-#   scripts/test.sh --check    the same without what takes long or needs root: unit tests, architecture, documents, dependencies
-#   scripts/test.sh --all      also the tests that are marked as slow (#[ignore]), each fuzz target for 30 s, and AddressSanitizer
-#   scripts/test.sh NAME       only the tests with this in their names, the slow ones of them, too
+#   scripts/test.sh --check    only fast tests that need no root: unit tests, architecture, documents, dependencies
+#   scripts/test.sh --all      also slow tests (#[ignore]), each fuzz target for 30 s, and AddressSanitizer
+#   scripts/test.sh NAME       only tests with NAME in their names, including slow tests
 set -eu
 cd "$(dirname "$0")/.."
 begin=$(date +%s)
@@ -20,15 +20,15 @@ step() {
 
 mode=${1:-}
 
-# The tests of the collector load BPF programs. Cargo starts test programs through a "runner": that is where sudo goes, so
-# that cargo itself and what it builds stay the user's own.
+# The tests of the collector load BPF programs. Cargo starts test programs through a "runner". The runner uses sudo, so
+# cargo itself runs as the user, and its files belong to the user.
 if [ "$mode" != --check ] && [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null 2>&1; then
         echo "flametop: the tests load BPF programs and need root: run make test as root" >&2
         exit 1
     fi
-    # sudo forgets PATH, without which the tests' own rustc is not found. What only root uses may not be in a user's. And a home of
-    # their own: what Chromium, Go and others leave behind as root would be in the user's way.
+    # sudo drops PATH, but tests need it to find rustc. A user's PATH may lack root's directories. Tests get a separate home, because
+    # files that Chromium, Go and others leave there as root would be in the user's way.
     home=${CARGO_TARGET_DIR:-$PWD/target}/tmp/home
     mkdir -p "$home"
     rust="RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup} CARGO_HOME=${CARGO_HOME:-$HOME/.cargo}"
@@ -37,7 +37,7 @@ if [ "$mode" != --check ] && [ "$(id -u)" != 0 ]; then
     export "CARGO_TARGET_${triple}_RUNNER=$runner"
 fi
 
-# Runs tests; what has failed is said once more at the end, where it is looked for.
+# Runs tests, and prints failures once more at the end.
 run_tests() {
     log=$(mktemp)
     { cargo test --locked --no-fail-fast "$@" 2>&1 || echo failed >"$log.status"; } | tee "$log"
@@ -49,16 +49,16 @@ run_tests() {
 }
 
 test_all() {
-    # Slow tests go one at a time: they measure, and would disturb each other.
-    # Other kernels have a command of their own: make test-vm.
+    # Slow tests run one at a time: they measure, and would disturb each other.
+    # Other kernels are tested by a separate command: make test-vm.
     step "slow tests" run_tests -- --ignored --test-threads=1 --skip kernels_of_both_architectures
-    # What was found before is in the tests; what is new is worth a look, whoever runs into it.
+    # Earlier findings are covered by tests. A new finding deserves a look, no matter in whose run it appears.
     step "fuzzing" scripts/fuzz.sh 30
     step "AddressSanitizer" scripts/asan.sh
 }
 
-# tests/dependencies.rs looks at licences and sources, too, with what cargo itself tells; cargo-deny takes minutes to build, so that it is
-# run where it is.
+# tests/dependencies.rs also checks licences and sources, from cargo's own output. Building cargo-deny takes minutes, so it runs only where
+# it is installed.
 dependencies() {
     if ! command -v cargo-deny >/dev/null; then
         echo "NOT RUN: cargo-deny is not installed (cargo install cargo-deny --locked); tests/dependencies.rs looks at licences and sources"
@@ -72,7 +72,7 @@ dependencies() {
     fi
 }
 
-# Unit tests, and those of the repository itself.
+# Unit tests, and tests of the repository itself.
 quick_tests() {
     set --
     if [ "$(id -u)" != 0 ]; then
@@ -85,7 +85,8 @@ quick_tests() {
     run_tests --lib --test architecture --test documents --test dependencies -- "$@"
 }
 
-# The viewer alone builds without clang and libbpf. It has another target directory, because cargo would forget the skeletons of the other build.
+# The viewer alone builds without clang and libbpf. It has a separate target directory: otherwise cargo would forget the skeletons of the
+# other build.
 without_features() {
     alone=${CARGO_TARGET_DIR:-$PWD/target}/viewer
     for features in "" live disassembly; do

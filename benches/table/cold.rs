@@ -1,7 +1,7 @@
 //! The first ten seconds: how many user stacks are whole while unwind tables are made for the first time.
 //!
-//! Each recording starts with an empty cache on disk. Large programs run already when it starts; small ones, each another file, start
-//! afterwards. `flametop record` itself runs beside the same large programs for what it costs.
+//! Each recording starts with an empty cache on disk. Large programs already run when it starts. Small programs, each from a different
+//! file, start afterwards. The cost of `flametop record` itself is measured beside the same large programs.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -22,7 +22,7 @@ const NEW: f64 = 99.0;
 /// Figures of programs that start afterwards: milliseconds that each runs, how many a second, how many in all.
 const STORMS: [(u32, u32, u32); 2] = [(2, 200, 1500), (50, 20, 160)];
 
-/// A program's name, and what starts it.
+/// A program's name, and the function that starts it.
 type Start = (&'static str, fn() -> Option<Group>);
 
 const PROGRAMS: [Start; 4] = [("Chromium", chromium), ("rustc", rustc), ("node", node), ("a static Go program", go)];
@@ -102,11 +102,11 @@ fn cost_of_record(what: &str) -> Line {
     }
 }
 
-/// A program and all that it starts; they end with this.
+/// A program and all processes that it starts. They are killed when this is dropped.
 struct Group(std::process::Child);
 
 impl Group {
-    /// Starts it and lets it get to its work.
+    /// Starts the program and waits until it does its work.
     fn start(command: &mut Command, settle: Duration) -> Option<Group> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let mut group = Group(command.spawn().ok()?);
@@ -128,7 +128,7 @@ impl Drop for Group {
     }
 }
 
-/// A file of ours with this text.
+/// Writes a file with this text to the scratch directory.
 fn file(name: &str, text: &str) -> Option<PathBuf> {
     let path = scratch().join(name);
     std::fs::write(&path, text).ok()?;
@@ -161,7 +161,7 @@ step();
 "#;
 
 fn chromium() -> Option<Group> {
-    // Debian's `chromium` is a script that starts this one.
+    // Debian's `chromium` is a script that starts this program.
     let program = ["/usr/lib/chromium/chromium", "/usr/bin/chromium"].into_iter().find(|path| Path::new(path).exists())?;
     let profile = scratch().join("chromium");
     let mut command = Command::new(program);
@@ -173,10 +173,10 @@ fn chromium() -> Option<Group> {
     Group::start(&mut command, Duration::from_secs(6))
 }
 
-/// One that starts again when it is done.
+/// A compiler that starts again when it is done.
 fn rustc() -> Option<Group> {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok().filter(|output| output.status.success())?;
-    // Not rustup's, which starts this one.
+    // The compiler itself: rustup's `rustc` only starts it.
     let program = Path::new(String::from_utf8(sysroot.stdout).ok()?.trim()).join("bin/rustc");
     let function = |number: usize| {
         format!(
@@ -271,7 +271,7 @@ fn go() -> Option<Group> {
     Group::start(&mut Command::new(program.path), Duration::from_secs(1))
 }
 
-/// Computes for as many milliseconds as its argument says, below three functions.
+/// Computes in the innermost of three functions. The argument is the time in milliseconds.
 const BRIEF: &str = r#"
 #include <stdlib.h>
 #include <time.h>
@@ -311,11 +311,11 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// The build id that copies have another one instead of.
+/// The original program's build id. Each copy has a different one.
 const BUILD_ID: [u8; 20] = *b"\xf1\xa3\xe7\x09f1ametop's id!!!";
 const MARK: &[u8] = b"mark of a copy: ................";
 
-/// That many copies of a program in a directory, no two of the same content and build id.
+/// Makes `count` copies of a program in a directory. No two have the same content or build id.
 fn copies(directory: &Path, count: u32) -> Vec<PathBuf> {
     let id: String = BUILD_ID.iter().map(|byte| format!("{byte:02x}")).collect();
     let program = Program::build_text("brief.c", BRIEF, &["-O2", "-fomit-frame-pointer", &format!("-Wl,--build-id=0x{id}")]);
@@ -334,7 +334,7 @@ fn copies(directory: &Path, count: u32) -> Vec<PathBuf> {
     (0..count).map(&mut copy).collect()
 }
 
-/// Programs that start after flametop, each another one.
+/// Different programs that start after flametop.
 fn new_programs(table: &mut Table, (milliseconds, a_second, count): (u32, u32, u32)) {
     let directory = tempfile::tempdir_in(scratch()).expect("a directory for programs");
     let programs = copies(directory.path(), count);
@@ -358,7 +358,7 @@ fn new_programs(table: &mut Table, (milliseconds, a_second, count): (u32, u32, u
     });
 }
 
-/// Runs each program once, so many a second; how long all took.
+/// Runs each program once, `a_second` programs a second. Returns the time that all took.
 fn run_all(programs: &[PathBuf], milliseconds: u32, a_second: u32) -> Duration {
     let begin = Instant::now();
     let mut running: Vec<std::process::Child> = Vec::new();

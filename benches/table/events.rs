@@ -1,19 +1,19 @@
-//! What an event costs: a storm of them, with and without somebody who takes stacks at them; of the difference what is BPF, by the
-//! kernel's account. (`tests/vm/costs` asks the same of other kernels, and of what this one does not offer.)
+//! Cost of an event: a storm of events runs with and without a flametop that takes stacks at them. The share of BPF in the difference is
+//! the kernel's figure. (`tests/vm/costs` measures the same on other kernels, and sources of events that this kernel does not offer.)
 
 use super::unwind::bpf_of_samples;
 use super::*;
 
-/// Runs of which the median is told.
+/// Number of runs. The median is printed.
 const RUNS: usize = 5;
 
-/// Storms: what happens, what is asked of flametop, and how the program is told to do it so often.
+/// Storms: a description, the event for flametop's `-e`, and the arguments that make the program cause the event that often.
 fn storms(program: &str) -> Vec<(&'static str, String, [&'static str; 2])> {
     let call = if cfg!(target_arch = "x86_64") { "__x64_sys_getppid" } else { "__arm64_sys_getppid" };
     let parents = ["parents", "3000000"];
     let calls = ["calls", "300000"];
     let mut storms = vec![("a system call, its tracepoint", "syscalls:sys_enter_getppid".to_owned(), parents)];
-    // A call without arguments has two names, of which the kernel's types know one.
+    // A call without arguments has two names. The kernel's types contain only this one.
     for how in ["fentry", "fexit"] {
         storms.push(("a system call, its function", format!("{how}:__do_sys_getppid"), parents));
     }
@@ -26,7 +26,7 @@ fn storms(program: &str) -> Vec<(&'static str, String, [&'static str; 2])> {
     storms
 }
 
-/// Nanoseconds of one event, as the program itself has measured.
+/// Nanoseconds of one event, as measured by the program itself.
 fn nanoseconds(output: &std::process::Output) -> Option<f64> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().parse().ok())?
 }
@@ -36,12 +36,12 @@ fn median(mut of: Vec<f64>) -> Option<f64> {
     of.get(of.len() / 2).copied()
 }
 
-/// Runs flametop to its end; its output, and the nanoseconds of each run of that of its BPF programs that ran longest.
+/// Runs flametop to its end. Returns its output, and the nanoseconds per run of the one of its BPF programs that ran longest in all.
 fn watch(args: &[&str]) -> Option<(std::process::Output, f64)> {
     let child = Command::new(FLAMETOP).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
     let (pid, done) = (child.id(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // Its programs are gone when it is.
+        // Its BPF programs disappear when it ends.
         let looks = scope.spawn(|| {
             let mut last = (0, 0);
             while !done.load(Ordering::Relaxed) {
@@ -65,7 +65,7 @@ pub(crate) fn events(table: &mut Table) {
     for (what, event, args) in storms(&program) {
         let (mut alone, mut watched, mut bpf, mut said) = (Vec::new(), Vec::new(), Vec::new(), String::new());
         for _ in 0..RUNS {
-            // Side by side, since the machine's speed changes.
+            // Side by side, because the machine's speed changes.
             alone.extend(Command::new(&program).args(args).output().ok().and_then(|output| nanoseconds(&output)));
             let flametop = ["record", "-e", &event, "-o", &output, "--force", "--", &program];
             if let Some((run, each)) = watch(&[&flametop[..], &args].concat()) {

@@ -10,7 +10,7 @@ use flametop::profile::Tgid;
 use super::unwind::{START, apart, bind};
 use super::*;
 
-/// Calls itself as often as its argument says, then spins. It tells its speed each tenth of a second, if its second argument is `tells`.
+/// Calls itself as often as its first argument says, then spins. If its second argument is `tells`, it prints its speed ten times a second.
 const DEEP: &str = "
 import sys, time
 sys.setrecursionlimit(3000)
@@ -31,7 +31,7 @@ print('ready', flush=True)
 down(int(sys.argv[1]), sys.argv[2] == 'tells')
 ";
 
-/// The functions of a deep stack and of a shallow one.
+/// Number of functions in a deep stack and in a shallow stack.
 const MANY: u32 = 900;
 const FEW: u32 = 100;
 /// Busy programs at one time.
@@ -39,7 +39,7 @@ const BUSY: usize = 10;
 /// Pairs of windows, without and with a profiler, in which a program is timed.
 const PAIRS: usize = 8;
 
-/// A program of Python; ends with this.
+/// A Python program. It is killed when this is dropped.
 struct Python(Child, BufReader<std::process::ChildStdout>);
 
 impl Python {
@@ -58,7 +58,7 @@ impl Python {
         self.0.id()
     }
 
-    /// Turns of its loop a second: the middle one of some windows.
+    /// Turns of its loop a second: the median of some windows.
     fn speed(&mut self, windows: usize) -> f64 {
         let mut line = String::new();
         let mut speeds: Vec<f64> = (0..windows)
@@ -156,7 +156,7 @@ fn slower(table: &mut Table) {
                         run(words[0], &words[1..])
                     });
                     started.recv().expect("the profiler begins");
-                    // It begins, and has read what it needs.
+                    // Time for the profiler to start and to read the files that it needs.
                     python.speed(10);
                     let sampled = python.speed(15);
                     (profiler.join().expect("it ran"), sampled)

@@ -1,18 +1,18 @@
-//! Costs of flametop as one table, beside perf, flamelens, lightswitch and py-spy on the same machine. Whole processes are measured. Targets
-//! are those of the issues.
+//! Costs of flametop as one table, beside perf, flamelens, lightswitch and py-spy on the same machine. Whole processes are measured. The
+//! targets come from the issues.
 //!
 //! ```text
 //! make bench                 everything, about sixteen minutes
 //! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events, cold, languages
 //! ```
 //!
-//! The kernel counts CPU and memory of a process (`/proc/PID/stat`, `VmHWM`; `wait4` for those that end by themselves). The time of BPF
-//! programs is added from `kernel.bpf_stats_enabled`, which is on meanwhile. No figure has the rest of sampling: the timer's interrupt, and
-//! the kernel's walk for perf.
+//! The kernel counts CPU and memory of a process (`/proc/PID/stat`, `VmHWM`; `wait4` for processes that end without a key). The time of BPF
+//! programs is added from `kernel.bpf_stats_enabled`, which is on meanwhile. No figure includes the rest of sampling: the timer's
+//! interrupt, and the kernel's walk for perf.
 //! BENCH_SECONDS changes how long profilers run (20), BENCH_STACKS the sizes of profiles (100000,1000000), BENCH_DEBUG_FILE the
 //! file whose addresses are named (flametop itself).
 
-// A tool for developers: what it cannot do it says by panicking.
+// A tool for developers: it reports errors by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ use print::{Line, Table, cost};
 use times::Times;
 use usage::{BpfStats, Usage, bpf_time, run, usage_of};
 
-/// The size at which key presses are timed: a full screen of a wide monitor.
+/// Size of the terminal when key presses are timed: a full screen of a wide monitor.
 const LARGE: (u16, u16) = (50, 200);
 const USUAL: (u16, u16) = (36, 132);
 const KEYS: usize = 200;
@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest answer to a key, p99.
 const KEY_TARGET: f64 = 16.0;
 
-/// A row's name, and what measures it.
+/// A row's name, and the function that measures it.
 type Row = (&'static str, fn(&mut Table));
 
 const ROWS: [Row; 11] = [
@@ -86,7 +86,7 @@ fn main() {
 /// Time from start until a profile is on the screen, and the memory it took.
 fn view(table: &mut Table) {
     for stacks in sizes() {
-        // Sorted as programs write them, beside flamelens; then what is harder to read.
+        // Sorted stacks as programs write them, beside flamelens; then files that are harder to read.
         for (order, shape, others) in [
             ("sorted", "profile", true),
             ("unsorted", "profile", false),
@@ -98,7 +98,7 @@ fn view(table: &mut Table) {
                 table.failed(&what);
                 continue;
             };
-            // The targets are for profiles as programs make them.
+            // The targets are for profiles like those of real programs.
             let limits = match (shape, stacks) {
                 ("profile", ..=100_000) => Some((0.3, f64::INFINITY)),
                 ("profile", ..=1_000_000) => Some((3.0, 400.0)),
@@ -109,7 +109,7 @@ fn view(table: &mut Table) {
                 let terminal = viewer.start(LARGE);
                 terminal.wait_for(|screen| screen.contains(&file.root), PATIENCE);
                 let shown = begin.elapsed().as_secs_f64();
-                // What is done after the first picture counts for memory too.
+                // Memory that is taken after the first picture counts too.
                 terminal.wait_quiet(Duration::from_millis(500), Duration::from_secs(10));
                 let usage = usage_of(terminal.pid());
                 let limits = limits.filter(|_| viewer.name == "flametop");
@@ -140,7 +140,7 @@ fn keys(table: &mut Table) {
             for viewer in viewers(&file.path).into_iter().take(if shape == "profile" { 2 } else { 1 }) {
                 let terminal = viewer.start(LARGE);
                 terminal.wait_for(|screen| screen.contains(&file.root), PATIENCE);
-                // Down into the graph, then to and fro: each of these moves the cursor.
+                // Down into the graph, then to and fro: each of these keys moves the cursor.
                 terminal.wait_quiet(Duration::from_millis(500), Duration::from_secs(10));
                 terminal.keys("Down Down Down");
                 let mut times = Times::start(&terminal);
@@ -156,7 +156,7 @@ fn keys(table: &mut Table) {
     }
 }
 
-/// The same while samples come in: from a made-up source with as many distinct stacks, and from this machine.
+/// The same while samples come in: from a generator with that many distinct stacks, and from this machine.
 fn live_keys(table: &mut Table) {
     for stacks in sizes() {
         for shape in ["profile", "scattered"] {
@@ -182,15 +182,15 @@ fn live_keys(table: &mut Table) {
     }
 }
 
-/// Times of moving the cursor between the root and its widest child. The picture changes by itself meanwhile, so the line
-/// that names the selected frame tells when the key is answered.
+/// Times of moving the cursor between the root and its widest child. The picture also changes without a key, so a key counts as
+/// answered when the line that names the selected frame changes.
 fn moves(terminal: &Terminal) -> Times {
     let line = usize::from(LARGE.0) - 2;
     let at_root = || terminal.with_screen(|screen| screen.rows(1, 8).nth(line).is_some_and(|words| words.starts_with("all  ")));
     terminal.keys("Home");
     let mut times = Times::start(terminal);
     for number in 0..KEYS {
-        // At no fixed time within a picture's.
+        // Keys come at varying times between two pictures.
         std::thread::sleep(Duration::from_millis(30 + number as u64 * 7 % 50));
         let down = at_root();
         times.press(terminal, if down { b"\x1b[B" } else { b"\x1b[A" }, || at_root() != down);
@@ -219,7 +219,7 @@ fn first_picture(table: &mut Table) {
             target: "100 ms".to_owned(),
             held: Some(after - painted <= 0.1),
         });
-        // How often it changes once the first two seconds, when it does so more often, are over.
+        // Pictures a second, after the first two seconds: then the screen changes more often.
         std::thread::sleep(Duration::from_secs(2));
         let pictures = changes(&terminal, Duration::from_secs(5));
         table.add(Line {
@@ -233,14 +233,14 @@ fn first_picture(table: &mut Table) {
     }
 }
 
-/// Waits until names of functions of the busy programs are on the screen. On a machine that does much else, not all have
-/// room for theirs.
+/// Waits until a function's name of one of the busy programs is on the screen. If other programs use the machine, the screen may not have
+/// room for the names of all.
 fn wait_for_names(terminal: &Terminal) {
     let names = ["inner", "deeper", "child_work", "parse_text"];
     terminal.wait_for(|screen| names.iter().any(|name| screen.contains(name)), Duration::from_secs(30));
 }
 
-/// How often a second the graph on the screen changes: bursts of output that are apart.
+/// Returns how often a second the graph on the screen changes. Output without a pause counts once.
 fn changes(terminal: &Terminal, within: Duration) -> f64 {
     let (begin, mut count) = (Instant::now(), 0);
     let mut before = picture(terminal);
@@ -268,7 +268,7 @@ fn record(table: &mut Table) {
         let ours = run(FLAMETOP, &["record", "-d", &duration, "-F", hertz, "--force", "-o", &folded]);
         table.add(cost(&what, "flametop", ours, Some(target)));
         let event = ["record", "-q", "-e", "cpu-clock", "-F", hertz, "-g", "-a", "-o", &data, "--", "sleep", &duration];
-        // perf 6.1 now and then ends with "stack smashing detected": three attempts.
+        // Sometimes perf 6.1 ends with "stack smashing detected": it gets three attempts.
         let theirs = (0..3).find_map(|_| run("perf", &event));
         table.add(cost(&what, "perf", theirs, None));
     }
@@ -289,7 +289,7 @@ fn live(table: &mut Table) {
     }
 }
 
-/// Rate; then most CPU, in per cent of one, and most memory, in MB.
+/// Sampling rate; then the targets: CPU in per cent of one CPU, and memory in MB, at most.
 const COSTS: [(&str, (f64, f64)); 2] = [("97", (1.0, 60.0)), ("997", (3.0, 100.0))];
 
 /// Programs that show folded stacks.
@@ -310,7 +310,7 @@ fn viewers(file: &Path) -> Vec<Viewer> {
     let path = file.to_string_lossy().into_owned();
     let mut viewers =
         vec![Viewer { name: "flametop", program: FLAMETOP.to_owned(), args: vec!["view".to_owned(), path.clone()] }];
-    // `make bench` installs it beside the build; target/tmp is where cargo lets benches write.
+    // `make bench` installs it beside the build. Cargo lets benches write to target/tmp.
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench-tools").join("bin/flamelens");
     if beside.exists() {
         viewers.push(Viewer { name: "flamelens", program: beside.to_string_lossy().into_owned(), args: vec![path] });
@@ -333,14 +333,14 @@ fn scratch() -> PathBuf {
     directory
 }
 
-/// A profile to look at.
+/// A file of folded stacks for the viewers.
 struct Folded {
     path: PathBuf,
-    /// The beginning of a name that is on any picture of it.
+    /// The beginning of a name that every picture of the profile shows.
     root: String,
 }
 
-/// A file of that many distinct stacks, made once.
+/// Returns a file with that many distinct stacks. It is made once.
 fn folded(stacks: u64, order: &str, shape: &str) -> Option<Folded> {
     let path = scratch().join(format!("{stacks}-{order}-{shape}.folded"));
     if !path.exists() {
@@ -354,11 +354,11 @@ fn folded(stacks: u64, order: &str, shape: &str) -> Option<Folded> {
         }
         std::fs::rename(&new, &path).ok()?;
     }
-    // The first of the commands that examples/generate_folded.rs knows is the most frequent one.
+    // The first command in examples/generate_folded.rs is the most frequent.
     Some(Folded { path, root: "nginx".to_owned() })
 }
 
-/// One of examples/, built.
+/// Builds a program of examples/ and returns its path.
 fn example(name: &str) -> Option<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let built = Command::new(cargo)
@@ -369,12 +369,12 @@ fn example(name: &str) -> Option<PathBuf> {
     (built.is_ok_and(|status| status.success()) && path.exists()).then_some(path)
 }
 
-/// All that is on the screen, colours too: a moved cursor may change nothing else.
+/// Returns the whole screen with its colours: a moved cursor may change only colours.
 fn picture(terminal: &Terminal) -> Vec<u8> {
     terminal.with_screen(vt100::Screen::contents_formatted)
 }
 
-/// Time since `begin` when the screen has become so; `None` after two seconds.
+/// Returns the time from `begin` until the screen is as wanted, or `None` after two seconds.
 fn time_until(terminal: &Terminal, begin: Instant, reached: impl Fn() -> bool) -> Option<Duration> {
     loop {
         let left = Duration::from_secs(2).checked_sub(begin.elapsed())?;
@@ -386,13 +386,13 @@ fn time_until(terminal: &Terminal, begin: Instant, reached: impl Fn() -> bool) -
     }
 }
 
-/// Leaves as a user does; a program that is slow at it is killed when dropped.
+/// Quits the program by its key, as a user does. A program that ends too slowly is killed when dropped.
 fn finish(mut terminal: Terminal) {
     terminal.keys("q");
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| terminal.wait_exit()));
 }
 
-/// Busy below as many functions as its argument says.
+/// Spins below as many functions as its argument says.
 const DEEP: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -415,7 +415,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// A machine at work: a busy program for each CPU, one with deep stacks, named threads, and a storm of short processes.
+/// A load for the machine: a busy program for each CPU, one with deep stacks, named threads, and a storm of short processes.
 fn load() -> Vec<Running> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let chain = Program::build("chain.c");

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// Distinct addresses asked for.
+/// Number of distinct addresses to name.
 const ADDRESSES: usize = 1_000_000;
-/// How long another tool may take; ours is to be done in a fifth of it.
+/// Time limit of another tool. flametop's target is a fifth of it.
 const PATIENCE_SECONDS: u32 = 100;
 
 /// A million addresses of one object with debug information: BENCH_DEBUG_FILE, or this program itself.
@@ -25,7 +25,7 @@ pub(crate) fn names(table: &mut Table) {
     addresses.sort_unstable();
     addresses.dedup();
     let count = addresses.len();
-    // As samples come: in no order.
+    // In no order, like samples.
     let shuffled = (0..count).map(|number| addresses[number * 7919 % count]);
     let text: String = shuffled.map(|address| format!("{address:#x}\n")).collect();
     std::fs::write(&list, text).unwrap();

@@ -1,4 +1,4 @@
-//! The table: figures, targets, and whether they are held.
+//! The printed table: figures, targets, and whether each target is met.
 
 use super::*;
 
@@ -28,7 +28,7 @@ pub(crate) struct Line {
 #[derive(Default)]
 pub(crate) struct Table {
     lines: Vec<Line>,
-    /// Tables of other shapes, with their titles.
+    /// Tables with other columns, with their titles.
     grids: Vec<(String, Vec<Vec<String>>)>,
 }
 
@@ -43,7 +43,7 @@ impl Table {
         self.add(Line { what: what.to_owned(), program: "", figure, target: String::new(), held: None });
     }
 
-    /// Adds a table of another shape: its rows, of which the first is its head.
+    /// Adds a table with other columns. The first row is its head.
     pub(crate) fn grid(&mut self, title: &str, rows: Vec<Vec<String>>) {
         self.grids.push((title.to_owned(), rows));
     }

@@ -1,7 +1,7 @@
-//! A recording without a file, in a process of its own: which of some processes' stacks were whole, second by second.
+//! Records in a separate process, without a file, and counts the whole stacks of chosen processes for each second.
 //!
-//! The collector and the symbolizer run as in `flametop record`. Samples are counted by their own time, so that one that is handed over
-//! late counts for the second that it was taken in. Seconds begin with the first sample.
+//! The collector and the symbolizer run as in `flametop record`. A sample counts for the second in which it was taken, even if it is
+//! delivered late. Seconds begin with the first sample.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -14,27 +14,27 @@ use flametop::symbolize::Symbolizer;
 
 use super::*;
 
-/// The first argument of that process.
+/// The first argument of the recording process.
 pub(crate) const COLLECT: &str = "collect-by-seconds";
 
-/// How long it reads on after the last second: what it was late with is counted as well.
+/// Time that it still reads after the last second, so that late samples count as well.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// The processes whose samples are counted. All processes are sampled.
 #[derive(Clone, Debug)]
 pub(crate) enum Counted {
-    /// Those of a process and of its descendants.
+    /// A process and its descendants.
     Family(u32),
-    /// Those of processes whose names begin so.
+    /// Processes whose names begin with this prefix.
     Named(String),
 }
 
 /// Samples of a second.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Second {
-    /// All that have a user stack.
+    /// Samples with a user stack.
     pub(crate) all: u64,
-    /// Those whose stack is whole.
+    /// Samples with a whole user stack.
     pub(crate) whole: u64,
 }
 
@@ -49,18 +49,18 @@ impl Second {
 #[derive(Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) seconds: Vec<Second>,
-    /// Why stacks were not whole, and how many.
+    /// Number of stacks that were not whole, by reason.
     pub(crate) reasons: BTreeMap<String, u64>,
 }
 
 impl Counts {
-    /// All seconds together.
+    /// Returns the sum of all seconds.
     pub(crate) fn sum(&self) -> Second {
         let add = |sum: Second, second: &Second| Second { all: sum.all + second.all, whole: sum.whole + second.whole };
         self.seconds.iter().fold(Second::default(), add)
     }
 
-    /// The three main reasons.
+    /// Returns the three most frequent reasons.
     pub(crate) fn main_reasons(&self) -> String {
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -76,7 +76,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Starts one with this cache directory and waits until it samples.
+    /// Starts a recording with this cache directory and waits until it samples.
     pub(crate) fn start(seconds: u64, hertz: u32, counted: &Counted, cache: &Path) -> Recording {
         let whose = match counted {
             Counted::Family(pid) => ["family".to_owned(), pid.to_string()],
@@ -90,7 +90,7 @@ impl Recording {
         Recording { child, lines }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the recording.
     pub(crate) fn counts(mut self) -> Counts {
         let mut counts = Counts::default();
         for line in self.lines.by_ref().map_while(Result::ok) {
@@ -111,7 +111,7 @@ impl Recording {
     }
 }
 
-/// A sample, as far as it is counted.
+/// The parts of a sample that are needed to count it.
 struct Taken {
     time: u64,
     tgid: Tgid,
@@ -130,7 +130,7 @@ pub(crate) fn collect(arguments: &[String]) {
     let frequency = hertz.parse().expect("samples a second");
     let (names, processes) = (Arc::new(Names::default()), Arc::new(Processes::default()));
     let taken = take(frequency, Duration::from_secs(seconds as u64), &names, &processes);
-    // As flametop's own time line.
+    // Time starts at the first sample, as in flametop's own timeline.
     let began = taken.iter().map(|sample| sample.time).min().unwrap_or(0);
 
     let mut of_seconds = vec![Second::default(); seconds];
@@ -153,7 +153,7 @@ pub(crate) fn collect(arguments: &[String]) {
     reasons.iter().for_each(|(what, count)| println!("reason {count} {what}"));
 }
 
-/// While a process becomes another program, and after its memory is gone, there is no user stack.
+/// Says whether there was a user stack. A process has none during exec and after its memory is freed.
 fn has_user_stack(end: UserEnd) -> bool {
     !matches!(end, UserEnd::KernelThread | UserEnd::Registers | UserEnd::NoMemory)
 }
@@ -194,7 +194,7 @@ fn take(frequency: u32, time: Duration, names: &Arc<Names>, processes: &Arc<Proc
 
 fn descends(tgid: Tgid, root: Tgid, processes: &Processes) -> bool {
     let mut at = tgid;
-    // Deeper than any family here; numbers that were given again could lead in a circle.
+    // The bound is deeper than any family here. Reused process numbers could otherwise form an endless circle.
     for _ in 0..64 {
         if at == root {
             return true;

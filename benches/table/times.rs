@@ -1,12 +1,12 @@
-//! How long a key waits for its answer.
+//! Response times of keys.
 
 use super::*;
 
-/// Times of answers to keys.
+/// Response times of keys.
 ///
-/// After each key one byte goes to a `cat` in a terminal of its own: what that takes is the machine's, not the program's, and
-/// tells how much a figure from a machine that does other things as well is worth. The measuring threads go before all
-/// others meanwhile, as if they were the terminal of another machine.
+/// After each key one byte is sent to a `cat` in a separate terminal. The machine decides the time of that echo, not the measured
+/// program: it shows how reliable a figure from a busy machine is. Meanwhile the measuring threads have priority over all others,
+/// as if they were the terminal of another machine.
 pub(crate) struct Times {
     known: Vec<f64>,
     unanswered: usize,
@@ -63,7 +63,7 @@ impl Times {
     }
 }
 
-/// Only root may ask for less than 0; others measure without.
+/// Sets the nice value of this process's threads. Only root may set less than 0; other users measure without it.
 fn give_own_threads_priority(nice: i32) {
     for entry in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(rustix::process::Pid::from_raw);

@@ -1,5 +1,5 @@
-//! What walking user stacks costs: BPF's time by the kernel's count, in this process, so that it is read before the programs are
-//! gone; and what making tables costs.
+//! Costs of walking user stacks and of making tables. The kernel counts BPF's time. The programs belong to this process, so their time
+//! is read before they are unloaded.
 
 use std::sync::Arc;
 
@@ -51,20 +51,20 @@ int main(void)
 const HERTZ: u32 = 997;
 const ROUNDS: usize = 3;
 
-/// What does not count before a program's samples: tables are made.
+/// Time before samples of a program count: tables are made meanwhile.
 pub(crate) const START: Duration = Duration::from_millis(1500);
-/// And before those of compilers, which run far more code: the caches of rules are filled, as they are in a profiler that runs, and stay
-/// so from one compiler to the next.
+/// Time before samples of compilers count. Compilers run far more code. The caches of rules fill meanwhile, as in a profiler that has run
+/// for some time, and stay filled from one compiler to the next.
 const FILLED: Duration = Duration::from_secs(12);
 
-/// What a while of sampling was.
+/// Figures of one measured period of sampling.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Walked {
     /// Nanoseconds of BPF a sample.
     pub(crate) nanoseconds: f64,
     /// User frames a sample.
     frames: f64,
-    /// Of samples with a user stack, those that were whole: per cent.
+    /// Whole stacks, in per cent of samples with a user stack.
     whole: f64,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn unwind(table: &mut Table) {
     conversion(table);
 }
 
-/// Samples for some seconds, after others that do not count.
+/// Samples for some seconds, after a time `before` that does not count.
 fn sample(walk: Walk, targets: Targets, before: Duration) -> Walked {
     let names = Arc::new(Names::default());
     let options = CollectorOptions { frequency: HERTZ, walk, targets, ..Default::default() };
@@ -106,13 +106,13 @@ fn sample(walk: Walk, targets: Targets, before: Duration) -> Walked {
     }
 }
 
-/// The middle one of some rounds, by time a sample.
+/// Returns the median round by time a sample.
 fn middle(mut rounds: Vec<Walked>) -> Walked {
     rounds.sort_by(|a, b| a.nanoseconds.total_cmp(&b.nanoseconds));
     rounds[rounds.len() / 2]
 }
 
-/// Nothing, tables and frame pointers in turn, so that what else happens meets all of them alike.
+/// Measures the kinds of walks in turn, so that other load on the machine affects all of them alike.
 fn in_turn(targets: &Targets, walks: &[Walk], before: Duration) -> Vec<Walked> {
     let mut rounds = vec![Vec::new(); walks.len()];
     for _ in 0..ROUNDS {
@@ -123,7 +123,7 @@ fn in_turn(targets: &Targets, walks: &[Walk], before: Duration) -> Vec<Walked> {
     rounds.into_iter().map(middle).collect()
 }
 
-/// `None` is this thread.
+/// Binds a process to a CPU. `None` is this thread.
 pub(crate) fn bind(pid: Option<u32>, cpu: usize) {
     let mut cpus = rustix::thread::CpuSet::new();
     cpus.set(cpu);
@@ -131,8 +131,8 @@ pub(crate) fn bind(pid: Option<u32>, cpu: usize) {
     rustix::thread::sched_setaffinity(pid, &cpus).expect("bound to a CPU");
 }
 
-/// The same of programs that are on the first CPU, while this is on the last, so that neither empties the other's caches. In a thread of
-/// its own, as the rest is not bound.
+/// Like `in_turn`, for programs on the first CPU. The measuring thread runs on the last CPU, so that neither evicts the caches of the
+/// other. It is a separate thread, because this one must stay unbound.
 pub(crate) fn apart(targets: Targets, walks: &'static [Walk], before: Duration) -> Vec<Walked> {
     let thread = std::thread::spawn(move || {
         bind(None, std::thread::available_parallelism().map_or(1, usize::from) - 1);
@@ -176,7 +176,7 @@ fn warm(table: &mut Table) {
     });
 }
 
-/// A compiler that starts again and again on one CPU; ends with this.
+/// A compiler that starts again and again on one CPU. It is killed when this is dropped.
 struct Compiling(std::process::Child);
 
 impl Compiling {
@@ -195,7 +195,7 @@ impl Compiling {
         let script = format!("while :; do \"${{CLANG:-clang}}\" -O2 -w -S -o /dev/null '{source}' || exit 1; done");
         let mut command = Command::new("sh");
         command.args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null());
-        // Bound from its begin, as its children are: by a thread that is.
+        // A bound thread starts it, so it and its children are bound from their beginning.
         let start = move || {
             if let Some(cpu) = cpu {
                 bind(None, cpu);
@@ -213,14 +213,14 @@ impl Drop for Compiling {
     }
 }
 
-/// One compiler, bound to a CPU, at 997 Hz: the load of shared/unwind-experiments.md, whose figures the target is from.
+/// One compiler, bound to a CPU, at 997 Hz. This is the load of shared/unwind-experiments.md, which the target comes from.
 fn of_a_compiler(table: &mut Table) {
     compiler(table, "walk of one clang on a CPU of its own, by tables", Some(0), |compiling| {
         apart(Targets::Families(vec![Tgid(compiling.id())]), &[Walk::Nothing, Walk::Tables, Walk::FramePointers], FILLED)
     });
 }
 
-/// The whole machine, with a compiler, whose stacks are deep and which empties the CPU's caches between two samples.
+/// The whole machine, with a compiler. A compiler's stacks are deep, and it evicts the CPU's caches between two samples.
 fn beside_a_compiler(table: &mut Table) {
     compiler(table, "walk of everything beside clang, by tables", None, |_| {
         in_turn(&Targets::All, &[Walk::Nothing, Walk::Tables, Walk::FramePointers], FILLED)
@@ -249,8 +249,7 @@ fn compiler(table: &mut Table, what: &str, cpu: Option<usize>, walked: impl FnOn
     });
 }
 
-/// BPF's time a sample beside that of lightswitch, both at once, under the load of the other rows. It wants /sys/kernel/debug to be
-/// mounted.
+/// BPF's time a sample, beside lightswitch's. Both run at once, under the load of the other rows. Needs /sys/kernel/debug to be mounted.
 fn beside_others(table: &mut Table) {
     let _load = load();
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench-tools").join("bin/lightswitch");
@@ -280,8 +279,8 @@ fn beside_others(table: &mut Table) {
     }
 }
 
-/// Microseconds of BPF for each sample while a profiler runs to its end, its first seconds left out: for each run of that of its
-/// programs that ran longest.
+/// Returns the microseconds of BPF for each sample while a profiler runs to its end. Its first seconds do not count. A sample is a run of
+/// the BPF program with the longest total time.
 fn each_run(program: &str, args: &[&str]) -> Option<f64> {
     let mut child =
         Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
@@ -299,14 +298,14 @@ fn each_run(program: &str, args: &[&str]) -> Option<f64> {
     Some((time - before) as f64 / (runs - runs_before) as f64 / 1000.0)
 }
 
-/// Nanoseconds and runs. Programs that go on by tail calls count as one run of the first; their time is in the first one's.
+/// Returns nanoseconds and runs of the program that samples. Programs that it reaches by tail calls count as the same run, with their time.
 pub(crate) fn bpf_of_samples(pid: u32) -> Option<(u64, u64)> {
     let ids: Vec<u32> = bpf_programs_of(pid).into_iter().map(|program| program.id).collect();
     let programs = libbpf_rs::query::ProgInfoIter::default().filter(|program| ids.contains(&program.id) && program.run_cnt > 0);
     programs.max_by_key(|program| program.run_time_ns).map(|program| (program.run_time_ns, program.run_cnt))
 }
 
-/// Making the table of the largest library of a compiler, and how soon it can be used.
+/// Measures how fast the table of a compiler's largest library is made, and how soon it can be used.
 fn conversion(table: &mut Table) {
     let library = Command::new("sh").args(["-c", "ldd \"$(command -v ${CLANG:-clang})\""]).output().ok();
     let listed = library.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -334,7 +333,7 @@ fn conversion(table: &mut Table) {
     first_use(table, "libLLVM");
 }
 
-/// From the first sample in an object without a table, without any on disk, to the first one that ends at a root.
+/// Measures the time from the first sample in an object without a table to the first sample that ends at a root. No table is on disk.
 fn first_use(table: &mut Table, name: &str) {
     let what = format!("from the first sample in {name} until it is walked");
     let names = Arc::new(Names::default());

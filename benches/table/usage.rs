@@ -1,21 +1,21 @@
-//! What a process has used, by the kernel's count.
+//! CPU time, memory and BPF time of a process, as counted by the kernel.
 
 use super::*;
 
-/// What a process, or a family of them, has used.
+/// Resources that a process and its descendants have used.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
     pub(crate) cpu: f64,
     pub(crate) peak_mb: f64,
-    /// Seconds that its BPF programs ran; 0 for programs that have none, and where the kernel would not count.
+    /// Seconds that its BPF programs ran. 0 if it has none, or if the kernel does not count.
     pub(crate) bpf: f64,
 }
 
-/// Of a process that still runs.
+/// Returns the usage of a process that still runs.
 pub(crate) fn usage_of(pid: u32) -> Usage {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name may hold blanks and brackets: fields are counted from the last bracket on. utime and stime are the 14th and
-    // 15th field of proc(5), so the 12th and 13th after it.
+    // The name may contain blanks and brackets, so fields are counted from the last bracket on. In proc(5) utime and stime are the
+    // 14th and 15th field: the 12th and 13th after the bracket.
     let fields: Vec<u64> =
         stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
     let ticks = fields.get(11).unwrap_or(&0) + fields.get(12).unwrap_or(&0);
@@ -27,11 +27,11 @@ pub(crate) fn usage_of(pid: u32) -> Usage {
 
 /// Runs a program to its end; `None` when it cannot be started or fails.
 pub(crate) fn run(program: &str, args: &[&str]) -> Option<Usage> {
-    // Not waited for through `Child`, which would take the status away from wait4.
+    // `Child` must not wait for it: that would take the status away from wait4.
     #[allow(clippy::zombie_processes)]
     let child = Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn().ok()?;
     let pid = child.id();
-    // A program's BPF programs are gone when it is: they are looked at while it runs.
+    // BPF programs disappear when their process ends, so they are read while it runs.
     let (done, last_seen) = (AtomicBool::new(false), Mutex::new(0.0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -57,7 +57,7 @@ pub(crate) fn bpf_time(pid: u32) -> f64 {
     programs.map(|program| program.run_time_ns as f64 / 1e9).sum()
 }
 
-/// The kernel counts the time of BPF programs while this lives.
+/// Makes the kernel count the time of BPF programs until this is dropped.
 pub(crate) struct BpfStats {
     before: Option<String>,
 }
@@ -85,8 +85,8 @@ impl Drop for BpfStats {
 #[allow(unsafe_code)]
 fn wait_for_usage(pid: u32) -> Option<Usage> {
     let mut status = 0;
-    // SAFETY: rusage is a plain structure of numbers, of which all zeros is a value; wait4 gets valid pointers to it and
-    // to the status, and a child of ours that nobody else waits for.
+    // SAFETY: rusage is a plain structure of numbers, so all zeros is a valid value. wait4 gets valid pointers to it and to the
+    // status. The process is our child, and no other code waits for it.
     let (waited, usage) = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         (libc::wait4(libc::pid_t::try_from(pid).ok()?, &raw mut status, 0, &raw mut usage), usage)

@@ -1,6 +1,7 @@
-//! Parses texts and records of the kernel in which users choose names and paths: perf's side-band records, records of the ring buffer,
-//! /proc/PID/{stat,maps,cmdline,mountinfo}, notes of mapped files; and tables of the cache. The first byte chooses the parser:
-//! `flametop::collector::fuzzing::CollectorReader`.
+//! Parses texts and records of the kernel in which users choose names and paths, and tables of the cache.
+//!
+//! The kernel's inputs are perf's side-band records, records of the ring buffer, /proc/PID/{stat,maps,cmdline,mountinfo}, and notes of
+//! mapped files. The first byte chooses the parser: `flametop::collector::fuzzing::CollectorReader`.
 #![no_main]
 
 use flametop::collector::fuzzing::CollectorReader;

@@ -1,7 +1,7 @@
-//! The converter of unwind information, which reads files of anybody's processes as root, on any bytes at all: no panic, no
-//! overflow, no row out of order, memory and time in proportion to the input.
+//! Converts unwind information from arbitrary bytes. flametop does this as root for files of all users' processes. It must not panic or
+//! overflow, rows must be in order, and memory and time must be in proportion to the input.
 //!
-//! Input that begins as an ELF file is one. Other input is one section, put into an ELF file that has nothing else: see
+//! Input that begins like an ELF file is used as a file. Other input is one section, put into an ELF file without other sections: see
 //! [`Wrapped`].
 #![no_main]
 
@@ -9,8 +9,8 @@ use flametop::unwind::{ReadAt, Nowhere, Packed, Paged, Table, convert};
 use flametop_fuzz::{Wrapped, make_seeds};
 use libfuzzer_sys::fuzz_target;
 
-// FLAMETOP_SEEDS=DIRECTORY and a list of files on standard input: seeds are made, and that is all. In this program, so that
-// there is one thing to build.
+// With FLAMETOP_SEEDS=DIRECTORY and a list of files on standard input, it only makes seeds. It is part of this program, so that
+// only one program has to be built.
 fuzz_target!(init: make_seeds(), |bytes: &[u8]| {
     if bytes.starts_with(b"\x7fELF") {
         check(bytes);
@@ -25,7 +25,7 @@ fn check(image: &(impl ReadAt + ?Sized)) {
     }
 }
 
-/// What the walk in the kernel depends on.
+/// Checks the properties of a table that the walk in the kernel depends on.
 fn promises(table: &Table) {
     assert!(table.rows.windows(2).all(|pair| pair[0].offset < pair[1].offset), "rows are not in order");
     assert!(table.rows.iter().all(|row| usize::from(row.rule) < table.rules.len()), "a row without a rule");
@@ -34,7 +34,7 @@ fn promises(table: &Table) {
         assert_eq!(table.rules[usize::from(last.rule)], Packed::GAP, "the last row is no gap");
     }
     let paged = Paged::new(table);
-    // As many as take no time, all over the table.
+    // Up to about 256 rows from all parts of the table, which take hardly any time.
     for row in table.rows.iter().step_by(table.rows.len() / 256 + 1) {
         for address in [u64::from(row.offset).saturating_sub(1), u64::from(row.offset), u64::from(row.offset) + 1] {
             let Some(address) = table.base.checked_add(address) else { continue };

@@ -1,11 +1,12 @@
-//! Finds and reads the files that belong to an object, of any bytes at all: separate debug files by build id and by link, alternate files
-//! of dwz, split DWARF; for unwind tables and for names. No panic, no overflow, bounded memory and time.
+//! Finds and reads the files that belong to an object, for unwind tables and for names. Object and files are arbitrary bytes. The files
+//! are separate debug files by build id and by link, alternate files of dwz, and split DWARF. It must not panic or overflow, and memory and
+//! time must be bounded.
 //!
 //! ```text
 //! length of the object u32 │ the object … │ the other file …
 //! ```
 //!
-//! The other file lies under each name that seeds have for one.
+//! The other file is present under every name that the seeds use for such files.
 #![no_main]
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use flametop::profile::{BuildId, ElfAddress, UserId};
 use flametop::symbolize::{Detail, Resolver};
 use libfuzzer_sys::fuzz_target;
 
-/// The build id of seeds, and where a file with it lies.
+/// The build id of the seeds; it determines the path of a debug file.
 const BUILD_ID: [u8; 8] = [0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77];
 const NAMES: [&str; 5] = ["usr/lib/debug/.build-id/00/11223344556677.debug", "a.debug", "alt", "a.dwo", "object.dwp"];
 

@@ -1,5 +1,6 @@
-//! Reads Python's objects in the memory of a hostile process, or a record of the functions in a sample. No panic, no overflow, bounded
-//! names, frames and allocations. The first byte chooses the version, or the record (`flametop::collector::fuzzing::script`).
+//! Reads Python's objects in the memory of a hostile process, or a record of the functions in a sample. It must not panic or overflow;
+//! names, frames and allocations must be bounded. The first byte chooses the version, or the record
+//! (`flametop::collector::fuzzing::script`).
 #![no_main]
 
 use std::alloc::{GlobalAlloc, Layout as Block, System};
@@ -10,12 +11,12 @@ use flametop::interpreters::Memory;
 use flametop::interpreters::python::{Clues, Code, Layout, LeadsTo, MAX_FILE, MAX_NAME, StateSlot, Version, chain, find_slot, threads};
 use libfuzzer_sys::fuzz_target;
 
-/// Minor versions that the first byte chooses from: all that are known.
+/// Minor versions that the first byte chooses from: all known versions.
 const MINORS: std::ops::RangeInclusive<u8> = 7..=15;
-/// The first byte of a record of functions; those of versions are less.
+/// The first byte of a record of functions. Versions have smaller first bytes.
 const SCRIPT: u8 = 9;
 const KINDS: u8 = SCRIPT + 1;
-/// Frames of a walk: some more than BPF walks (`MAX_SCRIPT_FRAMES`, 1,024).
+/// Frames of a walk: slightly more than BPF walks (`MAX_SCRIPT_FRAMES`, 1,024).
 const MAX_FRAMES: usize = 1_100;
 /// Code objects that are read. A code object has up to 16 KiB of line table and 6 KiB of names.
 const MAX_CODES: usize = 20;
@@ -129,7 +130,7 @@ fn python(minor: u8, input: &[u8]) {
     let Some(layout) = Layout::of(Version { major: 3, minor }, &memory, runtime) else { return };
     let all = threads(&memory, &layout, runtime);
     assert!(all.len() <= 64 && !all.contains(&0));
-    // A process's slot is found by any of its threads.
+    // Any thread of a process is enough to find its slot.
     let clues = Clues { runtime, getter: Some(getter), self_size: u64::from(flags >> 3) * 64 };
     let slot = all.iter().chain([&thread_pointer]).find_map(|thread| find_slot(&memory, &layout, &clues, *thread));
     let distance = state.wrapping_sub(thread_pointer).cast_signed();

@@ -1,5 +1,5 @@
-//! What reads the maps that runtimes write of the code they make, which anybody may write: no panic, no overflow, memory and time
-//! in proportion to the input. The first byte says which kind it is.
+//! Reads maps of JIT code. Runtimes write them, but any user may write one. It must not panic or overflow, and memory and time must be in
+//! proportion to the input. The first byte chooses the kind of map.
 #![no_main]
 
 use flametop::symbolize::code_names;

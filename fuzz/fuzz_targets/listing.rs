@@ -1,5 +1,5 @@
-//! Shows functions of hostile programs: code of x86_64 and arm64, source text, mangled names. No panic, no overflow, no control
-//! characters, rows in order. The first byte chooses the reader: `flametop::symbolize::ListingReader`.
+//! Shows functions of hostile programs: code of x86_64 and arm64, source text, mangled names. It must not panic, overflow, or show control
+//! characters, and rows must be in order. The first byte chooses the reader: `flametop::symbolize::ListingReader`.
 #![no_main]
 
 use flametop::symbolize::ListingReader;

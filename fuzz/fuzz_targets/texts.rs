@@ -1,5 +1,5 @@
-//! Texts of others: folded stacks, the configuration, a command's output, the answer of debuginfod-find. The first byte chooses. No panic,
-//! no overflow, and nothing that a terminal must not be given.
+//! Parses texts from outside: folded stacks, the configuration, a command's output, the answer of debuginfod-find. The first byte chooses.
+//! It must not panic or overflow, and no result may have characters that a terminal must not get.
 #![no_main]
 
 use flametop::formats::folded;

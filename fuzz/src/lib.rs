@@ -1,4 +1,4 @@
-//! Inputs for the fuzzer: one section of a real file as a file of its own, and seeds from files of this machine.
+//! Inputs for the fuzzer: files with one section of a real file, and seeds from files of this machine.
 
 use std::io::BufRead as _;
 use std::path::Path;
@@ -8,12 +8,12 @@ use object::{Object as _, ObjectSection as _};
 
 /// Sections that the converter reads.
 pub const SECTIONS: [&str; 7] = [".eh_frame", ".debug_frame", ".gopclntab", ".gnu_debugdata", ".plt", ".eh_frame_hdr", CODE];
-/// Code itself, of which nothing else says anything.
+/// Code without unwind information.
 const CODE: &str = ".text";
 
-/// Where the section is in the file; before it are headers.
+/// The section's offset in the file. Headers are before it.
 const SECTION_AT: u64 = 0x1000;
-/// Code is no longer than this, and all zeros.
+/// Largest size of the code. The code is all zeros.
 const LONGEST_CODE: u32 = 1 << 20;
 const LONGEST_SECTION: usize = 1 << 16;
 const HEADER: usize = 22;
@@ -31,7 +31,7 @@ pub struct Wrapped<'a> {
     length: u64,
 }
 
-/// An input from a section.
+/// Makes an input from a section.
 pub fn wrap(kind: u8, arm64: bool, address: u64, code: (u64, u64), section: &[u8]) -> Vec<u8> {
     let mut input = vec![kind, u8::from(arm64)];
     input.extend(address.to_le_bytes());
@@ -42,7 +42,7 @@ pub fn wrap(kind: u8, arm64: bool, address: u64, code: (u64, u64), section: &[u8
 }
 
 impl<'a> Wrapped<'a> {
-    /// The file of an input.
+    /// Makes the file that an input describes.
     pub fn read(input: &'a [u8]) -> Option<Wrapped<'a>> {
         let (header, section) = input.split_at_checked(HEADER)?;
         let section = section.get(..LONGEST_SECTION).unwrap_or(section);
@@ -124,11 +124,11 @@ impl ReadAt for Wrapped<'_> {
     }
 }
 
-/// Small files are seeds as they are; of all, sections, cut to a size that can be changed many times a second.
+/// Small files become seeds unchanged. Sections of every file become seeds, cut to a size that can be mutated many times a second.
 const LARGEST_FILE: usize = 40 << 10;
 const LARGEST_SEED: usize = 6 << 10;
 
-/// Makes seeds and ends the program, if it was asked for that.
+/// Makes seeds and ends the program if `FLAMETOP_SEEDS` is set.
 pub fn make_seeds() {
     let Some(directory) = std::env::var_os("FLAMETOP_SEEDS") else { return };
     std::fs::create_dir_all(&directory).expect("the directory of seeds can be made");
@@ -149,7 +149,7 @@ pub fn make_seeds() {
         let code = file.section_by_name(".text").map_or((0x1000, 0x1000), |text| (text.address(), text.size()));
         for (kind, name) in SECTIONS.iter().enumerate() {
             let Some(section) = file.section_by_name(name) else { continue };
-            // Of a packed one all, as it lies in the file; of others the beginning, which says what comes after.
+            // A packed section is taken whole and stays packed. Other sections are cut: their beginning describes the rest.
             let data = section.data().unwrap_or_default();
             let data = if *name == ".gnu_debugdata" { data } else { data.get(..LARGEST_SEED).unwrap_or(data) };
             if !data.is_empty() && data.len() <= LARGEST_FILE {
